@@ -13,8 +13,9 @@ use super::read::reader::{self, MOST_FAULTS};
 use super::read::source::{At, Value, YamlNode};
 use super::read::text::read_text;
 use super::settings::{AccessSettings, CaSource, FleetSettings, Intercept, Settings, User};
-use super::shown::{Whole, defaults};
+use super::shown::Whole;
 use super::validate;
+use super::written::defaults::defaults;
 use super::written::file::{CaFiles, WrittenFile};
 use super::written::values::AccessLog;
 
@@ -31,7 +32,7 @@ impl Settings {
         let environment: Vec<_> = environment.into_iter().collect();
         let credentials = environment.iter().find(|(name, value)| name == "CREDENTIALS_DIRECTORY" && !value.is_empty());
         let credentials = credentials.map(|(_, directory)| PathBuf::from(directory));
-        let (variables, strange) = environment::variables(environment, &defaults());
+        let (variables, strange) = environment::variables(environment, defaults());
         let over = Over { variables, credentials };
         let mut settings = match path {
             None => Self::build("", "", &over)?,
@@ -59,17 +60,19 @@ impl Settings {
         let Over { variables, credentials } = over;
         let mut files = ConfigFiles::default();
         let Some(mut root) = files.read(name, text) else { return Err(files.into_errors(variables)) };
-        let judge = |node: &YamlNode, files: &mut ConfigFiles| reader::read::<WrittenFile>(node, &mut files.faults).0;
+        let judge = |node: &YamlNode, files: &mut ConfigFiles| {
+            reader::read::<WrittenFile>(node, defaults(), &mut files.faults).0
+        };
         drop(judge(&root, &mut files));
         environment::overlay(&mut root, variables, |path| path == ["include"], &mut files.faults);
-        let include = reader::read::<WrittenFile>(&root, &mut Vec::new()).0.include;
+        let include = reader::read::<WrittenFile>(&root, defaults(), &mut Vec::new()).0.include;
         files.include(&mut root, &include, |node, files| drop(judge(node, files)));
         environment::overlay(&mut root, variables, |path| path != ["include"], &mut files.faults);
         root.each_value(&mut |node| locate_credential(node, credentials.as_deref(), &mut files.faults));
 
         // What is wrong in a file is wrong even where another or a variable takes its place, and has been reported.
         let mut faults = Vec::new();
-        let (file, dropped) = reader::read::<WrittenFile>(&root, &mut faults);
+        let (file, dropped) = reader::read::<WrittenFile>(&root, defaults(), &mut faults);
         faults.retain(|fault| !files.faults.contains(fault));
         let mut check = Check::new(&root, &dropped, &mut faults);
         let mut settings = Self::from_file(file, Whole::new(&root), &mut check);

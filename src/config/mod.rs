@@ -20,7 +20,7 @@ pub use instance::{instance_name, keep_instance_name};
 pub use paths::{cache_directory, give_to_owner, private_directory, state_directory};
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
 pub use settings::{AccessSettings, CaSource, FleetSettings, Intercept, Settings, User};
-pub use shown::DEFAULTS;
+pub use written::defaults::DEFAULTS;
 pub use written::file::{
     AdminSettings, EgressSettings, EvidenceSettings, Fallback, IdentitySettings, LimitSettings, Listener, ListenerTls,
     LogFormat, LogLevel, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,

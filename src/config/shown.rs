@@ -3,6 +3,7 @@
 
 use super::read::source::{Value as Written, YamlNode};
 use super::settings::Settings;
+use super::written::defaults::defaults;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -26,7 +27,7 @@ impl PartialEq for ShownDigest {
 impl Whole {
     /// Of which `root` is written.
     pub fn new(root: &YamlNode) -> Self {
-        let mut all = json(&defaults());
+        let mut all = json(defaults());
         lay_over(&mut all, json(root));
         Self(all, ShownDigest::default())
     }
@@ -53,11 +54,6 @@ impl fmt::Debug for Whole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.shown().fmt(f)
     }
-}
-
-/// Every key that there is, with its default.
-pub(super) fn defaults() -> YamlNode {
-    YamlNode::read(DEFAULTS).expect("the file of the defaults is YAML, as a test holds").0
 }
 
 fn json(node: &YamlNode) -> Value {
@@ -128,8 +124,6 @@ impl Settings {
     }
 }
 
-/// The file we ship, in which every key stands with its default and what it does.
-pub const DEFAULTS: &str = include_str!("../../conf/politely.yaml");
 const HIDDEN: &str = "(hidden)";
 /// Has the form of a password's hash.
 const NOBODYS: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA";

@@ -15,14 +15,15 @@ use super::expected::{integer_hint, is_integer, listed, one_of, plain, show};
 use super::source::{At, Value, YamlNode};
 
 /// Reads the tree, or as much of it as is right, and puts what is wrong into `faults`. The nodes that it left out for that
-/// come with it.
-pub(in crate::config) fn read<T: DeserializeOwned + Default>(
+/// come with it. What is not there, or was left out, is as in `defaults`, which has every key.
+pub(in crate::config) fn read<T: DeserializeOwned>(
     root: &YamlNode,
+    defaults: &YamlNode,
     faults: &mut Vec<(At, Complaint)>,
 ) -> (T, HashSet<*const YamlNode>) {
     let mut dropped = HashSet::new();
     while faults.len() < MOST_FAULTS {
-        let error = match T::deserialize(Reader { node: root, dropped: &dropped }) {
+        let error = match T::deserialize(Reader { node: root, default: Some(defaults), dropped: &dropped }) {
             Ok(value) => return (value, dropped),
             Err(error) => error,
         };
@@ -36,7 +37,8 @@ pub(in crate::config) fn read<T: DeserializeOwned + Default>(
         }
     }
     dropped.insert(ptr::from_ref(root));
-    (T::default(), dropped)
+    let defaults = Reader { node: defaults, default: None, dropped: &HashSet::new() };
+    (T::deserialize(defaults).expect("the defaults are right, as a test holds"), dropped)
 }
 
 /// Whether this key, or one that may have been meant to be this one, stands in the map but is at fault.
@@ -52,27 +54,24 @@ fn was_dropped(key: &str, map: &YamlNode, dropped: &HashSet<*const YamlNode>) ->
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     node: &'a YamlNode,
+    /// What holds in its place, and in place of what it lacks.
+    default: Option<&'a YamlNode>,
     /// The nodes at fault, by identity.
     dropped: &'a HashSet<*const YamlNode>,
 }
 
 impl<'a> Reader<'a> {
     fn at(self, node: &'a YamlNode) -> Self {
-        Self { node, ..self }
+        Self { node, default: None, ..self }
     }
 
     fn keeps(self, node: &'a YamlNode) -> bool {
         !self.dropped.contains(&ptr::from_ref(node))
     }
 
-    fn map<'de, V: Visitor<'de>>(
-        self,
-        visitor: V,
-        entries: &'a [(YamlNode, YamlNode)],
-        stands: impl Fn(&YamlNode, &YamlNode) -> bool,
-    ) -> Result<V::Value, ValueError<'a>> {
-        let kept = entries.iter().filter(|(key, value)| self.keeps(key) && self.keeps(value) && stands(key, value));
-        visitor.visit_map(MapDeserializer::new(kept.map(|(key, value)| (self.at(key), self.at(value)))))
+    /// The entries that are not at fault.
+    fn kept(self) -> impl Iterator<Item = &'a (YamlNode, YamlNode)> {
+        self.node.entries().iter().filter(move |(key, value)| self.keeps(key) && self.keeps(value))
     }
 
     fn placed<T>(self, read: Result<T, ValueError<'a>>) -> Result<T, ValueError<'a>> {
@@ -108,7 +107,9 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
                 let kept = items.iter().filter(|item| self.keeps(item));
                 visitor.visit_seq(SeqDeserializer::new(kept.map(|item| self.at(item))))
             }
-            Value::Map(entries) => self.map(visitor, entries, |_, _| true),
+            Value::Map(_) => {
+                visitor.visit_map(MapDeserializer::new(self.kept().map(|(key, value)| (self.at(key), self.at(value)))))
+            }
         })
     }
 
@@ -119,20 +120,23 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ValueError<'a>> {
-        let known = |key: &YamlNode| key.text().is_some_and(|key| fields.contains(&key));
-        self.placed(match &self.node.value {
-            Value::Null => self.map(visitor, &[], |_, _| true),
-            Value::Map(entries) => {
-                self.map(visitor, entries, |key, value| !(matches!(value.value, Value::Null) && known(key)))
-            }
+        if !matches!(self.node.value, Value::Null | Value::Map(_)) {
             // A sequence would be taken for the fields in their order.
-            Value::List(_)
-            | Value::Bool(_)
-            | Value::Unsigned(_)
-            | Value::Signed(_)
-            | Value::Decimal(_)
-            | Value::Text(_) => Err(ValueError::invalid_type(self.unexpected(), &visitor)),
-        })
+            return self.placed(Err(ValueError::invalid_type(self.unexpected(), &visitor)));
+        }
+        let is_known = |key: &YamlNode| key.text().is_some_and(|key| fields.contains(&key));
+        let is_empty = |value: &YamlNode| matches!(value.value, Value::Null);
+        let written: Vec<_> = self.kept().filter(|(key, value)| !(is_known(key) && is_empty(value))).collect();
+        let defaults = self.default.map_or(&[][..], YamlNode::entries);
+        let of = |key: &YamlNode| defaults.iter().find(|(name, _)| name.text() == key.text());
+        let own = written
+            .iter()
+            .map(|(key, value)| (self.at(key), Self { default: of(key).map(|(_, value)| value), ..self.at(value) }));
+        let is_left = |(name, value): &&(YamlNode, YamlNode)| {
+            !is_empty(value) && !written.iter().any(|(key, _)| key.text() == name.text())
+        };
+        let others = defaults.iter().filter(is_left).map(|(key, value)| (self.at(key), self.at(value)));
+        self.placed(visitor.visit_map(MapDeserializer::new(own.chain(others))))
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError<'a>> {

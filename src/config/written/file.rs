@@ -1,4 +1,5 @@
-//! What is written: the keys of `politely.yaml` with their forms and defaults. Each may be left out; `null` is the same.
+//! What is written: the keys of `politely.yaml` with their forms. Each may be left out, for the file of the defaults has it; `null`
+//! is the same.
 //! Sections that mean what they say are handed on by `load` as they are; of the others it makes what they mean.
 
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -12,10 +13,9 @@ use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMa
 
 use super::host_table::{HostMap, InterceptMode, Override, Usage};
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
-use super::path;
 use super::secrets::{self, Secret, SecretUrl};
 use super::signature::SignatureSettings;
-use super::units;
+use super::text;
 use super::values::{
     self, AccessLog, DenyEntry, HeaderText, InstanceName, ListenAddress, MethodName, Network, PortRange,
 };
@@ -23,10 +23,10 @@ use super::words;
 
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(in crate::config) struct WrittenFile {
     /// Files and directories of them, which go over this one.
-    #[serde(deserialize_with = "path::many")]
+    #[serde(deserialize_with = "text::many")]
     pub include: Vec<PathBuf>,
     pub listen: Vec<Listener>,
     pub admin: AdminSettings,
@@ -40,7 +40,7 @@ pub(in crate::config) struct WrittenFile {
     pub access: WrittenAccess,
     pub store: StoreSettings,
     pub evidence: EvidenceSettings,
-    #[serde(deserialize_with = "secrets::some_fleet_url")]
+    #[serde(default, deserialize_with = "secrets::some_fleet_url")]
     pub fleet: Option<SecretUrl>,
     pub on_fleet_loss: OnFleetLoss,
     pub hosts: HostMap<Override>,
@@ -67,50 +67,49 @@ pub struct Listener {
 #[non_exhaustive]
 pub struct ListenerTls {
     /// The certificate and its chain, PEM.
-    #[serde(deserialize_with = "path::one")]
+    #[serde(deserialize_with = "text::one")]
     pub certificate: PathBuf,
-    #[serde(deserialize_with = "path::one")]
+    #[serde(deserialize_with = "text::one")]
     pub key: PathBuf,
     /// Set: clients must show a certificate of one of these authorities.
-    #[serde(default, deserialize_with = "path::some")]
+    #[serde(default, deserialize_with = "text::some")]
     pub client_ca: Option<PathBuf>,
 }
 
 /// Metrics, API and dashboard.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AdminSettings {
     /// `None`, written `off`: there is none.
     #[serde(deserialize_with = "values::address_or_off")]
     pub address: Option<ListenAddress>,
     /// Holds the token that its callers must show.
-    #[serde(deserialize_with = "path::some")]
+    #[serde(default, deserialize_with = "text::some")]
     pub token_file: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Mode {
-    #[default]
     Enforce,
     /// Nothing is refused or delayed; what would have been is reported.
     Report,
 }
 
 /// Who the crawler is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct IdentitySettings {
     /// Empty: taken from each request's `User-Agent`.
     pub product_tokens: Vec<ProductToken>,
     /// A URL or address for the `User-Agent` of robots.txt fetches; empty: none.
-    #[serde(deserialize_with = "values::printable")]
+    #[serde(deserialize_with = "text::one")]
     pub contact: String,
     /// Set: replaces every request's `User-Agent`.
-    #[serde(deserialize_with = "values::some_printable")]
+    #[serde(default, deserialize_with = "text::some")]
     pub user_agent: Option<String>,
     /// What the fetched pages are for, in the words of `Content-Signal` and `Content-Usage`.
     pub purpose: Vec<Purpose>,
@@ -121,18 +120,18 @@ pub struct IdentitySettings {
 
 /// Fetching, keeping and reading robots.txt.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RobotsSettings {
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub min_ttl: Duration,
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub max_ttl: Duration,
     /// Bytes read of one file, decoded; the rest is left.
-    #[serde(deserialize_with = "units::size")]
+    #[serde(deserialize_with = "text::one")]
     pub max_size: u64,
     /// For one fetch in all, redirects included.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub timeout: Duration,
     /// 400–499 but 429, too many redirects.
     pub on_unavailable: Fallback,
@@ -198,38 +197,37 @@ impl WrittenFile {
 }
 
 /// What is done about `Visit-time`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum OnVisitTime {
-    #[default]
     Report,
     Enforce,
 }
 
 /// How fast one host may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PaceSettings {
     /// What shares one pace.
     #[serde(with = "words::KeyByDef")]
     pub key: KeyBy,
     /// Between two requests' starts, whatever robots.txt says.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub min_delay: Duration,
     pub adaptive: Option<WrittenAdaptive>,
     pub breaker: Option<WrittenBreaker>,
     /// Of each key.
     pub budget: Option<WrittenBudget>,
-    #[serde(deserialize_with = "units::some_duration")]
+    #[serde(default, deserialize_with = "text::some")]
     pub min_revisit: Option<Duration>,
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub max_crawl_delay: Duration,
     /// In flight to one key; 1 wherever a crawl-delay is in force.
     pub max_concurrent: NonZeroU32,
     /// That a request is held before it is answered 429.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub max_wait: Duration,
     /// Waiting requests of one key.
     pub queue: usize,
@@ -245,11 +243,10 @@ impl PaceSettings {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Subresources {
-    #[default]
     Pace,
     /// A page's images, scripts and styles follow it without the delay.
     Burst,
@@ -257,32 +254,32 @@ pub enum Subresources {
 
 /// What happens to `CONNECT`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(in crate::config) struct WrittenIntercept {
     pub default: InterceptMode,
     pub ca: CaFiles,
     /// Hosts whose certificates are kept ready.
     pub leaf_cache: NonZeroUsize,
     /// By which clients find the certificate, through the proxy.
-    #[serde(deserialize_with = "values::host_name")]
+    #[serde(deserialize_with = "text::one")]
     pub setup_host: Host,
     pub hosts: HostMap<InterceptMode>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::config) struct CaFiles {
-    #[serde(deserialize_with = "path::some")]
+    #[serde(default, deserialize_with = "text::some")]
     pub directory: Option<PathBuf>,
-    #[serde(deserialize_with = "path::some")]
+    #[serde(default, deserialize_with = "text::some")]
     pub certificate: Option<PathBuf>,
-    #[serde(deserialize_with = "path::some")]
+    #[serde(default, deserialize_with = "text::some")]
     pub key: Option<PathBuf>,
 }
 
 /// Where requests may go, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct EgressSettings {
     /// Opened although private or special.
@@ -293,10 +290,10 @@ pub struct EgressSettings {
     /// Empty: any.
     pub hosts: Vec<HostPattern>,
     pub methods: Vec<MethodName>,
-    #[serde(deserialize_with = "secrets::some_proxy_url")]
+    #[serde(default, deserialize_with = "secrets::some_proxy_url")]
     pub upstream_proxy: Option<SecretUrl>,
     /// Roots to trust beside the system's, PEM.
-    #[serde(deserialize_with = "path::some")]
+    #[serde(default, deserialize_with = "text::some")]
     pub ca_file: Option<PathBuf>,
 }
 
@@ -325,8 +322,8 @@ fn listed(hosts: &[HostPattern], methods: &[MethodName], by: ListedBy) -> Listed
 }
 
 /// Who may use the proxy. Neither: anybody who reaches it, so loopback only.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::config) struct WrittenAccess {
     pub clients: Vec<Network>,
     pub users: Vec<WrittenUser>,
@@ -353,15 +350,15 @@ pub(in crate::config) struct WrittenUser {
 
 /// Copies of robots.txt and owed delays, kept over a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StoreSettings {
     /// `None`: below the state directory.
-    #[serde(deserialize_with = "path::some")]
+    #[serde(default, deserialize_with = "text::some")]
     pub directory: Option<PathBuf>,
-    #[serde(deserialize_with = "units::size")]
+    #[serde(deserialize_with = "text::one")]
     pub memory: u64,
-    #[serde(deserialize_with = "units::size")]
+    #[serde(deserialize_with = "text::one")]
     pub disk: u64,
     /// A host that could not be asked in an earlier process is asked again at once: for one that somebody waits for. Not to
     /// be written.
@@ -374,49 +371,48 @@ pub struct StoreSettings {
 
 /// A record of each decision.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct EvidenceSettings {
     /// `None`: none is kept.
-    #[serde(deserialize_with = "path::some")]
+    #[serde(default, deserialize_with = "text::some")]
     pub directory: Option<PathBuf>,
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub keep: Duration,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum OnFleetLoss {
-    #[default]
     Local,
     Refuse,
 }
 
 /// Bounds on every wait and on what a peer may use.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LimitSettings {
     /// For a request's whole header block.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub header_timeout: Duration,
     /// A connection on which nothing is asked.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub idle_timeout: Duration,
     /// To an origin, TLS included.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub connect_timeout: Duration,
     /// Between two reads of a body or an answer.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub read_timeout: Duration,
     /// A tunnel or a WebSocket through which nothing comes.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub tunnel_idle_timeout: Duration,
     /// Bytes a second that a body has to come at, on the average of `read_timeout`.
-    #[serde(deserialize_with = "units::size")]
+    #[serde(deserialize_with = "text::one")]
     pub min_rate: u64,
-    #[serde(deserialize_with = "units::size")]
+    #[serde(deserialize_with = "text::one")]
     pub max_header_size: u64,
     /// Clients' connections at a time.
     pub max_connections: NonZeroUsize,
@@ -427,15 +423,15 @@ pub struct LimitSettings {
     /// Of these, one host's.
     pub max_idle_connections_per_host: usize,
     /// How long the proxy goes on as before when it is asked to stop, while `/readyz` says so already.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub shutdown_delay: Duration,
     /// That requests in flight get when the proxy is stopped.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub drain_timeout: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LogSettings {
     pub level: LogLevel,
@@ -443,23 +439,21 @@ pub struct LogSettings {
     pub access: AccessLog,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LogLevel {
     Error,
     Warn,
-    #[default]
     Info,
     Debug,
     Trace,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LogFormat {
-    #[default]
     Text,
     Json,
 }

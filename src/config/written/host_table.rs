@@ -10,8 +10,9 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
 use super::origin_tls::{self, CertificatePair, Pin, Switch};
-use super::values::{HOST_FORMS, PathPattern, from_text, parse_pattern};
-use super::{units, words};
+use super::text::{self, read_with};
+use super::values::{HOST_FORMS, PathPattern, parse_pattern};
+use super::words;
 use crate::config::read::error::Complaint;
 use crate::policy::{HostPattern, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
@@ -22,12 +23,12 @@ use crate::robots::{ProductToken, Purpose};
 pub struct Override {
     #[serde(deserialize_with = "words::some_robots_override")]
     pub robots: Option<RobotsOverride>,
-    #[serde(deserialize_with = "units::some_duration")]
+    #[serde(deserialize_with = "text::some")]
     pub crawl_delay: Option<Duration>,
     pub adaptive: Option<WrittenAdaptive>,
     pub breaker: Option<WrittenBreaker>,
     pub budget: Option<WrittenBudget>,
-    #[serde(deserialize_with = "units::some_duration")]
+    #[serde(deserialize_with = "text::some")]
     pub min_revisit: Option<Duration>,
     pub intercept: Option<InterceptMode>,
     pub product_tokens: Option<Vec<ProductToken>>,
@@ -137,7 +138,7 @@ impl<'de> DeserializeSeed<'de> for OnlyOnce<'_> {
     type Value = HostPattern;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<HostPattern, D::Error> {
-        from_text(deserializer, "a host", HOST_FORMS, |text| {
+        read_with(deserializer, "a host", HOST_FORMS, |text| {
             let pattern = parse_pattern(text)?;
             if self.0.borrow_mut().insert(pattern.clone()) {
                 Ok(pattern)

@@ -1,13 +1,13 @@
 //! The keys of `politely.yaml` and the forms of their values.
 
-mod defaults;
+pub(super) mod defaults;
 pub(super) mod file;
 pub(super) mod host_table;
 pub(super) mod manners;
 pub(super) mod origin_tls;
-mod path;
 pub(super) mod secrets;
 pub(super) mod signature;
+mod text;
 pub mod units;
 pub(super) mod values;
 mod words;

@@ -1,14 +1,13 @@
 //! On which terms TLS is spoken with an origin: `pin`, `client_certificate` and `verify` of `hosts`.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
-use super::path;
-use super::values::from_text;
+use serde::Deserializer;
+
+use super::text::{self, from_text, read_from_text};
 use crate::config::read::error::Complaint;
 
 /// On which terms TLS is spoken with an origin.
@@ -32,9 +31,9 @@ impl Default for OriginTls {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CertificatePair {
-    #[serde(deserialize_with = "path::one")]
+    #[serde(deserialize_with = "text::one")]
     pub certificate: PathBuf,
-    #[serde(deserialize_with = "path::one")]
+    #[serde(deserialize_with = "text::one")]
     pub key: PathBuf,
 }
 
@@ -69,43 +68,17 @@ impl Switch {
     }
 }
 
-impl<'de> Deserialize<'de> for Pin {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer, "a pin", PIN_FORMS, Self::parse)
-    }
+read_from_text! {
+    Switch, "`on` or `off`", SWITCH_FORMS, Self::parse;
 }
 
-impl<'de> Deserialize<'de> for Switch {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer, "`on` or `off`", SWITCH_FORMS, Self::parse)
-    }
+from_text! {
+    Pin, "a pin", PIN_FORMS, Self::parse;
 }
 
 /// For `#[serde(deserialize_with)]`: one pin, or a list of them.
 pub(in crate::config) fn some_pins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Pin>>, D::Error> {
-    struct Pins;
-
-    impl<'de> Visitor<'de> for Pins {
-        type Value = Vec<Pin>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{}", Complaint::new("a pin", PIN_FORMS))
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<Pin>, E> {
-            Ok(vec![Pin::parse(text).map_err(E::custom)?])
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Pin>, A::Error> {
-            let mut pins = Vec::new();
-            while let Some(pin) = list.next_element()? {
-                pins.push(pin);
-            }
-            Ok(pins)
-        }
-    }
-
-    deserializer.deserialize_any(Pins).map(Some)
+    text::many(deserializer).map(Some)
 }
 
 const PIN_FORMS: &str = "write `sha256/…`, the Base64 of the key's SHA-256: `openssl x509 -pubkey -noout | openssl pkey \

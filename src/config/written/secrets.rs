@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer};
+use serde::de::Deserializer;
 use url::Url;
 
-use super::values::from_text;
+use super::text::{QUOTES, read_from_text, read_with};
 use crate::config::read::error::Complaint;
 
 /// A URL that may hold a password, which neither `Debug` nor `Display` shows.
@@ -56,6 +56,10 @@ impl Secret {
     pub fn expose(&self) -> &str {
         &self.0
     }
+
+    fn of(text: &str) -> Result<Self, Complaint> {
+        Ok(Self(text.to_owned()))
+    }
 }
 
 impl fmt::Debug for Secret {
@@ -64,17 +68,15 @@ impl fmt::Debug for Secret {
     }
 }
 
-impl<'de> Deserialize<'de> for Secret {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer, "text", "put it in quotes", |text| Ok(Self(text.to_owned())))
-    }
+read_from_text! {
+    Secret, "text", QUOTES, Self::of;
 }
 
 /// For `#[serde(deserialize_with)]`: a proxy beyond this one.
 pub(in crate::config) fn some_proxy_url<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SecretUrl>, D::Error> {
-    from_text(deserializer, "a URL", PROXY_FORMS, |text| {
+    read_with(deserializer, "a URL", PROXY_FORMS, |text| {
         SecretUrl::parse(text, &["http", "https"], PROXY_FORMS).map(Some)
     })
 }
@@ -83,7 +85,7 @@ pub(in crate::config) fn some_proxy_url<'de, D: Deserializer<'de>>(
 pub(in crate::config) fn some_fleet_url<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SecretUrl>, D::Error> {
-    from_text(deserializer, "a URL", FLEET_FORMS, |text| {
+    read_with(deserializer, "a URL", FLEET_FORMS, |text| {
         let url = SecretUrl::parse(text, FLEET_SCHEMES, FLEET_FORMS)?;
         let database = url.0.path().trim_start_matches('/');
         if !database.is_empty() && database.parse::<u32>().is_err() {

@@ -4,51 +4,33 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer};
 use url::Url;
 
-use super::path;
-use super::units;
-use super::values::from_text;
+use super::text::{self, read_from_text};
 use crate::config::read::error::Complaint;
 
 /// Web Bot Auth. Nothing is signed without a key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SignatureSettings {
     /// An Ed25519 key, PEM.
-    #[serde(deserialize_with = "path::some")]
+    #[serde(default, deserialize_with = "text::some")]
     pub key: Option<PathBuf>,
     /// Keys that the directory lists as well: the one before, or the next.
-    #[serde(deserialize_with = "path::many")]
+    #[serde(deserialize_with = "text::many")]
     pub other_keys: Vec<PathBuf>,
     pub agent: Option<Agent>,
     pub form: AgentForm,
     pub when: SignWhen,
     /// From `created` to `expires`.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "text::one")]
     pub validity: Duration,
     /// Each request is signed by itself, with a nonce.
     pub nonce: bool,
     /// Where `key` is written, and each of `other_keys`: what is wrong with a file is found when it is read.
     #[serde(skip)]
     pub places: Vec<String>,
-}
-
-impl Default for SignatureSettings {
-    fn default() -> Self {
-        Self {
-            key: None,
-            other_keys: Vec::new(),
-            agent: None,
-            form: AgentForm::default(),
-            when: SignWhen::default(),
-            validity: Duration::from_secs(60),
-            nonce: false,
-            places: Vec::new(),
-        }
-    }
 }
 
 /// Whose requests these are: an https URL that leads verifiers to the directory of keys.
@@ -95,29 +77,25 @@ impl fmt::Display for Agent {
     }
 }
 
-impl<'de> Deserialize<'de> for Agent {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer, "a URL", AGENT_FORMS, Self::parse)
-    }
+read_from_text! {
+    Agent, "a URL", AGENT_FORMS, Self::parse;
 }
 
 /// How `Signature-Agent` is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum AgentForm {
     /// A dictionary with one member, as the drafts have it since October 2025.
-    #[default]
     Dictionary,
     /// A bare string, as those before.
     String,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SignWhen {
-    #[default]
     Always,
     /// For authorities that have asked for it with `Accept-Signature`.
     OnChallenge,

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Deserializer;
-
-use super::values::from_text;
+use super::text::from_text;
 use crate::config::read::error::Complaint;
 
 /// Reads `500ms`, `10s`, `5m`, `24h`, `30d` or `0`: a whole number and its unit.
@@ -66,30 +64,13 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
-/// For `#[serde(deserialize_with)]` on a [`Duration`].
-pub(in crate::config) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    from_text(deserializer, "a duration", DURATION_FORMS, parse_duration)
-}
-
-/// For `#[serde(deserialize_with)]` on an optional [`Duration`]; `null` never gets here.
-pub(in crate::config) fn some_duration<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Duration>, D::Error> {
-    duration(deserializer).map(Some)
-}
-
-/// For `#[serde(deserialize_with)]` on a number of bytes.
-pub(in crate::config) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    from_text(deserializer, "a size", SIZE_FORMS, parse_size)
-}
-
-/// For `#[serde(deserialize_with)]` on an optional number of bytes; `null` never gets here.
-pub(in crate::config) fn some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    size(deserializer).map(Some)
-}
-
 fn split(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+from_text! {
+    Duration, "a duration", DURATION_FORMS, parse_duration;
+    u64, "a size", SIZE_FORMS, parse_size;
 }
 
 /// Ten years. A longer duration is a typing error, and would overflow when added to a clock's reading.

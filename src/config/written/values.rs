@@ -6,10 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::Deserializer;
 
 use crate::robots::{ProductToken, Purpose};
 
+use super::text::{QUOTES, from_text, read_from_text, read_with};
 use crate::config::read::error::Complaint;
 
 /// Where a listener's socket comes from.
@@ -266,76 +267,14 @@ fn parse_printable(text: &str) -> Result<String, Complaint> {
     }
 }
 
-/// For `#[serde(deserialize_with)]` on a text that goes into a header field.
-pub(in crate::config) fn printable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    from_text(deserializer, "text", "put it in quotes", parse_printable)
-}
-
-/// As [`printable`], for an optional one; `null` never gets here.
-pub(in crate::config) fn some_printable<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<String>, D::Error> {
-    printable(deserializer).map(Some)
-}
-
 /// For `#[serde(deserialize_with)]`: an address to listen on, or `off`.
 pub(in crate::config) fn address_or_off<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ListenAddress>, D::Error> {
-    from_text(deserializer, "an address to listen on", LISTEN_FORMS, |text| match text {
+    read_with(deserializer, "an address to listen on", LISTEN_FORMS, |text| match text {
         "off" => Ok(None),
         address => ListenAddress::parse(address).map(Some),
     })
-}
-
-/// Hands the text, or the number as text, to `parse`. Of anything else, `expected` and `forms` say what should stand there.
-pub(in crate::config) fn from_text<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    expected: &'static str,
-    forms: &'static str,
-    parse: impl FnOnce(&str) -> Result<T, Complaint>,
-) -> Result<T, D::Error> {
-    struct Text<F> {
-        expected: &'static str,
-        forms: &'static str,
-        parse: F,
-    }
-
-    impl<T, F: FnOnce(&str) -> Result<T, Complaint>> Visitor<'_> for Text<F> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{}", Complaint::new(self.expected, self.forms))
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-            (self.parse)(text).map_err(E::custom)
-        }
-
-        fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-
-        fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-
-        fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-    }
-
-    deserializer.deserialize_any(Text { expected, forms, parse })
-}
-
-macro_rules! read_from_text {
-    ($($type:ty, $expected:literal, $forms:expr, $parse:expr;)+) => {$(
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                from_text(deserializer, $expected, $forms, $parse)
-            }
-        }
-    )+};
 }
 
 read_from_text! {
@@ -345,12 +284,18 @@ read_from_text! {
     DenyEntry, "a network or a host", NETWORK_FORMS, DenyEntry::parse;
     AccessLog, "a destination for the access log", ACCESS_LOG_FORMS, AccessLog::parse;
     PathPattern, "a path pattern", PATH_FORMS, PathPattern::parse;
-    ProductToken, "a product token", "put it in quotes", parse_product_token;
+    ProductToken, "a product token", QUOTES, parse_product_token;
     Purpose, "a purpose", PURPOSE_FORMS, parse_purpose;
-    HeaderText, "text", "put it in quotes", HeaderText::parse;
+    HeaderText, "text", QUOTES, HeaderText::parse;
     HostPattern, "a host", HOST_FORMS, parse_pattern;
     MethodName, "a method", METHOD_FORMS, MethodName::parse;
     InstanceName, "a name", INSTANCE_FORMS, InstanceName::parse;
+}
+
+from_text! {
+    String, "text", QUOTES, parse_printable;
+    Host, "a name", NAME_FORMS, parse_name;
+    PathBuf, "a path", PATHNAME_FORMS, parse_path;
 }
 
 const LISTEN_FORMS: &str = "write `127.0.0.1:3128`, `[::1]:3128`, or `fd:NAME` for a socket that systemd passes";
@@ -361,6 +306,7 @@ const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another 
 const METHOD_FORMS: &str = "write methods as requests have them: `GET`, `HEAD`, `POST`";
 const INSTANCE_FORMS: &str = "write up to 40 letters, digits, `-`, `.`, `_` or `~`: `crawl3.example.com`";
 const MOST_OF_INSTANCE: usize = 40;
+const PATHNAME_FORMS: &str = "write `/etc/politely/name`, or `name` for what is beside the file";
 const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";
 
 /// A host or a pattern of hosts as the configuration writes it.
@@ -369,12 +315,20 @@ pub(in crate::config) fn parse_pattern(text: &str) -> Result<HostPattern, Compla
     HostPattern::parse(text).map_err(fault)
 }
 
-/// For `#[serde(deserialize_with)]`: the name of one host.
-pub(in crate::config) fn host_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Host, D::Error> {
-    from_text(deserializer, "a name", NAME_FORMS, |text| match parse_pattern(text) {
+/// The name of one host.
+fn parse_name(text: &str) -> Result<Host, Complaint> {
+    match parse_pattern(text) {
         Ok(HostPattern::Host(host @ Host::Name(_))) => Ok(host),
         Ok(_) | Err(_) => Err(Complaint::new(format!("`{text}` is not the name of a host"), NAME_FORMS)),
-    })
+    }
+}
+
+/// An empty one names nothing: from the file's directory on, it would be that directory.
+fn parse_path(text: &str) -> Result<PathBuf, Complaint> {
+    match text {
+        "" => Err(Complaint::new("an empty path names nothing", "write a path, or leave the key out")),
+        path => Ok(path.into()),
+    }
 }
 
 const NAME_FORMS: &str = "write `politely.invalid`, or another name that is yours";

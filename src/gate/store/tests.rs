@@ -18,7 +18,7 @@ fn settings(directory: &Path, disk: u64) -> config::StoreSettings {
         directory: Some(directory.to_owned()),
         disk,
         memory: 64 * MIB,
-        ..config::StoreSettings::default()
+        ..config::Settings::default().store
     }
 }
 

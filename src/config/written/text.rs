@@ -1,0 +1,133 @@
+//! What is written as one text: how serde reads it, and what is said of anything else.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
+
+use crate::config::read::error::Complaint;
+
+/// What is written as one text, or as a number.
+pub(in crate::config) trait FromText: Sized {
+    /// What should stand there, and how that is written.
+    const EXPECTED: &'static str;
+    const FORMS: &'static str;
+
+    fn from_text(text: &str) -> Result<Self, Complaint>;
+}
+
+/// For `#[serde(deserialize_with)]` on what serde would read otherwise.
+pub(in crate::config) fn one<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<T, D::Error> {
+    read_with(deserializer, T::EXPECTED, T::FORMS, T::from_text)
+}
+
+/// The same of what may be left out; `null` never gets here.
+pub(in crate::config) fn some<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<Option<T>, D::Error> {
+    one(deserializer).map(Some)
+}
+
+/// One, or a list of them.
+pub(in crate::config) fn many<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct Many<T>(PhantomData<T>);
+
+    impl<'de, T: FromText> Visitor<'de> for Many<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}", Complaint::new(T::EXPECTED, T::FORMS))
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
+            T::from_text(text).map(|one| vec![one]).map_err(E::custom)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            std::iter::from_fn(|| list.next_element_seed(One(PhantomData)).transpose()).collect()
+        }
+    }
+
+    struct One<T>(PhantomData<T>);
+
+    impl<'de, T: FromText> DeserializeSeed<'de> for One<T> {
+        type Value = T;
+
+        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+            one(deserializer)
+        }
+    }
+
+    deserializer.deserialize_any(Many(PhantomData))
+}
+
+/// Hands the text, or the number as text, to `parse`. Of anything else, `expected` and `forms` say what should stand there.
+pub(in crate::config) fn read_with<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &'static str,
+    forms: &'static str,
+    parse: impl FnOnce(&str) -> Result<T, Complaint>,
+) -> Result<T, D::Error> {
+    struct Text<F> {
+        expected: &'static str,
+        forms: &'static str,
+        parse: F,
+    }
+
+    impl<T, F: FnOnce(&str) -> Result<T, Complaint>> Visitor<'_> for Text<F> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}", Complaint::new(self.expected, self.forms))
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+            (self.parse)(text).map_err(E::custom)
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+    }
+
+    deserializer.deserialize_any(Text { expected, forms, parse })
+}
+
+/// How each of these is read: what should stand there, how that is written, and what reads it.
+macro_rules! from_text {
+    ($($type:ty, $expected:literal, $forms:expr, $parse:expr;)+) => {$(
+        impl $crate::config::written::text::FromText for $type {
+            const EXPECTED: &'static str = $expected;
+            const FORMS: &'static str = $forms;
+
+            fn from_text(text: &str) -> Result<Self, $crate::config::read::error::Complaint> {
+                $parse(text)
+            }
+        }
+    )+};
+}
+
+/// The same, and serde reads them so by itself.
+macro_rules! read_from_text {
+    ($($type:ty, $expected:literal, $forms:expr, $parse:expr;)+) => {
+        $crate::config::written::text::from_text! { $($type, $expected, $forms, $parse;)+ }
+
+        $(
+            impl<'de> serde::Deserialize<'de> for $type {
+                fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                    $crate::config::written::text::one(deserializer)
+                }
+            }
+        )+
+    };
+}
+
+pub(in crate::config) use {from_text, read_from_text};
+
+pub(in crate::config) const QUOTES: &str = "put it in quotes";
