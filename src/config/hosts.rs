@@ -48,18 +48,18 @@ impl Hosts {
         options: PolicyOptions,
         default: InterceptMode,
         entries: HostMap<Override>,
-        intercept: HostMap<InterceptMode>,
+        intercept: &HostMap<InterceptMode>,
         check: &mut Check<'_>,
     ) -> Self {
         let mut all: HashMap<HostPattern, Override> = entries.0.into_iter().collect();
-        for (pattern, mode) in intercept.0 {
+        for (pattern, mode) in &intercept.0 {
             let name = pattern.to_string();
-            let entry = all.entry(pattern).or_default();
-            if entry.intercept.is_some_and(|other| other != mode) {
+            let entry = all.entry(pattern.clone()).or_default();
+            if entry.intercept.is_some_and(|other| other != *mode) {
                 let hint = "keep one of the two";
                 check.fault(&["intercept", "hosts", &name], "`hosts` has another setting for this host", hint);
             }
-            entry.intercept = Some(mode);
+            entry.intercept = Some(*mode);
         }
         unverified_patterns(all.iter(), &["hosts"], check);
         let mut all: Vec<(HostPattern, Override)> = all.into_iter().collect();
@@ -79,24 +79,24 @@ impl Hosts {
     }
 
     /// These with `entries` over them: what an entry says overrides all that stands here, however specific.
-    pub(super) fn overlaid(&self, entries: HostMap<Override>) -> Self {
-        let mut entries = entries.0;
+    pub(super) fn overlaid(&self, entries: &HostMap<Override>) -> Self {
+        let mut entries: Vec<_> = entries.0.iter().collect();
         entries.sort_by_key(|(pattern, _)| pattern.rank());
         let mut built = self.clone();
         for (pattern, own) in entries {
-            built.lay(&pattern, &own);
+            built.lay(pattern, own);
             // What is more specific has less to say than the entry.
             let names = |host: &Host| pattern.matches(host);
             for (_, policy) in built.hosts.iter_mut().filter(|(host, _)| names(host)) {
-                *policy = policy.overlaid(&pattern, &own);
+                *policy = policy.overlaid(pattern, own);
             }
-            let covers = |name: &str| match &pattern {
+            let covers = |name: &str| match pattern {
                 HostPattern::Any => true,
                 HostPattern::Below(above) => name.strip_suffix(&**above).is_some_and(|rest| rest.ends_with('.')),
                 HostPattern::Host(_) => false,
             };
             for (_, policy) in built.below.iter_mut().filter(|(name, _)| covers(name)) {
-                *policy = policy.overlaid(&pattern, &own);
+                *policy = policy.overlaid(pattern, own);
             }
         }
         built

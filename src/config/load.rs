@@ -12,11 +12,12 @@ use super::read::files::ConfigFiles;
 use super::read::reader::{self, MOST_FAULTS};
 use super::read::source::{At, Value, YamlNode};
 use super::read::text::read_text;
-use super::settings::{AccessSettings, CaSource, FleetSettings, Intercept, Settings, User};
+use super::settings::{FleetSettings, Settings};
 use super::shown::Whole;
 use super::validate;
 use super::written::defaults::defaults;
-use super::written::file::{CaFiles, WrittenFile};
+use super::written::file::WrittenFile;
+use super::written::intercept::CaSource;
 use super::written::values::AccessLog;
 
 impl Settings {
@@ -94,43 +95,13 @@ impl Settings {
     }
 
     fn from_file(file: WrittenFile, whole: Whole, check: &mut Check<'_>) -> Self {
+        validate::written(&file, check);
         let options = file.options();
-        validate::manners(&file, check);
-        let CaFiles { directory, certificate, key } = file.intercept.ca;
-        let ca = match (certificate, key) {
-            (Some(certificate), Some(key)) if directory.is_none() => CaSource::Files { certificate, key },
-            (None, None) => CaSource::Directory(directory),
-            (Some(_), None) | (None, Some(_)) if !check.is_sure(&["intercept"]) => CaSource::Directory(directory),
-            (Some(_), None) => {
-                check.fault(
-                    &["intercept", "ca", "certificate"],
-                    "this certificate lacks its key",
-                    "add `key: …` beside it",
-                );
-                CaSource::Directory(directory)
-            }
-            (None, Some(_)) => {
-                check.fault(
-                    &["intercept", "ca", "key"],
-                    "this key lacks its certificate",
-                    "add `certificate: …` beside it",
-                );
-                CaSource::Directory(directory)
-            }
-            (Some(_), Some(_)) => {
-                let hint = "leave out `directory` to use this certificate, or `certificate` and `key` to have one made";
-                check.fault(
-                    &["intercept", "ca", "certificate"],
-                    "a certificate of your own and a directory exclude each other",
-                    hint,
-                );
-                CaSource::Directory(directory)
-            }
-        };
-        validate::users(&file.access.users, check);
-        let hosts = Hosts::build(options, file.intercept.default, file.hosts, file.intercept.hosts, check);
-        let users = file.access.users.into_iter().map(|user| Arc::new(User::of(user, &hosts)));
-        let access = AccessSettings { clients: file.access.clients, users: users.collect() };
+        let mut access = file.access;
+        let hosts = Hosts::build(options, file.intercept.default, file.hosts, &file.intercept.hosts, check);
+        for user in access.users.iter_mut().map(Arc::make_mut).filter(|user| !user.overrides.0.is_empty()) {
+            user.hosts = Some(hosts.overlaid(&user.overrides));
+        }
         Self {
             listen: file.listen,
             admin: file.admin,
@@ -138,12 +109,7 @@ impl Settings {
             identity: file.identity,
             robots: file.robots,
             pace: file.pace,
-            intercept: Intercept {
-                default: file.intercept.default,
-                ca,
-                leaf_cache: file.intercept.leaf_cache.get(),
-                setup_host: file.intercept.setup_host,
-            },
+            intercept: file.intercept,
             listed: file.egress.listed(),
             egress: file.egress,
             access,

@@ -19,7 +19,8 @@ pub use hosts::{HostPolicy, Hosts};
 pub use instance::{instance_name, keep_instance_name};
 pub use paths::{cache_directory, give_to_owner, private_directory, state_directory};
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
-pub use settings::{AccessSettings, CaSource, FleetSettings, Intercept, Settings, User};
+pub use settings::{FleetSettings, Settings};
+pub use written::access::{AccessSettings, User};
 pub use written::defaults::DEFAULTS;
 pub use written::file::{
     AdminSettings, EgressSettings, EvidenceSettings, Fallback, IdentitySettings, LimitSettings, Listener, ListenerTls,
@@ -27,6 +28,7 @@ pub use written::file::{
     Subresources,
 };
 pub use written::host_table::InterceptMode;
+pub use written::intercept::{CaSource, Intercept};
 pub use written::origin_tls::{CertificatePair, OriginTls, Pin};
 pub use written::secrets::{Secret, SecretUrl};
 pub use written::signature::{Agent, AgentForm, SignWhen, SignatureSettings};

@@ -1,6 +1,7 @@
 //! What a type cannot say: bounds of single values, and what several keys mean together.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::robots::{ParseOptions, Purpose};
@@ -9,8 +10,10 @@ use super::hosts::{Hosts, unverified_patterns};
 use super::read::check::Check;
 use super::read::error::{Complaint, did_you_mean};
 use super::settings::Settings;
-use super::written::file::{WrittenFile, WrittenUser};
-use super::written::manners::WrittenManners;
+use super::written::access::User;
+use super::written::file::WrittenFile;
+use super::written::intercept;
+use super::written::manners::check_budget;
 use super::written::signature::SignatureSettings;
 use super::written::units::show_duration;
 use super::written::values::ListenAddress;
@@ -183,8 +186,14 @@ fn is_reached_by(own: &std::net::SocketAddr, address: std::net::IpAddr) -> bool 
     own == address || own.is_unspecified() && address.is_loopback()
 }
 
-/// What can be wrong with users, as they are written.
-pub(super) fn users(users: &[WrittenUser], check: &mut Check<'_>) {
+/// What only what is written shows, not what follows from it.
+pub(super) fn written(file: &WrittenFile, check: &mut Check<'_>) {
+    manners(file, check);
+    intercept::check(check);
+    users(&file.access.users, check);
+}
+
+fn users(users: &[Arc<User>], check: &mut Check<'_>) {
     for (index, user) in users.iter().enumerate() {
         let (name, number) = (user.name.as_ref(), index.to_string());
         let key = ["access", "users", &number, "name"];
@@ -202,12 +211,12 @@ pub(super) fn users(users: &[WrittenUser], check: &mut Check<'_>) {
             check.fault(&key, format!("the user `{name}` appears twice"), "leave out one of them");
         }
         let section = ["access", "users", &number, "hosts"];
-        unverified_patterns(user.hosts.iter().map(|(pattern, own)| (pattern, own)), &section, check);
+        unverified_patterns(user.overrides.iter().map(|(pattern, own)| (pattern, own)), &section, check);
     }
 }
 
 /// What is kept beyond what sites ask for, wherever it is written.
-pub(super) fn manners(file: &WrittenFile, check: &mut Check<'_>) {
+fn manners(file: &WrittenFile, check: &mut Check<'_>) {
     let most = file.pace.max_crawl_delay;
     file.pace.manners().check(&["pace"], most, check);
     for (pattern, own) in file.hosts.iter() {
@@ -215,8 +224,8 @@ pub(super) fn manners(file: &WrittenFile, check: &mut Check<'_>) {
     }
     for (index, user) in file.access.users.iter().enumerate() {
         let section = ["access", "users", &index.to_string()];
-        WrittenManners { budget: user.budget, ..WrittenManners::default() }.check(&section, most, check);
-        for (pattern, own) in user.hosts.iter() {
+        check_budget(&section, check);
+        for (pattern, own) in user.overrides.iter() {
             let section = ["access", "users", &index.to_string(), "hosts", &pattern.to_string()];
             own.manners().check(&section, most, check);
         }
@@ -248,7 +257,7 @@ fn limits(settings: &Settings, check: &mut Check<'_>) {
         (&["pace", "max_concurrent"], pace.max_concurrent.get().into(), 100_000),
         (&["pace", "queue"], pace.queue as u64, 10_000_000),
         (&["pace", "max_waiting"], pace.max_waiting as u64, 10_000_000),
-        (&["intercept", "leaf_cache"], intercept.leaf_cache as u64, 10_000_000),
+        (&["intercept", "leaf_cache"], intercept.leaf_cache.get() as u64, 10_000_000),
         (&["store", "memory"], store.memory, 1 << 50),
         (&["store", "disk"], store.disk, 1 << 50),
         (&["limits", "min_rate"], limits.min_rate, 1 << 40),

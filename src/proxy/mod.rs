@@ -107,7 +107,7 @@ impl Proxy {
 
     /// Applies changed settings, and what `upstream` has made of them, without dropping a request.
     pub fn reload(&self, settings: Arc<Settings>, prepared: Prepared) {
-        self.leaves.resize(settings.intercept.leaf_cache);
+        self.leaves.resize(settings.intercept.leaf_cache.get());
         self.upstream.adopt(prepared);
         self.is_logging.store(logs(&settings), Relaxed);
         if let Some(evidence) = &self.evidence {

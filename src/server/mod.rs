@@ -82,7 +82,7 @@ async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartErro
     if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
         tracing::warn!("{warning}");
     }
-    let leaves = LeafCache::new(ca, settings.intercept.leaf_cache)?;
+    let leaves = LeafCache::new(ca, settings.intercept.leaf_cache.get())?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let (_file, conf) = roots_of(&roots)?;
 

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{Host, HostPattern, KeyBy, Listed, ListedBy, Manners, Paths, PolicyOptions, UsageModes};
+use crate::policy::{HostPattern, KeyBy, Listed, ListedBy, Manners, Paths, PolicyOptions, UsageModes};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
-use super::host_table::{HostMap, InterceptMode, Override, Usage};
+use super::access::AccessSettings;
+use super::host_table::{HostMap, Override, Usage};
+use super::intercept::Intercept;
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
-use super::secrets::{self, Secret, SecretUrl};
+use super::secrets::{self, SecretUrl};
 use super::signature::SignatureSettings;
 use super::text;
-use super::values::{
-    self, AccessLog, DenyEntry, HeaderText, InstanceName, ListenAddress, MethodName, Network, PortRange,
-};
+use super::values::{self, AccessLog, DenyEntry, InstanceName, ListenAddress, MethodName, Network, PortRange};
 use super::words;
 
 /// The whole file.
@@ -35,9 +35,9 @@ pub(in crate::config) struct WrittenFile {
     pub usage: Usage,
     pub robots: RobotsSettings,
     pub pace: PaceSettings,
-    pub intercept: WrittenIntercept,
+    pub intercept: Intercept,
     pub egress: EgressSettings,
-    pub access: WrittenAccess,
+    pub access: AccessSettings,
     pub store: StoreSettings,
     pub evidence: EvidenceSettings,
     #[serde(default, deserialize_with = "secrets::some_fleet_url")]
@@ -252,31 +252,6 @@ pub enum Subresources {
     Burst,
 }
 
-/// What happens to `CONNECT`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::config) struct WrittenIntercept {
-    pub default: InterceptMode,
-    pub ca: CaFiles,
-    /// Hosts whose certificates are kept ready.
-    pub leaf_cache: NonZeroUsize,
-    /// By which clients find the certificate, through the proxy.
-    #[serde(deserialize_with = "text::one")]
-    pub setup_host: Host,
-    pub hosts: HostMap<InterceptMode>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::config) struct CaFiles {
-    #[serde(default, deserialize_with = "text::some")]
-    pub directory: Option<PathBuf>,
-    #[serde(default, deserialize_with = "text::some")]
-    pub certificate: Option<PathBuf>,
-    #[serde(default, deserialize_with = "text::some")]
-    pub key: Option<PathBuf>,
-}
-
 /// Where requests may go, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -299,53 +274,8 @@ pub struct EgressSettings {
 
 impl EgressSettings {
     pub fn listed(&self) -> Listed {
-        listed(&self.hosts, &self.methods, ListedBy::All)
+        values::listed(&self.hosts, &self.methods, ListedBy::All)
     }
-}
-
-/// What one user may ask, beside what all may.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct UserEgress {
-    pub hosts: Vec<HostPattern>,
-    pub methods: Vec<MethodName>,
-}
-
-impl UserEgress {
-    pub fn listed(&self) -> Listed {
-        listed(&self.hosts, &self.methods, ListedBy::User)
-    }
-}
-
-fn listed(hosts: &[HostPattern], methods: &[MethodName], by: ListedBy) -> Listed {
-    Listed { hosts: hosts.to_vec(), methods: methods.iter().map(|method| method.0.clone()).collect(), by }
-}
-
-/// Who may use the proxy. Neither: anybody who reaches it, so loopback only.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::config) struct WrittenAccess {
-    pub clients: Vec<Network>,
-    pub users: Vec<WrittenUser>,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::config) struct WrittenUser {
-    pub name: HeaderText,
-    pub password: Secret,
-    #[serde(default)]
-    pub product_tokens: Vec<ProductToken>,
-    #[serde(default)]
-    pub hosts: HostMap<Override>,
-    #[serde(default)]
-    pub egress: UserEgress,
-    #[serde(default)]
-    pub max_connections: Option<NonZeroUsize>,
-    #[serde(default)]
-    pub max_waiting: Option<usize>,
-    #[serde(default)]
-    pub budget: Option<WrittenBudget>,
 }
 
 /// Copies of robots.txt and owed delays, kept over a restart.

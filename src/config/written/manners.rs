@@ -89,7 +89,7 @@ impl WrittenBreaker {
 }
 
 impl WrittenBudget {
-    pub(in crate::config) fn meant(self) -> Option<policy::Budget> {
+    fn meant(self) -> Option<policy::Budget> {
         let Self { requests, bytes, per } = self;
         (requests.is_some() || bytes.is_some()).then_some(policy::Budget { requests, bytes, per })
     }
@@ -111,6 +111,7 @@ impl WrittenManners {
     /// What no single value shows. `section`: where it is written. `max_delay`: `pace.max_crawl_delay`.
     pub fn check(&self, section: &[&str], max_delay: Duration, check: &mut Check<'_>) {
         let key = |path: [&'static str; 2]| [section, &path].concat();
+        check_budget(section, check);
         if let Some(WrittenAdaptive { min, max, .. }) = self.adaptive {
             let (shown_min, shown_max, most) = (show_duration(min), show_duration(max), show_duration(max_delay));
             if min > max {
@@ -119,13 +120,6 @@ impl WrittenManners {
             } else if max > max_delay {
                 let what = format!("`max` ({shown_max}) is longer than `pace.max_crawl_delay` ({most})");
                 check.fault(&key(["adaptive", "max"]), what, "lower the one or raise the other");
-            }
-        }
-        if self.budget.is_some_and(|budget| budget.meant().is_none()) {
-            let [per, requests, bytes] = ["per", "requests", "bytes"].map(|name| key(["budget", name]));
-            // One that is at fault has been said.
-            if check.is_written(&per) && !check.is_written(&requests) && !check.is_written(&bytes) {
-                check.fault(&per, "this budget has no limit", "add `requests: …` or `bytes: …`; `{}` is no budget");
             }
         }
         if let Some(WrittenBreaker { after, pause }) = self.breaker
@@ -140,6 +134,22 @@ impl WrittenManners {
             );
         }
     }
+}
+
+/// A budget is of something.
+pub(in crate::config) fn check_budget(section: &[&str], check: &mut Check<'_>) {
+    let [per, requests, bytes] = ["per", "requests", "bytes"].map(|name| [section, &["budget", name]].concat());
+    // One that is at fault has been said.
+    if check.is_written(&per) && !check.is_written(&requests) && !check.is_written(&bytes) {
+        check.fault(&per, "this budget has no limit", "add `requests: …` or `bytes: …`; `{}` is no budget");
+    }
+}
+
+/// For `#[serde(deserialize_with)]`: as it is meant.
+pub(in crate::config) fn some_budget<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<policy::Budget>, D::Error> {
+    WrittenBudget::deserialize(deserializer).map(WrittenBudget::meant)
 }
 
 /// `5` or `2.5`, in hundredths.

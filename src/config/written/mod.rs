@@ -1,8 +1,10 @@
 //! The keys of `politely.yaml` and the forms of their values.
 
+pub(super) mod access;
 pub(super) mod defaults;
 pub(super) mod file;
 pub(super) mod host_table;
+pub(super) mod intercept;
 pub(super) mod manners;
 pub(super) mod origin_tls;
 pub(super) mod secrets;

@@ -1,6 +1,6 @@
 //! Single values of the configuration, parsed once where they are read: addresses, ports, networks, texts. Pure.
 
-use crate::policy::{Host, HostPattern};
+use crate::policy::{Host, HostPattern, Listed, ListedBy};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -225,7 +225,7 @@ impl AsRef<str> for PathPattern {
 
 /// A method as requests name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MethodName(pub(in crate::config) Box<str>);
+pub struct MethodName(Box<str>);
 
 impl MethodName {
     fn parse(text: &str) -> Result<Self, Complaint> {
@@ -236,6 +236,11 @@ impl MethodName {
             false => Err(Complaint::new(format!("`{text}` is not a method"), METHOD_FORMS)),
         }
     }
+}
+
+/// What may be asked at all.
+pub(in crate::config) fn listed(hosts: &[HostPattern], methods: &[MethodName], by: ListedBy) -> Listed {
+    Listed { hosts: hosts.to_vec(), methods: methods.iter().map(|method| method.0.clone()).collect(), by }
 }
 
 fn parse_product_token(text: &str) -> Result<ProductToken, Complaint> {
