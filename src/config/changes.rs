@@ -5,7 +5,8 @@ use serde_json::Value;
 use std::time::Duration;
 
 use super::settings::Settings;
-use super::units::{parse_duration, parse_size};
+use super::shown::Whole;
+use super::units::{parse_duration, parse_size, show_duration};
 
 /// What has become of changed settings, by keys such as `pace.max_wait`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -19,34 +20,26 @@ pub struct Changes {
 impl Settings {
     /// These in place of `before`, as far as a running proxy can take them up. `may_join_fleet`: it was started in one.
     pub fn in_place_of(mut self, before: &Self, may_join_fleet: bool) -> (Self, Changes) {
-        let mut fixed: Vec<&[&str]> = Vec::new();
-        if keep(&mut self.admin.address, &before.admin.address) {
-            fixed.push(&["admin", "address"]);
-        }
-        if keep(&mut self.admin.token_file, &before.admin.token_file) {
-            fixed.push(&["admin", "token_file"]);
-        }
-        if keep(&mut self.identity.instance, &before.identity.instance) {
-            fixed.push(&["identity", "instance"]);
-        }
-        if keep(&mut self.store.directory, &before.store.directory) {
-            fixed.push(&["store", "directory"]);
-        }
         // Without a disk there is no store at all.
-        if (self.store.disk == 0) != (before.store.disk == 0) && keep(&mut self.store.disk, &before.store.disk) {
-            fixed.push(&["store", "disk"]);
-        }
-        if keep(&mut self.evidence.directory, &before.evidence.directory) {
-            fixed.push(&["evidence", "directory"]);
-        }
-        if !may_join_fleet && keep(&mut self.fleet, &before.fleet) {
-            fixed.push(&["fleet"]);
-        }
+        let is_disk_fixed = (self.store.disk == 0) != (before.store.disk == 0);
+        let fixed = [
+            (&["admin", "address"][..], keep(&mut self.admin.address, &before.admin.address)),
+            (&["admin", "token_file"], keep(&mut self.admin.token_file, &before.admin.token_file)),
+            (&["identity", "instance"], keep(&mut self.identity.instance, &before.identity.instance)),
+            (&["store", "directory"], keep(&mut self.store.directory, &before.store.directory)),
+            (&["store", "disk"], is_disk_fixed && keep(&mut self.store.disk, &before.store.disk)),
+            (&["evidence", "directory"], keep(&mut self.evidence.directory, &before.evidence.directory)),
+            (&["fleet"], !may_join_fleet && keep(&mut self.fleet, &before.fleet)),
+        ];
+        let fixed: Vec<_> = fixed.into_iter().filter(|(_, is_different)| *is_different).map(|(path, _)| path).collect();
+        let mut all = self.whole.all;
         for path in &fixed {
-            put(&mut self.whole.0, path, find(&before.whole.0, path));
+            *path.iter().fold(&mut all, |value, key| &mut value[key]) =
+                path.iter().fold(&before.whole.all, |value, key| &value[key]).clone();
         }
+        self.whole = Whole::of(all);
         let mut changed = Vec::new();
-        compare(&before.whole.0, &self.whole.0, "", &mut changed);
+        compare(&plain(&before.whole.all), &plain(&self.whole.all), "", &mut changed);
         let needs_restart = fixed.iter().map(|path| path.join(".")).collect();
         (self, Changes { changed, needs_restart })
     }
@@ -61,18 +54,10 @@ fn keep<T: PartialEq + Clone>(now: &mut T, before: &T) -> bool {
     is_different
 }
 
-fn find<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
-    path.iter().fold(value, |value, key| &value[key])
-}
-
-fn put(value: &mut Value, path: &[&str], new: &Value) {
-    *path.iter().fold(value, |value, key| &mut value[key]) = new.clone();
-}
-
 /// The keys under which the two differ; a list is one value.
 fn compare(before: &Value, now: &Value, path: &str, into: &mut Vec<String>) {
     let (Value::Object(before), Value::Object(now)) = (before, now) else {
-        if !is_same(before, now) {
+        if before != now {
             into.push(path.to_owned());
         }
         return;
@@ -89,26 +74,18 @@ fn compare(before: &Value, now: &Value, path: &str, into: &mut Vec<String>) {
     }
 }
 
-/// Whether both say the same, in whatever unit.
-fn is_same(before: &Value, now: &Value) -> bool {
-    let size = |value: &Value| value.as_u64().or_else(|| parse_size(value.as_str()?).ok());
-    let duration = |value: &Value| match value.as_u64() {
-        Some(0) => Some(Duration::ZERO),
-        _ => parse_duration(value.as_str()?).ok(),
-    };
-    match (before, now) {
-        (Value::Array(before), Value::Array(now)) => {
-            before.len() == now.len() && before.iter().zip(now).all(|(before, now)| is_same(before, now))
-        }
-        (Value::Object(before), Value::Object(now)) => {
-            let is_in = |(key, value)| now.get(key).is_some_and(|now| is_same(value, now));
-            before.len() == now.len() && before.iter().all(is_in)
-        }
-        _ => {
-            let is_size = size(before).is_some_and(|before| size(now) == Some(before));
-            let is_duration = duration(before).is_some_and(|before| duration(now) == Some(before));
-            before == now || is_size || is_duration
-        }
+/// In one unit: what is the same in another is no change.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(plain).collect(),
+        Value::Object(entries) => entries.iter().map(|(key, value)| (key.clone(), plain(value))).collect(),
+        Value::String(text) => match (parse_duration(text), parse_size(text)) {
+            (Ok(Duration::ZERO), _) => 0.into(),
+            (Ok(duration), _) => show_duration(duration).into(),
+            (Err(_), Ok(size)) => size.into(),
+            (Err(_), Err(_)) => value.clone(),
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 

@@ -55,7 +55,7 @@ impl Settings {
 
     /// What is shown, as text, and its SHA-256.
     pub fn kept(&self) -> &(Arc<str>, [u8; 32]) {
-        self.whole.kept()
+        &self.whole.kept
     }
 
     /// All of it as JSON in the form of the file, without its secrets.

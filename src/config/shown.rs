@@ -6,47 +6,35 @@ use super::settings::Settings;
 use super::written::defaults::defaults;
 use serde_json::{Map, Value};
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use url::Url;
 
 /// The whole configuration in the form of the file, its secrets among it.
 #[derive(Clone, PartialEq)]
-pub(super) struct Whole(pub Value, ShownDigest);
-
-/// What is shown, as text, and its SHA-256, once they have been asked for.
-#[derive(Clone, Default)]
-struct ShownDigest(OnceLock<(Arc<str>, [u8; 32])>);
-
-/// It follows from what it is of.
-impl PartialEq for ShownDigest {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
+pub(super) struct Whole {
+    pub all: Value,
+    /// What is shown of it, as text, and its SHA-256, by which it is known to others.
+    pub kept: (Arc<str>, [u8; 32]),
 }
 
 impl Whole {
     /// Of which `root` is written.
     pub fn new(root: &YamlNode) -> Self {
-        let mut all = json(defaults());
-        lay_over(&mut all, json(root));
-        Self(all, ShownDigest::default())
+        let mut all = defaults().clone();
+        all.lay_over(root.clone());
+        Self::of(json(&all))
+    }
+
+    pub fn of(all: Value) -> Self {
+        let text: Arc<str> = shown(&all).to_string().into();
+        let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+        let digest = digest.as_ref().try_into().expect("SHA-256 has 32 bytes");
+        Self { all, kept: (text, digest) }
     }
 
     /// For others to see.
     pub fn shown(&self) -> Value {
-        let mut shown = self.0.clone();
-        hide_secrets(&mut shown);
-        shown
-    }
-
-    /// As text, and by which it is known to others, when it is not changed any more.
-    pub fn kept(&self) -> &(Arc<str>, [u8; 32]) {
-        self.1.0.get_or_init(|| {
-            let text: Arc<str> = self.shown().to_string().into();
-            let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-            let digest = digest.as_ref().try_into().expect("SHA-256 has 32 bytes");
-            (text, digest)
-        })
+        shown(&self.all)
     }
 }
 
@@ -72,17 +60,10 @@ fn json(node: &YamlNode) -> Value {
     }
 }
 
-/// As `reader` takes it: section by section, and `null` as if it were not there.
-fn lay_over(value: &mut Value, over: Value) {
-    match (value, over) {
-        (_, Value::Null) => {}
-        (Value::Object(value), Value::Object(over)) => {
-            for (key, over) in over {
-                lay_over(value.entry(key).or_insert(Value::Null), over);
-            }
-        }
-        (value, over) => *value = over,
-    }
+fn shown(all: &Value) -> Value {
+    let mut shown = all.clone();
+    hide_secrets(&mut shown);
+    shown
 }
 
 fn hide_secrets(value: &mut Value) {

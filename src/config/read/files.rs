@@ -77,7 +77,7 @@ impl ConfigFiles {
                 self.join(&mut joined, node);
             }
         }
-        lay_over(root, joined, &mut Vec::new());
+        root.lay_over(joined);
     }
 
     /// One of the included files beside another: neither overrides the other.
@@ -131,12 +131,8 @@ impl ConfigFiles {
 
     /// Where the value at the end of this path is written, for people; nowhere: "".
     pub fn shown_place(&self, root: &YamlNode, path: &[&str], variables: &[Variable]) -> String {
-        match root.find(path).map(|node| self.place(node.at, variables)) {
-            Some(ConfigPlace::Line { file, line, column }) => format!("{}:{line}:{column}", self.sources[file].name),
-            Some(ConfigPlace::Variable(name)) => name,
-            Some(ConfigPlace::File(file)) => self.sources[file].name.clone(),
-            Some(ConfigPlace::Unwritten) | None => String::new(),
-        }
+        let shown = root.find(path).and_then(|node| self.place(node.at, variables).shown(&self.sources));
+        shown.unwrap_or_default()
     }
 
     fn place(&self, at: At, variables: &[Variable]) -> ConfigPlace {
@@ -173,29 +169,4 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
 fn is_same(file: &Path, main: &Path) -> bool {
     let [file, main] = [file, main].map(|path| fs::canonicalize(path).ok());
     file.is_some() && file == main
-}
-
-/// Key by key; of lists only that of users, who have names, is added to.
-fn lay_over(node: &mut YamlNode, over: YamlNode, path: &mut Vec<String>) {
-    match (&mut node.value, over.value) {
-        (_, Value::Null) => {}
-        (Value::Map(entries), Value::Map(others)) => {
-            for (key, value) in others {
-                let Some(name) = key.text().map(str::to_owned) else {
-                    entries.push((key, value));
-                    continue;
-                };
-                match entries.iter_mut().find(|(known, _)| known.text() == Some(&name)) {
-                    None => entries.push((key, value)),
-                    Some((_, here)) => {
-                        path.push(name);
-                        lay_over(here, value, path);
-                        path.pop();
-                    }
-                }
-            }
-        }
-        (Value::List(items), Value::List(others)) if *path == ["access", "users"] => items.extend(others),
-        (value, other) => (node.at, *value) = (over.at, other),
-    }
 }

@@ -22,13 +22,13 @@ pub(in crate::config) enum At {
     Unwritten,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::config) struct YamlNode {
     pub at: At,
     pub value: Value,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::config) enum Value {
     Null,
     Bool(bool),
@@ -80,12 +80,7 @@ impl YamlNode {
             }
             Value::List(items) if *step == "*" => items.iter().find_map(|item| item.find(rest)),
             Value::List(items) => items.get(step.parse::<usize>().ok()?)?.find(rest),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Unsigned(_)
-            | Value::Signed(_)
-            | Value::Decimal(_)
-            | Value::Text(_) => None,
+            _ => None,
         }
     }
 
@@ -107,12 +102,7 @@ impl YamlNode {
                 key.each_value(act);
                 value.each_value(act);
             }),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Unsigned(_)
-            | Value::Signed(_)
-            | Value::Decimal(_)
-            | Value::Text(_) => {}
+            _ => {}
         }
     }
 
@@ -133,6 +123,32 @@ impl YamlNode {
             entries.len() - 1
         });
         entries[index].1.put(rest, value);
+    }
+
+    /// Another over it, key by key; of lists only that of users, who have names, is added to. `null` is as good as not written.
+    pub fn lay_over(&mut self, over: Self) {
+        self.lay_over_at(over, &mut Vec::new());
+    }
+
+    fn lay_over_at(&mut self, over: Self, path: &mut Vec<String>) {
+        match (&mut self.value, over.value) {
+            (_, Value::Null) => {}
+            (Value::Map(entries), Value::Map(others)) => {
+                for (key, value) in others {
+                    let name = key.text().unwrap_or_default().to_owned();
+                    match entries.iter_mut().find(|(known, _)| known.text() == Some(&name)) {
+                        None => entries.push((key, value)),
+                        Some((_, here)) => {
+                            path.push(name);
+                            here.lay_over_at(value, path);
+                            path.pop();
+                        }
+                    }
+                }
+            }
+            (Value::List(items), Value::List(others)) if *path == ["access", "users"] => items.extend(others),
+            (value, other) => (self.at, *value) = (over.at, other),
+        }
     }
 }
 
