@@ -64,12 +64,7 @@ impl<'a> Check<'a> {
             && match &node.value {
                 Value::List(items) => items.iter().all(|item| self.is_whole(item)),
                 Value::Map(entries) => entries.iter().all(|(key, value)| self.is_whole(key) && self.is_whole(value)),
-                Value::Null
-                | Value::Bool(_)
-                | Value::Unsigned(_)
-                | Value::Signed(_)
-                | Value::Decimal(_)
-                | Value::Text(_) => true,
+                _ => true,
             }
     }
 

@@ -45,6 +45,18 @@ pub enum ConfigPlace {
     Unwritten,
 }
 
+impl ConfigPlace {
+    /// For people. `None`: it is nowhere.
+    pub(in crate::config) fn shown(&self, sources: &[ConfigText]) -> Option<String> {
+        match self {
+            Self::Line { file, line, column } => Some(format!("{}:{line}:{column}", sources[*file].name)),
+            Self::File(file) => Some(sources[*file].name.clone()),
+            Self::Variable(name) => Some(name.clone()),
+            Self::Unwritten => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConfigFault {
@@ -87,20 +99,14 @@ impl ConfigErrors {
     fn render_one(&self, fault: &ConfigFault, renderer: &Renderer) -> String {
         let Complaint { what, hint } = &fault.complaint;
         let title = Level::ERROR.primary_title(what);
-        let mut shown = match &fault.place {
-            ConfigPlace::File(file) => renderer.render(&[Group::with_title(title)]) + ARROW + &self.sources[*file].name,
-            ConfigPlace::Variable(name) => renderer.render(&[Group::with_title(title)]) + ARROW + name,
-            ConfigPlace::Unwritten => renderer.render(&[Group::with_title(title)]),
-            ConfigPlace::Line { file, line, column } => {
-                let source = &self.sources[*file];
-                match source.excerpt(*line, *column) {
-                    Some(excerpt) => renderer.render(&[title.element(excerpt)]),
-                    None => {
-                        let place = format!("{ARROW}{}:{line}:{column}", source.name);
-                        renderer.render(&[Group::with_title(title)]) + &place
-                    }
-                }
-            }
+        let excerpt = match &fault.place {
+            ConfigPlace::Line { file, line, column } => self.sources[*file].excerpt(*line, *column),
+            ConfigPlace::File(_) | ConfigPlace::Variable(_) | ConfigPlace::Unwritten => None,
+        };
+        let mut shown = match (excerpt, fault.place.shown(&self.sources)) {
+            (Some(excerpt), _) => renderer.render(&[title.element(excerpt)]),
+            (None, None) => renderer.render(&[Group::with_title(title)]),
+            (None, Some(place)) => renderer.render(&[Group::with_title(title)]) + "\n  --> " + &place,
         };
         if !hint.is_empty() {
             let hint = Group::with_title(Level::HELP.with_name("hint").secondary_title(hint));
@@ -163,7 +169,6 @@ fn written_length(rest: &str) -> usize {
     part.strip_suffix(':').unwrap_or(part).len()
 }
 
-const ARROW: &str = "\n  --> ";
 const HINT: &str = "\nhint: ";
 
 #[cfg(test)]
