@@ -25,19 +25,18 @@ pub use verify::{Fault, Verified, verify};
 pub use writer::OpenError;
 
 use crate::policy::Entry;
-use queue::{BodyRef, Queue};
+use queue::Queue;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
-use writer::{Shared, Writer};
+use writer::Writer;
 
 /// A directory of evidence that is written to. Dropping it writes what is left.
 pub struct Evidence {
     directory: PathBuf,
     queue: Arc<Queue>,
-    shared: Arc<Shared>,
     thread: parking_lot::Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -60,17 +59,17 @@ impl Evidence {
     /// # Errors
     /// It cannot be written, or another process writes to it.
     pub fn open(directory: &Path, keep: Duration, instance: &str, config: &str) -> Result<Self, OpenError> {
-        let shared = Arc::new(Shared::new(keep));
         let queue = Arc::new(Queue::default());
-        let writer = Writer::open(directory, queue.clone(), shared.clone(), instance, config)?;
+        queue.keep.store(keep.as_secs(), Relaxed);
+        let writer = Writer::open(directory, queue.clone(), instance, config)?;
         let thread = std::thread::Builder::new().name("politely-evidence".into()).spawn(move || writer.run());
         let thread = thread.map_err(|source| OpenError::Io { path: directory.to_owned(), source })?;
-        Ok(Evidence { directory: directory.to_owned(), queue, shared, thread: parking_lot::Mutex::new(Some(thread)) })
+        Ok(Evidence { directory: directory.to_owned(), queue, thread: parking_lot::Mutex::new(Some(thread)) })
     }
 
     /// How long segments are kept from now on.
     pub fn keep_for(&self, keep: Duration) {
-        self.shared.keep.store(keep.as_secs(), Relaxed);
+        self.queue.keep.store(keep.as_secs(), Relaxed);
     }
 
     /// The record of a request that came at `at`.
@@ -83,13 +82,12 @@ impl Evidence {
     pub fn put<'a>(
         &self,
         mut draft: Draft,
-        (config, digest): &'a (Arc<str>, Hash),
+        config: &(Arc<str>, Hash),
         entries: impl IntoIterator<Item = &'a Arc<Entry>>,
     ) {
-        draft.hash("config", digest);
+        draft.hash("config", &config.1);
         let at = draft.at();
-        let named = entries.into_iter().map(BodyRef::Of).chain([BodyRef::Text(config, *digest)]);
-        draft.end(|line| self.queue.put(line, named, at));
+        draft.end(|line| self.queue.put(line, Some(config), entries, at));
     }
 
     pub fn directory(&self) -> &Path {
@@ -97,10 +95,10 @@ impl Evidence {
     }
 
     pub fn figures(&self) -> Figures {
-        let (segment, head) = *self.shared.head.lock();
+        let (segment, head) = *self.queue.head.lock();
         let head = String::from_utf8_lossy(&hex(&head)).into_owned();
-        let lost = self.shared.lost.load(Relaxed) + self.queue.lost();
-        Figures { written: self.shared.written.load(Relaxed), lost, segment, head }
+        let [written, lost] = [&self.queue.written, &self.queue.lost].map(|count| count.load(Relaxed));
+        Figures { written, lost, segment, head }
     }
 
     /// Returns when all that came so far is on its way to the disk.

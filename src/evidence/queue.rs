@@ -1,7 +1,7 @@
 //! Records on their way to the thread that writes them. Requests never wait: a record for which there is no room is counted as
 //! lost, and the writer reports it in the chain.
 
-use super::chain::Hash;
+use super::chain::{Hash, digest_of};
 use super::segment::MOST_LINE;
 use crate::policy::Entry;
 use parking_lot::{Condvar, Mutex};
@@ -10,12 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
+/// What requests and the thread that writes share.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
     more: Condvar,
-    written: Condvar,
-    lost: AtomicU64,
+    done: Condvar,
+    /// How long segments are kept, in seconds.
+    pub keep: AtomicU64,
+    /// Records in the chain, by this process, and those that are not.
+    pub written: AtomicU64,
+    pub lost: AtomicU64,
+    /// The segment that is written to, and its last line.
+    pub head: Mutex<(u64, Hash)>,
 }
 
 #[derive(Default)]
@@ -35,8 +42,9 @@ pub(super) struct Batch {
     /// Lines without their place in the chain.
     pub lines: Vec<u8>,
     pub records: u64,
-    /// What the lines name, and has to be there before they are.
-    pub bodies: Vec<Body>,
+    /// What the lines name, and has to be there before they are: the files of these answers, and what was configured.
+    pub entries: Vec<Arc<Entry>>,
+    pub configs: Vec<(Arc<str>, Hash)>,
     /// Where these are in memory: each is there once.
     places: HashSet<usize>,
     /// Their bytes.
@@ -45,57 +53,6 @@ pub(super) struct Batch {
     pub times: Option<(SystemTime, SystemTime)>,
     /// What came after these, for which there was no room.
     pub lost: Option<Lost>,
-}
-
-/// What is kept by its hash.
-#[derive(Debug)]
-pub(super) enum Body {
-    /// The file of its answer.
-    Of(Arc<Entry>),
-    Text(Arc<str>, Hash),
-}
-
-/// The same, where it need not be kept: most records name what the one before has named.
-#[derive(Clone, Copy)]
-pub(super) enum BodyRef<'a> {
-    Of(&'a Arc<Entry>),
-    Text(&'a Arc<str>, Hash),
-}
-
-impl BodyRef<'_> {
-    fn place(self) -> usize {
-        match self {
-            Self::Of(entry) => Arc::as_ptr(entry).addr(),
-            Self::Text(text, _) => Arc::as_ptr(text).addr(),
-        }
-    }
-
-    fn kept(self) -> Body {
-        match self {
-            Self::Of(entry) => Body::Of(entry.clone()),
-            Self::Text(text, hash) => Body::Text(text.clone(), hash),
-        }
-    }
-}
-
-impl Body {
-    fn named(&self) -> BodyRef<'_> {
-        match self {
-            Self::Of(entry) => BodyRef::Of(entry),
-            Self::Text(text, hash) => BodyRef::Text(text, *hash),
-        }
-    }
-
-    fn place(&self) -> usize {
-        self.named().place()
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Of(entry) => entry.answer.as_ref().and_then(|answer| answer.access.source()).map_or(0, <[u8]>::len),
-            Self::Text(text, _) => text.len(),
-        }
-    }
 }
 
 /// Records that are not in the chain.
@@ -122,25 +79,43 @@ pub(super) enum Taken {
 
 impl Queue {
     /// A record, and what it names.
-    pub fn put<'a>(&self, line: &[u8], bodies: impl IntoIterator<Item = BodyRef<'a>>, at: SystemTime) {
+    pub fn put<'a>(
+        &self,
+        line: &[u8],
+        config: Option<&(Arc<str>, Hash)>,
+        entries: impl IntoIterator<Item = &'a Arc<Entry>>,
+        at: SystemTime,
+    ) {
         let mut state = self.state.lock();
         let is_closed = state.is_closed;
         let batch = &mut state.batch;
-        let before = batch.bodies.len();
-        for body in bodies {
-            let place = body.place();
+        let (old_entries, old_configs) = (batch.entries.len(), batch.configs.len());
+        for entry in entries {
             // Mostly it is what the record before named.
-            let is_last = batch.bodies.iter().rev().take(3).any(|last| last.place() == place);
-            if !is_last && batch.places.insert(place) {
-                batch.bodies.push(body.kept());
+            let is_last = batch.entries.iter().rev().take(2).any(|last| Arc::ptr_eq(last, entry));
+            if !is_last && batch.places.insert(place(entry)) {
+                batch.entries.push(entry.clone());
             }
         }
-        let new: usize = batch.bodies[before..].iter().map(Body::len).sum();
+        if let Some(config @ (text, _)) = config
+            && !batch.configs.last().is_some_and(|(last, _)| Arc::ptr_eq(last, text))
+            && batch.places.insert(place(text))
+        {
+            batch.configs.push(config.clone());
+        }
+        let files = batch.entries[old_entries..].iter().filter_map(|entry| kept(entry));
+        let new: usize = files
+            .map(|(_, file)| file.len())
+            .chain(batch.configs[old_configs..].iter().map(|(text, _)| text.len()))
+            .sum();
         // A file that is larger than all the room has it for itself.
         let is_full = batch.lines.len() + line.len() > ROOM || batch.held > 0 && batch.held + new > ROOM;
         if is_closed || is_full || line.len() > MOST_LINE - LINKED {
-            for body in batch.bodies.drain(before..) {
-                batch.places.remove(&body.place());
+            for entry in batch.entries.drain(old_entries..) {
+                batch.places.remove(&place(&entry));
+            }
+            for (text, _) in batch.configs.drain(old_configs..) {
+                batch.places.remove(&place(&text));
             }
             let lost = Lost { count: 1, from: at, to: at };
             batch.lost = Some(batch.lost.map_or(lost, |before| before.and(lost)));
@@ -152,11 +127,6 @@ impl Queue {
         batch.lines.extend_from_slice(line);
         batch.times = Some(batch.times.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
         self.wake(&mut state);
-    }
-
-    /// Records for which there was no room.
-    pub fn lost(&self) -> u64 {
-        self.lost.load(Relaxed)
     }
 
     pub fn close(&self) {
@@ -175,7 +145,7 @@ impl Queue {
         while !state.is_closed && (!state.batch.is_empty() || state.is_writing) {
             state.is_wanted = true;
             self.more.notify_one();
-            self.written.wait(&mut state);
+            self.done.wait(&mut state);
         }
     }
 
@@ -185,7 +155,7 @@ impl Queue {
         old.reset();
         let mut state = self.state.lock();
         state.is_writing = false;
-        self.written.notify_all();
+        self.done.notify_all();
         if state.batch.is_empty() && !state.is_closed {
             state.is_asleep = true;
             self.more.wait_for(&mut state, patience);
@@ -212,18 +182,29 @@ impl Queue {
 
 impl Batch {
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.bodies.is_empty() && self.lost.is_none()
+        self.lines.is_empty() && self.lost.is_none()
     }
 
     fn reset(&mut self) {
         self.lines.clear();
         self.lines.shrink_to(KEPT);
-        self.bodies.clear();
-        self.bodies.shrink_to(KEPT / 64);
+        self.entries.clear();
+        self.entries.shrink_to(KEPT / 64);
+        self.configs.clear();
         self.places.clear();
         self.places.shrink_to(KEPT / 64);
         (self.times, self.lost, self.held, self.records) = (None, None, 0, 0);
     }
+}
+
+/// The file of an answer, and the hash by which it is kept.
+pub(super) fn kept(entry: &Entry) -> Option<(&Hash, &[u8])> {
+    let access = &entry.answer.as_ref()?.access;
+    digest_of(access).zip(access.source())
+}
+
+fn place<T: ?Sized>(shared: &Arc<T>) -> usize {
+    Arc::as_ptr(shared).addr()
 }
 
 /// Bytes of lines that wait, some ten thousand records; and as much of what they name.
@@ -245,13 +226,13 @@ mod tests {
         let line = [b'x'; 1 << 10];
         let most = ROOM as u64 / 1024;
         for second in 0..most + 3 {
-            queue.put(&line, [], AT + Duration::from_secs(second));
+            queue.put(&line, None, [], AT + Duration::from_secs(second));
         }
         let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         let (from, to) = (AT + Duration::from_secs(most), AT + Duration::from_secs(most + 2));
-        assert_eq!((batch.lost, queue.lost()), (Some(Lost { count: 3, from, to }), 3));
+        assert_eq!((batch.lost, queue.lost.load(Relaxed)), (Some(Lost { count: 3, from, to }), 3));
         assert_eq!(batch.lines.len(), ROOM);
-        queue.put(&line, [], AT);
+        queue.put(&line, None, [], AT);
         let Taken::Batch(batch) = queue.take(batch, Duration::ZERO) else { panic!("there is room again") };
         assert_eq!((batch.lines.len(), batch.lost), (1 << 10, None));
     }
@@ -260,45 +241,49 @@ mod tests {
     fn a_robots_txt_that_many_records_name_is_handed_on_once() {
         let (queue, one, other) = (Queue::default(), Arc::new(Entry::default()), Arc::new(Entry::default()));
         for entry in [&one, &one, &other, &one] {
-            queue.put(b"{}\n", [BodyRef::Of(entry)], AT);
+            queue.put(b"{}\n", None, [entry], AT);
         }
         let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
-        assert_eq!((batch.bodies.len(), batch.records), (2, 4));
+        assert_eq!((batch.entries.len(), batch.records), (2, 4));
     }
 
     #[test]
     fn one_that_is_named_again_and_again_takes_its_room_once() {
         let queue = Queue::default();
-        let files: Vec<_> = (0..8).map(|_| Body::Text("x".repeat(ROOM / 16).into(), [0; 32])).collect();
+        let files: Vec<_> = (0..8).map(|_| ("x".repeat(ROOM / 16).into(), [0; 32])).collect();
         for file in files.iter().cycle().take(80) {
-            queue.put(b"{}\n", [file.named()], AT);
+            queue.put(b"{}\n", Some(file), [], AT);
         }
         let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
-        assert_eq!((queue.lost(), batch.bodies.len(), batch.records), (0, 8, 80), "however the hosts take turns");
+        assert_eq!(
+            (queue.lost.load(Relaxed), batch.configs.len(), batch.records),
+            (0, 8, 80),
+            "however the hosts take turns"
+        );
     }
 
     #[test]
     fn files_that_wait_take_no_more_room_than_there_is() {
         let queue = Queue::default();
-        let file = |bytes: usize| Body::Text("x".repeat(bytes).into(), [0; 32]);
-        queue.put(b"{}\n", [file(2 * ROOM).named()], AT);
-        queue.put(b"{}\n", [file(1).named()], AT);
-        assert_eq!(queue.lost(), 1, "the first has all the room, however large it is");
+        let file = |bytes: usize| ("x".repeat(bytes).into(), [0; 32]);
+        queue.put(b"{}\n", Some(&file(2 * ROOM)), [], AT);
+        queue.put(b"{}\n", Some(&file(1)), [], AT);
+        assert_eq!(queue.lost.load(Relaxed), 1, "the first has all the room, however large it is");
         let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         for _ in 0..5 {
-            queue.put(b"{}\n", [file(ROOM / 4).named()], AT);
+            queue.put(b"{}\n", Some(&file(ROOM / 4)), [], AT);
         }
-        assert_eq!(queue.lost(), 2);
+        assert_eq!(queue.lost.load(Relaxed), 2);
         let Taken::Batch(batch) = queue.take(batch, Duration::ZERO) else { panic!("there are four") };
-        assert_eq!((batch.bodies.len(), batch.records), (4, 4));
+        assert_eq!((batch.configs.len(), batch.records), (4, 4));
     }
 
     #[test]
     fn what_comes_after_the_end_is_counted_as_lost() {
         let queue = Queue::default();
         queue.close();
-        queue.put(b"{}\n", [], AT);
-        assert_eq!(queue.lost(), 1);
+        queue.put(b"{}\n", None, [], AT);
+        assert_eq!(queue.lost.load(Relaxed), 1);
         let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("it can be said still") };
         assert_eq!(batch.lost.map(|lost| lost.count), Some(1));
         assert!(matches!(queue.take(Batch::default(), Duration::ZERO), Taken::Closed));
@@ -308,7 +293,7 @@ mod tests {
     fn the_end_comes_after_all_that_was_brought() {
         let queue = Queue::default();
         assert!(matches!(queue.take(Batch::default(), Duration::ZERO), Taken::Nothing));
-        queue.put(b"{}\n", [], AT);
+        queue.put(b"{}\n", None, [], AT);
         queue.close();
         assert!(matches!(queue.take(Batch::default(), Duration::MAX), Taken::Batch(_)));
         assert!(matches!(queue.take(Batch::default(), Duration::MAX), Taken::Closed));

@@ -20,6 +20,11 @@ fn open(directory: &Path) -> Evidence {
     Evidence::open(directory, KEEP, "test-1", "{}").unwrap()
 }
 
+/// For a writer that a test drives.
+fn kept_for(keep: Duration) -> Arc<Queue> {
+    Arc::new(Queue { keep: keep.as_secs().into(), ..Queue::default() })
+}
+
 fn record(evidence: &Evidence, url: &str, at: SystemTime) {
     let entry = entry();
     let mut draft = evidence.draft(at);
@@ -268,21 +273,15 @@ fn a_tail_is_found_however_the_file_ends() {
 #[test]
 fn a_full_segment_is_compressed_and_the_chain_goes_on() {
     let directory = tempfile::tempdir().unwrap();
-    let (queue, shared) = (Arc::new(Queue::default()), Arc::new(Shared::new(KEEP)));
-    let mut writer = Writer::open(directory.path(), queue.clone(), shared.clone(), "test-1", "{}").unwrap();
+    let queue = kept_for(KEEP);
+    let mut writer = Writer::open(directory.path(), queue.clone(), "test-1", "{}").unwrap();
     writer.next_segment(SystemTime::now());
-    let (entry, config) = (entry(), "{}".into());
+    let (entry, config) = (entry(), config());
     for _ in 0..2 {
         let mut draft = Draft::new("decision", SystemTime::now());
         draft.hash("config", &chain::sha256(b"{}"));
         draft.object("robots", |members| members.hash("sha256", &digest()));
-        draft.end(|line| {
-            queue.put(
-                line,
-                [queue::BodyRef::Of(&entry), queue::BodyRef::Text(&config, chain::sha256(b"{}"))],
-                SystemTime::now(),
-            )
-        });
+        draft.end(|line| queue.put(line, Some(&config), [&entry], SystemTime::now()));
         let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
             panic!("one was put")
         };

@@ -20,11 +20,9 @@ fn what_there_was_no_room_for_is_said_in_the_chain() {
 fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
     // A file that cannot grow, as on a full disk: a directory whose segment is a device that is full.
     let directory = tempfile::tempdir().unwrap();
-    let queue = Arc::new(Queue::default());
-    let shared = Arc::new(Shared::new(KEEP));
-    let mut writer = Writer::open(directory.path(), queue.clone(), shared.clone(), "test-1", "{}").unwrap();
+    let (mut writer, queue) = writer(directory.path());
     let batch = |at| {
-        queue.put(b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n", [], at);
+        queue.put(b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n", None, [], at);
         match queue.take(queue::Batch::default(), Duration::ZERO) {
             queue::Taken::Batch(batch) => batch,
             queue::Taken::Nothing | queue::Taken::Closed => unreachable!("one was put"),
@@ -35,21 +33,20 @@ fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
     let room = writer.segment.fill_up();
     writer.write(&batch(at));
     writer.write(&batch(at + Duration::from_secs(1)));
-    assert_eq!((shared.written.load(Relaxed), shared.lost.load(Relaxed)), (1, 2));
+    assert_eq!((queue.written.load(Relaxed), queue.lost.load(Relaxed)), (1, 2));
     writer.segment.make_room(room);
     writer.failed = None;
     writer.write(&batch(at));
     drop(writer);
     let verified = good(directory.path());
     assert_eq!(verified.lost, [(2, at, at + Duration::from_secs(1))]);
-    assert_eq!(shared.written.load(Relaxed), 2);
+    assert_eq!(queue.written.load(Relaxed), 2);
 }
 
 #[test]
 fn where_no_segment_can_be_begun_the_one_so_far_goes_on() {
     let directory = tempfile::tempdir().unwrap();
-    let (queue, shared) = (Arc::new(Queue::default()), Arc::new(Shared::new(KEEP)));
-    let mut writer = Writer::open(directory.path(), queue, shared, "test-1", "{}").unwrap();
+    let (mut writer, _) = writer(directory.path());
     let taken = directory.path().join("00000002.jsonl");
     fs::write(&taken, "").unwrap();
     writer.next_segment(SystemTime::now());
@@ -60,30 +57,29 @@ fn where_no_segment_can_be_begun_the_one_so_far_goes_on() {
 }
 
 /// One that is asked to write what comes, when a test says so.
-fn writer(directory: &Path) -> (Writer, Arc<Queue>, Arc<Shared>) {
-    let (queue, shared) = (Arc::new(Queue::default()), Arc::new(Shared::new(KEEP)));
-    (Writer::open(directory, queue.clone(), shared.clone(), "test-1", "{}").unwrap(), queue, shared)
+fn writer(directory: &Path) -> (Writer, Arc<Queue>) {
+    let queue = kept_for(KEEP);
+    (Writer::open(directory, queue.clone(), "test-1", "{}").unwrap(), queue)
 }
 
 #[test]
 fn a_file_that_cannot_be_kept_takes_no_record_with_it_but_those_that_name_it() {
     let directory = tempfile::tempdir().unwrap();
-    let (mut writer, queue, shared) = writer(directory.path());
+    let (mut writer, queue) = writer(directory.path());
     let [good, bad] = ["good", "bad"].map(|text| (Arc::<str>::from(text), chain::sha256(text.as_bytes())));
     // Where its directory would be there is a file.
     let digits = String::from_utf8(hex(&bad.1).into()).unwrap();
     fs::write(directory.path().join("bodies").join(&digits[..2]), "").unwrap();
-    for (text, digest) in [&good, &bad, &good] {
+    for config in [&good, &bad, &good] {
         let mut draft = Draft::new("decision", SystemTime::now());
-        draft.hash("config", digest);
-        let body = queue::BodyRef::Text(text, *digest);
-        draft.end(|line| queue.put(line, [body], SystemTime::now()));
+        draft.hash("config", &config.1);
+        draft.end(|line| queue.put(line, Some(config), [], SystemTime::now()));
     }
     let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
         panic!("three were put")
     };
     writer.write(&batch);
-    assert_eq!((shared.written.load(Relaxed), shared.lost.load(Relaxed)), (2, 1));
+    assert_eq!((queue.written.load(Relaxed), queue.lost.load(Relaxed)), (2, 1));
     queue.close();
     writer.run();
     let verified = good_but_for_others(directory.path());
@@ -106,9 +102,9 @@ fn on_a_full_disk_what_is_old_makes_room_for_the_line_that_says_so() {
     let now = SystemTime::now();
     // At the start none is due, and then the first, which ended when the second began.
     rewritten(directory.path(), |segment| now - (7 - u32::try_from(segment).unwrap()) * (KEEP / 8));
-    let (mut writer, queue, shared) = writer(directory.path());
+    let (mut writer, queue) = writer(directory.path());
     writer.rest();
-    shared.keep.store(KEEP.as_secs() / 16 * 9, Relaxed);
+    queue.keep.store(KEEP.as_secs() / 16 * 9, Relaxed);
     let room = writer.segment.fill_up();
     writer.look_after(now);
     assert_eq!(Stored::all(directory.path()).unwrap()[0].number, 2);
@@ -140,10 +136,10 @@ fn a_directory_that_was_removed_is_begun_again_and_what_was_in_it_is_missed() {
 #[test]
 fn while_there_is_no_room_it_is_looked_for_now_and_then() {
     let directory = tempfile::tempdir().unwrap();
-    let (mut writer, queue, shared) = writer(directory.path());
+    let (mut writer, queue) = writer(directory.path());
     let write = |writer: &mut Writer| {
         let line = b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n";
-        queue.put(line, [], SystemTime::now());
+        queue.put(line, None, [], SystemTime::now());
         let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
             panic!("one was put")
         };
@@ -154,7 +150,7 @@ fn while_there_is_no_room_it_is_looked_for_now_and_then() {
     writer.segment.make_room(room);
     write(&mut writer);
     assert_eq!(
-        shared.lost.load(Relaxed),
+        queue.lost.load(Relaxed),
         2,
         "not at once: there may be room for the line that says so, and for no more"
     );

@@ -1,6 +1,5 @@
 //! The thread that writes: it puts records into the chain, begins new segments, and removes those that were kept long enough.
 
-mod shared;
 mod start;
 mod unkept;
 mod unsaid;
@@ -14,7 +13,6 @@ use super::draft::Draft;
 use super::queue::{Batch, Lost, Queue, Taken};
 use super::segment::{Segment, is_same, tidy};
 use crate::config::private_directory;
-pub(super) use shared::Shared;
 use start::{LOCK, Unusable, begin, lock, resume, start, warn_of_others};
 use std::fs::File;
 use std::io;
@@ -31,7 +29,6 @@ use upkeep::LOOK;
 pub(super) struct Writer {
     directory: PathBuf,
     queue: Arc<Queue>,
-    shared: Arc<Shared>,
     bodies: Arc<Bodies>,
     pub segment: Segment,
     chain: Chain,
@@ -54,13 +51,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn open(
-        directory: &Path,
-        queue: Arc<Queue>,
-        shared: Arc<Shared>,
-        instance: &str,
-        config: &str,
-    ) -> Result<Self, OpenError> {
+    pub fn open(directory: &Path, queue: Arc<Queue>, instance: &str, config: &str) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: directory.to_owned(), source };
         private_directory(directory).map_err(io)?;
         warn_of_others(directory);
@@ -74,7 +65,6 @@ impl Writer {
         let mut writer = Writer {
             directory: directory.to_owned(),
             queue,
-            shared,
             bodies: Arc::new(Bodies::new(directory)),
             segment,
             chain,
@@ -134,11 +124,8 @@ impl Writer {
         }
         let (count, mut written) = (batch.records, 0);
         let may_write = self.may_write(now);
-        let unkept = if may_write.is_ok() {
-            Unkept::of(&batch.bodies, &self.bodies, self.segment.began)
-        } else {
-            Unkept::default()
-        };
+        let unkept =
+            if may_write.is_ok() { Unkept::of(batch, &self.bodies, self.segment.began) } else { Unkept::default() };
         let lines = unkept.spare(&batch.lines);
         let appended = may_write.and_then(|()| self.append(&lines, &mut written));
         if let Err(error) = &appended {
@@ -149,7 +136,7 @@ impl Writer {
             if !self.unsaid.is_lost() && self.unsaid.is_to_be_logged() {
                 tracing::error!(directory = %self.directory.display(), "evidence cannot be written, and is lost: {error}");
             }
-            self.shared.lost.fetch_add(count - written, Relaxed);
+            self.queue.lost.fetch_add(count - written, Relaxed);
             self.unsaid.lose(Lost { count: count - written, from, to });
         }
         if let Some(lost) = batch.lost {
@@ -209,7 +196,7 @@ impl Writer {
             if self.out.len() >= PIECE || rest.is_empty() {
                 self.put(chain)?;
                 *written += count;
-                self.shared.written.fetch_add(count, Relaxed);
+                self.queue.written.fetch_add(count, Relaxed);
                 self.records += count;
                 count = 0;
             }
@@ -230,7 +217,7 @@ impl Writer {
         self.out.clear();
         appended?;
         self.chain = chain;
-        *self.shared.head.lock() = (self.segment.number, chain.head);
+        *self.queue.head.lock() = (self.segment.number, chain.head);
         self.unsynced.get_or_insert_with(Instant::now);
         Ok(())
     }
@@ -256,7 +243,7 @@ impl Writer {
                     "a segment of evidence has ended"
                 );
                 (self.segment, self.chain) = (segment, chain);
-                *self.shared.head.lock() = (self.segment.number, chain.head);
+                *self.queue.head.lock() = (self.segment.number, chain.head);
                 self.bodies.begin();
                 self.records = 0;
                 self.refused = None;
@@ -272,8 +259,8 @@ impl Writer {
 
     fn stop(&mut self) {
         let mut draft = Draft::new("stop", SystemTime::now());
-        draft.number("written", self.shared.written.load(Relaxed));
-        draft.number("lost", self.shared.lost.load(Relaxed) + self.queue.lost());
+        draft.number("written", self.queue.written.load(Relaxed));
+        draft.number("lost", self.queue.lost.load(Relaxed));
         if let Err(error) = self.catch_up().and_then(|()| self.say(draft)) {
             tracing::error!("the end of the evidence cannot be written: {error}");
         }

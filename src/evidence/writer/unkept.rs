@@ -1,8 +1,8 @@
 //! Files that records name and that could not be stored: those records are lost, and no others.
 
 use super::super::bodies::Bodies;
-use super::super::chain::{Hash, digest_of, from_hex};
-use super::super::queue::Body;
+use super::super::chain::{Hash, from_hex};
+use super::super::queue::{Batch, kept};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
@@ -17,14 +17,10 @@ pub(super) struct Unkept {
 
 impl Unkept {
     /// Of what a batch names, for a segment that began at `began`.
-    pub fn of(named: &[Body], bodies: &Bodies, began: SystemTime) -> Self {
+    pub fn of(batch: &Batch, bodies: &Bodies, began: SystemTime) -> Self {
         let mut unkept = Self::default();
-        for body in named {
-            let kept = match body {
-                Body::Of(entry) => entry.answer.as_ref().and_then(|it| digest_of(&it.access).zip(it.access.source())),
-                Body::Text(text, digest) => Some((digest, text.as_bytes())),
-            };
-            let Some((digest, body)) = kept else { continue };
+        let configs = batch.configs.iter().map(|(text, digest)| (digest, text.as_bytes()));
+        for (digest, body) in batch.entries.iter().filter_map(|entry| kept(entry)).chain(configs) {
             if let Err(error) = bodies.keep(digest, body, began) {
                 unkept.add(*digest, error);
             }

@@ -20,7 +20,7 @@ pub(super) struct Removed {
     pub segment: u64,
     /// Of its last line.
     pub head: Hash,
-    pub from: Option<SystemTime>,
+    pub from: SystemTime,
     pub to: SystemTime,
 }
 
@@ -71,9 +71,7 @@ impl Removed {
         let mut draft = Draft::new("removed", SystemTime::now());
         draft.number("segment", self.segment);
         draft.hash("head", &self.head);
-        if let Some(from) = self.from {
-            draft.time("from", from);
-        }
+        draft.time("from", self.from);
         draft.time("to", self.to);
         draft
     }

@@ -43,7 +43,7 @@ impl Writer {
 
     /// The oldest segments, up to one that ended less than `keep` ago. Whether there were any.
     pub(super) fn remove_old(&mut self, now: SystemTime) -> Result<bool, String> {
-        let keep = Duration::from_secs(self.shared.keep.load(Relaxed));
+        let keep = Duration::from_secs(self.queue.keep.load(Relaxed));
         let all = Stored::all(&self.directory).map_err(|error| error.to_string())?;
         let mut begun = Vec::new();
         for stored in &all {
@@ -59,8 +59,7 @@ impl Writer {
             if age <= keep {
                 break;
             }
-            let line =
-                Removed { segment: old.number, head, from: Some(began), to: now.checked_sub(age).unwrap_or(now) };
+            let line = Removed { segment: old.number, head, from: began, to: now.checked_sub(age).unwrap_or(now) };
             let said = self.catch_up().and_then(|()| self.say(line.draft())).and_then(|()| self.segment.sync(false));
             if said.as_ref().is_err_and(|error| !is_full(error)) {
                 return said.map(|()| removed).map_err(|error| error.to_string());
