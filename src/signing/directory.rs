@@ -2,13 +2,12 @@
 //! it as theirs (the draft's §5.5.1 and appendix B.1).
 
 use super::key::SigningKey;
-use super::message::{Component, Part, key, number, sign};
+use super::message::{Component, Part, key, number, sign, string};
 use crate::config::Agent;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ring::digest::{SHA256, digest};
 use serde_json::json;
-use sfv::{RefBareItem, StringRef};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The keys, and as whose they are published.
@@ -78,8 +77,8 @@ impl Directory {
             let parameters = [
                 ("created", number(created)),
                 ("expires", number(expires)),
-                ("keyid", string(own.id())),
-                ("tag", string(TAG)),
+                ("keyid", string(own.id()).into()),
+                ("tag", string(TAG).into()),
             ];
             let fields = sign(own, key(&label), &components, &parameters);
             (fields.input, fields.signature)
@@ -87,10 +86,6 @@ impl Directory {
         let (inputs, signatures): (Vec<_>, Vec<_>) = each.unzip();
         (inputs.join(", "), signatures.join(", "))
     }
-}
-
-fn string(text: &str) -> RefBareItem<'_> {
-    StringRef::from_str(text).expect("it is ASCII").into()
 }
 
 /// Where verifiers look for it.

@@ -41,7 +41,7 @@ pub(super) fn sign(
 ) -> Fields {
     let mut base = String::new();
     for component in components {
-        component.put(ItemSerializer::with_buffer(&mut base).bare_item(name(component.name)));
+        component.put(ItemSerializer::with_buffer(&mut base).bare_item(string(component.name)));
         base += ": ";
         base += component.value;
         base.push('\n');
@@ -60,7 +60,7 @@ pub(super) fn sign(
 
 fn put(mut list: InnerListSerializer<'_>, components: &[Component<'_>], parameters: Parameters<'_>) {
     for component in components {
-        component.put(list.bare_item(name(component.name)));
+        component.put(list.bare_item(string(component.name)));
     }
     let mut end = list.finish();
     for (name, value) in parameters {
@@ -73,15 +73,15 @@ impl Component<'_> {
     fn put<W: BorrowMut<String>>(&self, item: ParameterSerializer<W>) {
         let item = match self.part {
             Part::Whole => item,
-            Part::Member(member) => item.parameter(key("key"), name(member.as_str())),
+            Part::Member(member) => item.parameter(key("key"), string(member.as_str())),
             Part::Request => item.parameter(key("req"), true),
         };
         let _ = item.finish();
     }
 }
 
-/// Names of ours, and keys: each is a string of structured fields as well.
-fn name(name: &str) -> &StringRef {
+/// Names of ours, keys and URLs: each is a string of structured fields as well.
+pub(super) fn string(name: &str) -> &StringRef {
     StringRef::from_str(name).expect("it is ASCII")
 }
 

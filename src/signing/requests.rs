@@ -3,16 +3,16 @@
 
 use super::challenge::{SignatureRequest, TAG};
 use super::key::SigningKey;
-use super::message::{Component, Fields, Part, number, sign};
+use super::message::{Component, Fields, Part, number, sign, string};
 use super::{Directory, KeyError};
-use crate::config::{Agent, AgentForm, SignWhen, SignatureSettings};
+use crate::config::{AgentForm, SignWhen, SignatureSettings};
 use crate::policy::Authority;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use ring::rand::{SecureRandom, SystemRandom};
-use sfv::{DictSerializer, ItemSerializer, StringRef};
+use sfv::{DictSerializer, ItemSerializer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,7 +27,6 @@ pub struct Signer {
 /// with its keys.
 struct OwnKeys {
     settings: SignatureSettings,
-    agent: Agent,
     directory: Directory,
     counts: Arc<SignatureCounts>,
 }
@@ -92,7 +91,7 @@ impl Signer {
             return Ok(Some(before.clone()));
         }
         let counts = before.map_or_else(Arc::default, |before| before.own.counts.clone());
-        let own = Arc::new(OwnKeys { settings: settings.clone(), agent: agent.clone(), directory, counts });
+        let own = Arc::new(OwnKeys { settings: settings.clone(), directory, counts });
         Ok(Some(Arc::new(Self { own, authorities: Cache::new(AUTHORITIES) })))
     }
 
@@ -122,7 +121,7 @@ impl Signer {
 
 impl OwnKeys {
     fn signed(&self, authority: &str, wanted: &SignatureRequest, created: u64, expires: u64) -> Signed {
-        let url = string(self.agent.as_str());
+        let url = string(self.directory.agent().as_str());
         let value = ItemSerializer::new().bare_item(url).finish();
         let (part, agent) = match self.settings.form {
             AgentForm::String => (Part::Whole, value.clone()),
@@ -217,10 +216,6 @@ impl RequestSigner {
     pub fn satisfied(&self) {
         self.state.lock().repeat_was_rejected = false;
     }
-}
-
-fn string(text: &str) -> &StringRef {
-    StringRef::from_str(text).expect("it is ASCII")
 }
 
 fn nonce() -> String {
