@@ -2,7 +2,7 @@
 
 use super::{CommandError, ConfigArg, Format, NO};
 use crate::config::Settings;
-use crate::evidence::{Hash, ReadError, Verified, from_hex, hex, verify};
+use crate::evidence::{Hash, ReadError, Verified, digits, from_hex, verify};
 use crate::rfc3339;
 use serde_json::json;
 use std::fmt::Write;
@@ -64,11 +64,6 @@ pub(super) fn unreadable(directory: &Path, error: &ReadError) -> CommandError {
         what,
         "it is a directory with files such as 00000001.jsonl, readable for the proxy's user alone",
     )
-}
-
-/// Where the chain ends, in hexadecimal.
-pub(super) fn digits(hash: &Hash) -> String {
-    String::from_utf8_lossy(&hex(hash)).into_owned()
 }
 
 fn parse_head(text: &str) -> Result<Hash, &'static str> {

@@ -1,16 +1,15 @@
 //! The files that records refer to, by SHA-256: each robots.txt, and what was configured. A file's time is when a record last named it,
 //! so that what only removed segments name is found without reading the others.
 
-use super::chain::{Hash, from_hex, hex, sha256};
-use crate::config::{give_to_owner, private_directory};
+use super::chain::{Hash, digits, from_hex, sha256};
+use super::segment::compress;
+use crate::config::private_directory;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
-use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -131,27 +130,13 @@ impl Bodies {
     }
 
     fn path(&self, hash: &Hash) -> PathBuf {
-        let name = String::from_utf8_lossy(&hex(hash)).into_owned();
+        let name = digits(hash);
         self.directory.join(&name[..2]).join(name + ".gz")
     }
 }
 
-/// All of it or nothing.
 fn write(path: &Path, body: &[u8], named: SystemTime) -> io::Result<()> {
-    let new = path.with_extension("tmp");
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    give_to_owner(&file, path.parent().expect("it is in a directory"))?;
-    let mut encoder = GzEncoder::new(file, Compression::default());
-    let written = encoder
-        .write_all(body)
-        .and_then(|()| encoder.finish())
-        .and_then(|file| file.set_modified(named))
-        .and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        // Where there is no room there is some again.
-        let _ = fs::remove_file(&new);
-    }
-    written
+    compress(path, Compression::default(), body, |file| file.set_modified(named))
 }
 
 /// Whose body this is, by its name. `None`: it is another file.

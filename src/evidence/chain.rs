@@ -30,6 +30,11 @@ pub fn hex(hash: &Hash) -> [u8; 64] {
     text
 }
 
+/// The same as text.
+pub fn digits(hash: &Hash) -> String {
+    String::from_utf8_lossy(&hex(hash)).into_owned()
+}
+
 /// The other way round; in small letters alone, as it is written.
 pub fn from_hex(text: &str) -> Option<Hash> {
     let mut hash = Hash::default();

@@ -1,6 +1,6 @@
 //! One line as it is written: an object of JSON, in a buffer that the thread's next line reuses.
 
-use super::chain::Hash;
+use super::chain::{Hash, hex};
 use crate::rfc3339;
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -95,7 +95,7 @@ impl Draft {
     pub fn hash(&mut self, name: &str, hash: &Hash) {
         self.name(name);
         self.line.push(b'"');
-        self.line.extend_from_slice(&super::hex(hash));
+        self.line.extend_from_slice(&hex(hash));
         self.line.push(b'"');
     }
 

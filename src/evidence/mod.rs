@@ -15,7 +15,7 @@ mod verify;
 mod writer;
 
 pub use bodies::BodyError;
-pub use chain::{Hash, digest_of, from_hex, hex};
+pub use chain::{Hash, digest_of, digits, from_hex};
 pub use draft::Draft;
 pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::{Decision, ReadError, SiteCopy};
@@ -59,8 +59,7 @@ impl Evidence {
     /// # Errors
     /// It cannot be written, or another process writes to it.
     pub fn open(directory: &Path, keep: Duration, instance: &str, config: &str) -> Result<Self, OpenError> {
-        let queue = Arc::new(Queue::default());
-        queue.keep.store(keep.as_secs(), Relaxed);
+        let queue = Arc::new(Queue::new(keep));
         let writer = Writer::open(directory, queue.clone(), instance, config)?;
         let thread = std::thread::Builder::new().name("politely-evidence".into()).spawn(move || writer.run());
         let thread = thread.map_err(|source| OpenError::Io { path: directory.to_owned(), source })?;
@@ -96,9 +95,8 @@ impl Evidence {
 
     pub fn figures(&self) -> Figures {
         let (segment, head) = *self.queue.head.lock();
-        let head = String::from_utf8_lossy(&hex(&head)).into_owned();
         let [written, lost] = [&self.queue.written, &self.queue.lost].map(|count| count.load(Relaxed));
-        Figures { written, lost, segment, head }
+        Figures { written, lost, segment, head: digits(&head) }
     }
 
     /// Returns when all that came so far is on its way to the disk.
@@ -123,6 +121,6 @@ impl Drop for Evidence {
 }
 
 #[cfg(test)]
-use chain::NOTHING;
+use chain::{NOTHING, hex};
 #[cfg(test)]
 mod tests;

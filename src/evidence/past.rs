@@ -1,9 +1,8 @@
 //! What was known of an authority at a time, by the records of then.
 
 use super::bodies::{Bodies, BodyError};
-use super::chain::Hash;
-use super::read::{Decision, Kind, Lines, ReadError, SiteCopy, parse};
-use super::segment::Stored;
+use super::chain::{Hash, digits};
+use super::read::{Decision, Kind, SiteCopy, each_line, parse};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, SiteAnswer, Trouble, Validators};
 use crate::robots::{ParseOptions, RobotsTxt, TdmRep};
@@ -71,48 +70,34 @@ pub fn find(
     let (mut known, mut same) = (None::<Found>, None::<Found>);
     let (mut robots, mut tdmrep) = (Nearest::default(), Nearest::default());
     let (mut license, mut price) = (None::<(SystemTime, String)>, None::<(SystemTime, String)>);
-    let all = Stored::all(directory)?;
-    if all.is_empty() {
-        return Err(ReadError::Empty.into());
-    }
-    for stored in all {
-        let (mut lines, mut number) = (Lines::of(&stored)?, 0);
-        while let Some(line) = lines.next() {
-            number += 1;
-            let line = match line {
-                Ok((line, _)) => line,
-                // It is being written.
-                Err(ReadError::Torn) => break,
-                Err(error) => return Err(format!("segment {}, line {number}: {error}", stored.number).into()),
-            };
-            if name.find(line).is_none() {
-                continue;
-            }
-            let parsed = parse(line).map_err(|error| format!("segment {}, line {number}: {error}", stored.number))?;
-            let Kind::Decision(decision) = parsed.kind else { continue };
-            let (Some(asked), Some(method)) = (&decision.url, &decision.method) else { continue };
-            if method == "CONNECT" || Authority::and_target(asked).ok().is_none_or(|(found, _)| found != *authority) {
-                continue;
-            }
-            let found =
-                || Found { segment: stored.number, line: number, time: parsed.time, decision: *decision.clone() };
-            let is_later = |than: &Option<Found>| than.as_ref().is_none_or(|than| than.time <= parsed.time);
-            if parsed.time <= at && is_later(&known) {
-                known = Some(found());
-            }
-            if parsed.time <= at && asked == url && is_later(&same) {
-                same = Some(found());
-            }
-            for (last, said) in [(&mut license, &decision.license), (&mut price, &decision.price)] {
-                let is_later = last.as_ref().is_none_or(|(than, _)| *than <= parsed.time);
-                if let Some(said) = said.as_ref().filter(|_| parsed.time <= at && is_later) {
-                    *last = Some((parsed.time, said.clone()));
-                }
-            }
-            robots.see(decision.robots.as_ref(), parsed.time, at, found);
-            tdmrep.see(decision.tdmrep.as_ref(), parsed.time, at, found);
+    each_line(directory, |segment, number, line| {
+        if name.find(line).is_none() {
+            return Ok(());
         }
-    }
+        let parsed = parse(line)?;
+        let Kind::Decision(decision) = parsed.kind else { return Ok(()) };
+        let (Some(asked), Some(method)) = (&decision.url, &decision.method) else { return Ok(()) };
+        if method == "CONNECT" || Authority::and_target(asked).ok().is_none_or(|(found, _)| found != *authority) {
+            return Ok(());
+        }
+        let found = || Found { segment, line: number, time: parsed.time, decision: *decision.clone() };
+        let is_later = |than: &Option<Found>| than.as_ref().is_none_or(|than| than.time <= parsed.time);
+        if parsed.time <= at && is_later(&known) {
+            known = Some(found());
+        }
+        if parsed.time <= at && asked == url && is_later(&same) {
+            same = Some(found());
+        }
+        for (last, said) in [(&mut license, &decision.license), (&mut price, &decision.price)] {
+            let is_later = last.as_ref().is_none_or(|(than, _)| *than <= parsed.time);
+            if let Some(said) = said.as_ref().filter(|_| parsed.time <= at && is_later) {
+                *last = Some((parsed.time, said.clone()));
+            }
+        }
+        robots.see(decision.robots.as_ref(), parsed.time, at, found);
+        tdmrep.see(decision.tdmrep.as_ref(), parsed.time, at, found);
+        Ok(())
+    })?;
     let bodies = Bodies::new(directory);
     let past = |nearest: Nearest| nearest.best().map(|(found, copy)| PastCopy::new(found, copy, &bodies)).transpose();
     let (robots, tdmrep) = (past(robots)?, past(tdmrep)?);
@@ -155,10 +140,7 @@ impl PastCopy {
         let reason = found.decision.reason.as_deref();
         let is_unreachable = matches!(reason, Some("robots-unreachable" | "long-unreachable"));
         let read = |hash: &Hash| {
-            bodies.read(hash).map_err(|error: BodyError| {
-                let hash = super::hex(hash);
-                format!("the file of then, {}: {error}", String::from_utf8_lossy(&hash))
-            })
+            bodies.read(hash).map_err(|error: BodyError| format!("the file of then, {}: {error}", digits(hash)))
         };
         let file = match (&copy, &copy.failure) {
             (_, Some(why)) if is_unreachable => PastFile::Unreachable(why.clone()),

@@ -78,6 +78,10 @@ pub(super) enum Taken {
 }
 
 impl Queue {
+    pub fn new(keep: Duration) -> Self {
+        Self { keep: keep.as_secs().into(), ..Self::default() }
+    }
+
     /// A record, and what it names.
     pub fn put<'a>(
         &self,

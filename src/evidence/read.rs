@@ -6,6 +6,7 @@ use flate2::read::MultiGzDecoder;
 use serde::{Deserialize, Deserializer, de};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
 use std::time::SystemTime;
 
 /// A line of any kind.
@@ -119,6 +120,8 @@ pub enum ReadError {
     Torn,
     #[error("there is no line in it")]
     Empty,
+    #[error("segment {segment}, line {line}: {error}")]
+    At { segment: u64, line: u64, error: Box<ReadError> },
 }
 
 /// The lines of a segment. Nothing comes after an error that is the file's.
@@ -160,6 +163,56 @@ impl Lines {
                 Ok((&self.line, sha256(&self.line)))
             }
         })
+    }
+}
+
+/// Hands each line of a directory to `see`, with its segment and its number. The last may be being written.
+pub(super) fn each_line(
+    directory: &Path,
+    mut see: impl FnMut(u64, u64, &[u8]) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    let all = Stored::all(directory)?;
+    if all.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    for stored in all {
+        let (mut lines, segment) = (Lines::of(&stored)?, stored.number);
+        for number in 1.. {
+            let seen = match lines.next() {
+                None | Some(Err(ReadError::Torn)) => break,
+                Some(read) => read.and_then(|(line, _)| see(segment, number, line)),
+            };
+            seen.map_err(|error| ReadError::At { segment, line: number, error: Box::new(error) })?;
+        }
+    }
+    Ok(())
+}
+
+/// How a segment ends.
+#[derive(Default)]
+pub(super) struct Tail {
+    /// Bytes of its whole lines.
+    pub length: u64,
+    /// The last whole line, with its end.
+    pub last: Option<Vec<u8>>,
+    /// What comes after it: a line that was just being written.
+    pub torn: Vec<u8>,
+}
+
+impl Tail {
+    pub fn of(mut lines: Lines) -> Result<Self, ReadError> {
+        let mut tail = Self::default();
+        while let Some(read) = lines.next() {
+            match read {
+                Ok((line, _)) => {
+                    tail.length += line.len() as u64;
+                    line.clone_into(tail.last.get_or_insert_default());
+                }
+                Err(ReadError::Torn) => tail.torn.clone_from(&lines.line),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(tail)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Totals over records: by host, by user or by rule.
 
-use super::read::{Decision, Kind, Lines, ReadError, parse};
-use super::segment::Stored;
+use super::read::{Decision, Kind, ReadError, each_line, parse};
 use crate::policy::Authority;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -59,37 +58,27 @@ pub struct Group {
 /// A segment cannot be read.
 pub fn report(directory: &Path, by: By, since: Option<SystemTime>) -> Result<Report, ReadError> {
     let (mut report, mut groups) = (Report::default(), HashMap::<String, Group>::new());
-    let all = Stored::all(directory)?;
-    if all.is_empty() {
-        return Err(ReadError::Empty);
-    }
-    for stored in &all {
-        let mut lines = Lines::of(stored)?;
-        while let Some(line) = lines.next() {
-            let line = match line {
-                Ok((line, _)) => parse(line)?,
-                Err(ReadError::Torn) => break,
-                Err(error) => return Err(error),
-            };
-            if since.is_some_and(|since| line.time < since) {
-                continue;
-            }
-            match line.kind {
-                // The requests inside have records of their own.
-                Kind::Decision(decision) if decision.outcome == "intercepted" => {}
-                Kind::Decision(decision) => {
-                    let mut name = name(&decision, by);
-                    if groups.len() >= MOST_GROUPS && !groups.contains_key(&name) {
-                        name = "(others)".to_owned();
-                    }
-                    report.total.add(&decision, line.time);
-                    groups.entry(name).or_default().add(&decision, line.time);
-                }
-                Kind::Lost { count, .. } => report.lost += count,
-                Kind::Segment { .. } | Kind::Start { .. } | Kind::Stop | Kind::Removed { .. } | Kind::Other => {}
-            }
+    each_line(directory, |_, _, line| {
+        let line = parse(line)?;
+        if since.is_some_and(|since| line.time < since) {
+            return Ok(());
         }
-    }
+        match line.kind {
+            // The requests inside have records of their own.
+            Kind::Decision(decision) if decision.outcome == "intercepted" => {}
+            Kind::Decision(decision) => {
+                let mut name = name(&decision, by);
+                if groups.len() >= MOST_GROUPS && !groups.contains_key(&name) {
+                    name = "(others)".to_owned();
+                }
+                report.total.add(&decision, line.time);
+                groups.entry(name).or_default().add(&decision, line.time);
+            }
+            Kind::Lost { count, .. } => report.lost += count,
+            Kind::Segment { .. } | Kind::Start { .. } | Kind::Stop | Kind::Removed { .. } | Kind::Other => {}
+        }
+        Ok(())
+    })?;
     report.groups = groups.into_iter().map(|(name, group)| Group { name, ..group }).collect();
     report.groups.sort_by(|one, other| (other.requests, &one.name).cmp(&(one.requests, &other.name)));
     Ok(report)
@@ -116,7 +105,7 @@ impl Group {
         let (first, last) = self.times.unwrap_or((at, at));
         self.times = Some((first.min(at), last.max(at)));
         if let Some(reason) = &decision.reason {
-            count(&mut self.reasons, reason);
+            *self.reasons.entry(reason.clone()).or_default() += 1;
         }
         note(&mut self.product_tokens, &decision.product_tokens);
         note(&mut self.purposes, &decision.purpose);
@@ -136,13 +125,6 @@ fn name(decision: &Decision, by: By) -> String {
                 _ => reason.to_owned(),
             }
         }
-    }
-}
-
-fn count(counts: &mut BTreeMap<String, u64>, name: &str) {
-    match counts.get_mut(name) {
-        Some(count) => *count += 1,
-        None => _ = counts.insert(name.to_owned(), 1),
     }
 }
 

@@ -1,13 +1,13 @@
 //! The files of a chain: `00000001.jsonl` and so on. Only the last is written to; those before it are compressed.
 
-use super::chain::{Hash, sha256};
+use super::chain::Hash;
 use super::read::{Line, ReadError, first};
 use super::time::day;
 use crate::config::give_to_owner;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -51,20 +51,31 @@ impl Stored {
 
     /// Leaves it in a form that takes a tenth of the room.
     pub fn compress(&self) -> io::Result<()> {
-        let (compressed, new) = (self.compressed_path(), with(&self.path, ".tmp"));
-        let out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        give_to_owner(&out, self.path.parent().unwrap_or(Path::new(".")))?;
-        let mut encoder = GzEncoder::new(out, LEVEL);
-        let done = io::copy(&mut File::open(&self.path)?, &mut encoder)
-            .and_then(|_| encoder.finish())
-            .and_then(|file| file.sync_all())
-            .and_then(|()| fs::rename(&new, &compressed));
-        if let Err(error) = done {
-            let _ = fs::remove_file(&new);
-            return Err(error);
-        }
+        compress(&self.compressed_path(), LEVEL, File::open(&self.path)?, |file| file.sync_all())?;
         fs::remove_file(&self.path)
     }
+}
+
+/// All of `input` at `path`, compressed, or nothing. `end`: what its file needs before it has its name.
+pub(super) fn compress(
+    path: &Path,
+    level: Compression,
+    mut input: impl Read,
+    end: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let new = path.with_extension("tmp");
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    give_to_owner(&file, path.parent().unwrap_or(Path::new(".")))?;
+    let mut encoder = GzEncoder::new(file, level);
+    let done = io::copy(&mut input, &mut encoder)
+        .and_then(|_| encoder.finish())
+        .and_then(|file| end(&file))
+        .and_then(|()| fs::rename(&new, path));
+    if done.is_err() {
+        // Where there is no room there is some again.
+        let _ = fs::remove_file(&new);
+    }
+    done
 }
 
 /// The segment that is written to.
@@ -77,16 +88,6 @@ pub(super) struct Segment {
     length: u64,
     /// There may be more in the file than that.
     is_torn: bool,
-}
-
-/// How a file ends.
-pub(super) struct Tail {
-    /// Bytes of its whole lines.
-    pub length: u64,
-    /// The last whole line, with its end.
-    pub last: Option<Vec<u8>>,
-    /// What comes after it: a line that was just being written.
-    pub torn: Vec<u8>,
 }
 
 impl Segment {
@@ -106,12 +107,11 @@ impl Segment {
         }
     }
 
-    /// Goes on with one, behind its whole lines.
-    pub fn resume(stored: &Stored, tail: &Tail, began: SystemTime) -> io::Result<Self> {
+    /// Goes on with one, behind its whole lines, which have this length.
+    pub fn resume(stored: Stored, length: u64, began: SystemTime) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(&stored.path)?;
-        file.set_len(tail.length)?;
-        let Stored { number, path, .. } = stored.clone();
-        Ok(Segment { number, began, file, path, length: tail.length, is_torn: false })
+        file.set_len(length)?;
+        Ok(Segment { number: stored.number, began, file, path: stored.path, length, is_torn: false })
     }
 
     /// All of these lines, or none of them.
@@ -155,28 +155,6 @@ impl Segment {
 
     pub fn make_room(&mut self, (file, path): (File, PathBuf)) {
         (self.file, self.path) = (file, path);
-    }
-}
-
-impl Tail {
-    pub fn read(path: &Path) -> io::Result<Self> {
-        let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
-        let skipped = length.saturating_sub(2 * MOST_LINE as u64);
-        file.seek(SeekFrom::Start(skipped))?;
-        let mut end = Vec::new();
-        file.read_to_end(&mut end)?;
-        let whole = memchr::memrchr(b'\n', &end).map_or(0, |at| at + 1);
-        let torn = end.split_off(whole);
-        let from =
-            end.len().checked_sub(1).and_then(|last| memchr::memrchr(b'\n', &end[..last])).map_or(0, |at| at + 1);
-        let last = Some(end[from..].to_vec()).filter(|line| !line.is_empty());
-        Ok(Tail { length: skipped + whole as u64, last, torn })
-    }
-
-    /// Of the last line.
-    pub fn head(&self) -> Option<Hash> {
-        self.last.as_deref().map(sha256)
     }
 }
 

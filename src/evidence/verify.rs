@@ -2,7 +2,7 @@
 //! enough, and the files that records refer to are there unchanged.
 
 use super::bodies::Bodies;
-use super::chain::{Hash, NOTHING, hex};
+use super::chain::{Hash, NOTHING, digits};
 use super::read::{Kind, Line, Lines, ReadError, parse};
 use super::segment::{self, Stored};
 use super::writer;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// What was found.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Verified {
     pub segments: u64,
     pub records: u64,
@@ -57,40 +57,23 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
     let is_written = writer::is_locked(directory);
     let all = Stored::all(directory)?;
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return Err(ReadError::Empty) };
+    let others = others(directory)?;
     let mut walk = Walk {
-        found: Verified {
-            segments: all.len() as u64,
-            records: 0,
-            times: None,
-            head: NOTHING,
-            lost: Vec::new(),
-            removed_to: None,
-            unclean: 0,
-            is_written,
-            is_cut: false,
-            bodies: 0,
-            removed_heads: Vec::new(),
-            others: others(directory)?,
-            faults: Vec::new(),
-        },
+        found: Verified { segments: all.len() as u64, is_written, others, ..Verified::default() },
         expected: Some(NOTHING).filter(|_| first.number == 1),
-        removed: HashMap::new(),
-        named: HashMap::new(),
         anchors: anchors.iter().copied().collect(),
+        ..Walk::default()
     };
     let mut before = first.number - 1;
     let mut start = None;
     for stored in &all {
         if stored.number != before + 1 {
-            let missing = (before + 1, stored.number - 1);
-            walk.fault(
-                missing.0,
-                None,
-                match missing {
-                    (one, same) if one == same => "the segment is missing".to_owned(),
-                    (_, last) => format!("the segments up to {last} are missing"),
-                },
-            );
+            let (one, last) = (before + 1, stored.number - 1);
+            let what = match one == last {
+                true => "the segment is missing".to_owned(),
+                false => format!("the segments up to {last} are missing"),
+            };
+            walk.fault(one, None, what);
             walk.expected = None;
         }
         let begins_after = walk.segment(stored, stored.number == last.number)?;
@@ -105,12 +88,13 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
             walk.found.removed_heads.push(anchor);
             continue;
         }
-        let anchor = String::from_utf8_lossy(&hex(&anchor)).into_owned();
-        walk.fault(last.number, None, format!("no line has the SHA-256 {anchor}: the chain was rewritten, or cut"));
+        let what = format!("no line has the SHA-256 {}: the chain was rewritten, or cut", digits(&anchor));
+        walk.fault(last.number, None, what);
     }
     Ok(walk.found)
 }
 
+#[derive(Default)]
 struct Walk {
     found: Verified,
     /// What the next line has to name; `None`: unknown.
@@ -238,7 +222,7 @@ impl Walk {
         named.sort_by_key(|(_, place)| *place);
         for (hash, (segment, line)) in named {
             if let Err(error) = bodies.read(&hash) {
-                let hash = String::from_utf8_lossy(&hex(&hash)).into_owned();
+                let hash = digits(&hash);
                 self.fault(segment, Some(line), format!("it rests on bodies/{}/{hash}.gz: {error}", &hash[..2]));
             }
         }

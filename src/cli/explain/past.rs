@@ -2,10 +2,10 @@
 
 use super::{ExplainArgs, offered, text};
 use crate::admin;
-use crate::cli::evidence::{digits, directory};
+use crate::cli::evidence::directory;
 use crate::cli::{CommandError, Format, NO, inert, print};
 use crate::config::Settings;
-use crate::evidence::{Found, Past, find, when};
+use crate::evidence::{Found, Past, digits, find, when};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
 use crate::policy::{Authority, HostRules, Known, Request};
 use crate::rfc3339;

@@ -1,8 +1,8 @@
 //! The report as one page that needs nothing else: for a lawyer or a webmaster, on a screen or on paper.
 
 use super::{MOST_SHOWN, Page, meaning, named, size};
-use crate::cli::evidence::{digits, many, times_of};
-use crate::evidence::{By, Group, Verified};
+use crate::cli::evidence::{many, times_of};
+use crate::evidence::{By, Group, Verified, digits};
 use crate::rfc3339;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};

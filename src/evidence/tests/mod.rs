@@ -1,6 +1,7 @@
 //! The chain as it is written and as it is read again: after kills, on full disks, and where somebody has been at it.
 
-use super::segment::{Stored, Tail};
+use super::read::{Lines, Tail};
+use super::segment::Stored;
 use super::*;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, SiteAnswer, Validators};
@@ -18,11 +19,6 @@ const ROBOTS: &[u8] = b"User-agent: *\nDisallow: /private/\n";
 
 fn open(directory: &Path) -> Evidence {
     Evidence::open(directory, KEEP, "test-1", "{}").unwrap()
-}
-
-/// For a writer that a test drives.
-fn kept_for(keep: Duration) -> Arc<Queue> {
-    Arc::new(Queue { keep: keep.as_secs().into(), ..Queue::default() })
 }
 
 fn record(evidence: &Evidence, url: &str, at: SystemTime) {
@@ -264,7 +260,8 @@ fn a_tail_is_found_however_the_file_ends() {
         [("", 0, None, ""), ("a\n", 2, Some("a\n"), ""), ("a\nb\nc", 4, Some("b\n"), "c"), ("torn", 0, None, "torn")]
     {
         fs::write(&path, text).unwrap();
-        let tail = Tail::read(&path).unwrap();
+        let stored = Stored { number: 1, path: path.clone(), is_compressed: false };
+        let tail = Tail::of(Lines::of(&stored).unwrap()).unwrap();
         assert_eq!((tail.length, tail.last.as_deref()), (length, last.map(str::as_bytes)));
         assert_eq!(tail.torn, torn.as_bytes());
     }
@@ -273,7 +270,7 @@ fn a_tail_is_found_however_the_file_ends() {
 #[test]
 fn a_full_segment_is_compressed_and_the_chain_goes_on() {
     let directory = tempfile::tempdir().unwrap();
-    let queue = kept_for(KEEP);
+    let queue = Arc::new(Queue::new(KEEP));
     let mut writer = Writer::open(directory.path(), queue.clone(), "test-1", "{}").unwrap();
     writer.next_segment(SystemTime::now());
     let (entry, config) = (entry(), config());

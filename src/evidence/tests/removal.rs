@@ -50,7 +50,7 @@ fn what_was_kept_long_enough_is_removed_and_that_is_said() {
 #[test]
 fn a_start_with_a_clock_far_ahead_removes_no_more_than_a_third_of_what_is_kept() {
     let directory = aged(&days([9, 7, 5, 4, 2, 1]));
-    let mut writer = Writer::open(directory.path(), kept_for(9 * KEEP), "test-1", "{}").unwrap();
+    let mut writer = Writer::open(directory.path(), Arc::new(Queue::new(9 * KEEP)), "test-1", "{}").unwrap();
     assert_eq!(segments(directory.path()), (1..=7).collect::<Vec<_>>());
     let year = SystemTime::now() + 365 * KEEP;
     writer.rest();

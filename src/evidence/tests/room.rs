@@ -58,7 +58,7 @@ fn where_no_segment_can_be_begun_the_one_so_far_goes_on() {
 
 /// One that is asked to write what comes, when a test says so.
 fn writer(directory: &Path) -> (Writer, Arc<Queue>) {
-    let queue = kept_for(KEEP);
+    let queue = Arc::new(Queue::new(KEEP));
     (Writer::open(directory, queue.clone(), "test-1", "{}").unwrap(), queue)
 }
 

@@ -8,12 +8,12 @@ mod upkeep;
 pub use start::{OpenError, is_locked};
 
 use super::bodies::Bodies;
-use super::chain::{Chain, sha256};
+use super::chain::{Chain, digits, sha256};
 use super::draft::Draft;
 use super::queue::{Batch, Lost, Queue, Taken};
 use super::segment::{Segment, is_same, tidy};
 use crate::config::private_directory;
-use start::{LOCK, Unusable, begin, lock, resume, start, warn_of_others};
+use start::{LOCK, begin, lock, resume, start, warn_of_others};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,10 +58,7 @@ impl Writer {
         let lock = lock(directory)?;
         tidy(directory).map_err(io)?;
         let now = SystemTime::now();
-        let (segment, chain, end) = resume(directory, now).map_err(|why| match why {
-            Unusable::Io(source) => io(source),
-            Unusable::Broken(why) => OpenError::Broken { path: directory.to_owned(), why },
-        })?;
+        let (segment, chain, end) = resume(directory, now)?;
         let mut writer = Writer {
             directory: directory.to_owned(),
             queue,
@@ -239,7 +236,7 @@ impl Writer {
             Ok((segment, chain)) => {
                 tracing::info!(
                     segment = self.segment.number,
-                    head = %String::from_utf8_lossy(&super::hex(&self.chain.head)),
+                    head = %digits(&self.chain.head),
                     "a segment of evidence has ended"
                 );
                 (self.segment, self.chain) = (segment, chain);
@@ -270,7 +267,7 @@ impl Writer {
         }
         tracing::info!(
             segment = self.segment.number,
-            head = %String::from_utf8_lossy(&super::hex(&self.chain.head)),
+            head = %digits(&self.chain.head),
             "evidence is closed"
         );
     }

@@ -1,9 +1,9 @@
 //! Where a chain continues: after its last whole line, however the process that wrote it ended.
 
-use super::super::chain::{Chain, Hash, NOTHING};
+use super::super::chain::{Chain, Hash, NOTHING, sha256};
 use super::super::draft::Draft;
-use super::super::read::{Kind, Lines, parse};
-use super::super::segment::{MOST_LINE, Segment, Stored, Tail};
+use super::super::read::{Kind, Line, Lines, ReadError, Tail, parse};
+use super::super::segment::{MOST_LINE, Segment, Stored};
 use crate::config::give_to_owner;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
@@ -43,54 +43,46 @@ pub(super) struct End {
     torn: Vec<u8>,
 }
 
-pub(super) enum Unusable {
-    Io(io::Error),
-    Broken(String),
-}
-
-impl From<io::Error> for Unusable {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 /// Where the chain ends.
-pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Chain, End), Unusable> {
-    let mut all = Stored::all(directory)?;
+pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Chain, End), OpenError> {
+    let io = |source| OpenError::Io { path: directory.to_owned(), source };
+    let mut all = Stored::all(directory).map_err(io)?;
     let mut torn = Vec::new();
-    let Some(last) = all.last() else {
-        let (segment, chain) = begin(directory, 1, Chain { head: NOTHING }, now)?;
-        return Ok((segment, chain, End { is_first: true, is_clean: true, torn }));
-    };
-    let unreadable = |stored: &Stored, why: String| Unusable::Broken(format!("{}: {why}", stored.path.display()));
-    if !last.is_compressed {
-        let tail = Tail::read(&last.path)?;
-        if let Some(head) = tail.head() {
+    while let Some(last) = all.pop() {
+        let broken = |why: String| OpenError::Broken {
+            path: directory.to_owned(),
+            why: format!("{}: {why}", last.path.display()),
+        };
+        let tail = Tail::of(Lines::of(&last).map_err(io)?).map_err(|error| broken(error.to_string()))?;
+        let line = tail.last.as_deref().map(parse);
+        let is_stop = matches!(line, Some(Ok(Line { kind: Kind::Stop, .. })));
+        let head = tail.last.as_deref().map_or(NOTHING, sha256);
+        match line {
+            _ if last.is_compressed => {
+                if !tail.torn.is_empty() {
+                    return Err(broken(ReadError::Torn.to_string()));
+                }
+                let (segment, chain) = begin(directory, last.number + 1, Chain { head }, now).map_err(io)?;
+                return Ok((segment, chain, End { is_first: false, is_clean: is_stop && torn.is_empty(), torn }));
+            }
+            // It was just being begun.
+            None => {
+                torn = tail.torn;
+                fs::remove_file(&last.path).map_err(io)?;
+            }
             // Nothing of ours leaves such a line, so nothing is written behind it.
-            let line = tail.last.as_deref().unwrap_or_default();
-            parse(line).map_err(|error| unreadable(last, format!("its last line: {error}")))?;
-            let is_clean = tail.torn.is_empty() && tail.last.as_deref().is_some_and(is_stop);
-            let (began, _) = last.beginning().map_err(|error| unreadable(last, error.to_string()))?;
-            let segment = Segment::resume(last, &tail, began)?;
-            return Ok((segment, Chain { head }, End { is_first: false, is_clean, torn: tail.torn }));
+            Some(Err(error)) => return Err(broken(format!("its last line: {error}"))),
+            Some(Ok(_)) => {
+                let (began, _) = last.beginning().map_err(|error| broken(error.to_string()))?;
+                let is_clean = is_stop && tail.torn.is_empty() && torn.is_empty();
+                torn.extend(tail.torn);
+                let segment = Segment::resume(last, tail.length, began).map_err(io)?;
+                return Ok((segment, Chain { head }, End { is_first: false, is_clean, torn }));
+            }
         }
-        // It was just being begun.
-        torn = tail.torn;
-        fs::remove_file(&last.path)?;
-        all.pop();
     }
-    let Some(last) = all.last() else {
-        let (segment, chain) = begin(directory, 1, Chain { head: NOTHING }, now)?;
-        return Ok((segment, chain, End { is_first: true, is_clean: torn.is_empty(), torn }));
-    };
-    let (mut head, mut is_clean) = (NOTHING, false);
-    let mut lines = Lines::of(last)?;
-    while let Some(line) = lines.next() {
-        let (line, hash) = line.map_err(|error| unreadable(last, error.to_string()))?;
-        (head, is_clean) = (hash, is_stop(line));
-    }
-    let (segment, chain) = begin(directory, last.number + 1, Chain { head }, now)?;
-    Ok((segment, chain, End { is_first: false, is_clean: is_clean && torn.is_empty(), torn }))
+    let (segment, chain) = begin(directory, 1, Chain { head: NOTHING }, now).map_err(io)?;
+    Ok((segment, chain, End { is_first: torn.is_empty(), is_clean: torn.is_empty(), torn }))
 }
 
 /// A new segment behind the chain so far.
@@ -116,10 +108,6 @@ pub(super) fn start(now: SystemTime, instance: &str, config: &Hash, end: &End) -
         draft.text("cut", &String::from_utf8_lossy(&end.torn[..end.torn.len().min(MOST_CUT)]));
     }
     draft
-}
-
-fn is_stop(line: &[u8]) -> bool {
-    parse(line).is_ok_and(|line| matches!(line.kind, Kind::Stop))
 }
 
 pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
