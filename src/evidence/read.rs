@@ -221,11 +221,13 @@ pub(super) fn parse(line: &[u8]) -> Result<Line, ReadError> {
     Ok(serde_json::from_slice(line)?)
 }
 
-/// The first line of a segment.
-pub(super) fn first(stored: &Stored) -> Result<Line, ReadError> {
-    match Lines::of(stored)?.next() {
-        Some(line) => parse(line?.0),
-        None => Err(ReadError::Empty),
+impl Stored {
+    /// When it began, by its first line, and what that line says of the one before.
+    pub fn beginning(&self) -> Result<(SystemTime, Hash), ReadError> {
+        let mut lines = Lines::of(self)?;
+        let (line, _) = lines.next().unwrap_or(Err(ReadError::Empty))?;
+        let Line { time, prev, .. } = parse(line)?;
+        Ok((time, prev))
     }
 }
 

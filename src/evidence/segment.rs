@@ -1,7 +1,5 @@
 //! The files of a chain: `00000001.jsonl` and so on. Only the last is written to; those before it are compressed.
 
-use super::chain::Hash;
-use super::read::{Line, ReadError, first};
 use super::time::day;
 use crate::config::give_to_owner;
 use flate2::Compression;
@@ -36,12 +34,6 @@ impl Stored {
         let digits = stem.strip_suffix(PLAIN)?;
         let number = digits.parse().ok().filter(|number| *number > 0 && format!("{number:08}") == digits)?;
         Some(Stored { number, path, is_compressed })
-    }
-
-    /// When it began, by its first line, and what that line says of the one before.
-    pub fn beginning(&self) -> Result<(SystemTime, Hash), ReadError> {
-        let Line { time, prev, .. } = first(self)?;
-        Ok((time, prev))
     }
 
     /// Where it is when it has been compressed.

@@ -45,11 +45,9 @@ impl Writer {
     pub(super) fn remove_old(&mut self, now: SystemTime) -> Result<bool, String> {
         let keep = Duration::from_secs(self.queue.keep.load(Relaxed));
         let all = Stored::all(&self.directory).map_err(|error| error.to_string())?;
-        let mut begun = Vec::new();
-        for stored in &all {
-            let begins = stored.beginning();
-            begun.push(begins.map_err(|error| format!("{}: {error}", stored.path.display()))?);
-        }
+        let begun =
+            all.iter().map(|stored| stored.beginning().map_err(|error| format!("{}: {error}", stored.path.display())));
+        let begun = begun.collect::<Result<Vec<_>, _>>()?;
         let times: Vec<_> = begun.iter().map(|(began, _)| *began).collect();
         let mut removed = false;
         // The first line of the next names its last.
