@@ -14,6 +14,7 @@ pub struct Budget {
 
 /// By the calendar's clock, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Period {
     #[default]

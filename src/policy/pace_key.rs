@@ -8,6 +8,7 @@ use super::{Authority, Host};
 
 /// What a pace is kept for: the setting `pace.key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum KeyBy {
     /// Each host.

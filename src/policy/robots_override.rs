@@ -2,6 +2,7 @@
 
 /// Whether robots.txt, or another signal of the site, is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum RobotsOverride {
     #[default]

@@ -7,6 +7,7 @@ use crate::robots::path;
 
 /// Which forms of a path are judged: `robots.paths`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum Paths {
     /// The path as it is sent, and the forms that common servers make of it.
     #[default]

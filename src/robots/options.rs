@@ -119,12 +119,14 @@ impl Default for ParseOptions {
 
 /// How the value of a `User-agent` line names a crawler. Never case-sensitive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum UserAgentMatch {
     /// The product token equals the crawler's (RFC 9309 §2.2.1); a name with other characters equals the whole value.
     #[default]
     Exact,
-    /// The product token equals the crawler's, and names with other characters are found nowhere (Google).
+    /// The product token equals the crawler's, and names with other characters are found nowhere (Google). Not for the proxy.
+    #[cfg_attr(feature = "proxy", serde(skip))]
     Token,
     /// A word of the value is a prefix of the crawler's token (crawler-commons before its issue 362).
     Prefix,
@@ -134,6 +136,7 @@ pub enum UserAgentMatch {
 
 /// Which of several matching rules decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Precedence {
     /// The one with the most bytes; allow on a tie (RFC 9309 §2.2.2).

@@ -4,6 +4,7 @@
 //! light. That works because every key may be left out, and lists and maps may be shorter.
 
 use std::collections::HashSet;
+use std::time::Duration;
 use std::{fmt, ptr};
 
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
@@ -13,6 +14,7 @@ use serde::forward_to_deserialize_any;
 use super::error::{Complaint, did_you_mean};
 use super::expected::{integer_hint, is_integer, listed, one_of, plain, show};
 use super::source::{At, Value, YamlNode};
+use crate::config::written::text;
 
 /// Reads the tree, or as much of it as is right, and puts what is wrong into `faults`. The nodes that it left out for that
 /// come with it. What is not there, or was left out, is as in `defaults`, which has every key.
@@ -116,10 +118,16 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
     /// `null` means "the default": a known key without a value is as good as not written, and so is a whole section.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ValueError<'a>> {
+        // To serde it is two numbers; here it is written with its unit.
+        if name == "Duration" {
+            let duration: Duration = text::one(self)?;
+            let numbers = [duration.as_secs(), duration.subsec_nanos().into()];
+            return visitor.visit_seq(SeqDeserializer::new(numbers.into_iter()));
+        }
         if !matches!(self.node.value, Value::Null | Value::Map(_)) {
             // A sequence would be taken for the fields in their order.
             return self.placed(Err(ValueError::invalid_type(self.unexpected(), &visitor)));

@@ -19,7 +19,6 @@ use super::secrets::{self, SecretUrl};
 use super::signature::SignatureSettings;
 use super::text;
 use super::values::{self, AccessLog, DenyEntry, InstanceName, ListenAddress, MethodName, Network, PortRange};
-use super::words;
 
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -55,7 +54,6 @@ pub(in crate::config) struct WrittenFile {
 pub struct Listener {
     pub address: ListenAddress,
     /// Set: clients speak TLS to the proxy itself.
-    #[serde(default)]
     pub tls: Option<ListenerTls>,
     /// Anybody gets the directory of signing keys here.
     #[serde(default)]
@@ -123,15 +121,12 @@ pub struct IdentitySettings {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RobotsSettings {
-    #[serde(deserialize_with = "text::one")]
     pub min_ttl: Duration,
-    #[serde(deserialize_with = "text::one")]
     pub max_ttl: Duration,
     /// Bytes read of one file, decoded; the rest is left.
     #[serde(deserialize_with = "text::one")]
     pub max_size: u64,
     /// For one fetch in all, redirects included.
-    #[serde(deserialize_with = "text::one")]
     pub timeout: Duration,
     /// 400–499 but 429, too many redirects.
     pub on_unavailable: Fallback,
@@ -143,12 +138,9 @@ pub struct RobotsSettings {
     pub unreachable_status: u16,
     /// The client's status for what a rule disallows: 400 to 499.
     pub deny_status: u16,
-    #[serde(with = "words::UserAgentMatchDef")]
     pub user_agent_match: UserAgentMatch,
-    #[serde(with = "words::PrecedenceDef")]
     pub precedence: Precedence,
     /// Which forms of a path are judged.
-    #[serde(with = "words::PathsDef")]
     pub paths: Paths,
     pub visit_time: OnVisitTime,
     /// Content-Signal and Content-Usage as they were probably meant.
@@ -211,23 +203,18 @@ pub enum OnVisitTime {
 #[non_exhaustive]
 pub struct PaceSettings {
     /// What shares one pace.
-    #[serde(with = "words::KeyByDef")]
     pub key: KeyBy,
     /// Between two requests' starts, whatever robots.txt says.
-    #[serde(deserialize_with = "text::one")]
     pub min_delay: Duration,
     pub adaptive: Option<WrittenAdaptive>,
     pub breaker: Option<WrittenBreaker>,
     /// Of each key.
     pub budget: Option<WrittenBudget>,
-    #[serde(default, deserialize_with = "text::some")]
     pub min_revisit: Option<Duration>,
-    #[serde(deserialize_with = "text::one")]
     pub max_crawl_delay: Duration,
     /// In flight to one key; 1 wherever a crawl-delay is in force.
     pub max_concurrent: NonZeroU32,
     /// That a request is held before it is answered 429.
-    #[serde(deserialize_with = "text::one")]
     pub max_wait: Duration,
     /// Waiting requests of one key.
     pub queue: usize,
@@ -307,7 +294,6 @@ pub struct EvidenceSettings {
     /// `None`: none is kept.
     #[serde(default, deserialize_with = "text::some")]
     pub directory: Option<PathBuf>,
-    #[serde(deserialize_with = "text::one")]
     pub keep: Duration,
 }
 
@@ -325,19 +311,14 @@ pub enum OnFleetLoss {
 #[non_exhaustive]
 pub struct LimitSettings {
     /// For a request's whole header block.
-    #[serde(deserialize_with = "text::one")]
     pub header_timeout: Duration,
     /// A connection on which nothing is asked.
-    #[serde(deserialize_with = "text::one")]
     pub idle_timeout: Duration,
     /// To an origin, TLS included.
-    #[serde(deserialize_with = "text::one")]
     pub connect_timeout: Duration,
     /// Between two reads of a body or an answer.
-    #[serde(deserialize_with = "text::one")]
     pub read_timeout: Duration,
     /// A tunnel or a WebSocket through which nothing comes.
-    #[serde(deserialize_with = "text::one")]
     pub tunnel_idle_timeout: Duration,
     /// Bytes a second that a body has to come at, on the average of `read_timeout`.
     #[serde(deserialize_with = "text::one")]
@@ -353,10 +334,8 @@ pub struct LimitSettings {
     /// Of these, one host's.
     pub max_idle_connections_per_host: usize,
     /// How long the proxy goes on as before when it is asked to stop, while `/readyz` says so already.
-    #[serde(deserialize_with = "text::one")]
     pub shutdown_delay: Duration,
     /// That requests in flight get when the proxy is stopped.
-    #[serde(deserialize_with = "text::one")]
     pub drain_timeout: Duration,
 }
 

@@ -10,9 +10,8 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
 use super::origin_tls::{self, CertificatePair, Pin, Switch};
-use super::text::{self, read_with};
+use super::text::read_with;
 use super::values::{HOST_FORMS, PathPattern, parse_pattern};
-use super::words;
 use crate::config::read::error::Complaint;
 use crate::policy::{HostPattern, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
@@ -21,14 +20,11 @@ use crate::robots::{ProductToken, Purpose};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Override {
-    #[serde(deserialize_with = "words::some_robots_override")]
     pub robots: Option<RobotsOverride>,
-    #[serde(deserialize_with = "text::some")]
     pub crawl_delay: Option<Duration>,
     pub adaptive: Option<WrittenAdaptive>,
     pub breaker: Option<WrittenBreaker>,
     pub budget: Option<WrittenBudget>,
-    #[serde(deserialize_with = "text::some")]
     pub min_revisit: Option<Duration>,
     pub intercept: Option<InterceptMode>,
     pub product_tokens: Option<Vec<ProductToken>>,
@@ -57,13 +53,9 @@ impl Override {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
-    #[serde(deserialize_with = "words::some_robots_override")]
     pub content_usage: Option<RobotsOverride>,
-    #[serde(deserialize_with = "words::some_robots_override")]
     pub x_robots_tag: Option<RobotsOverride>,
-    #[serde(deserialize_with = "words::some_robots_override")]
     pub tdm_reservation: Option<RobotsOverride>,
-    #[serde(deserialize_with = "words::some_robots_override")]
     pub tdmrep: Option<RobotsOverride>,
 }
 

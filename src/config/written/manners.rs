@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
+use super::text;
 use super::units::show_duration;
-use super::{text, words};
 use crate::config::read::check::Check;
 use crate::config::read::error::Complaint;
 use crate::policy::{self, Manners, Period};
@@ -21,9 +21,7 @@ pub struct WrittenAdaptive {
     /// Times the latency, in hundredths; 0: it does not.
     #[serde(deserialize_with = "hundredths")]
     pub factor: u32,
-    #[serde(deserialize_with = "text::one")]
     pub min: Duration,
-    #[serde(deserialize_with = "text::one")]
     pub max: Duration,
 }
 
@@ -34,7 +32,6 @@ pub struct WrittenAdaptive {
 pub struct WrittenBreaker {
     /// So many in a row; 0: never.
     pub after: u32,
-    #[serde(deserialize_with = "text::one")]
     pub pause: Duration,
 }
 
@@ -47,7 +44,6 @@ pub struct WrittenBudget {
     pub requests: Option<u64>,
     #[serde(default, deserialize_with = "text::some")]
     pub bytes: Option<u64>,
-    #[serde(with = "words::PeriodDef")]
     pub per: Period,
 }
 

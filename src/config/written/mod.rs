@@ -9,7 +9,6 @@ pub(super) mod manners;
 pub(super) mod origin_tls;
 pub(super) mod secrets;
 pub(super) mod signature;
-mod text;
+pub(super) mod text;
 pub mod units;
 pub(super) mod values;
-mod words;

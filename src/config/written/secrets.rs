@@ -34,11 +34,7 @@ impl SecretUrl {
 
 impl fmt::Display for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = self.0.clone();
-        // Both fail only for URLs that can hold no user at all.
-        let _ = shown.set_username("");
-        let _ = shown.set_password(None);
-        shown.fmt(f)
+        without_user(self.0.clone()).fmt(f)
     }
 }
 
@@ -46,6 +42,14 @@ impl fmt::Debug for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SecretUrl({self})")
     }
+}
+
+/// As it may be shown.
+pub(in crate::config) fn without_user(mut url: Url) -> Url {
+    // Both fail only for URLs that can hold no user at all.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
 }
 
 /// A text that is never printed: a password's hash.

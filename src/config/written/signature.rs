@@ -24,7 +24,6 @@ pub struct SignatureSettings {
     pub form: AgentForm,
     pub when: SignWhen,
     /// From `created` to `expires`.
-    #[serde(deserialize_with = "text::one")]
     pub validity: Duration,
     /// Each request is signed by itself, with a nonce.
     pub nonce: bool,
