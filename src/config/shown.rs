@@ -2,8 +2,8 @@
 //! secret among it.
 
 use super::read::source::{Value as Written, YamlNode};
-use super::settings::Settings;
 use super::written::defaults::defaults;
+use super::written::secrets::without_user;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
@@ -81,37 +81,19 @@ fn hide_secrets(value: &mut Value) {
             if let Ok(url) = Url::parse(text)
                 && (url.password().is_some() || !url.username().is_empty())
             {
-                let mut url = url;
-                // It fails for URLs that hold no user at all.
-                let _ = url.set_password(None).and_then(|()| url.set_username(""));
-                *text = url.into();
+                *text = without_user(url).into();
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-impl Settings {
-    /// What was shown once, to judge by it. Its users' passwords are not among it: nobody has any.
-    ///
-    /// # Errors
-    /// This version does not take it.
-    pub fn of_shown(name: &str, shown: &str) -> Result<Self, String> {
-        let mut shown: Value = serde_json::from_str(shown).map_err(|error| format!("{name}: {error}"))?;
-        for user in shown["access"]["users"].as_array_mut().into_iter().flatten() {
-            user["password"] = NOBODYS.into();
-        }
-        Settings::parse(name, &shown.to_string()).map_err(|errors| errors.to_string())
-    }
-}
-
 const HIDDEN: &str = "(hidden)";
-/// Has the form of a password's hash.
-const NOBODYS: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Settings;
 
     fn of(text: &str) -> Value {
         Whole::new(&YamlNode::read(text).unwrap().0).shown()

@@ -175,8 +175,6 @@ const CIRCLES: &[&str] = &[
     "src/cli/explain/mod.rs src/cli/explain/past.rs",
     "src/cli/report/html.rs src/cli/report/mod.rs",
     "src/cli/trust/mod.rs src/cli/trust/nss.rs",
-    "src/config/settings.rs src/config/shown.rs",
-    "src/evidence/read.rs src/evidence/segment.rs",
     "src/evidence/writer/mod.rs src/evidence/writer/upkeep.rs",
     "src/gate/fleet/machine/copies.rs src/gate/fleet/machine/mod.rs",
     "src/gate/pacer/host_queue/mod.rs src/gate/pacer/permit.rs",
