@@ -51,6 +51,7 @@ impl Hosts {
         intercept: &HostMap<InterceptMode>,
         check: &mut Check<'_>,
     ) -> Self {
+        unverified_patterns(&entries, &["hosts"], check);
         let mut all: HashMap<HostPattern, Override> = entries.0.into_iter().collect();
         for (pattern, mode) in &intercept.0 {
             let name = pattern.to_string();
@@ -61,7 +62,6 @@ impl Hosts {
             }
             entry.intercept = Some(*mode);
         }
-        unverified_patterns(all.iter(), &["hosts"], check);
         let mut all: Vec<(HostPattern, Override)> = all.into_iter().collect();
         all.sort_by_key(|(pattern, _)| pattern.rank());
         let any = HostPolicy {
@@ -85,19 +85,13 @@ impl Hosts {
         let mut built = self.clone();
         for (pattern, own) in entries {
             built.lay(pattern, own);
-            // What is more specific has less to say than the entry.
-            let names = |host: &Host| pattern.matches(host);
-            for (_, policy) in built.hosts.iter_mut().filter(|(host, _)| names(host)) {
-                *policy = policy.overlaid(pattern, own);
-            }
-            let covers = |name: &str| match pattern {
-                HostPattern::Any => true,
-                HostPattern::Below(above) => name.strip_suffix(&**above).is_some_and(|rest| rest.ends_with('.')),
-                HostPattern::Host(_) => false,
+            // What is more specific has less to say than the entry. A host has none below it.
+            let covers = |name: &Arc<str>| {
+                !matches!(pattern, HostPattern::Host(_)) && pattern.matches(&Host::Name(Arc::clone(name)))
             };
-            for (_, policy) in built.below.iter_mut().filter(|(name, _)| covers(name)) {
-                *policy = policy.overlaid(pattern, own);
-            }
+            let hosts = built.hosts.iter_mut().filter(|(host, _)| pattern.matches(host)).map(|(_, policy)| policy);
+            let below = built.below.iter_mut().filter(|(name, _)| covers(name)).map(|(_, policy)| policy);
+            hosts.chain(below).for_each(|policy| *policy = policy.overlaid(pattern, own));
         }
         built
     }
@@ -199,12 +193,8 @@ impl HostPolicy {
 }
 
 /// `verify: off` is for one host at a time. `section`: where the entries are written.
-pub(super) fn unverified_patterns<'a>(
-    entries: impl Iterator<Item = (&'a HostPattern, &'a Override)>,
-    section: &[&str],
-    check: &mut Check<'_>,
-) {
-    for (pattern, own) in entries {
+pub(super) fn unverified_patterns(entries: &HostMap<Override>, section: &[&str], check: &mut Check<'_>) {
+    for (pattern, own) in &entries.0 {
         if own.verify == Some(Switch::Off) && !matches!(pattern, HostPattern::Host(_)) {
             let what = format!("`verify: off` for `{pattern}` would accept any certificate from all of them");
             let name = pattern.to_string();

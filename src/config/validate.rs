@@ -211,7 +211,7 @@ fn users(users: &[Arc<User>], check: &mut Check<'_>) {
             check.fault(&key, format!("the user `{name}` appears twice"), "leave out one of them");
         }
         let section = ["access", "users", &number, "hosts"];
-        unverified_patterns(user.overrides.iter().map(|(pattern, own)| (pattern, own)), &section, check);
+        unverified_patterns(&user.overrides, &section, check);
     }
 }
 
@@ -219,13 +219,13 @@ fn users(users: &[Arc<User>], check: &mut Check<'_>) {
 fn manners(file: &WrittenFile, check: &mut Check<'_>) {
     let most = file.pace.max_crawl_delay;
     file.pace.manners().check(&["pace"], most, check);
-    for (pattern, own) in file.hosts.iter() {
+    for (pattern, own) in &file.hosts.0 {
         own.manners().check(&["hosts", &pattern.to_string()], most, check);
     }
     for (index, user) in file.access.users.iter().enumerate() {
         let section = ["access", "users", &index.to_string()];
         check_budget(&section, check);
-        for (pattern, own) in user.overrides.iter() {
+        for (pattern, own) in &user.overrides.0 {
             let section = ["access", "users", &index.to_string(), "hosts", &pattern.to_string()];
             own.manners().check(&section, most, check);
         }

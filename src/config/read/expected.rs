@@ -6,7 +6,6 @@ use serde::de::Unexpected;
 pub(super) fn plain(expected: &str) -> String {
     let most = |number: u64| format!("a whole number from 0 to {number}");
     match expected {
-        "u8" => most(u64::from(u8::MAX)),
         "u16" => most(u64::from(u16::MAX)),
         "u32" => most(u64::from(u32::MAX)),
         "u64" | "usize" => String::from("a whole number"),
@@ -14,14 +13,13 @@ pub(super) fn plain(expected: &str) -> String {
         "a string" => String::from("text"),
         "a sequence" => String::from("a list"),
         "a boolean" => String::from("`true` or `false`"),
-        "path string" => String::from("a path"),
         other if other.starts_with("struct ") => String::from("a map of keys"),
         other => other.to_owned(),
     }
 }
 
 pub(super) fn is_integer(expected: &str) -> bool {
-    matches!(expected, "u8" | "u16" | "u32" | "u64" | "usize" | "a nonzero u32" | "a nonzero usize")
+    matches!(expected, "u16" | "u32" | "u64" | "usize" | "a nonzero u32" | "a nonzero usize")
 }
 
 /// What to write in place of what is no such number.

@@ -86,12 +86,6 @@ pub enum InterceptMode {
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostMap<V>(pub(in crate::config) Vec<(HostPattern, V)>);
 
-impl<V> HostMap<V> {
-    pub fn iter(&self) -> impl Iterator<Item = &(HostPattern, V)> {
-        self.0.iter()
-    }
-}
-
 impl<V> Default for HostMap<V> {
     fn default() -> Self {
         Self(Vec::new())

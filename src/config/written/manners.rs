@@ -1,13 +1,12 @@
 //! Limits beyond what a site asks for, as written: in `pace` for all hosts, in `hosts` for some.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::Deserializer;
 
-use super::text;
+use super::text::{self, read_with};
 use super::units::show_duration;
 use crate::config::read::check::Check;
 use crate::config::read::error::Complaint;
@@ -150,33 +149,15 @@ pub(in crate::config) fn some_budget<'de, D: Deserializer<'de>>(
 
 /// `5` or `2.5`, in hundredths.
 fn hundredths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    struct Number;
-
-    impl Visitor<'_> for Number {
-        type Value = u32;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{}", Complaint::new("a number", FACTOR_FORMS))
+    read_with(deserializer, "a number", FACTOR_FORMS, |text| {
+        let fault = |what| Complaint::new(what, FACTOR_FORMS);
+        let number: f64 = text.parse().map_err(|_| fault(format!("expected a number, found `{text}`")))?;
+        let hundredths = (number * 100.0).round();
+        match (number == 0.0 || hundredths >= 1.0) && (0.0..=MOST_FACTOR * 100.0).contains(&hundredths) {
+            true => Ok(hundredths as u32),
+            false => Err(fault(format!("`{number}` is not a factor"))),
         }
-
-        fn visit_u64<E: Error>(self, number: u64) -> Result<u32, E> {
-            self.visit_f64(number as f64)
-        }
-
-        fn visit_i64<E: Error>(self, number: i64) -> Result<u32, E> {
-            self.visit_f64(number as f64)
-        }
-
-        fn visit_f64<E: Error>(self, number: f64) -> Result<u32, E> {
-            let hundredths = (number * 100.0).round();
-            match (number == 0.0 || hundredths >= 1.0) && (0.0..=MOST_FACTOR * 100.0).contains(&hundredths) {
-                true => Ok(hundredths as u32),
-                false => Err(E::custom(Complaint::new(format!("`{number}` is not a factor"), FACTOR_FORMS))),
-            }
-        }
-    }
-
-    deserializer.deserialize_any(Number)
+    })
 }
 
 const MOST_FACTOR: f64 = 1000.0;
