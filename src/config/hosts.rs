@@ -10,7 +10,7 @@ use crate::policy::{Host, HostPattern, HostRules, PolicyOptions};
 
 use super::read::check::Check;
 use super::written::host_table::{HostMap, InterceptMode, Override};
-use super::written::origin_tls::{OriginTls, Switch};
+use super::written::origin_tls::OriginTls;
 use super::written::values::PathPattern;
 
 /// What holds for one host, with nothing left open.
@@ -195,7 +195,7 @@ impl HostPolicy {
 /// `verify: off` is for one host at a time. `section`: where the entries are written.
 pub(super) fn unverified_patterns(entries: &HostMap<Override>, section: &[&str], check: &mut Check<'_>) {
     for (pattern, own) in &entries.0 {
-        if own.verify == Some(Switch::Off) && !matches!(pattern, HostPattern::Host(_)) {
+        if own.verify == Some(false) && !matches!(pattern, HostPattern::Host(_)) {
             let what = format!("`verify: off` for `{pattern}` would accept any certificate from all of them");
             let name = pattern.to_string();
             check.fault(&[section, &[&name, "verify"]].concat(), what, "set it for each host that needs it");
@@ -212,7 +212,7 @@ fn tls_overlaid(before: Option<&Arc<OriginTls>>, own: &Override) -> Option<Arc<O
     let tls = OriginTls {
         pins: own.pin.clone().unwrap_or(before.pins),
         client_certificate: own.client_certificate.clone().or(before.client_certificate),
-        verify: own.verify.map_or(before.verify, |verify| verify == Switch::On),
+        verify: own.verify.unwrap_or(before.verify),
     };
     (tls != OriginTls::default()).then(|| Arc::new(tls))
 }

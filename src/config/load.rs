@@ -98,10 +98,7 @@ impl Settings {
         settings.warnings = validate::warnings(&settings);
         let signature = &mut settings.identity.signature;
         let place = |path: &[&str]| files.shown_place(&root, &[&["identity", "signature"], path].concat(), variables);
-        let others = (0..signature.other_keys.len()).map(|index| match place(&["other_keys", &index.to_string()]) {
-            alone if alone.is_empty() => place(&["other_keys"]),
-            listed => listed,
-        });
+        let others = (0..signature.other_keys.len()).map(|index| place(&["other_keys", &index.to_string()]));
         signature.places = signature.key.iter().map(|_| place(&["key"])).chain(others).collect();
         Ok(settings.based(Path::new(name).parent()))
     }

@@ -75,7 +75,7 @@ impl<'a> Check<'a> {
                 let mut kept = items.iter().filter(|item| !self.is_dropped(item));
                 kept.nth(step.parse().ok()?)
             }
-            _ => node.find(&[step]),
+            _ => node.below(step),
         }
     }
 }

@@ -48,8 +48,7 @@ impl ConfigFiles {
         let mut joined = YamlNode { at: At::Unwritten, value: Value::Map(Vec::new()) };
         for (index, path) in include.iter().enumerate() {
             let index = index.to_string();
-            let written = root.find(&["include", &index]).or_else(|| root.find(&["include"]));
-            let at = written.map_or(At::Unwritten, |node| node.at);
+            let at = root.along(&["include", &index]).at;
             let files = match files(&base.join(path)) {
                 Ok(files) => files,
                 Err(error) => {
@@ -69,7 +68,7 @@ impl ConfigFiles {
                     }
                 };
                 let Some(node) = self.read(&name, &text) else { continue };
-                if let Some(nested) = node.find(&["include"]) {
+                if let Some(nested) = node.below("include") {
                     let hint = "name the files in the first one";
                     self.faults.push((nested.at, Complaint::new("an included file includes no others", hint)));
                 }
@@ -131,8 +130,7 @@ impl ConfigFiles {
 
     /// Where the value at the end of this path is written, for people; nowhere: "".
     pub fn shown_place(&self, root: &YamlNode, path: &[&str], variables: &[Variable]) -> String {
-        let shown = root.find(path).and_then(|node| self.place(node.at, variables).shown(&self.sources));
-        shown.unwrap_or_default()
+        self.place(root.along(path).at, variables).shown(&self.sources).unwrap_or_default()
     }
 
     fn place(&self, at: At, variables: &[Variable]) -> ConfigPlace {

@@ -135,15 +135,15 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         let is_known = |key: &YamlNode| key.text().is_some_and(|key| fields.contains(&key));
         let is_empty = |value: &YamlNode| matches!(value.value, Value::Null);
         let written: Vec<_> = self.kept().filter(|(key, value)| !(is_known(key) && is_empty(value))).collect();
-        let defaults = self.default.map_or(&[][..], YamlNode::entries);
-        let of = |key: &YamlNode| defaults.iter().find(|(name, _)| name.text() == key.text());
-        let own = written
-            .iter()
-            .map(|(key, value)| (self.at(key), Self { default: of(key).map(|(_, value)| value), ..self.at(value) }));
+        let own = written.iter().map(|(key, value)| {
+            let default = self.default.and_then(|default| default.below(key.text()?));
+            (self.at(key), Self { default, ..self.at(value) })
+        });
         let is_left = |(name, value): &&(YamlNode, YamlNode)| {
             !is_empty(value) && !written.iter().any(|(key, _)| key.text() == name.text())
         };
-        let others = defaults.iter().filter(is_left).map(|(key, value)| (self.at(key), self.at(value)));
+        let others = self.default.map_or(&[][..], YamlNode::entries).iter().filter(is_left);
+        let others = others.map(|(key, value)| (self.at(key), self.at(value)));
         self.placed(visitor.visit_map(MapDeserializer::new(own.chain(others))))
     }
 

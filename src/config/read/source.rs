@@ -68,20 +68,18 @@ impl YamlNode {
         stopped.location().map(|location| (location.line(), location.column()))
     }
 
-    /// The node at the end of this path of keys and list indices; `*` stands for the first entry that leads on.
-    pub fn find(&self, path: &[&str]) -> Option<&Self> {
-        let Some((step, rest)) = path.split_first() else {
-            return Some(self);
-        };
+    /// What stands at this key of a map, or at this place of a list.
+    pub fn below(&self, step: &str) -> Option<&Self> {
         match &self.value {
-            Value::Map(entries) => {
-                let fits = |key: &YamlNode| *step == "*" || key.text() == Some(step);
-                entries.iter().filter(|(key, _)| fits(key)).find_map(|(_, value)| value.find(rest))
-            }
-            Value::List(items) if *step == "*" => items.iter().find_map(|item| item.find(rest)),
-            Value::List(items) => items.get(step.parse::<usize>().ok()?)?.find(rest),
+            Value::Map(entries) => entries.iter().find(|(key, _)| key.text() == Some(step)).map(|(_, value)| value),
+            Value::List(items) => items.get(step.parse::<usize>().ok()?),
             _ => None,
         }
+    }
+
+    /// The node at the end of this path of keys and list indices, or the last one before the path breaks off.
+    pub fn along(&self, path: &[&str]) -> &Self {
+        path.split_first().and_then(|(step, rest)| Some(self.below(step)?.along(rest))).unwrap_or(self)
     }
 
     pub fn text(&self) -> Option<&str> {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
-use super::origin_tls::{self, CertificatePair, Pin, Switch};
+use super::origin_tls::{self, CertificatePair, Pin};
 use super::text::read_with;
 use super::values::{HOST_FORMS, PathPattern, parse_pattern};
 use crate::config::read::error::Complaint;
@@ -39,7 +39,8 @@ pub struct Override {
     /// What the origin is shown.
     pub client_certificate: Option<CertificatePair>,
     /// Whether the origin's certificate is looked at.
-    pub verify: Option<Switch>,
+    #[serde(deserialize_with = "origin_tls::some_switch")]
+    pub verify: Option<bool>,
 }
 
 impl Override {

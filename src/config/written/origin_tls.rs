@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use serde::Deserializer;
 
-use super::text::{self, from_text, read_from_text};
+use super::text::{self, from_text, read_with};
 use crate::config::read::error::Complaint;
 
 /// On which terms TLS is spoken with an origin.
@@ -51,29 +51,17 @@ impl Pin {
     }
 }
 
-/// `on` or `off`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
-    On,
-    Off,
-}
-
-impl Switch {
-    fn parse(text: &str) -> Result<Self, Complaint> {
-        match text {
-            "on" => Ok(Self::On),
-            "off" => Ok(Self::Off),
-            _ => Err(Complaint::new(format!("`{text}` is neither `on` nor `off`"), SWITCH_FORMS)),
-        }
-    }
-}
-
-read_from_text! {
-    Switch, "`on` or `off`", SWITCH_FORMS, Self::parse;
-}
-
 from_text! {
     Pin, "a pin", PIN_FORMS, Self::parse;
+}
+
+/// For `#[serde(deserialize_with)]`: `on` or `off`.
+pub(in crate::config) fn some_switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+    read_with(deserializer, "`on` or `off`", SWITCH_FORMS, |text| match text {
+        "on" => Ok(Some(true)),
+        "off" => Ok(Some(false)),
+        _ => Err(Complaint::new(format!("`{text}` is neither `on` nor `off`"), SWITCH_FORMS)),
+    })
 }
 
 /// For `#[serde(deserialize_with)]`: one pin, or a list of them.

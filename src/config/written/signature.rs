@@ -34,10 +34,7 @@ pub struct SignatureSettings {
 
 /// Whose requests these are: an https URL that leads verifiers to the directory of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agent {
-    url: String,
-    authority: String,
-}
+pub struct Agent(String);
 
 impl Agent {
     /// # Errors
@@ -52,27 +49,27 @@ impl Agent {
         if !is_plain || url.query().is_some() || url.fragment().is_some() {
             return Err(fault("holds more than an origin and a path"));
         }
-        let host = url.host_str().unwrap_or_default();
-        let authority = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         // An origin is written without a slash at its end (RFC 6454 §6.2).
-        let url = if url.path() == "/" { format!("https://{authority}") } else { url.into() };
-        Ok(Self { url, authority })
+        let is_origin = url.path() == "/";
+        let mut url = String::from(url);
+        url.truncate(url.len() - usize::from(is_origin));
+        Ok(Self(url))
     }
 
     /// As it is sent: `https://bot.example`.
     pub fn as_str(&self) -> &str {
-        &self.url
+        &self.0
     }
 
     /// `bot.example`, or `bot.example:8443`.
     pub fn authority(&self) -> &str {
-        &self.authority
+        self.0.split('/').nth(2).unwrap_or_default()
     }
 }
 
 impl fmt::Display for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.url)
+        f.write_str(&self.0)
     }
 }
 

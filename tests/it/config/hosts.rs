@@ -87,6 +87,8 @@ fn how_tls_is_spoken_is_said_for_each_host() {
         let told = short(&format!("hosts: {{ a.example: {{ {yaml} }} }}"));
         assert!(told[0].contains(fault), "{told:?}");
     }
+    let told = short("hosts: { a.example: { verify: off }, '*': { verify: off } }");
+    assert!(told.len() == 1 && told[0].starts_with("1:53 `verify: off` for `*`"), "{told:?}");
 }
 
 #[test]
