@@ -5,8 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::config::{
-    AccessLog, CaSource, FleetSettings, Hosts, InterceptMode, Mode, OnFleetLoss, PortRange, Settings, SignWhen,
-    units::show_duration,
+    AccessLog, CaSource, Hosts, InterceptMode, Mode, OnFleetLoss, PortRange, Settings, SignWhen, units::show_duration,
 };
 use crate::policy::Manners;
 use crate::signing::Signer;
@@ -85,8 +84,8 @@ fn describe(settings: &Settings, told: &mut String) {
         }
         InterceptMode::Deny => say(String::from("refuses https (intercept.default)")),
     }
-    if let Some(FleetSettings { url, on_loss }) = &settings.fleet {
-        let loss = match on_loss {
+    if let Some(url) = &settings.fleet {
+        let loss = match settings.on_fleet_loss {
             OnFleetLoss::Local => "each instance continues, slowed down by the number of instances",
             OnFleetLoss::Refuse => "clients get 503",
         };

@@ -12,7 +12,7 @@ use super::read::files::ConfigFiles;
 use super::read::reader::{self, MOST_FAULTS};
 use super::read::source::{At, Value, YamlNode};
 use super::read::text::read_text;
-use super::settings::{FleetSettings, Settings};
+use super::settings::Settings;
 use super::shown::Whole;
 use super::validate;
 use super::written::defaults::defaults;
@@ -124,7 +124,8 @@ impl Settings {
             access,
             store: file.store,
             evidence: file.evidence,
-            fleet: file.fleet.map(|url| FleetSettings { url, on_loss: file.on_fleet_loss }),
+            fleet: file.fleet,
+            on_fleet_loss: file.on_fleet_loss,
             hosts,
             limits: file.limits,
             log: file.log,

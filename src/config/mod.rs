@@ -19,7 +19,7 @@ pub use hosts::{HostPolicy, Hosts};
 pub use instance::{instance_name, keep_instance_name};
 pub use paths::{cache_directory, give_to_owner, private_directory, state_directory};
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
-pub use settings::{FleetSettings, Settings};
+pub use settings::Settings;
 pub use written::access::{AccessSettings, User};
 pub use written::defaults::DEFAULTS;
 pub use written::file::{

@@ -30,21 +30,15 @@ pub struct Settings {
     pub access: AccessSettings,
     pub store: StoreSettings,
     pub evidence: EvidenceSettings,
-    pub fleet: Option<FleetSettings>,
+    /// The server that all instances share.
+    pub fleet: Option<SecretUrl>,
+    pub on_fleet_loss: OnFleetLoss,
     /// What is otherwise for some hosts, `intercept.hosts` included.
     pub hosts: Hosts,
     pub limits: LimitSettings,
     pub log: LogSettings,
     pub(super) whole: Whole,
     pub(super) warnings: Vec<Complaint>,
-}
-
-/// The server that all instances share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FleetSettings {
-    pub url: SecretUrl,
-    pub on_loss: OnFleetLoss,
 }
 
 impl Settings {

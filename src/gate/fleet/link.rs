@@ -72,7 +72,7 @@ impl ServerLink {
         let (live, settings) = (self.live.borrow(), self.settings.load());
         let link = if live.connection.is_some() { live.server } else { 0 };
         let alone = match &settings.fleet {
-            Some(fleet) if fleet.on_loss == OnFleetLoss::Refuse && settings.mode == Mode::Enforce => None,
+            Some(_) if settings.on_fleet_loss == OnFleetLoss::Refuse && settings.mode == Mode::Enforce => None,
             Some(_) => Some(self.instances()),
             None => Some(1),
         };
@@ -275,7 +275,7 @@ impl ServerLink {
     }
 
     fn url(&self) -> Option<SecretUrl> {
-        self.settings.load().fleet.as_ref().map(|fleet| fleet.url.clone())
+        self.settings.load().fleet.clone()
     }
 }
 
