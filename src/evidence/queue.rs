@@ -69,14 +69,6 @@ impl Lost {
     }
 }
 
-pub(super) enum Taken {
-    Batch(Batch),
-    /// Nothing has come in time.
-    Nothing,
-    /// Nothing will come any more.
-    Closed,
-}
-
 impl Queue {
     pub fn new(keep: Duration) -> Self {
         Self { keep: keep.as_secs().into(), ..Self::default() }
@@ -154,8 +146,9 @@ impl Queue {
     }
 
     /// What has come. Waits for a first record as long as `patience`, and then a moment for others, so that a busy proxy
-    /// neither wakes the writer nor writes for each. `old`: the last batch, whose room is used again.
-    pub fn take(&self, mut old: Batch, patience: Duration) -> Taken {
+    /// neither wakes the writer nor writes for each. `old`: the last batch, whose room is used again. `None`: nothing will come any
+    /// more.
+    pub fn take(&self, mut old: Batch, patience: Duration) -> Option<Batch> {
         old.reset();
         let mut state = self.state.lock();
         state.is_writing = false;
@@ -169,10 +162,10 @@ impl Queue {
             self.more.wait_for(&mut state, MOMENT);
         }
         if state.batch.is_empty() {
-            return if state.is_closed { Taken::Closed } else { Taken::Nothing };
+            return (!state.is_closed).then_some(old);
         }
         (state.is_writing, state.is_wanted) = (true, false);
-        Taken::Batch(std::mem::replace(&mut state.batch, old))
+        Some(std::mem::replace(&mut state.batch, old))
     }
 
     fn wake(&self, state: &mut State) {
@@ -232,12 +225,12 @@ mod tests {
         for second in 0..most + 3 {
             queue.put(&line, None, [], AT + Duration::from_secs(second));
         }
-        let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         let (from, to) = (AT + Duration::from_secs(most), AT + Duration::from_secs(most + 2));
         assert_eq!((batch.lost, queue.lost.load(Relaxed)), (Some(Lost { count: 3, from, to }), 3));
         assert_eq!(batch.lines.len(), ROOM);
         queue.put(&line, None, [], AT);
-        let Taken::Batch(batch) = queue.take(batch, Duration::ZERO) else { panic!("there is room again") };
+        let Some(batch) = queue.take(batch, Duration::ZERO) else { panic!("there is room again") };
         assert_eq!((batch.lines.len(), batch.lost), (1 << 10, None));
     }
 
@@ -247,7 +240,7 @@ mod tests {
         for entry in [&one, &one, &other, &one] {
             queue.put(b"{}\n", None, [entry], AT);
         }
-        let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         assert_eq!((batch.entries.len(), batch.records), (2, 4));
     }
 
@@ -258,7 +251,7 @@ mod tests {
         for file in files.iter().cycle().take(80) {
             queue.put(b"{}\n", Some(file), [], AT);
         }
-        let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         assert_eq!(
             (queue.lost.load(Relaxed), batch.configs.len(), batch.records),
             (0, 8, 80),
@@ -273,12 +266,12 @@ mod tests {
         queue.put(b"{}\n", Some(&file(2 * ROOM)), [], AT);
         queue.put(b"{}\n", Some(&file(1)), [], AT);
         assert_eq!(queue.lost.load(Relaxed), 1, "the first has all the room, however large it is");
-        let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         for _ in 0..5 {
             queue.put(b"{}\n", Some(&file(ROOM / 4)), [], AT);
         }
         assert_eq!(queue.lost.load(Relaxed), 2);
-        let Taken::Batch(batch) = queue.take(batch, Duration::ZERO) else { panic!("there are four") };
+        let Some(batch) = queue.take(batch, Duration::ZERO) else { panic!("there are four") };
         assert_eq!((batch.configs.len(), batch.records), (4, 4));
     }
 
@@ -288,18 +281,18 @@ mod tests {
         queue.close();
         queue.put(b"{}\n", None, [], AT);
         assert_eq!(queue.lost.load(Relaxed), 1);
-        let Taken::Batch(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("it can be said still") };
+        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("it can be said still") };
         assert_eq!(batch.lost.map(|lost| lost.count), Some(1));
-        assert!(matches!(queue.take(Batch::default(), Duration::ZERO), Taken::Closed));
+        assert!(queue.take(Batch::default(), Duration::ZERO).is_none());
     }
 
     #[test]
     fn the_end_comes_after_all_that_was_brought() {
         let queue = Queue::default();
-        assert!(matches!(queue.take(Batch::default(), Duration::ZERO), Taken::Nothing));
+        assert!(queue.take(Batch::default(), Duration::ZERO).is_some_and(|batch| batch.is_empty()));
         queue.put(b"{}\n", None, [], AT);
         queue.close();
-        assert!(matches!(queue.take(Batch::default(), Duration::MAX), Taken::Batch(_)));
-        assert!(matches!(queue.take(Batch::default(), Duration::MAX), Taken::Closed));
+        assert!(queue.take(Batch::default(), Duration::MAX).is_some_and(|batch| !batch.is_empty()));
+        assert!(queue.take(Batch::default(), Duration::MAX).is_none());
     }
 }

@@ -279,9 +279,7 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
         draft.hash("config", &chain::sha256(b"{}"));
         draft.object("robots", |members| members.hash("sha256", &digest()));
         draft.end(|line| queue.put(line, Some(&config), [&entry], SystemTime::now()));
-        let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
-            panic!("one was put")
-        };
+        let Some(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else { panic!("one was put") };
         writer.write(&batch);
         writer.next_segment(SystemTime::now());
     }

@@ -23,10 +23,7 @@ fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
     let (mut writer, queue) = writer(directory.path());
     let batch = |at| {
         queue.put(b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n", None, [], at);
-        match queue.take(queue::Batch::default(), Duration::ZERO) {
-            queue::Taken::Batch(batch) => batch,
-            queue::Taken::Nothing | queue::Taken::Closed => unreachable!("one was put"),
-        }
+        queue.take(queue::Batch::default(), Duration::ZERO).expect("one was put")
     };
     let at = SystemTime::UNIX_EPOCH;
     writer.write(&batch(at));
@@ -75,9 +72,7 @@ fn a_file_that_cannot_be_kept_takes_no_record_with_it_but_those_that_name_it() {
         draft.hash("config", &config.1);
         draft.end(|line| queue.put(line, Some(config), [], SystemTime::now()));
     }
-    let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
-        panic!("three were put")
-    };
+    let Some(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else { panic!("three were put") };
     writer.write(&batch);
     assert_eq!((queue.written.load(Relaxed), queue.lost.load(Relaxed)), (2, 1));
     queue.close();
@@ -140,9 +135,7 @@ fn while_there_is_no_room_it_is_looked_for_now_and_then() {
     let write = |writer: &mut Writer| {
         let line = b"{\"type\":\"other\",\"time\":\"2001-09-09T01:46:40.000Z\"}\n";
         queue.put(line, None, [], SystemTime::now());
-        let queue::Taken::Batch(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else {
-            panic!("one was put")
-        };
+        let Some(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else { panic!("one was put") };
         writer.write(&batch);
     };
     let room = writer.segment.fill_up();

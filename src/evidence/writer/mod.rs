@@ -10,7 +10,7 @@ pub use start::{OpenError, is_locked};
 use super::bodies::Bodies;
 use super::chain::{Chain, digits, sha256};
 use super::draft::Draft;
-use super::queue::{Batch, Lost, Queue, Taken};
+use super::queue::{Batch, Lost, Queue};
 use super::segment::{Segment, is_same, tidy};
 use crate::config::private_directory;
 use start::{LOCK, begin, lock, resume, start, warn_of_others};
@@ -92,17 +92,13 @@ impl Writer {
     }
 
     pub fn run(mut self) {
+        let patience = |writer: &Self| if writer.unsynced.is_some() { SYNC } else { LOOK };
         let mut batch = Batch::default();
-        loop {
-            let patience = if self.unsynced.is_some() { SYNC } else { LOOK };
-            match self.queue.take(batch, patience) {
-                Taken::Batch(taken) => {
-                    self.write(&taken);
-                    batch = taken;
-                }
-                Taken::Nothing => batch = Batch::default(),
-                Taken::Closed => break,
+        while let Some(taken) = self.queue.take(batch, patience(&self)) {
+            if !taken.is_empty() {
+                self.write(&taken);
             }
+            batch = taken;
             if self.unsynced.is_some_and(|since| since.elapsed() >= SYNC) {
                 self.sync();
             }
