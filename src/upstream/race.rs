@@ -2,11 +2,10 @@
 //! a moment later or as soon as one fails, and one that failed recently comes last.
 
 use super::dial_error::{DialError, DialFault};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use quick_cache::sync::Cache;
-use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -56,54 +55,43 @@ where
     F: Future<Output = Result<T, DialError>>,
 {
     let mut left = addresses.iter();
-    let mut running: Vec<Attempt<F>> = Vec::new();
+    let (mut running, mut slower) = (FuturesUnordered::new(), Vec::new());
     let mut failure = DialError::new(DialFault::Unroutable, "there is no address");
     let mut reported = usize::MAX;
     loop {
-        match left.next() {
-            Some(&address) => running.push(Attempt { address, dialling: Box::pin(dial(address)) }),
-            None if running.is_empty() => return Err(failure),
-            None => {}
+        if let Some(&address) = left.next() {
+            let dialling = dial(address);
+            slower.push(address);
+            running.push(async move { (address, dialling.await) });
         }
-        let ended = poll_fn(|cx| first_ended(&mut running, cx));
         let ended = match left.as_slice() {
-            [] => Ok(ended.await),
-            _ => timeout(STAGGER, ended).await,
+            [] => running.next().await,
+            // Time for the next one.
+            _ => match timeout(STAGGER, running.next()).await {
+                Ok(ended) => ended,
+                Err(_) => continue,
+            },
         };
+        let Some((address, ended)) = ended else { return Err(failure) };
+        slower.retain(|&it| it != address);
         match ended {
-            Ok((address, Ok(reached))) => {
+            Ok(reached) => {
                 failed.forget(address);
                 // Those that had a start and were slower are not waited for again soon.
-                running.iter().for_each(|slower| failed.note(slower.address));
+                slower.into_iter().for_each(|slower| failed.note(slower));
                 return Ok((reached, address));
             }
             // It is not the address that failed.
-            Ok((_, Err(error))) if error.kind == DialFault::OwnLimit => return Err(error),
-            Ok((address, Err(error))) => {
+            Err(error) if error.kind == DialFault::OwnLimit => return Err(error),
+            Err(error) => {
                 failed.note(address);
                 let place = addresses.iter().position(|&it| it == address).unwrap_or(usize::MAX);
                 if place < reported || reported == usize::MAX {
                     (reported, failure) = (place, error);
                 }
             }
-            // Time for the next one.
-            Err(_) => {}
         }
     }
-}
-
-struct Attempt<F> {
-    address: SocketAddr,
-    dialling: Pin<Box<F>>,
-}
-
-fn first_ended<F: Future>(running: &mut Vec<Attempt<F>>, cx: &mut Context<'_>) -> Poll<(SocketAddr, F::Output)> {
-    for at in 0..running.len() {
-        if let Poll::Ready(ended) = running[at].dialling.as_mut().poll(cx) {
-            return Poll::Ready((running.remove(at).address, ended));
-        }
-    }
-    Poll::Pending
 }
 
 /// RFC 8305 §5: the recommended delay.
