@@ -81,12 +81,18 @@ impl Guard {
     /// Whether the address is open. An IPv6 address that carries an IPv4 one has to be open in itself, and the one it
     /// carries too.
     pub fn screen_address(&self, address: IpAddr) -> Result<(), Denied> {
+        self.screen_carried(address, None)
+    }
+
+    /// `within`: the address that stands for this one.
+    fn screen_carried(&self, address: IpAddr, within: Option<IpAddr>) -> Result<(), Denied> {
+        let shown = within.unwrap_or(address);
         if let Some(network) = self.deny.iter().find(|network| network.contains(&address)) {
-            return Err(Denied::Listed { address, network: *network });
+            return Err(Denied::Listed { address: shown, network: *network });
         }
         if let IpAddr::V6(outer) = address {
             for inner in embedded::ipv4(outer) {
-                self.screen_address(inner.into()).map_err(|denied| denied.carried_by(address, inner))?;
+                self.screen_carried(inner.into(), Some(address))?;
             }
         }
         if self.allow.iter().any(|network| network.contains(&address)) {
@@ -94,7 +100,13 @@ impl Guard {
         }
         match ranges::find(address) {
             None => Ok(()),
-            Some(range) => Err(Denied::Special { address, range: range.name, source: range.source, carried: None }),
+            Some(range) => {
+                let carried = within.and(match address {
+                    IpAddr::V4(inner) => Some(inner),
+                    IpAddr::V6(_) => None,
+                });
+                Err(Denied::Special { address: shown, range: range.name, source: range.source, carried })
+            }
         }
     }
 }
@@ -124,22 +136,6 @@ pub enum Denied {
     OwnListener(SocketAddr),
     /// The name by which the proxy serves its clients itself.
     SetupHost(Host),
-}
-
-impl Denied {
-    fn carried_by(self, outer: IpAddr, inner: Ipv4Addr) -> Self {
-        match self {
-            Self::Special { range, source, .. } => {
-                Self::Special { address: outer, range, source, carried: Some(inner) }
-            }
-            Self::Listed { network, .. } => Self::Listed { address: outer, network },
-            other @ (Self::Host { .. }
-            | Self::UnlistedHost(_)
-            | Self::Port(_)
-            | Self::OwnListener(_)
-            | Self::SetupHost(_)) => other,
-        }
-    }
 }
 
 impl From<Denied> for Refusal {
