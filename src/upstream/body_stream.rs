@@ -30,13 +30,6 @@ pub enum GetError {
     Http2(#[from] h2::Error),
 }
 
-impl GetError {
-    /// Nothing was asked of anybody.
-    pub fn is_unsent(&self) -> bool {
-        matches!(self, Self::Dial(_))
-    }
-}
-
 /// By the protocol that it comes in.
 pub(super) enum ReplyBody {
     Http1 { link: Option<Http1Link>, input: BytesMut, body: Body, close: bool },
