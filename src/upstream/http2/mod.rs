@@ -2,11 +2,8 @@
 //! A stream is opened where the origin has room for one; a connection that the origin is about to close takes no more; one
 //! on which nothing comes back is asked for a sign of life, and ended if there is none.
 
-mod refused;
 mod vitals;
 mod window;
-
-pub use refused::{is_unprocessed, wants_http1};
 
 use super::dial_error::{DialError, DialFault};
 use super::endpoint::Endpoint;
@@ -15,7 +12,7 @@ use super::stream::Stream;
 use super::turns::{HandedOver, TaskTurns};
 use bytes::Bytes;
 use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
-use h2::{Ping, PingPong, SendStream};
+use h2::{Ping, PingPong, Reason, SendStream};
 use http::Request;
 use parking_lot::Mutex;
 use std::future::poll_fn;
@@ -80,6 +77,7 @@ impl Drop for Http2Link {
 }
 
 /// The connections of one endpoint.
+#[derive(Default)]
 pub(super) struct EndpointConnections {
     connections: Mutex<Vec<Arc<Http2Connection>>>,
     /// The idle connections of all endpoints.
@@ -111,15 +109,7 @@ pub(super) struct Http2Connection {
 
 impl EndpointConnections {
     pub fn new(all: Arc<AtomicUsize>) -> Self {
-        let (connections, opening) = (Mutex::default(), tokio::sync::Mutex::default());
-        EndpointConnections {
-            connections,
-            all,
-            opening,
-            is_http1: AtomicBool::new(false),
-            is_only: AtomicBool::new(false),
-            chose_none: AtomicBool::new(false),
-        }
+        EndpointConnections { all, ..Self::default() }
     }
 
     /// A stream on one of the connections.
@@ -218,6 +208,16 @@ impl Http2Connection {
         // After a GOAWAY this is an error, though streams may still be under way.
         !self.vitals.is_over.load(Relaxed) && !matches!(self.send.clone().poll_ready(&mut cx), Poll::Ready(Err(_)))
     }
+}
+
+/// Whether the origin says that it has done nothing with the request (RFC 9113 §8.7): then any may be sent again.
+pub fn is_unprocessed(error: &h2::Error) -> bool {
+    error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
+}
+
+/// Whether the origin wants the request over HTTP/1.1.
+pub fn wants_http1(error: &h2::Error) -> bool {
+    error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED)
 }
 
 /// Moves the frames until the connection ends: by the origin, by its silence, or because it has been idle for `idle`.
