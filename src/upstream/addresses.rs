@@ -2,13 +2,25 @@
 
 use super::Upstream;
 use super::egress::{self, Denied, Guard};
-use super::reach_error::ReachError;
+use super::resolve::ResolveError;
 use super::upstream_proxy::UpstreamProxy;
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Why an authority cannot be dialled.
+#[derive(Debug, thiserror::Error)]
+pub enum ReachError {
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// Other settings are in force than those that the caller uses: it has to ask again with these.
+    #[error("the configuration has just been reloaded")]
+    Reloaded,
+}
 
 impl Upstream {
     /// The addresses of the origin that may be dialled, best first.
@@ -55,8 +67,9 @@ impl Upstream {
         guard: &Guard,
         upstream_proxy: &UpstreamProxy,
     ) -> Result<(Arc<[IpAddr]>, Arc<[SocketAddr]>), ReachError> {
-        let found = self.resolver.lookup(upstream_proxy.host(), None).await?;
-        let sockets: Arc<[SocketAddr]> = found.iter().map(|&it| SocketAddr::new(it, upstream_proxy.port())).collect();
+        let found = self.resolver.lookup(upstream_proxy.at.host(), None).await?;
+        let sockets: Arc<[SocketAddr]> =
+            found.iter().map(|&it| SocketAddr::new(it, upstream_proxy.at.port())).collect();
         match sockets.iter().find(|&&socket| is_own(guard, socket)) {
             Some(&own) => Err(Denied::OwnListener(own).into()),
             None => Ok((found, sockets)),

@@ -2,10 +2,9 @@
 //! terms of all origins is pingora's; where a host has terms of its own, and with the proxy itself, it is `hop`'s.
 
 use super::dial_error::{DialError, DialFault};
-use super::hop::{Hop, is_tls};
+use super::hop::Hop;
 use super::pool::Pool;
 use super::race::FailedAddresses;
-use super::route::RouteInner;
 use super::stream::Stream;
 use async_trait::async_trait;
 use pingora_core::connectors::{ConnectorOptions, L4Connect, TransportConnector};
@@ -48,23 +47,24 @@ impl Dialler {
         Dialler { connector, pool: Arc::default(), failed, counts }
     }
 
-    /// A new connection. Where this machine is at its limits, idle ones are closed to make room, once. `first`: the address
-    /// to try before the others.
+    /// A new connection. Where this machine is at its limits, idle ones are closed to make room, once. `offers`: for TLS with the
+    /// origin on the terms of all, over what the hop makes. `first`: the address to try before the others.
     pub async fn open(
         &self,
-        way: &RouteInner,
-        may_be_http2: bool,
+        hop: &Hop,
+        offers: Option<ALPN>,
+        addresses: &[SocketAddr],
         first: Option<SocketAddr>,
     ) -> Result<(Stream, SocketAddr), DialError> {
-        let opened = match self.by_any_address(way, may_be_http2, first).await {
+        let opened = match self.by_any_address(hop, offers.as_ref(), addresses, first).await {
             Err(error) if error.kind == DialFault::OwnLimit => {
                 self.close_idle();
                 yield_now().await;
-                self.by_any_address(way, may_be_http2, first).await
+                self.by_any_address(hop, offers.as_ref(), addresses, first).await
             }
             opened => opened,
         };
-        self.count(is_tls(&way.authority), opened.as_ref().err());
+        self.count(offers.is_some() || hop.tls.is_some(), opened.as_ref().err());
         opened
     }
 
@@ -86,37 +86,20 @@ impl Dialler {
         }
     }
 
-    /// As [`open`](Self::open), without TLS with the origin.
-    pub async fn open_raw(&self, hop: &Hop, addresses: &[SocketAddr]) -> Result<(Stream, SocketAddr), DialError> {
-        let addresses = self.failed.order(addresses, None);
-        let reached = OnceLock::new();
-        let opened = match hop.dial(&addresses, &self.failed, &reached).await {
-            Err(error) if error.kind == DialFault::OwnLimit => {
-                self.close_idle();
-                yield_now().await;
-                hop.dial(&addresses, &self.failed, &reached).await
-            }
-            opened => opened,
-        };
-        self.count(hop.tls.is_some(), opened.as_ref().err());
-        Ok((opened?, reached.get().copied().unwrap_or(addresses[0])))
-    }
-
     async fn by_any_address(
         &self,
-        way: &RouteInner,
-        may_be_http2: bool,
+        hop: &Hop,
+        offers: Option<&ALPN>,
+        addresses: &[SocketAddr],
         first: Option<SocketAddr>,
     ) -> Result<(Stream, SocketAddr), DialError> {
-        let mut addresses = self.failed.order(&way.addresses, first);
+        let mut addresses = self.failed.order(addresses, first);
         let mut failure = None;
-        let deadline = Instant::now() + way.limit;
+        let deadline = Instant::now() + hop.limit;
         loop {
             let reached = Arc::new(OnceLock::new());
-            let hop = way.hop(may_be_http2);
-            let too_slow = hop.too_slow();
-            let opened = timeout_at(deadline, self.by_one_of(way, hop, &addresses, may_be_http2, &reached)).await;
-            let error = match opened.unwrap_or(Err(too_slow)) {
+            let opened = timeout_at(deadline, self.by_one_of(hop, offers, &addresses, &reached)).await;
+            let error = match opened.unwrap_or_else(|_| Err(hop.too_slow())) {
                 Ok(stream) => return Ok((stream, reached.get().copied().unwrap_or(addresses[0]))),
                 Err(error) => error,
             };
@@ -137,25 +120,23 @@ impl Dialler {
 
     async fn by_one_of(
         &self,
-        way: &RouteInner,
-        hop: Hop,
+        hop: &Hop,
+        offers: Option<&ALPN>,
         addresses: &[SocketAddr],
-        may_be_http2: bool,
         reached: &Arc<OnceLock<SocketAddr>>,
     ) -> Result<Stream, DialError> {
-        if !is_tls(&way.authority) || hop.tls.is_some() {
-            return hop.dial(addresses, &self.failed, reached).await;
-        }
-        let approach =
-            Approach { hop, addresses: addresses.to_vec(), failed: self.failed.clone(), reached: reached.clone() };
+        let Some(offers) = offers else { return hop.dial(addresses, &self.failed, reached).await };
+        let approach = Approach {
+            hop: hop.clone(),
+            addresses: addresses.to_vec(),
+            failed: self.failed.clone(),
+            reached: reached.clone(),
+        };
         let mut options = PeerOptions::new();
-        options.alpn = if may_be_http2 { ALPN::H2H1 } else { ALPN::H1 };
+        options.alpn = offers.clone();
         options.custom_l4 = Some(Arc::new(approach));
         // It must not be empty: pingora would then verify nothing.
-        let name = match way.authority.host().ip() {
-            Some(ip) => ip.to_string(),
-            None => way.authority.host().to_string(),
-        };
+        let name = hop.authority.host().ip().map_or_else(|| hop.authority.host().to_string(), |ip| ip.to_string());
         let peer = DialPeer { address: PingoraAddress::Inet(addresses[0]), name, options };
         let stream = self.connector.new_stream(&peer).await.map_err(|error| DialError::from(&*error))?;
         Ok(Stream::Pingora(stream))

@@ -102,7 +102,7 @@ impl Route {
         input.clear();
         let (mut scanned, mut interim) = (0, 0);
         loop {
-            match head(&mut input, &mut scanned, self.0.head_size as usize, request.method)? {
+            match head(&mut input, &mut scanned, self.0.by.head_size as usize, request.method)? {
                 Some(head) if head.is_interim => {
                     interim += 1;
                     if interim > MAX_INTERIM {

@@ -16,7 +16,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 /// How to get from an address to where a request can be sent.
@@ -42,17 +41,6 @@ pub(super) struct Through {
 }
 
 impl Hop {
-    /// By the first of the addresses that can be reached, which is noted in `reached`; within the limit for all of it.
-    pub async fn dial(
-        &self,
-        addresses: &[SocketAddr],
-        failed: &FailedAddresses,
-        reached: &OnceLock<SocketAddr>,
-    ) -> Result<Stream, DialError> {
-        let dialled = timeout(self.limit, self.step_by_step(addresses, failed, reached)).await;
-        dialled.unwrap_or_else(|_| Err(self.too_slow()))
-    }
-
     pub fn too_slow(&self) -> DialError {
         let where_to = match &self.upstream_proxy {
             Some(through) => through.upstream_proxy.to_string(),
@@ -62,7 +50,8 @@ impl Hop {
         DialError::new(DialFault::TimedOut, detail)
     }
 
-    async fn step_by_step(
+    /// By the first of the addresses that can be reached, which is noted in `reached`. The caller keeps to the limit.
+    pub async fn dial(
         &self,
         addresses: &[SocketAddr],
         failed: &FailedAddresses,
@@ -78,8 +67,8 @@ impl Hop {
         let _ = reached.set(address);
         let mut stream = Stream::Tcp(tcp);
         if let Some(Through { upstream_proxy, tls, connect, via }) = &self.upstream_proxy {
-            if upstream_proxy.is_tls() {
-                stream = encrypt(stream, tls, upstream_proxy.host()).await.map_err(during)?;
+            if is_tls(&upstream_proxy.at) {
+                stream = encrypt(stream, tls, upstream_proxy.at.host()).await.map_err(during)?;
             }
             if *connect {
                 upstream_proxy.connect(&mut stream, &self.authority, via).await?;

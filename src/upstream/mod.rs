@@ -17,7 +17,6 @@ mod origin_settings;
 mod outgoing;
 mod pool;
 mod race;
-mod reach_error;
 mod resolve;
 mod route;
 mod stream;
@@ -26,6 +25,7 @@ mod turns;
 mod upstream_proxy;
 mod words;
 
+pub use addresses::ReachError;
 pub use body_stream::{BodyStream, GetError};
 pub use connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 pub use dial_error::{DialError, DialFault, is_own_limit};
@@ -37,7 +37,6 @@ pub use get::{Got, MAX_INTERIM, Sent, Unanswered};
 pub use http2::{Http2Link, is_unprocessed, wants_http1};
 pub use origin_settings::SetupError;
 pub use outgoing::{NotForHttp2, Outgoing, OutgoingFields};
-pub use reach_error::ReachError;
 pub use resolve::ResolveError;
 pub use route::Route;
 pub use stream::Stream;
@@ -70,8 +69,6 @@ pub struct Upstream {
     instance: Box<str>,
     /// The same in Via, where each process has a name of its own.
     name: Arc<str>,
-    /// The line with it for what we ask ourselves.
-    via: Arc<str>,
     /// By the terms of a user's own, where they are not everybody's.
     routes: Cache<(Authority, Option<Arc<OriginTls>>), KnownRoute>,
     /// Held while a route is noted.
@@ -80,13 +77,12 @@ pub struct Upstream {
 
 /// The route of one request of a connection: the next mostly goes the same way.
 #[derive(Default)]
-pub struct LastRoute(Option<(Instant, u64, Route)>);
+pub struct LastRoute(Option<(Instant, Route)>);
 
-/// A route that was found lately, and what it was made of.
+/// A route that was found lately, and the addresses that its name had.
 #[derive(Clone)]
 struct KnownRoute {
     at: Instant,
-    generation: u64,
     addresses: Arc<[IpAddr]>,
     route: Route,
 }
@@ -112,10 +108,9 @@ impl Upstream {
         let instance = instance_name(settings).into_boxed_str();
         // Two instances of one name in a row are no loop.
         let name: Arc<str> = format!("{instance}-{:08x}", fastrand::u32(..)).into();
-        let via = format!("1.1 {name}").into();
         let routes = Cache::new(KNOWN_ROUTES);
         let noting = Mutex::default();
-        Ok(Upstream { resolver: Resolver::new(), reach, instance, name, via, routes, noting })
+        Ok(Upstream { resolver: Resolver::new(), reach, instance, name, routes, noting })
     }
 
     /// What this instance is called, at each start.
@@ -168,11 +163,7 @@ impl Upstream {
     pub fn adopt(&self, Prepared(reach): Prepared) {
         reach.dialler.pool.keep_for(reach.keep.time);
         self.reach.swap(Arc::new(reach)).dialler.pool.close_all();
-    }
-
-    /// A connection for one request by this route; see [`Route::connect`].
-    pub async fn connect(&self, route: &Route, want: Want) -> Result<OriginConnection, DialError> {
-        route.connect(want).await
+        self.routes.clear();
     }
 
     /// What can be said of the authority without looking its name up.
@@ -195,22 +186,21 @@ impl Upstream {
         now: Instant,
         last: &mut LastRoute,
     ) -> Result<Route, ReachError> {
-        let (generation, terms) = {
+        {
             let reach = self.reach.load();
             reach.is_made_of(by)?;
-            (reach.generation, reach.own_terms(own, authority))
-        };
-        if let Some((at, found, route)) = &last.0
-            && now < *at + TAKE_AGAIN
-            && *found == generation
-            && route.0.authority == *authority
-            && route.0.user_terms == terms
-        {
-            return Ok(route.clone());
+            if let Some((at, route)) = &last.0
+                && now < *at + TAKE_AGAIN
+                && Arc::ptr_eq(&route.0.by, &reach)
+                && route.0.authority == *authority
+                && route.0.user_terms == reach.own_terms(own, authority)
+            {
+                return Ok(route.clone());
+            }
         }
         // So that what most requests need not do takes no room in them.
         let route = Box::pin(self.reach_for(authority, Some(client), own, Some(by))).await?;
-        last.0 = Some((now, generation, route.clone()));
+        last.0 = Some((now, route.clone()));
         Ok(route)
     }
 
@@ -226,12 +216,12 @@ impl Upstream {
         let reach = self.reach.load_full();
         by.map_or(Ok(()), |by| reach.is_made_of(by))?;
         let key = (authority.clone(), reach.own_terms(own, authority));
-        let known = self.routes.get(&key).filter(|known| known.generation == reach.generation);
-        if let Some(known) = &known
+        let known = || self.routes.get(&key).filter(|known| Arc::ptr_eq(&known.route.0.by, &reach));
+        if let Some(known) = known()
             && known.at.elapsed() < KEEP_ROUTE
             && self.resolver.is_current(known.route.0.resolved(), &known.addresses)
         {
-            return Ok(known.route.clone());
+            return Ok(known.route);
         }
         reach.guard.screen_host(authority.host(), authority.port())?;
         let (found, addresses) = match &reach.upstream_proxy {
@@ -246,30 +236,22 @@ impl Upstream {
             key.1.as_ref().or(everybodys).filter(|terms| hop::is_tls(authority) && ***terms != OriginTls::default());
         // Somebody may have found it while we looked: there is one endpoint for all of them.
         let _one_at_a_time = self.noting.lock();
-        let known = self.routes.get(&key).filter(|known| known.generation == reach.generation);
+        let endpoint = known().map_or_else(|| reach.dialler.pool.endpoint(), |known| known.route.0.endpoint.clone());
         let way = RouteInner {
+            by: reach.clone(),
             authority: authority.clone(),
             addresses,
-            upstream_proxy: reach.upstream_proxy.clone(),
             own_tls: terms.map(|terms| reach.trust.of(terms).clone()),
             unverified: terms.is_some_and(|terms| !terms.verify),
             user_terms: key.1.clone(),
-            plain_tls: reach.trust.plain.clone(),
-            limit: reach.limit,
-            keep: reach.keep,
-            head_size: reach.head_size,
             signature: reach.signer.as_ref().map(|signer| signer.requests_to(authority)),
             name: self.name.clone(),
-            via: self.via.clone(),
             host: authority.host_header().into(),
             // The same settings: whatever its addresses, it is the same place.
-            endpoint: known.map_or_else(|| reach.dialler.pool.endpoint(), |known| known.route.0.endpoint.clone()),
-            dialler: reach.dialler.clone(),
+            endpoint,
         };
         let route = Route(Arc::new(way));
-        let known =
-            KnownRoute { at: Instant::now(), generation: reach.generation, addresses: found, route: route.clone() };
-        self.routes.insert(key, known);
+        self.routes.insert(key, KnownRoute { at: Instant::now(), addresses: found, route: route.clone() });
         Ok(route)
     }
 }

@@ -1,26 +1,22 @@
 //! The settings about origins, prepared for use and swapped as a whole on reload.
 
+use super::addresses::ReachError;
 use super::dialler::Dialler;
 use super::egress::Guard;
 use super::hop;
 use super::pool::Keep;
-use super::reach_error::ReachError;
 use super::trust::{Trust, TrustError};
 use super::upstream_proxy::UpstreamProxy;
 use crate::config::{DenyEntry, Hosts, OriginTls, PortRange, Settings};
-use crate::policy::{Authority, HostPattern};
+use crate::policy::Authority;
 use crate::signing::{KeyError, Signer};
-use ipnet::IpNet;
 use rustls::RootCertStore;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What is made of the settings.
 pub(super) struct OriginSettings {
-    /// Which settings these are.
-    pub generation: u64,
     pub made_of: Arc<Settings>,
     pub roots: Arc<RootCertStore>,
     pub dialler: Arc<Dialler>,
@@ -54,10 +50,17 @@ impl OriginSettings {
         before: Option<&Self>,
     ) -> Result<Self, SetupError> {
         let egress = &settings.egress;
+        let (mut deny, mut deny_hosts) = (Vec::new(), Vec::new());
+        for closed in &egress.deny {
+            match closed {
+                DenyEntry::Network(network) => deny.push(network.0),
+                DenyEntry::Host(pattern) => deny_hosts.push(pattern.clone()),
+            }
+        }
         let guard = Guard {
             allow: egress.allow.iter().map(|network| network.0).collect(),
-            deny: egress.deny.iter().filter_map(network).collect(),
-            deny_hosts: egress.deny.iter().filter_map(host).collect(),
+            deny,
+            deny_hosts,
             listed: settings.listed.clone(),
             ports: egress.ports.iter().map(|&PortRange { first, last }| first..=last).collect(),
             listeners,
@@ -78,24 +81,18 @@ impl OriginSettings {
                 tracing::warn!(host, user, "any certificate is accepted for this user (`verify: off`)");
             }
         }
-        static GENERATIONS: AtomicU64 = AtomicU64::new(0);
-        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
         let limits = &settings.limits;
-        let (limit, keep) = (limits.connect_timeout, Keep::new(limits));
-        let head_size = u32::try_from(limits.max_header_size).unwrap_or(u32::MAX);
-        let made_of = settings.clone();
         Ok(OriginSettings {
-            generation,
-            made_of,
+            made_of: settings.clone(),
             roots,
             dialler,
             guard,
-            limit,
+            limit: limits.connect_timeout,
             upstream_proxy,
             hosts,
             trust,
-            keep,
-            head_size,
+            keep: Keep::new(limits),
+            head_size: u32::try_from(limits.max_header_size).unwrap_or(u32::MAX),
             signer,
         })
     }
@@ -110,19 +107,5 @@ impl OriginSettings {
         let terms = &own?.get(authority.host()).tls;
         let differ = hop::is_tls(authority) && *terms != self.hosts.get(authority.host()).tls;
         differ.then(|| terms.clone().unwrap_or_default())
-    }
-}
-
-fn network(closed: &DenyEntry) -> Option<IpNet> {
-    match closed {
-        DenyEntry::Network(network) => Some(network.0),
-        DenyEntry::Host(_) => None,
-    }
-}
-
-fn host(closed: &DenyEntry) -> Option<HostPattern> {
-    match closed {
-        DenyEntry::Host(pattern) => Some(pattern.clone()),
-        DenyEntry::Network(_) => None,
     }
 }

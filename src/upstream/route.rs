@@ -1,58 +1,49 @@
 //! A screened way to one authority.
 
 use super::dial_error::DialError;
-use super::dialler::Dialler;
 use super::endpoint::Endpoint;
 use super::hop::{Hop, Through, is_tls};
-use super::pool::Keep;
+use super::origin_settings::OriginSettings;
 use super::stream::Stream;
 use super::trust::TlsTerms;
 use super::upstream_proxy::UpstreamProxy;
 use crate::config::OriginTls;
 use crate::policy::{Authority, Host, Scheme};
 use crate::signing::RequestSigner;
+use pingora_core::protocols::ALPN;
 use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Where to connect for an authority, and how. Cheap to clone.
 #[derive(Clone)]
 pub struct Route(pub(super) Arc<RouteInner>);
 
 pub(super) struct RouteInner {
+    /// The settings that it was made by.
+    pub by: Arc<OriginSettings>,
     pub authority: Authority,
     /// What may be dialled, best first: the origin's addresses, or the upstream proxy's. Never empty.
     pub addresses: Arc<[SocketAddr]>,
-    pub upstream_proxy: Option<Arc<UpstreamProxy>>,
     /// TLS on terms of the host's own.
     pub own_tls: Option<TlsTerms>,
     /// That these are a user's alone.
     pub user_terms: Option<Arc<OriginTls>>,
     /// The origin's certificate is not looked at (`verify: off`).
     pub unverified: bool,
-    pub plain_tls: TlsTerms,
-    /// For all that it takes to connect.
-    pub limit: Duration,
-    pub keep: Keep,
-    /// Of an answer's head.
-    pub head_size: u32,
     /// Who signs what goes there, if somebody does.
     pub signature: Option<Arc<RequestSigner>>,
     /// What this instance is called in Via.
     pub name: Arc<str>,
-    /// Our line in Via.
-    pub via: Arc<str>,
     /// The Host field.
     pub host: Box<str>,
     pub endpoint: Arc<Endpoint>,
-    pub dialler: Arc<Dialler>,
 }
 
 impl Route {
     /// The origin's address that is tried first. `None`: the upstream proxy alone knows it.
     pub fn origin(&self) -> Option<IpAddr> {
-        self.0.addresses.first().filter(|_| self.0.upstream_proxy.is_none()).map(|address| address.ip())
+        self.0.addresses.first().filter(|_| self.0.by.upstream_proxy.is_none()).map(|address| address.ip())
     }
 
     /// Whether the origin's certificate is accepted unseen.
@@ -67,15 +58,15 @@ impl Route {
 
     /// The upstream proxy that requests themselves go to, rather than through it: it needs the whole URL.
     pub fn asks(&self) -> Option<&UpstreamProxy> {
-        self.0.upstream_proxy.as_deref().filter(|_| self.0.authority.scheme() == Scheme::Http)
+        self.0.by.upstream_proxy.as_deref().filter(|_| self.0.authority.scheme() == Scheme::Http)
     }
 
     /// A connection of its own on which HTTP/1.1 is spoken with the origin itself, TLS included: for what may become another
     /// protocol.
     pub async fn open(&self) -> Result<(Stream, SocketAddr), DialError> {
-        let tls = self.0.own_tls.as_ref().unwrap_or(&self.0.plain_tls);
+        let tls = self.0.own_tls.as_ref().unwrap_or(&self.0.by.trust.plain);
         let tls = is_tls(&self.0.authority).then(|| tls.http1.clone());
-        self.0.dialler.open_raw(&self.0.hop_to(true, tls), &self.0.addresses).await
+        self.0.by.dialler.open(&self.0.hop_to(true, tls), None, &self.0.addresses, None).await
     }
 
     /// The same without TLS of ours: what the client sends goes through unread. `via`: the lines of Via that came with
@@ -85,31 +76,32 @@ impl Route {
         if let (Some(through), Some(before)) = (&mut hop.upstream_proxy, via) {
             through.via = format!("{before}, {}", through.via).into();
         }
-        self.0.dialler.open_raw(&hop, &self.0.addresses).await
+        self.0.by.dialler.open(&hop, None, &self.0.addresses, None).await
     }
 }
 
 impl RouteInner {
-    /// To where a request can be sent, but for TLS on the terms of all origins.
-    pub fn hop(&self, may_be_http2: bool) -> Hop {
-        let own = self.own_tls.as_ref().filter(|_| is_tls(&self.authority));
+    /// To where a request can be sent; what is offered in TLS on the terms of all origins, where that is spoken over it.
+    pub fn hop(&self, may_be_http2: bool) -> (Hop, Option<ALPN>) {
+        let (is_tls, own) = (is_tls(&self.authority), self.own_tls.as_ref());
         let tls = own.map(|terms| if may_be_http2 { &terms.either } else { &terms.http1 }.clone());
-        self.hop_to(is_tls(&self.authority), tls)
+        let offers = if may_be_http2 { ALPN::H2H1 } else { ALPN::H1 };
+        (self.hop_to(is_tls, tls), (is_tls && own.is_none()).then_some(offers))
     }
 
     /// The host whose name was resolved.
     pub fn resolved(&self) -> &Host {
-        self.upstream_proxy.as_ref().map_or(self.authority.host(), |upstream_proxy| upstream_proxy.host())
+        self.by.upstream_proxy.as_ref().map_or(self.authority.host(), |upstream_proxy| upstream_proxy.at.host())
     }
 
     fn hop_to(&self, connect: bool, tls: Option<Arc<ClientConfig>>) -> Hop {
         let through = |upstream_proxy: &Arc<UpstreamProxy>| Through {
             upstream_proxy: upstream_proxy.clone(),
-            tls: self.plain_tls.http1.clone(),
+            tls: self.by.trust.plain.http1.clone(),
             connect,
-            via: self.via.clone(),
+            via: format!("1.1 {}", self.name).into(),
         };
-        let upstream_proxy = self.upstream_proxy.as_ref().map(through);
-        Hop { authority: self.authority.clone(), upstream_proxy, tls, limit: self.limit }
+        let upstream_proxy = self.by.upstream_proxy.as_ref().map(through);
+        Hop { authority: self.authority.clone(), upstream_proxy, tls, limit: self.by.limit }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::dial_error::{DialError, DialFault};
 use crate::config::SecretUrl;
-use crate::policy::{Authority, AuthorityError, Host, Scheme};
+use crate::policy::{Authority, AuthorityError, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::HeaderValue;
@@ -14,9 +14,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// An upstream proxy. Neither `Debug` nor `Display` shows its credentials.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct UpstreamProxy {
-    at: Authority,
+    pub(super) at: Authority,
     /// The value of Proxy-Authorization.
-    credentials: Option<HeaderValue>,
+    pub(super) credentials: Option<HeaderValue>,
 }
 
 impl UpstreamProxy {
@@ -33,22 +33,6 @@ impl UpstreamProxy {
             value
         });
         Ok(UpstreamProxy { at, credentials })
-    }
-
-    pub fn host(&self) -> &Host {
-        self.at.host()
-    }
-
-    pub fn port(&self) -> u16 {
-        self.at.port()
-    }
-
-    pub fn is_tls(&self) -> bool {
-        self.at.scheme() == Scheme::Https
-    }
-
-    pub fn credentials(&self) -> Option<&HeaderValue> {
-        self.credentials.as_ref()
     }
 
     /// That it does not take our credentials, or wants some.

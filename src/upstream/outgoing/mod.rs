@@ -91,7 +91,7 @@ impl Outgoing<'_> {
             put_field(out, b"Connection", b"upgrade");
             put_field(out, b"Upgrade", protocol);
         }
-        if let Some(credentials) = asked.and_then(|upstream_proxy| upstream_proxy.credentials()) {
+        if let Some(credentials) = asked.and_then(|upstream_proxy| upstream_proxy.credentials.as_ref()) {
             put_field(out, b"Proxy-Authorization", credentials.as_bytes());
         }
         out.extend_from_slice(b"\r\n");

@@ -39,7 +39,7 @@ async fn one_that_is_dropped_or_unfinished_is_not_kept() {
     let upstream = upstream("");
     let origin = Origin::site("").await;
     let route = route(&upstream, &origin.url("")).await;
-    let connection = upstream.connect(&route, Want::default()).await.unwrap();
+    let connection = route.connect(Want::default()).await.unwrap();
     assert!(!connection.reused && matches!(connection.link, HttpLink::Http1(_)));
     drop(connection);
     drop(super::fetch(&route, Want::default(), &super::asking("/unread")).await.unwrap());
