@@ -27,7 +27,7 @@ fn open(settings: &config::StoreSettings) -> Store {
 }
 
 fn is_open(store: &Store) -> bool {
-    store.behind.as_ref().is_some_and(WriteBehind::is_open)
+    store.disk.as_ref().is_some_and(|disk| disk.disk.read().is_some())
 }
 
 /// The same file as a process that writes it by itself sees it.
@@ -128,8 +128,7 @@ fn what_found_no_room_does_not_come_back_older() {
     store.save(SiteFile::Robots.of(&authority(0)), &entry("# old"));
     store.flush();
     // Its disk is slow from now on.
-    let behind = store.behind.as_ref().unwrap();
-    let stalled = behind.stall();
+    let stalled = store.disk.as_ref().unwrap().stalled.lock();
     let large = "# new".to_owned() + &"-".repeat(400_000);
     for number in (0..30).rev() {
         store.save(SiteFile::Robots.of(&authority(number)), &entry(&large));
@@ -155,8 +154,7 @@ fn what_found_no_room_costs_neither_memory_nor_the_rest_of_the_disk() {
         store.save(SiteFile::Robots.of(&authority(number)), &entry("# old"));
     }
     store.flush();
-    let behind = store.behind.as_ref().unwrap();
-    let stalled = behind.stall();
+    let stalled = store.disk.as_ref().unwrap().stalled.lock();
     let new = entry("# new");
     for number in (500..1000).chain(1000..100_000) {
         store.save(SiteFile::Robots.of(&authority(number)), &new);
@@ -182,7 +180,7 @@ fn what_found_no_room_twice_is_read_again_once_it_is_written() {
     let store = open(&settings);
     let large = entry(&("# new".to_owned() + &"-".repeat(400_000)));
     for _ in 0..2 {
-        let stalled = store.behind.as_ref().unwrap().stall();
+        let stalled = store.disk.as_ref().unwrap().stalled.lock();
         // It is taken on, and then a newer one is not.
         store.save(SiteFile::Robots.of(&authority(0)), &entry("# old"));
         (1..30).for_each(|number| store.save(SiteFile::Robots.of(&authority(number)), &large));

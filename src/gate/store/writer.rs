@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How much it takes on.
@@ -64,6 +65,33 @@ pub(super) struct WriteQueue {
 }
 
 impl WriterShared {
+    /// With what an earlier process has left, if that can be had now.
+    pub fn start(location: Location, bounds: Bounds) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+        let shared = Arc::new(WriterShared {
+            location,
+            bounds,
+            disk: RwLock::default(),
+            queue: Mutex::default(),
+            more: Condvar::new(),
+            written: Condvar::new(),
+            debts: Mutex::default(),
+            has_debts: AtomicBool::new(false),
+            #[cfg(test)]
+            stalled: Mutex::default(),
+            killed: OnceLock::new(),
+        });
+        let outage = shared.open(false).err().map(|failure| {
+            let mut queue = shared.queue.lock();
+            (queue.stuck, queue.is_lost) = (true, !shared.is_elsewhere(&failure));
+            drop(queue);
+            shared.warn(&failure);
+            Outage::of(RETRY_FIRST)
+        });
+        let writes = shared.clone();
+        let writer = thread::Builder::new().name("politely-store".into()).spawn(move || writes.run(outage))?;
+        Ok((shared, writer))
+    }
+
     /// False: there is no room for it, or no time.
     pub fn add(&self, add: impl FnOnce(&mut WriteBatch)) -> bool {
         self.add_to(&mut self.queue.lock(), add)
@@ -83,7 +111,11 @@ impl WriterShared {
         has_room
     }
 
-    pub fn run(&self, mut outage: Option<Outage>) {
+    fn is_half_full(&self, queue: &WriteQueue) -> bool {
+        queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued() / 2
+    }
+
+    fn run(&self, mut outage: Option<Outage>) {
         let (mut forgotten, mut checked) = (Instant::now(), None);
         loop {
             let closing = self.wait(outage.as_ref());
@@ -100,14 +132,16 @@ impl WriterShared {
                     if outage.is_none() {
                         self.warn(&failure);
                     }
-                    let next = outage.unwrap_or_default().next();
-                    outage = Some(if self.is_elsewhere(&failure) { Outage::elsewhere() } else { next });
-                    if self.is_elsewhere(&failure) {
+                    outage = Some(Outage::of(match outage {
+                        // The process that has the file may end soon.
+                        _ if self.is_elsewhere(&failure) => RETRY_ELSEWHERE,
+                        Some(before) => (before.pause * 2).min(RETRY_MAX),
+                        None => RETRY_FIRST,
+                    }));
+                    let mut queue = self.queue.lock();
+                    if self.is_elsewhere(&failure) && self.is_half_full(&queue) {
                         // That process has it too.
-                        let mut queue = self.queue.lock();
-                        if queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued() / 2 {
-                            queue.next = WriteBatch::default();
-                        }
+                        queue.next = WriteBatch::default();
                     }
                 }
                 Ok(()) => {
@@ -122,7 +156,7 @@ impl WriterShared {
                 }
             }
             let mut queue = self.queue.lock();
-            queue.overflowed &= queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued() / 2;
+            queue.overflowed &= self.is_half_full(&queue);
             if closing {
                 break;
             }
@@ -194,7 +228,7 @@ impl WriterShared {
     }
 
     /// Opens the file, in place of what is open.
-    pub fn open(&self, suspect: bool) -> Result<(), DiskError> {
+    fn open(&self, suspect: bool) -> Result<(), DiskError> {
         self.disk.write().take();
         let disk = self.location.open(suspect)?;
         let mut left = self.debts.lock();
@@ -213,12 +247,12 @@ impl WriterShared {
     }
 
     /// Another process has it, which is asked for what it has.
-    pub fn is_elsewhere(&self, failure: &DiskError) -> bool {
+    fn is_elsewhere(&self, failure: &DiskError) -> bool {
         self.bounds.is_shared && matches!(failure, DiskError::InUse)
     }
 
     /// A store that cannot be had is no reason not to serve.
-    pub fn warn(&self, failure: &DiskError) {
+    fn warn(&self, failure: &DiskError) {
         if self.is_elsewhere(failure) {
             return tracing::debug!("another process has the store {} in use", self.location.file().display());
         }
@@ -240,26 +274,14 @@ impl WriterShared {
 }
 
 /// A time in which the disk cannot be written.
-pub(super) struct Outage {
+struct Outage {
     /// When to try again.
     until: Instant,
     pause: Duration,
 }
 
-impl Default for Outage {
-    fn default() -> Self {
-        Self { until: Instant::now() + RETRY_FIRST, pause: RETRY_FIRST }
-    }
-}
-
 impl Outage {
-    /// The process that has the file may end soon.
-    fn elsewhere() -> Self {
-        Self { until: Instant::now() + RETRY_ELSEWHERE, pause: RETRY_FIRST }
-    }
-
-    fn next(self) -> Self {
-        let pause = (self.pause * 2).min(RETRY_MAX);
+    fn of(pause: Duration) -> Self {
         Self { until: Instant::now() + pause, pause }
     }
 }
