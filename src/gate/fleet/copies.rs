@@ -30,20 +30,6 @@ pub(in crate::gate) struct Right {
     granted: (u64, SystemTime),
 }
 
-/// What is wanted of a copy at the server.
-enum CopyRequest {
-    /// It, if it is fresh or no older than that; else the right to fetch it.
-    Look(Duration),
-    /// It, if it is no older; else the right to fetch it.
-    Anew(Duration),
-    /// It, whatever its age.
-    Take,
-    /// The right for longer.
-    Keep,
-    /// Here it is, and nobody fetches it any more.
-    Put { copy: Vec<u8>, at: u64, granted: u64, fresh_for: Duration },
-}
-
 /// 0 here it is, 1 fetch it, 2 another does, 3 done; its age, or for how long the other may be waited for, and the server's time,
 /// in milliseconds; the copy.
 type CopyAnswer = (u8, u64, u64, Vec<u8>);
@@ -84,43 +70,33 @@ impl Fleet {
     /// The copy that the server has, whatever its age.
     pub async fn take(&self, name: SiteFileName<'_>) -> Option<Parcel> {
         let FleetWay::Server(link) = &self.way else { return None };
-        let (_, age, _, bytes) = CopyRequest::Take.ask(link, &name.to_string()).await.ok()?;
+        let (_, age, _, bytes) = link.copy(&name.to_string(), |call| call.arg("take")).await.ok()?;
         Parcel::new(bytes, age)
     }
 }
 
 impl ServerLink {
     async fn look(&self, name: &str, anew: bool, age: Duration) -> Result<FoundCopy, ServerLost> {
-        let wanted = if anew { CopyRequest::Anew(age) } else { CopyRequest::Look(age) };
-        let (state, time, now, bytes) = wanted.ask(self, name).await?;
+        let wanted = if anew { "anew" } else { "look" };
+        let asked = self.copy(name, |call| call.arg(wanted).arg(millis(HELD)).arg(millis(age)));
+        let (state, time, now, bytes) = asked.await?;
         Ok(match (state, Parcel::new(bytes, time)) {
             (0, Some(copy)) => FoundCopy::Copy(copy),
             (1, copy) => FoundCopy::Right(copy, now),
             _ => FoundCopy::Busy(Duration::from_millis(time) + AFTER),
         })
     }
-}
 
-impl CopyRequest {
-    async fn ask(&self, link: &ServerLink, name: &str) -> Result<CopyAnswer, ServerLost> {
-        link.call(&self.invocation(name, &link.me)).await
-    }
-
-    fn invocation(&self, name: &str, me: &str) -> ScriptInvocation<'static> {
+    /// `wanted`: adds what is (`copy.lua`).
+    async fn copy(
+        &self,
+        name: &str,
+        wanted: impl for<'a> FnOnce(&'a mut ScriptInvocation<'static>) -> &'a mut ScriptInvocation<'static>,
+    ) -> Result<CopyAnswer, ServerLost> {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
         let mut call = SCRIPT.key(format!("politely:{{{name}}}:robots"));
-        call.key(format!("politely:{{{name}}}:fetching")).arg(me);
-        match self {
-            Self::Look(age) => call.arg("look").arg(millis(HELD)).arg(millis(*age)),
-            Self::Anew(age) => call.arg("anew").arg(millis(HELD)).arg(millis(*age)),
-            Self::Take => call.arg("take"),
-            Self::Keep => call.arg("keep").arg(millis(HELD)),
-            Self::Put { copy, at, granted, fresh_for } => {
-                let lasts = millis(LAST_GOOD_USE);
-                call.arg("put").arg(millis(*fresh_for)).arg(&copy[..]).arg(lasts).arg(*at).arg(*granted)
-            }
-        };
-        call
+        wanted(call.key(format!("politely:{{{name}}}:fetching")).arg(&*self.me));
+        self.call(&call).await
     }
 }
 
@@ -132,7 +108,7 @@ impl Right {
             loop {
                 sleep(HELD / 3).await;
                 // An instance that is cut off fetches on its own.
-                let _ = CopyRequest::Keep.ask(link, &self.name).await;
+                let _ = link.copy(&self.name, |call| call.arg("keep").arg(millis(HELD))).await;
             }
         };
         tokio::select! { done = work => done, never = keep => never }
@@ -156,7 +132,11 @@ impl Right {
                 let fresh_for = fresh_until(&entry).duration_since(now).unwrap_or_default();
                 let (granted, since) = self.granted;
                 let at = granted + millis(now.duration_since(since).unwrap_or_default());
-                if (CopyRequest::Put { copy, at, granted, fresh_for }).ask(link, &self.name).await.is_ok() {
+                let (fresh_for, lasts) = (millis(fresh_for), millis(LAST_GOOD_USE));
+                let sent = link.copy(&self.name, |call| {
+                    call.arg("put").arg(fresh_for).arg(&copy[..]).arg(lasts).arg(at).arg(granted)
+                });
+                if sent.await.is_ok() {
                     return;
                 }
                 tokio::join!(sleep(AGAIN), link.is_there());

@@ -106,19 +106,13 @@ impl ServerLink {
 
     /// Returns when the first attempt to connect has ended.
     pub async fn tried(&self) {
-        // The sender lives as long as we do.
-        let _ = self.live.subscribe().wait_for(|live| live.is_tried).await;
+        self.is_such(|live| live.is_tried).await;
     }
 
     /// One answer, within [`PATIENCE`], over another connection if the first breaks, and unless the server is lost meanwhile.
     /// That an answer is late says nothing about the connection, unless nothing else has been answered either.
     pub async fn call<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
         let heard = self.calls.load(Ordering::Relaxed);
-        let mut changes = self.live.subscribe();
-        let lost = async {
-            // The sender lives as long as we do.
-            let _ = changes.wait_for(|live| live.connection.is_none()).await;
-        };
         let late = |_| {
             if self.calls.load(Ordering::Relaxed) == heard {
                 self.part(&no_answer());
@@ -127,14 +121,18 @@ impl ServerLink {
         };
         tokio::select! {
             answer = timeout(PATIENCE, self.ask(script)) => answer.unwrap_or_else(late),
-            () = lost => Err(ServerLost),
+            () = self.is_such(|live| live.connection.is_none()) => Err(ServerLost),
         }
     }
 
     /// Returns when it can be asked.
     pub async fn is_there(&self) {
+        self.is_such(|live| live.connection.is_some()).await;
+    }
+
+    async fn is_such(&self, is: impl FnMut(&Live) -> bool) {
         // The sender lives as long as we do.
-        let _ = self.live.subscribe().wait_for(|live| live.connection.is_some()).await;
+        let _ = self.live.subscribe().wait_for(is).await;
     }
 
     async fn ask<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
