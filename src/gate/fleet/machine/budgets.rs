@@ -3,13 +3,12 @@
 //! A budget's row is one of the few in its bucket, which is locked while a row in it is changed. A row whose period has
 //! ended is free.
 
-use super::locks::LockFile;
+use super::locks::{LockFile, ROWS};
 use super::slots::Id;
 use crate::gate::fleet::Spend;
 use crate::policy::Spent;
 use parking_lot::Mutex;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -43,48 +42,27 @@ impl Budgets {
 }
 
 fn spend_locked(file: &LockFile, id: Id, bucket: u64, spend: &Spend, now: SystemTime) -> io::Result<(bool, Spent)> {
-    let mut bytes = [0; BUCKET as usize];
-    file.file.read_exact_at(&mut bytes, bucket)?;
-    let rows: Vec<Row> = bytes.chunks_exact(ROW as usize).map(Row::read).collect();
+    let rows = file.bucket::<4>(bucket)?;
     let (ends, left) = spend.per.end(now);
     let now = ends.saturating_sub(left.as_secs());
+    let known = rows.iter().find(|(_, [tag, ..])| *tag == id.tag);
     // One that ends later than any period does was written by a clock gone wrong.
-    let is_free = |row: &Row| row.spent.ends <= now || row.spent.ends > now + FAR;
-    let found = rows.iter().position(|row| row.tag == id.tag).or_else(|| rows.iter().position(is_free));
-    let Some(found) = found else { return Err(io::Error::other("there are more budgets than fit")) };
-    let kept = if rows[found].tag == id.tag { rows[found].spent } else { Spent::default() };
+    let free = || rows.iter().find(|(_, [_, ends, ..])| *ends <= now || *ends > now + FAR);
+    let Some(&(place, _)) = known.or_else(free) else {
+        return Err(io::Error::other("there are more budgets than fit"));
+    };
+    let kept = known.map(|&(_, [_, ends, requests, bytes])| Spent { ends, requests, bytes }).unwrap_or_default();
     let (goes, spent) = spend.of(kept.in_period(ends));
     if goes {
-        file.file.write_all_at(&Row { tag: id.tag, spent }.bytes(), bucket + found as u64 * ROW)?;
+        file.write(place, [id.tag, spent.ends, spent.requests, spent.bytes])?;
     }
     Ok((goes, spent))
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Row {
-    tag: u64,
-    spent: Spent,
-}
-
-impl Row {
-    fn read(bytes: &[u8]) -> Self {
-        let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
-        let [tag, ends, requests, bytes] = std::array::from_fn(|_| words.next().unwrap_or(0));
-        Self { tag, spent: Spent { ends, requests, bytes } }
-    }
-
-    fn bytes(&self) -> [u8; ROW as usize] {
-        let Self { tag, spent: Spent { ends, requests, bytes } } = *self;
-        let mut row = [0; ROW as usize];
-        row.copy_from_slice([tag, ends, requests, bytes].map(u64::to_le_bytes).as_flattened());
-        row
-    }
-}
-
 /// With the version of what is in it.
 const FILE: &str = "politely.budgets1";
-const ROW: u64 = 4 * 8;
-const BUCKET: u64 = 8 * ROW;
+/// A row has a tag, the end of a period, requests and bytes.
+const BUCKET: u64 = (ROWS * 4 * 8) as u64;
 const BUCKETS: u64 = 8192;
 const SIZE: u64 = BUCKET * BUCKETS;
 /// Seconds: longer than any period.

@@ -69,8 +69,8 @@ impl Copies {
         let mut head = [0; HEAD];
         self.0.file.read_exact_at(&mut head, at(id)).ok()?;
         let (head_words, check) = head.split_at(WORDS * 8);
-        let mut words = head_words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
-        let [tag, place, sent, until, length] = std::array::from_fn(|_| words.next().unwrap_or(0));
+        let (words, _) = head_words.as_chunks();
+        let [tag, place, sent, until, length]: [_; WORDS] = std::array::from_fn(|at| u64::from_le_bytes(words[at]));
         let length = usize::try_from(length).ok().filter(|length| *length <= LONGEST)?;
         let mut checked = head_words.to_vec();
         checked.resize(head_words.len() + length, 0);

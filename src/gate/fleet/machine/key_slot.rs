@@ -25,22 +25,16 @@ pub(super) struct KeySlot {
 }
 
 impl KeySlot {
-    pub fn read(bytes: &[u8]) -> Self {
-        let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
-        let [tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals] =
-            std::array::from_fn(|_| words.next().unwrap_or(0));
+    pub fn of(row: [u64; NUMBERS]) -> Self {
+        let [tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals] = row;
         let (leaving, last_start) = (last_start & LEAVING != 0, last_start & !LEAVING);
         Self { tag, by, last_start, last_fetch, leaving, given, hold, backoff, until, latency, refusals }
     }
 
-    pub fn bytes(&self) -> [u8; SLOT as usize] {
+    pub fn row(&self) -> [u64; NUMBERS] {
         let Self { tag, by, last_start, last_fetch, leaving, given, hold, backoff, until, latency, refusals } = *self;
         let last_start = if leaving { last_start | LEAVING } else { last_start };
-        let mut bytes = [0; SLOT as usize];
-        let words = [tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals];
-        let words = words.map(u64::to_le_bytes);
-        bytes.copy_from_slice(words.as_flattened());
-        bytes
+        [tag, by, last_start, last_fetch, given, hold, backoff, until, latency, refusals]
     }
 
     /// The same slot with its instants moved by `to - from`, as if no time had passed between the two.
@@ -75,7 +69,7 @@ impl KeySlot {
     }
 }
 
-/// Bytes of one in the file.
-pub(super) const SLOT: u64 = 10 * 8;
+/// Of one in the file.
+pub(super) const NUMBERS: usize = 10;
 /// In 292 years.
 const LEAVING: u64 = 1 << 63;

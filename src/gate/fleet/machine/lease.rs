@@ -2,9 +2,8 @@
 
 use super::clock::{instant, nanos, span};
 use super::key_slot::KeySlot;
-use super::locked_part::{LockedPart, LockedParts};
 use super::slots::{BUCKET, Id, LOCKS};
-use super::{LeaseOp, LeaseRequest, LeaseStatus, Machine, TurnPlace};
+use super::{LeaseOp, LeaseRequest, LeaseStatus, LockedParts, Machine, TurnPlace};
 use crate::policy::pace::LastStarts;
 use std::collections::hash_map::Entry;
 use std::fs;
@@ -27,7 +26,7 @@ impl Machine {
         let mut slot = slots.find(id)?.map_or_else(KeySlot::default, |(_, slot)| slot);
         let waiting = slots.count_locked(id.lease() + 1, id.lease() + LOCKS)?;
         let mut place = match (op, parts.get(&id)) {
-            (LeaseOp::Take | LeaseOp::Keep, Some(LockedPart::Lease)) => TurnPlace::Leased(LEASE),
+            (LeaseOp::Take | LeaseOp::Keep, Some(byte)) if *byte == id.lease() => TurnPlace::Leased(LEASE),
             (LeaseOp::Give | LeaseOp::Keep, _) => TurnPlace::None,
             (LeaseOp::Take, _) if gap.is_zero() && !slot.holds_back(now) => TurnPlace::Free,
             (LeaseOp::Take, _) => self.take(&mut parts, id, gap, &slot, waiting, now)?,
@@ -37,18 +36,25 @@ impl Machine {
         if matches!(place, TurnPlace::Queued(_)) && now > slot.due(gap).saturating_add(span(LATE)) {
             self.warn_of_stopped(slot.by, key);
         }
-        let is_mine = parts.get(&id) == Some(&LockedPart::Lease);
+        let is_mine = parts.get(&id) == Some(&id.lease());
+        let mine = is_mine.then_some(self.me);
         let hold = request.starts.hold.map_or(0, |hold| nanos(hold.min(at + request.most)));
-        let has_news = match is_mine {
-            true => op != LeaseOp::Keep || self.is_news(&slot, request, hold, now),
-            false => span(request.backoff) > slot.backoff || hold > slot.hold.max(now) || raises(request, &slot),
-        };
+        let hold = if hold > now { hold } else { 0 };
+        let after = slot.after(request, mine, hold, now);
+        let has_news = slot.has_learned(&after)
+            // With thousands of hosts to wait for, what is kept on is not noted each time.
+            || is_mine && (op != LeaseOp::Keep || slot.by != self.me || slot.until + span(NOTED / 2) < after.until);
         if has_news {
             if !slots.lock(id.bucket(), BUCKET)? {
                 return Ok(None);
             }
-            match self.write_known(id, request, is_mine, hold, now)? {
-                Some(known) => slot = known,
+            match slots.find_room(id, now)? {
+                Some((place, known)) => {
+                    slot = known.after(request, mine, hold, now);
+                    // Nobody notes starts in a new one.
+                    let is_whole = is_mine || known.until == 0;
+                    if is_whole { slots.write((place, slot)) } else { slots.write_refusal((place, slot)) }?;
+                }
                 // Until one of the hosts there owes nothing any more.
                 None if is_mine => place = TurnPlace::Queued(LOOK_AGAIN),
                 None => {}
@@ -87,7 +93,7 @@ impl Machine {
         let comes_back = due.max(known.given).saturating_add(2 * span(look_every));
         let stands_back = known.by == self.me && known.given != 0 && waiting > 0 && now < comes_back;
         if !stands_back && self.slots.lock(id.lease(), 1)? {
-            if let Some(LockedPart::Waiting(byte)) = parts.insert(id, LockedPart::Lease) {
+            if let Some(byte) = parts.insert(id, id.lease()) {
                 self.slots.unlock(byte, 1)?;
             }
             return Ok(TurnPlace::Leased(LEASE));
@@ -96,76 +102,14 @@ impl Machine {
         if let Entry::Vacant(part) = parts.entry(id)
             && let Some(byte) = wishes.find(|byte| self.slots.lock(*byte, 1).unwrap_or(false))
         {
-            part.insert(LockedPart::Waiting(byte));
+            part.insert(byte);
         }
         let left = Duration::from_nanos((if stands_back { comes_back } else { due }).saturating_sub(now));
         Ok(TurnPlace::Queued(left.clamp(look_every, LOOK_AGAIN)))
     }
 
     fn let_go(&self, parts: &mut LockedParts, id: Id) -> io::Result<()> {
-        match parts.remove(&id) {
-            Some(LockedPart::Lease) => self.slots.unlock(id.lease(), 1),
-            Some(LockedPart::Waiting(byte)) => self.slots.unlock(byte, 1),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether what is kept on has to be noted again: with thousands of hosts to wait for, it is not each time.
-    fn is_news(&self, known: &KeySlot, request: &LeaseRequest, hold: u64, now: u64) -> bool {
-        let backoff = span(request.backoff.min(request.most));
-        let raised = if request.is_exact { backoff != known.backoff } else { backoff > known.backoff };
-        let lasts = request.matters.max(request.gap.max(known.backoff()) + NOTED / 2);
-        let observed = if request.is_exact { request.observed != known.observed() } else { raises(request, known) };
-        known.by != self.me
-            || raised
-            || observed
-            || hold > known.hold
-            || known.until < now + span(lasts.min(request.most))
-    }
-
-    /// What is known with that. The caller has locked the bucket. `None`: there is no room in it.
-    fn write_known(
-        &self,
-        id: Id,
-        request: &LeaseRequest,
-        is_mine: bool,
-        hold: u64,
-        now: u64,
-    ) -> io::Result<Option<KeySlot>> {
-        let Some((place, mut slot)) = self.slots.find_room(id, now)? else { return Ok(None) };
-        // Then nobody notes starts there.
-        let is_new = slot.until == 0;
-        let backoff = span(request.backoff.min(request.most));
-        slot.backoff = if is_mine && request.is_exact { backoff } else { slot.backoff.max(backoff) };
-        let (latency, refusals) = (span(request.observed.latency), u64::from(request.observed.refusals));
-        (slot.latency, slot.refusals) = match is_mine && request.is_exact {
-            true => (latency, refusals),
-            false => (slot.latency.max(latency), slot.refusals.max(refusals)),
-        };
-        // What is further ahead than anything can be is nonsense, or of before the machine was started.
-        slot.hold = slot.hold.min(now + span(request.most)).max(hold);
-        for start in [&mut slot.last_start, &mut slot.last_fetch] {
-            *start = (*start).min(now + span(AHEAD));
-        }
-        let mut matters = request.matters;
-        if is_mine {
-            slot.by = self.me;
-            slot.given = if request.op == LeaseOp::Give { now } else { 0 };
-            matters = matters.max(request.gap.max(slot.backoff()) + NOTED);
-            if request.op == LeaseOp::Take {
-                if slot.leaving {
-                    // The last holder of the lease was killed, and it is unknown when the request left.
-                    (slot.last_start, slot.last_fetch) = (now, now);
-                }
-                // Later ones are noted as they leave.
-                slot.learn(request.starts);
-            }
-            slot.leaving &= request.op == LeaseOp::Keep;
-        }
-        let most = request.most + HOUR;
-        slot.until = slot.until.min(now + span(most)).max(now + span(matters.min(most)));
-        if is_mine || is_new { self.slots.write((place, slot)) } else { self.slots.write_refusal((place, slot)) }?;
-        Ok(Some(slot))
+        parts.remove(&id).map_or(Ok(()), |byte| self.slots.unlock(byte, 1))
     }
 
     fn warn_of_stopped(&self, by: u64, key: &str) {
@@ -181,9 +125,46 @@ impl Machine {
     }
 }
 
-/// Whether it says more than is known.
-fn raises(request: &LeaseRequest, known: &KeySlot) -> bool {
-    span(request.observed.latency) > known.latency || u64::from(request.observed.refusals) > known.refusals
+impl KeySlot {
+    /// With what is asked and reported. `mine`: the process, if it has the lease.
+    fn after(mut self, request: &LeaseRequest, mine: Option<u64>, hold: u64, now: u64) -> Self {
+        let most = span(request.most);
+        let backoff = span(request.backoff).min(most);
+        let (latency, refusals) = (span(request.observed.latency), u64::from(request.observed.refusals));
+        (self.backoff, self.latency, self.refusals) = match mine.is_some() && request.is_exact {
+            true => (backoff, latency, refusals),
+            false => (self.backoff.max(backoff), self.latency.max(latency), self.refusals.max(refusals)),
+        };
+        // What is further ahead than anything can be is nonsense, or of before the machine was started.
+        self.hold = self.hold.min(now + most).max(hold);
+        for start in [&mut self.last_start, &mut self.last_fetch] {
+            *start = (*start).min(now + span(AHEAD));
+        }
+        let mut matters = request.matters;
+        if let Some(me) = mine {
+            self.by = me;
+            self.given = if request.op == LeaseOp::Give { now } else { 0 };
+            matters = matters.max(request.gap.max(self.backoff()) + NOTED);
+            if request.op == LeaseOp::Take {
+                if self.leaving {
+                    // The last holder of the lease was killed, and it is unknown when the request left.
+                    (self.last_start, self.last_fetch) = (now, now);
+                }
+                // Later ones are noted as they leave.
+                self.learn(request.starts);
+            }
+            self.leaving &= request.op == LeaseOp::Keep;
+        }
+        let most = request.most + HOUR;
+        self.until = self.until.min(now + span(most)).max(now + span(matters.min(most)));
+        self
+    }
+
+    /// Whether `after` says more of the origin.
+    fn has_learned(&self, after: &Self) -> bool {
+        let of_origin = |slot: &Self| (slot.backoff, slot.latency, slot.refusals);
+        of_origin(self) != of_origin(after) || after.hold > self.hold
+    }
 }
 
 /// How often a process that waits looks within a gap, if the holder takes longer than that.

@@ -1,10 +1,11 @@
 //! A file that the processes of a machine share, and the locks on its bytes, which the kernel releases when a process ends.
-//! They belong to the open file: those of one process do not exclude each other.
+//! They belong to the open file: those of one process do not exclude each other. What is in it is numbers: rows of as many
+//! each, eight to a bucket, which is locked while one of them is changed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
 /// The file, open; what it has locked is free when it is dropped.
@@ -25,6 +26,18 @@ impl LockFile {
         }
         hand_over(&file, directory)?;
         Ok(Self { file })
+    }
+
+    /// The rows of the bucket that begins there, and where each is.
+    pub fn bucket<const N: usize>(&self, at: u64) -> io::Result<[(u64, [u64; N]); ROWS]> {
+        let mut bytes = [[[0; 8]; N]; ROWS];
+        self.file.read_exact_at(bytes.as_flattened_mut().as_flattened_mut(), at)?;
+        Ok(std::array::from_fn(|row| (at + (row * N * 8) as u64, bytes[row].map(u64::from_le_bytes))))
+    }
+
+    /// Writes numbers there.
+    pub fn write<const N: usize>(&self, at: u64, numbers: [u64; N]) -> io::Result<()> {
+        self.file.write_all_at(numbers.map(u64::to_le_bytes).as_flattened(), at)
     }
 
     /// False: another process has locked it.
@@ -82,5 +95,7 @@ fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Of a bucket.
+pub(super) const ROWS: usize = 8;
 /// NFS, SMB and 9P, whose clients have clocks of their own.
 const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];

@@ -10,7 +10,6 @@ mod clock;
 mod copies;
 mod key_slot;
 mod lease;
-mod locked_part;
 mod locks;
 mod slots;
 
@@ -20,9 +19,9 @@ use crate::policy::pace::LastStarts;
 use budgets::Budgets;
 use clock::nanos;
 use copies::Copies;
-use locked_part::{LockedPart, LockedParts};
 use parking_lot::Mutex;
 use slots::{Id, Slots};
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -32,7 +31,7 @@ use tokio::time::sleep;
 
 /// This process's part in it.
 pub(super) struct Machine {
-    slots: Arc<Slots>,
+    slots: Slots,
     parts: Mutex<LockedParts>,
     copies: Arc<Copies>,
     /// Once there is one. `None`: it cannot be had, which has been logged.
@@ -48,16 +47,24 @@ pub(super) struct Machine {
     rivals: AtomicU32,
 }
 
+/// The byte that this process has locked of a key's: the first is its lease, the others are for those that wait.
+type LockedParts = HashMap<Id, u64>;
+
 impl Machine {
     /// `None`: there is no place to meet, which has been logged.
     pub fn open(directory: &Path) -> Option<Self> {
         let open = || {
-            let slots = Arc::new(Slots::open(directory)?);
-            let copies = Arc::new(Copies::open(directory)?);
-            let me = u64::from(std::process::id()) << 32 | u64::from(fastrand::u32(..));
-            let (is_broken, warned_of, rivals) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(1));
-            let (budgets, directory) = (OnceLock::new(), directory.to_owned());
-            Ok(Self { slots, parts: Mutex::default(), copies, budgets, directory, me, is_broken, warned_of, rivals })
+            Ok(Self {
+                slots: Slots::open(directory)?,
+                parts: Mutex::default(),
+                copies: Arc::new(Copies::open(directory)?),
+                budgets: OnceLock::new(),
+                directory: directory.to_owned(),
+                me: u64::from(std::process::id()) << 32 | u64::from(fastrand::u32(..)),
+                is_broken: AtomicBool::default(),
+                warned_of: AtomicU32::default(),
+                rivals: AtomicU32::new(1),
+            })
         };
         open().inspect_err(|error: &io::Error| warn(&directory.display().to_string(), error)).ok()
     }
@@ -108,7 +115,9 @@ impl Machine {
         let note = || {
             // For as long as it is noted.
             let parts = self.parts.lock();
-            if let (Some(LockedPart::Lease), Some((place, mut slot))) = (parts.get(&id), self.slots.find(id)?) {
+            if parts.get(&id) == Some(&id.lease())
+                && let Some((place, mut slot)) = self.slots.find(id)?
+            {
                 slot.learn(starts);
                 slot.leaving = leaving;
                 self.slots.write_starts((place, slot))?;

@@ -7,8 +7,8 @@
 //! file from before the machine was started is treated as of now.
 
 use super::clock::nanos;
-use super::key_slot::{KeySlot, SLOT};
-use super::locks::LockFile;
+use super::key_slot::{KeySlot, NUMBERS};
+use super::locks::{LockFile, ROWS};
 use crate::gate::store::digest;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
@@ -61,59 +61,54 @@ impl Slots {
             }
         }
         let boot = fs::read("/proc/sys/kernel/random/boot_id").map_or(1, |id| Id::of_bytes(&id).tag);
-        let mut header = [0; 8];
-        self.0.file.read_exact_at(&mut header, 0)?;
-        if u64::from_le_bytes(header) != boot {
+        let [(_, [written_at_boot, ..]), ..] = self.0.bucket::<NUMBERS>(0)?;
+        if written_at_boot != boot {
+            let mut slots = Vec::new();
             // What a new file has is nothing yet.
-            let mut all = vec![0; length.min(SIZE).saturating_sub(BUCKET) as usize];
-            self.0.file.read_exact_at(&mut all, BUCKET)?;
-            let slots: Vec<_> = all.chunks_exact(SLOT as usize).map(KeySlot::read).collect();
-            let latest =
-                slots.iter().flat_map(|slot| [slot.last_start, slot.last_fetch, slot.given]).max().unwrap_or(0);
-            let now = nanos(Instant::now());
-            for (slot, place) in
-                slots.into_iter().zip((BUCKET..).step_by(SLOT as usize)).filter(|(slot, _)| slot.tag != 0)
-            {
-                self.0.file.write_all_at(&slot.moved(latest, now).bytes(), place)?;
+            for bucket in (BUCKET..length.min(SIZE)).step_by(BUCKET as usize) {
+                slots.extend(self.slots(bucket)?.into_iter().filter(|(_, slot)| slot.tag != 0));
             }
-            self.0.file.write_all_at(&boot.to_le_bytes(), 0)?;
+            let starts = slots.iter().flat_map(|(_, slot)| [slot.last_start, slot.last_fetch, slot.given]);
+            let (latest, now) = (starts.max().unwrap_or(0), nanos(Instant::now()));
+            slots.iter().try_for_each(|(place, slot)| self.0.write(*place, slot.moved(latest, now).row()))?;
+            self.0.write(0, [boot])?;
         }
         Ok(())
     }
 
     /// What is known of a key, if anything.
     pub fn find(&self, id: Id) -> io::Result<Option<FoundSlot>> {
-        Ok(self.bucket(id)?.into_iter().find(|(_, slot)| slot.tag == id.tag))
+        Ok(self.slots(id.bucket())?.into_iter().find(|(_, slot)| slot.tag == id.tag))
     }
 
     /// The same, or a slot that has become free. `None`: they are all in use. The caller has locked the bucket.
     pub fn find_room(&self, id: Id, now: u64) -> io::Result<Option<FoundSlot>> {
-        let bucket = self.bucket(id)?;
-        let known = bucket.iter().find(|(_, slot)| slot.tag == id.tag);
+        let slots = self.slots(id.bucket())?;
+        let known = slots.iter().find(|(_, slot)| slot.tag == id.tag);
         // What is to matter for longer than anything does is nonsense.
-        let free = || bucket.iter().find(|(_, slot)| slot.until <= now || slot.until > now.saturating_add(FAR));
+        let free = || slots.iter().find(|(_, slot)| slot.until <= now || slot.until > now.saturating_add(FAR));
         Ok(known.copied().or_else(|| free().map(|(place, _)| (*place, KeySlot { tag: id.tag, ..KeySlot::default() }))))
     }
 
-    fn bucket(&self, id: Id) -> io::Result<Vec<FoundSlot>> {
-        let (place, mut bytes) = (id.bucket(), [0; BUCKET as usize]);
-        self.0.file.read_exact_at(&mut bytes, place)?;
-        Ok((place..).step_by(SLOT as usize).zip(bytes.chunks_exact(SLOT as usize).map(KeySlot::read)).collect())
+    fn slots(&self, bucket: u64) -> io::Result<[FoundSlot; ROWS]> {
+        Ok(self.0.bucket(bucket)?.map(|(place, row)| (place, KeySlot::of(row))))
     }
 
     /// The caller has the lease, and has locked the bucket.
     pub fn write(&self, (place, slot): FoundSlot) -> io::Result<()> {
-        self.0.file.write_all_at(&slot.bytes(), place)
+        self.0.write(place, slot.row())
     }
 
     /// What any process may write: hold, backoff, for how long that matters, and what answers have shown. The caller has locked the bucket.
     pub fn write_refusal(&self, (place, slot): FoundSlot) -> io::Result<()> {
-        self.0.file.write_all_at(&slot.bytes()[REFUSAL..], place + REFUSAL as u64)
+        let [_, _, _, _, _, refusal @ ..] = slot.row();
+        self.0.write(place + 5 * 8, refusal)
     }
 
     /// For the holder of the lease, whatever others write meanwhile.
     pub fn write_starts(&self, (place, slot): FoundSlot) -> io::Result<()> {
-        self.0.file.write_all_at(&slot.bytes()[STARTS..STARTS + 16], place + STARTS as u64)
+        let [_, _, last_start, last_fetch, ..] = slot.row();
+        self.0.write(place + 2 * 8, [last_start, last_fetch])
     }
 }
 
@@ -153,9 +148,7 @@ const TRIES: u32 = 200;
 const TRY_AGAIN: Duration = Duration::from_millis(10);
 /// With the version of what is in it.
 const FILE: &str = "politely.pace2";
-const REFUSAL: usize = 5 * 8;
-const STARTS: usize = 2 * 8;
-pub(super) const BUCKET: u64 = 8 * SLOT;
+pub(super) const BUCKET: u64 = (ROWS * NUMBERS * 8) as u64;
 const BUCKETS: u64 = 8191;
 const SIZE: u64 = BUCKET * (1 + BUCKETS);
 pub(super) const LOCKS: u64 = 16;
