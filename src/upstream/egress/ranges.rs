@@ -4,49 +4,25 @@
 //! <https://www.iana.org/assignments/iana-ipv4-special-registry>,
 //! <https://www.iana.org/assignments/iana-ipv6-special-registry>.
 
+use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// One range.
 #[derive(Debug)]
-pub(super) struct Range<A> {
-    pub network: A,
-    pub prefix: u32,
-    pub name: &'static str,
-    pub source: &'static str,
-}
-
-/// A range without its address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NamedRange {
+pub(super) struct Range {
+    pub network: IpNet,
     pub name: &'static str,
     pub source: &'static str,
 }
 
 /// The range that an address lies in, the narrowest one; `None` is a public address.
-pub(super) fn find(address: IpAddr) -> Option<NamedRange> {
-    match address {
-        IpAddr::V4(address) => {
-            let holds = |range: &&Range<Ipv4Addr>| {
-                let differing = address.to_bits() ^ range.network.to_bits();
-                differing.leading_zeros() >= range.prefix
-            };
-            V4.iter().filter(holds).max_by_key(|range| range.prefix).map(Range::found)
-        }
-        IpAddr::V6(address) => {
-            let holds = |range: &&Range<Ipv6Addr>| {
-                let differing = address.to_bits() ^ range.network.to_bits();
-                differing.leading_zeros() >= range.prefix
-            };
-            let found = V6.iter().filter(holds).max_by_key(|range| range.prefix).map(Range::found);
-            found.or_else(|| (!is_given_out(address)).then_some(RESERVED))
-        }
-    }
-}
-
-impl<A> Range<A> {
-    fn found(&self) -> NamedRange {
-        NamedRange { name: self.name, source: self.source }
-    }
+pub(super) fn find(address: IpAddr) -> Option<&'static Range> {
+    let (table, reserved) = match address {
+        IpAddr::V4(_) => (V4, None),
+        IpAddr::V6(address) => (V6, (!is_given_out(address)).then_some(&RESERVED)),
+    };
+    let holding = table.iter().filter(|range| range.network.contains(&address));
+    holding.max_by_key(|range| range.network.prefix_len()).or(reserved)
 }
 
 /// Global unicast addresses are all from 2000::/3 so far. The NAT64 prefixes lie outside; what they carry is judged.
@@ -54,9 +30,9 @@ fn is_given_out(address: Ipv6Addr) -> bool {
     matches!(address.segments(), [0x2000..=0x3fff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..])
 }
 
-const RESERVED: NamedRange = NamedRange { name: "not given out", source: "IANA IPv6 address space" };
+static RESERVED: Range = v6([0; 8], 0, "not given out", "IANA IPv6 address space");
 
-pub(super) const V4: &[Range<Ipv4Addr>] = &[
+pub(super) static V4: &[Range] = &[
     v4([0, 0, 0, 0], 8, "This network", "RFC 791"),
     v4([0, 0, 0, 0], 32, "This host on this network", "RFC 1122"),
     v4([10, 0, 0, 0], 8, "Private-Use", "RFC 1918"),
@@ -91,7 +67,7 @@ pub(super) const V4: &[Range<Ipv4Addr>] = &[
     v4([255, 255, 255, 255], 32, "Limited Broadcast", "RFC 919"),
 ];
 
-pub(super) const V6: &[Range<Ipv6Addr>] = &[
+pub(super) static V6: &[Range] = &[
     v6([0, 0, 0, 0, 0, 0, 0, 0], 96, "IPv4-compatible Address", "RFC 4291"),
     v6([0, 0, 0, 0, 0, 0, 0, 0], 128, "Unspecified Address", "RFC 4291"),
     v6([0, 0, 0, 0, 0, 0, 0, 1], 128, "Loopback Address", "RFC 4291"),
@@ -123,15 +99,10 @@ pub(super) const V6: &[Range<Ipv6Addr>] = &[
     v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "Multicast", "RFC 4291"),
 ];
 
-const fn v4([a, b, c, d]: [u8; 4], prefix: u32, name: &'static str, source: &'static str) -> Range<Ipv4Addr> {
-    Range { network: Ipv4Addr::new(a, b, c, d), prefix, name, source }
+const fn v4([a, b, c, d]: [u8; 4], prefix: u8, name: &'static str, source: &'static str) -> Range {
+    Range { network: IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix), name, source }
 }
 
-const fn v6(
-    [a, b, c, d, e, f, g, h]: [u16; 8],
-    prefix: u32,
-    name: &'static str,
-    source: &'static str,
-) -> Range<Ipv6Addr> {
-    Range { network: Ipv6Addr::new(a, b, c, d, e, f, g, h), prefix, name, source }
+const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], prefix: u8, name: &'static str, source: &'static str) -> Range {
+    Range { network: IpNet::new_assert(IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), prefix), name, source }
 }
