@@ -5,7 +5,7 @@ use crate::config::{CertificatePair, OriginTls};
 use crate::tls_words;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
@@ -52,11 +52,8 @@ impl Trust {
         let webpki = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
         let webpki = webpki.build().map_err(|error| setup(&error))?;
         let config = |terms: &OriginTls| -> Result<TlsTerms, TrustError> {
-            let verifier = Verifier {
-                webpki: terms.verify.then(|| webpki.clone()),
-                pins: terms.pins.iter().map(|pin| pin.0).collect(),
-                provider: provider.clone(),
-            };
+            let pins = terms.pins.iter().map(|pin| pin.0).collect();
+            let verifier = Verifier { webpki: webpki.clone(), verify: terms.verify, pins };
             let builder = ClientConfig::builder_with_provider(provider.clone());
             let builder = builder.with_safe_default_protocol_versions().map_err(|error| setup(&error))?;
             let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
@@ -102,11 +99,11 @@ fn read(pair: &CertificatePair) -> Result<(Vec<CertificateDer<'static>>, Private
 /// The roots decide, and where there are pins these too.
 #[derive(Debug)]
 struct Verifier {
-    /// `None`: `verify: off`.
-    webpki: Option<Arc<WebPkiServerVerifier>>,
+    webpki: Arc<WebPkiServerVerifier>,
+    /// `false`: the roots do not.
+    verify: bool,
     /// SHA-256 of the keys of which the certificate must hold one. Empty: any.
     pins: Vec<[u8; 32]>,
-    provider: Arc<CryptoProvider>,
 }
 
 impl ServerCertVerifier for Verifier {
@@ -118,8 +115,8 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if let Some(webpki) = &self.webpki {
-            webpki.verify_server_cert(end_entity, intermediates, server_name, ocsp, now)?;
+        if self.verify {
+            self.webpki.verify_server_cert(end_entity, intermediates, server_name, ocsp, now)?;
         }
         if !self.pins.is_empty() && !self.pins.contains(&key_digest(end_entity)?) {
             let why = OtherError(Arc::new(PinMismatch));
@@ -134,7 +131,7 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        self.webpki.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -143,11 +140,11 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        self.webpki.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.webpki.supported_verify_schemes()
     }
 }
 
