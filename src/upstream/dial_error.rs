@@ -1,6 +1,5 @@
 //! Why there is no connection, in words that a client may read: an upstream proxy is named without its credentials.
 
-use super::words::words;
 use crate::tls_words;
 use pingora_core::{Error, ErrorType};
 use rustix::io::Errno;
@@ -97,19 +96,15 @@ pub fn is_own_limit(error: &io::Error) -> bool {
 }
 
 impl From<&Error> for DialError {
-    /// Of what pingora says when it could not connect.
+    /// Of what pingora says when it could not connect. What we say to it ourselves comes back as it was.
     fn from(error: &Error) -> Self {
         if let Some(dial) = Self::within(error) {
             return dial.clone();
         }
         let detail = words(error);
         let kind = match &error.etype {
-            ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout => DialFault::TimedOut,
-            ErrorType::ConnectRefused => DialFault::Refused,
-            ErrorType::ConnectNoRoute => DialFault::Unroutable,
-            ErrorType::InvalidCert => DialFault::Certificate,
             // It keeps rustls' words alone.
-            ErrorType::TLSHandshakeFailure | ErrorType::HandshakeError => match () {
+            ErrorType::TLSHandshakeFailure => match () {
                 () if tls_words::is_of_certificate(&detail) => DialFault::Certificate,
                 () if detail.contains(NO_PROTOCOL) => DialFault::Alpn,
                 () if detail.contains("received fatal alert") => DialFault::Alert,
@@ -124,24 +119,31 @@ impl From<&Error> for DialError {
 
 impl From<DialError> for Box<Error> {
     fn from(error: DialError) -> Self {
-        let etype = match error.kind {
-            DialFault::TimedOut => ErrorType::ConnectTimedout,
-            DialFault::Refused => ErrorType::ConnectRefused,
-            DialFault::Unroutable => ErrorType::ConnectNoRoute,
-            DialFault::Certificate => ErrorType::InvalidCert,
-            DialFault::Ended
-            | DialFault::Alert
-            | DialFault::Alpn
-            | DialFault::Tls
-            | DialFault::Malformed
-            | DialFault::Credentials
-            | DialFault::Loop
-            | DialFault::Declined
-            | DialFault::DeclinedInTime
-            | DialFault::OwnLimit => ErrorType::ConnectError,
-        };
-        Error::because(etype, "connecting", error).into_up()
+        Error::because(ErrorType::ConnectError, "connecting", error).into_up()
     }
+}
+
+/// What happened, and the reason at the bottom of it: pingora's own display repeats itself at each level.
+fn words(error: &Error) -> String {
+    let what = match &error.etype {
+        ErrorType::TLSHandshakeFailure => "TLS handshake failed",
+        other => other.as_str(),
+    };
+    let reason = deepest(error);
+    if reason.is_empty() { what.to_owned() } else { format!("{what}: {reason}") }
+}
+
+/// The cause at the bottom that is not pingora's own; else the context at the bottom that says more than an address.
+fn deepest(error: &Error) -> String {
+    let below = match &error.cause {
+        None => String::new(),
+        Some(cause) => match cause.downcast_ref::<Box<Error>>() {
+            Some(below) => deepest(below),
+            None => cause.to_string(),
+        },
+    };
+    let context = error.context.as_ref().map(|context| context.as_str()).unwrap_or_default();
+    if below.is_empty() || below.starts_with("local address") { context.to_owned() } else { below }
 }
 
 #[cfg(test)]
