@@ -55,20 +55,16 @@ impl BodyStream {
                 },
                 ReplyBody::Http1 { link: Some(link), input, body, .. } => {
                     if input.is_empty() {
-                        match link.read_buf(input).await {
-                            Ok(0) => {
-                                body.on_end_of_stream()?;
-                                self.carried = ReplyBody::Ended;
-                                continue;
-                            }
+                        let read = match link.read_buf(input).await {
                             // Over TLS, without close_notify: many servers never send one.
-                            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                                body.on_end_of_stream()?;
-                                self.carried = ReplyBody::Ended;
-                                continue;
-                            }
+                            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
                             read => read?,
                         };
+                        if read == 0 {
+                            body.on_end_of_stream()?;
+                            self.carried = ReplyBody::Ended;
+                            continue;
+                        }
                     }
                     let piece = body.decode(input)?;
                     let mut consumed = input.split_to(piece.consumed);

@@ -80,7 +80,7 @@ impl Http1Link {
     pub fn keep(self) {
         let Http1Link { stream, address, route } = self;
         let idle = Idle { stream, address, since: Instant::now() };
-        route.0.by.dialler.pool.put(&route.0.endpoint, idle, route.0.by.keep);
+        route.0.by.dialler.pool.put(&route.0.endpoint, idle, route.0.by.limits());
     }
 
     /// For another protocol.
@@ -134,7 +134,7 @@ impl Route {
     /// One that is there.
     async fn kept(&self, want: Want) -> Option<OriginConnection> {
         if !self.may_be_http2(want.versions) {
-            let Idle { stream, address, .. } = self.0.endpoint.take(self.0.by.keep.time, want.once).await?;
+            let Idle { stream, address, .. } = self.0.endpoint.take(self.0.by.limits().idle_timeout, want.once).await?;
             return Some(OriginConnection { reused: true, address, link: self.http1(stream, address) });
         }
         loop {
@@ -179,22 +179,22 @@ impl Route {
 
     async fn open_now(&self, want: Want, may_be_http2: bool) -> Result<OriginConnection, DialError> {
         let way = &*self.0;
+        let limits = way.by.limits();
         let (hop, offers) = way.hop(may_be_http2);
         let (stream, address) = way.by.dialler.open(&hop, offers, &way.addresses, want.first).await?;
-        let is_http2 = stream.is_http2() || self.is_known_http2(want.versions);
-        way.endpoint.http2.chose_none.store(!stream.has_chosen(), Relaxed);
+        let chosen = stream.chose_http2();
+        let is_http2 = chosen == Some(true) || self.is_known_http2(want.versions);
+        way.endpoint.http2.chose_none.store(chosen.is_none(), Relaxed);
         if may_be_http2 {
             way.endpoint.http2.is_http1.store(!is_http2, Relaxed);
             way.endpoint.http2.is_only.fetch_and(is_http2, Relaxed);
         }
         let link = match is_http2 {
             true => {
-                way.by.dialler.pool.opened_http2(&way.endpoint, way.by.keep);
-                let agreed = stream.is_http2();
-                let opening =
-                    http2::Http2Connection::open(stream, address, &way.endpoint, way.by.head_size, way.by.keep.time);
+                way.by.dialler.pool.opened_http2(&way.endpoint, limits);
+                let opening = http2::Http2Connection::open(stream, address, &way.endpoint, limits);
                 let link = opening.await?;
-                if !agreed {
+                if chosen != Some(true) {
                     link.spoken(&way.endpoint).await?;
                 }
                 HttpLink::Http2(link)

@@ -181,7 +181,7 @@ impl L4Connect for Approach {
 
 impl fmt::Debug for Approach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.hop.fmt(f)
+        f.debug_struct("Approach").field("addresses", &self.addresses).finish_non_exhaustive()
     }
 }
 

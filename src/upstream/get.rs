@@ -65,9 +65,7 @@ impl Route {
             HttpLink::Http2(link) => self.get_http2(link, request, &mut on_sent).await,
         };
         let error = match answered {
-            Ok((status, headers, carried, version)) => {
-                return Ok(Got { status, headers, body: BodyStream { carried }, version, reused });
-            }
+            Ok(got) => return Ok(Got { reused, ..got }),
             Err(error) => error,
         };
         let first = Some(address);
@@ -92,7 +90,7 @@ impl Route {
         mut link: Http1Link,
         request: &Outgoing<'_>,
         on_sent: &mut impl FnMut(Sent),
-    ) -> Result<ReplyParts, GetError> {
+    ) -> Result<Got, GetError> {
         let mut input = Vec::with_capacity(HEAD);
         request.write_http1(self, &mut input);
         on_sent(Sent::Begins);
@@ -102,7 +100,7 @@ impl Route {
         input.clear();
         let (mut scanned, mut interim) = (0, 0);
         loop {
-            match head(&mut input, &mut scanned, self.0.by.head_size as usize, request.method)? {
+            match head(&mut input, &mut scanned, self.0.by.limits().max_header_size as usize, request.method)? {
                 Some(head) if head.is_interim => {
                     interim += 1;
                     if interim > MAX_INTERIM {
@@ -119,7 +117,7 @@ impl Route {
                     let mut body =
                         ReplyBody::Http1 { link: Some(link), input, body: Body::of_response(framing), close };
                     body.keep_if_done();
-                    return Ok((status, headers, body, Version::HTTP_11));
+                    return Ok(Got::new(status, headers, body, Version::HTTP_11));
                 }
                 None => {
                     if link.read_buf(&mut input).await? == 0 {
@@ -135,7 +133,7 @@ impl Route {
         mut link: Http2Link,
         request: &Outgoing<'_>,
         on_sent: &mut impl FnMut(Sent),
-    ) -> Result<ReplyParts, GetError> {
+    ) -> Result<Got, GetError> {
         let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request"))?;
         on_sent(Sent::Begins);
         let (mut response, _) = link.send_request(request, true)?;
@@ -160,11 +158,16 @@ impl Route {
             on_sent(Sent::Whole);
         }
         let (head, stream) = response?.into_parts();
-        Ok((head.status.as_u16(), head.headers, ReplyBody::Http2 { stream, _link: link }, Version::HTTP_2))
+        let body = ReplyBody::Http2 { stream, _link: link };
+        Ok(Got::new(head.status.as_u16(), head.headers, body, Version::HTTP_2))
     }
 }
 
-type ReplyParts = (u16, HeaderMap, ReplyBody, Version);
+impl Got {
+    fn new(status: u16, headers: HeaderMap, carried: ReplyBody, version: Version) -> Self {
+        Self { status, headers, body: BodyStream { carried }, version, reused: false }
+    }
+}
 
 struct ReplyHead {
     len: usize,

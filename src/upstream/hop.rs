@@ -10,7 +10,6 @@ use pingora_core::protocols::TcpKeepalive;
 use pingora_core::protocols::l4::ext::set_tcp_keepalive;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -87,16 +86,6 @@ async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     tcp.set_nodelay(true)?;
     set_tcp_keepalive(&tcp, &KEEPALIVE).map_err(io::Error::other)?;
     Ok(tcp)
-}
-
-impl fmt::Debug for Hop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let upstream_proxy = self.upstream_proxy.as_ref().map(|through| &through.upstream_proxy);
-        f.debug_struct("Hop")
-            .field("authority", &self.authority)
-            .field("parent", &upstream_proxy)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Whether TLS is spoken with an origin of this scheme.

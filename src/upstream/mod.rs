@@ -8,7 +8,6 @@ mod dial_error;
 mod dialler;
 pub mod egress;
 mod endpoint;
-mod figures;
 mod gathered;
 mod get;
 mod hop;
@@ -23,7 +22,6 @@ mod stream;
 mod trust;
 mod turns;
 mod upstream_proxy;
-mod words;
 
 pub use addresses::ReachError;
 pub use body_stream::{BodyStream, GetError};
@@ -31,7 +29,6 @@ pub use connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 pub use dial_error::{DialError, DialFault, is_own_limit};
 pub use dialler::connector_conf;
 pub use egress::Denied;
-pub use figures::UpstreamFigures;
 pub use gathered::Gathered;
 pub use get::{Got, MAX_INTERIM, Sent, Unanswered};
 pub use http2::{Http2Link, is_unprocessed, wants_http1};
@@ -44,6 +41,7 @@ pub use trust::TrustError;
 pub use turns::{HandedOver, TaskTurns};
 
 use crate::config::{Hosts, OriginTls, Settings, instance_name};
+use crate::histogram::Distribution;
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
 use crate::signing::Signer;
@@ -87,6 +85,22 @@ struct KnownRoute {
     route: Route,
 }
 
+/// What there is of connections to origins, and of look-ups of their names, for the status and metrics.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UpstreamFigures {
+    /// Connections that are kept for the next request.
+    pub idle: usize,
+    /// Connections that were opened, and those that could not be.
+    pub opened: u64,
+    pub failed: u64,
+    /// TLS handshakes that were good, and those that were not.
+    pub handshakes: u64,
+    pub failed_handshakes: u64,
+    /// How long the system's resolver took to find addresses, and to find none.
+    pub found: Distribution,
+    pub not_found: Distribution,
+}
+
 /// What is made of changed settings, before they are in force.
 pub struct Prepared(OriginSettings);
 
@@ -103,7 +117,7 @@ impl Upstream {
         listeners: Vec<SocketAddr>,
     ) -> Result<Self, SetupError> {
         let reach = OriginSettings::new(settings, roots, Arc::new(Dialler::new(conf, None)), listeners, None)?;
-        reach.dialler.pool.keep_for(reach.keep.time);
+        reach.dialler.pool.keep_for(reach.limits().idle_timeout);
         let reach = ArcSwap::from_pointee(reach);
         let instance = instance_name(settings).into_boxed_str();
         // Two instances of one name in a row are no loop.
@@ -161,7 +175,7 @@ impl Upstream {
 
     /// Applies changed settings. Connections that were opened by others are not used again.
     pub fn adopt(&self, Prepared(reach): Prepared) {
-        reach.dialler.pool.keep_for(reach.keep.time);
+        reach.dialler.pool.keep_for(reach.limits().idle_timeout);
         self.reach.swap(Arc::new(reach)).dialler.pool.close_all();
         self.routes.clear();
     }
@@ -188,8 +202,8 @@ impl Upstream {
     ) -> Result<Route, ReachError> {
         {
             let reach = self.reach.load();
-            reach.is_made_of(by)?;
             if let Some((at, route)) = &last.0
+                && reach.is_made_of(by)
                 && now < *at + TAKE_AGAIN
                 && Arc::ptr_eq(&route.0.by, &reach)
                 && route.0.authority == *authority
@@ -214,7 +228,9 @@ impl Upstream {
         by: Option<&Arc<Settings>>,
     ) -> Result<Route, ReachError> {
         let reach = self.reach.load_full();
-        by.map_or(Ok(()), |by| reach.is_made_of(by))?;
+        if by.is_some_and(|by| !reach.is_made_of(by)) {
+            return Err(ReachError::Reloaded);
+        }
         let key = (authority.clone(), reach.own_terms(own, authority));
         let known = || self.routes.get(&key).filter(|known| Arc::ptr_eq(&known.route.0.by, &reach));
         if let Some(known) = known()
@@ -231,7 +247,7 @@ impl Upstream {
                 self.proxy(&reach.guard, upstream_proxy).await?
             }
         };
-        let everybodys = reach.hosts.get(authority.host()).tls.as_ref();
+        let everybodys = reach.made_of.hosts.get(authority.host()).tls.as_ref();
         let terms =
             key.1.as_ref().or(everybodys).filter(|terms| hop::is_tls(authority) && ***terms != OriginTls::default());
         // Somebody may have found it while we looked: there is one endpoint for all of them.

@@ -1,19 +1,16 @@
 //! The settings about origins, prepared for use and swapped as a whole on reload.
 
-use super::addresses::ReachError;
 use super::dialler::Dialler;
 use super::egress::Guard;
 use super::hop;
-use super::pool::Keep;
 use super::trust::{Trust, TrustError};
 use super::upstream_proxy::UpstreamProxy;
-use crate::config::{DenyEntry, Hosts, OriginTls, PortRange, Settings};
+use crate::config::{DenyEntry, Hosts, LimitSettings, OriginTls, PortRange, Settings};
 use crate::policy::Authority;
 use crate::signing::{KeyError, Signer};
 use rustls::RootCertStore;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What is made of the settings.
 pub(super) struct OriginSettings {
@@ -21,12 +18,8 @@ pub(super) struct OriginSettings {
     pub roots: Arc<RootCertStore>,
     pub dialler: Arc<Dialler>,
     pub guard: Guard,
-    pub limit: Duration,
     pub upstream_proxy: Option<Arc<UpstreamProxy>>,
-    pub hosts: Hosts,
     pub trust: Trust,
-    pub keep: Keep,
-    pub head_size: u32,
     /// Signs requests, if configured.
     pub signer: Option<Arc<Signer>>,
 }
@@ -67,9 +60,9 @@ impl OriginSettings {
             setup_host: Some(settings.intercept.setup_host.clone()),
         };
         let upstream_proxy = egress.upstream_proxy.as_ref().and_then(|url| UpstreamProxy::new(url).ok()).map(Arc::new);
-        let hosts = settings.hosts.clone();
+        let hosts = &settings.hosts;
         let users = settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.hosts.as_ref()?)));
-        let all = users.clone().map(|(_, hosts)| hosts).chain([&hosts]).flat_map(Hosts::all);
+        let all = users.clone().map(|(_, hosts)| hosts).chain([hosts]).flat_map(Hosts::all);
         let trust = Trust::new(&roots, all.filter_map(|host| host.tls.as_ref()), before.map(|before| &before.trust))?;
         let signer = Signer::of(&settings.identity.signature, before.and_then(|before| before.signer.as_ref()))?;
         let everybodys = hosts.unverified();
@@ -81,31 +74,22 @@ impl OriginSettings {
                 tracing::warn!(host, user, "any certificate is accepted for this user (`verify: off`)");
             }
         }
-        let limits = &settings.limits;
-        Ok(OriginSettings {
-            made_of: settings.clone(),
-            roots,
-            dialler,
-            guard,
-            limit: limits.connect_timeout,
-            upstream_proxy,
-            hosts,
-            trust,
-            keep: Keep::new(limits),
-            head_size: u32::try_from(limits.max_header_size).unwrap_or(u32::MAX),
-            signer,
-        })
+        Ok(OriginSettings { made_of: settings.clone(), roots, dialler, guard, upstream_proxy, trust, signer })
+    }
+
+    pub fn limits(&self) -> &LimitSettings {
+        &self.made_of.limits
     }
 
     /// What is decided by some settings is not routed by others: what both of them forbid might go otherwise.
-    pub fn is_made_of(&self, settings: &Arc<Settings>) -> Result<(), ReachError> {
-        if Arc::ptr_eq(&self.made_of, settings) { Ok(()) } else { Err(ReachError::Reloaded) }
+    pub fn is_made_of(&self, settings: &Arc<Settings>) -> bool {
+        Arc::ptr_eq(&self.made_of, settings)
     }
 
     /// The terms of a user's own for this authority, where they are not everybody's.
     pub fn own_terms(&self, own: Option<&Hosts>, authority: &Authority) -> Option<Arc<OriginTls>> {
         let terms = &own?.get(authority.host()).tls;
-        let differ = hop::is_tls(authority) && *terms != self.hosts.get(authority.host()).tls;
+        let differ = hop::is_tls(authority) && *terms != self.made_of.hosts.get(authority.host()).tls;
         differ.then(|| terms.clone().unwrap_or_default())
     }
 }

@@ -19,24 +19,6 @@ pub(super) struct Pool {
     kept_for: AtomicU64,
 }
 
-/// How many idle connections are kept, and how long.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Keep {
-    pub all: usize,
-    pub per_host: usize,
-    pub time: Duration,
-}
-
-impl Keep {
-    pub fn new(limits: &LimitSettings) -> Self {
-        Keep {
-            all: limits.max_idle_connections,
-            per_host: limits.max_idle_connections_per_host,
-            time: limits.idle_timeout,
-        }
-    }
-}
-
 impl Pool {
     pub fn endpoint(&self) -> Arc<Endpoint> {
         Arc::new(Endpoint::new(self.idle.clone()))
@@ -58,11 +40,11 @@ impl Pool {
 
     /// Keeps the connection for the next request to the endpoint, unless the endpoint has enough. Where there are too many
     /// in all, those go that have been idle longest.
-    pub fn put(self: &Arc<Self>, endpoint: &Arc<Endpoint>, idle: Idle, keep: Keep) {
-        if endpoint.len() >= keep.per_host || keep.all == 0 {
+    pub fn put(self: &Arc<Self>, endpoint: &Arc<Endpoint>, idle: Idle, limits: &LimitSettings) {
+        if endpoint.len() >= limits.max_idle_connections_per_host || limits.max_idle_connections == 0 {
             return;
         }
-        self.make_room(keep);
+        self.make_room(limits.max_idle_connections);
         self.know(endpoint);
         endpoint.put(idle);
         if !self.is_swept.load(Relaxed) && !self.is_swept.swap(true, Relaxed) {
@@ -82,16 +64,16 @@ impl Pool {
     }
 
     /// An HTTP/2 connection is opened, which will be idle at some time.
-    pub fn opened_http2(&self, endpoint: &Arc<Endpoint>, keep: Keep) {
+    pub fn opened_http2(&self, endpoint: &Arc<Endpoint>, limits: &LimitSettings) {
         self.know(endpoint);
-        self.make_room(keep);
+        self.make_room(limits.max_idle_connections);
     }
 
-    fn make_room(&self, keep: Keep) {
-        let over = (self.idle() + 1).saturating_sub(keep.all);
+    fn make_room(&self, most: usize) {
+        let over = (self.idle() + 1).saturating_sub(most);
         if over > 0 {
             // More than are over, so that not each one that comes costs a search.
-            self.close_oldest(over + keep.all / 8);
+            self.close_oldest(over + most / 8);
         }
     }
 

@@ -102,6 +102,6 @@ impl RouteInner {
             via: format!("1.1 {}", self.name).into(),
         };
         let upstream_proxy = self.by.upstream_proxy.as_ref().map(through);
-        Hop { authority: self.authority.clone(), upstream_proxy, tls, limit: self.by.limit }
+        Hop { authority: self.authority.clone(), upstream_proxy, tls, limit: self.by.limits().connect_timeout }
     }
 }

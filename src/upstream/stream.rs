@@ -22,26 +22,15 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Whether the other side has chosen HTTP/2.
-    pub(super) fn is_http2(&self) -> bool {
+    /// Whether the other side has chosen HTTP/2. `None`: none of the versions that it was offered.
+    pub(super) fn chose_http2(&self) -> Option<bool> {
         match self {
-            Self::Tcp(_) => false,
-            Self::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
-            Self::Pingora(stream) => stream.selected_alpn_proto() == Some(ALPN::H2),
+            Self::Tcp(_) => None,
+            Self::Tls(tls) => tls.get_ref().1.alpn_protocol().map(|chosen| chosen == b"h2"),
+            Self::Pingora(stream) => stream.selected_alpn_proto().map(|chosen| chosen == ALPN::H2),
         }
     }
 
-    /// Whether the other side has chosen any version of those that it was offered.
-    pub(super) fn has_chosen(&self) -> bool {
-        match self {
-            Self::Tcp(_) => false,
-            Self::Tls(tls) => tls.get_ref().1.alpn_protocol().is_some(),
-            Self::Pingora(stream) => stream.selected_alpn_proto().is_some(),
-        }
-    }
-}
-
-impl Stream {
     /// Nothing has come, and no end, as the system has it at this moment. `false`: something has, or that is not known.
     pub(super) fn is_surely_quiet(&self) -> bool {
         match self {

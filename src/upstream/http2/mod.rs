@@ -10,6 +10,7 @@ use super::endpoint::Endpoint;
 use super::gathered::Gathered;
 use super::stream::Stream;
 use super::turns::{HandedOver, TaskTurns};
+use crate::config::LimitSettings;
 use bytes::Bytes;
 use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, Reason, SendStream};
@@ -142,13 +143,12 @@ impl EndpointConnections {
 }
 
 impl Http2Connection {
-    /// Begins HTTP/2 on a connection and shares it with the endpoint's other requests. `size`: of an answer's head.
+    /// Begins HTTP/2 on a connection and shares it with the endpoint's other requests.
     pub async fn open(
         stream: Stream,
         address: SocketAddr,
         endpoint: &Arc<Endpoint>,
-        size: u32,
-        idle: Duration,
+        limits: &LimitSettings,
     ) -> Result<Http2Link, DialError> {
         let turns = TaskTurns::default();
         let vitals = Vitals::new(endpoint.http2.all.clone(), turns.clone());
@@ -158,7 +158,7 @@ impl Http2Connection {
             .initial_window_size(WINDOW)
             // As much as all streams may hold together: readers that stall take nothing from another.
             .initial_connection_window_size(WINDOW * MAX_STREAMS as u32)
-            .max_header_list_size(size)
+            .max_header_list_size(u32::try_from(limits.max_header_size).unwrap_or(u32::MAX))
             .max_send_buffer_size(WINDOW as usize)
             .enable_push(false)
             // Until the origin has said how many: more could be refused.
@@ -168,7 +168,7 @@ impl Http2Connection {
         let ping = carrier.ping_pong().expect("it is taken once");
         let connection = Arc::new(Http2Connection { send, address, vitals: vitals.clone() });
         endpoint.http2.connections.lock().push(connection.clone());
-        tokio::spawn(turns.of(carry(carrier, ping, vitals, Arc::downgrade(endpoint), idle)));
+        tokio::spawn(turns.of(carry(carrier, ping, vitals, Arc::downgrade(endpoint), limits.idle_timeout)));
         Ok(connection.link())
     }
 
