@@ -1,9 +1,9 @@
 //! What is written together: the newest of each, and how much memory it takes meanwhile.
 
-use super::lost::{LOST_BYTES, LostFilter};
 use crate::policy::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 /// What is to be written together.
@@ -12,6 +12,7 @@ pub(super) struct WriteBatch {
     pub entries: HashMap<Box<str>, Arc<Entry>>,
     /// Of others than those, what the disk has is old, and there was no room for what is newer.
     pub lost: Option<LostFilter>,
+    /// Authorities in use.
     pub used: HashSet<Box<str>>,
     pub debts: HashMap<Box<str>, Owed>,
     bytes: usize,
@@ -50,15 +51,6 @@ impl WriteBatch {
         self.lost.get_or_insert_default().put(authority);
     }
 
-    /// The authority is in use.
-    pub fn touch(&mut self, authority: Box<str>) {
-        self.used.insert(authority);
-    }
-
-    pub fn owe(&mut self, key: Box<str>, owed: Owed) {
-        self.debts.insert(key, owed);
-    }
-
     /// What an earlier batch had, where this has nothing newer.
     pub fn add_older(&mut self, older: &WriteBatch) {
         for (authority, entry) in &older.entries {
@@ -89,9 +81,46 @@ impl WriteBatch {
     }
 }
 
+/// Which authorities' rows on disk are older than what is known, when there was no room to list them by name: a Bloom filter of one
+/// hash, which takes the same memory however many they are. It may contain one that was never put in, which is then fetched
+/// again.
+pub(super) struct LostFilter(Box<[u64]>);
+
+impl LostFilter {
+    pub fn put(&mut self, authority: &str) {
+        let (word, bit) = place(authority);
+        self.0[word] |= bit;
+    }
+
+    pub fn holds(&self, authority: &str) -> bool {
+        let (word, bit) = place(authority);
+        self.0[word] & bit != 0
+    }
+
+    pub fn put_all(&mut self, other: &LostFilter) {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, more)| *word |= more);
+    }
+}
+
+impl Default for LostFilter {
+    fn default() -> Self {
+        LostFilter(vec![0; WORDS].into())
+    }
+}
+
+fn place(authority: &str) -> (usize, u64) {
+    let hash = HASHER.hash_one(authority);
+    ((hash >> 6) as usize % WORDS, 1 << (hash % 64))
+}
+
 fn cost(entry: &Entry) -> usize {
     entry.source().map_or(0, <[u8]>::len)
 }
 
 /// A name, a record and their places in a table.
 const ROW: usize = 300;
+/// Nobody else is to choose what falls together.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+/// Of 100,000 that are held, one in eighty others seems to be.
+const WORDS: usize = LOST_BYTES / 8;
+const LOST_BYTES: usize = 1 << 20;

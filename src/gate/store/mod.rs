@@ -8,7 +8,6 @@
 
 mod batch;
 mod disk;
-mod lost;
 pub(super) mod snapshot;
 mod tables;
 mod writer;
@@ -105,7 +104,7 @@ impl Store {
         match read {
             Ok(entry) => {
                 let entry = entry?;
-                disk.add(|batch| batch.touch(name.into()));
+                disk.add(|batch| _ = batch.used.insert(name.into()));
                 Some(Arc::new(entry))
             }
             Err(failure) => {
@@ -135,7 +134,7 @@ impl Store {
         if rest >= LEAST_DEBT {
             let noted = SystemTime::now();
             let owed = Owed { noted, until: noted + rest, backoff: debt.backoff, refusals: debt.refusals };
-            if !disk.add(|batch| batch.owe(key.to_string().into(), owed)) {
+            if !disk.add(|batch| _ = batch.debts.insert(key.to_string().into(), owed)) {
                 disk.queue.lock().owes_more = true;
             }
         }

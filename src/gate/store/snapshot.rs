@@ -88,19 +88,13 @@ struct EntryRecord<'a> {
 
 #[derive(Serialize, Deserialize)]
 struct AnswerRecord<'a> {
-    access: AccessRecord,
+    /// Else the name of its file says which one that is.
+    is_missing: bool,
     status: u16,
     /// Validated, to be refreshed, expired.
     freshness: [u64; 3],
     etag: Option<&'a str>,
     last_modified: Option<&'a str>,
-}
-
-#[derive(Serialize, Deserialize)]
-enum AccessRecord {
-    /// Which one, its name says.
-    File,
-    Missing,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -114,10 +108,7 @@ struct TroubleRecord<'a> {
 impl<'a> EntryRecord<'a> {
     fn of(entry: &'a Entry) -> Self {
         let answer = entry.answer.as_ref().map(|answer| AnswerRecord {
-            access: match &answer.access {
-                Access::Rules(_) | Access::Reservations(_) => AccessRecord::File,
-                Access::Missing => AccessRecord::Missing,
-            },
+            is_missing: matches!(answer.access, Access::Missing),
             status: answer.status,
             freshness: answer.freshness.to_millis(),
             etag: answer.validators.etag(),
@@ -147,10 +138,7 @@ impl<'a> EntryRecord<'a> {
         let answer = match self.answer {
             None => None,
             Some(answer) => Some(SiteAnswer {
-                access: match answer.access {
-                    AccessRecord::File => file?,
-                    AccessRecord::Missing => Access::Missing,
-                },
+                access: if answer.is_missing { Access::Missing } else { file? },
                 status: answer.status,
                 asked_again: None,
                 freshness: Freshness::from_millis(answer.freshness),

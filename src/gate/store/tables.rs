@@ -69,41 +69,24 @@ impl<'t> Tables<'t> {
     }
 
     pub fn remove(&mut self, authority: &str) -> Result<(), Error> {
-        let Some(old) = self.authorities.remove(authority)? else {
-            return Ok(());
-        };
-        let (number, body, record) = old.value();
-        self.bytes = self.bytes.saturating_sub(row(authority, record.len()));
-        drop(old);
-        self.uses.remove(number)?;
-        match body {
-            Some(body) => self.release(&body),
-            None => Ok(()),
-        }
+        let old = self.authorities.remove(authority)?.map(|old| parts(authority, old.value()));
+        old.map_or(Ok(()), |old| self.removed(old))
     }
 
     pub fn remove_all(&mut self, is_one: impl Fn(&str) -> bool) -> Result<(), Error> {
-        let mut from = String::new();
-        loop {
-            // As many at a time as take no memory to speak of.
-            let mut some = Vec::new();
-            for row in self.authorities.range(&*from..)? {
-                let authority = row?.0;
-                if is_one(authority.value()) {
-                    some.push(authority.value().to_owned());
-                }
-                if some.len() == AT_A_TIME {
-                    break;
-                }
-            }
-            for authority in &some {
-                self.remove(authority)?;
-            }
-            match some.pop() {
-                Some(last) if some.len() + 1 == AT_A_TIME => from = last,
-                Some(_) | None => return Ok(()),
-            }
+        let mut all = Vec::new();
+        for row in self.authorities.extract_if(|authority, _| is_one(authority))? {
+            let (authority, old) = row?;
+            all.push(parts(authority.value(), old.value()));
         }
+        all.into_iter().try_for_each(|old| self.removed(old))
+    }
+
+    /// A row has been.
+    fn removed(&mut self, (number, body, bytes): (u64, Option<FileDigest>, u64)) -> Result<(), Error> {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.uses.remove(number)?;
+        body.map_or(Ok(()), |body| self.release(&body))
     }
 
     fn hold(&mut self, name: &FileDigest, file: &[u8]) -> Result<(), Error> {
@@ -144,6 +127,12 @@ impl<'t> Tables<'t> {
     }
 }
 
+/// What is to be undone when a row goes: its use, its file, its bytes.
+fn parts(authority: &str, row_value: (u64, Option<FileDigest>, &[u8])) -> (u64, Option<FileDigest>, u64) {
+    let (number, body, record) = row_value;
+    (number, body, row(authority, record.len()))
+}
+
 /// What a row costs: its two keys, the record, and what the trees add.
 fn row(authority: &str, record: usize) -> u64 {
     (2 * authority.len() + record + 64) as u64
@@ -166,4 +155,3 @@ pub(super) const PACES: TableDefinition<&str, (u64, u64, u64)> = TableDefinition
 /// Pace key → how many requests the host had turned away in a row, where that is to be remembered.
 pub(super) const REFUSALS: TableDefinition<&str, u32> = TableDefinition::new("refusals");
 const BODY_ROW: u64 = 64;
-const AT_A_TIME: usize = 1000;

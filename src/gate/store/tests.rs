@@ -221,7 +221,7 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
             batch.save(authority(number).to_string().into(), entry(&noise(number)));
         }
         // The first one is used all the time.
-        batch.touch(authority(0).to_string().into());
+        batch.used.insert(authority(0).to_string().into());
         disk.commit(&batch).unwrap();
     }
     drop(disk);
@@ -394,7 +394,9 @@ fn after_a_power_cut_the_file_is_as_after_the_last_commit_and_nobody_walks_throu
     for number in 0..10 {
         let mut batch = WriteBatch::default();
         batch.save(authority(number).to_string().into(), entry(&format!("# {number}")));
-        batch.owe("x".into(), Owed { noted: at(0), until: at(number as u64), backoff: Duration::ZERO, refusals: 0 });
+        batch
+            .debts
+            .insert("x".into(), Owed { noted: at(0), until: at(number as u64), backoff: Duration::ZERO, refusals: 0 });
         disk.commit(&batch).unwrap();
         assert!(is_found_at_once(directory.path()), "written");
         disk.forget_paid(at(5)).unwrap();
@@ -463,7 +465,7 @@ fn a_debt_is_owed_for_no_longer_than_it_was_whatever_the_clock_says_then() {
         let directory = tempfile::tempdir().unwrap();
         let disk = disk(directory.path());
         let mut batch = WriteBatch::default();
-        batch.owe(
+        batch.debts.insert(
             "x".into(),
             Owed { noted: at(noted), until: at(until), backoff: Duration::from_secs(100 * DAY), refusals: 3 },
         );
