@@ -97,7 +97,6 @@ struct HeldState {
     /// In the order in which they came.
     now: BTreeMap<u64, One>,
     came: u64,
-    figures: HeldFigures,
 }
 
 #[derive(Clone)]
@@ -129,9 +128,7 @@ impl One {
     fn turn_held(&self) -> Option<Duration> {
         self.turn.as_ref().map(|_| self.since.elapsed()).filter(|held| *held >= LEAST)
     }
-}
 
-impl One {
     /// `before`: so many that wait for the same host have come before it.
     fn listed(self, before: u32) -> HeldRequest {
         let One { authority, url, user, from, since, turn } = self;
@@ -198,7 +195,9 @@ impl HeldRequests {
 
     pub fn figures(&self) -> HeldFigures {
         let state = self.state.lock();
-        state.now.values().filter_map(One::turn_held).fold(state.figures, HeldFigures::with)
+        let before = self.times[0].read();
+        let before = HeldFigures { requests: before.count(), total: Duration::from_secs_f64(before.sum) };
+        state.now.values().filter_map(One::turn_held).fold(before, HeldFigures::with)
     }
 
     /// The one that has waited longest, if for so long.
@@ -235,7 +234,6 @@ impl Drop for Hold<'_> {
         let mut state = self.held.state.lock();
         let Some(one) = state.now.remove(&self.number) else { return };
         if let Some(held) = one.turn_held() {
-            state.figures = state.figures.with(held);
             self.held.times[0].observe(held);
         } else if one.turn.is_none() {
             self.held.times[1].observe(one.since.elapsed());
