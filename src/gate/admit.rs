@@ -4,7 +4,7 @@ use super::admit_host::{AdmitHost, LastHost};
 use super::fleet::Fleet;
 use super::pacer::{Permit, Stand, Waiting, without_delay};
 use super::robots::{FetchReason, Fetching, HostEntry, Order};
-use super::terms::{key, terms};
+use super::terms::terms;
 use super::{Account, Admitted, Bill, Gate, Reported, rules};
 use crate::config::{Hosts, Mode, Settings, Subresources};
 use crate::policy::pace::Terms;
@@ -187,11 +187,9 @@ impl Gate {
         }
         let in_burst =
             request.is_subresource && settings.pace.subresources == Subresources::Burst && !queue.is_held_back();
-        let beside;
         let queue = if in_burst {
             terms = without_delay(terms);
-            beside = self.pacer.beside(&key(settings, request.authority, request.address), queue);
-            &beside
+            queue.beside()
         } else {
             queue
         };

@@ -2,13 +2,12 @@
 //!
 //! What finds the queues is only read on a request to a known host, so that hosts do not wait for each other.
 
-mod figures;
 mod host_queue;
 mod lease;
 mod permit;
 mod waiters;
 
-pub use figures::PaceFigures;
+pub use host_queue::PaceFigures;
 pub(super) use host_queue::{HostQueue, Stand};
 pub use permit::Permit;
 pub(super) use permit::Waiting;
@@ -19,7 +18,7 @@ use super::store::Store;
 use crate::policy::PaceKey;
 use crate::policy::pace::{ClientId, LastStarts, Schedule, Terms};
 use hashbrown::{DefaultHashBuilder, HashTable};
-use host_queue::{HostSchedule, PacerShared};
+use host_queue::PacerShared;
 use parking_lot::RwLock;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -32,15 +31,11 @@ pub(super) struct Pacer {
     shards: Box<[RwLock<Shard>]>,
     hasher: DefaultHashBuilder,
     shared: Arc<PacerShared>,
-    /// Of queues.
-    count: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Shard {
     queues: HashTable<Arc<HostQueue>>,
-    /// Those of subresources that follow their page.
-    beside: HashTable<Arc<HostQueue>>,
     /// At this many, those that owe nothing are dropped.
     sweep_at: usize,
 }
@@ -48,8 +43,8 @@ struct Shard {
 impl Pacer {
     pub fn new(store: Arc<Store>, fleet: Option<Arc<Fleet>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
-        let shared = Arc::new(PacerShared { waiters: Arc::default(), store, fleet });
-        Pacer { shards: shards.collect(), hasher: DefaultHashBuilder::default(), shared, count: AtomicUsize::new(0) }
+        let shared = Arc::new(PacerShared { waiters: Arc::default(), store, fleet, queues: AtomicUsize::new(0) });
+        Pacer { shards: shards.collect(), hasher: DefaultHashBuilder::default(), shared }
     }
 
     /// How many requests wait, over all hosts.
@@ -69,31 +64,24 @@ impl Pacer {
 
     /// Bytes that the queues take, without the requests that wait in them.
     pub fn bytes(&self) -> usize {
-        self.count.load(Ordering::Relaxed) * QUEUE_BYTES
+        self.shared.queues.load(Ordering::Relaxed) * QUEUE_BYTES
     }
 
     /// Drops the queues that owe nothing.
     pub fn sweep(&self) {
-        for shard in &self.shards {
-            self.count.fetch_sub(shard.write().sweep(), Ordering::Relaxed);
-        }
+        self.shards.iter().for_each(|shard| shard.write().sweep());
     }
 
-    /// Now and then.
-    fn make_room(&self, shard: &mut Shard) {
-        if shard.len() >= shard.sweep_at {
-            self.count.fetch_sub(shard.sweep(), Ordering::Relaxed);
-        }
-    }
-
-    /// The queue of this key.
+    /// The queue of this key, made if there is none.
     pub fn queue(&self, key: &PaceKey) -> Arc<HostQueue> {
-        let hash = self.hasher.hash_one(key);
-        if let Some(queue) = self.shard(hash).read().queues.find(hash, |queue| queue.key() == key) {
-            return queue.clone();
+        if let Some(queue) = self.find(key) {
+            return queue;
         }
+        let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash).write();
-        self.make_room(&mut shard);
+        if shard.queues.len() >= shard.sweep_at {
+            shard.sweep();
+        }
         let new = || {
             let (mut schedule, now) = (Schedule::default(), Instant::now());
             if let Some(last_start) = self.shared.store.last_unnoted() {
@@ -103,22 +91,10 @@ impl Pacer {
             if let Some(debt) = self.shared.store.debt(key, now) {
                 schedule.restore(now, debt);
             }
-            self.new_queue(schedule, key, None)
+            Arc::new(HostQueue::new(schedule, key.clone(), None, self.shared.clone()))
         };
-        self.in_table(&mut shard.queues, hash, key, new)
-    }
-
-    /// The queue of the subresources that follow the pages of this one.
-    pub fn beside(&self, key: &PaceKey, page: &Arc<HostQueue>) -> Arc<HostQueue> {
-        let hash = self.hasher.hash_one(key);
-        let shard = self.shard(hash);
-        if let Some(queue) = shard.read().beside.find(hash, |queue| queue.key() == key) {
-            return queue.clone();
-        }
-        let mut shard = shard.write();
-        self.make_room(&mut shard);
-        let new = || self.new_queue(Schedule::default(), key, Some(page.clone()));
-        self.in_table(&mut shard.beside, hash, key, new)
+        let rehash = |queue: &Arc<HostQueue>| self.hasher.hash_one(queue.key());
+        shard.queues.entry(hash, |queue| queue.key() == key, rehash).or_insert_with(new).get().clone()
     }
 
     /// The fleet can be asked, perhaps by way of a server that has forgotten, or cannot be any more; what it has sent may have
@@ -156,39 +132,14 @@ impl Pacer {
     fn shard(&self, hash: u64) -> &RwLock<Shard> {
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
-
-    /// The queue of this key, made if there is none.
-    fn in_table(
-        &self,
-        table: &mut HashTable<Arc<HostQueue>>,
-        hash: u64,
-        key: &PaceKey,
-        new: impl FnOnce() -> Arc<HostQueue>,
-    ) -> Arc<HostQueue> {
-        let rehash = |queue: &Arc<HostQueue>| self.hasher.hash_one(queue.key());
-        table.entry(hash, |queue| queue.key() == key, rehash).or_insert_with(new).get().clone()
-    }
-
-    fn new_queue(&self, schedule: HostSchedule, key: &PaceKey, page: Option<Arc<HostQueue>>) -> Arc<HostQueue> {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        Arc::new(HostQueue::new(schedule, key.clone(), page, self.shared.clone()))
-    }
 }
 
 impl Shard {
-    fn len(&self) -> usize {
-        self.queues.len() + self.beside.len()
-    }
-
-    /// Tells how many went.
-    fn sweep(&mut self) -> usize {
-        let (before, now) = (self.len(), Instant::now());
-        let is_used = |queue: &Arc<HostQueue>| Arc::strong_count(queue) > 1 || !queue.is_idle(now);
-        // These hold on to their pages' queues.
-        self.beside.retain(|queue| is_used(queue));
-        self.queues.retain(|queue| is_used(queue));
-        self.sweep_at = MIN_SWEEP.max(self.len() * 2);
-        before - self.len()
+    /// Drops the queues that owe nothing.
+    fn sweep(&mut self) {
+        let now = Instant::now();
+        self.queues.retain(|queue| Arc::strong_count(queue) > 1 || !queue.is_idle(now));
+        self.sweep_at = MIN_SWEEP.max(self.queues.len() * 2);
     }
 }
 

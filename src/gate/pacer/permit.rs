@@ -2,8 +2,10 @@
 
 use super::host_queue::HostQueue;
 use super::waiters::WaitPlace;
+use crate::gate::fleet::Fleet;
 use crate::policy::Refusal;
 use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
+use futures_util::future::OptionFuture;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -167,18 +169,11 @@ impl Waiting {
 
     /// Until its turn has come.
     pub async fn turn(&mut self) -> Result<Permit, Refusal> {
-        let place = self.place.as_mut();
-        let crowded_out = async {
-            match place {
-                Some(place) => place.crowded_out().await,
-                None => std::future::pending().await,
-            }
-        };
         let answer = tokio::select! {
             biased;
             answer = &mut self.answer => answer,
-            refusal = self.queue.refused_meanwhile() => return Err(refusal),
-            refusal = crowded_out => return Err(refusal),
+            Some(refusal) = OptionFuture::from(self.queue.fleet().map(Fleet::refuses)) => return Err(refusal),
+            Some(refusal) = OptionFuture::from(self.place.as_mut().map(WaitPlace::crowded_out)) => return Err(refusal),
         };
         match answer {
             Ok(Ok(slot)) => {

@@ -4,7 +4,7 @@
 use crate::policy::Refusal;
 use crate::policy::pace::ClientId;
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,15 +13,13 @@ use tokio::sync::oneshot;
 /// The waiting requests, by client, in the order in which they came.
 #[derive(Default)]
 pub(super) struct Waiters {
-    by_client: Mutex<HashMap<ClientId, VecDeque<Waiter>>>,
+    by_client: Mutex<HashMap<ClientId, ByNumber>>,
     count: AtomicUsize,
     numbers: AtomicUsize,
 }
 
-struct Waiter {
-    number: usize,
-    _gives_way: oneshot::Sender<()>,
-}
+/// Who gives way hears of it as its sender is dropped.
+type ByNumber = BTreeMap<usize, oneshot::Sender<()>>;
 
 /// A place among them, given back when dropped.
 pub(in crate::gate) struct WaitPlace {
@@ -40,9 +38,8 @@ impl Waiters {
     pub fn enter(self: &Arc<Self>, client: ClientId, most: usize) -> WaitPlace {
         let (sender, gone) = oneshot::channel();
         let mut by_client = self.by_client.lock();
-        // Under the lock, so that each client's are in order.
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        by_client.entry(client).or_default().push_back(Waiter { number, _gives_way: sender });
+        by_client.entry(client).or_default().insert(number, sender);
         if self.count.fetch_add(1, Ordering::Relaxed) >= most {
             let most_of_all = by_client.iter().max_by_key(|(each, waiters)| (waiters.len(), **each == client));
             if let Some(greediest) = most_of_all.map(|(greediest, _)| *greediest) {
@@ -53,16 +50,13 @@ impl Waiters {
     }
 
     /// `number`: the newest if none is given.
-    fn remove(&self, by_client: &mut HashMap<ClientId, VecDeque<Waiter>>, client: ClientId, number: Option<usize>) {
+    fn remove(&self, by_client: &mut HashMap<ClientId, ByNumber>, client: ClientId, number: Option<usize>) {
         let Some(waiters) = by_client.get_mut(&client) else { return };
-        let place = match number {
-            Some(number) => waiters.binary_search_by_key(&number, |waiter| waiter.number).ok(),
-            None => waiters.len().checked_sub(1),
+        let removed = match number {
+            Some(number) => waiters.remove(&number),
+            None => waiters.pop_last().map(|(_, sender)| sender),
         };
-        if let Some(place) = place {
-            waiters.remove(place);
-            self.count.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.count.fetch_sub(usize::from(removed.is_some()), Ordering::Relaxed);
         if waiters.is_empty() {
             by_client.remove(&client);
         }

@@ -3,10 +3,12 @@
 use super::{HostQueue, HostQueueState};
 use crate::gate::fleet::{LeaseRequest, LeaseStatus, ServerLost};
 use crate::policy::pace::{NextTurn, PaceOutcome};
+use futures_util::future::OptionFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep_until;
 
 /// A question to the fleet.
 struct Call {
@@ -55,27 +57,15 @@ impl HostQueue {
                 }
                 [until, lease.next(schedule)].into_iter().flatten().min()
             };
-            let timer = async {
-                match until {
-                    Some(until) => tokio::time::sleep_until(until.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let answer = async {
-                match &mut call {
-                    Some(call) => call.answer.as_mut().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                answer = answer => {
+                Some(answer) = OptionFuture::from(call.as_mut().map(|call| call.answer.as_mut())) => {
                     let Call { request, asked, .. } = call.take().expect("it has answered");
                     let (now, HostQueueState { schedule, lease, .. }) = (Instant::now(), &mut *self.state.lock());
                     tracing::trace!(key = %self.key, ?request, ?answer, took = ?(now - asked), "the fleet was asked for a lease");
                     lease.answered(schedule, &request, answer.ok(), asked, now);
                     drop(place.take());
                 }
-                () = timer => {}
+                Some(()) = OptionFuture::from(until.map(|until| sleep_until(until.into()))) => {}
                 () = self.changed.notified() => {}
             }
         }

@@ -3,7 +3,6 @@
 
 mod driver;
 
-use super::figures::PaceFigures;
 use super::lease::FleetLease;
 use super::permit::{Permit, Waiting, refusal};
 use super::waiters::Waiters;
@@ -13,8 +12,8 @@ use crate::gate::store::Store;
 use crate::policy::pace::{ClientId, Debt, Observed, PaceOutcome, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use parking_lot::Mutex;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
@@ -25,7 +24,9 @@ pub(in crate::gate) struct HostQueue {
     changed: Notify,
     key: PaceKey,
     /// For a host queue of subresources: that of the pages, which learns of the origin's refusals.
-    page: Option<Arc<HostQueue>>,
+    page: Option<Weak<HostQueue>>,
+    /// That of the subresources that follow the pages of this one. It goes with it.
+    beside: OnceLock<Arc<HostQueue>>,
     /// The delay last logged as clamped, in milliseconds.
     clamp_logged: AtomicU64,
     shared: Arc<PacerShared>,
@@ -37,11 +38,31 @@ pub(in crate::gate) enum Stand {
     Wait(Waiting),
 }
 
+/// One host's pace, for the status and metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PaceFigures {
+    pub waiting: usize,
+    pub in_flight: u32,
+    /// The part of the gap that is due to the origin's 429 and 503 answers.
+    pub backoff: Duration,
+    /// Nothing starts within this time.
+    pub owed: Duration,
+    /// To the first byte of an answer, smoothed; zero: not known, or not asked for.
+    pub latency: Duration,
+    /// Answers in a row that turned requests away, where a breaker counts them.
+    pub refusals: u32,
+    /// For so long it is left alone for that.
+    pub paused: Duration,
+}
+
 /// What all queues share.
 pub(super) struct PacerShared {
     pub waiters: Arc<Waiters>,
     pub store: Arc<Store>,
     pub fleet: Option<Arc<Fleet>>,
+    /// How many there are.
+    pub queues: AtomicUsize,
 }
 
 pub(super) type HostSchedule = Schedule<oneshot::Sender<Result<Slot, Refused>>>;
@@ -56,14 +77,16 @@ impl HostQueue {
     pub(super) fn new(
         schedule: HostSchedule,
         key: PaceKey,
-        page: Option<Arc<HostQueue>>,
+        page: Option<Weak<HostQueue>>,
         shared: Arc<PacerShared>,
     ) -> Self {
+        shared.queues.fetch_add(1, Ordering::Relaxed);
         Self {
             state: Mutex::new(HostQueueState { schedule, lease: FleetLease::default(), driven: false }),
             changed: Notify::new(),
             key,
             page,
+            beside: OnceLock::new(),
             clamp_logged: AtomicU64::new(0),
             shared,
         }
@@ -71,6 +94,14 @@ impl HostQueue {
 
     pub fn key(&self) -> &PaceKey {
         &self.key
+    }
+
+    /// The queue of the subresources that follow the pages of this one.
+    pub fn beside(self: &Arc<Self>) -> &Arc<Self> {
+        self.beside.get_or_init(|| {
+            let page = Some(Arc::downgrade(self));
+            Arc::new(Self::new(Schedule::default(), self.key.clone(), page, self.shared.clone()))
+        })
     }
 
     /// Waits for a turn. Dropping the future gives the place in the line back.
@@ -155,8 +186,10 @@ impl HostQueue {
         PaceFigures { waiting, in_flight, backoff: schedule.backoff(), owed, latency, refusals, paused }
     }
 
+    /// Neither it nor the one beside it is in use, or owes anything.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        self.state.lock().schedule.is_idle(now)
+        let is_free = |beside: &Arc<Self>| Arc::strong_count(beside) == 1 && beside.is_idle(now);
+        self.state.lock().schedule.is_idle(now) && self.beside.get().is_none_or(is_free)
     }
 
     /// For the next process, should this one end before the debt is paid.
@@ -206,7 +239,7 @@ impl HostQueue {
             self.note_debt(&state, now);
             let debt = state.schedule.debt(now);
             drop(state);
-            if let (Some(page), Some(debt)) = (&self.page, debt) {
+            if let (Some(page), Some(debt)) = (self.page.as_ref().and_then(Weak::upgrade), debt) {
                 page.restore(now, debt);
             }
         }
@@ -243,14 +276,13 @@ impl HostQueue {
     }
 
     /// Subresources that follow their page are this instance's own affair.
-    fn fleet(&self) -> Option<&Fleet> {
+    pub(super) fn fleet(&self) -> Option<&Fleet> {
         self.shared.fleet.as_deref().filter(|_| self.page.is_none())
     }
+}
 
-    pub(super) async fn refused_meanwhile(&self) -> Refusal {
-        match self.fleet() {
-            Some(fleet) => fleet.refuses().await,
-            None => std::future::pending().await,
-        }
+impl Drop for HostQueue {
+    fn drop(&mut self) {
+        self.shared.queues.fetch_sub(1, Ordering::Relaxed);
     }
 }
