@@ -30,7 +30,7 @@ use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::CopyState;
 use crate::policy::{
-    Access, Allowance, Authority, Entry, HostRules, Known, Refusal, Request, Ruling, SiteFile, decide,
+    Access, Allowance, Authority, Entry, HostRules, Known, PaceKey, Refusal, Request, Ruling, SiteFile, decide,
 };
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
@@ -40,11 +40,11 @@ use fleet::{Fleet, Message};
 use held::HeldRequests;
 use http::HeaderMap;
 use pacer::{Pacer, Stand};
-use robots::{FetchReason, Fetched, Fetcher, HostEntry, Order, RobotsCache};
+use robots::{FetchReason, Fetched, HostEntry, Order, RobotsCache};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use store::Store;
-use terms::{key, terms};
+use terms::terms;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
@@ -52,7 +52,7 @@ use tokio::task::JoinSet;
 /// What robots.txt says and when it is a host's turn, as one question.
 pub struct Gate {
     settings: Arc<ArcSwap<Settings>>,
-    robots: RobotsCache,
+    robots: Arc<RobotsCache>,
     pacer: Arc<Pacer>,
     ledger: Arc<Ledger>,
     held: HeldRequests,
@@ -114,11 +114,10 @@ impl Gate {
     ) -> Self {
         let (store, fleet) = (Arc::new(store), fleet.map(Arc::new));
         let pacer = Arc::new(Pacer::new(store.clone(), fleet.clone()));
-        let fetcher = Fetcher::new(upstream);
-        let robots = RobotsCache::new(fetcher, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
+        let robots = RobotsCache::new(upstream, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
         let (ledger, mut listens) = (Ledger::new(fleet.clone()), JoinSet::new());
         if let (Some(fleet), Some(messages)) = (fleet.clone(), messages) {
-            listens.spawn(listen(messages, robots.clone(), pacer.clone(), ledger.clone()));
+            listens.spawn(listen(messages, (robots.clone(), pacer.clone(), ledger.clone())));
             listens.spawn(async move { fleet.keep().await });
         }
         let (held, drain) = (HeldRequests::default(), Sender::default());
@@ -188,7 +187,7 @@ impl Gate {
         let settings = self.settings.load_full();
         let rules = rules(request, hosts, &settings);
         let terms = terms(&settings, &rules.manners, rules.crawl_delay, false);
-        let pace = self.pacer.queue(&key(&settings, request.authority, request.address));
+        let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, request.address));
         let is_reported = settings.mode == Mode::Report;
         account.bill = Bill::of(&self.ledger, rules.manners.budget, pace.key(), request, is_reported);
         let spent = account.bill.as_ref().and_then(|bill| bill.refusal());
@@ -279,7 +278,8 @@ fn as_served(host: &HostEntry, now: SystemTime) -> Option<RobotsCopy> {
 }
 
 /// Hands on what comes from the fleet.
-async fn listen(mut messages: UnboundedReceiver<Message>, robots: RobotsCache, pacer: Arc<Pacer>, ledger: Arc<Ledger>) {
+async fn listen(mut messages: UnboundedReceiver<Message>, to: (Arc<RobotsCache>, Arc<Pacer>, Arc<Ledger>)) {
+    let (robots, pacer, ledger) = to;
     let mut telling = JoinSet::new();
     while let Some(message) = messages.recv().await {
         match message {

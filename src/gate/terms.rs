@@ -1,9 +1,8 @@
 //! On what terms a request takes its turn, as configured.
 
 use crate::config::Settings;
+use crate::policy::Manners;
 use crate::policy::pace::Terms;
-use crate::policy::{Authority, Manners, PaceKey};
-use std::net::IpAddr;
 use std::time::Duration;
 
 pub(super) fn terms(settings: &Settings, manners: &Manners, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
@@ -21,9 +20,4 @@ pub(super) fn terms(settings: &Settings, manners: &Manners, crawl_delay: Option<
         first_fetch,
         is_renewal: false,
     }
-}
-
-/// `dialled`: needed for `pace.key: address` only.
-pub(super) fn key(settings: &Settings, authority: &Authority, dialled: Option<IpAddr>) -> PaceKey {
-    PaceKey::new(settings.pace.key, authority, dialled)
 }

@@ -2,11 +2,10 @@
 
 use super::pacer::PaceFigures;
 use super::robots::{CacheFigures, FetchReason, Order};
-use super::terms::key;
 use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
 use crate::histogram::Distribution;
-use crate::policy::{Authority, Entry, Refusal, Request, SiteAnswer, SiteFile, explain, may_fetch_tdmrep};
+use crate::policy::{Authority, Entry, PaceKey, Refusal, Request, SiteAnswer, SiteFile, explain, may_fetch_tdmrep};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -133,6 +132,6 @@ impl Gate {
 
     /// `None`: nobody has asked for it lately; or paces are kept by address, and it has a name.
     pub fn pace(&self, authority: &Authority) -> Option<PaceFigures> {
-        self.pacer.figures(&key(&self.settings.load(), authority, None))
+        self.pacer.figures(&PaceKey::new(self.settings.load().pace.key, authority, None))
     }
 }

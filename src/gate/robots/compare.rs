@@ -19,12 +19,6 @@ pub(super) fn is_newer(one: &Entry, other: &Entry) -> bool {
     is_unknown(other) || is_older(other, one)
 }
 
-/// Whether there is nothing to fetch for now.
-pub(super) fn is_enough(entry: &Entry) -> bool {
-    let now = SystemTime::now();
-    !entry.may_fetch(now) || matches!(entry.usable(now), Some((_, CopyState::Fresh)))
-}
-
 /// By more time than clocks and ways make of one and the same. What a clock that was ahead has dated counts as older than anything:
 /// nobody knows how old it is.
 pub(super) fn is_older(one: &Entry, other: &Entry) -> bool {

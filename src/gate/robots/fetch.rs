@@ -14,16 +14,9 @@ use crate::upstream::{
     Unanswered, Upstream, Want,
 };
 use http::{HeaderMap, Version, header};
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 use url::Url;
-
-/// Asks over the connections that pages are asked for over: the first page goes where its robots.txt came from.
-pub(in crate::gate) struct Fetcher {
-    upstream: Arc<Upstream>,
-}
 
 /// One request for such a file.
 pub(super) struct FileRequest<'a> {
@@ -67,124 +60,108 @@ impl From<String> for FetchError {
     }
 }
 
-impl Fetcher {
-    pub fn new(upstream: Arc<Upstream>) -> Self {
-        Fetcher { upstream }
+/// Whether `egress` lets the authority be asked. That its name leads nowhere is another matter.
+/// `looks_up`: the addresses of its name matter too.
+pub(super) async fn may_reach(
+    upstream: &Upstream,
+    authority: &Authority,
+    client: ClientId,
+    looks_up: bool,
+) -> Result<(), Refusal> {
+    upstream.screen(authority)?;
+    if !looks_up {
+        return Ok(());
     }
-
-    /// Where a request will go first; `None`: an upstream proxy alone knows.
-    pub(super) async fn first_address(
-        &self,
-        authority: &Authority,
-        client: ClientId,
-    ) -> Result<Option<IpAddr>, FetchError> {
-        Ok(self.reach(authority, client).await?.origin())
-    }
-
-    /// Whether `egress` lets the authority be asked. That its name leads nowhere is another matter.
-    /// `looks_up`: the addresses of its name matter too.
-    pub(super) async fn may_reach(
-        &self,
-        authority: &Authority,
-        client: ClientId,
-        looks_up: bool,
-    ) -> Result<(), Refusal> {
-        self.upstream.screen(authority)?;
-        if !looks_up {
-            return Ok(());
-        }
-        match self.upstream.reach_for(authority, Some(client), None, None).await {
-            Err(ReachError::Denied(denied)) => Err(denied.into()),
-            Ok(_) | Err(ReachError::Resolve(_) | ReachError::Reloaded) => Ok(()),
-        }
-    }
-
-    /// `client`: on whose account its name is looked up.
-    async fn reach(&self, authority: &Authority, client: ClientId) -> Result<Route, FetchError> {
-        self.upstream.reach_for(authority, Some(client), None, None).await.map_err(|error| match error {
-            ReachError::Resolve(error @ (ResolveError::OwnLimit { .. } | ResolveError::TimedOut { .. })) => {
-                own_limit(&error)
-            }
-            error @ (ReachError::Resolve(ResolveError::Failed { .. })
-            | ReachError::Denied(_)
-            | ReachError::Reloaded) => FetchError::Unreachable(error.to_string()),
-        })
-    }
-
-    /// The permit's gap is counted from when the head leaves.
-    pub(super) async fn get(
-        &self,
-        request: &FileRequest<'_>,
-        client: ClientId,
-        settings: &Settings,
-        permit: &mut Permit,
-    ) -> Result<Reply, FetchError> {
-        let route = self.reach(request.authority, client).await?;
-        let (target, agent) = (target(request.url), user_agent(settings));
-        let validators = request.validators;
-        let accept: &[u8] = match request.file {
-            SiteFile::Robots => b"text/plain, */*;q=0.5",
-            SiteFile::TdmRep => b"application/json, */*;q=0.5",
-        };
-        let fields = [
-            Some((header::USER_AGENT, agent.as_bytes())),
-            Some((header::ACCEPT, accept)),
-            Some((header::ACCEPT_ENCODING, b"gzip, br, zstd")),
-            validators.and_then(|kept| kept.etag()).map(|etag| (header::IF_NONE_MATCH, etag.as_bytes())),
-            validators.and_then(|kept| kept.last_modified()).map(|date| (header::IF_MODIFIED_SINCE, date.as_bytes())),
-        ];
-        let fields: Vec<_> = fields.iter().flatten().map(|(name, value)| (name.as_str(), *value)).collect();
-        let outgoing = Outgoing {
-            method: "GET",
-            target: target.as_bytes(),
-            fields: OutgoingFields::Own(&fields),
-            framing: Framing::None,
-            received: None,
-            user_agent: None,
-            upgrade: None,
-        };
-        let is_signed = route.signature().is_some_and(|signer| outgoing.is_signed_by(signer));
-        let on_sent = |sent| match sent {
-            Sent::Begins => permit.leaves(),
-            Sent::Whole => permit.note_left(),
-        };
-        let asked = SystemTime::now();
-        let answered = route.ask(request.want, &outgoing, on_sent).await;
-        let Got { status, headers, body, version, .. } =
-            answered.map_err(|Unanswered { error, again }| match again {
-                Some(want) => FetchError::Again(want, error.to_string()),
-                None => error.into(),
-            })?;
-        if let Some(upstream_proxy) = route.asks()
-            && (status == 407 || says_a_proxy(&headers))
-        {
-            // It is no word of the site's, so it neither allows nor forbids anything.
-            return Err(FetchError::Unreachable(match status {
-                407 => upstream_proxy.wants_credentials().to_string(),
-                status => format!("{upstream_proxy} answers with status {status} of its own"),
-            }));
-        }
-        let asks_for_signature = route.signature().is_some_and(|signer| {
-            let asked: Vec<_> = headers.get_all(ACCEPT_SIGNATURE).iter().map(|line| line.as_bytes()).collect();
-            let asked = Some(asked.join(&b", "[..])).filter(|it| !it.is_empty() && matches!(status, 401 | 403));
-            if asked.is_none() && request.is_repeated {
-                signer.satisfied();
-            }
-            asked.is_some_and(|asked| signer.challenged(&asked, is_signed, request.is_repeated))
-        });
-        let body = match from_status(status) {
-            AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize).await?,
-            _ => {
-                // So that the connection can be kept, unless this takes too long.
-                let _ = timeout(DISCARD_TIME, body.discard(DISCARD)).await;
-                Vec::new()
-            }
-        };
-        let version = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
-        Ok(Reply { asked, status, headers, body, version, asks_for_signature })
+    match upstream.reach_for(authority, Some(client), None, None).await {
+        Err(ReachError::Denied(denied)) => Err(denied.into()),
+        Ok(_) | Err(ReachError::Resolve(_) | ReachError::Reloaded) => Ok(()),
     }
 }
 
+/// Where a request will go. `client`: on whose account its name is looked up.
+pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: ClientId) -> Result<Route, FetchError> {
+    upstream.reach_for(authority, Some(client), None, None).await.map_err(|error| match error {
+        ReachError::Resolve(error @ (ResolveError::OwnLimit { .. } | ResolveError::TimedOut { .. })) => {
+            own_limit(&error)
+        }
+        error @ (ReachError::Resolve(ResolveError::Failed { .. }) | ReachError::Denied(_) | ReachError::Reloaded) => {
+            FetchError::Unreachable(error.to_string())
+        }
+    })
+}
+
+/// Asks over the connections that pages are asked for over: the first page goes where its robots.txt came from. The permit's
+/// gap is counted from when the head leaves.
+pub(super) async fn get(
+    upstream: &Upstream,
+    request: &FileRequest<'_>,
+    client: ClientId,
+    settings: &Settings,
+    permit: &mut Permit,
+) -> Result<Reply, FetchError> {
+    let route = reach(upstream, request.authority, client).await?;
+    let (target, agent) = (target(request.url), user_agent(settings));
+    let validators = request.validators;
+    let accept: &[u8] = match request.file {
+        SiteFile::Robots => b"text/plain, */*;q=0.5",
+        SiteFile::TdmRep => b"application/json, */*;q=0.5",
+    };
+    let fields = [
+        Some((header::USER_AGENT, agent.as_bytes())),
+        Some((header::ACCEPT, accept)),
+        Some((header::ACCEPT_ENCODING, b"gzip, br, zstd")),
+        validators.and_then(|kept| kept.etag()).map(|etag| (header::IF_NONE_MATCH, etag.as_bytes())),
+        validators.and_then(|kept| kept.last_modified()).map(|date| (header::IF_MODIFIED_SINCE, date.as_bytes())),
+    ];
+    let fields: Vec<_> = fields.iter().flatten().map(|(name, value)| (name.as_str(), *value)).collect();
+    let outgoing = Outgoing {
+        method: "GET",
+        target: target.as_bytes(),
+        fields: OutgoingFields::Own(&fields),
+        framing: Framing::None,
+        received: None,
+        user_agent: None,
+        upgrade: None,
+    };
+    let is_signed = route.signature().is_some_and(|signer| outgoing.is_signed_by(signer));
+    let on_sent = |sent| match sent {
+        Sent::Begins => permit.leaves(),
+        Sent::Whole => permit.note_left(),
+    };
+    let asked = SystemTime::now();
+    let answered = route.ask(request.want, &outgoing, on_sent).await;
+    let Got { status, headers, body, version, .. } = answered.map_err(|Unanswered { error, again }| match again {
+        Some(want) => FetchError::Again(want, error.to_string()),
+        None => error.into(),
+    })?;
+    if let Some(upstream_proxy) = route.asks()
+        && (status == 407 || says_a_proxy(&headers))
+    {
+        // It is no word of the site's, so it neither allows nor forbids anything.
+        return Err(FetchError::Unreachable(match status {
+            407 => upstream_proxy.wants_credentials().to_string(),
+            status => format!("{upstream_proxy} answers with status {status} of its own"),
+        }));
+    }
+    let asks_for_signature = route.signature().is_some_and(|signer| {
+        let asked: Vec<_> = headers.get_all(ACCEPT_SIGNATURE).iter().map(|line| line.as_bytes()).collect();
+        let asked = Some(asked.join(&b", "[..])).filter(|it| !it.is_empty() && matches!(status, 401 | 403));
+        if asked.is_none() && request.is_repeated {
+            signer.satisfied();
+        }
+        asked.is_some_and(|asked| signer.challenged(&asked, is_signed, request.is_repeated))
+    });
+    let body = match from_status(status) {
+        AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize).await?,
+        _ => {
+            // So that the connection can be kept, unless this takes too long.
+            let _ = timeout(DISCARD_TIME, body.discard(DISCARD)).await;
+            Vec::new()
+        }
+    };
+    let version = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
+    Ok(Reply { asked, status, headers, body, version, asks_for_signature })
+}
 impl From<GetError> for FetchError {
     fn from(error: GetError) -> Self {
         match error {

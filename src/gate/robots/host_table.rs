@@ -83,15 +83,13 @@ impl HostTable {
 
     /// The place of an authority's file, made if there is none.
     pub fn host(&self, authority: &Authority, file: SiteFile) -> Arc<HostEntry> {
-        let hash = self.hash(authority, file);
-        // The table takes its bits from both ends of the hash.
-        let shard = &self.shards[(hash >> 32) as usize % SHARDS];
-        let is_it = |host: &Arc<HostEntry>| host.file == file && host.authority == *authority;
-        if let Some(host) = shard.read().find(hash, is_it) {
-            self.touch(host);
-            return host.clone();
+        if let Some(host) = self.find(authority, file) {
+            self.touch(&host);
+            return host;
         }
-        let mut table = shard.write();
+        let hash = self.hash(authority, file);
+        let mut table = self.shard(hash).write();
+        let is_it = |host: &Arc<HostEntry>| host.file == file && host.authority == *authority;
         let rehash = |host: &Arc<HostEntry>| self.hash(&host.authority, host.file);
         let new = || {
             let now = self.clock.fetch_add(1, Ordering::Relaxed);
@@ -121,8 +119,7 @@ impl HostTable {
     /// The place of an authority's file, if it is in memory.
     pub fn find(&self, authority: &Authority, file: SiteFile) -> Option<Arc<HostEntry>> {
         let hash = self.hash(authority, file);
-        let shard = &self.shards[(hash >> 32) as usize % SHARDS];
-        shard.read().find(hash, |host| host.file == file && host.authority == *authority).cloned()
+        self.shard(hash).read().find(hash, |host| host.file == file && host.authority == *authority).cloned()
     }
 
     /// Puts another entry in force.
@@ -167,13 +164,24 @@ impl HostTable {
         }
     }
 
+    /// The table takes its bits from both ends of the hash.
+    fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<HostEntry>>> {
+        &self.shards[(hash >> 32) as usize % SHARDS]
+    }
+
+    /// For how long such places have not been used.
+    fn idle(&self, now: u32, is_one: impl Fn(&Arc<HostEntry>) -> bool) -> Vec<u32> {
+        let mut all = Vec::with_capacity(self.len());
+        for shard in &self.shards {
+            all.extend(shard.read().iter().filter(|host| is_one(host)).map(|host| host.idle(now)));
+        }
+        all
+    }
+
     /// Gives up a sixteenth of the places, those used least recently. False: there was none to give up.
     pub fn shrink(&self) -> bool {
         let now = self.clock.load(Ordering::Relaxed);
-        let mut all: Vec<u32> = Vec::with_capacity(self.len());
-        for shard in &self.shards {
-            all.extend(shard.read().iter().filter(|host| is_free(host)).map(|host| host.idle(now)));
-        }
+        let mut all = self.idle(now, is_free);
         if all.is_empty() {
             return false;
         }
@@ -203,24 +211,16 @@ impl HostTable {
     /// Those of authorities, that is of their robots.txt, used last, the newest first.
     pub fn latest(&self, most: usize) -> Vec<Arc<HostEntry>> {
         let now = self.clock.load(Ordering::Relaxed);
-        let mut all: Vec<u32> = Vec::with_capacity(self.len());
-        for shard in &self.shards {
-            all.extend(shard.read().iter().filter(|host| host.file == SiteFile::Robots).map(|host| host.idle(now)));
-        }
+        let mut all = self.idle(now, |host| host.file == SiteFile::Robots);
         let Some(last) = all.len().min(most).checked_sub(1) else {
             return Vec::new();
         };
         let (_, longest, _) = all.select_nth_unstable(last);
-        let mut latest: Vec<_> = self
-            .shards
-            .iter()
-            .flat_map(|shard| {
-                let shard = shard.read();
-                let is_late = |host: &&Arc<HostEntry>| host.file == SiteFile::Robots && host.idle(now) <= *longest;
-                let latest: Vec<_> = shard.iter().filter(is_late).cloned().collect();
-                latest
-            })
-            .collect();
+        let mut latest = Vec::new();
+        for shard in &self.shards {
+            let is_late = |host: &&Arc<HostEntry>| host.file == SiteFile::Robots && host.idle(now) <= *longest;
+            latest.extend(shard.read().iter().filter(is_late).cloned());
+        }
         latest.sort_by_cached_key(|host| (host.idle(now), host.authority.clone()));
         latest.truncate(most);
         latest

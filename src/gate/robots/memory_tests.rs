@@ -47,7 +47,7 @@ fn body(number: usize) -> Vec<u8> {
 #[tokio::test]
 async fn rules_and_paces_are_counted_as_they_are_taken() {
     let cache = super::refresh::tests::cache();
-    let CacheInner { hosts, files, pacer, .. } = &*cache.0;
+    let RobotsCache { hosts, files, pacer, .. } = &*cache;
     let tokens = [ProductToken::parse("examplebot").unwrap()];
     let mut counted = (0, 0, 0);
     let begin = TAKEN.get();

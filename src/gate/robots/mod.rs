@@ -2,7 +2,6 @@
 
 mod compare;
 mod fetch;
-mod figures;
 mod host_table;
 mod intern;
 mod places;
@@ -11,8 +10,6 @@ mod refresh;
 mod response;
 mod under_way;
 
-pub(super) use fetch::Fetcher;
-pub use figures::CacheFigures;
 pub(super) use host_table::HostEntry;
 pub(super) use response::Fetched;
 pub(super) use under_way::{FetchReason, Fetching, Order};
@@ -23,6 +20,7 @@ use super::store::Store;
 use crate::config::Settings;
 use crate::histogram::{Distribution, Histogram};
 use crate::policy::{Access, Authority, Entry, Refusal, SiteAnswer, SiteFile};
+use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use compare::{is_due, is_unknown};
 use host_table::HostTable;
@@ -35,14 +33,11 @@ use std::time::SystemTime;
 use under_way::{BACKGROUND, Fetch, FetchesUnderWay, Underway};
 
 /// All authorities that are known of.
-#[derive(Clone)]
-pub(super) struct RobotsCache(Arc<CacheInner>);
-
-struct CacheInner {
+pub(super) struct RobotsCache {
     hosts: HostTable,
     files: Intern,
     store: Arc<Store>,
-    fetcher: Fetcher,
+    upstream: Arc<Upstream>,
     places: FetchPlaces,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
@@ -58,19 +53,51 @@ struct CacheInner {
     ages: [Histogram; 2],
 }
 
+/// Figures over all authorities, for the status and metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheFigures {
+    /// Authorities in memory.
+    pub authorities: usize,
+    /// Different files in memory.
+    pub files: usize,
+    pub tdmrep_files: usize,
+    /// Bytes that they take.
+    pub authority_bytes: usize,
+    pub file_bytes: usize,
+    /// Those of hosts' paces, and of what waits to be written.
+    pub pace_bytes: usize,
+    pub unwritten_bytes: usize,
+    /// Fetches of robots.txt that were answered, and those that were not.
+    pub fetched: u64,
+    pub failed: u64,
+    /// The same of tdmrep.json.
+    pub tdmrep_fetched: u64,
+    pub tdmrep_failed: u64,
+    /// Files fetched in which nobody understands: preferences in robots.txt, licences in robots.txt, tdmrep.json.
+    pub malformed: [u64; 3],
+}
+
+impl CacheFigures {
+    /// All that `store.memory` bounds.
+    pub fn bytes(&self) -> usize {
+        self.authority_bytes + self.file_bytes + self.pace_bytes + self.unwritten_bytes
+    }
+}
+
 impl RobotsCache {
     pub fn new(
-        fetcher: Fetcher,
+        upstream: Arc<Upstream>,
         pacer: Arc<Pacer>,
         store: Arc<Store>,
         settings: Arc<ArcSwap<Settings>>,
         fleet: Option<Arc<Fleet>>,
-    ) -> Self {
-        RobotsCache(Arc::new(CacheInner {
+    ) -> Arc<Self> {
+        Arc::new(RobotsCache {
             hosts: HostTable::new(),
             files: Intern::default(),
             store,
-            fetcher,
+            upstream,
             places: FetchPlaces::new(),
             pacer,
             settings,
@@ -81,45 +108,41 @@ impl RobotsCache {
             failed: Default::default(),
             malformed: Default::default(),
             ages: [AGES, AGES].map(Histogram::new),
-        }))
+        })
     }
 
     /// The entry of an authority's file, made if there is none.
     pub fn host(&self, file: SiteFile, authority: &Authority) -> Arc<HostEntry> {
-        self.0.hosts.host(authority, file)
+        self.hosts.host(authority, file)
     }
 
     /// The entry is in use.
     pub fn touch(&self, host: &HostEntry) {
-        self.0.hosts.touch(host);
+        self.hosts.touch(host);
     }
 
     /// Those asked for last.
     pub fn latest(&self, most: usize) -> Vec<Arc<HostEntry>> {
-        self.0.hosts.latest(most)
-    }
-
-    pub fn figures(&self) -> CacheFigures {
-        self.0.figures()
+        self.hosts.latest(most)
     }
 
     /// How old the copies were that fetches were to replace: of those that were answered, and of those that were not.
     pub fn ages(&self) -> [Distribution; 2] {
-        [self.0.ages[0].read(), self.0.ages[1].read()]
+        [self.ages[0].read(), self.ages[1].read()]
     }
 
     /// Takes an answer as if it had just been fetched.
-    pub fn insert(&self, authority: &Authority, fetched: &Fetched) {
+    pub fn insert(self: &Arc<Self>, authority: &Authority, fetched: &Fetched) {
         let host = self.host(SiteFile::Robots, authority);
-        let (old, settings) = (host.load_full(), self.0.settings.load());
-        let entry = interpret_response(host.file, &old, fetched, &self.0.files, &settings, SystemTime::now());
-        self.0.keep(&host, Arc::new(entry));
-        self.0.trim();
+        let (old, settings) = (host.load_full(), self.settings.load());
+        let entry = interpret_response(host.file, &old, fetched, &self.files, &settings, SystemTime::now());
+        self.keep(&host, Arc::new(entry));
+        self.trim();
     }
 
     /// Learns about an authority as ordered; joins a fetch under way.
-    pub fn refresh(&self, host: &Arc<HostEntry>, order: Order) -> Fetching {
-        let (mut fetches, key) = (self.0.fetches.lock(), (host.file, host.authority.clone()));
+    pub fn refresh(self: &Arc<Self>, host: &Arc<HostEntry>, order: Order) -> Fetching {
+        let (mut fetches, key) = (self.fetches.lock(), (host.file, host.authority.clone()));
         if let Some(fetch) = fetches.get(&key) {
             if order.reason != FetchReason::FirstUse {
                 fetch.keep_running();
@@ -134,10 +157,10 @@ impl RobotsCache {
             return fetching;
         }
         fetches.insert(key.clone(), fetch.clone());
-        let (inner, host) = (self.0.clone(), host.clone());
+        let (inner, host) = (self.clone(), host.clone());
         tokio::spawn(async move {
             let underway = Underway { fetches: &inner.fetches, key, fetch: &fetch };
-            let work = Box::pin(inner.or_failed(&host, inner.refresh(&host, &order, &fetch)));
+            let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &fetch)));
             let end = underway.until_nobody_waits(work).await;
             drop(underway);
             fetch.end.send_replace(end.map(|end| end.unwrap_or(Ok(()))));
@@ -148,38 +171,33 @@ impl RobotsCache {
 
     /// Another instance has fetched this: requests that wait for it here continue, and a copy that is in use is replaced. Empty:
     /// what has been published may have been missed, and those that wait look again.
-    pub fn published(&self, name: &str) {
-        let Some(fleet) = self.0.fleet.clone() else { return };
+    pub fn published(self: &Arc<Self>, name: &str) {
+        let Some(fleet) = self.fleet.clone() else { return };
         fleet.arrived(name);
-        let known = SiteFile::from_name(name).and_then(|(file, authority)| self.0.hosts.find(&authority, file));
+        let known = SiteFile::from_name(name).and_then(|(file, authority)| self.hosts.find(&authority, file));
         if let Some(host) = known.filter(|host| !is_unknown(&host.load())) {
-            let inner = self.0.clone();
+            let inner = self.clone();
             tokio::spawn(async move { inner.take_published(&fleet, &host).await });
         }
     }
 
     /// What is known of an authority's file, here or in the store.
-    pub async fn look_up(&self, file: SiteFile, authority: &Authority) -> Option<Arc<Entry>> {
-        if let Some(host) = self.0.hosts.find(authority, file) {
+    pub async fn look_up(self: &Arc<Self>, file: SiteFile, authority: &Authority) -> Option<Arc<Entry>> {
+        if let Some(host) = self.hosts.find(authority, file) {
             return Some(host.load_full()).filter(|entry| !is_unknown(entry));
         }
-        self.0.kept(authority, file).await
+        self.kept(authority, file).await
     }
 
     /// Whether `egress` lets the authority be asked. Where a copy is at hand, no name is looked up.
     pub async fn may_reach(&self, authority: &Authority) -> Result<(), Refusal> {
         let is_known = self.host(SiteFile::Robots, authority).load().usable(SystemTime::now()).is_some();
-        self.0.fetcher.may_reach(authority, BACKGROUND, !is_known).await
-    }
-
-    /// After a change of what may be in memory.
-    pub fn trim(&self) {
-        self.0.trim();
+        fetch::may_reach(&self.upstream, authority, BACKGROUND, !is_known).await
     }
 
     /// After a change of how files are read: reads those in memory again, in the background.
-    pub fn reread(&self) {
-        let inner = self.0.clone();
+    pub fn reread(self: &Arc<Self>) {
+        let inner = self.clone();
         tokio::task::spawn_blocking(move || {
             let options = inner.settings.load().robots.parse_options();
             for host in inner.hosts.latest(usize::MAX) {
@@ -193,9 +211,7 @@ impl RobotsCache {
             inner.files.sweep();
         });
     }
-}
 
-impl CacheInner {
     fn keep(&self, host: &HostEntry, entry: Arc<Entry>) {
         // First, so that a request that finds the entry evicted meanwhile does not use an older copy.
         self.store.save(host.name(), &entry);
@@ -212,8 +228,8 @@ impl CacheInner {
         }
     }
 
-    fn figures(&self) -> CacheFigures {
-        let CacheInner { hosts, files, pacer, store, fetched, failed, malformed, .. } = self;
+    pub fn figures(&self) -> CacheFigures {
+        let Self { hosts, files, pacer, store, fetched, failed, malformed, .. } = self;
         let count = |of: &[AtomicU64; 2], file| of[file as usize].load(Ordering::Relaxed);
         CacheFigures {
             authorities: hosts.count(SiteFile::Robots),
@@ -231,8 +247,8 @@ impl CacheInner {
         }
     }
 
-    /// Gives up what was used least recently, in the background, when there is too much in memory.
-    fn trim(self: &Arc<Self>) {
+    /// Gives up what was used least recently, in the background, when there is too much in memory, or less may be.
+    pub fn trim(self: &Arc<Self>) {
         let most = usize::try_from(self.settings.load().store.memory).unwrap_or(usize::MAX);
         if self.figures().bytes() <= most && !self.files.is_stale() || self.trimming.swap(true, Ordering::Relaxed) {
             return;

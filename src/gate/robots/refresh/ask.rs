@@ -1,15 +1,15 @@
 //! One file asked of its site: in the host's turn, along redirects, once more in the plainest form if our own message was at
 //! fault.
 
-use super::super::fetch::{FetchError, FileRequest, Reply, no_resolver, target};
+use super::super::fetch::{self, FetchError, FileRequest, Reply, no_resolver, target};
 use super::super::redirect::{DeadEnd, Trail};
 use super::super::response::{Fetched, asked_to_wait};
 use super::super::under_way::Fetch;
-use super::super::{CacheInner, FetchReason, HostEntry, Order, RobotsCache};
+use super::super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::gate::terms;
 use crate::policy::pace::{PaceOutcome, Terms};
-use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, Refusal, Ruling, SiteFile};
+use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, PaceKey, Refusal, Ruling, SiteFile};
 use crate::robots::ProductToken;
 use crate::upstream::{Versions, Want};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
 use url::Url;
 
-impl CacheInner {
+impl RobotsCache {
     /// Follows redirects to the file, within `robots.timeout` in all, waiting for turns not counted.
     pub(super) async fn ask(
         self: &Arc<Self>,
@@ -91,7 +91,7 @@ impl CacheInner {
         let mut ruling = judge();
         if let Ruling::Fetch(_) = ruling {
             let order = Order { reason: FetchReason::FirstUse, crawl_delay: None, ..*hop.order };
-            RobotsCache(self.clone()).refresh(&host, order).end().await.map_err(FetchError::NotAsked)?;
+            self.refresh(&host, order).end().await.map_err(FetchError::NotAsked)?;
             ruling = judge();
         }
         match ruling {
@@ -129,19 +129,20 @@ impl CacheInner {
         let late = |_| format!("no complete answer within {:?}", settings.robots.timeout);
         let began = Instant::now();
         // Before its turn, which a resolver that takes long would waste. Its silence is not the site's.
-        let found = timeout(*left, self.fetcher.first_address(request.authority, hop.order.client)).await;
-        let address = found.map_err(|_| no_resolver(request.authority))??;
+        let found = timeout(*left, fetch::reach(&self.upstream, request.authority, hop.order.client)).await;
+        let route = found.map_err(|_| no_resolver(request.authority))??;
         *left = left.saturating_sub(began.elapsed());
         let dialled = match settings.pace.key {
-            KeyBy::Address => address,
+            KeyBy::Address => route.origin(),
             KeyBy::Host | KeyBy::Site => None,
         };
-        let pace = self.pacer.queue(&terms::key(settings, request.authority, dialled));
+        let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, dialled));
         let (client, terms) = (hop.order.client, self.terms(hop, request.authority));
         let in_turn = self.places.take_in_turn(client, &pace, &terms, settings.robots.timeout).await;
         let (_place, mut permit) = in_turn.map_err(FetchError::NotAsked)?;
         let began = Instant::now();
-        let answered = timeout(*left, self.fetcher.get(request, hop.order.client, settings, &mut permit)).await;
+        let answered =
+            timeout(*left, fetch::get(&self.upstream, request, hop.order.client, settings, &mut permit)).await;
         *left = left.saturating_sub(began.elapsed());
         let reply = answered.map_err(late)??;
         permit.outcome = match reply.status {

@@ -2,11 +2,11 @@
 
 mod ask;
 
-use super::compare::{is_enough, is_newer, is_older, is_unknown};
+use super::compare::{is_due, is_newer, is_older, is_unknown};
 use super::fetch::FetchError;
 use super::response::{Fetched, interpret_response};
 use super::under_way::Fetch;
-use super::{CacheInner, FetchReason, HostEntry, Order};
+use super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::gate::decode::rethrown;
 use crate::gate::fleet::{Claim, Fleet, Parcel, ServerLost};
@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-impl CacheInner {
+impl RobotsCache {
     /// From the fleet, where there is one that can be asked; else on our own. An error: nobody was asked.
-    pub(super) async fn refresh(
+    pub(super) async fn refresh_now(
         self: &Arc<Self>,
         host: &HostEntry,
         order: &Order,
@@ -29,7 +29,10 @@ impl CacheInner {
     ) -> Result<(), Refusal> {
         let (was_unknown, name) = (is_unknown(&host.load()), host.name());
         let mut will_do = self.take_kept(host).await && order.reason.takes_any_copy();
-        if will_do && is_enough(&host.load()) && !self.fleet.as_ref().is_some_and(|fleet| fleet.has_server()) {
+        if will_do
+            && !is_due(&host.load(), SystemTime::now())
+            && !self.fleet.as_ref().is_some_and(|fleet| fleet.has_server())
+        {
             // No other process of this machine has a newer one.
             return Ok(());
         }
@@ -45,7 +48,7 @@ impl CacheInner {
             match claim {
                 Ok(Claim::Fetch(right, old)) => break Some((right, old)),
                 Ok(Claim::Copy(copy)) => match self.unpack(host.file, Some(copy)).await {
-                    Some(entry) if !is_older(&entry, &host.load()) && (anew || is_enough(&entry)) => {
+                    Some(entry) if !is_older(&entry, &host.load()) && (anew || !is_due(&entry, SystemTime::now())) => {
                         self.keep(host, Arc::new(entry));
                         return Ok(());
                     }

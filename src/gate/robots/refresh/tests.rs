@@ -3,22 +3,22 @@
 use super::ask::FetchHop;
 use super::*;
 use crate::gate::pacer::Pacer;
-use crate::gate::robots::{FetchReason, Fetcher, RobotsCache};
+use crate::gate::robots::{FetchReason, RobotsCache};
 use crate::gate::store::Store;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, SiteAnswer, Validators};
 use arc_swap::ArcSwap;
 
-pub(in crate::gate::robots) fn cache() -> RobotsCache {
+pub(in crate::gate::robots) fn cache() -> Arc<RobotsCache> {
     cache_with(Settings::default())
 }
 
-fn cache_with(settings: Settings) -> RobotsCache {
+fn cache_with(settings: Settings) -> Arc<RobotsCache> {
     let upstream = Arc::new(crate::upstream::tests::upstream(""));
     let store = Arc::new(Store::memory());
     let pacer = Arc::new(Pacer::new(store.clone(), None));
     let settings = Arc::new(ArcSwap::from_pointee(settings));
-    RobotsCache::new(Fetcher::new(upstream), pacer, store, settings, None)
+    RobotsCache::new(upstream, pacer, store, settings, None)
 }
 
 #[tokio::test]
@@ -26,13 +26,13 @@ async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
     let cache = cache();
     let host = cache.host(SiteFile::Robots, &Authority::from_url("https://a.example").unwrap());
     let apart = async { tokio::task::spawn_blocking(|| panic!("while reading")).await.map_err(rethrown) };
-    assert!(cache.0.or_failed(&host, apart).await.is_none());
+    assert!(cache.or_failed(&host, apart).await.is_none());
     let entry = host.load_full();
     let trouble = entry.trouble.as_ref().expect("it is noted");
     assert_eq!((trouble.failures, &*trouble.why), (1, "an internal error of the proxy"));
     assert!(!entry.may_fetch(SystemTime::now()), "it is left alone for a while");
     assert_eq!(cache.figures().failed, 1);
-    assert_eq!(cache.0.or_failed(&host, async { 7 }).await, Some(7));
+    assert_eq!(cache.or_failed(&host, async { 7 }).await, Some(7));
 }
 
 /// The gap between fetches at a host whose file asks others for others.
@@ -56,7 +56,7 @@ fn gap_at(configured: &str) -> Duration {
     let fetch = Fetch::new(FetchReason::Renewal);
     let order = Order::background(FetchReason::Renewal);
     let hop = FetchHop { settings: &settings, order: &order, first: &authority, is_first_fetch: false, fetch: &fetch };
-    cache.0.terms(&hop, &authority).crawl_delay
+    cache.terms(&hop, &authority).crawl_delay
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_fetch_under_way_takes_little_memory() {
     let cache = cache();
     let host = cache.host(SiteFile::Robots, &Authority::from_url("https://a.example").unwrap());
     let (fetch, order) = (Fetch::new(FetchReason::Renewal), Order::background(FetchReason::Renewal));
-    let all = size_of_val(&cache.0.refresh(&host, &order, &fetch));
-    let alone = size_of_val(&cache.0.refresh_alone(&host, &order, &fetch));
+    let all = size_of_val(&cache.refresh_now(&host, &order, &fetch));
+    let alone = size_of_val(&cache.refresh_alone(&host, &order, &fetch));
     assert!(all + alone < 5 * 1024, "{all} and {alone} bytes");
 }
