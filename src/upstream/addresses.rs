@@ -2,25 +2,13 @@
 
 use super::Upstream;
 use super::egress::{self, Denied, Guard};
-use super::resolve::ResolveError;
+use super::reach_error::ReachError;
 use super::upstream_proxy::UpstreamProxy;
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Why an authority cannot be dialled.
-#[derive(Debug, thiserror::Error)]
-pub enum ReachError {
-    #[error(transparent)]
-    Denied(#[from] Denied),
-    #[error(transparent)]
-    Resolve(#[from] ResolveError),
-    /// Other settings are in force than those that the caller uses: it has to ask again with these.
-    #[error("the configuration has just been reloaded")]
-    Reloaded,
-}
 
 impl Upstream {
     /// The addresses of the origin that may be dialled, best first.

@@ -185,7 +185,6 @@ const CIRCLES: &[&str] = &[
     "src/robots/ruleset.rs src/robots/verdict.rs",
     "src/server/mod.rs src/server/reload.rs",
     "src/tls/ca/directory.rs src/tls/ca/mod.rs",
-    "src/upstream/dialler.rs src/upstream/route.rs",
     "src/upstream/endpoint.rs src/upstream/http2/mod.rs",
 ];
 
