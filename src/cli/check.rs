@@ -8,6 +8,7 @@ use crate::config::{
     AccessLog, CaSource, Hosts, InterceptMode, Mode, OnFleetLoss, PortRange, Settings, SignWhen, units::show_duration,
 };
 use crate::policy::Manners;
+use crate::server::StartError;
 use crate::signing::Signer;
 use crate::telemetry;
 use crate::tls::{Ca, ca, roots};
@@ -25,7 +26,7 @@ pub(super) struct CheckArgs {
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     let path = args.config.path();
     let settings = Settings::load(path.as_deref(), std::env::vars_os())?;
-    telemetry::check(&settings.log).map_err(|error| CommandError::log(&settings.log, error))?;
+    telemetry::check(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     let mut told = match &path {
         Some(path) => format!("{} is valid\n", path.display()),
         None => String::from("no configuration file: using the defaults\n"),

@@ -1,8 +1,8 @@
 //! Why a command ends, and the exit code that says so.
 
-use super::output::is_colorful;
-use crate::config::{AccessLog, ConfigErrors, LogSettings};
+use crate::config::ConfigErrors;
 use crate::server::StartError;
+use crate::telemetry::is_colorful;
 use crate::tls::{CaError, RootsError};
 use std::ffi::OsStr;
 use std::io;
@@ -29,13 +29,6 @@ impl CommandError {
         };
         let message = format!("error: cannot run `{}`: {error}\nhint: {hint}", program.display());
         CommandError { message, code: ExitCode::from(code) }
-    }
-
-    pub fn log(log: &LogSettings, source: io::Error) -> Self {
-        match &log.access {
-            AccessLog::File(path) => StartError::Log { path: path.clone(), source }.into(),
-            AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => source.into(),
-        }
     }
 }
 

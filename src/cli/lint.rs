@@ -1,11 +1,12 @@
 //! `politely lint`: a robots.txt's faults, line by line, as a compiler shows them.
 
-use super::{CommandError, ConfigArg, Format, NO, is_colorful, runtime};
+use super::{CommandError, ConfigArg, Format, NO, runtime};
 use crate::config::Settings;
 use crate::policy::{Access, Authority, Entry};
 use crate::robots::lint::{Finding, LintReport, Related, Severity, TextPlace};
 use crate::robots::{ParseOptions, Precedence, RobotsTxt, UserAgentMatch};
 use crate::server;
+use crate::telemetry::is_colorful;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 use serde_json::{Value, json};
 use std::fs::File;

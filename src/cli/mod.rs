@@ -28,7 +28,7 @@ use async_runtime::runtime;
 use clap::{CommandFactory, Parser, Subcommand};
 use command_error::{CommandError, NO};
 use config_arg::{ConfigArg, Format, MACHINE_CONFIG, override_key};
-use output::{counted, inert, is_colorful, print};
+use output::{counted, inert, print};
 use std::process::ExitCode;
 
 /// A forward proxy that makes any crawler obey robots.txt
@@ -78,11 +78,8 @@ enum Command {
 /// Parses the command line, does what it says, and returns the exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match &cli.command {
-        Command::Serve(_) | Command::Run(_) | Command::Demo | Command::Isolated(_) => {}
-        Command::Check(_) | Command::Ca(_) | Command::Explain(_) | Command::Lint(_) => end_with_reader(),
-        Command::Completions(_) | Command::Man(_) | Command::Status(_) | Command::Identity(_) => end_with_reader(),
-        Command::Refresh(_) | Command::Reload(_) | Command::Evidence(_) | Command::Report(_) => end_with_reader(),
+    if !matches!(cli.command, Command::Serve(_) | Command::Run(_) | Command::Demo | Command::Isolated(_)) {
+        end_with_reader();
     }
     let done = match &cli.command {
         Command::Serve(args) => serve::run(args),

@@ -1,15 +1,14 @@
-//! How commands print: plurals, colour on terminals, control characters made harmless.
+//! How commands print: plurals, control characters made harmless.
 
 use super::command_error::CommandError;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Prints an answer. A reader that has gone away, such as `head`, has read what it wanted.
+/// Prints an answer.
 pub(super) fn print(text: &str) -> Result<ExitCode, CommandError> {
-    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
-    }
+    io::stdout().write_all(text.as_bytes())?;
+    io::stdout().flush()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `1 request`, `2 requests`.
@@ -33,9 +32,4 @@ pub(super) fn inert(text: &str) -> String {
         }
     }
     inert
-}
-
-/// Colour is for terminals, and for those who want it (no-color.org).
-pub(super) fn is_colorful(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -3,7 +3,7 @@
 use super::CommandError;
 use super::running_file::{RunningFile, RunningProxy};
 use crate::config::Settings;
-use crate::server::{self, Running};
+use crate::server::{self, Running, StartError};
 use crate::telemetry;
 use serde_json::json;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(super) struct ServeArgs {
 pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let path = args.config.path();
     let settings = load(path.as_deref(), args.listen.as_deref())?;
-    telemetry::init(&settings.log).map_err(|error| CommandError::log(&settings.log, error))?;
+    telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     let runtime = super::runtime()?;
     let served = runtime.block_on(serve(settings, path.as_deref(), args.listen.as_deref()));
     // What blocks in the system, such as a look-up that is not answered, holds nobody up.

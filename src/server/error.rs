@@ -1,5 +1,6 @@
 //! Why the proxy could not start, or apply changed settings, and what to do about it.
 
+use crate::config::{AccessLog, LogSettings};
 use crate::evidence::OpenError;
 use crate::tls::{CaError, ListenerTlsError, RootsError};
 use crate::upstream::SetupError;
@@ -42,6 +43,14 @@ impl StartError {
         match error {
             Self::Listen { address, source } => Self::Admin { address, source },
             other => other,
+        }
+    }
+
+    /// A log cannot be written as is configured.
+    pub(crate) fn log(log: &LogSettings, source: io::Error) -> Self {
+        match &log.access {
+            AccessLog::File(path) => Self::Log { path: path.clone(), source },
+            AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => source.into(),
         }
     }
 

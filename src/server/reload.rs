@@ -3,7 +3,7 @@
 use super::listeners::Listeners;
 use super::{StartError, roots_of};
 use crate::admin::Admin;
-use crate::config::{AccessLog, Changes, Hosts, Settings};
+use crate::config::{Changes, Hosts, Settings};
 use crate::proxy::Proxy;
 use crate::telemetry::LogChange;
 use crate::tls::{Ca, roots};
@@ -90,10 +90,7 @@ impl Reloadable {
         let settings = Arc::new(settings);
 
         // What may fail.
-        let logs = LogChange::prepare(&settings.log).map_err(|source| match &settings.log.access {
-            AccessLog::File(path) => StartError::Log { path: path.clone(), source },
-            AccessLog::Off | AccessLog::Stdout | AccessLog::Journal => source.into(),
-        })?;
+        let logs = LogChange::prepare(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
         let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
         // As a start would: what stops that one stops this.
         let ca = Ca::configured(&settings.intercept.ca)?;

@@ -1,24 +1,25 @@
 //! How lines of the logs are formatted: as logfmt or as JSON, with a field for each fact. What a service writes to the
 //! journal has its severity before it, and the journal's own time.
 
+use super::is_colorful;
 use crate::config::LogFormat;
+use crate::rfc3339;
 use rustix::fs::fstat;
 use std::fmt::{self, Debug, Write};
-use std::io::{self, IsTerminal};
-use time::OffsetDateTime;
-use time::format_description::BorrowedFormatItem;
-use time::macros::format_description;
+use std::io;
+use std::time::SystemTime;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Of one log.
+/// Of both logs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LineFormat {
     pub format: LogFormat,
-    pub place: LineReader,
+    pub events: LineReader,
+    pub requests: LineReader,
 }
 
 /// What reads the lines.
@@ -34,7 +35,7 @@ impl LineReader {
     pub fn of_standard_error() -> Self {
         if is_journal() {
             Self::Journal
-        } else if io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
+        } else if is_colorful(&io::stderr()) {
             Self::Terminal
         } else {
             Self::File
@@ -58,7 +59,7 @@ where
         let metadata = event.metadata();
         let is_request = metadata.target() == ACCESS;
         let text = self.line(metadata.level(), is_request, |visitor| event.record(visitor))?;
-        if self.place != LineReader::Journal {
+        if self.reader(is_request) != LineReader::Journal {
             return writeln!(writer, "{text}");
         }
         // Each line is an entry of its own.
@@ -67,10 +68,14 @@ where
 }
 
 impl LineFormat {
+    fn reader(&self, is_request: bool) -> LineReader {
+        if is_request { self.requests } else { self.events }
+    }
+
     /// A request's line is all fields. An event's begins with what has happened, but in JSON.
     fn line(&self, level: &Level, is_request: bool, record: impl FnOnce(&mut dyn Visit)) -> Result<String, fmt::Error> {
-        let now = (self.place != LineReader::Journal).then(OffsetDateTime::now_utc);
-        let now = now.and_then(|now| now.format(TIME).ok());
+        let reader = self.reader(is_request);
+        let now = (reader != LineReader::Journal).then(|| rfc3339::millis(SystemTime::now()));
         let mut fields = EventFields {
             out: String::with_capacity(512),
             message: String::new(),
@@ -92,7 +97,7 @@ impl LineFormat {
         }
         let mut text = String::with_capacity(message.len() + out.len() + 64);
         let (dim, loud, plain) =
-            if self.place == LineReader::Terminal { (DIM, colour(level), PLAIN) } else { ("", "", "") };
+            if reader == LineReader::Terminal { (DIM, colour(level), PLAIN) } else { ("", "", "") };
         if let Some(now) = now {
             write!(text, "{dim}{now}{plain} {loud}{level:>5}{plain} ")?;
         }
@@ -209,8 +214,6 @@ fn colour(level: &Level) -> &'static str {
     }
 }
 
-const TIME: &[BorrowedFormatItem<'_>] =
-    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
@@ -244,8 +247,8 @@ mod tests {
         }
     }
 
-    fn spelt(format: LogFormat, place: LineReader) -> String {
-        let line = LineFormat { format, place };
+    fn spelt(format: LogFormat, reader: LineReader) -> String {
+        let line = LineFormat { format, events: reader, requests: reader };
         line.line(&Level::WARN, false, |_| {}).unwrap()
     }
 

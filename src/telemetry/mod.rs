@@ -11,19 +11,19 @@ use line_queue::LineQueue;
 use parking_lot::Mutex;
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, StderrLock, Write};
+use std::io::{self, IsTerminal, StderrLock, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tracing::Level;
+use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::fmt::format::DefaultFields;
+use tracing_subscriber::fmt::{self as lines, MakeWriter};
 use tracing_subscriber::prelude::*;
-use tracing_subscriber::reload;
-use tracing_subscriber::{Layer, Registry, fmt as lines};
+use tracing_subscriber::{Registry, reload};
 
 /// Begins to log, once in a process.
 ///
@@ -32,13 +32,14 @@ use tracing_subscriber::{Layer, Registry, fmt as lines};
 pub fn init(log: &LogSettings) -> io::Result<()> {
     let change = LogChange::prepare(log)?;
     EVENT_LINES.write_to(StandardError)?;
-    let (event_layer, to_events) = switchable(event_format(log), &EVENT_LINES, events(log));
-    let (request_layer, to_requests) = switchable(request_format(log), &ACCESS_LINES, requests(log));
+    let (layer, layers) = reload::Layer::new(layer(log));
+    let (filter, filters) = reload::Layer::new(filter(log));
     // A test or an embedding program may log already.
-    if tracing_subscriber::registry().with(vec![event_layer, request_layer]).try_init().is_ok() {
+    if tracing_subscriber::registry().with(layer).with(filter).try_init().is_ok() {
         let _ = SWITCH.set(Box::new(move |log| {
-            to_events(event_format(log), events(log));
-            to_requests(request_format(log), requests(log));
+            // They fail only when the registry is gone, which is the process's.
+            let _ = layers.reload(self::layer(log));
+            let _ = filters.reload(self::filter(log));
         }));
     }
     change.apply()
@@ -105,13 +106,18 @@ pub fn flush() {
     ACCESS_LINES.flush(LAST_WORDS);
 }
 
+/// Colour is for terminals, and for those who want it (no-color.org).
+pub fn is_colorful(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 /// Lines that were dropped so far, by log.
 pub fn dropped() -> [(&'static str, u64); 2] {
     [&EVENT_LINES, &ACCESS_LINES].map(|log| (log.name(), log.dropped()))
 }
 
-/// What happens.
-fn events(log: &LogSettings) -> Targets {
+/// What happens, and one line a request.
+fn filter(log: &LogSettings) -> Targets {
     let level = match log.level {
         LogLevel::Error => Level::ERROR,
         LogLevel::Warn => Level::WARN,
@@ -126,45 +132,31 @@ fn events(log: &LogSettings) -> Targets {
         .with_default(others)
         // An idle connection that was just being closed: another is made, and what fails then is reported by us.
         .with_target("pingora_core::connectors", if level > Level::INFO { level.into() } else { LevelFilter::OFF })
-        .with_target(ACCESS, LevelFilter::OFF)
+        .with_target(ACCESS, if log.access == AccessLog::Off { LevelFilter::OFF } else { LevelFilter::INFO })
 }
 
-/// One line a request.
-fn requests(log: &LogSettings) -> Targets {
-    let level = if log.access == AccessLog::Off { LevelFilter::OFF } else { LevelFilter::INFO };
-    Targets::new().with_target(ACCESS, level)
-}
-
-fn event_format(log: &LogSettings) -> LineFormat {
-    LineFormat { format: log.format, place: LineReader::of_standard_error() }
-}
-
-fn request_format(log: &LogSettings) -> LineFormat {
-    let place = match (&log.access, LineReader::of_standard_error()) {
+fn layer(log: &LogSettings) -> lines::Layer<Registry, DefaultFields, LineFormat, Queues> {
+    let events = LineReader::of_standard_error();
+    let requests = match (&log.access, events) {
         (AccessLog::Journal, LineReader::Journal) => LineReader::Journal,
         _ => LineReader::File,
     };
-    LineFormat { format: log.format, place }
+    lines::layer().event_format(LineFormat { format: log.format, events, requests }).with_writer(Queues)
 }
 
-/// A log whose form and filter can be changed.
-fn switchable(
-    format: LineFormat,
-    lines: &'static LineQueue,
-    filter: Targets,
-) -> (LineLayer, impl Fn(LineFormat, Targets) + Send + Sync) {
-    let (filter, filters) = reload::Layer::new(filter);
-    let (layer, layers) = reload::Layer::new(layer(format, lines));
-    let switch = move |format, filter| {
-        // They fail only when the registry is gone, which is the process's.
-        let _ = layers.reload(self::layer(format, lines));
-        let _ = filters.reload(filter);
-    };
-    (layer.with_filter(filter).boxed(), switch)
-}
+/// Each line to its log.
+struct Queues;
 
-fn layer(format: LineFormat, queue: &'static LineQueue) -> LineLayer {
-    lines::layer().event_format(format).with_writer(BoxMakeWriter::new(move || queue)).boxed()
+impl MakeWriter<'_> for Queues {
+    type Writer = &'static LineQueue;
+
+    fn make_writer(&self) -> Self::Writer {
+        &EVENT_LINES
+    }
+
+    fn make_writer_for(&self, metadata: &Metadata<'_>) -> Self::Writer {
+        if metadata.target() == ACCESS { &ACCESS_LINES } else { &EVENT_LINES }
+    }
 }
 
 /// A pipe that nobody reads is an error, and does not hold us up.
@@ -173,7 +165,6 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 type LogSwitch = Box<dyn Fn(&LogSettings) + Send + Sync>;
-type LineLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 static EVENT_LINES: LineQueue = LineQueue::new("events");
 static ACCESS_LINES: LineQueue = LineQueue::new("access");

@@ -8,12 +8,13 @@ use crate::config::Settings;
 use crate::policy::Host;
 use crate::robots::RobotsTxt;
 use crate::server::{self, StartError};
+use crate::telemetry::is_colorful;
 use crate::tls::{Ca, LeafCache, provider};
 use crawler::Crawler;
 use rustls::RootCertStore;
 use serde_json::json;
 use site::{DemoVisits, ROBOTS};
-use std::io::{self, IsTerminal};
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -127,7 +128,7 @@ fn report(visits: &DemoVisits, began: Instant) {
 }
 
 fn paint(status: u16) -> String {
-    if !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+    if !is_colorful(&io::stdout()) {
         return format!("   {status}");
     }
     let color = if status == 200 { 32 } else { 31 };

@@ -10,7 +10,7 @@ use super::trust::{PROXY, TrustFiles, TrustOutcome, UserMachine, direct};
 use super::{CommandError, isolate};
 use crate::config::{self, AccessLog, LogLevel, Settings, units};
 use crate::proxy::RecentDecision;
-use crate::server;
+use crate::server::{self, StartError};
 use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
 use futures_util::FutureExt;
@@ -87,7 +87,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         (false, true) => LogLevel::Info,
         (false, false) => LogLevel::Warn,
     };
-    telemetry::init(&settings.log).map_err(|error| CommandError::log(&settings.log, error))?;
+    telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     if settings.egress.upstream_proxy.is_none()
         && let Some(name) = PROXY.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
     {
