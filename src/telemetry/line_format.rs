@@ -1,12 +1,11 @@
 //! How lines of the logs are formatted: as logfmt or as JSON, with a field for each fact. What a service writes to the
 //! journal has its severity before it, and the journal's own time.
 
-use super::is_colorful;
 use crate::config::LogFormat;
 use crate::rfc3339;
 use rustix::fs::fstat;
 use std::fmt::{self, Debug, Write};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::time::SystemTime;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -41,6 +40,11 @@ impl LineReader {
             Self::File
         }
     }
+}
+
+/// Colour is for terminals, and for those who want it (no-color.org).
+pub fn is_colorful(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// As systemd says of the file that standard error is, unless it has been led elsewhere since (systemd.exec(5)).

@@ -3,7 +3,7 @@
 mod line_format;
 mod line_queue;
 
-pub use line_format::ACCESS;
+pub use line_format::{ACCESS, is_colorful};
 
 use crate::config::{AccessLog, LogLevel, LogSettings};
 use line_format::{LineFormat, LineReader};
@@ -11,7 +11,7 @@ use line_queue::LineQueue;
 use parking_lot::Mutex;
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal, StderrLock, Write};
+use std::io::{self, StderrLock, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -104,11 +104,6 @@ pub fn check(log: &LogSettings) -> io::Result<()> {
 pub fn flush() {
     EVENT_LINES.flush(LAST_WORDS);
     ACCESS_LINES.flush(LAST_WORDS);
-}
-
-/// Colour is for terminals, and for those who want it (no-color.org).
-pub fn is_colorful(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Lines that were dropped so far, by log.
