@@ -20,6 +20,7 @@ mod report;
 mod run;
 mod running_file;
 mod serve;
+mod signal_set;
 mod status;
 mod trust;
 

@@ -2,13 +2,14 @@
 
 use super::CommandError;
 use super::running_file::{RunningFile, RunningProxy};
+use super::signal_set::SignalSet;
 use crate::config::Settings;
 use crate::server::{self, Running, StartError};
 use crate::telemetry;
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ServeArgs {
@@ -35,7 +36,7 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
         tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
     }
     // Before anything listens, so that no early signal is missed.
-    let mut signals = Signals::watch()?;
+    let mut signals = SignalSet::catch(&[SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()])?;
     let running = server::start(settings).await?;
     for address in running.addresses() {
         tracing::info!("listening on {address}");
@@ -50,11 +51,8 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     running.reload_from(move || load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string()));
     tracing::info!("HTTPS clients have to trust {}", running.ca_path().display());
     notify(&[sd_notify::NotifyState::Ready]);
-    loop {
-        match signals.next().await {
-            ServiceSignal::Stop => break,
-            ServiceSignal::Reload => running.reload_from_file().await,
-        }
+    while signals.next().await == SignalKind::hangup() {
+        running.reload_from_file().await;
     }
     notify(&[sd_notify::NotifyState::Stopping]);
     running.leave();
@@ -65,12 +63,12 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     let mut is_pressed = false;
     tokio::select! {
         () = tokio::time::sleep(delay) => {}
-        () = signals.stop() => is_pressed = true,
+        () = signals.next_but_hangup() => is_pressed = true,
     }
     tracing::info!("shutting down: waiting up to {} s for active requests", running.drain_timeout().as_secs_f32());
     let cut = async {
         if !is_pressed {
-            signals.stop().await;
+            signals.next_but_hangup().await;
         }
         tracing::warn!("second signal: active requests are cut off");
     };
@@ -99,39 +97,5 @@ fn announced(running: &Running, config: Option<&Path>) -> Option<RunningFile> {
 fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "cannot notify systemd");
-    }
-}
-
-#[derive(PartialEq, Eq)]
-enum ServiceSignal {
-    Stop,
-    Reload,
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    fn watch() -> std::io::Result<Self> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn stop(&mut self) {
-        while self.next().await == ServiceSignal::Reload {}
-    }
-
-    async fn next(&mut self) -> ServiceSignal {
-        tokio::select! {
-            _ = self.terminate.recv() => ServiceSignal::Stop,
-            _ = self.interrupt.recv() => ServiceSignal::Stop,
-            _ = self.hang_up.recv() => ServiceSignal::Reload,
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! The signals that end a run: which of them reach the command by themselves, which it gets from us, and what its end says.
 
+use crate::cli::signal_set::SignalSet;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io;
@@ -7,48 +8,38 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::process::Child;
-use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 /// Those that somebody sends to us.
-pub(super) struct EndSignals {
-    /// A Ctrl-C goes to the command too, as it is in our process group; it decides, and we report its end.
-    interrupts: unix::Signal,
-    /// As the terminal sends it by Ctrl-\, to the command too.
-    quit: unix::Signal,
-    terminate: unix::Signal,
-    /// `None`: it is ignored, as under nohup, here and by the command.
-    hang_up: Option<unix::Signal>,
-}
+pub(super) struct EndSignals(SignalSet);
 
 impl EndSignals {
     pub fn catch() -> io::Result<Self> {
-        let (interrupts, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let mut kinds = vec![SignalKind::interrupt(), SignalKind::quit(), SignalKind::terminate()];
+        // Ignored, as under nohup, it is so here and by the command.
+        if !hang_up_is_ignored() {
+            kinds.push(SignalKind::hangup());
+        }
+        let signals = SignalSet::catch(&kinds)?;
         // One that came before there was a command did not reach it.
         // SAFETY: a store to an atomic may be done in any signal handler.
         unsafe { signal_hook_registry::register(libc::SIGINT, || IS_INTERRUPTED.store(true, Ordering::Relaxed)) }?;
-        let quit = signal(SignalKind::quit())?;
-        let hang_up = (!hang_up_is_ignored()).then(|| signal(SignalKind::hangup())).transpose()?;
-        Ok(Self { interrupts, quit, terminate, hang_up })
+        Ok(Self(signals))
     }
 
-    /// The next that ends the command: sent on to it, if it does not reach it by itself.
+    /// The next that ends the command: sent on to it, if it does not reach it by itself. A Ctrl-C or Ctrl-\ does, as it is in our
+    /// process group; it decides, and we report its end.
     pub async fn next(&mut self) -> Option<Signal> {
-        tokio::select! {
-            biased;
-            _ = self.interrupts.recv() => None,
-            _ = self.quit.recv() => None,
-            _ = self.terminate.recv() => Some(Signal::TERM),
-            Some(()) = hung_up(&mut self.hang_up) => Some(Signal::HUP),
+        match self.0.next().await {
+            kind if kind == SignalKind::terminate() => Some(Signal::TERM),
+            kind if kind == SignalKind::hangup() => Some(Signal::HUP),
+            _ => None,
         }
     }
 
     /// Until somebody is tired of waiting for what the command has left.
     pub async fn cut(&mut self) {
-        tokio::select! {
-            _ = self.interrupts.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.quit.recv() => {}
-        }
+        self.0.next_but_hangup().await;
     }
 }
 
@@ -70,13 +61,6 @@ fn hang_up_is_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     ignored.is_some_and(|signals| signals & (1 << (Signal::HUP.as_raw() - 1)) != 0)
-}
-
-async fn hung_up(hang_up: &mut Option<unix::Signal>) -> Option<()> {
-    match hang_up {
-        Some(hang_up) => hang_up.recv().await,
-        None => std::future::pending().await,
-    }
 }
 
 pub(super) fn pass_on(child: &Child, signal: Signal) {
