@@ -2,7 +2,7 @@
 
 use super::running_file::RunningProxy;
 use super::{CommandError, ConfigArg, Format};
-use crate::config::{AdminToken, ListenAddress, Settings};
+use crate::config::{AdminToken, ListenAddress};
 use crate::policy::{Authority, Host};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -68,14 +68,13 @@ impl AdminArgs {
     }
 
     fn asked(&self) -> Result<AdminCall, CommandError> {
-        let path = self.config.path();
         // What runs is asked as it runs: the file may say something else by now, and our environment is not the proxy's.
-        let running = RunningProxy::find(path.as_deref());
+        let running = RunningProxy::find(self.config.path().as_deref());
         let running = running.map(|it| RunningProxy { admin: reachable(it.admin), ..it });
         let running = running.filter(|running| self.admin.is_none_or(|address| address == running.admin));
         let mut asked = match running {
             Some(RunningProxy { admin, token }) => AdminCall { address: admin, token, without: None },
-            None => self.asked_by_configuration(path.as_deref())?,
+            None => self.asked_by_configuration()?,
         };
         if let Some(path) = &self.token_file {
             (asked.token, asked.without) = (token(Some(path))?, None);
@@ -84,8 +83,8 @@ impl AdminArgs {
     }
 
     /// Where no proxy is known to run.
-    fn asked_by_configuration(&self, path: Option<&Path>) -> Result<AdminCall, CommandError> {
-        let loaded = Settings::load(path, std::env::vars_os());
+    fn asked_by_configuration(&self) -> Result<AdminCall, CommandError> {
+        let loaded = self.config.load();
         let settings = match self.admin {
             // Where it listens is known.
             Some(_) => loaded.unwrap_or_default(),
@@ -165,20 +164,18 @@ pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host)
     };
     let request =
         format!("GET http://{setup_host}/ca.pem HTTP/1.1\r\nHost: {setup_host}\r\n{shown}Connection: close\r\n\r\n");
-    let addresses = (host.trim_matches(['[', ']']), port).to_socket_addrs().into_iter().flatten();
-    let answers = addresses.map(|address| send(address, &request, READ));
-    match answers.filter_map(Result::ok).next() {
-        Some((200, pem)) if pem.starts_with(PEM.as_bytes()) => Ok(Elsewhere {
+    match connect((host.trim_matches(['[', ']']), port)).and_then(|stream| send(stream, &request, READ)) {
+        Ok((200, pem)) if pem.starts_with(PEM.as_bytes()) => Ok(Elsewhere {
             name: format!("{host}:{port}"),
             ca_pem: String::from_utf8_lossy(&pem).into_owned(),
             proxy: Some((host.to_owned(), port)),
             credentials,
         }),
-        Some((407, _)) => Err(CommandError::usage(
+        Ok((407, _)) => Err(CommandError::usage(
             "the proxy requires a user name and password",
             "put them in the URL: http://NAME:PASSWORD@proxy:3128",
         )),
-        Some(_) | None => told_by_admin,
+        Ok(_) | Err(_) => told_by_admin,
     }
 }
 
@@ -186,13 +183,8 @@ fn admin_elsewhere(name: &str, token_file: Option<&Path>) -> Result<Elsewhere, C
     let wrong = |error: &dyn std::fmt::Display| {
         CommandError::usage(format!("cannot get the certificate from {name}: {error}"), FROM_HINT)
     };
-    let addresses: Vec<_> = name.to_socket_addrs().map_err(|error| wrong(&error))?.collect();
     let token = token(token_file)?;
-    let ask = |target| {
-        let none = Err(fault("it has no address"));
-        addresses.iter().fold(none, |said, address| said.or_else(|_| answer(*address, "GET", target, token.as_deref())))
-    };
-    let get = |target| match ask(target).map_err(|error| wrong(&error))? {
+    let get = |target| match answer(name, "GET", target, token.as_deref()).map_err(|error| wrong(&error))? {
         (200, body) => String::from_utf8(body).map_err(|error| wrong(&error)),
         (401, _) => Err(CommandError::usage(
             "the proxy requires a token",
@@ -252,18 +244,25 @@ fn fault(what: &str) -> io::Error {
 }
 
 /// Status and body.
-fn answer(address: SocketAddr, method: &str, target: &str, token: Option<&str>) -> io::Result<(u16, Vec<u8>)> {
+fn answer(to: impl ToSocketAddrs, method: &str, target: &str, token: Option<&str>) -> io::Result<(u16, Vec<u8>)> {
     let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
+    let stream = connect(to)?;
+    let address = stream.peer_addr()?;
     let request = format!(
         "{method} {target} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
     );
     // A refresh takes as long as the origin and its pace do.
-    send(address, &request, if method == "POST" { REFRESH } else { READ })
+    send(stream, &request, if method == "POST" { REFRESH } else { READ })
+}
+
+/// To the first address that can be connected to.
+fn connect(to: impl ToSocketAddrs) -> io::Result<TcpStream> {
+    let none = Err(fault("it has no address"));
+    to.to_socket_addrs()?.fold(none, |tried, address| tried.or_else(|_| TcpStream::connect_timeout(&address, CONNECT)))
 }
 
 /// Status and body.
-fn send(address: SocketAddr, request: &str, patience: Duration) -> io::Result<(u16, Vec<u8>)> {
-    let mut stream = TcpStream::connect_timeout(&address, CONNECT)?;
+fn send(mut stream: TcpStream, request: &str, patience: Duration) -> io::Result<(u16, Vec<u8>)> {
     stream.set_read_timeout(Some(patience))?;
     stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();

@@ -1,7 +1,6 @@
 //! `politely ca`: the certificate authority that HTTPS clients have to trust.
 
 use std::ffi::OsStr;
-use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +12,7 @@ use crate::tls::{Ca, CaError, ca, keep, roots};
 
 use super::CommandError;
 use super::admin_client;
-use super::trust::{StoreKind, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
+use super::trust::{StoreKind, TrustChange, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CaArgs {
@@ -76,14 +75,14 @@ pub(super) fn run(args: &CaArgs) -> Result<ExitCode, CommandError> {
         CaAction::Export(config) => super::print(&open(config)?.1.trusted_pem()),
         CaAction::Env(args) => env(args),
         CaAction::Rotate(args) => rotate(args),
-        CaAction::Install(places) => change(places, UserMachine::install),
-        CaAction::Uninstall(places) => change(places, UserMachine::uninstall),
+        CaAction::Install(places) => change(TrustChange::Install, places),
+        CaAction::Uninstall(places) => change(TrustChange::Uninstall, places),
     }
 }
 
 /// The authority that the configuration names, made if need be.
 fn open(config: &super::ConfigArg) -> Result<(Settings, Ca), CommandError> {
-    let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
+    let settings = config.load()?;
     let ca = warned(Ca::configured(&settings.intercept.ca)?);
     Ok((settings, ca))
 }
@@ -97,7 +96,7 @@ fn warned(ca: Ca) -> Ca {
 }
 
 fn init(config: &super::ConfigArg) -> Result<ExitCode, CommandError> {
-    let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
+    let settings = config.load()?;
     let directory = directory(&settings);
     let was_there = directory.join(ca::CERTIFICATE).exists();
     let ca = warned(Ca::configured(&settings.intercept.ca)?);
@@ -110,7 +109,7 @@ fn init(config: &super::ConfigArg) -> Result<ExitCode, CommandError> {
 }
 
 fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
-    let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
+    let settings = args.config.load()?;
     if let CaSource::Files { certificate, .. } = &settings.intercept.ca {
         let what = format!("{} is your own", certificate.display());
         return Err(CommandError::usage(&what, "replace it and its key, which `intercept.ca` names"));
@@ -155,7 +154,7 @@ fn print_steps(what: &str, ca: &Ca) -> Result<ExitCode, CommandError> {
 }
 
 fn env(args: &Env) -> Result<ExitCode, CommandError> {
-    let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
+    let settings = args.config.load()?;
     let mut credentials = String::new();
     let (directory, ca_pem, proxy) = match &args.from {
         None => {
@@ -207,12 +206,9 @@ fn directory(settings: &Settings) -> PathBuf {
     }
 }
 
-fn change(
-    places: &CaPaths,
-    act: fn(&UserMachine, &Ca, &[StoreKind]) -> io::Result<Vec<TrustStep>>,
-) -> Result<ExitCode, CommandError> {
+fn change(change: TrustChange, places: &CaPaths) -> Result<ExitCode, CommandError> {
     let (_, ca) = open(&places.config)?;
-    let steps = act(&UserMachine::here(), &ca, &places.only)?;
+    let steps = UserMachine::here().change(change, &ca, &places.only)?;
     let mut told = String::new();
     for TrustStep { place, outcome } in &steps {
         match outcome {

@@ -25,7 +25,7 @@ pub(super) struct CheckArgs {
 
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     let path = args.config.path();
-    let settings = Settings::load(path.as_deref(), std::env::vars_os())?;
+    let settings = args.config.load()?;
     telemetry::check(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     let mut told = match &path {
         Some(path) => format!("{} is valid\n", path.display()),

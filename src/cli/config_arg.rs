@@ -1,5 +1,6 @@
 //! Arguments that several subcommands have.
 
+use crate::config::{ConfigErrors, Settings};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -17,6 +18,11 @@ impl ConfigArg {
         let named = || std::env::var_os("POLITELY_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
         let machine = || Some(PathBuf::from(MACHINE_CONFIG)).filter(|path| path.exists());
         self.config.clone().or_else(named).or_else(machine)
+    }
+
+    /// What is configured.
+    pub fn load(&self) -> Result<Settings, ConfigErrors> {
+        Settings::load(self.path().as_deref(), std::env::vars_os())
     }
 }
 

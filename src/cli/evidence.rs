@@ -1,7 +1,6 @@
 //! `politely evidence verify`: whether the chain of decisions is whole.
 
-use super::{CommandError, ConfigArg, Format, NO};
-use crate::config::Settings;
+use super::{CommandError, ConfigArg, Format, NO, counted};
 use crate::evidence::{Hash, ReadError, Verified, digits, from_hex, verify};
 use crate::rfc3339;
 use serde_json::json;
@@ -50,7 +49,7 @@ pub(super) fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<Path
     if let Some(named) = named {
         return Ok(named.to_owned());
     }
-    let settings = Settings::load(config.path().as_deref(), std::env::vars_os())?;
+    let settings = config.load()?;
     let hint = "name its directory, or `--config FILE`; a proxy keeps evidence once `evidence.directory` is set";
     settings.evidence.directory.ok_or_else(|| CommandError::usage("no evidence is configured", hint))
 }
@@ -84,8 +83,12 @@ fn text(directory: &Path, verified: &Verified) -> String {
     }
     let verdict = if faults.is_empty() { "whole" } else { "BROKEN" };
     let _ = writeln!(out, "{}: {verdict}", directory.display());
-    let _ =
-        writeln!(out, "  records:  {records} in {}, resting on {}", many(*segments, "segment"), many(*bodies, "file"));
+    let _ = writeln!(
+        out,
+        "  records:  {records} in {}, resting on {}",
+        counted(*segments, "segment"),
+        counted(*bodies, "file")
+    );
     if let Some((from, to)) = times {
         let _ = writeln!(out, "  written:  {} to {}", rfc3339::millis(*from), rfc3339::millis(*to));
     }
@@ -93,7 +96,7 @@ fn text(directory: &Path, verified: &Verified) -> String {
         let _ = writeln!(
             out,
             "  lost:     {} of {} to {}",
-            many(*count, "record"),
+            counted(*count, "record"),
             rfc3339::millis(*from),
             rfc3339::millis(*to)
         );
@@ -148,10 +151,6 @@ pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
         "others": verified.others,
         "head": digits(&verified.head),
     })
-}
-
-pub(super) fn many(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 pub(super) fn times_of(count: u64) -> String {

@@ -46,7 +46,7 @@ pub(super) fn run(args: &IdentityArgs) -> Result<ExitCode, CommandError> {
     match &args.action {
         IdentityAction::Keygen(keygen) => make(keygen),
         IdentityAction::Directory(config) => {
-            let directory = signer(&load(config)?)?.directory().publish(SystemTime::now());
+            let directory = signer(&config.load()?)?.directory().publish(SystemTime::now());
             super::print(&format!("{}\n", directory.body))
         }
         IdentityAction::Show(show) => print_identity(show),
@@ -54,7 +54,7 @@ pub(super) fn run(args: &IdentityArgs) -> Result<ExitCode, CommandError> {
 }
 
 fn make(keygen: &Keygen) -> Result<ExitCode, CommandError> {
-    let settings = load(&keygen.config)?;
+    let settings = keygen.config.load()?;
     let configured = settings.identity.signature.key.clone();
     let is_configured = configured.is_some() && keygen.file.is_none();
     let path = keygen.file.clone().or(configured).unwrap_or_else(|| state_directory().join("signing-key.pem"));
@@ -69,7 +69,7 @@ fn make(keygen: &Keygen) -> Result<ExitCode, CommandError> {
 }
 
 fn print_identity(show: &Show) -> Result<ExitCode, CommandError> {
-    let settings = load(&show.config)?;
+    let settings = show.config.load()?;
     let signer = signer(&settings)?;
     let (agent, ids) = (signer.directory().agent(), signer.directory().ids().collect::<Vec<_>>());
     let when = match settings.identity.signature.when {
@@ -90,10 +90,6 @@ fn print_identity(show: &Show) -> Result<ExitCode, CommandError> {
     };
     writeln!(told, "verifiers look for the directory at {directory}").expect("a string takes all");
     super::print(&told)
-}
-
-fn load(config: &super::ConfigArg) -> Result<Settings, CommandError> {
-    Ok(Settings::load(config.path().as_deref(), std::env::vars_os())?)
 }
 
 fn signer(settings: &Settings) -> Result<Arc<Signer>, CommandError> {

@@ -1,7 +1,6 @@
 //! `politely lint`: a robots.txt's faults, line by line, as a compiler shows them.
 
 use super::{CommandError, ConfigArg, Format, NO, runtime};
-use crate::config::Settings;
 use crate::policy::{Access, Authority, Entry};
 use crate::robots::lint::{Finding, LintReport, Related, Severity, TextPlace};
 use crate::robots::{ParseOptions, Precedence, RobotsTxt, UserAgentMatch};
@@ -26,7 +25,7 @@ pub(super) struct LintArgs {
 
 pub(super) fn run(args: &LintArgs) -> Result<ExitCode, CommandError> {
     let (name, report) = if args.source.contains("://") {
-        by_network(&args.source, args.config.path())?
+        by_network(&args.source, &args.config)?
     } else {
         let name = if args.source == "-" { "standard input" } else { &args.source };
         (name.to_owned(), LintReport::new(&RobotsTxt::parse(&read(&args.source)?), None))
@@ -53,11 +52,11 @@ fn read(file: &str) -> Result<Vec<u8>, CommandError> {
 
 /// Fetched as for a request: the same guard, redirects and limits. What the file says is read as crawlers in general do,
 /// whatever this one's dialect is.
-fn by_network(url: &str, config: Option<std::path::PathBuf>) -> Result<(String, LintReport), CommandError> {
+fn by_network(url: &str, config: &ConfigArg) -> Result<(String, LintReport), CommandError> {
     let authority = Authority::from_url(url).map_err(|error| {
         CommandError::usage(format!("`{url}`: {error}"), "write a complete URL, such as https://example.com/")
     })?;
-    let mut settings = Settings::load(config.as_deref(), std::env::vars_os())?;
+    let mut settings = config.load()?;
     settings.robots.user_agent_match = UserAgentMatch::default();
     settings.robots.precedence = Precedence::default();
     settings.robots.max_size = ParseOptions::MIN_SIZE as u64;

@@ -7,10 +7,13 @@ use std::path::Path;
 use std::time::SystemTime;
 
 /// What is added up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
+    #[default]
     Host,
+    /// By user, or by the client's address where there is no user
     User,
+    /// By the rule of a robots.txt, or by the reason where no rule decided
     Rule,
 }
 

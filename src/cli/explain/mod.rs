@@ -6,7 +6,6 @@ use super::admin_client::{ask_running, segment};
 use super::{CommandError, ConfigArg, Format, NO};
 use crate::admin;
 use crate::config::Settings;
-use crate::gate::Gate;
 use crate::policy::explain::{Explanation, TdmRepState, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{
@@ -55,12 +54,13 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     if let Some(at) = &args.at {
         return past::run(args, at, &authority, &target);
     }
-    let settings = Settings::load(args.config.path().as_deref(), std::env::vars_os())?;
+    let settings = args.config.load()?;
     let rules = settings.hosts.get(authority.host()).rules.clone().asked_for(&args.product_tokens, &args.purposes);
     let request = Request::new(&authority, target.as_bytes());
     let explanation = match &args.robots {
         Some(file) => by_file(file, &request, &rules, &settings)?,
-        None => super::runtime()?.block_on(by_network(&request, &rules, &settings))?,
+        None => super::runtime()?
+            .block_on(async { Ok::<_, CommandError>(server::gate_alone(settings)?.explain(&request, &rules).await) })?,
     };
     let offer = args.robots.is_none().then(|| known_offer(&args.config, &authority).unwrap_or_default());
     match args.format {
@@ -102,15 +102,6 @@ fn by_file(
     robots.url = name;
     (robots.status, robots.fetched_at, robots.expires_at) = (None, None, None);
     Ok(explanation)
-}
-
-async fn by_network(
-    request: &Request<'_>,
-    rules: &HostRules,
-    settings: &Settings,
-) -> Result<Explanation, CommandError> {
-    let gate: Gate = server::gate_alone(settings.clone())?;
-    Ok(gate.explain(request, rules).await)
 }
 
 /// What the site's answers asked for in return (`Link`, 402), as the proxy that runs with this configuration has seen them.

@@ -59,7 +59,7 @@ fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>
     };
     match then {
         Ok(then) => Ok((then, None)),
-        Err(why) => Ok((Settings::load(args.config.path().as_deref(), std::env::vars_os())?, Some(why))),
+        Err(why) => Ok((args.config.load()?, Some(why))),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The report as one page that needs nothing else: for a lawyer or a webmaster, on a screen or on paper.
 
 use super::{MOST_SHOWN, Page, meaning, named, size};
-use crate::cli::evidence::{many, times_of};
+use crate::cli::counted;
+use crate::cli::evidence::times_of;
 use crate::evidence::{By, Group, Verified, digits};
 use crate::rfc3339;
 use std::fmt::Write;
@@ -146,9 +147,9 @@ fn chain(page: &Page<'_>, out: &mut String) {
             let _ = writeln!(
                 out,
                 "<p class=\"good\">The chain is whole: {} in {}, and {} that they rest on.</p>",
-                many(*records, "record"),
-                many(*segments, "segment"),
-                many(*bodies, "file")
+                counted(*records, "record"),
+                counted(*segments, "segment"),
+                counted(*bodies, "file")
             );
         }
         faults => {

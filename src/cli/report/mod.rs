@@ -2,8 +2,8 @@
 
 mod html;
 
-use super::evidence::{as_json, directory, many, unreadable};
-use super::{CommandError, ConfigArg};
+use super::evidence::{as_json, directory, unreadable};
+use super::{CommandError, ConfigArg, counted};
 use crate::evidence::{By, Group, Report, Verified, report, verify, when};
 use crate::rfc3339;
 use serde_json::json;
@@ -23,20 +23,10 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     since: Option<SystemTime>,
     #[arg(long, value_enum, default_value_t)]
-    by: What,
+    by: By,
     /// html is one page, to read, print or send
     #[arg(long, value_enum, default_value_t)]
     format: Form,
-}
-
-#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
-enum What {
-    #[default]
-    Host,
-    /// By user, or by the client's address where there is no user
-    User,
-    /// By the rule of a robots.txt, or by the reason where no rule decided
-    Rule,
 }
 
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
@@ -60,17 +50,12 @@ struct Page<'a> {
 /// 0, or 1 if the chain is broken: then the report says so.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let directory = directory(args.evidence.as_deref(), &args.config)?;
-    let by = match args.by {
-        What::Host => By::Host,
-        What::User => By::User,
-        What::Rule => By::Rule,
-    };
     let failed = |error| unreadable(&directory, &error);
     let verified = verify(&directory, &[]).map_err(failed)?;
-    let report = report(&directory, by, args.since).map_err(failed)?;
+    let report = report(&directory, args.by, args.since).map_err(failed)?;
     let page = Page {
         directory: &directory,
-        by,
+        by: args.by,
         since: args.since,
         made: SystemTime::now(),
         report: &report,
@@ -109,7 +94,7 @@ fn text(page: &Page<'_>) -> String {
             let _ = writeln!(
                 out,
                 "{}, {} to {}; {whole}",
-                many(total.requests, "request"),
+                counted(total.requests, "request"),
                 rfc3339::millis(from),
                 rfc3339::millis(to)
             );

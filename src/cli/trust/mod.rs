@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use clap::ValueEnum;
 use tempfile::NamedTempFile;
 
 use crate::tls::{Ca, Trusted};
@@ -34,11 +35,7 @@ pub(super) enum StoreKind {
 
 impl fmt::Display for StoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::System => "system",
-            Self::Browsers => "browsers",
-            Self::Java => "java",
-        })
+        f.write_str(self.to_possible_value().expect("none is hidden").get_name())
     }
 }
 
@@ -67,7 +64,7 @@ impl TrustOutcome {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TrustChange {
+pub(super) enum TrustChange {
     Install,
     Uninstall,
 }
@@ -101,14 +98,14 @@ impl UserMachine {
         }
     }
 
-    /// Makes the programs in all these places (none given: everywhere) trust the authority.
-    pub fn install(&self, ca: &Ca, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
-        self.change(TrustChange::Install, ca, only)
-    }
-
-    /// Undoes [`Self::install`] for this authority.
-    pub fn uninstall(&self, ca: &Ca, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
-        self.change(TrustChange::Uninstall, ca, only)
+    /// Makes the programs in all these places (none given: everywhere) trust the authority, or undoes that.
+    pub fn change(&self, change: TrustChange, ca: &Ca, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
+        let retired = ca.retired().filter(|_| change == TrustChange::Uninstall);
+        let mut steps = Vec::new();
+        for certificate in ca.trusted().iter().chain(&retired) {
+            steps.extend(self.change_one(change, certificate, only)?);
+        }
+        Ok(steps)
     }
 
     /// Makes a Chromium that this program is, or may start, trust the authority; returns what it did, and what it could not do.
@@ -117,15 +114,6 @@ impl UserMachine {
         let file = written(ca.cert_pem())?;
         let entry = TrustEntry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
         Ok(nss::before_run(self, &program, &entry))
-    }
-
-    fn change(&self, change: TrustChange, ca: &Ca, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
-        let retired = ca.retired().filter(|_| change == TrustChange::Uninstall);
-        let mut steps = Vec::new();
-        for certificate in ca.trusted().iter().chain(&retired) {
-            steps.extend(self.change_one(change, certificate, only)?);
-        }
-        Ok(steps)
     }
 
     fn change_one(&self, change: TrustChange, certificate: &Trusted, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {

@@ -72,11 +72,11 @@ impl Fake {
     }
 
     fn install(&self, only: StoreKind) -> Vec<String> {
-        self.told(self.machine.install(&self.ca, &[only]).unwrap())
+        self.told(self.machine.change(TrustChange::Install, &self.ca, &[only]).unwrap())
     }
 
     fn uninstall(&self, only: StoreKind) -> Vec<String> {
-        self.told(self.machine.uninstall(&self.ca, &[only]).unwrap())
+        self.told(self.machine.change(TrustChange::Uninstall, &self.ca, &[only]).unwrap())
     }
 }
 
