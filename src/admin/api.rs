@@ -2,18 +2,20 @@
 
 use super::asked::{PathAuthority, QueryFields};
 use super::guard::without_port;
-use super::json::{self, problem};
+use super::json;
+use super::problem::{ApiProblem, problem};
 use super::{Admin, Reload};
 use crate::config::Changes;
-use crate::policy::{Authority, Entry, Request, Scheme};
+use crate::policy::{Authority, Entry, Request};
 use crate::robots::{ProductToken, Purpose};
 use crate::signing::Published;
 use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -21,37 +23,32 @@ pub(super) async fn health() -> &'static str {
     "ok\n"
 }
 
-pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> Response {
-    if admin.proxy.is_leaving() {
-        return problem(StatusCode::SERVICE_UNAVAILABLE, "stopping");
-    }
-    "ready\n".into_response()
+pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> Result<&'static str, ApiProblem> {
+    if admin.proxy.is_leaving() { Err(problem(StatusCode::SERVICE_UNAVAILABLE, "stopping")) } else { Ok("ready\n") }
 }
 
-pub(super) async fn not_found() -> Response {
+pub(super) async fn not_found() -> ApiProblem {
     problem(StatusCode::NOT_FOUND, "there is no such page; /api/v1/status is one")
 }
 
-pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> Response {
-    ([(header::CONTENT_TYPE, "application/x-pem-file")], admin.proxy.leaves.ca().trusted_pem()).into_response()
+pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/x-pem-file")], admin.proxy.leaves.ca().trusted_pem())
 }
 
 /// That of signing keys.
-pub(super) async fn directory(State(admin): State<Arc<Admin>>) -> Response {
-    let Some(signer) = admin.proxy.upstream.signer() else {
-        return problem(StatusCode::NOT_FOUND, "nothing is signed here (identity.signature)");
-    };
-    let Published { fields, body } = signer.directory().publish(SystemTime::now());
-    (fields, body).into_response()
+pub(super) async fn directory(State(admin): State<Arc<Admin>>) -> Result<impl IntoResponse, ApiProblem> {
+    let none = || problem(StatusCode::NOT_FOUND, "nothing is signed here (identity.signature)");
+    let Published { fields, body } =
+        admin.proxy.upstream.signer().ok_or_else(none)?.directory().publish(SystemTime::now());
+    Ok((fields, body))
 }
 
 /// All traffic through the proxy, by the name under which this was asked for.
-pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
+pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Result<impl IntoResponse, ApiProblem> {
     // One without TLS, if there is one: more programs can use it.
     let listeners = admin.listeners.load();
-    let Some((listener, is_tls)) = listeners.iter().min_by_key(|(_, is_tls)| *is_tls) else {
-        return problem(StatusCode::NOT_FOUND, "the proxy listens nowhere");
-    };
+    let listener = listeners.iter().min_by_key(|(_, is_tls)| *is_tls);
+    let (listener, is_tls) = listener.ok_or_else(|| problem(StatusCode::NOT_FOUND, "the proxy listens nowhere"))?;
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let address = if listener.ip().is_unspecified() {
         // Listening everywhere, it is there where the caller found us.
@@ -61,13 +58,11 @@ pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> 
     };
     let how = if *is_tls { "HTTPS" } else { "PROXY" };
     let script = format!("function FindProxyForURL(url, host) {{\n  return \"{how} {address}\";\n}}\n");
-    ([(header::CONTENT_TYPE, "application/x-ns-proxy-autoconfig")], script).into_response()
+    Ok(([(header::CONTENT_TYPE, "application/x-ns-proxy-autoconfig")], script))
 }
 
-pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
+pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
     let (figures, counts) = (admin.gate().figures(), admin.proxy.counters.read());
-    let hosts = admin.gate().latest(SHOWN).into_iter();
-    let hosts: Vec<_> = hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect();
     let mode = format!("{:?}", admin.proxy.settings.load().mode).to_ascii_lowercase();
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -113,9 +108,8 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Response {
             "fetched": figures.robots.fetched,
             "failed": figures.robots.failed,
         },
-        "authorities": hosts,
+        "authorities": latest(&admin, SHOWN),
     }))
-    .into_response()
 }
 
 #[derive(Deserialize)]
@@ -123,107 +117,92 @@ pub(super) struct Shown {
     limit: Option<usize>,
 }
 
-pub(super) async fn authorities(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<Shown>) -> Response {
-    let hosts = admin.gate().latest(shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN)).into_iter();
-    let hosts: Vec<_> = hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect();
-    Json(hosts).into_response()
+pub(super) async fn authorities(
+    State(admin): State<Arc<Admin>>,
+    QueryFields(shown): QueryFields<Shown>,
+) -> Json<Value> {
+    Json(latest(&admin, shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN)))
+}
+
+fn latest(admin: &Admin, most: usize) -> Value {
+    let hosts = admin.gate().latest(most).into_iter();
+    hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect()
 }
 
 /// Those that came first, first.
-pub(super) async fn held(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<Shown>) -> Response {
+pub(super) async fn held(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<Shown>) -> Json<Value> {
     let held = admin.gate().all_held(shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN));
-    Json(held.iter().map(json::held).collect::<Vec<_>>()).into_response()
+    Json(held.iter().map(json::held).collect())
 }
 
-pub(super) async fn authority(State(admin): State<Arc<Admin>>, PathAuthority(name): PathAuthority) -> Response {
-    let Some(authority) = parse(&name) else {
-        return no_authority(&name);
-    };
-    match admin.gate().entry(&authority).await {
-        Some(entry) => in_full(&admin, &authority, &entry).await,
-        None => problem(StatusCode::NOT_FOUND, &format!("no robots.txt is known for {authority}")),
-    }
+pub(super) async fn authority(
+    State(admin): State<Arc<Admin>>,
+    PathAuthority(authority): PathAuthority,
+) -> Result<Json<Value>, ApiProblem> {
+    let entry = admin.gate().entry(&authority).await;
+    let none = || problem(StatusCode::NOT_FOUND, format!("no robots.txt is known for {authority}"));
+    let entry = entry.ok_or_else(none)?;
+    Ok(in_full(&admin, &authority, &entry).await)
 }
 
-async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Response {
+pub(super) async fn refresh(
+    State(admin): State<Arc<Admin>>,
+    PathAuthority(authority): PathAuthority,
+) -> Result<Json<Value>, ApiProblem> {
+    let refreshed = admin.gate().refresh(&authority).await;
+    let entry = refreshed.map_err(|refusal| problem(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string()))?;
+    Ok(in_full(&admin, &authority, &entry).await)
+}
+
+async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Json<Value> {
     let mining = admin.gate().tdmrep(authority).await;
     let mut value = json::authority_in_full(admin.gate(), authority, entry, mining.as_deref());
     value["offer"] = admin.proxy.offers.of(authority).as_ref().map(json::offer).into();
-    Json(value).into_response()
-}
-
-pub(super) async fn refresh(State(admin): State<Arc<Admin>>, PathAuthority(name): PathAuthority) -> Response {
-    let Some(authority) = parse(&name) else {
-        return no_authority(&name);
-    };
-    match admin.gate().refresh(&authority).await {
-        Ok(entry) => in_full(&admin, &authority, &entry).await,
-        Err(refusal) => problem(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string()),
-    }
+    Json(value)
 }
 
 pub(super) async fn explain(
     State(admin): State<Arc<Admin>>,
     QueryFields(asked): QueryFields<Vec<(String, String)>>,
-) -> Response {
+) -> Result<Json<Value>, ApiProblem> {
     let named = |name: &'static str| asked.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str());
-    let Some(url) = named("url").next() else {
-        return problem(StatusCode::BAD_REQUEST, "`url` is missing: /api/v1/explain?url=https://example.com/page");
-    };
-    let (authority, target) = match Authority::and_target(url) {
-        Ok(read) => read,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`{url}`: {error}")),
-    };
+    let wrong = |key: &str, error: &dyn Display| problem(StatusCode::BAD_REQUEST, format!("`{key}`: {error}"));
+    let missing = "`url` is missing: /api/v1/explain?url=https://example.com/page";
+    let url = named("url").next().ok_or_else(|| problem(StatusCode::BAD_REQUEST, missing))?;
+    let (authority, target) = Authority::and_target(url).map_err(|error| wrong(url, &error))?;
     let tokens = named("product_token").map(ProductToken::parse).collect::<Result<Vec<_>, _>>();
-    let tokens = match tokens {
-        Ok(tokens) => tokens,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`product_token`: {error}")),
-    };
-    let purposes = match named("purpose").map(Purpose::parse).collect::<Result<Vec<_>, _>>() {
-        Ok(purposes) => purposes,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &format!("`purpose`: {error}")),
-    };
+    let purposes = named("purpose").map(Purpose::parse).collect::<Result<Vec<_>, _>>();
+    let tokens = tokens.map_err(|error| wrong("product_token", &error))?;
+    let purposes = purposes.map_err(|error| wrong("purpose", &error))?;
     let rules = admin.proxy.settings.load().hosts.get(authority.host()).rules.clone().asked_for(&tokens, &purposes);
     let request = Request::new(&authority, target.as_bytes());
     let mut explanation = json::explanation(&admin.gate().explain(&request, &rules).await);
     explanation["pace"] = json::pace(admin.gate().pace(&authority).unwrap_or_default());
     explanation["offer"] = admin.proxy.offers.of(&authority).as_ref().map(json::offer).into();
-    Json(explanation).into_response()
+    Ok(Json(explanation))
 }
 
 /// What is in force, secrets left out.
-pub(super) async fn config(State(admin): State<Arc<Admin>>) -> Response {
-    Json(admin.proxy.settings.load().shown()).into_response()
+pub(super) async fn config(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
+    Json(admin.proxy.settings.load().shown())
 }
 
-pub(super) async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json")).into_response()
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json"))
 }
 
-pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Response {
+pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value>, ApiProblem> {
     let reload = move || admin.reload.get().and_then(|reload: &Reload| reload());
     match tokio::task::spawn_blocking(reload).await {
         Ok(Some(Ok(Changes { changed, needs_restart }))) => {
             // In force as a whole, or not.
             let reloaded = needs_restart.is_empty();
-            Json(json!({ "reloaded": reloaded, "changed": changed, "needs_restart": needs_restart })).into_response()
+            Ok(Json(json!({ "reloaded": reloaded, "changed": changed, "needs_restart": needs_restart })))
         }
-        Ok(Some(Err(faults))) => problem(StatusCode::UNPROCESSABLE_ENTITY, &faults),
-        Ok(None) => problem(StatusCode::CONFLICT, "this proxy has no configuration file to reload"),
-        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Ok(Some(Err(faults))) => Err(problem(StatusCode::UNPROCESSABLE_ENTITY, faults)),
+        Ok(None) => Err(problem(StatusCode::CONFLICT, "this proxy has no configuration file to reload")),
+        Err(error) => Err(problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
     }
-}
-
-/// `https://example.com:8443`, or without the scheme, which is https then.
-fn parse(name: &str) -> Option<Authority> {
-    let parsed =
-        if name.contains("://") { Authority::from_url(name) } else { Authority::parse(Scheme::Https, name.as_bytes()) };
-    parsed.ok()
-}
-
-fn no_authority(name: &str) -> Response {
-    let detail = format!("`{name}` is not an authority; write https%3A%2F%2Fexample.com, or example.com for https");
-    problem(StatusCode::BAD_REQUEST, &detail)
 }
 
 const SHOWN: usize = 50;

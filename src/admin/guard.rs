@@ -2,11 +2,11 @@
 //! data of other clients without the token. Called for each request by `router`.
 
 use super::Admin;
-use super::json::problem;
+use super::problem::problem;
 use crate::config::AdminToken;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use std::io;
 use std::net::IpAddr;
@@ -55,20 +55,21 @@ pub(super) async fn token(State(admin): State<Arc<Admin>>, request: Request, nex
     if admin.token.is_shown(request.headers()) {
         return next.run(request).await;
     }
-    let mut answer = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong; `politely status` prints it");
-    answer.headers_mut().insert(header::WWW_AUTHENTICATE, "Bearer".parse().expect("a field value"));
-    answer
+    let problem = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong; `politely status` prints it");
+    ([(header::WWW_AUTHENTICATE, "Bearer")], problem).into_response()
 }
 
 pub(super) async fn same_site(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     // Where a token is configured, another name in front of us is the operator's business.
-    let host = one(headers, &header::HOST);
+    let hosts: Vec<_> = headers.get_all(header::HOST).iter().collect();
+    let host = if let [host] = hosts[..] { host.to_str().ok() } else { None };
     if !host.is_some_and(|host| admin.token.is_configured || is_ours(host)) {
-        return problem(StatusCode::MISDIRECTED_REQUEST, "use an IP address or localhost as the host name");
+        return problem(StatusCode::MISDIRECTED_REQUEST, "use an IP address or localhost as the host name")
+            .into_response();
     }
     if is_cross_site(headers, host.unwrap_or_default()) {
-        return problem(StatusCode::FORBIDDEN, "requests from pages of other sites are refused");
+        return problem(StatusCode::FORBIDDEN, "requests from pages of other sites are refused").into_response();
     }
     next.run(request).await
 }
@@ -96,14 +97,6 @@ fn is_cross_site(headers: &HeaderMap, host: &str) -> bool {
         origin.strip_prefix(b"http://").is_some_and(|origin| origin.eq_ignore_ascii_case(host.as_bytes()))
     };
     foreign || origins.map(|origin| origin.as_bytes()).any(|origin| !from_us(origin))
-}
-
-fn one<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a str> {
-    let mut values = headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (Some(value), None) => value.to_str().ok(),
-        (Some(_), Some(_)) | (None, _) => None,
-    }
 }
 
 const BEARER: &[u8] = b"Bearer ";

@@ -6,9 +6,6 @@ use crate::policy::{AskedAgain, Authority, Entry, Manners, PreferenceEvidence};
 use crate::proxy::{Distrusted, Offer, RecentDecision, evidence};
 use crate::rfc3339;
 use crate::tls::Ca;
-use axum::Json;
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
@@ -152,15 +149,18 @@ pub(super) fn decision(decision: &RecentDecision) -> Value {
         Reported::Refused(refusal) => (evidence(refusal), refusal.retry_after()),
         Reported::Held(_) => (Map::new(), None),
     };
-    members.insert("number".into(), decision.number.into());
-    members.insert("at".into(), rfc3339::millis(decision.at).into());
-    members.insert("client".into(), decision.client.to_canonical().to_string().into());
-    members.insert("user".into(), decision.user.as_deref().into());
-    members.insert("url".into(), decision.url.as_deref().into());
-    members.insert("enforced".into(), decision.enforced.into());
-    members.insert("reason".into(), decision.what.slug().into());
-    members.insert("detail".into(), decision.what.to_string().into());
-    members.insert("retry_after".into(), retry_after.map(|after| after.as_secs_f64()).into());
+    let known = json!({
+        "number": decision.number,
+        "at": rfc3339::millis(decision.at),
+        "client": decision.client.to_canonical().to_string(),
+        "user": decision.user,
+        "url": decision.url,
+        "enforced": decision.enforced,
+        "reason": decision.what.slug(),
+        "detail": decision.what.to_string(),
+        "retry_after": retry_after.map(|after| after.as_secs_f64()),
+    });
+    members.extend(known.as_object().cloned().unwrap_or_default());
     Value::Object(members)
 }
 
@@ -220,14 +220,4 @@ pub(super) fn pace(figures: PaceFigures) -> Value {
         "refusals": figures.refusals,
         "paused": figures.paused.as_secs_f64(),
     })
-}
-
-/// RFC 9457, as the proxy's own refusals are.
-pub(super) fn problem(status: StatusCode, detail: &str) -> Response {
-    let title = status.canonical_reason().unwrap_or_default();
-    let body = json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail });
-    let mut answer = (status, Json(body)).into_response();
-    let kind = http::HeaderValue::from_static("application/problem+json");
-    answer.headers_mut().insert(http::header::CONTENT_TYPE, kind);
-    answer
 }

@@ -1,6 +1,6 @@
 //! `/metrics`: what is counted, in the forms that Prometheus reads: its own text, or OpenMetrics for those who ask for it.
 
-use super::json::problem;
+use super::problem::problem;
 use super::{Admin, process};
 use crate::gate::Gate;
 use crate::histogram::Distribution;
@@ -34,7 +34,7 @@ pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap)
     match encoded.and_then(|()| if is_open { encode_eof(&mut text) } else { Ok(()) }) {
         Ok(()) if is_open => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
         Ok(()) => ([(header::CONTENT_TYPE, PROMETHEUS)], as_prometheus(&text)).into_response(),
-        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 

@@ -7,6 +7,7 @@ mod decisions;
 mod guard;
 mod json;
 mod metrics;
+mod problem;
 mod process;
 mod serve;
 mod state;

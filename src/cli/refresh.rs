@@ -2,7 +2,7 @@
 
 use super::admin_client::{AdminArgs, segment};
 use super::{CommandError, Format, NO};
-use crate::policy::{Authority, Scheme};
+use crate::policy::Authority;
 use serde_json::Value;
 use std::process::ExitCode;
 
@@ -15,11 +15,7 @@ pub(super) struct RefreshArgs {
 }
 
 pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
-    let parsed = match args.authority.contains("://") {
-        true => Authority::from_url(&args.authority),
-        false => Authority::parse(Scheme::Https, args.authority.as_bytes()),
-    };
-    let authority = parsed.map_err(|error| {
+    let authority = Authority::named(&args.authority).map_err(|error| {
         CommandError::usage(format!("`{}`: {error}", args.authority), "write it as https://example.com")
     })?;
     let answer = args.admin.ask("POST", &format!("/api/v1/authorities/{}/refresh", segment(&authority)))?;

@@ -97,7 +97,12 @@ impl Authority {
         Self::and_target(url).map(|(authority, _)| authority)
     }
 
-    /// The same, with the path and query that a client would ask for: as written, without the fragment.
+    /// As people write one: `https://example.com:8443`, or without the scheme, which is https then.
+    pub fn named(text: &str) -> Result<Self, AuthorityError> {
+        if text.contains("://") { Self::from_url(text) } else { Self::parse(Scheme::Https, text.as_bytes()) }
+    }
+
+    /// An absolute URL's, with the path and query that a client would ask for: as written, without the fragment.
     pub fn and_target(url: &str) -> Result<(Self, Cow<'_, str>), AuthorityError> {
         let (scheme, rest) = url.split_once("://").ok_or(AuthorityError::Scheme)?;
         let scheme = Scheme::parse(scheme).ok_or(AuthorityError::Scheme)?;
