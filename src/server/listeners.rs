@@ -19,74 +19,52 @@ pub(super) struct Listeners {
     tasks: Mutex<JoinSet<()>>,
 }
 
-struct OpenListener {
-    socket: Socket,
-    door: Arc<Door>,
-}
-
-/// A socket, and for what it was opened.
 #[derive(Clone)]
-struct Socket {
+struct OpenListener {
+    /// For what it was opened.
     written: ListenAddress,
     address: SocketAddr,
-    listener: Arc<TcpListener>,
+    socket: Arc<TcpListener>,
+    door: Arc<Door>,
 }
 
 /// Those that changed settings want: their sockets are open, but nothing is accepted from new ones yet.
 pub(super) struct Plan(Vec<Planned>);
 
 struct Planned {
-    socket: Socket,
+    listener: OpenListener,
     tls: Option<Arc<Tls>>,
     serves_directory: bool,
-    /// `None`: it is new.
-    door: Option<Arc<Door>>,
 }
 
 impl Plan {
-    /// On sockets that listen already, one for each listener.
+    /// On sockets that listen already, in the order of the listeners; further ones are opened.
     pub fn on(settings: &Settings, given: Vec<TcpListener>) -> Result<Self, StartError> {
-        let mut planned = Vec::new();
-        for (wanted, listener) in settings.listen.iter().zip(given) {
-            let socket = Socket::new(wanted, listener)?;
-            let serves_directory = wanted.directory;
-            planned.push(Planned { socket, tls: tls(wanted)?, serves_directory, door: None });
-        }
-        Self(planned).judged(settings)
+        let given = settings.listen.iter().zip(given).map(|(wanted, socket)| OpenListener::new(wanted, socket));
+        Self::after(settings, given.collect::<io::Result<_>>()?)
     }
 
-    /// On sockets that are opened for it.
-    pub fn new(settings: &Settings) -> Result<Self, StartError> {
-        Self::after(settings, &[])
-    }
-
-    fn after(settings: &Settings, open: &[OpenListener]) -> Result<Self, StartError> {
-        let mut free: Vec<&OpenListener> = open.iter().collect();
-        let mut keep = |wanted: &Listener| -> Vec<&OpenListener> {
+    fn after(settings: &Settings, mut free: Vec<OpenListener>) -> Result<Self, StartError> {
+        let mut keep = |wanted: &Listener| -> Vec<OpenListener> {
             match &wanted.address {
                 address @ ListenAddress::Socket(_) => {
-                    let same = free.iter().position(|open| open.socket.written == *address);
+                    let same = free.iter().position(|open| open.written == *address);
                     same.map(|index| free.remove(index)).into_iter().collect()
                 }
-                address @ ListenAddress::Inherited(_) => {
-                    free.extract_if(.., |open| open.socket.written == *address).collect()
-                }
+                address @ ListenAddress::Inherited(_) => free.extract_if(.., |open| open.written == *address).collect(),
             }
         };
         let wanted: Vec<_> = settings.listen.iter().map(|wanted| (wanted, keep(wanted))).collect();
-        let going: Vec<_> = free.iter().map(|open| open.socket.listener.clone()).collect();
+        let going: Vec<_> = free.into_iter().map(|open| open.socket).collect();
         let mut planned = Vec::new();
-        for (wanted, kept) in wanted {
-            let (tls, serves_directory) = (tls(wanted)?, wanted.directory);
-            if kept.is_empty() {
-                for listener in sockets::open(&wanted.address, &going)? {
-                    let socket = Socket::new(wanted, listener)?;
-                    planned.push(Planned { socket, tls: tls.clone(), serves_directory, door: None });
-                }
+        for (wanted, mut listeners) in wanted {
+            let tls = tls(wanted)?;
+            if listeners.is_empty() {
+                let opened = sockets::open(&wanted.address, &going)?.into_iter();
+                listeners = opened.map(|socket| OpenListener::new(wanted, socket)).collect::<io::Result<_>>()?;
             }
-            for OpenListener { socket, door } in kept {
-                let (socket, door) = (socket.clone(), Some(door.clone()));
-                planned.push(Planned { socket, tls: tls.clone(), serves_directory, door });
+            for listener in listeners {
+                planned.push(Planned { listener, tls: tls.clone(), serves_directory: wanted.directory });
             }
         }
         Self(planned).judged(settings)
@@ -97,16 +75,16 @@ impl Plan {
         let is_open_to_all = settings.access.clients.is_empty() && settings.access.users.is_empty();
         let is_open = |planned: &&Planned| {
             !planned.tls.as_ref().is_some_and(|tls| tls.identifies)
-                && !planned.socket.address.ip().to_canonical().is_loopback()
+                && !planned.listener.address.ip().to_canonical().is_loopback()
         };
         match self.0.iter().find(is_open).filter(|_| is_open_to_all) {
-            Some(open) => Err(StartError::OpenToAll(open.socket.address)),
+            Some(open) => Err(StartError::OpenToAll(open.listener.address)),
             None => Ok(self),
         }
     }
 
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        self.0.iter().map(|planned| planned.socket.address)
+        self.0.iter().map(|planned| planned.listener.address)
     }
 }
 
@@ -117,7 +95,7 @@ impl Listeners {
 
     /// What changed settings make of those that are open.
     pub fn plan(&self, settings: &Settings) -> Result<Plan, StartError> {
-        Plan::after(settings, &self.open.lock())
+        Plan::after(settings, self.open.lock().clone())
     }
 
     /// Opens what is new and closes what is not wanted any more. To be called within a runtime.
@@ -125,34 +103,26 @@ impl Listeners {
         let (mut open, mut tasks) = (self.open.lock(), self.tasks.lock());
         // Those that have been closed before.
         while tasks.try_join_next().is_some() {}
-        let is_first = open.is_empty();
         let before = std::mem::take(&mut *open);
-        for Planned { socket, tls, serves_directory, door } in plan.0 {
-            let door = match door {
-                Some(door) => {
-                    door.reloaded(tls, serves_directory);
-                    door
+        for Planned { listener, tls, serves_directory } in plan.0 {
+            listener.door.reloaded(tls, serves_directory);
+            if !listener.is_among(&before) {
+                tasks.spawn(listener::serve(self.proxy.clone(), listener.socket.clone(), listener.door.clone()));
+                if !before.is_empty() {
+                    tracing::info!("listening on {}", listener.address);
                 }
-                None => {
-                    let door = Door::new(tls, serves_directory);
-                    tasks.spawn(listener::serve(self.proxy.clone(), socket.listener.clone(), door.clone()));
-                    if !is_first {
-                        tracing::info!("listening on {}", socket.address);
-                    }
-                    door
-                }
-            };
-            open.push(OpenListener { socket, door });
+            }
+            open.push(listener);
         }
-        for closed in before.iter().filter(|old| !open.iter().any(|open| Arc::ptr_eq(&open.door, &old.door))) {
+        for closed in before.iter().filter(|old| !old.is_among(&open)) {
             closed.door.close();
-            tracing::info!("no longer listening on {}", closed.socket.address);
+            tracing::info!("no longer listening on {}", closed.address);
         }
     }
 
     /// Where they are, in the order of the configuration, and whether for TLS.
     pub fn addresses(&self) -> Vec<(SocketAddr, bool)> {
-        self.open.lock().iter().map(|open| (open.socket.address, open.door.is_tls())).collect()
+        self.open.lock().iter().map(|open| (open.address, open.door.is_tls())).collect()
     }
 
     /// Each ends when its connections have. Nothing more may be opened.
@@ -162,9 +132,14 @@ impl Listeners {
     }
 }
 
-impl Socket {
-    fn new(wanted: &Listener, listener: TcpListener) -> io::Result<Self> {
-        Ok(Self { written: wanted.address.clone(), address: listener.local_addr()?, listener: Arc::new(listener) })
+impl OpenListener {
+    fn new(wanted: &Listener, socket: TcpListener) -> io::Result<Self> {
+        let (written, address) = (wanted.address.clone(), socket.local_addr()?);
+        Ok(Self { written, address, socket: Arc::new(socket), door: Door::new() })
+    }
+
+    fn is_among(&self, all: &[Self]) -> bool {
+        all.iter().any(|one| Arc::ptr_eq(&one.door, &self.door))
     }
 }
 

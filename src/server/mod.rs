@@ -54,19 +54,13 @@ pub struct Totals {
 
 /// Starts the proxy within the current tokio runtime. It serves when this returns.
 pub async fn start(settings: Settings) -> Result<Running, StartError> {
-    proxy::descriptors::raise_limit();
-    let plan = Plan::new(&settings)?;
-    start_with(settings, plan).await
+    start_on(settings, Vec::new()).await
 }
 
-/// The same on sockets that listen already, one for each of `settings.listen`.
+/// The same on sockets that listen already, for the first of `settings.listen`.
 pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<Running, StartError> {
     proxy::descriptors::raise_limit();
     let plan = Plan::on(&settings, sockets)?;
-    start_with(settings, plan).await
-}
-
-async fn start_with(settings: Settings, plan: Plan) -> Result<Running, StartError> {
     survive_full_files()?;
     let admin_socket = match &settings.admin.address {
         // Of several that were handed over, the first.

@@ -41,15 +41,16 @@ pub struct Tls {
 }
 
 impl Door {
-    /// `tls`: `None`: clients speak none. `serves_directory`: that of signing keys.
-    pub fn new(tls: Option<Arc<Tls>>, serves_directory: bool) -> Arc<Self> {
+    /// One without TLS.
+    pub fn new() -> Arc<Self> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let serves_directory = AtomicBool::new(serves_directory);
-        Arc::new(Self { number, tls: ArcSwapOption::new(tls), serves_directory, closed: watch::Sender::new(false) })
+        let (tls, serves_directory) = (ArcSwapOption::empty(), AtomicBool::new(false));
+        Arc::new(Self { number, tls, serves_directory, closed: watch::Sender::new(false) })
     }
 
-    /// To be called after a reload. `tls`: for connections that come from now on.
+    /// To be called after a reload. `tls`: for connections that come from now on; `None`: clients speak none.
+    /// `serves_directory`: that of signing keys.
     pub fn reloaded(&self, tls: Option<Arc<Tls>>, serves_directory: bool) {
         self.tls.store(tls);
         self.serves_directory.store(serves_directory, Ordering::Relaxed);
