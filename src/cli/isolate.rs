@@ -7,17 +7,15 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tokio::io::Interest;
-use tokio::net::UnixListener;
 
 /// Nobody else is in that network.
 pub(super) const INSIDE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
@@ -25,8 +23,8 @@ pub(super) const INSIDE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4A
 /// What `run` starts in place of the command.
 #[derive(Debug, clap::Args)]
 pub(super) struct IsolateArgs {
-    /// Where the proxy waits for its socket
-    directory: PathBuf,
+    /// The number under which the socket is open that the proxy's is handed over by
+    socket: RawFd,
     #[arg(trailing_var_arg = true, required = true)]
     command: Vec<OsString>,
 }
@@ -41,27 +39,17 @@ pub(super) fn run(args: &IsolateArgs) -> Result<ExitCode, CommandError> {
         )
     })?;
     let listener = TcpListener::bind(INSIDE)?;
-    hand_over(&args.directory, &listener)?;
+    hand_over(args.socket, &listener)?;
     drop(listener);
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     let error = Command::new(program).args(arguments).exec();
     Err(CommandError::not_run(program, &error))
 }
 
-/// Waits there for the socket that comes from inside.
-pub(super) fn wait_in(directory: &Path) -> io::Result<UnixListener> {
-    let directory = File::open(directory)?;
-    UnixListener::bind(meeting_point(&directory))
-}
-
-/// A socket's path has 108 bytes at most, and that of the directory may be longer.
-fn meeting_point(directory: &File) -> String {
-    format!("/proc/self/fd/{}/socket", directory.as_raw_fd())
-}
-
 /// The socket that comes from inside.
-pub(super) async fn take_over(handed: &UnixListener) -> io::Result<tokio::net::TcpListener> {
-    let (stream, _) = handed.accept().await?;
+pub(super) async fn take_over(by: UnixStream) -> io::Result<tokio::net::TcpListener> {
+    by.set_nonblocking(true)?;
+    let stream = tokio::net::UnixStream::from_std(by)?;
     let socket = stream.async_io(Interest::READABLE, || receive(&stream)).await?;
     socket.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(socket)
@@ -78,13 +66,14 @@ fn receive(stream: impl AsFd) -> io::Result<TcpListener> {
     socket.map(TcpListener::from).ok_or_else(|| io::Error::other("the command's network has no socket"))
 }
 
-fn hand_over(to: &Path, listener: &TcpListener) -> io::Result<()> {
-    let directory = File::open(to)?;
+fn hand_over(by: RawFd, listener: &TcpListener) -> io::Result<()> {
+    // SAFETY: `run` has opened it for this, and nobody else here knows of it.
+    let by = unsafe { UnixStream::from_raw_fd(by) };
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     let sockets = [listener.as_fd()];
     control.push(SendAncillaryMessage::ScmRights(&sockets));
-    sendmsg(UnixStream::connect(meeting_point(&directory))?, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
+    sendmsg(by, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
     Ok(())
 }
 

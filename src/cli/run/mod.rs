@@ -15,12 +15,15 @@ use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
 use futures_util::FutureExt;
 use progress::{HELD_LONG, Progress};
+use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
 use signals::{EndSignals, INTERRUPTED, end_if_interrupted, exit_code, is_by_signal, is_interrupted, pass_on};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -157,20 +160,21 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     };
     let mut signals = EndSignals::catch()?;
     let (running, mut child) = if args.isolate {
-        let handed = isolate::wait_in(directory.path())?;
+        let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("isolated").arg(directory.path()).arg("--").args(&args.command);
+        command.arg("isolated").arg(theirs.as_raw_fd().to_string()).arg("--").args(&args.command);
         equip(&mut command, isolate::INSIDE)?;
+        // SAFETY: it makes one call, and an error of a number.
+        unsafe { command.pre_exec(move || Ok(fcntl_setfd(&theirs, FdFlags::empty())?)) };
         let mut child = match command.spawn() {
             Err(_) if is_interrupted() => return Ok(ExitCode::from(INTERRUPTED)),
             child => child?,
         };
-        let listener = tokio::select! {
-            // A short command may be over already.
-            biased;
-            taken = isolate::take_over(&handed) => taken?,
+        // Its other end is the child's alone.
+        drop(command);
+        let Ok(listener) = isolate::take_over(ours).await else {
             // It has said why.
-            status = child.wait() => return Ok(ExitCode::from(exit_code(status?))),
+            return Ok(ExitCode::from(exit_code(child.wait().await?)));
         };
         (server::start_on(settings, vec![listener]).await?, child)
     } else {
