@@ -169,14 +169,3 @@ fn run(tool: &Path, arguments: &[&std::ffi::OsStr]) -> Result<(), String> {
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
     Err(last.map_or_else(|| output.status.to_string(), str::to_owned))
 }
-
-fn name_of(tool: &Path) -> String {
-    tool.file_name().unwrap_or_default().display().to_string()
-}
-
-fn explain(error: &io::Error, by_hand: String) -> (String, String) {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => (String::from("only root may do this"), by_hand),
-        _ => (error.to_string(), by_hand),
-    }
-}

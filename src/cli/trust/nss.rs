@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
 
 pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
-    let mut databases = databases(machine);
-    databases.extend(missing(machine).filter(|_| change == TrustChange::Install));
+    let may_make = change == TrustChange::Install && has_browser(machine);
+    let databases = machine.home.iter().flat_map(|home| [chromium(machine, home, may_make), firefox(home)].concat());
+    let databases: Vec<PathBuf> = databases.collect();
     if databases.is_empty() {
         return vec![TrustOutcome::Nothing(String::from("no database of Chromium's or Firefox's was found"))];
     }
@@ -29,11 +30,8 @@ pub(super) fn before_run(machine: &UserMachine, program: &str, entry: &TrustEntr
     let name = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let (is_browser, may_start_one) = (BROWSERS.contains(&name), STARTERS.contains(&name));
     let Some(home) = machine.home.as_ref().filter(|_| is_browser || may_start_one) else { return Vec::new() };
-    let mut databases: Vec<PathBuf> = chromium(machine, home).filter(|place| place.join(DATABASE).is_file()).collect();
     let brings_its_own = OWN_CHROMIUM.iter().any(|place| home.join(place).is_dir());
-    if databases.is_empty() && (brings_its_own || BROWSERS.iter().any(|name| machine.tool(name).is_some())) {
-        databases.push(home.join(CHROMIUM[0]));
-    }
+    let databases = chromium(machine, home, brings_its_own || has_browser(machine));
     let Some(certutil) = machine.tool("certutil") else {
         let hint = "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it";
         return match is_browser {
@@ -90,24 +88,31 @@ fn make(certutil: &Path, database: &Path, sql: &OsStr) -> Result<(), String> {
     run(certutil, &["-N".as_ref(), "--empty-password".as_ref(), "-d".as_ref(), sql])
 }
 
-/// Where a Chromium that has no database yet will look for one: every version looks into `~/.pki/nssdb` if it is there.
-fn missing(machine: &UserMachine) -> Option<PathBuf> {
-    let home = machine.home.as_ref()?;
-    let has_one = chromium(machine, home).any(|directory| directory.join(DATABASE).is_file());
-    (!has_one && BROWSERS.iter().any(|name| machine.tool(name).is_some())).then(|| home.join(CHROMIUM[0]))
+fn has_browser(machine: &UserMachine) -> bool {
+    BROWSERS.iter().any(|name| machine.tool(name).is_some())
 }
 
-fn chromium(machine: &UserMachine, home: &Path) -> impl Iterator<Item = PathBuf> {
+fn is_database(directory: &Path) -> bool {
+    directory.join(DATABASE).is_file()
+}
+
+/// `may_make`: where there is none yet, the one that it will look for: every version looks into `~/.pki/nssdb` if it is there.
+fn chromium(machine: &UserMachine, home: &Path, may_make: bool) -> Vec<PathBuf> {
     let data = machine.data.clone().unwrap_or_else(|| home.join(".local/share"));
-    CHROMIUM.map(|directory| home.join(directory)).into_iter().chain([data.join("pki/nssdb")])
+    let all = CHROMIUM.map(|directory| home.join(directory)).into_iter().chain([data.join("pki/nssdb")]);
+    let mut databases: Vec<_> = all.filter(|directory| is_database(directory)).collect();
+    if databases.is_empty() && may_make {
+        databases.push(home.join(CHROMIUM[0]));
+    }
+    databases
 }
 
-fn databases(machine: &UserMachine) -> Vec<PathBuf> {
-    let Some(home) = &machine.home else { return Vec::new() };
+fn firefox(home: &Path) -> Vec<PathBuf> {
     let profiles = FIREFOX.iter().flat_map(|directory| fs::read_dir(home.join(directory)).into_iter().flatten());
-    let mut firefox: Vec<PathBuf> = profiles.flatten().map(|entry| entry.path()).collect();
-    firefox.sort();
-    chromium(machine, home).chain(firefox).filter(|directory| directory.join(DATABASE).is_file()).collect()
+    let mut databases: Vec<_> =
+        profiles.flatten().map(|entry| entry.path()).filter(|directory| is_database(directory)).collect();
+    databases.sort();
+    databases
 }
 
 /// Beside the place that it has used since version 156.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, explain, name_of, run};
+use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
 
 pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
     let Some(store) = STORES.iter().find(|store| machine.below_root(store.directory).is_dir()) else {
@@ -20,48 +20,35 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
         );
     };
     let file = machine.below_root(store.directory).join(format!("{}.{}", entry.name, store.extension));
+    let shown = file.display();
+    let was_there = fs::read(&file).is_ok_and(|content| content == entry.pem.as_bytes());
     let changed = match change {
-        TrustChange::Install => write(&file, entry.pem),
-        TrustChange::Uninstall => fs::remove_file(&file).map(|()| Changed::now(format!("removed {}", file.display()))),
+        TrustChange::Install if was_there => Ok(format!("{shown} was there already")),
+        TrustChange::Install => fs::write(&file, entry.pem).map(|()| format!("wrote {shown}")),
+        TrustChange::Uninstall => fs::remove_file(&file).map(|()| format!("removed {shown}")),
     };
-    let (what, was_there) = match changed {
-        Ok(Changed { what, was_there }) => (what, was_there),
+    let what = match changed {
+        Ok(what) => what,
         Err(error) if change == TrustChange::Uninstall && error.kind() == io::ErrorKind::NotFound => {
-            return TrustOutcome::Nothing(format!("{} is not there", file.display()));
+            return TrustOutcome::Nothing(format!("{shown} is not there"));
         }
         Err(error) => {
-            let (what, hint) = explain(&error, by_hand(change, &file, &tool));
-            return TrustOutcome::failed(what, hint);
+            let what = match error.kind() {
+                io::ErrorKind::PermissionDenied => String::from("only root may do this"),
+                _ => error.to_string(),
+            };
+            return TrustOutcome::failed(what, by_hand(change, &file, &tool));
         }
     };
     match run(&tool, &[]) {
-        Ok(()) => TrustOutcome::Done(format!("{what}, ran {}", name_of(&tool))),
+        Ok(()) => TrustOutcome::Done(format!("{what}, ran {}", store.tool)),
         // Another user's work; the tool is root's.
-        Err(_) if was_there => TrustOutcome::Nothing(what),
+        Err(_) if was_there && change == TrustChange::Install => TrustOutcome::Nothing(what),
         Err(said) => TrustOutcome::failed(
-            format!("{what}, but {} failed: {said}", name_of(&tool)),
+            format!("{what}, but {} failed: {said}", store.tool),
             format!("run {} again", tool.display()),
         ),
     }
-}
-
-struct Changed {
-    what: String,
-    was_there: bool,
-}
-
-impl Changed {
-    fn now(what: String) -> Self {
-        Self { what, was_there: false }
-    }
-}
-
-fn write(file: &Path, pem: &str) -> io::Result<Changed> {
-    if fs::read(file).is_ok_and(|content| content == pem.as_bytes()) {
-        return Ok(Changed { what: format!("{} was there already", file.display()), was_there: true });
-    }
-    fs::write(file, pem)?;
-    Ok(Changed::now(format!("wrote {}", file.display())))
 }
 
 /// Not `sudo politely`: root has another state directory, and would find or make another authority there.

@@ -270,7 +270,8 @@ fn java_is_changed_by_its_keytool() {
 #[test]
 fn without_a_choice_every_place_is_visited() {
     let fake = Fake::new();
-    let places: Vec<StoreKind> = fake.machine.install(&fake.ca, &[]).unwrap().iter().map(|step| step.place).collect();
+    let places: Vec<StoreKind> =
+        fake.machine.change(TrustChange::Install, &fake.ca, &[]).unwrap().iter().map(|step| step.place).collect();
     assert_eq!(places, [StoreKind::System, StoreKind::Browsers, StoreKind::Java]);
     assert!(Path::new("/usr/sbin").is_absolute() && UserMachine::here().path.contains(&PathBuf::from("/usr/sbin")));
 }
