@@ -1,13 +1,11 @@
 //! `politely check`: validates the configuration. Reads it, and opens what it names, as `serve` would; makes nothing.
 
-use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use crate::config::{
-    AccessLog, CaSource, Hosts, InterceptMode, Mode, OnFleetLoss, PortRange, Settings, SignWhen, units::show_duration,
+    AccessLog, CaSource, Hosts, InterceptMode, Mode, OnFleetLoss, Settings, SignWhen, units::show_duration,
 };
-use crate::policy::Manners;
 use crate::server::StartError;
 use crate::signing::Signer;
 use crate::telemetry;
@@ -15,7 +13,7 @@ use crate::tls::{Ca, ca, roots};
 
 use time::OffsetDateTime;
 
-use super::CommandError;
+use super::{CommandError, kept};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
@@ -33,7 +31,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     };
     describe(&settings, &mut told);
     for warning in settings.warnings() {
-        writeln!(told, "  warning: {}\n    hint: {}", warning.what, warning.hint).expect("a string takes all");
+        told += &format!("  warning: {}\n    hint: {}\n", warning.what, warning.hint);
     }
     told += &identity(&settings)?;
     told += &evidence(&settings)?;
@@ -43,7 +41,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
 }
 
 fn describe(settings: &Settings, told: &mut String) {
-    let mut say = |line: String| writeln!(told, "  {line}").expect("a string takes all");
+    let mut say = |line: String| *told += &format!("  {line}\n");
     for listener in &settings.listen {
         let reach = match listener.address.is_loopback() {
             Some(true) => "this machine only",
@@ -70,14 +68,9 @@ fn describe(settings: &Settings, told: &mut String) {
             purposes.join(", ")
         ));
     }
-    let Manners { adaptive, breaker, budget, min_revisit } = settings.hosts.any().rules.manners;
-    let kept = [
-        adaptive.map(|kept| format!("{kept} (pace.adaptive)")),
-        breaker.map(|kept| format!("{kept} (pace.breaker)")),
-        budget.map(|kept| format!("{kept} (pace.budget)")),
-        min_revisit.map(|after| format!("a page again after {} s (pace.min_revisit)", after.as_secs_f64())),
-    ];
-    kept.into_iter().flatten().for_each(|kept| say(format!("keeps at each host: {kept}")));
+    for (key, kept) in kept(&settings.hosts.any().rules.manners) {
+        say(format!("keeps at each host: {kept} (pace.{key})"));
+    }
     match settings.intercept.default {
         InterceptMode::Intercept => {}
         InterceptMode::Tunnel => {
@@ -96,8 +89,7 @@ fn describe(settings: &Settings, told: &mut String) {
     if !users.is_empty() {
         say(format!("requires a user name and password: {} (access.users)", users.join(", ")));
     }
-    let ports: Vec<String> = settings.egress.ports.iter().map(PortRange::to_string).collect();
-    say(format!("connects to ports {} (egress.ports)", ports.join(", ")));
+    say(format!("connects to ports {} (egress.ports)", join(&settings.egress.ports)));
     for (key, listed) in [("hosts", join(&settings.listed.hosts)), ("methods", settings.listed.methods.join(", "))] {
         if !listed.is_empty() {
             say(format!("refuses all {key} but {listed} (egress.{key})"));
@@ -136,12 +128,11 @@ fn identity(settings: &Settings) -> Result<String, CommandError> {
         let (directory, when) = (signer.directory(), settings.identity.signature.when);
         let when = if when == SignWhen::Always { "" } else { " where a site asks for it" };
         let ids = directory.ids().collect::<Vec<_>>();
-        writeln!(told, "  signs requests{when} as {} by the key {}", directory.agent(), ids[0])
-            .expect("a string takes all");
+        told += &format!("  signs requests{when} as {} by the key {}\n", directory.agent(), ids[0]);
         if let [_, others @ ..] = ids.as_slice()
             && !others.is_empty()
         {
-            writeln!(told, "  and lists {} in the directory", others.join(", ")).expect("a string takes all");
+            told += &format!("  and lists {} in the directory\n", others.join(", "));
         }
     }
     Ok(told)
@@ -188,11 +179,10 @@ fn authority(settings: &Settings) -> Result<String, CommandError> {
     let mut told = format!("  HTTPS clients have to trust {}, valid until {until}\n", ca.path().display());
     if let Some(next) = ca.next() {
         let until = next.until.date();
-        writeln!(told, "  and {}.next, which replaces it after rotation, valid until {until}", ca.path().display())
-            .expect("a string takes all");
+        told += &format!("  and {}.next, which replaces it after rotation, valid until {until}\n", ca.path().display());
     }
     if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
-        writeln!(told, "  warning: {warning}").expect("a string takes all");
+        told += &format!("  warning: {warning}\n");
     }
     Ok(told)
 }

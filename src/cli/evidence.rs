@@ -93,13 +93,8 @@ fn text(directory: &Path, verified: &Verified) -> String {
         let _ = writeln!(out, "  written:  {} to {}", rfc3339::millis(*from), rfc3339::millis(*to));
     }
     for (count, from, to) in lost {
-        let _ = writeln!(
-            out,
-            "  lost:     {} of {} to {}",
-            counted(*count, "record"),
-            rfc3339::millis(*from),
-            rfc3339::millis(*to)
-        );
+        let (from, to) = (rfc3339::millis(*from), rfc3339::millis(*to));
+        let _ = writeln!(out, "  lost:     {} of {from} to {to}", counted(*count, "record"));
     }
     if let Some(last) = removed_to {
         let _ = writeln!(out, "  removed:  segments up to {last}, as `keep` says");

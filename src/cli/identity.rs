@@ -4,7 +4,6 @@ use super::{CommandError, Format};
 use crate::config::{Settings, SignWhen, state_directory};
 use crate::signing::{DIRECTORY_PATH, KeyError, Signer, SigningKey};
 use serde_json::json;
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -62,8 +61,7 @@ fn make(keygen: &Keygen) -> Result<ExitCode, CommandError> {
     let path = std::path::absolute(&path)?;
     let mut told = format!("made the key {} in {}\n", key.id(), path.display());
     if !is_configured {
-        write!(told, "\nidentity:\n  signature:\n    key: {}\n    agent: https://bot.example\n", path.display())
-            .expect("a string takes all");
+        told += &format!("\nidentity:\n  signature:\n    key: {}\n    agent: https://bot.example\n", path.display());
     }
     super::print(&told)
 }
@@ -82,13 +80,13 @@ fn print_identity(show: &Show) -> Result<ExitCode, CommandError> {
     }
     let mut told = format!("signs as {agent}, {when}, by the key {}\n", ids[0]);
     for id in &ids[1..] {
-        writeln!(told, "lists the key {id}").expect("a string takes all");
+        told += &format!("lists the key {id}\n");
     }
     let directory = match agent.as_str().matches('/').count() {
         2 => format!("{agent}{DIRECTORY_PATH}"),
         _ => agent.to_string(),
     };
-    writeln!(told, "verifiers look for the directory at {directory}").expect("a string takes all");
+    told += &format!("verifiers look for the directory at {directory}\n");
     super::print(&told)
 }
 

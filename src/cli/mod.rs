@@ -29,7 +29,7 @@ use async_runtime::runtime;
 use clap::{CommandFactory, Parser, Subcommand};
 use command_error::{CommandError, NO};
 use config_arg::{ConfigArg, Format, MACHINE_CONFIG, override_key};
-use output::{counted, inert, print};
+use output::{counted, inert, kept, print};
 use std::process::ExitCode;
 
 /// A forward proxy that makes any crawler obey robots.txt

@@ -1,6 +1,7 @@
 //! How commands print: plurals, control characters made harmless.
 
 use super::command_error::CommandError;
+use crate::policy::Manners;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -20,6 +21,18 @@ pub(super) fn counted(count: impl Into<u64>, one: &str) -> String {
         _ => one.to_owned(),
     };
     format!("{count} {plural}")
+}
+
+/// What is kept at a host beyond what it asks for, by the key of `pace` that says so.
+pub(super) fn kept(manners: &Manners) -> impl Iterator<Item = (&'static str, String)> {
+    let Manners { adaptive, breaker, budget, min_revisit } = manners;
+    let kept = [
+        ("adaptive", adaptive.map(|kept| kept.to_string())),
+        ("breaker", breaker.map(|kept| kept.to_string())),
+        ("budget", budget.map(|kept| kept.to_string())),
+        ("min_revisit", min_revisit.map(|after| format!("a page again after {} s", after.as_secs_f64()))),
+    ];
+    kept.into_iter().filter_map(|(key, kept)| Some((key, kept?)))
 }
 
 /// With what others have written in it, which is not to steer the terminal.

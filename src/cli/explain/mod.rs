@@ -3,14 +3,12 @@
 mod past;
 
 use super::admin_client::{ask_running, segment};
-use super::{CommandError, ConfigArg, Format, NO};
+use super::{CommandError, ConfigArg, Format, NO, kept};
 use crate::admin;
 use crate::config::Settings;
 use crate::policy::explain::{Explanation, TdmRepState, explain};
 use crate::policy::freshness::Freshness;
-use crate::policy::{
-    Access, Authority, Entry, HostRules, Manners, PreferenceEvidence, Request, SiteAnswer, Validators,
-};
+use crate::policy::{Access, Authority, Entry, HostRules, PreferenceEvidence, Request, SiteAnswer, Validators};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use serde_json::Value;
@@ -90,18 +88,22 @@ fn by_file(
         CommandError::usage(format!("cannot read {name}: {error}"), "`--robots` takes a robots.txt, or `-`")
     })?;
     let now = SystemTime::now();
-    let entry = Entry::answered(SiteAnswer {
-        access: Access::Rules(RobotsTxt::parse_with(&bytes, &settings.robots.parse_options())),
-        status: 200,
-        asked_again: None,
-        freshness: Freshness::new(now, Duration::from_secs(1), 0.0),
-        validators: Validators::default(),
-    });
-    let mut explanation = explain(&entry, rules, request, now);
+    let robots = RobotsTxt::parse_with(&bytes, &settings.robots.parse_options());
+    let mut explanation = explain(&as_fetched(robots, now), rules, request, now);
     let robots = &mut explanation.robots;
     robots.url = name;
     (robots.status, robots.fetched_at, robots.expires_at) = (None, None, None);
     Ok(explanation)
+}
+
+fn as_fetched(robots: RobotsTxt, now: SystemTime) -> Entry {
+    Entry::answered(SiteAnswer {
+        access: Access::Rules(robots),
+        status: 200,
+        asked_again: None,
+        freshness: Freshness::new(now, Duration::from_secs(1), 0.0),
+        validators: Validators::default(),
+    })
 }
 
 /// What the site's answers asked for in return (`Link`, 402), as the proxy that runs with this configuration has seen them.
@@ -147,11 +149,7 @@ fn text(explanation: &Explanation) -> String {
     if let Some(delay) = explanation.crawl_delay {
         out += &format!("  crawl-delay: {} s\n", delay.as_secs_f64());
     }
-    let Manners { adaptive, breaker, budget, min_revisit } = explanation.manners;
-    let said = adaptive.iter().map(ToString::to_string).chain(breaker.iter().map(ToString::to_string));
-    let said = said.chain(budget.iter().map(ToString::to_string));
-    let said = said.chain(min_revisit.map(|after| format!("a page again after {} s", after.as_secs_f64())));
-    said.for_each(|said| out += &format!("  pace: {said}\n"));
+    kept(&explanation.manners).for_each(|(_, said)| out += &format!("  pace: {said}\n"));
     if let Some(note) = explanation.tdmrep.as_ref().and_then(TdmRepState::note) {
         out += &format!("  note: {note}\n");
     }
@@ -176,13 +174,7 @@ mod tests {
     #[test]
     fn what_a_site_has_written_does_not_steer_the_terminal() {
         let file = "User-agent: *\nDisallow: /\x1b[2J\nSitemap: \u{9b}31m\n";
-        let entry = Entry::answered(SiteAnswer {
-            access: Access::Rules(RobotsTxt::parse(file.as_bytes())),
-            status: 200,
-            asked_again: None,
-            freshness: Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0),
-            validators: Validators::default(),
-        });
+        let entry = as_fetched(RobotsTxt::parse(file.as_bytes()), SystemTime::now());
         let (authority, rules) = (Authority::from_url("http://a.example").unwrap(), HostRules::new(Arc::default()));
         let request = Request::new(&authority, b"/%1b[2J");
         let text = text(&explain(&entry, &rules, &request, SystemTime::now()));

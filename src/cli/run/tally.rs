@@ -62,42 +62,33 @@ impl Tally {
 
 impl RuleTally {
     fn of(refusal: &Refusal) -> Option<Self> {
-        match refusal {
+        let (file, line, text) = match refusal {
             Refusal::Disallowed { authority, rule: Some(rule), .. } => {
-                let text = format!("{}: {}", rule.key(), rule.pattern).into();
-                Some(RuleTally { file: authority.robots_url().into(), line: Some(rule.line), text })
+                (authority.robots_url(), Some(rule.line), format!("{}: {}", rule.key(), rule.pattern))
             }
-            Refusal::Disallowed { authority, rule: None, .. } => Some(RuleTally {
-                file: authority.robots_url().into(),
-                line: None,
-                text: "everything, by its state".into(),
-            }),
+            Refusal::Disallowed { authority, rule: None, .. } => {
+                (authority.robots_url(), None, "everything, by its state".to_owned())
+            }
             Refusal::UsageDisallowed { authority, preference, .. } => {
-                let text = format!("{}: {}", preference.key, preference.value).into();
-                Some(RuleTally { file: authority.robots_url().into(), line: Some(preference.line), text })
+                let text = format!("{}: {}", preference.key, preference.value);
+                (authority.robots_url(), Some(preference.line), text)
             }
-            Refusal::MiningReserved(evidence) => Some(RuleTally {
-                file: evidence.url().into(),
-                line: None,
-                text: format!("entry {}: {}", evidence.entry, evidence.location).into(),
-            }),
-            Refusal::AnswerReserved(reservation) => Some(RuleTally {
-                file: "the sites' answers".into(),
-                line: None,
-                text: format!("{}: {}", reservation.field.as_str(), reservation.value).into(),
-            }),
+            Refusal::MiningReserved(evidence) => {
+                (evidence.url(), None, format!("entry {}: {}", evidence.entry, evidence.location))
+            }
+            Refusal::AnswerReserved(reservation) => {
+                let text = format!("{}: {}", reservation.field.as_str(), reservation.value);
+                ("the sites' answers".to_owned(), None, text)
+            }
             Refusal::RobotsUnreachable { authority, .. } => {
-                Some(RuleTally { file: authority.robots_url().into(), line: None, text: "it could not be read".into() })
+                (authority.robots_url(), None, "it could not be read".to_owned())
             }
-            Refusal::OperatorDenied { host, pattern, .. } => Some(RuleTally {
-                file: format!("hosts: {host}").into(),
-                line: None,
-                text: format!("deny: {pattern}").into(),
-            }),
+            Refusal::OperatorDenied { host, pattern, .. } => {
+                (format!("hosts: {host}"), None, format!("deny: {pattern}"))
+            }
             // No `--max-wait` opens it: the hours are what there is to know.
             Refusal::Closed { authority, hours, .. } => {
-                let text = format!("Visit-time: {hours} (UTC)").into();
-                Some(RuleTally { file: authority.robots_url().into(), line: None, text })
+                (authority.robots_url(), None, format!("Visit-time: {hours} (UTC)"))
             }
             Refusal::CrawlDelay { .. }
             | Refusal::HostPaused { .. }
@@ -116,8 +107,9 @@ impl RuleTally {
             | Refusal::Draining { .. }
             | Refusal::FleetLost { .. }
             | Refusal::OwnLimit { .. }
-            | Refusal::AmbiguousPath => None,
-        }
+            | Refusal::AmbiguousPath => return None,
+        };
+        Some(RuleTally { file: file.into(), line, text: text.into() })
     }
 }
 
