@@ -7,13 +7,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream::{self, Stream};
+use futures_util::{Stream, StreamExt};
 use http::{HeaderMap, header};
 use serde::Deserialize;
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
-use tokio::sync::broadcast::error::RecvError;
 
 #[derive(Deserialize)]
 pub(super) struct DecisionsQuery {
@@ -42,26 +40,9 @@ pub(super) async fn decisions(
 
 /// Those since `after`, then each as it comes, until the proxy stops.
 fn events(admin: Arc<Admin>, after: u64) -> impl Stream<Item = Result<Event, Infallible>> {
-    let (before, live) = admin.proxy.decisions.follow(after);
-    let state = (VecDeque::from(before), live, admin.ended.subscribe());
-    stream::unfold(state, async |(mut before, mut live, mut ended)| {
-        if let Some(decision) = before.pop_front() {
-            return Some((Ok(event(&decision)), (before, live, ended)));
-        }
-        loop {
-            let heard = tokio::select! {
-                heard = live.recv() => heard,
-                // A sender that is gone means the same.
-                _ = ended.wait_for(|ended| *ended) => return None,
-            };
-            match heard {
-                Ok(decision) => return Some((Ok(event(&decision)), (before, live, ended))),
-                // Too slow a reader: its numbers show the gap.
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return None,
-            }
-        }
-    })
+    let decisions = admin.proxy.decisions.follow(after);
+    let ended = async move { admin.ended().await };
+    decisions.take_until(Box::pin(ended)).map(|decision| Ok(event(&decision)))
 }
 
 fn event(decision: &RecentDecision) -> Event {

@@ -39,7 +39,7 @@ impl Admin {
         let _ = timeout(LAST_WORDS, async { while connections.join_next().await.is_some() {} }).await;
     }
 
-    async fn ended(&self) {
+    pub(super) async fn ended(&self) {
         // The sender lives as long as we do.
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }

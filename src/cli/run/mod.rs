@@ -13,7 +13,7 @@ use crate::proxy::RecentDecision;
 use crate::server::{self, StartError};
 use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt};
 use progress::{HELD_LONG, Progress};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
@@ -25,12 +25,12 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use summary::{ReportTo, Summary};
 use tally::Tally;
 use tokio::process::Command;
-use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::unconstrained;
 
 #[derive(Debug, clap::Args)]
@@ -190,7 +190,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             }
         }
     };
-    let (before, mut refused) = running.decisions().follow(0);
+    let mut refused = pin!(running.decisions().follow(0));
     let (mut tally, mut progress) = (Tally::default(), Progress::new(args.quiet, args.verbose));
     let mut hear = |decision: &RecentDecision| {
         tally.add(decision);
@@ -198,7 +198,6 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             print_refusal(decision);
         }
     };
-    before.iter().for_each(|decision| hear(decision));
     let mut is_signalled = false;
     let status = loop {
         tokio::select! {
@@ -210,12 +209,12 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             }
             status = child.wait() => break status?,
             () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref()),
-            Some(decision) = heard(&mut refused) => hear(&decision),
+            Some(decision) = refused.next() => hear(&decision),
         }
     };
     // What is asked last counts when it is over, which the command may see a moment earlier.
     let totals = running.shutdown_before(signals.cut()).await;
-    while let Some(Some(decision)) = unconstrained(heard(&mut refused)).now_or_never() {
+    while let Some(Some(decision)) = unconstrained(refused.next()).now_or_never() {
         hear(&decision);
     }
     let code = exit_code(status);
@@ -245,17 +244,6 @@ fn print_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8
     }
 }
 
-/// The next one that is there still: of many at once the first are missed, and what follows is not.
-async fn heard<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
-    loop {
-        match live.recv().await {
-            Ok(one) => return Some(one),
-            Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return None,
-        }
-    }
-}
-
 fn print_refusal(decision: &RecentDecision) {
     let url = decision.url.as_deref().unwrap_or("a request that could not be read");
     let said = super::inert(&format!("politely: {url}: {}", decision.what));
@@ -266,19 +254,3 @@ fn print_refusal(decision: &RecentDecision) {
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Says where this command's is to be kept.
 const EVIDENCE: &str = "POLITELY_EVIDENCE__DIRECTORY";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn what_comes_behind_too_many_at_once_is_heard() {
-        let (sender, mut live) = broadcast::channel(2);
-        (1..=5).for_each(|number| _ = sender.send(number).unwrap());
-        assert_eq!(heard(&mut live).now_or_never(), Some(Some(4)));
-        assert_eq!(heard(&mut live).now_or_never(), Some(Some(5)));
-        assert_eq!(heard(&mut live).now_or_never(), None);
-        drop(sender);
-        assert_eq!(heard(&mut live).await, None);
-    }
-}

@@ -3,12 +3,13 @@
 use crate::config::User;
 use crate::gate::Reported;
 use crate::policy::Refusal;
+use futures_util::stream::{self, Stream, StreamExt};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{self, error::RecvError};
 
 /// The last of them, and a way to hear of each as it comes.
 pub struct Decisions {
@@ -102,10 +103,22 @@ impl Decisions {
         self.kept.lock().after(after)
     }
 
-    /// The same, and each that comes from then on: none is missed between.
-    pub fn follow(&self, after: u64) -> (Vec<Arc<RecentDecision>>, broadcast::Receiver<Arc<RecentDecision>>) {
+    /// The same, and each that comes from then on: none is missed between. Of more at once than are kept the first are missed.
+    pub fn follow(&self, after: u64) -> impl Stream<Item = Arc<RecentDecision>> + Send + use<> {
         let kept = self.kept.lock();
-        (kept.after(after), self.live.subscribe())
+        let live = stream::unfold(self.live.subscribe(), async |mut live| Some((heard(&mut live).await?, live)));
+        stream::iter(kept.after(after)).chain(live)
+    }
+}
+
+/// The next one that is there still.
+async fn heard<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
+    loop {
+        match live.recv().await {
+            Ok(one) => return Some(one),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return None,
+        }
     }
 }
 
@@ -122,6 +135,7 @@ const KEPT: usize = 500;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
     use std::net::Ipv4Addr;
 
     fn add(decisions: &Decisions, url: &str) {
@@ -144,13 +158,24 @@ mod tests {
         assert_eq!(decisions.after(most + 3).len(), 0);
     }
 
-    #[test]
-    fn a_follower_misses_none() {
+    #[tokio::test]
+    async fn a_follower_misses_none() {
         let decisions = Decisions::default();
         add(&decisions, "a");
-        let (before, mut live) = decisions.follow(0);
+        let followed = decisions.follow(0);
         add(&decisions, "b");
-        assert_eq!(numbers(&before), [1]);
-        assert_eq!(live.try_recv().map(|decision| decision.number), Ok(2));
+        drop(decisions);
+        assert_eq!(numbers(&followed.collect::<Vec<_>>().await), [1, 2]);
+    }
+
+    #[tokio::test]
+    async fn what_comes_behind_too_many_at_once_is_heard() {
+        let (sender, mut live) = broadcast::channel(2);
+        (1..=5).for_each(|number| _ = sender.send(number).unwrap());
+        assert_eq!(heard(&mut live).now_or_never(), Some(Some(4)));
+        assert_eq!(heard(&mut live).now_or_never(), Some(Some(5)));
+        assert_eq!(heard(&mut live).now_or_never(), None);
+        drop(sender);
+        assert_eq!(heard(&mut live).await, None);
     }
 }
