@@ -157,7 +157,7 @@ pub(super) async fn refresh(
 async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Json<Value> {
     let mining = admin.gate().tdmrep(authority).await;
     let mut value = json::authority_in_full(admin.gate(), authority, entry, mining.as_deref());
-    value["offer"] = admin.proxy.offers.of(authority).as_ref().map(json::offer).into();
+    value["offer"] = json!(admin.proxy.offers.of(authority));
     Json(value)
 }
 
@@ -178,7 +178,7 @@ pub(super) async fn explain(
     let request = Request::new(&authority, target.as_bytes());
     let mut explanation = json::explanation(&admin.gate().explain(&request, &rules).await);
     explanation["pace"] = json::pace(admin.gate().pace(&authority).unwrap_or_default());
-    explanation["offer"] = admin.proxy.offers.of(&authority).as_ref().map(json::offer).into();
+    explanation["offer"] = json!(admin.proxy.offers.of(&authority));
     Ok(Json(explanation))
 }
 

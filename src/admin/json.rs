@@ -3,7 +3,7 @@
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, TdmRepState};
 use crate::policy::{AskedAgain, Authority, Entry, Manners, PreferenceEvidence};
-use crate::proxy::{Distrusted, Offer, RecentDecision, evidence};
+use crate::proxy::{Distrusted, RecentDecision, evidence};
 use crate::rfc3339;
 use crate::tls::Ca;
 use serde_json::{Map, Value, json};
@@ -58,11 +58,6 @@ fn manners(manners: &Manners) -> Value {
 /// The first answer found fault with our request; the one that counts is to the second, over HTTP/1.1.
 fn asked_again(again: AskedAgain) -> Value {
     json!({ "first_status": again.first_status, "first_version": again.first_version.to_string() })
-}
-
-/// What a site asks for in return.
-pub(super) fn offer(offer: &Offer) -> Value {
-    json!({ "license": offer.license, "price": offer.price, "payment_required": offer.payment_required })
 }
 
 /// What is known of a site's tdmrep.json.

@@ -129,9 +129,7 @@ pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
     let lost = |(count, from, to): &(u64, _, _)| json!({ "count": count, "from": rfc3339::millis(*from), "to": rfc3339::millis(*to) });
     json!({
         "whole": verified.faults.is_empty(),
-        "faults": verified.faults.iter().map(|fault| json!({
-            "segment": fault.segment, "line": fault.line, "what": fault.what,
-        })).collect::<Vec<_>>(),
+        "faults": verified.faults,
         "segments": verified.segments,
         "records": verified.records,
         "bodies": verified.bodies,

@@ -2,6 +2,7 @@
 
 use super::read::{Decision, Kind, ReadError, each_line, parse};
 use crate::policy::Authority;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::time::SystemTime;
@@ -28,7 +29,7 @@ pub struct Report {
 }
 
 /// Requests of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Group {
     /// The host, user or rule; empty: none.
     pub name: String,
@@ -47,6 +48,7 @@ pub struct Group {
     pub bytes_out: u64,
     /// That requests waited for their turn.
     pub held_ms: u64,
+    #[serde(skip)]
     pub times: Option<(SystemTime, SystemTime)>,
     /// Why, as records have it.
     pub reasons: BTreeMap<String, u64>,

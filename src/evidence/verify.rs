@@ -6,6 +6,7 @@ use super::chain::{Hash, NOTHING, digits};
 use super::read::{Kind, Line, Lines, ReadError, parse};
 use super::segment::{self, Stored};
 use super::writer;
+use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ pub struct Verified {
 }
 
 /// Something that is not as it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
     pub segment: u64,
     /// From 1; `None`: the segment as a whole.

@@ -133,23 +133,10 @@ fn text(page: &Page<'_>) -> String {
 
 fn all_as_json(page: &Page<'_>) -> serde_json::Value {
     let group = |group: &Group| {
-        json!({
-            "name": group.name,
-            "requests": group.requests,
-            "forwarded": group.forwarded,
-            "answered": group.answered,
-            "refused": group.refused,
-            "reported": group.reported,
-            "failed": group.failed,
-            "bytes_in": group.bytes_in,
-            "bytes_out": group.bytes_out,
-            "held_ms": group.held_ms,
-            "from": group.times.map(|(from, _)| rfc3339::millis(from)),
-            "to": group.times.map(|(_, to)| rfc3339::millis(to)),
-            "reasons": group.reasons,
-            "product_tokens": group.product_tokens,
-            "purposes": group.purposes,
-        })
+        let mut value = json!(group);
+        value["from"] = group.times.map(|(from, _)| rfc3339::millis(from)).into();
+        value["to"] = group.times.map(|(_, to)| rfc3339::millis(to)).into();
+        value
     };
     json!({
         "by": page.what(),

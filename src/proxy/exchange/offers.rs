@@ -2,6 +2,7 @@
 
 use crate::policy::{Authority, Noted};
 use parking_lot::Mutex;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The first authorities that asked for something.
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Offers(Mutex<BTreeMap<Authority, Offer>>);
 
 /// What one asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Offer {
     /// Where the terms were that an answer named last.
     pub license: Option<Box<str>>,
