@@ -97,7 +97,7 @@ fn warned(ca: Ca) -> Ca {
 
 fn init(config: &super::ConfigArg) -> Result<ExitCode, CommandError> {
     let settings = config.load()?;
-    let directory = directory(&settings);
+    let directory = ca::directory(&settings.intercept.ca);
     let was_there = directory.join(ca::CERTIFICATE).exists();
     let ca = warned(Ca::configured(&settings.intercept.ca)?);
     let what = match (&settings.intercept.ca, was_there) {
@@ -114,7 +114,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
         let what = format!("{} is your own", certificate.display());
         return Err(CommandError::usage(&what, "replace it and its key, which `intercept.ca` names"));
     }
-    let directory = directory(&settings);
+    let directory = ca::directory(&settings.intercept.ca);
     if args.finish && !Ca::is_prepared(&directory) {
         return Err(CommandError::usage("no rotation has begun", "`politely ca rotate` begins one"));
     }
@@ -167,7 +167,7 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
                 }
                 ListenAddress::Socket(_) | ListenAddress::Inherited(_) => None,
             });
-            (directory(&settings), ca.trusted_pem(), proxy)
+            (ca::directory(&settings.intercept.ca), ca.trusted_pem(), proxy)
         }
         Some(url) => {
             let elsewhere = admin_client::elsewhere(url, args.token_file.as_deref(), &settings.intercept.setup_host)?;
@@ -195,14 +195,6 @@ fn in_url(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),
-    }
-}
-
-/// Where files beside the authority go.
-fn directory(settings: &Settings) -> PathBuf {
-    match &settings.intercept.ca {
-        CaSource::Directory(Some(directory)) => directory.clone(),
-        CaSource::Directory(None) | CaSource::Files { .. } => ca::default_directory(),
     }
 }
 

@@ -41,79 +41,75 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
 }
 
 fn describe(settings: &Settings, told: &mut String) {
-    let mut say = |line: String| *told += &format!("  {line}\n");
+    let mut say = |line: &str| *told += &format!("  {line}\n");
     for listener in &settings.listen {
         let reach = match listener.address.is_loopback() {
             Some(true) => "this machine only",
             Some(false) => "clients allowed by `access`",
             None => "anyone who can reach the socket that systemd passes",
         };
-        say(format!("listens on {}, for {reach}", listener.address));
+        say(&format!("listens on {}, for {reach}", listener.address));
     }
     match settings.mode {
-        Mode::Enforce => say(String::from("refuses what robots.txt disallows, and paces requests to each host")),
-        Mode::Report => {
-            say(String::from("refuses and delays nothing; only reports what it would have done (mode: report)"))
-        }
+        Mode::Enforce => say("refuses what robots.txt disallows, and paces requests to each host"),
+        Mode::Report => say("refuses and delays nothing; only reports what it would have done (mode: report)"),
     }
     let tokens: Vec<&str> = settings.identity.product_tokens.iter().map(AsRef::as_ref).collect();
     match tokens.as_slice() {
-        [] => say(String::from("matches robots.txt groups by each request's User-Agent")),
-        tokens => say(format!("matches robots.txt groups as {}", tokens.join(", "))),
+        [] => say("matches robots.txt groups by each request's User-Agent"),
+        tokens => say(&format!("matches robots.txt groups as {}", tokens.join(", "))),
     }
     let purposes: Vec<&str> = settings.identity.purpose.iter().map(AsRef::as_ref).collect();
     if !purposes.is_empty() {
-        say(format!(
+        say(&format!(
             "fetches for {}: pages that sites reserve from these purposes are refused (identity.purpose)",
             purposes.join(", ")
         ));
     }
     for (key, kept) in kept(&settings.hosts.any().rules.manners) {
-        say(format!("keeps at each host: {kept} (pace.{key})"));
+        say(&format!("keeps at each host: {kept} (pace.{key})"));
     }
     match settings.intercept.default {
         InterceptMode::Intercept => {}
-        InterceptMode::Tunnel => {
-            say(String::from("tunnels https: robots.txt is not applied to it (intercept.default)"))
-        }
-        InterceptMode::Deny => say(String::from("refuses https (intercept.default)")),
+        InterceptMode::Tunnel => say("tunnels https: robots.txt is not applied to it (intercept.default)"),
+        InterceptMode::Deny => say("refuses https (intercept.default)"),
     }
     if let Some(url) = &settings.fleet {
         let loss = match settings.on_fleet_loss {
             OnFleetLoss::Local => "each instance continues, slowed down by the number of instances",
             OnFleetLoss::Refuse => "clients get 503",
         };
-        say(format!("shares paces and copies of robots.txt through {url}; without it {loss} (on_fleet_loss)"));
+        say(&format!("shares paces and copies of robots.txt through {url}; without it {loss} (on_fleet_loss)"));
     }
     let users: Vec<&str> = settings.access.users.iter().map(|user| user.name.as_ref()).collect();
     if !users.is_empty() {
-        say(format!("requires a user name and password: {} (access.users)", users.join(", ")));
+        say(&format!("requires a user name and password: {} (access.users)", users.join(", ")));
     }
-    say(format!("connects to ports {} (egress.ports)", join(&settings.egress.ports)));
+    say(&format!("connects to ports {} (egress.ports)", join(&settings.egress.ports)));
     for (key, listed) in [("hosts", join(&settings.listed.hosts)), ("methods", settings.listed.methods.join(", "))] {
         if !listed.is_empty() {
-            say(format!("refuses all {key} but {listed} (egress.{key})"));
+            say(&format!("refuses all {key} but {listed} (egress.{key})"));
         }
     }
-    for host in settings.hosts.unverified() {
-        say(format!("accepts any certificate from {host} (verify: off)"));
-    }
     let everybodys = settings.hosts.unverified();
+    for host in &everybodys {
+        say(&format!("accepts any certificate from {host} (verify: off)"));
+    }
     for user in &settings.access.users {
         let own = user.hosts.iter().flat_map(Hosts::unverified);
         for host in own.filter(|host| !everybodys.contains(host)) {
-            say(format!("accepts any certificate from {host} for {} (verify: off)", user.name.as_ref()));
+            say(&format!("accepts any certificate from {host} for {} (verify: off)", user.name.as_ref()));
         }
     }
     let opened: Vec<String> = settings.egress.allow.iter().map(|network| network.0.to_string()).collect();
     if !opened.is_empty() {
-        say(format!("may connect to {}, although private (egress.allow)", opened.join(", ")));
+        say(&format!("may connect to {}, although private (egress.allow)", opened.join(", ")));
     }
     match &settings.log.access {
-        AccessLog::Off => say(String::from("logs no requests (log.access)")),
-        AccessLog::Stdout => say(String::from("logs requests to standard output (log.access)")),
-        AccessLog::Journal => say(String::from("logs requests to the journal (log.access)")),
-        AccessLog::File(path) => say(format!("logs requests to {} (log.access)", path.display())),
+        AccessLog::Off => say("logs no requests (log.access)"),
+        AccessLog::Stdout => say("logs requests to standard output (log.access)"),
+        AccessLog::Journal => say("logs requests to the journal (log.access)"),
+        AccessLog::File(path) => say(&format!("logs requests to {} (log.access)", path.display())),
     }
 }
 
@@ -164,8 +160,8 @@ fn join<T: ToString>(all: &[T]) -> String {
 fn authority(settings: &Settings) -> Result<String, CommandError> {
     let source = &settings.intercept.ca;
     let made_later = match source {
-        CaSource::Directory(directory) => {
-            let directory = directory.clone().unwrap_or_else(ca::default_directory);
+        CaSource::Directory(_) => {
+            let directory = ca::directory(source);
             let there = is_there(&directory.join(ca::CERTIFICATE)) || is_there(&directory.join(ca::KEY));
             (!there).then_some(directory)
         }

@@ -69,7 +69,7 @@ impl Ca {
     /// As [`Self::open`].
     pub fn configured(source: &CaSource) -> Result<Self, CaError> {
         match source {
-            CaSource::Directory(directory) => Self::open_or_create(&place(directory.as_deref())),
+            CaSource::Directory(_) => Self::open_or_create(&directory(source)),
             CaSource::Files { certificate, key } => Self::open(certificate, key),
         }
     }
@@ -248,13 +248,12 @@ impl std::fmt::Debug for Ca {
     }
 }
 
-/// Where ours is when the configuration names no place.
-pub fn default_directory() -> PathBuf {
-    state_directory().join("ca")
-}
-
-fn place(directory: Option<&Path>) -> PathBuf {
-    directory.map_or_else(default_directory, Path::to_owned)
+/// Where files beside the authority go.
+pub fn directory(source: &CaSource) -> PathBuf {
+    match source {
+        CaSource::Directory(Some(directory)) => directory.clone(),
+        CaSource::Directory(None) | CaSource::Files { .. } => state_directory().join("ca"),
+    }
 }
 
 /// Whether some process signs with the authority in this file.
