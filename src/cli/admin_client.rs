@@ -1,6 +1,6 @@
 //! Asks a running proxy at its admin address.
 
-use super::running_file::RunningProxy;
+use super::running_file::{self, RunningProxy};
 use super::{CommandError, ConfigArg, Format};
 use crate::config::{AdminToken, ListenAddress};
 use crate::policy::{Authority, Host};
@@ -37,53 +37,48 @@ pub(super) struct AdminAnswer {
     pub token: Option<String>,
 }
 
-/// Whom to ask, and with what.
-struct AdminCall {
-    address: SocketAddr,
-    token: Option<String>,
-    /// Why there is none.
-    without: Option<String>,
-}
+/// What is shown to whom is asked: `None` where it has none, `Err` where there is none to show, and why.
+type ShownToken = Result<Option<String>, String>;
 
 impl AdminArgs {
     pub fn ask(&self, method: &str, target: &str) -> Result<AdminAnswer, CommandError> {
-        let AdminCall { address, token, without } = self.asked()?;
-        let (status, body) = exchange(address, method, target, token.as_deref()).map_err(|error| {
+        let (address, token) = self.asked()?;
+        let shown = token.as_ref().ok().and_then(Option::as_deref);
+        let (status, body) = exchange(address, method, target, shown).map_err(|error| {
             CommandError::usage(
                 format!("the request to {address} failed: {error}"),
                 "check that a proxy is running and that this is its admin address",
             )
         })?;
-        match (status, without) {
-            (401, Some(why)) => Err(CommandError::usage(
+        match (status, token) {
+            (401, Err(why)) => Err(CommandError::usage(
                 format!("the proxy requires its token, and {why}"),
                 "run this as the proxy's user or as root, with the same `--config`; or pass `--token-file`",
             )),
-            (401, None) => Err(CommandError::usage(
+            (401, Ok(_)) => Err(CommandError::usage(
                 "the proxy does not accept this token",
                 "pass the token of that proxy with `--token-file FILE`, or correct `admin.token_file`",
             )),
-            _ => Ok(AdminAnswer { status, body, address, token }),
+            (_, token) => Ok(AdminAnswer { status, body, address, token: token.ok().flatten() }),
         }
     }
 
-    fn asked(&self) -> Result<AdminCall, CommandError> {
+    /// Whom to ask, and with what.
+    fn asked(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
         // What runs is asked as it runs: the file may say something else by now, and our environment is not the proxy's.
-        let running = RunningProxy::find(self.config.path().as_deref());
+        let running = RunningProxy::find(&running_file::directory(), self.config.path().as_deref());
         let running = running.map(|it| RunningProxy { admin: reachable(it.admin), ..it });
         let running = running.filter(|running| self.admin.is_none_or(|address| address == running.admin));
-        let mut asked = match running {
-            Some(RunningProxy { admin, token }) => AdminCall { address: admin, token, without: None },
+        let (address, shown) = match running {
+            Some(RunningProxy { admin, token }) => (admin, Ok(token)),
             None => self.asked_by_configuration()?,
         };
-        if let Some(path) = &self.token_file {
-            (asked.token, asked.without) = (token(Some(path))?, None);
-        }
-        Ok(asked)
+        let shown = if self.token_file.is_some() { Ok(token(self.token_file.as_deref())?) } else { shown };
+        Ok((address, shown))
     }
 
     /// Where no proxy is known to run.
-    fn asked_by_configuration(&self) -> Result<AdminCall, CommandError> {
+    fn asked_by_configuration(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
         let loaded = self.config.load();
         let settings = match self.admin {
             // Where it listens is known.
@@ -104,23 +99,18 @@ impl AdminArgs {
             }
         };
         let file = AdminToken::of(&settings);
-        let is_ours = may_send_own_token(address, is_given, file.is_configured);
         let shown = file.path.display();
-        let (token, without) = match (&self.token_file, is_ours) {
-            (Some(_), _) => (None, None),
-            (None, false) => (None, Some(format!("the token in {shown} is not sent to an address on another machine"))),
-            (None, true) => match file.read() {
-                Ok(token) => (Some(token), None),
-                Err(error) => (None, Some(format!("{shown} cannot be read: {error}"))),
-            },
+        let token = match may_send_own_token(address, is_given, file.is_configured) {
+            false => Err(format!("the token in {shown} is not sent to an address on another machine")),
+            true => file.read().map(Some).map_err(|error| format!("{shown} cannot be read: {error}")),
         };
-        Ok(AdminCall { address, token, without })
+        Ok((address, token))
     }
 }
 
 /// What the proxy that runs with this configuration answers. `None`: there is none that may be asked, or it does not say.
 pub(super) fn ask_running(config: &ConfigArg, target: &str) -> Option<Value> {
-    let RunningProxy { admin, token } = RunningProxy::find(config.path().as_deref())?;
+    let RunningProxy { admin, token } = RunningProxy::find(&running_file::directory(), config.path().as_deref())?;
     let (status, body) = exchange(reachable(admin), "GET", target, token.as_deref()).ok()?;
     Some(body).filter(|_| status == 200)
 }

@@ -30,16 +30,7 @@ impl RunningProxy {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn announce(&self, config: Option<&Path>) -> io::Result<RunningFile> {
-        self.announce_in(&directory(), config)
-    }
-
-    /// The proxy that runs with this configuration file, as far as we may know.
-    pub fn find(config: Option<&Path>) -> Option<Self> {
-        Self::find_in(&directory(), config)
-    }
-
-    fn announce_in(&self, directory: &Path, config: Option<&Path>) -> io::Result<RunningFile> {
+    pub fn announce(&self, directory: &Path, config: Option<&Path>) -> io::Result<RunningFile> {
         private_directory(directory)?;
         let path = directory.join(name(config));
         // It is there whole and locked or not at all, and for its owner alone (0600). The last to start is the one that counts.
@@ -51,7 +42,8 @@ impl RunningProxy {
         Ok(RunningFile { path, file })
     }
 
-    fn find_in(directory: &Path, config: Option<&Path>) -> Option<Self> {
+    /// The proxy that runs with this configuration file, as far as we may know.
+    pub fn find(directory: &Path, config: Option<&Path>) -> Option<Self> {
         let file = File::open(directory.join(name(config))).ok()?;
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => serde_json::from_reader(file).ok(),
@@ -71,7 +63,8 @@ impl Drop for RunningFile {
     }
 }
 
-fn directory() -> PathBuf {
+/// Where these files are.
+pub(super) fn directory() -> PathBuf {
     state_directory().join("running")
 }
 
@@ -96,38 +89,38 @@ mod tests {
     fn it_is_found_by_the_file_of_its_configuration_for_as_long_as_it_runs() {
         let home = tempfile::tempdir().unwrap();
         let (there, file) = (home.path().join("running"), Path::new("/etc/a.yaml"));
-        let running = proxy(1).announce_in(&there, Some(file)).unwrap();
-        assert_eq!(RunningProxy::find_in(&there, Some(file)), Some(proxy(1)));
-        assert_eq!(RunningProxy::find_in(&there, None), None);
+        let running = proxy(1).announce(&there, Some(file)).unwrap();
+        assert_eq!(RunningProxy::find(&there, Some(file)), Some(proxy(1)));
+        assert_eq!(RunningProxy::find(&there, None), None);
         let mode = fs::metadata(&running.path).unwrap().mode() & 0o777;
         assert_eq!((mode, fs::metadata(&there).unwrap().mode() & 0o777), (0o600, 0o700));
         drop(running);
         assert_eq!(fs::read_dir(&there).unwrap().count(), 0);
-        assert_eq!(RunningProxy::find_in(&there, Some(file)), None);
+        assert_eq!(RunningProxy::find(&there, Some(file)), None);
     }
 
     #[test]
     fn what_a_kill_has_left_counts_for_nothing() {
         let home = tempfile::tempdir().unwrap();
-        let running = proxy(1).announce_in(home.path(), None).unwrap();
+        let running = proxy(1).announce(home.path(), None).unwrap();
         let path = running.path.clone();
         let text = fs::read(&path).unwrap();
         drop(running);
         fs::write(&path, text).unwrap();
-        assert_eq!(RunningProxy::find_in(home.path(), None), None);
-        let again = proxy(2).announce_in(home.path(), None).unwrap();
-        assert_eq!(RunningProxy::find_in(home.path(), None), Some(proxy(2)));
+        assert_eq!(RunningProxy::find(home.path(), None), None);
+        let again = proxy(2).announce(home.path(), None).unwrap();
+        assert_eq!(RunningProxy::find(home.path(), None), Some(proxy(2)));
         drop(again);
     }
 
     #[test]
     fn the_last_to_start_counts_and_the_first_to_end_leaves_it() {
         let home = tempfile::tempdir().unwrap();
-        let first = proxy(1).announce_in(home.path(), None).unwrap();
-        let second = proxy(2).announce_in(home.path(), None).unwrap();
+        let first = proxy(1).announce(home.path(), None).unwrap();
+        let second = proxy(2).announce(home.path(), None).unwrap();
         drop(first);
-        assert_eq!(RunningProxy::find_in(home.path(), None), Some(proxy(2)));
+        assert_eq!(RunningProxy::find(home.path(), None), Some(proxy(2)));
         drop(second);
-        assert_eq!(RunningProxy::find_in(home.path(), None), None);
+        assert_eq!(RunningProxy::find(home.path(), None), None);
     }
 }

@@ -1,7 +1,7 @@
 //! `politely serve`: the proxy as a service, until it is stopped.
 
 use super::CommandError;
-use super::running_file::{RunningFile, RunningProxy};
+use super::running_file::{self, RunningFile, RunningProxy};
 use super::signal_set::SignalSet;
 use crate::config::Settings;
 use crate::server::{self, Running, StartError};
@@ -85,7 +85,8 @@ fn load(path: Option<&Path>, listen: Option<&str>) -> Result<Settings, CommandEr
 /// Writes the file by which other commands find this proxy, if it has an admin address.
 fn announced(running: &Running, config: Option<&Path>) -> Option<RunningFile> {
     let token = running.admin_token().map(str::to_owned);
-    let announced = RunningProxy { admin: running.admin_address()?, token }.announce(config);
+    let announced =
+        RunningProxy { admin: running.admin_address()?, token }.announce(&running_file::directory(), config);
     announced
         .inspect_err(|error| {
             tracing::warn!("`politely status` and `reload` find this proxy by its configuration alone: {error}");

@@ -121,7 +121,7 @@ fn because(path: &str, waited: Duration) -> String {
 
 fn report(visits: &DemoVisits, began: Instant) {
     println!("\nWhat the site saw, by its own log:\n");
-    for (at, visit) in visits.all() {
+    for (at, visit) in visits.lock().iter() {
         println!("  {:>5.2} s  {visit}", at.duration_since(began).as_secs_f32());
     }
     println!("\nNow run your own crawler so:  politely run -- wget -r https://example.com");

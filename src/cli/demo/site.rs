@@ -1,8 +1,9 @@
 //! The demonstration's sample site, on loopback, over HTTP and HTTPS.
 
+use parking_lot::Mutex;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,18 +21,7 @@ Disallow: /
 ";
 
 /// What the site has been asked for, in order.
-#[derive(Clone, Default)]
-pub(super) struct DemoVisits(Arc<Mutex<Vec<(Instant, String)>>>);
-
-impl DemoVisits {
-    pub fn all(&self) -> Vec<(Instant, String)> {
-        self.0.lock().expect("no visit panics").clone()
-    }
-
-    fn note(&self, visit: String) {
-        self.0.lock().expect("no visit panics").push((Instant::now(), visit));
-    }
-}
+pub(super) type DemoVisits = Arc<Mutex<Vec<(Instant, String)>>>;
 
 /// Serves until the runtime ends; returns its port. `tls`: over HTTPS.
 pub(super) async fn serve(visits: DemoVisits, tls: Option<Arc<rustls::ServerConfig>>) -> io::Result<u16> {
@@ -64,7 +54,7 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, scheme: &str, visit
         let mut request = String::new();
         stream.read_line(&mut request).await?;
         let Some(path) = request.split(' ').nth(1) else { return Ok(()) };
-        visits.note(format!("{scheme} {path}"));
+        visits.lock().push((Instant::now(), format!("{scheme} {path}")));
         let body = if path == "/robots.txt" { ROBOTS.to_owned() } else { format!("This is {path}\n") };
         let mut field = String::new();
         while stream.read_line(&mut field).await? > 2 {
