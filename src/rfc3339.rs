@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
+use time::format_description::{BorrowedFormatItem, well_known::Rfc3339};
+use time::macros::format_description;
 
 /// `2026-11-22T18:30:00.123Z`
 pub fn millis(at: SystemTime) -> String {
@@ -11,17 +12,13 @@ pub fn millis(at: SystemTime) -> String {
 
 /// `2026-11-22T18:30:00Z`
 pub fn seconds(at: SystemTime) -> String {
-    String::from_utf8_lossy(&second(utc(at))).into_owned() + "Z"
+    millis(at)[..19].to_owned() + "Z"
 }
 
-/// What `millis` says: for each record, so without the formatter.
+/// What `millis` says.
 pub fn millis_bytes(at: SystemTime) -> [u8; 24] {
-    let at = utc(at);
-    let mut text = *b"0000-00-00T00:00:00.000Z";
-    text[..19].copy_from_slice(&second(at));
-    let millis = at.millisecond();
-    text[20] = b'0' + (millis / 100) as u8;
-    text[21..23].copy_from_slice(&two((millis % 100) as u8));
+    let mut text = [0; 24];
+    utc(at).format_into(&mut &mut text[..], MILLIS).expect("each has its fixed number of digits");
     text
 }
 
@@ -35,21 +32,8 @@ fn utc(at: SystemTime) -> OffsetDateTime {
     at.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST).into()
 }
 
-fn second(at: OffsetDateTime) -> [u8; 19] {
-    let ((year, month, day), (hour, minute, second)) = (at.date().to_calendar_date(), at.time().as_hms());
-    let mut text = *b"0000-00-00T00:00:00";
-    let (century, year) = ((year / 100) as u8, (year % 100) as u8);
-    for (place, value) in [(0, century), (2, year), (5, month as u8), (8, day), (11, hour), (14, minute), (17, second)]
-    {
-        text[place..place + 2].copy_from_slice(&two(value));
-    }
-    text
-}
-
-fn two(value: u8) -> [u8; 2] {
-    [b'0' + value / 10, b'0' + value % 10]
-}
-
+const MILLIS: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 /// The end of the year 9999, since 1970.
 const LAST: Duration = Duration::from_secs(253_402_300_799);
 
