@@ -41,7 +41,8 @@ fn look(head: &ResponseHead<'_>) -> Seen {
 }
 
 fn passed_on(head: &ResponseHead<'_>) -> Vec<u8> {
-    let lengths = head.values(FieldKind::ContentLength).count() + head.values(FieldKind::TransferEncoding).count();
+    let is_length = |kind| matches!(kind, FieldKind::ContentLength | FieldKind::TransferEncoding);
+    let lengths = head.fields.iter().filter(|field| is_length(field.kind)).count();
     assert!(lengths <= 1);
     let mut out = Vec::new();
     put_status_line(&mut out, head.status, head.reason);

@@ -27,7 +27,6 @@ enum Left {
     Bytes(u64),
     Chunks(Chunked),
     UntilClose,
-    Ended,
 }
 
 /// The body is not what its framing says; nothing behind this can be trusted.
@@ -76,7 +75,6 @@ impl Body {
             Left::Bytes(left) => *left == 0,
             Left::Chunks(chunks) => chunks.is_done(),
             Left::UntilClose => false,
-            Left::Ended => true,
         }
     }
 
@@ -100,7 +98,6 @@ impl Body {
             Left::Bytes(left) => Ok(take(left, bytes.len())),
             Left::Chunks(chunks) => chunks.advance(bytes, before_trailers),
             Left::UntilClose => Ok(bytes.len()),
-            Left::Ended => Ok(0),
         }
     }
 
@@ -112,14 +109,13 @@ impl Body {
             Left::Bytes(left) => Ok(whole(take(left, bytes.len()))),
             Left::Chunks(chunks) => chunks.decode(bytes),
             Left::UntilClose => Ok(whole(bytes.len())),
-            Left::Ended => Ok(whole(0)),
         }
     }
 
     /// The stream has ended. An error unless the body had, or ends with it.
     pub fn on_end_of_stream(&mut self) -> Result<(), BodyError> {
         match self.left {
-            Left::UntilClose => self.left = Left::Ended,
+            Left::UntilClose => self.left = Left::Bytes(0),
             _ if self.is_done() => {}
             _ => return Err(BodyError::CutShort),
         }
@@ -130,7 +126,7 @@ impl Body {
     pub fn trailers(&self) -> impl Iterator<Item = Field<'_>> {
         let chunks = match &self.left {
             Left::Chunks(chunks) => Some(chunks),
-            Left::Bytes(_) | Left::UntilClose | Left::Ended => None,
+            Left::Bytes(_) | Left::UntilClose => None,
         };
         chunks.into_iter().flat_map(Chunked::trailers).filter(Field::may_trail)
     }

@@ -38,10 +38,6 @@ pub enum FieldKind {
     Accept,
     Prefer,
     SecFetchDest,
-    Purpose,
-    SecPurpose,
-    Date,
-    RetryAfter,
     ProxyStatus,
     /// In an answer, something about its use: Content-Usage, X-Robots-Tag, TDM-Reservation, or Link, which may name a licence.
     Signal,
@@ -55,7 +51,6 @@ impl FieldKind {
             2 if is(name, b"te") => Self::Te,
             3 if is(name, b"via") => Self::Via,
             4 if is(name, b"host") => Self::Host,
-            4 if is(name, b"date") => Self::Date,
             4 if is(name, b"link") => Self::Signal,
             6 if is(name, b"accept") => Self::Accept,
             6 if is(name, b"cookie") => Self::Cookie,
@@ -63,12 +58,9 @@ impl FieldKind {
             6 if is(name, b"prefer") => Self::Prefer,
             7 if is(name, b"trailer") => Self::Trailer,
             7 if is(name, b"upgrade") => Self::Upgrade,
-            7 if is(name, b"purpose") => Self::Purpose,
             10 if is(name, b"user-agent") => Self::UserAgent,
             10 if is(name, b"connection") => Self::Connection,
             10 if is(name, b"keep-alive") => Self::KeepAlive,
-            11 if is(name, b"retry-after") => Self::RetryAfter,
-            11 if is(name, b"sec-purpose") => Self::SecPurpose,
             12 if is(name, b"max-forwards") => Self::MaxForwards,
             12 if is(name, b"proxy-status") => Self::ProxyStatus,
             12 if is(name, b"x-robots-tag") => Self::Signal,
@@ -90,36 +82,17 @@ impl FieldKind {
     /// depends on where the message goes.
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Connection
-            | Self::KeepAlive
-            | Self::ProxyConnection
-            | Self::ProxyAuthorization
-            | Self::ProxyAuthenticate
-            | Self::ProxyAuthenticationInfo
-            | Self::Te
-            | Self::Upgrade => true,
-            Self::Host
-            | Self::ContentLength
-            | Self::TransferEncoding
-            | Self::Trailer
-            | Self::Expect
-            | Self::Via
-            | Self::CacheControl
-            | Self::Cookie
-            | Self::MaxForwards
-            | Self::UserAgent
-            | Self::Accept
-            | Self::Prefer
-            | Self::SecFetchDest
-            | Self::Purpose
-            | Self::SecPurpose
-            | Self::Date
-            | Self::RetryAfter
-            | Self::ProxyStatus
-            | Self::Signal
-            | Self::Other => false,
-        }
+                | Self::KeepAlive
+                | Self::ProxyConnection
+                | Self::ProxyAuthorization
+                | Self::ProxyAuthenticate
+                | Self::ProxyAuthenticationInfo
+                | Self::Te
+                | Self::Upgrade
+        )
     }
 
     /// Whether Connection can have it taken away: not framing, nor where the message goes, nor what reveals a loop.
@@ -135,43 +108,27 @@ impl Field<'_> {
     pub fn may_trail(&self) -> bool {
         match self.kind {
             FieldKind::Other => !NO_TRAILERS.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(self.name)),
-            FieldKind::Accept
-            | FieldKind::Prefer
-            | FieldKind::SecFetchDest
-            | FieldKind::Purpose
-            | FieldKind::SecPurpose
-            | FieldKind::Signal
-            | FieldKind::ProxyStatus => true,
-            FieldKind::Host
-            | FieldKind::ContentLength
-            | FieldKind::TransferEncoding
-            | FieldKind::Connection
-            | FieldKind::KeepAlive
-            | FieldKind::ProxyConnection
-            | FieldKind::ProxyAuthorization
-            | FieldKind::ProxyAuthenticate
-            | FieldKind::ProxyAuthenticationInfo
-            | FieldKind::Te
-            | FieldKind::Trailer
-            | FieldKind::Upgrade
-            | FieldKind::Expect
-            | FieldKind::Via
-            | FieldKind::CacheControl
-            | FieldKind::Cookie
-            | FieldKind::MaxForwards
-            | FieldKind::UserAgent
-            | FieldKind::Date
-            | FieldKind::RetryAfter => false,
+            kind => matches!(
+                kind,
+                FieldKind::Accept
+                    | FieldKind::Prefer
+                    | FieldKind::SecFetchDest
+                    | FieldKind::Signal
+                    | FieldKind::ProxyStatus
+            ),
         }
     }
 }
 
-/// Where the fields of a head are put while it is used: on the stack, unless there are many.
+/// Where the fields of a head are put while it is used: on the stack, unless there are many. With what they say of the connection.
 #[derive(Default)]
 pub struct FieldRoom<'a> {
     pub(super) fields: SmallVec<[Field<'a>; 32]>,
     /// What Connection lists, other than `close` and `keep-alive`.
     pub(super) named: SmallVec<[&'a [u8]; 4]>,
+    pub(super) close: bool,
+    pub(super) keep_alive: bool,
+    upgrade: Option<&'a [u8]>,
 }
 
 impl<'a> FieldRoom<'a> {
@@ -183,6 +140,7 @@ impl<'a> FieldRoom<'a> {
     pub(super) fn clear(&mut self) {
         self.fields.clear();
         self.named.clear();
+        (self.close, self.keep_alive, self.upgrade) = (false, false, None);
     }
 
     #[inline]
@@ -193,31 +151,36 @@ impl<'a> FieldRoom<'a> {
         self.fields.push(field);
         Ok(())
     }
-}
 
-/// What Connection says beside names of fields.
-#[derive(Default, Clone, Copy)]
-pub(super) struct ConnectionOptions {
-    pub close: bool,
-    pub keep_alive: bool,
-}
-
-impl ConnectionOptions {
-    /// Reads one Connection field; the fields that it names go into `named`.
-    pub fn read<'a>(&mut self, value: &'a [u8], named: &mut SmallVec<[&'a [u8]; 4]>) -> Result<(), HeadError> {
-        if value.eq_ignore_ascii_case(b"keep-alive") {
-            self.keep_alive = true;
-            return Ok(());
+    /// What a field says of the connection.
+    #[inline]
+    pub(super) fn note(&mut self, field: &Field<'a>) -> Result<(), HeadError> {
+        match field.kind {
+            FieldKind::Upgrade => self.upgrade = Some(field.value),
+            FieldKind::Connection if field.value.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
+            FieldKind::Connection => self.note_options(field.value)?,
+            _ => {}
         }
+        Ok(())
+    }
+
+    fn note_options(&mut self, value: &'a [u8]) -> Result<(), HeadError> {
         for option in list(value) {
             match () {
                 () if option.eq_ignore_ascii_case(b"close") => self.close = true,
                 () if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
-                () if named.len() == MAX_NAMED => return Err(HeadError::Malformed("Connection names too many fields")),
-                () => named.push(option),
+                () if self.named.len() == MAX_NAMED => {
+                    return Err(HeadError::Malformed("Connection names too many fields"));
+                }
+                () => self.named.push(option),
             }
         }
         Ok(())
+    }
+
+    /// The protocol to switch to, if Connection lists `upgrade` too.
+    pub(super) fn upgrade(&self) -> Option<&'a [u8]> {
+        self.upgrade.filter(|_| self.named.iter().any(|name| name.eq_ignore_ascii_case(b"upgrade")))
     }
 }
 
@@ -252,7 +215,7 @@ pub fn find_field<'a>(raw: &'a [u8], name: &str) -> Option<&'a [u8]> {
 
 const MAX_NAMED: usize = 32;
 /// Of those without a kind: credentials, conditions, what the content is, how long it may be kept.
-const NO_TRAILERS: [&str; 18] = [
+const NO_TRAILERS: [&str; 20] = [
     "authorization",
     "www-authenticate",
     "set-cookie",
@@ -267,9 +230,11 @@ const NO_TRAILERS: [&str; 18] = [
     "if-range",
     "range",
     "age",
+    "date",
     "expires",
     "location",
     "pragma",
+    "retry-after",
     "vary",
 ];
 
@@ -288,7 +253,7 @@ mod tests {
     #[test]
     fn no_other_token_is_taken_for_a_name() {
         for byte in (0..=255).filter(|&byte| super::super::scan::is_token(byte)) {
-            for (place, name) in [(0, *b"host"), (3, *b"date")] {
+            for (place, name) in [(0, *b"host"), (3, *b"link")] {
                 let mut other = name;
                 other[place] = byte;
                 assert_eq!(FieldKind::of(&other) != FieldKind::Other, other.eq_ignore_ascii_case(&name), "{byte}");

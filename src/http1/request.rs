@@ -1,6 +1,6 @@
 //! The head of a request (RFC 9112 §2–§6), read strictly.
 
-use super::fields::{ConnectionOptions, Field, FieldKind, FieldRoom, is_named};
+use super::fields::{Field, FieldKind, FieldRoom, is_named};
 use super::scan::{number, target_end, text_end, token_end, trim, within};
 use super::{Framing, HeadError};
 
@@ -36,11 +36,6 @@ impl RequestHead<'_> {
     #[inline]
     pub fn ends_here(&self, field: &Field<'_>) -> bool {
         field.kind.is_hop_by_hop() || is_named(self.named, field)
-    }
-
-    /// The values of all fields of one kind, in order.
-    pub fn values(&self, kind: FieldKind) -> impl Iterator<Item = &[u8]> {
-        self.fields.iter().filter(move |field| field.kind == kind).map(|field| field.value)
     }
 
     /// Whether the client means to keep the connection (RFC 9112 §9.3).
@@ -151,7 +146,6 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut FieldRoom<'a>) 
         (Some(_), true) => return Err(HeadError::Malformed("both Content-Length and Transfer-Encoding")),
     };
     let room = &*room;
-    let listed = known.upgrade.is_some() && room.named.iter().any(|name| name.eq_ignore_ascii_case(b"upgrade"));
     Ok(RequestHead {
         len: input.len(),
         raw: input,
@@ -161,10 +155,10 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut FieldRoom<'a>) 
         fields: &room.fields,
         host: known.host,
         framing,
-        close: known.options.close,
-        keep_alive: known.options.keep_alive,
+        close: room.close,
+        keep_alive: room.keep_alive,
         expects_continue: known.expects_continue && minor == 1,
-        upgrade: known.upgrade.filter(|_| listed && minor == 1),
+        upgrade: room.upgrade().filter(|_| minor == 1),
         named: &room.named,
     })
 }
@@ -175,9 +169,7 @@ struct RequestFields<'a> {
     host: Option<&'a [u8]>,
     length: Option<u64>,
     chunked: bool,
-    upgrade: Option<&'a [u8]>,
     expects_continue: bool,
-    options: ConnectionOptions,
 }
 
 impl<'a> RequestFields<'a> {
@@ -203,10 +195,8 @@ impl<'a> RequestFields<'a> {
                 }
                 self.chunked = true;
             }
-            FieldKind::Upgrade => self.upgrade = Some(value),
             FieldKind::Expect => self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue"),
-            FieldKind::Connection => self.options.read(value, &mut room.named)?,
-            _ => {}
+            _ => room.note(field)?,
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The head of an answer (RFC 9112 §4–§6): what has one meaning is read, and left with one spelling of it.
 
-use super::fields::{ConnectionOptions, Field, FieldKind, FieldRoom, is_named, list};
+use super::fields::{Field, FieldKind, FieldRoom, is_named, list};
 use super::scan::{number, text_end, token_end, trim, within};
 use super::{Framing, HeadError};
 
@@ -41,11 +41,6 @@ impl ResponseHead<'_> {
     #[inline]
     pub fn ends_here(&self, field: &Field<'_>) -> bool {
         field.kind.is_hop_by_hop() || is_named(self.named, field)
-    }
-
-    /// The values of all fields of one kind, in order.
-    pub fn values(&self, kind: FieldKind) -> impl Iterator<Item = &[u8]> {
-        self.fields.iter().filter(move |field| field.kind == kind).map(|field| field.value)
     }
 }
 
@@ -163,9 +158,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut FieldRoom<'a>) 
     };
 
     let (framing, doubt) = known.framing(status, minor, method, room)?;
-    let ConnectionOptions { close, keep_alive } = known.options;
     let room = &*room;
-    let listed = known.upgrade.is_some() && room.named.iter().any(|name| name.eq_ignore_ascii_case(b"upgrade"));
     Ok(ResponseHead {
         len,
         raw: &input[..len],
@@ -174,9 +167,9 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut FieldRoom<'a>) 
         minor,
         fields: &room.fields,
         framing,
-        close: close || doubt || framing == Framing::UntilClose || (minor == 0 && !keep_alive),
+        close: room.close || doubt || framing == Framing::UntilClose || (minor == 0 && !room.keep_alive),
         is_irregular,
-        upgrade: known.upgrade.filter(|_| listed),
+        upgrade: room.upgrade(),
         named: &room.named,
     })
 }
@@ -198,18 +191,16 @@ fn line<'a>(input: &'a [u8], from: usize, is_irregular: &mut bool) -> Result<(&'
 
 /// What the fields say about the message itself.
 #[derive(Default)]
-struct ResponseFields<'a> {
+struct ResponseFields {
     length: Option<u64>,
     /// More than one Content-Length, or a list in it, all the same.
     repeated: bool,
     chunked: bool,
-    upgrade: Option<&'a [u8]>,
-    options: ConnectionOptions,
 }
 
-impl<'a> ResponseFields<'a> {
+impl ResponseFields {
     #[inline]
-    fn note(&mut self, field: &Field<'a>, room: &mut FieldRoom<'a>) -> Result<(), HeadError> {
+    fn note<'a>(&mut self, field: &Field<'a>, room: &mut FieldRoom<'a>) -> Result<(), HeadError> {
         match field.kind {
             FieldKind::ContentLength => self.lengths(field.value)?,
             FieldKind::TransferEncoding => {
@@ -218,9 +209,7 @@ impl<'a> ResponseFields<'a> {
                 }
                 self.chunked = true;
             }
-            FieldKind::Upgrade => self.upgrade = Some(field.value),
-            FieldKind::Connection => self.options.read(field.value, &mut room.named)?,
-            _ => {}
+            _ => room.note(field)?,
         }
         Ok(())
     }

@@ -5,64 +5,42 @@ use super::HeadError;
 /// The position of the first byte that no text of a message may hold (RFC 9110 §5.5): a control character that is not a tab.
 #[inline]
 pub(super) fn text_end(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
-    while let Some(word) = bytes.get(at..at + 8) {
-        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-        let found = below(word, b' ') | equal(word, 0x7f);
-        if found == 0 {
-            at += 8;
-            continue;
-        }
-        // The lowest mark is exact; those above it may be carries.
-        at += found.trailing_zeros() as usize / 8;
-        if bytes[at] != b'\t' {
-            return at;
-        }
-        at += 1;
-    }
-    while at < bytes.len() && (bytes[at] >= b' ' && bytes[at] != 0x7f || bytes[at] == b'\t') {
-        at += 1;
-    }
-    at
+    let is_end = |byte| (byte < b' ' && byte != b'\t') || byte == 0x7f;
+    first(bytes, from, |word| below(word, b' ') | equal(word, 0x7f), is_end)
 }
 
 /// The position of the first byte that no request target may hold: space, a control character.
 #[inline]
 pub(super) fn target_end(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
-    while let Some(word) = bytes.get(at..at + 8) {
-        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-        let found = below(word, b' ' + 1) | equal(word, 0x7f);
-        if found != 0 {
-            return at + found.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    while at < bytes.len() && bytes[at] > b' ' && bytes[at] != 0x7f {
-        at += 1;
-    }
-    at
+    first(bytes, from, |word| below(word, b' ' + 1) | equal(word, 0x7f), |byte| byte <= b' ' || byte == 0x7f)
 }
 
 /// The position of the first byte that is not one of a token's (RFC 9110 §5.6.2).
 #[inline]
 pub(super) fn token_end(bytes: &[u8], from: usize) -> usize {
-    let mut at = from;
     // Nearly all names are letters and hyphens.
+    first(bytes, from, |word| !name_bytes(word) & HIGHS, |byte| !is_token(byte))
+}
+
+/// The position of the first byte that `is_one`. `marks`: those that may be one among eight; the lowest mark is exact, those above
+/// it may be carries.
+#[inline(always)]
+fn first(bytes: &[u8], from: usize, marks: impl Fn(u64) -> u64, is_one: impl Fn(u8) -> bool) -> usize {
+    let mut at = from;
     while let Some(word) = bytes.get(at..at + 8) {
-        let others = !name_bytes(u64::from_le_bytes(word.try_into().expect("eight bytes"))) & HIGHS;
-        if others == 0 {
+        let found = marks(u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        if found == 0 {
             at += 8;
             continue;
         }
-        at += others.trailing_zeros() as usize / 8;
-        if !is_token(bytes[at]) {
+        at += found.trailing_zeros() as usize / 8;
+        if is_one(bytes[at]) {
             return at;
         }
         at += 1;
     }
     let rest = &bytes[at..];
-    at + rest.iter().position(|&byte| !is_token(byte)).unwrap_or(rest.len())
+    at + rest.iter().position(|&byte| is_one(byte)).unwrap_or(rest.len())
 }
 
 /// Marks letters and hyphens, exactly: nothing is carried from byte to byte.

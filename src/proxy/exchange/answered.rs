@@ -8,7 +8,7 @@ use super::request::Head;
 use super::state::Signature;
 use super::websocket;
 use crate::gate::PaceOutcome;
-use crate::http1::{FieldKind, Framing, list};
+use crate::http1::{Framing, list};
 use crate::policy::{retry_after, turns_away};
 use crate::proxy::respond::{Failure, proxy_status};
 use crate::signing::{ACCEPT_SIGNATURE, RequestSigner};
@@ -102,7 +102,7 @@ impl Exchange<'_> {
     fn learn(&mut self, head: &AnswerHead<'_>) {
         let Some(permit) = &mut self.permit else { return };
         permit.outcome = if matches!(head.status, 429 | 503) {
-            let asked = head.value(FieldKind::RetryAfter);
+            let asked = head.named(b"retry-after");
             PaceOutcome::Backoff { retry_after: asked.and_then(|value| retry_after(&value, SystemTime::now())) }
         } else if permit.has_breaker() && turns_away(head.status, |name| head.named(name.as_bytes())) {
             PaceOutcome::TurnedAway

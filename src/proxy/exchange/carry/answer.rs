@@ -97,17 +97,6 @@ impl<'a> AnswerHead<'a> {
         }
     }
 
-    /// The first field of this kind.
-    pub fn value(&self, kind: FieldKind) -> Option<Vec<u8>> {
-        let mut found = None;
-        self.each(|it, _, value| {
-            if it == kind && found.is_none() {
-                found = Some(value.to_vec());
-            }
-        });
-        found
-    }
-
     /// The first field of this name.
     pub fn named(&self, name: &[u8]) -> Option<Vec<u8>> {
         let mut found = None;
