@@ -1,86 +1,94 @@
 //! The access log: one line for each request that was answered, and each that was not for its client had left. What its
 //! fields mean is in docs/logs.md; they are written by `telemetry`.
 
-use super::outcome::{About, FinalStep, Outcome};
+use super::outcome::{About, Outcome, Verdict};
 use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::Reported;
 use crate::policy::Refusal;
-use crate::proxy::evidence;
-use crate::proxy::respond::Answer;
+use crate::proxy::respond::{Answer, Member, each_member};
 use crate::robots::ProductToken;
 use http::{HeaderName, Version};
-use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How a request ended, in the log's words.
-#[derive(Default)]
-pub struct Line {
-    outcome: &'static str,
-    /// The slug of what was decided. `None`: nothing was.
-    decision: Option<&'static str>,
-    /// `false`: in report mode.
-    is_enforced: bool,
-    /// What the decision is based on.
-    evidence: Map<String, Value>,
-    error: Option<&'static str>,
-    detail: Option<String>,
-}
-
-impl Line {
-    fn refused(refusal: &Refusal) -> Self {
-        Line {
-            outcome: "refused",
-            decision: Some(refusal.slug()),
-            is_enforced: true,
-            evidence: evidence(refusal),
-            error: None,
-            detail: Some(refusal.to_string()),
-        }
-    }
-
-    fn of(outcome: &'static str) -> Self {
-        Line { outcome, is_enforced: true, ..Line::default() }
-    }
-
-    fn failed(outcome: &'static str, error: Option<&'static str>, why: &str) -> Self {
-        Line { error, detail: Some(why.to_owned()), ..Line::of(outcome) }
-    }
-
-    fn text(&self, name: &str) -> Option<&str> {
-        self.evidence.get(name).and_then(Value::as_str)
-    }
-}
-
 impl About<'_> {
-    pub(super) fn line(&self, outcome: &Outcome) -> Line {
-        let mut line = match outcome {
-            Outcome::Refused(refusal) => return Line::refused(refusal),
-            Outcome::Forwarded => Line::of("forwarded"),
-            Outcome::Answered(_) => Line::of("answered"),
-            Outcome::Intercepted => Line { decision: Some("intercept"), ..Line::of("intercepted") },
-            Outcome::Tunnelled => Line { decision: Some("tunnel"), ..Line::of("tunnelled") },
-            Outcome::Failed(failure) => Line::failed("failed", Some(failure.error), &failure.detail),
-            Outcome::Cut(why) => Line::failed("cut", None, why),
-            Outcome::Gone => Line::failed("client-gone", None, "the client has left"),
-            Outcome::Stopped => Line::failed("cut", None, "the proxy has stopped"),
+    /// `answer`: one of ours.
+    pub(super) fn log(&self, outcome: &Outcome, answer: Option<&Answer>) {
+        let (trip, request) = (self.trip, self.request.ok());
+        let (name, error, why) = outcome.words();
+        let mut detail = why.map(Cow::Borrowed);
+        let (mut rule, mut line) = (None, None);
+        let mut rests_on = |refusal: &Refusal| {
+            each_member(refusal, &mut |name, value| match (name, value) {
+                ("rule", Member::Text(pieces)) => rule = Some(pieces.concat()),
+                ("line", Member::Number(number)) => line = Some(number),
+                _ => {}
+            });
         };
-        let trip = self.trip;
-        if let Some(reported) = &trip.reported {
-            (line.decision, line.is_enforced) = (Some(reported.slug()), false);
-            if let Reported::Refused(refusal) = reported {
-                line.evidence = evidence(refusal);
+        let verdict = self.verdict(outcome);
+        let decision = match verdict {
+            Some(Verdict::Refused(refusal)) => {
+                rests_on(refusal);
+                detail = Some(refusal.to_string().into());
+                Some(refusal.slug())
             }
-            line.detail = line.detail.or_else(|| Some(reported.to_string()));
-        } else if let Some(allowance) = trip.gate.allowance {
-            line.decision = Some(allowance.slug());
-            if let Some(rule) = &trip.gate.rule {
-                line.evidence.insert("rule".into(), format!("{}: {}", rule.key(), rule.pattern).into());
-                line.evidence.insert("line".into(), rule.line.into());
+            Some(Verdict::Reported(reported)) => {
+                if let Reported::Refused(refusal) = reported {
+                    rests_on(refusal);
+                }
+                detail = detail.or_else(|| Some(reported.to_string().into()));
+                Some(reported.slug())
             }
+            Some(Verdict::Allowed(allowance, by)) => {
+                rule = by.map(|rule| format!("{}: {}", rule.key(), rule.pattern));
+                line = by.map(|rule| rule.line.into());
+                Some(allowance.slug())
+            }
+            None => match outcome {
+                Outcome::Intercepted => Some("intercept"),
+                Outcome::Tunnelled => Some("tunnel"),
+                _ => None,
+            },
+        };
+        if matches!(outcome, Outcome::Gone) {
+            detail = Some("the client has left".into());
         }
-        line
+        let agent = request.and_then(|request| request.user_agent).map(String::from_utf8_lossy);
+        let token = request.filter(|request| !request.is_connect()).and_then(|request| self.tokens(request));
+        let (status, bytes_out) = self.sent(answer);
+        tracing::info!(
+            target: "access",
+            id = next_id(self.proxy.upstream.name()),
+            client = %self.peer.address.ip().to_canonical(),
+            user = self.peer.user.as_ref().map(|user| user.name.as_ref()),
+            method = request.map(|request| request.method),
+            url = self.url(),
+            authority = request.map(|request| tracing::field::display(&request.authority)),
+            http = request.map(|request| version(request.version)),
+            agent = agent.as_deref(),
+            token = token.as_deref(),
+            traceparent = request.and_then(traceparent),
+            outcome = name,
+            decision,
+            enforced = matches!(verdict, Some(Verdict::Reported(_))).then_some(false),
+            rule,
+            line,
+            signals = trip.noted.as_ref().and_then(|noted| noted.reserved_text()),
+            license = trip.noted.as_ref().and_then(|noted| noted.licenses.first().map(AsRef::as_ref)),
+            price = trip.noted.as_ref().and_then(|noted| noted.price.as_deref()),
+            status,
+            held_ms = millis(trip.gate.held()),
+            origin_ms = trip.origin.map(millis),
+            ms = millis(self.began.elapsed()),
+            bytes_in = trip.moved.up,
+            bytes_out,
+            upstream = trip.upstream.map(|(address, _)| tracing::field::display(address)),
+            reused = trip.upstream.map(|(_, reused)| reused),
+            error,
+            detail = detail.as_deref(),
+        );
     }
 
     /// For whom robots.txt is read.
@@ -89,52 +97,6 @@ impl About<'_> {
         let tokens = rules(self.settings, request, self.peer).product_tokens(&asked);
         let names = tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(",");
         Some(names).filter(|names| !names.is_empty())
-    }
-}
-
-impl Line {
-    pub(super) fn write(self, about: &About<'_>, last: &FinalStep) {
-        let (trip, request) = (about.trip, about.request.ok());
-        let answer: Option<&Answer> = match last {
-            FinalStep::Answer(answer) => Some(answer),
-            FinalStep::AlreadySent | FinalStep::Cut => None,
-        };
-        let agent = request.and_then(|request| request.user_agent).map(String::from_utf8_lossy);
-        let is_rule = request.is_some_and(|request| !request.is_connect());
-        let token = request.filter(|_| is_rule).and_then(|request| about.tokens(request));
-        let upstream = trip.upstream.map(|(address, _)| address);
-        let number = self.evidence.get("line").and_then(|line| line.as_u64());
-        tracing::info!(
-            target: "access",
-            id = next_id(about.proxy.upstream.name()),
-            client = %about.peer.address.ip().to_canonical(),
-            user = about.peer.user.as_ref().map(|user| user.name.as_ref()),
-            method = request.map(|request| request.method),
-            url = about.url(),
-            authority = request.map(|request| tracing::field::display(&request.authority)),
-            http = request.map(|request| version(request.version)),
-            agent = agent.as_deref(),
-            token = token.as_deref(),
-            traceparent = request.and_then(traceparent),
-            outcome = self.outcome,
-            decision = self.decision,
-            enforced = (!self.is_enforced).then_some(false),
-            rule = self.text("rule"),
-            line = number,
-            signals = trip.noted.as_ref().and_then(|noted| noted.reserved_text()),
-            license = trip.noted.as_ref().and_then(|noted| noted.licenses.first().map(AsRef::as_ref)),
-            price = trip.noted.as_ref().and_then(|noted| noted.price.as_deref()),
-            status = answer.map_or(trip.status, |answer| answer.status.as_u16()),
-            held_ms = millis(trip.gate.held()),
-            origin_ms = trip.origin.map(millis),
-            ms = millis(about.began.elapsed()),
-            bytes_in = trip.moved.up,
-            bytes_out = answer.map_or(trip.moved.down, |answer| answer.body().len() as u64),
-            upstream = upstream.map(tracing::field::display),
-            reused = trip.upstream.map(|(_, reused)| reused),
-            error = self.error,
-            detail = self.detail,
-        );
     }
 }
 

@@ -3,7 +3,8 @@
 use super::request::{Request, Unread};
 use super::state::Trip;
 use crate::config::Settings;
-use crate::policy::Refusal;
+use crate::gate::Reported;
+use crate::policy::{Allowance, Refusal, RuleEvidence};
 use crate::proxy::Proxy;
 use crate::proxy::client::Peer;
 use crate::proxy::respond::{Answer, Failure, ReplyContext};
@@ -31,10 +32,37 @@ pub enum Outcome {
     Stopped,
 }
 
+impl Outcome {
+    /// Its name, the proxy error type of RFC 9209, and the reason, as far as there are any.
+    pub(super) fn words(&self) -> (&'static str, Option<&'static str>, Option<&str>) {
+        match self {
+            Outcome::Forwarded => ("forwarded", None, None),
+            Outcome::Answered(_) => ("answered", None, None),
+            Outcome::Intercepted => ("intercepted", None, None),
+            Outcome::Tunnelled => ("tunnelled", None, None),
+            Outcome::Refused(_) => ("refused", None, None),
+            Outcome::Failed(failure) => ("failed", Some(failure.error), Some(&failure.detail)),
+            Outcome::Cut(why) => ("cut", None, Some(why)),
+            Outcome::Gone => ("client-gone", None, None),
+            Outcome::Stopped => ("cut", None, Some("the proxy has stopped")),
+        }
+    }
+}
+
 impl From<Failure> for Box<Outcome> {
     fn from(failure: Failure) -> Self {
         Box::new(Outcome::Failed(failure))
     }
+}
+
+/// What was decided about a request.
+#[derive(Clone, Copy)]
+pub(super) enum Verdict<'a> {
+    Refused(&'a Refusal),
+    /// In report mode.
+    Reported(&'a Reported),
+    /// By this rule, if one matched.
+    Allowed(Allowance, Option<&'a RuleEvidence>),
 }
 
 /// What is known of an exchange at its end. `request`: what there is of one that could not be read.
@@ -48,7 +76,7 @@ pub(super) struct About<'a> {
 }
 
 /// What is left to be done for the client.
-pub(super) enum FinalStep {
+pub enum FinalStep {
     /// It has its answer.
     AlreadySent,
     Answer(Answer),
@@ -56,63 +84,62 @@ pub(super) enum FinalStep {
     Cut,
 }
 
-impl About<'_> {
-    /// Counts, records and logs.
+impl<'a> About<'a> {
+    /// Counts, logs and records.
     pub(super) fn conclude(&self, outcome: Outcome) -> FinalStep {
-        let proxy = self.proxy;
-        let user = self.peer.user.as_deref();
-        let line = proxy.is_logging.load(Ordering::Relaxed).then(|| self.line(&outcome));
-        let record = proxy.evidence.as_ref().map(|evidence| (evidence, self.record(evidence, &outcome)));
-        let last = match outcome {
-            Outcome::Forwarded => {
-                proxy.counters.forwarded(user);
-                FinalStep::AlreadySent
-            }
-            Outcome::Answered(answer) => {
-                proxy.counters.forwarded(user);
-                FinalStep::Answer(answer)
-            }
-            // Counted when it was granted.
-            Outcome::Tunnelled | Outcome::Intercepted => FinalStep::AlreadySent,
-            Outcome::Refused(refusal) => {
-                let url = self.url();
-                let asked = ReplyContext { url: url.as_deref(), accept: self.accept() };
-                let answer = Answer::refusal(&refusal, &asked, self.settings);
-                proxy.log_refused(self.peer, url, refusal);
-                FinalStep::Answer(answer)
-            }
-            Outcome::Failed(failure) => {
-                self.count_failure(&failure.detail);
-                let url = self.url();
-                FinalStep::Answer(Answer::failure(
-                    &failure,
-                    &ReplyContext { url: url.as_deref(), accept: self.accept() },
-                ))
-            }
-            Outcome::Cut(why) => {
-                self.count_failure(&why);
-                FinalStep::Cut
-            }
-            Outcome::Gone => {
-                proxy.counters.client_gone(user);
-                FinalStep::Cut
-            }
-            Outcome::Stopped => FinalStep::Cut,
+        let (proxy, user) = (self.proxy, self.peer.user.as_deref());
+        let is_problem = matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_));
+        let url = if is_problem { self.url() } else { None };
+        let asked = ReplyContext { url: url.as_deref(), accept: self.accept() };
+        let made = match &outcome {
+            Outcome::Refused(refusal) => Some(Answer::refusal(refusal, &asked, self.settings)),
+            Outcome::Failed(failure) => Some(Answer::failure(failure, &asked)),
+            _ => None,
         };
-        if let Some(line) = line {
-            line.write(self, &last);
+        match &outcome {
+            Outcome::Forwarded | Outcome::Answered(_) => proxy.counters.forwarded(user),
+            Outcome::Failed(Failure { detail: why, .. }) | Outcome::Cut(why) => self.count_failure(why),
+            Outcome::Gone => proxy.counters.ended("client-gone", user),
+            // A refusal is counted where it is logged, a CONNECT when it was granted.
+            Outcome::Refused(_) | Outcome::Tunnelled | Outcome::Intercepted | Outcome::Stopped => {}
         }
-        if let Some((evidence, record)) = record {
-            self.put(evidence, record, &last);
+        let answer = if let Outcome::Answered(answer) = &outcome { Some(answer) } else { made.as_ref() };
+        if proxy.is_logging.load(Ordering::Relaxed) {
+            self.log(&outcome, answer);
         }
-        last
+        if let Some(evidence) = &proxy.evidence {
+            self.record(evidence, &outcome, answer);
+        }
+        match outcome {
+            Outcome::Answered(answer) => return FinalStep::Answer(answer),
+            Outcome::Forwarded | Outcome::Tunnelled | Outcome::Intercepted => return FinalStep::AlreadySent,
+            Outcome::Refused(refusal) => proxy.log_refused(self.peer, url, refusal),
+            Outcome::Failed(_) | Outcome::Cut(_) | Outcome::Gone | Outcome::Stopped => {}
+        }
+        made.map_or(FinalStep::Cut, FinalStep::Answer)
+    }
+
+    /// What was decided. `None`: nothing was.
+    pub(super) fn verdict(&self, outcome: &'a Outcome) -> Option<Verdict<'a>> {
+        let trip = self.trip;
+        match (outcome, &trip.reported) {
+            (Outcome::Refused(refusal), _) => Some(Verdict::Refused(refusal)),
+            (_, Some(reported)) => Some(Verdict::Reported(reported)),
+            (_, None) => Some(Verdict::Allowed(trip.gate.allowance?, trip.gate.rule.as_ref())),
+        }
+    }
+
+    /// The status that the client has, and the bytes of its body.
+    pub(super) fn sent(&self, answer: Option<&Answer>) -> (u16, u64) {
+        let ours = answer.map(|answer| (answer.status.as_u16(), answer.body().len() as u64));
+        ours.unwrap_or((self.trip.status, self.trip.moved.down))
     }
 
     fn count_failure(&self, why: &str) {
         let user = self.peer.user.as_deref();
         match self.request {
             Ok(request) => self.proxy.counters.failed_at(&request.authority, why, user),
-            Err(_) => self.proxy.counters.failed(user),
+            Err(_) => self.proxy.counters.ended("failed", user),
         }
     }
 

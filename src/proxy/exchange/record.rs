@@ -1,25 +1,27 @@
 //! The record of a request in the evidence: what was decided, by what, and the result. docs/evidence.md has its members.
 
 use super::access_log::millis;
-use super::outcome::{About, FinalStep, Outcome};
+use super::outcome::{About, Outcome, Verdict};
 use super::per_user::{asked, rules};
-use super::request::Request;
 use crate::evidence::{Draft, Evidence, digest_of};
 use crate::gate::Reported;
-use crate::policy::{Entry, Refusal};
-use crate::proxy::respond::{Member, each_member};
+use crate::policy::Entry;
+use crate::proxy::respond::{Answer, Member, each_member};
 use crate::robots::{ProductToken, Purpose};
 use std::time::SystemTime;
 
 impl About<'_> {
-    /// All that is known before the answer is chosen.
-    pub(super) fn record(&self, evidence: &Evidence, outcome: &Outcome) -> Draft {
-        let now = SystemTime::now();
+    /// Puts it on record. `answer`: one of ours.
+    pub(super) fn record(&self, evidence: &Evidence, outcome: &Outcome, answer: Option<&Answer>) {
+        let (now, trip) = (SystemTime::now(), self.trip);
         let mut draft = evidence.draft(now.checked_sub(self.began.elapsed()).unwrap_or(now));
         self.client(&mut draft);
-        let refusal = self.outcome(outcome, &mut draft);
-        self.verdict(refusal, &mut draft);
-        if let Some((robots, tdmrep)) = &self.trip.gate.basis {
+        let (name, error, detail) = outcome.words();
+        draft.word("outcome", name);
+        error.iter().for_each(|error| draft.text("error", error));
+        detail.iter().for_each(|detail| draft.text("detail", detail));
+        self.verdict(outcome).iter().for_each(|verdict| verdict.record(&mut draft));
+        if let Some((robots, tdmrep)) = &trip.gate.basis {
             for (name, entry) in [("robots", Some(robots)), ("tdmrep", tdmrep.as_ref())] {
                 // Of a file that nobody has looked at there is nothing to say.
                 if let Some(entry) = entry.filter(|entry| entry.answer.is_some() || entry.trouble.is_some()) {
@@ -27,16 +29,7 @@ impl About<'_> {
                 }
             }
         }
-        draft
-    }
-
-    /// The rest, and on its way.
-    pub(super) fn put(&self, evidence: &Evidence, mut draft: Draft, last: &FinalStep) {
-        let trip = self.trip;
-        let (status, bytes_out) = match last {
-            FinalStep::Answer(answer) => (answer.status.as_u16(), answer.body().len() as u64),
-            FinalStep::AlreadySent | FinalStep::Cut => (trip.status, trip.moved.down),
-        };
+        let (status, bytes_out) = self.sent(answer);
         draft.number("status", status.into());
         if let Some(noted) = &trip.noted {
             noted.reserved_text().iter().for_each(|signals| draft.text("signals", signals));
@@ -70,62 +63,29 @@ impl About<'_> {
         draft.text("method", request.method);
         draft.text("url", &request.url());
         if !request.is_connect() {
-            self.asked_for(request, draft);
+            let rules = rules(self.settings, request, self.peer);
+            let asked = asked(request, self.peer);
+            draft.texts("product_tokens", rules.product_tokens(&asked).iter().map(ProductToken::as_str));
+            draft.texts("purpose", rules.purposes().iter().map(Purpose::as_str));
         }
     }
+}
 
-    fn asked_for(&self, request: &Request<'_>, draft: &mut Draft) {
-        let rules = rules(self.settings, request, self.peer);
-        let asked = asked(request, self.peer);
-        draft.texts("product_tokens", rules.product_tokens(&asked).iter().map(ProductToken::as_str));
-        draft.texts("purpose", rules.purposes().iter().map(Purpose::as_str));
-    }
-
-    /// How it ended. Tells what was refused.
-    fn outcome<'a>(&self, outcome: &'a Outcome, draft: &mut Draft) -> Option<&'a Refusal> {
-        let (name, error, detail) = match outcome {
-            Outcome::Forwarded => ("forwarded", None, None),
-            Outcome::Answered(_) => ("answered", None, None),
-            Outcome::Intercepted => ("intercepted", None, None),
-            Outcome::Tunnelled => ("tunnelled", None, None),
-            Outcome::Refused(refusal) => {
-                draft.word("outcome", "refused");
-                return Some(refusal);
-            }
-            Outcome::Failed(failure) => ("failed", Some(failure.error), Some(failure.detail.as_str())),
-            Outcome::Cut(why) => ("cut", None, Some(why.as_str())),
-            Outcome::Gone => ("client-gone", None, None),
-            Outcome::Stopped => ("cut", None, Some("the proxy has stopped")),
-        };
-        draft.word("outcome", name);
-        error.into_iter().for_each(|error| draft.text("error", error));
-        detail.into_iter().for_each(|detail| draft.text("detail", detail));
-        None
-    }
-
-    fn verdict(&self, refused: Option<&Refusal>, draft: &mut Draft) {
-        let trip = self.trip;
-        let (verdict, refusal) = match (refused, &trip.reported) {
-            (Some(refusal), _) => ("refused", refusal),
-            (None, Some(Reported::Refused(refusal))) => ("reported", &**refusal),
-            (None, Some(held @ Reported::Held(_))) => {
-                draft.word("verdict", "reported");
-                draft.word("reason", held.slug());
-                return;
-            }
-            (None, None) => {
-                let Some(allowance) = trip.gate.allowance else { return };
-                draft.word("verdict", "allowed");
-                draft.word("reason", allowance.slug());
-                if let Some(rule) = &trip.gate.rule {
-                    draft.pieces("rule", &[rule.key(), ": ", &rule.pattern]);
-                    draft.number("line", rule.line.into());
-                }
-                return;
-            }
+impl Verdict<'_> {
+    fn record(&self, draft: &mut Draft) {
+        let (verdict, reason, refusal) = match *self {
+            Verdict::Refused(refusal) => ("refused", refusal.slug(), Some(refusal)),
+            Verdict::Reported(Reported::Refused(refusal)) => ("reported", refusal.slug(), Some(&**refusal)),
+            Verdict::Reported(held @ Reported::Held(_)) => ("reported", held.slug(), None),
+            Verdict::Allowed(allowance, _) => ("allowed", allowance.slug(), None),
         };
         draft.word("verdict", verdict);
-        draft.word("reason", refusal.slug());
+        draft.word("reason", reason);
+        if let Verdict::Allowed(_, Some(rule)) = self {
+            draft.pieces("rule", &[rule.key(), ": ", &rule.pattern]);
+            draft.number("line", rule.line.into());
+        }
+        let Some(refusal) = refusal else { return };
         let mut is_ruled = false;
         each_member(refusal, &mut |name, value| match (name, value) {
             ("rule" | "matched_path" | "policy", Member::Text(pieces)) => {
