@@ -3,9 +3,9 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client, Side, UNWANTED};
-use super::super::exchange::published::{publish, published};
+use super::super::exchange::published::published;
 use super::super::exchange::request::{Request, Unread};
-use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread};
+use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};
 use super::super::io::{Buffer, Timer};
 use super::connect::{self, ConnectProtocol};
 use super::connection::{Connection, identify};
@@ -66,9 +66,10 @@ impl Connection {
                 }
                 Err(refusal) => {
                     let raw = std::mem::take(&mut self.input);
-                    let unread = Unread::new(refusal, raw.bytes());
+                    let (unread, refused) = (Unread::of_http1(raw.bytes()), Outcome::Refused(refusal));
                     let mut client = Http1Client::new(Http1::new(&mut self.wire, &mut self.input), Framing::None);
-                    refuse_unread(proxy, unread, &self.peer, Instant::now(), &mut client, &mut self.timer).await;
+                    let (peer, timer) = (&self.peer, &mut self.timer);
+                    answer_unread(proxy, &unread, refused, peer, Instant::now(), &mut client, timer).await;
                     break;
                 }
             }
@@ -176,15 +177,13 @@ impl Connection {
             Ok(request) => request,
             Err(refusal) => {
                 let mut client = Http1Client::new(side, Framing::None);
-                if let Ok(head) = &head
-                    && let Some(answer) = published(proxy, peer, head.method, head.target, None)
-                {
+                let directory = head.ok().and_then(|head| {
                     client.is_head = head.method == "HEAD";
-                    Box::pin(publish(proxy, answer, peer, began, &mut client, timer)).await;
-                    return Then::Close;
-                }
-                let unread = Unread::new(refusal, raw.bytes());
-                Box::pin(refuse_unread(proxy, unread, peer, began, &mut client, timer)).await;
+                    published(proxy, peer, head.method, head.target, None)
+                });
+                let outcome = directory.map_or(Outcome::Refused(refusal), Outcome::Answered);
+                let unread = Unread::of_http1(raw.bytes());
+                Box::pin(answer_unread(proxy, &unread, outcome, peer, began, &mut client, timer)).await;
                 return Then::Close;
             }
         };

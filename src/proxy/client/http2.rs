@@ -3,9 +3,9 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
-use super::super::exchange::published::{publish, published};
+use super::super::exchange::published::published;
 use super::super::exchange::request::{Request, Unread};
-use super::super::exchange::{Exchange, LastPlace, Outcome, refuse_unread, websocket};
+use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread, websocket};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::{self, Place};
 use super::super::limits::total::{ConnectionPermit, Mark};
@@ -126,7 +126,8 @@ async fn exchange(
     if let Some(answer) =
         published(&proxy, &asker.peer, parts.method.as_str(), parts.uri.path().as_bytes(), Some(authority))
     {
-        return publish(&proxy, answer, &asker.peer, began, &mut client, &mut timer).await;
+        let (nothing, answered) = (Unread::default(), Outcome::Answered(answer));
+        return answer_unread(&proxy, &nothing, answered, &asker.peer, began, &mut client, &mut timer).await;
     }
     match Request::read_http2(&parts, ends, inside, &proxy.via) {
         Ok(request) => {
@@ -154,8 +155,8 @@ async fn exchange(
             let named = || Some(parts.uri.to_string()).filter(|url| !url.contains('@'));
             let url = inside.map_or_else(named, |authority| Some(format!("{authority}{path}")));
             let accept = parts.headers.get(http::header::ACCEPT).map(|accept| accept.as_bytes());
-            let unread = Unread { refusal, accept, url };
-            refuse_unread(&proxy, unread, &asker.peer, began, &mut client, &mut timer).await;
+            let (unread, refused) = (Unread { accept, url }, Outcome::Refused(refusal));
+            answer_unread(&proxy, &unread, refused, &asker.peer, began, &mut client, &mut timer).await;
         }
     }
     client.finish().await;

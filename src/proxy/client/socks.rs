@@ -1,7 +1,9 @@
 //! SOCKS5 (RFC 1928, with the passwords of RFC 1929): handled as a CONNECT, for tools that speak nothing else.
 
 use super::super::Proxy;
-use super::super::exchange::refuse_unanswered;
+use super::super::exchange::request::Unread;
+use super::super::exchange::{Outcome, conclude_unread};
+use super::super::io::Buffer;
 use super::super::limits::per_client::Place;
 use super::Peer;
 use super::connect::{ConnectProtocol, connect};
@@ -68,7 +70,8 @@ async fn negotiate(
             io.write_all(&reply(NOT_ALLOWED)).await?;
         }
         let why = wrong(refusal.to_string());
-        refuse_unanswered(proxy, refusal, peer, began);
+        // It has been told in the words of SOCKS.
+        conclude_unread(proxy, &Unread::default(), Outcome::Refused(refusal), peer, began);
         return Err(why);
     }
     match destination(io).await? {

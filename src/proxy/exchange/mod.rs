@@ -175,29 +175,26 @@ impl Drop for Exchange<'_> {
     }
 }
 
-/// Answers a head that is no request. In HTTP/1 nothing is kept of the connection.
-pub async fn refuse_unread<C: Client>(
+/// Answers what is no request to carry. In HTTP/1 nothing is kept of the connection.
+pub async fn answer_unread<C: Client>(
     proxy: &Proxy,
-    unread: Unread<'_>,
+    unread: &Unread<'_>,
+    outcome: Outcome,
     peer: &Peer,
     began: Instant,
     client: &mut C,
     timer: &mut Timer,
 ) {
-    let settings = proxy.settings.load_full();
-    let about = About { proxy, settings: &settings, peer, began, request: Err(&unread), trip: &Trip::default() };
-    if let FinalStep::Answer(answer) = about.conclude(Outcome::Refused(unread.refusal.clone())) {
+    if let FinalStep::Answer(answer) = conclude_unread(proxy, unread, outcome, peer, began) {
         client.answer_locally(answer, true);
-        flush(&settings, client, timer).await;
+        flush(&proxy.settings.load_full(), client, timer).await;
     }
 }
 
-/// A client of another protocol is refused in that protocol.
-pub fn refuse_unanswered(proxy: &Proxy, refusal: Refusal, peer: &Peer, began: Instant) {
-    let unread = Unread { refusal, accept: None, url: None };
+/// Counts, logs and records it; what it is answered with is for the caller.
+pub fn conclude_unread(proxy: &Proxy, unread: &Unread<'_>, outcome: Outcome, peer: &Peer, began: Instant) -> FinalStep {
     let settings = proxy.settings.load_full();
-    let about = About { proxy, settings: &settings, peer, began, request: Err(&unread), trip: &Trip::default() };
-    about.conclude(Outcome::Refused(unread.refusal.clone()));
+    About { proxy, settings: &settings, peer, began, request: Err(unread), trip: &Trip::default() }.conclude(outcome)
 }
 
 /// Whether the time that this decision took is taken: one in so many is enough to know.

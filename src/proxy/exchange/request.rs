@@ -81,8 +81,8 @@ pub struct Unread<'a> {
 }
 
 impl<'a> Unread<'a> {
-    pub fn new(refusal: Refusal, raw: &'a [u8]) -> Self {
-        Unread { refusal, accept: find_field(raw, "accept"), url: None }
+    pub fn of_http1(raw: &'a [u8]) -> Self {
+        Unread { accept: find_field(raw, "accept"), url: None }
     }
 }
 

@@ -1,6 +1,5 @@
 //! The proxy's own answers: the only place that chooses a status. RFC 9457 (problem details), RFC 9209 (Proxy-Status).
 
-mod directory;
 mod evidence;
 mod failure;
 mod page;
@@ -9,7 +8,6 @@ mod setup;
 mod status;
 mod text;
 
-pub use directory::directory;
 pub use evidence::{Member, each_member, evidence};
 pub use failure::Failure;
 pub use robots_copy::{not_modified, robots_copy};
@@ -73,11 +71,15 @@ impl Answer {
     /// To OPTIONS or TRACE that may be forwarded no further (RFC 9110 §7.6.2).
     pub fn last_forward(method: &str) -> Self {
         let status = if method == "OPTIONS" { StatusCode::OK } else { StatusCode::METHOD_NOT_ALLOWED };
-        Answer::new(status, Scratch::new(), 0)
+        Answer::new(status, |_| (), b"")
     }
 
-    /// With the reason that everybody gives for this status.
-    fn new(status: StatusCode, text: Scratch, body_at: usize) -> Self {
+    /// With the reason that everybody gives for this status. `put_fields`: appends their lines.
+    pub fn new(status: StatusCode, put_fields: impl FnOnce(&mut Vec<u8>), body: &[u8]) -> Self {
+        let mut text = Scratch::new();
+        put_fields(&mut text);
+        let body_at = text.len();
+        text.extend_from_slice(body);
         Answer { status, reason: status.canonical_reason().unwrap_or_default(), text, body_at }
     }
 

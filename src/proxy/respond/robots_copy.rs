@@ -4,7 +4,6 @@ use super::Answer;
 use crate::gate::RobotsCopy;
 use crate::http1::{put_field, put_number};
 use crate::policy::{Visit, entity_tag};
-use crate::proxy::io::Scratch;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::time::Instant;
 
@@ -13,33 +12,30 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
     let unchanged = copy.status == 200 && is_unchanged(conditions, copy);
     let status = StatusCode::from_u16(copy.status).unwrap_or(StatusCode::OK);
     let status = if unchanged { StatusCode::NOT_MODIFIED } else { status };
-    let mut text = Scratch::new();
-    text.extend_from_slice(b"content-type: text/plain; charset=utf-8\r\nage: ");
-    put_number(&mut text, copy.age);
-    text.extend_from_slice(b"\r\nproxy-status: politely; details=\"from the copy that is kept\"\r\n");
-    for (name, value) in [("etag", &copy.etag), ("last-modified", &copy.last_modified)] {
-        // What no field may hold is left out: an answer is better than none.
-        if let Some(value) = value.as_ref().filter(|value| !value.bytes().any(|byte| byte.is_ascii_control())) {
-            put_field(&mut text, name.as_bytes(), value.as_bytes());
+    let put_fields = |text: &mut Vec<u8>| {
+        text.extend_from_slice(b"content-type: text/plain; charset=utf-8\r\nage: ");
+        put_number(text, copy.age);
+        text.extend_from_slice(b"\r\nproxy-status: politely; details=\"from the copy that is kept\"\r\n");
+        for (name, value) in [("etag", &copy.etag), ("last-modified", &copy.last_modified)] {
+            // What no field may hold is left out: an answer is better than none.
+            if let Some(value) = value.as_ref().filter(|value| !value.bytes().any(|byte| byte.is_ascii_control())) {
+                put_field(text, name.as_bytes(), value.as_bytes());
+            }
         }
-    }
-    let body_at = text.len();
-    if !unchanged {
-        text.extend_from_slice(&copy.body);
-    }
-    Answer::new(status, text, body_at)
+    };
+    Answer::new(status, put_fields, if unchanged { b"" } else { &copy.body })
 }
 
 /// The client has the page that it asks for (`min_revisit`).
 pub fn not_modified(visit: &Visit) -> Answer {
-    let mut text = Scratch::new();
     let (fields, age) = visit.repeated(Instant::now());
-    fields.for_each(|(name, value)| put_field(&mut text, name, value));
-    text.extend_from_slice(b"age: ");
-    put_number(&mut text, age);
-    text.extend_from_slice(b"\r\nproxy-status: politely; details=\"fetched recently (min_revisit)\"\r\n");
-    let body_at = text.len();
-    Answer::new(StatusCode::NOT_MODIFIED, text, body_at)
+    let put_fields = |text: &mut Vec<u8>| {
+        fields.for_each(|(name, value)| put_field(text, name, value));
+        text.extend_from_slice(b"age: ");
+        put_number(text, age);
+        text.extend_from_slice(b"\r\nproxy-status: politely; details=\"fetched recently (min_revisit)\"\r\n");
+    };
+    Answer::new(StatusCode::NOT_MODIFIED, put_fields, b"")
 }
 
 /// RFC 9110 §13.2.2: If-None-Match decides if it is there, else If-Modified-Since.

@@ -3,7 +3,6 @@
 
 use super::text::put_html;
 use super::{Answer, page};
-use crate::proxy::io::Scratch;
 use crate::tls::Ca;
 use http::StatusCode;
 use std::io::Write;
@@ -41,14 +40,13 @@ pub fn setup(ca: &Ca, request: &SetupRequest<'_>) -> Answer {
 }
 
 fn answer(status: StatusCode, fields: &str, body: &[u8]) -> Answer {
-    let mut text = Scratch::new();
-    text.extend_from_slice(fields.as_bytes());
-    text.extend_from_slice(
-        b"cache-control: no-store\r\nproxy-status: politely; details=\"served by the proxy itself\"\r\n",
-    );
-    let body_at = text.len();
-    text.extend_from_slice(body);
-    Answer::new(status, text, body_at)
+    let put_fields = |text: &mut Vec<u8>| {
+        text.extend_from_slice(fields.as_bytes());
+        text.extend_from_slice(
+            b"cache-control: no-store\r\nproxy-status: politely; details=\"served by the proxy itself\"\r\n",
+        );
+    };
+    Answer::new(status, put_fields, body)
 }
 
 fn html(ca: &Ca, host: &str) -> Vec<u8> {
