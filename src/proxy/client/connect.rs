@@ -50,7 +50,11 @@ pub async fn connect(
 ) -> Option<Connection> {
     let agent = connection.agent();
     let Connection { wire, input, peer, timer, .. } = &mut connection;
-    let request = request(&authority, agent.as_deref());
+    // For the log and for the answer to it.
+    let request = Request {
+        user_agent: agent.as_deref().map(str::as_bytes),
+        ..Request::new(Version::HTTP_11, "CONNECT", authority.clone(), Cow::Borrowed(b""), Head::Connect)
+    };
     let mut client = Http1Client::new(Http1::new(wire, input), Framing::None);
     let via = match &asked {
         ConnectProtocol::Connect(via) => via.as_deref(),
@@ -246,30 +250,6 @@ fn agree(connected: Authority, name: Option<&str>) -> Tunnel {
             Tunnel { authority: named, other_name: None }
         }
         Ok(_) | Err(_) => Tunnel { authority: connected, other_name: Some(name.to_owned()) },
-    }
-}
-
-/// The CONNECT, for the log and for the answer to it.
-fn request<'a>(authority: &Authority, agent: Option<&'a str>) -> Request<'a> {
-    Request {
-        version: Version::HTTP_11,
-        method: "CONNECT",
-        authority: authority.clone(),
-        target: Cow::Borrowed(b""),
-        framing: Framing::None,
-        expects_continue: false,
-        is_upgrade: false,
-        persists: true,
-        is_looped: false,
-        user_agent: agent.map(str::as_bytes),
-        agent_tokens: Cow::Borrowed(&[]),
-        accept: None,
-        credentials: None,
-        is_subresource: None,
-        prefer_wait: None,
-        max_forwards: None,
-        via: None,
-        head: Head::Connect,
     }
 }
 

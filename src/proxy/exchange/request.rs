@@ -1,6 +1,6 @@
 //! What a client asks: read once from its head, whatever the version, and used by everything after that.
 
-use super::target::{self, Located};
+use super::target;
 use super::via::Via;
 use super::websocket;
 use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field};
@@ -72,9 +72,9 @@ impl PreviousRequest {
     }
 }
 
-/// A head that was no request, with what it says of how to answer.
+/// What a head that was no request says of how to answer.
+#[derive(Default)]
 pub struct Unread<'a> {
-    pub refusal: Refusal,
     pub accept: Option<&'a [u8]>,
     /// Known of an HTTP/2 stream.
     pub url: Option<String>,
@@ -96,26 +96,18 @@ impl From<HeadError> for Refusal {
 }
 
 impl<'a> Request<'a> {
-    /// `inside`: the authority of the CONNECT around the connection. `last`: what the request before said.
-    pub fn of_http1(
-        head: &'a RequestHead<'a>,
-        inside: Option<&Authority>,
-        via: &Via,
-        last: &'a mut PreviousRequest,
-    ) -> Result<Self, Refusal> {
-        let method = head.method;
-        let Located { authority, path } = target::locate(head, inside, &mut last.located)?;
-        let mut request = Request {
-            version: if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 },
+    /// Without a body, and nothing is said in its fields.
+    #[inline]
+    pub fn new(version: Version, method: &'a str, authority: Authority, target: Cow<'a, [u8]>, head: Head<'a>) -> Self {
+        Request {
+            version,
             method,
             authority,
-            target: outgoing_target(method, path),
-            framing: head.framing,
-            expects_continue: head.expects_continue && !matches!(head.framing, Framing::None | Framing::Length(0)),
-            is_upgrade: method == "GET"
-                && head.framing == Framing::None
-                && head.upgrade.is_some_and(|to| to.eq_ignore_ascii_case(b"websocket")),
-            persists: head.persists(),
+            target,
+            framing: Framing::None,
+            expects_continue: false,
+            is_upgrade: false,
+            persists: true,
             is_looped: false,
             user_agent: None,
             agent_tokens: Cow::Borrowed(&[]),
@@ -125,7 +117,28 @@ impl<'a> Request<'a> {
             prefer_wait: None,
             max_forwards: None,
             via: None,
-            head: Head::Http1(head),
+            head,
+        }
+    }
+
+    /// `inside`: the authority of the CONNECT around the connection. `last`: what the request before said.
+    pub fn of_http1(
+        head: &'a RequestHead<'a>,
+        inside: Option<&Authority>,
+        via: &Via,
+        last: &'a mut PreviousRequest,
+    ) -> Result<Self, Refusal> {
+        let method = head.method;
+        let (authority, path) = target::locate(head, inside, &mut last.located)?;
+        let version = if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+        let mut request = Request {
+            framing: head.framing,
+            expects_continue: head.expects_continue && !matches!(head.framing, Framing::None | Framing::Length(0)),
+            is_upgrade: method == "GET"
+                && head.framing == Framing::None
+                && head.upgrade.is_some_and(|to| to.eq_ignore_ascii_case(b"websocket")),
+            persists: head.persists(),
+            ..Request::new(version, method, authority, outgoing_target(method, path), Head::Http1(head))
         };
         for field in head.fields {
             request.note(field.kind, field.value, via)?;
@@ -148,10 +161,6 @@ impl<'a> Request<'a> {
         let (authority, path) = target::locate_http2(parts, method, inside)?;
         let length = length(fields)?;
         let mut request = Request {
-            version: Version::HTTP_2,
-            method,
-            authority,
-            target: outgoing_target(method, path),
             framing: match (ends, length) {
                 (false, None) if is_upgrade || method == "CONNECT" => Framing::None,
                 (true, None | Some(0)) => length.map_or(Framing::None, Framing::Length),
@@ -161,17 +170,7 @@ impl<'a> Request<'a> {
             },
             expects_continue: !ends && fields.get(header::EXPECT).is_some_and(|it| it.as_bytes() == b"100-continue"),
             is_upgrade,
-            persists: true,
-            is_looped: false,
-            user_agent: None,
-            agent_tokens: Cow::Borrowed(&[]),
-            accept: None,
-            credentials: None,
-            is_subresource: None,
-            prefer_wait: None,
-            max_forwards: None,
-            via: None,
-            head: Head::Http2(fields),
+            ..Request::new(Version::HTTP_2, method, authority, outgoing_target(method, path), Head::Http2(fields))
         };
         for (name, value) in fields {
             request.note(FieldKind::of(name.as_str().as_bytes()), value.as_bytes(), via)?;

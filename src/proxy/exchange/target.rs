@@ -4,72 +4,65 @@
 use crate::http1::{Framing, RequestHead};
 use crate::policy::{Authority, Refusal, Scheme};
 
-/// Where a request goes.
-pub struct Located<'a> {
-    pub authority: Authority,
-    /// Path and query as sent, a fragment too. CONNECT has none.
-    pub path: &'a [u8],
-}
-
-/// `inside`: the authority of the CONNECT around this connection, if there is one: then requests come in origin-form and must
-/// name that authority. `last`: what was located before, and how it was spelt.
+/// The authority, and path and query as sent, a fragment too: CONNECT has none. `inside`: the authority of the CONNECT around this
+/// connection, if there is one: then requests come in origin-form and must name that authority. `last`: what was located before, and
+/// how it was spelt.
 pub fn locate<'a>(
     head: &RequestHead<'a>,
     inside: Option<&Authority>,
     last: &mut Option<(Vec<u8>, Authority)>,
-) -> Result<Located<'a>, Refusal> {
-    let RequestHead { method, target, .. } = *head;
+) -> Result<(Authority, &'a [u8]), Refusal> {
+    let RequestHead { method, target, host, .. } = *head;
     if method == "CONNECT" {
-        return connect_http1(target, head, inside).map(|authority| Located { authority, path: b"" });
+        let authority = connect(target, inside)?;
+        if head.framing != Framing::None {
+            return Err(Refusal::bad_request("CONNECT with a body"));
+        }
+        // RFC 9110 §7.2 has Host repeat the target; some clients name the proxy in it, or leave the port out.
+        host.map(|host| parse(Scheme::Https, host)).transpose()?;
+        return Ok((authority, b""));
     }
-    if head.host.is_none() && head.minor == 1 {
+    if host.is_none() && head.minor == 1 {
         return Err(Refusal::bad_request("no Host field in an HTTP/1.1 request"));
     }
-    let named = |scheme| {
-        head.host
-            .map(|host| Authority::parse(scheme, host))
-            .transpose()
-            .map_err(|error| Refusal::bad_request(error.to_string()))
-    };
     if target.starts_with(b"/") || target == b"*" {
         asterisk(method, target)?;
         let Some(inside) = inside else { return Err(Refusal::NotAProxyRequest) };
         if let Some((spelt, authority)) = &*last
-            && head.host == Some(spelt)
+            && host == Some(spelt)
         {
-            return Ok(Located { authority: authority.clone(), path: target });
+            return Ok((authority.clone(), target));
         }
-        let authority = match named(inside.scheme())? {
+        let authority = match host.map(|host| parse(inside.scheme(), host)).transpose()? {
             Some(host) if host == *inside => host,
             // As a name in the TLS handshake does: it stands for an address that the client has looked up itself.
             Some(host) if stands_for(&host, inside) => host,
             Some(host) => return Err(mismatch(inside, &host)),
             None => inside.clone(),
         };
-        *last = head.host.map(|host| (host.to_vec(), authority.clone()));
-        return Ok(Located { authority, path: target });
+        *last = host.map(|host| (host.to_vec(), authority.clone()));
+        return Ok((authority, target));
     }
     if let Some((spelt, authority)) = &*last
         && inside.is_none()
         && let Some(path) = target.strip_prefix(&**spelt)
         && matches!(path, [] | [b'/' | b'?' | b'#', ..])
-        && head.host == spelt.get(authority.scheme().as_str().len() + 3..)
+        && host == spelt.get(authority.scheme().as_str().len() + 3..)
     {
-        return Ok(Located { authority: authority.clone(), path });
+        return Ok((authority.clone(), path));
     }
     let colon =
         memchr::memmem::find(target, b"://").ok_or_else(|| Refusal::bad_request("the request target is not a URL"))?;
     let rest = &target[colon + 3..];
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\')).unwrap_or(rest.len());
     let (url, path) = target.split_at(colon + 3 + end);
-    let scheme = String::from_utf8_lossy(&target[..colon]);
-    let scheme = Scheme::parse(&scheme)
-        .ok_or_else(|| Refusal::bad_request(format!("scheme {scheme:?} is not http or https")))?;
-    let authority = Authority::parse(scheme, &rest[..end]).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    let scheme = scheme(&String::from_utf8_lossy(&target[..colon]))?;
+    let authority = parse(scheme, &rest[..end])?;
     if path.starts_with(b"\\") {
         return Err(Refusal::bad_request("a backslash after the authority"));
     }
-    if let Some(host) = named(scheme)?.filter(|host| *host != authority) {
+    let named = host.map(|host| parse(scheme, host)).transpose()?;
+    if let Some(host) = named.filter(|host| *host != authority) {
         return Err(Refusal::bad_request(format!("the Host field names {host}, the request target {authority}")));
     }
     match inside {
@@ -77,7 +70,7 @@ pub fn locate<'a>(
         Some(_) => {}
         None => *last = Some((url.to_vec(), authority.clone())),
     }
-    Ok(Located { authority, path })
+    Ok((authority, path))
 }
 
 /// `:authority` names the target; inside a CONNECT it has to be the connection's.
@@ -102,13 +95,11 @@ pub fn locate_http2<'a>(
     }
     let written = named.or(host).ok_or_else(|| Refusal::bad_request("no :authority"))?;
     let scheme = match (parts.uri.scheme_str(), inside) {
-        (Some(scheme), _) => Scheme::parse(scheme)
-            .ok_or_else(|| Refusal::bad_request(format!("scheme {scheme:?} is not http or https")))?,
+        (Some(text), _) => self::scheme(text)?,
         (None, Some(inside)) => inside.scheme(),
         (None, None) => return Err(Refusal::bad_request("no :scheme")),
     };
-    let parse = |written| Authority::parse(scheme, written).map_err(|error| Refusal::bad_request(error.to_string()));
-    let authority = parse(written)?;
+    let authority = parse(scheme, written)?;
     if let Some(inside) = inside
         && authority != *inside
         && !(scheme == Scheme::Http && stands_for(&authority, inside))
@@ -117,7 +108,7 @@ pub fn locate_http2<'a>(
     }
     if let Some(host) = host
         && host != written
-        && parse(host)? != authority
+        && parse(scheme, host)? != authority
     {
         return Err(Refusal::bad_request("the Host field names another host than :authority"));
     }
@@ -132,17 +123,12 @@ fn connect(target: &[u8], inside: Option<&Authority>) -> Result<Authority, Refus
         .map_err(|error| Refusal::bad_request(format!("CONNECT wants host:port: {error}")))
 }
 
-fn connect_http1(target: &[u8], head: &RequestHead<'_>, inside: Option<&Authority>) -> Result<Authority, Refusal> {
-    let authority = connect(target, inside)?;
-    if head.framing != Framing::None {
-        return Err(Refusal::bad_request("CONNECT with a body"));
-    }
-    // RFC 9110 §7.2 has Host repeat the target; some clients name the proxy in it, or leave the port out.
-    head.host
-        .map(|host| Authority::parse(Scheme::Https, host))
-        .transpose()
-        .map_err(|error| Refusal::bad_request(error.to_string()))?;
-    Ok(authority)
+fn scheme(text: &str) -> Result<Scheme, Refusal> {
+    Scheme::parse(text).ok_or_else(|| Refusal::bad_request(format!("scheme {text:?} is not http or https")))
+}
+
+fn parse(scheme: Scheme, written: &[u8]) -> Result<Authority, Refusal> {
+    Authority::parse(scheme, written).map_err(|error| Refusal::bad_request(error.to_string()))
 }
 
 /// RFC 9112 §3.2.4: `*` is the whole server, and only OPTIONS can ask about that. No rule of robots.txt names it.
