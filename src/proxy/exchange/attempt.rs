@@ -39,7 +39,7 @@ impl Exchange<'_> {
     ) -> Tried {
         let mut input = Buffer::new();
         let mut origin = Http1Origin::new(Http1::new(&mut link, &mut input));
-        let raw = client.is_http1();
+        let raw = C::IS_HTTP1;
         if !client.begin_body(raw, reused) {
             return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
@@ -241,12 +241,11 @@ impl Exchange<'_> {
                     _ if !untouched => None,
                     fault if fault.wants_http1() => Some(Want { versions: Versions::Http1Only, ..want }),
                     fault if fault.is_unprocessed() => Some(want),
-                    // It was closed while it was kept, or for what somebody else asked.
-                    fault if shared && (over || fault.is_end()) && self.request.is_idempotent() => {
-                        Some(Want { fresh: true, ..want })
-                    }
+                    // It was closed while it was kept, or for what somebody else asked, or it may speak only HTTP/2.
                     fault
-                        if fault.is_end() && self.request.is_idempotent() && route.may_be_only_http2(want.versions) =>
+                        if self.request.is_idempotent()
+                            && (shared && (over || fault.is_end())
+                                || fault.is_end() && route.may_be_only_http2(want.versions)) =>
                     {
                         Some(Want { fresh: true, ..want })
                     }

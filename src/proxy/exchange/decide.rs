@@ -9,40 +9,27 @@ use crate::policy::{self, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::limits::per_client::Place;
 use crate::proxy::respond::Answer;
-use crate::upstream::{Denied, LastRoute, ReachError, Route};
+use crate::upstream::{Denied, LastRoute, ReachError, ResolveError, Route};
 use http::Version;
 use std::sync::Arc;
 use tokio::task::yield_now;
 
 /// It is not refused.
 pub enum Decided {
-    Go(Go),
+    /// It goes now.
+    Go {
+        permit: Permit,
+        /// In report mode, what would have been.
+        reported: Option<Reported>,
+        /// Where to, if the host has an address.
+        route: Result<Route, ResolveError>,
+    },
     /// The client has what it asks for.
     NotModified(Answer),
     /// It is answered with our copy of robots.txt.
     Robots(RobotsCopy),
     /// It is for the proxy itself.
     Setup,
-}
-
-/// It goes now.
-pub struct Go {
-    pub permit: Permit,
-    /// In report mode, what would have been.
-    pub reported: Option<Reported>,
-    /// `None`: the host has no address.
-    pub route: Option<Route>,
-}
-
-/// Where a request is to go.
-enum Routed {
-    To(Route),
-    /// The host has no address.
-    Nowhere,
-    /// To the proxy itself.
-    Here,
-    /// There are other settings by now.
-    Reloaded,
 }
 
 /// Where the request before on a connection went: most go to the same place.
@@ -62,11 +49,12 @@ impl Exchange<'_> {
         let mut admitted = None;
         loop {
             let route = match self.route(&mut last.route).await? {
-                Routed::To(route) => Some(route),
+                Ok(route) => Ok(route),
                 // A host without an address has no readable robots.txt either: the gate says so.
-                Routed::Nowhere => None,
-                Routed::Here => return Ok(Decided::Setup),
-                Routed::Reloaded => {
+                Err(ReachError::Resolve(error)) => Err(error),
+                Err(ReachError::Denied(Denied::SetupHost(_))) => return Ok(Decided::Setup),
+                Err(ReachError::Denied(denied)) => return Err(denied.into()),
+                Err(ReachError::Reloaded) => {
                     self.follow_reload().await;
                     continue;
                 }
@@ -75,7 +63,7 @@ impl Exchange<'_> {
                 if let Some(answer) = self.revisited()? {
                     return Ok(Decided::NotModified(answer));
                 }
-                let answer = self.admit(route.as_ref(), &mut last.host).await;
+                let answer = self.admit(route.as_ref().ok(), &mut last.host).await;
                 if answer.is_err() {
                     // Those of the end of its wait have refused it.
                     self.settings = proxy.settings.load_full();
@@ -91,7 +79,7 @@ impl Exchange<'_> {
                     if let Some(reported) = &reported {
                         proxy.log_reported(peer, &request.url(), reported);
                     }
-                    return Ok(Decided::Go(Go { permit, reported, route }));
+                    return Ok(Decided::Go { permit, reported, route });
                 }
                 // What a reload forbids, it forbids to those too that were held meanwhile.
                 not_yet => (admitted, self.settings) = (not_yet, proxy.settings.load_full()),
@@ -100,7 +88,7 @@ impl Exchange<'_> {
     }
 
     /// Where to, if anywhere: by one and the same configuration.
-    async fn route(&self, last: &mut LastRoute) -> Result<Routed, Refusal> {
+    async fn route(&self, last: &mut LastRoute) -> Result<Result<Route, ReachError>, Refusal> {
         let Exchange { proxy, request, peer, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
@@ -113,13 +101,7 @@ impl Exchange<'_> {
             is_listed(settings, authority.host(), request.method, user)?;
         }
         self.is_reserved()?;
-        match proxy.upstream.reach_again(settings, authority, peer.client(), hosts(user), began, last).await {
-            Ok(route) => Ok(Routed::To(route)),
-            Err(ReachError::Denied(Denied::SetupHost(_))) => Ok(Routed::Here),
-            Err(ReachError::Denied(denied)) => Err(denied.into()),
-            Err(ReachError::Resolve(_)) => Ok(Routed::Nowhere),
-            Err(ReachError::Reloaded) => Ok(Routed::Reloaded),
-        }
+        Ok(proxy.upstream.reach_again(settings, authority, peer.client(), hosts(user), began, last).await)
     }
 
     /// Goes by the settings that are in force now. They follow the routes at once.

@@ -2,31 +2,14 @@
 
 use super::attempt::Tried;
 use super::carry::Client;
-use super::per_user::hosts;
 use super::{Exchange, Outcome};
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http1Link, HttpLink, OriginConnection, ReachError, Route, Versions, Want};
+use crate::upstream::{Http1Link, HttpLink, OriginConnection, Route, Versions, Want};
 use std::pin::pin;
 
 impl Exchange<'_> {
-    pub(super) async fn forward<C: Client>(
-        &mut self,
-        client: &mut C,
-        timer: &mut Timer,
-        route: Option<Route>,
-    ) -> Outcome {
-        let route = match route {
-            Some(route) => route,
-            // It had no address a moment ago.
-            None => match client.wait(timer, Box::pin(self.reach()).as_mut()).await {
-                Some(Ok(route)) => route,
-                Some(Err(ReachError::Denied(denied))) => return Outcome::Refused(denied.into()),
-                Some(Err(ReachError::Resolve(error))) => return Outcome::Failed(Failure::from_resolve(&error)),
-                Some(Err(error @ ReachError::Reloaded)) => return Outcome::Failed(Failure::ended(error)),
-                None => return Outcome::Gone,
-            },
-        };
+    pub(super) async fn forward<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: Route) -> Outcome {
         if self.request.is_upgrade {
             // What most requests are not takes no room in them, here and below.
             return Box::pin(self.upgrade(client, timer, &route)).await;
@@ -93,11 +76,6 @@ impl Exchange<'_> {
             Tried::Over(outcome) => outcome,
             Tried::Again(_, failure) | Tried::Untried(_, failure) => Outcome::Failed(failure),
         }
-    }
-
-    fn reach(&self) -> impl Future<Output = Result<Route, ReachError>> {
-        let own = hosts(self.peer.user.as_deref());
-        self.proxy.upstream.reach_for(&self.request.authority, Some(self.peer.client()), own, Some(&self.settings))
     }
 }
 

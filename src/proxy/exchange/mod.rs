@@ -33,7 +33,7 @@ pub use state::Exchange;
 use super::Proxy;
 use super::client::Peer;
 use super::io::{Buffer, Timer};
-use super::respond::{Answer, SetupRequest, robots_copy, setup};
+use super::respond::{Answer, Failure, SetupRequest, robots_copy, setup};
 use crate::config::Settings;
 use crate::policy::Refusal;
 use crate::upstream::Stream;
@@ -76,10 +76,13 @@ impl Exchange<'_> {
             None => return Outcome::Gone,
         };
         match decided {
-            Decided::Go(go) => {
-                self.permit = Some(go.permit);
-                self.trip.reported = go.reported.or(self.trip.reported.take());
-                self.forward(client, timer, go.route).await
+            Decided::Go { permit, reported, route } => {
+                self.permit = Some(permit);
+                self.trip.reported = reported.or(self.trip.reported.take());
+                match route {
+                    Ok(route) => self.forward(client, timer, route).await,
+                    Err(error) => Outcome::Failed(Failure::from_resolve(&error)),
+                }
             }
             Decided::NotModified(answer) => Outcome::Answered(answer),
             Decided::Robots(copy) => {
