@@ -166,7 +166,7 @@ impl Proxy {
     /// For the log and the dashboard: a request is refused.
     fn log_refused(&self, peer: &Peer, url: Option<String>, refusal: Refusal) {
         let (at, slug, user) = (SystemTime::now(), refusal.slug(), peer.user.as_deref());
-        self.counters.refused(slug, user);
+        self.counters.ended(slug, user);
         if let Some(left_out) = self.refusals_logged.allow(at) {
             let (client, url) = (peer.address.ip().to_canonical(), url.as_deref());
             let user = user.map(|user| user.name.as_ref());

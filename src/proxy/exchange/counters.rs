@@ -32,10 +32,9 @@ pub struct Counters {
 /// How requests ended.
 #[derive(Default)]
 struct Outcomes {
+    /// Nearly all of them.
     forwarded: AtomicU64,
-    failed: AtomicU64,
-    client_gone: AtomicU64,
-    refused: Mutex<BTreeMap<&'static str, u64>>,
+    others: Mutex<OutcomeCounts>,
 }
 
 /// What went wrong with one host.
@@ -120,10 +119,9 @@ impl Default for Counters {
 
 impl Outcomes {
     fn read(&self) -> OutcomeCounts {
-        let [forwarded, failed, gone] =
-            [&self.forwarded, &self.failed, &self.client_gone].map(|count| count.load(Relaxed));
-        let mut counts = self.refused.lock().clone();
-        counts.extend([("forwarded", forwarded), ("failed", failed), ("client-gone", gone)]);
+        let mut counts = OutcomeCounts::from([("failed", 0), ("client-gone", 0)]);
+        add(&mut counts, &self.others.lock());
+        counts.insert("forwarded", self.forwarded.load(Relaxed));
         counts
     }
 }
@@ -133,16 +131,9 @@ impl Counters {
         self.count(user, |outcomes| _ = outcomes.forwarded.fetch_add(1, Relaxed));
     }
 
-    pub(in crate::proxy) fn failed(&self, user: Option<&User>) {
-        self.count(user, |outcomes| _ = outcomes.failed.fetch_add(1, Relaxed));
-    }
-
-    pub(in crate::proxy) fn client_gone(&self, user: Option<&User>) {
-        self.count(user, |outcomes| _ = outcomes.client_gone.fetch_add(1, Relaxed));
-    }
-
-    pub(in crate::proxy) fn refused(&self, slug: &'static str, user: Option<&User>) {
-        self.count(user, |outcomes| *outcomes.refused.lock().entry(slug).or_default() += 1);
+    /// It ended so: `failed`, `client-gone`, the slug of a refusal.
+    pub(in crate::proxy) fn ended(&self, slug: &'static str, user: Option<&User>) {
+        self.count(user, |outcomes| *outcomes.others.lock().entry(slug).or_default() += 1);
     }
 
     #[inline]
@@ -196,7 +187,7 @@ impl Counters {
 
     /// A request has failed, through the fault of this host or of the way to it.
     pub(in crate::proxy) fn failed_at(&self, host: impl ToString, why: &str, user: Option<&User>) {
-        self.failed(user);
+        self.ended("failed", user);
         let (host, mut failures) = (host.to_string(), self.failures.lock());
         if failures.len() == MOST_HOSTS && !failures.contains_key(host.as_str()) {
             return;
@@ -291,7 +282,7 @@ mod tests {
         counters.forwarded(None);
         let before = counters.details();
         assert_eq!((count(&before, "", "forwarded"), before.users.len()), (Some(1), 1));
-        users.iter().for_each(|user| counters.refused("crawl-delay", Some(user)));
+        users.iter().for_each(|user| counters.ended("crawl-delay", Some(user)));
         counters.forwarded(Some(&users[0]));
         let after = counters.details();
         assert_eq!(count(&after, "", "forwarded"), Some(1), "what a user asks takes nothing from the others");
