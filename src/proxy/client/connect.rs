@@ -7,7 +7,7 @@ use super::super::exchange::request::{Head, Request};
 use super::super::exchange::{Exchange, Outcome, intercept_mode};
 use super::super::io::{Buffer, Timer};
 use super::connection::Connection;
-use super::wire::{Ahead, TLS_HANDSHAKE, Wire};
+use super::wire::{TLS_HANDSHAKE, Wire};
 use super::{Peer, Tunnel};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
@@ -48,7 +48,7 @@ pub async fn connect(
     authority: Authority,
     asked: ConnectProtocol,
 ) -> Option<Connection> {
-    let agent = connection.agent();
+    let agent = connection.last.agent();
     let Connection { wire, input, peer, timer, .. } = &mut connection;
     // For the log and for the answer to it.
     let request = Request {
@@ -196,14 +196,14 @@ struct Undecrypted {
     /// It had been shown its certificate.
     saw_leaf: bool,
     /// What has an alert to deliver.
-    io: Option<Ahead>,
+    io: Option<Wire>,
 }
 
 async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) -> Result<Connection, Undecrypted> {
     let Connection { wire, input, peer, mut timer, permit, place, .. } = connection;
     let failed = |error, saw_leaf, io| Undecrypted { error, saw_leaf, io };
     let handshake = async {
-        let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), Ahead { wire, input });
+        let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), wire.ahead(input));
         let mut hello = match (&mut acceptor).await {
             Ok(hello) => hello,
             Err(error) => return Err(failed(error, false, acceptor.take_io())),

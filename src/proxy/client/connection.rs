@@ -53,11 +53,6 @@ impl Connection {
         }
     }
 
-    /// Who asked last, by its User-Agent.
-    pub fn agent(&self) -> Option<String> {
-        self.last.agent()
-    }
-
     /// Says goodbye and reads on for a moment: closing with unread bytes would reset the connection and take the answer away
     /// with it.
     pub(super) async fn linger(mut self, proxy: &Proxy) {

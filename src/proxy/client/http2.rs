@@ -8,11 +8,11 @@ use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread, websocket};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::{self, Place};
-use super::super::limits::total::{ConnectionPermit, Mark};
+use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connect::{self, Granted};
 use super::connection::{Connection, identify, user_place};
-use super::wire::{Ahead, Wire};
+use super::wire::Wire;
 use crate::policy::Refusal;
 use crate::upstream::{Gathered, TaskTurns};
 use bytes::Bytes;
@@ -34,12 +34,12 @@ pub fn serve(proxy: &Arc<Proxy>, connection: Connection) -> Pin<Box<dyn Future<O
 }
 
 async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTurns) {
-    let Connection { wire, mut input, peer, permit, place, .. } = connection;
+    let Connection { wire, input, peer, permit, place, .. } = connection;
     let (idle, preface, head) = {
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
     };
-    let ahead = Gathered::new(Ahead { wire, input: std::mem::take(&mut input) }, turns.clone());
+    let ahead = Gathered::new(wire.ahead(input), turns.clone());
     let handshake = Builder::new()
         .enable_connect_protocol()
         .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
@@ -53,7 +53,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         () = proxy.stopped_for_a_while() => return,
     };
     let Ok(Ok(mut streams)) = opened else { return };
-    let asker = Arc::new(Asker { peer, turns, mark: permit.mark(), place: Mutex::new(place) });
+    let asker = Arc::new(Asker { peer, turns, permit, place: Mutex::new(place) });
     let mut exchanges = JoinSet::new();
     let mut is_stopping = false;
     let mut idle_at = Instant::now() + idle;
@@ -61,7 +61,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         tokio::select! {
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
-                    permit.busy();
+                    asker.permit.busy();
                     // The runtime moves what it is given about; and `Box::pin` would copy all of it.
                     let exchange = exchange(proxy.clone(), asker.clone(), request, respond);
                     exchanges.spawn(Box::into_pin(Box::write(Box::new_uninit(), exchange)));
@@ -79,7 +79,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
                 is_stopping = true;
                 streams.graceful_shutdown();
             }
-            () = idle_enough(&permit, idle_at - idle, idle_at), if exchanges.is_empty() => {
+            () = idle_enough(&asker.permit, idle_at - idle, idle_at), if exchanges.is_empty() => {
                 streams.abrupt_shutdown(Reason::NO_ERROR);
                 // What was said last goes out, if somebody reads it.
                 let _ = timeout_at(Instant::now() + GOODBYE, poll_fn(|cx| streams.poll_closed(cx))).await;
@@ -101,7 +101,7 @@ async fn idle_enough(permit: &ConnectionPermit, since: Instant, until: Instant) 
 struct Asker {
     peer: Peer,
     turns: TaskTurns,
-    mark: Mark,
+    permit: ConnectionPermit,
     /// Among the connections of the user who asked last.
     place: Mutex<Option<Place<String>>>,
 }
@@ -139,7 +139,7 @@ async fn exchange(
             match identified {
                 Err(refusal) => exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await,
                 Ok(()) if request.is_connect() && inside.is_none() => {
-                    return connect(&proxy, exchange, &asker.mark, client, timer).await;
+                    return connect(&proxy, exchange, &asker.permit, client, timer).await;
                 }
                 Ok(()) => {
                     if request.is_upgrade {
@@ -163,18 +163,22 @@ async fn exchange(
 }
 
 /// A connection in a stream. It counts as any other: in all, of its client and of its user.
-async fn connect(proxy: &Arc<Proxy>, exchange: Exchange<'_>, outer: &Mark, mut client: Http2Client, mut timer: Timer) {
+async fn connect(
+    proxy: &Arc<Proxy>,
+    exchange: Exchange<'_>,
+    outer: &ConnectionPermit,
+    mut client: Http2Client,
+    mut timer: Timer,
+) {
     let (request, peer) = (exchange.request, exchange.peer);
-    let Places { permit, user, client: _client } = match Places::take(proxy, peer) {
-        Ok(places) => {
-            places.permit.set_outer(outer);
-            places
-        }
+    let (permit, _client, user) = match places(proxy, peer) {
+        Ok(places) => places,
         Err(refusal) => {
             exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await;
             return client.finish().await;
         }
     };
+    permit.set_outer(outer);
     match connect::grant(exchange, request.via.as_deref(), &mut client, &mut timer).await {
         Granted::Inside => {
             let wire = Wire::Stream(Box::new(client.side));
@@ -186,27 +190,20 @@ async fn connect(proxy: &Arc<Proxy>, exchange: Exchange<'_>, outer: &Mark, mut c
     }
 }
 
-/// What a connection is counted by.
-struct Places {
-    permit: ConnectionPermit,
-    client: Place<IpAddr>,
-    user: Option<Place<String>>,
-}
+/// What a connection is counted by: in all, of its client, of its user.
+type Places = (ConnectionPermit, Place<IpAddr>, Option<Place<String>>);
 
-impl Places {
-    fn take(proxy: &Proxy, peer: &Peer) -> Result<Self, Refusal> {
-        let limits = &proxy.settings.load().limits;
-        let (most, of_client) = (limits.max_connections.get(), limits.max_connections_per_client.get());
-        let Some(permit) = proxy.room.take(most) else {
-            let why = format!("{most} connections are open, the maximum allowed").into();
-            return Err(Refusal::OwnLimit { retry_after: GOODBYE, why });
-        };
-        let Some(client) = proxy.clients.enter(per_client::client(peer.address.ip()), of_client) else {
-            return Err(Refusal::ConnectionLimit { limit: of_client });
-        };
-        let user = user_place(proxy, peer.user.as_deref(), None)?;
-        Ok(Self { permit, client, user })
-    }
+fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
+    let limits = &proxy.settings.load().limits;
+    let (most, of_client) = (limits.max_connections.get(), limits.max_connections_per_client.get());
+    let Some(permit) = proxy.room.take(most) else {
+        let why = format!("{most} connections are open, the maximum allowed").into();
+        return Err(Refusal::OwnLimit { retry_after: GOODBYE, why });
+    };
+    let Some(client) = proxy.clients.enter(per_client::client(peer.address.ip()), of_client) else {
+        return Err(Refusal::ConnectionLimit { limit: of_client });
+    };
+    Ok((permit, client, user_place(proxy, peer.user.as_deref(), None)?))
 }
 
 /// Requests at a time on one connection.

@@ -6,7 +6,7 @@ use super::super::limits::per_client::{Place, client};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connection::Connection;
-use super::wire::{Ahead, Wire};
+use super::wire::Wire;
 use crate::tls::Distrust;
 use crate::upstream::is_own_limit;
 use arc_swap::ArcSwapOption;
@@ -172,14 +172,14 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     let here = tcp.local_addr();
     let mut first = [0];
     let is_plain = timeout(limit, tcp.peek(&mut first)).await?? == 1 && first[0].is_ascii_alphabetic();
-    let mut ahead = Ahead { wire: Wire::Tcp(tcp), input: Buffer::new() };
+    let mut wire = Wire::Tcp(tcp);
     if is_plain {
-        timeout(limit, ahead.write_all(NOT_TLS)).await??;
-        ahead.say_goodbye().await;
+        timeout(limit, wire.write_all(NOT_TLS)).await??;
+        wire.say_goodbye().await;
         tracing::info!(client = %address, "plain HTTP on a TLS listener: write https:// in the client's proxy URL");
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let handshake = timeout(limit, TlsAcceptor::from(config).accept(ahead).into_fallible()).await;
+    let handshake = timeout(limit, TlsAcceptor::from(config).accept(wire).into_fallible()).await;
     proxy.counters.handshake(matches!(handshake, Ok(Ok(_))));
     match handshake? {
         Ok(tls) => Ok(Wire::Tls(Box::new(tls))),

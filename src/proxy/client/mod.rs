@@ -8,8 +8,7 @@ mod foreign;
 mod http1;
 mod http2;
 pub mod listener;
-mod socks;
-pub mod socks_reply;
+pub mod socks;
 mod wire;
 
 pub use wire::Wire;

@@ -8,11 +8,11 @@ use super::super::limits::per_client::Place;
 use super::Peer;
 use super::connect::{ConnectProtocol, connect};
 use super::connection::{Connection, identify};
-use super::socks_reply::{BAD_ADDRESS, BAD_COMMAND, FAILURE, IPV4, NOT_ALLOWED, VERSION, reply};
-use super::wire::Ahead;
+use super::wire::Wire;
 use crate::policy::{Authority, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use http::StatusCode;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use tokio::time::Instant;
 pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     let Connection { wire, input, mut peer, mut timer, permit, mut place, .. } = connection;
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
-    let mut io = Ahead { wire, input };
+    let mut io = wire.ahead(input);
     let negotiated = tokio::select! {
         negotiated = timer.limit(at, negotiate(proxy, &mut io, &mut peer, &mut place)) => negotiated,
         () = proxy.stopped_for_a_while() => return,
     };
     match negotiated {
         Some(Ok(authority)) => {
-            let inner = Connection::new(io.wire, io.input, peer, timer, permit, place);
+            let inner = Connection::new(io, Buffer::new(), peer, timer, permit, place);
             if let Some(refused) = Box::pin(connect(proxy, inner, authority, ConnectProtocol::Socks)).await {
                 refused.linger(proxy).await;
             }
@@ -46,7 +46,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
 /// Who it is, and where it wants to go. What is wrong has been answered.
 async fn negotiate(
     proxy: &Proxy,
-    io: &mut Ahead,
+    io: &mut Wire,
     peer: &mut Peer,
     place: &mut Option<Place<String>>,
 ) -> io::Result<Authority> {
@@ -84,7 +84,7 @@ async fn negotiate(
 }
 
 /// Name and password, as HTTP would have them.
-async fn credentials(io: &mut Ahead) -> io::Result<Vec<u8>> {
+async fn credentials(io: &mut Wire) -> io::Result<Vec<u8>> {
     let [_, length] = take(io).await?;
     let mut both = take_some(io, length).await?;
     both.push(b':');
@@ -94,7 +94,7 @@ async fn credentials(io: &mut Ahead) -> io::Result<Vec<u8>> {
 }
 
 /// The inner error: what is answered, and why.
-async fn destination(io: &mut Ahead) -> io::Result<Result<Authority, (u8, String)>> {
+async fn destination(io: &mut Wire) -> io::Result<Result<Authority, (u8, String)>> {
     let [_, command, _, kind] = take(io).await?;
     let host = match kind {
         IPV4 => Ipv4Addr::from(take::<4>(io).await?).to_string(),
@@ -112,13 +112,13 @@ async fn destination(io: &mut Ahead) -> io::Result<Result<Authority, (u8, String
     Ok(Authority::new(Scheme::Https, &host, Some(port)).map_err(|error| (FAILURE, format!("{host:?}: {error}"))))
 }
 
-async fn take<const N: usize>(io: &mut Ahead) -> io::Result<[u8; N]> {
+async fn take<const N: usize>(io: &mut Wire) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     io.read_exact(&mut bytes).await?;
     Ok(bytes)
 }
 
-async fn take_some(io: &mut Ahead, length: u8) -> io::Result<Vec<u8>> {
+async fn take_some(io: &mut Wire, length: u8) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length.into()];
     io.read_exact(&mut bytes).await?;
     Ok(bytes)
@@ -128,10 +128,34 @@ fn wrong(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 
+/// The answer to what was granted.
+pub const GRANTED: [u8; 10] = reply(0);
+
+/// The answer to what would have this status.
+pub fn refused(status: StatusCode) -> [u8; 10] {
+    reply(match status {
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => HOST_UNREACHABLE,
+        _ if status.is_client_error() => NOT_ALLOWED,
+        _ => FAILURE,
+    })
+}
+
+/// With the address 0.0.0.0:0, as the one that is connected from means nothing to the client.
+const fn reply(code: u8) -> [u8; 10] {
+    [VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
+}
+
+const VERSION: u8 = 5;
+const FAILURE: u8 = 1;
+const NOT_ALLOWED: u8 = 2;
+const HOST_UNREACHABLE: u8 = 4;
+const BAD_COMMAND: u8 = 7;
+const BAD_ADDRESS: u8 = 8;
 const PASSWORD_VERSION: u8 = 1;
 const ANYBODY: u8 = 0;
 const PASSWORD: u8 = 2;
 const NO_METHOD: u8 = 0xff;
 const CONNECT: u8 = 1;
 const NAME: u8 = 3;
+const IPV4: u8 = 1;
 const IPV6: u8 = 4;

@@ -15,27 +15,28 @@ use tokio_rustls::server::TlsStream;
 /// A client's connection, or the decrypted inside of one.
 pub enum Wire {
     Tcp(TcpStream),
-    Tls(Box<TlsStream<Ahead>>),
+    Tls(Box<TlsStream<Wire>>),
     /// What is inside of a CONNECT that came in HTTP/2.
     Stream(Box<Http2>),
+    /// One of which some has been read already.
+    Ahead(Box<(Buffer, Wire)>),
 }
 
-/// A connection of which some has been read already.
-pub struct Ahead {
-    pub wire: Wire,
-    pub input: Buffer,
-}
+impl Wire {
+    /// The same, and what has been read of it comes first.
+    pub fn ahead(self, input: Buffer) -> Self {
+        if input.is_empty() { self } else { Wire::Ahead(Box::new((input, self))) }
+    }
 
-impl Ahead {
     /// Says no more, and reads on for a moment: closing with unread bytes would reset the connection, and take away what
     /// was said last.
     pub async fn say_goodbye(mut self) {
         let read_on = async {
-            self.wire.shutdown().await?;
+            self.shutdown().await?;
             let mut left = GOODBYE_BYTES;
             let mut scrap = [0; 1024];
             while left > 0 {
-                match self.wire.read(&mut scrap).await? {
+                match self.read(&mut scrap).await? {
                     0 => break,
                     n => left = left.saturating_sub(n),
                 }
@@ -44,14 +45,12 @@ impl Ahead {
         };
         let _ = timeout(GOODBYE, read_on).await;
     }
-}
 
-impl Wire {
     /// Whether HTTP/2 was agreed on.
     pub fn is_h2(&self) -> bool {
         match self {
             Wire::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
-            Wire::Tcp(_) | Wire::Stream(_) => false,
+            Wire::Tcp(_) | Wire::Stream(_) | Wire::Ahead(_) => false,
         }
     }
 
@@ -59,7 +58,8 @@ impl Wire {
     pub fn is_shut(&self) -> bool {
         let tcp = match self {
             Wire::Tcp(tcp) => tcp,
-            Wire::Tls(tls) => return tls.get_ref().0.wire.is_shut(),
+            Wire::Tls(tls) => return tls.get_ref().0.is_shut(),
+            Wire::Ahead(ahead) => return ahead.1.is_shut(),
             Wire::Stream(_) => return false,
         };
         let ready = pin!(tcp.ready(Interest::READABLE));
@@ -75,7 +75,8 @@ impl Wire {
                     tracing::debug!(%error, "a connection ends as if all were well");
                 }
             }
-            Wire::Tls(tls) => tls.get_mut().0.wire.will_reset(),
+            Wire::Tls(tls) => tls.get_mut().0.will_reset(),
+            Wire::Ahead(ahead) => ahead.1.will_reset(),
             Wire::Stream(stream) => stream.reset(Reason::INTERNAL_ERROR),
         }
     }
@@ -91,6 +92,16 @@ impl AsyncRead for Wire {
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
                 read => read,
             },
+            Wire::Ahead(ahead) => {
+                let (input, wire) = &mut **ahead;
+                if input.is_empty() {
+                    return Pin::new(wire).poll_read(cx, buf);
+                }
+                let n = input.len().min(buf.remaining());
+                buf.put_slice(&input.bytes()[..n]);
+                input.consume(n);
+                Poll::Ready(Ok(()))
+            }
         }
     }
 }
@@ -101,6 +112,7 @@ impl AsyncWrite for Wire {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Wire::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
             Wire::Stream(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_write(cx, bytes),
         }
     }
 
@@ -114,17 +126,23 @@ impl AsyncWrite for Wire {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, parts),
             Wire::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, parts),
             Wire::Stream(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_write_vectored(cx, parts),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
-        matches!(self, Wire::Tcp(_) | Wire::Tls(_))
+        match self {
+            Wire::Tcp(_) | Wire::Tls(_) => true,
+            Wire::Stream(_) => false,
+            Wire::Ahead(ahead) => ahead.1.is_write_vectored(),
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Wire::Tcp(_) | Wire::Stream(_) => Poll::Ready(Ok(())),
             Wire::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_flush(cx),
         }
     }
 
@@ -133,45 +151,8 @@ impl AsyncWrite for Wire {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Wire::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
             Wire::Stream(stream) => Pin::new(stream).poll_shutdown(cx),
+            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_shutdown(cx),
         }
-    }
-}
-
-impl AsyncRead for Ahead {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.input.is_empty() {
-            return Pin::new(&mut self.wire).poll_read(cx, buf);
-        }
-        let n = self.input.len().min(buf.remaining());
-        buf.put_slice(&self.input.bytes()[..n]);
-        self.input.consume(n);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Ahead {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.wire).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.wire).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.wire.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.wire).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.wire).poll_shutdown(cx)
     }
 }
 

@@ -4,18 +4,14 @@ use parking_lot::Mutex;
 use std::time::{Duration, SystemTime};
 
 /// Lets a few through in a while, and counts the others.
+#[derive(Default)]
 pub struct LogRate(Mutex<State>);
 
+#[derive(Default)]
 struct State {
-    since: SystemTime,
+    since: Option<SystemTime>,
     logged: u32,
     left_out: u64,
-}
-
-impl Default for LogRate {
-    fn default() -> Self {
-        LogRate(Mutex::new(State { since: SystemTime::UNIX_EPOCH, logged: 0, left_out: 0 }))
-    }
 }
 
 impl LogRate {
@@ -23,8 +19,9 @@ impl LogRate {
     pub fn allow(&self, now: SystemTime) -> Option<u64> {
         let mut state = self.0.lock();
         // A clock that was set back begins again as well.
-        if now.duration_since(state.since).map_or(true, |passed| passed >= WHILE) {
-            (state.since, state.logged) = (now, 0);
+        let passed = state.since.and_then(|since| now.duration_since(since).ok());
+        if passed.is_none_or(|passed| passed >= WHILE) {
+            (state.since, state.logged) = (Some(now), 0);
         }
         if state.logged == MOST {
             state.left_out += 1;

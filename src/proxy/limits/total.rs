@@ -132,10 +132,6 @@ impl Member {
     }
 }
 
-/// By which connections inside a connection are known as its own.
-#[derive(Clone)]
-pub struct Mark(Arc<Member>);
-
 impl ConnectionPermit {
     /// Nothing is under way since then. Ready: the connection is to go, for others have no room.
     pub fn poll_idle(&self, cx: &mut Context<'_>, since: Instant) -> Poll<()> {
@@ -157,14 +153,10 @@ impl ConnectionPermit {
         self.member.listener.store(listener, Relaxed);
     }
 
-    pub fn mark(&self) -> Mark {
-        Mark(self.member.clone())
-    }
-
     /// It is inside of another.
-    pub fn set_outer(&self, outer: &Mark) {
-        self.came_to(outer.0.listener.load(Relaxed));
-        self.member.is_last.store(outer.0.is_last.load(Relaxed), Relaxed);
+    pub fn set_outer(&self, outer: &ConnectionPermit) {
+        self.came_to(outer.member.listener.load(Relaxed));
+        self.member.is_last.store(outer.member.is_last.load(Relaxed), Relaxed);
     }
 
     /// Something is under way.
