@@ -1,6 +1,7 @@
 //! The head of an origin's answer, whichever version it came in, as the client is to see it (RFC 9110 §7.6).
 
-use crate::http1::{FieldKind, FieldLines, Framing, ResponseHead, put_field, put_number, put_status_line};
+use crate::http1::{Field, FieldKind, FieldLines, Framing, ResponseHead, put_field, put_number, put_status_line};
+use crate::policy::override_fields::names_another_url;
 use crate::proxy::respond::PROXY_STATUS;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use std::borrow::Cow;
@@ -191,8 +192,31 @@ impl<'a> AnswerHead<'a> {
     }
 }
 
+/// The trailers that go on: fields that none may have are removed, as a recipient may merge them with the head (RFC 9110 §6.5).
+pub(super) fn passed_trailers(came: HeaderMap) -> HeaderMap {
+    let mut passed = HeaderMap::with_capacity(came.len());
+    for (name, value) in &came {
+        let field = Field {
+            name: name.as_str().as_bytes(),
+            value: value.as_bytes(),
+            kind: FieldKind::of(name.as_str().as_bytes()),
+        };
+        if !field.may_trail() || names_another_url(field.name) {
+            continue;
+        }
+        // What is said in our name is ours to say.
+        let others = (field.kind == FieldKind::ProxyStatus).then(|| others(field.value));
+        match others {
+            None => drop(passed.append(name, value.clone())),
+            Some(others) if others.is_empty() => {}
+            Some(others) => drop(HeaderValue::from_str(&others).map(|value| passed.append(name, value))),
+        }
+    }
+    passed
+}
+
 /// The members of Proxy-Status that are not in our name.
-pub(super) fn others(value: &[u8]) -> Cow<'_, str> {
+fn others(value: &[u8]) -> Cow<'_, str> {
     let value = String::from_utf8_lossy(value);
     if !members(&value).any(is_ours) {
         return value;
@@ -231,5 +255,20 @@ mod tests {
         assert_eq!(found, [r#"politely; details="a, \"b, c""#, r#"other; x="\\""#, r#""politely""#]);
         assert_eq!(found.iter().filter(|member| is_ours(member)).count(), 2);
         assert_eq!(others(list.as_bytes()), r#"other; x="\\""#);
+    }
+
+    #[test]
+    fn no_trailer_frames_routes_lets_in_or_speaks_in_our_name() {
+        let came = [
+            ("x-sum", "9"),
+            ("host", "h"),
+            ("authorization", "Basic YTpi"),
+            ("x-original-url", "/private"),
+            ("proxy-status", "politely; error=x, other"),
+        ];
+        let came = came.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let passed = passed_trailers(came.into_iter().collect());
+        let passed: Vec<_> = passed.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(passed, [("x-sum", "9"), ("proxy-status", "other")]);
     }
 }

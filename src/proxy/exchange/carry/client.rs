@@ -13,20 +13,17 @@ use tokio::time::Instant;
 pub trait Client {
     type Side: Side;
 
+    /// Whether the framing of both sides' HTTP/1 bodies can be left as it is.
+    const IS_HTTP1: bool;
+
     fn side(&mut self) -> &mut Self::Side;
 
     /// The request's body comes now, from its beginning. `raw`: what it goes to has the same framing. `kept`: it may have to be
     /// sent once more. `false`: its beginning is not there any more.
     fn begin_body(&mut self, raw: bool, kept: bool) -> bool;
 
-    /// Nothing of the body need be kept any more.
-    fn keep_no_more(&mut self);
-
     /// All of the request has been taken.
     fn is_received(&self) -> bool;
-
-    /// Whether the framing of both sides' HTTP/1 bodies can be left as it is.
-    fn is_http1(&self) -> bool;
 
     fn interim(&mut self, head: &AnswerHead<'_>);
 

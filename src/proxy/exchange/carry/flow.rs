@@ -1,7 +1,7 @@
 //! One direction of an exchange: content goes from one side to the other as it comes.
 
+use super::answer::passed_trailers;
 use super::side::{Fault, Side};
-use super::trailers;
 use crate::proxy::limits::body_rate::{Least, Meter};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
@@ -74,7 +74,7 @@ impl Flow {
                     }
                 }
                 Poll::Ready(Ok(false)) => {
-                    to.end(from.trailers().map(trailers::passed));
+                    to.end(from.trailers().map(passed_trailers));
                     self.ended = true;
                 }
                 Poll::Ready(Err(fault)) => self.fault = Some(fault),

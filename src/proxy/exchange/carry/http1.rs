@@ -93,10 +93,6 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         self.kept = Some(Vec::new());
     }
 
-    pub fn keep_no_more(&mut self) {
-        self.kept = None;
-    }
-
     /// Puts back what was taken of the body. `false`: not all of it is there.
     pub fn unread(&mut self) -> bool {
         let Some(kept) = self.kept.take() else { return false };
@@ -195,6 +191,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
                 return Poll::Ready(Ok(false));
             }
         }
+    }
+
+    fn keep_no_more(&mut self) {
+        self.kept = None;
     }
 
     fn trailers(&mut self) -> Option<HeaderMap> {

@@ -131,6 +131,8 @@ impl<'a> Http1Client<'a> {
 impl<'a> Client for Http1Client<'a> {
     type Side = Http1<'a, Wire>;
 
+    const IS_HTTP1: bool = true;
+
     fn side(&mut self) -> &mut Self::Side {
         &mut self.side
     }
@@ -148,16 +150,8 @@ impl<'a> Client for Http1Client<'a> {
         true
     }
 
-    fn keep_no_more(&mut self) {
-        self.side.keep_no_more();
-    }
-
     fn is_received(&self) -> bool {
         self.side.is_received()
-    }
-
-    fn is_http1(&self) -> bool {
-        true
     }
 
     fn interim(&mut self, head: &AnswerHead<'_>) {

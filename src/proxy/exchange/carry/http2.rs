@@ -33,10 +33,6 @@ impl Http2 {
         self.kept = Some(Vec::new());
     }
 
-    pub fn keep_no_more(&mut self) {
-        self.kept = None;
-    }
-
     /// Puts back what was taken of the body. `false`: not all of it is there.
     pub fn unread(&mut self) -> bool {
         let Some(kept) = self.kept.take() else { return false };
@@ -147,6 +143,10 @@ impl Side for Http2 {
                 }
             }
         }
+    }
+
+    fn keep_no_more(&mut self) {
+        self.kept = None;
     }
 
     fn trailers(&mut self) -> Option<HeaderMap> {

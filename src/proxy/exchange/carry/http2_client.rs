@@ -44,10 +44,11 @@ impl Http2Client {
         self.held_back = self.side.receiving.take();
     }
 
-    fn begin(&mut self, head: http::Response<()>) {
+    /// `ends`: it has no body.
+    fn begin(&mut self, head: http::Response<()>, ends: bool) {
         self.answered = true;
-        match self.respond.send_response(head, false) {
-            Ok(sending) => self.side.sending = Some(sending),
+        match self.respond.send_response(head, ends) {
+            Ok(sending) => self.side.sending = (!ends).then_some(sending),
             Err(error) => tracing::debug!(%error, "an answer could not be sent"),
         }
     }
@@ -94,6 +95,8 @@ impl Http2Client {
 impl Client for Http2Client {
     type Side = Http2;
 
+    const IS_HTTP1: bool = false;
+
     fn side(&mut self) -> &mut Self::Side {
         &mut self.side
     }
@@ -109,16 +112,8 @@ impl Client for Http2Client {
         true
     }
 
-    fn keep_no_more(&mut self) {
-        self.side.keep_no_more();
-    }
-
     fn is_received(&self) -> bool {
         self.side.bytes().is_empty() && self.side.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
-    }
-
-    fn is_http1(&self) -> bool {
-        false
     }
 
     fn interim(&mut self, head: &AnswerHead<'_>) {
@@ -127,23 +122,16 @@ impl Client for Http2Client {
     }
 
     fn answer(&mut self, head: &AnswerHead<'_>, added: &Added<'_>, _: bool) -> bool {
-        self.answered = true;
-        let ends = matches!(head.framing, Framing::None | Framing::Length(0));
-        match self.respond.send_response(head.to_http2(added), ends) {
-            Ok(sending) => self.side.sending = (!ends).then_some(sending),
-            Err(error) => tracing::debug!(%error, "an answer could not be sent"),
-        }
+        self.begin(head.to_http2(added), matches!(head.framing, Framing::None | Framing::Length(0)));
         false
     }
 
     fn answer_locally(&mut self, answer: Answer, _: bool) {
-        self.answered = true;
-        let ends = self.is_head || answer.body().is_empty();
-        let sent = self.respond.send_response(answer.head(), ends);
-        let body = || Bytes::copy_from_slice(answer.body());
-        let sent = sent.and_then(|mut stream| if ends { Ok(()) } else { stream.send_data(body(), true) });
-        if let Err(error) = sent {
-            tracing::debug!(%error, "an answer could not be sent");
+        self.begin(answer.head(), self.is_head || answer.body().is_empty());
+        // It is gone where the answer ends with its head, or could not be sent.
+        if let Some(mut sending) = self.side.sending.take() {
+            // It fails where the stream has ended, which is reported elsewhere.
+            let _ = sending.send_data(Bytes::copy_from_slice(answer.body()), true);
         }
     }
 
@@ -152,7 +140,7 @@ impl Client for Http2Client {
     }
 
     fn grant(&mut self) {
-        self.begin(http::Response::new(()));
+        self.begin(http::Response::new(()), false);
     }
 
     fn open(&mut self) {
@@ -165,7 +153,7 @@ impl Client for Http2Client {
         let mut head = head.to_http2(added);
         *head.status_mut() = StatusCode::OK;
         head.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
-        self.begin(head);
+        self.begin(head, false);
     }
 
     fn cut(&mut self) {

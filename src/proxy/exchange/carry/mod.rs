@@ -11,7 +11,6 @@ mod http2_client;
 mod http2_io;
 mod origin;
 mod side;
-mod trailers;
 
 pub use answer::{Added, AnswerHead};
 pub use client::Client;
@@ -238,7 +237,7 @@ impl<C: Client, O: Origin> Carry<'_, C, O> {
                 Poll::Ready(Ok(Ok(Next::Body { raw }))) => {
                     self.answered = true;
                     self.down.at = now + self.limits.least.over;
-                    self.client.keep_no_more();
+                    self.client.side().keep_no_more();
                     self.origin.begin_body(raw);
                 }
                 Poll::Ready(Ok(Ok(Next::Switched))) => {

@@ -19,6 +19,9 @@ pub trait Side {
     /// The next piece, once the one at hand is consumed. `false`: there is none.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>>;
 
+    /// Nothing of what has been taken need be kept any more.
+    fn keep_no_more(&mut self);
+
     /// Those behind the content.
     fn trailers(&mut self) -> Option<HeaderMap>;
 
