@@ -2,15 +2,15 @@
 
 use crate::http1::{below, equal, put_number};
 use crate::policy::Authority;
+use crate::proxy::io::Scratch;
 use http::StatusCode;
-use std::fmt;
 
 /// A problem as an object of JSON, written member by member. Names are ours: nothing in them has to be escaped.
-pub(super) struct Object<'a>(&'a mut Vec<u8>);
+pub(super) struct Object<'a>(&'a mut Scratch);
 
 impl<'a> Object<'a> {
     /// With the members that every problem has and in which nothing has to be escaped.
-    pub fn begin(out: &'a mut Vec<u8>, slug: &str, title: &str, status: StatusCode) -> Self {
+    pub fn begin(out: &'a mut Scratch, slug: &str, title: &str, status: StatusCode) -> Self {
         out.reserve(USUAL);
         for part in ["{\"type\":\"urn:politely:", slug, "\",\"title\":\"", title, "\",\"status\":"] {
             out.extend_from_slice(part.as_bytes());
@@ -38,7 +38,7 @@ impl<'a> Object<'a> {
     pub fn robots_url(&mut self, name: &str, authority: &Authority) {
         self.name(name, b"\":\"");
         // Writing to memory does not fail.
-        let _ = authority.write_url("/robots.txt", &mut Plain(self.0));
+        let _ = authority.write_url("/robots.txt", self.0);
         self.0.push(b'"');
     }
 
@@ -57,17 +57,6 @@ impl<'a> Object<'a> {
         self.0.extend_from_slice(b",\"");
         self.0.extend_from_slice(name.as_bytes());
         self.0.extend_from_slice(colon);
-    }
-}
-
-/// Text in which nothing has to be escaped.
-struct Plain<'a>(&'a mut Vec<u8>);
-
-impl fmt::Write for Plain<'_> {
-    #[inline]
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
     }
 }
 
@@ -167,7 +156,7 @@ mod tests {
                 assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
             }
         }
-        let mut out = Vec::new();
+        let mut out = Scratch::new();
         let mut object = Object::begin(&mut out, "slug", "a title", StatusCode::FORBIDDEN);
         object.text("all", [&*all]);
         object.text("empty", []);
