@@ -23,12 +23,14 @@ pub struct Distribution {
     pub sum: f64,
 }
 
-impl Histogram {
-    /// For what takes a network: up to a minute.
-    pub fn of_network() -> Self {
+/// For what takes a network: up to a minute.
+impl Default for Histogram {
+    fn default() -> Self {
         Self::new(&[1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000])
     }
+}
 
+impl Histogram {
     /// `bounds`: in milliseconds, in their order.
     pub fn new(bounds: &'static [u64]) -> Self {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Counts of answers, by where they came from, and how long some things took.
+#[derive(Default)]
 pub struct Counters {
     /// Of clients that are none of `users`.
     others: Outcomes,
@@ -96,25 +97,6 @@ pub struct Details {
     pub origin: Distribution,
     /// From the heads of requests to decisions.
     pub decision: Distribution,
-}
-
-impl Default for Counters {
-    fn default() -> Self {
-        Counters {
-            others: Outcomes::default(),
-            users: RwLock::default(),
-            tunnels: AtomicU64::new(0),
-            unverified: AtomicU64::new(0),
-            reported: Mutex::default(),
-            distrusted: Mutex::default(),
-            failures: Mutex::default(),
-            sent: Default::default(),
-            handshakes: Default::default(),
-            noted: Default::default(),
-            origin: Histogram::of_network(),
-            decision: Histogram::of_network(),
-        }
-    }
 }
 
 impl Outcomes {

@@ -71,7 +71,7 @@ impl Resolver {
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
             shares: Mutex::default(),
             answered: Mutex::default(),
-            times: [Histogram::of_network(), Histogram::of_network()],
+            times: Default::default(),
             ask,
         }))
     }
