@@ -26,20 +26,11 @@ pub fn sentence(said: &str) -> Option<String> {
     if let Some(name) = after("peer misbehaved: ") {
         return Some(format!("the server breaks the TLS protocol: {}", in_words(first_word(name))));
     }
-    if after("received corrupt message").is_some() {
-        return Some("the server does not speak TLS on this port".into());
-    }
     if after("received unexpected").is_some_and(|rest| rest.contains("message")) {
         return Some("the server breaks the TLS protocol: an unexpected message".into());
     }
-    if after("peer sent no certificates").is_some() {
-        return Some("the server sent no certificate".into());
-    }
-    if after("keys may not be consistent").is_some() {
-        return Some("the key does not belong to the certificate".into());
-    }
-    if after("handshake eof").is_some() {
-        return Some("the server closed the connection during the TLS handshake".into());
+    if let Some((_, sentence)) = SENTENCES.iter().find(|(mark, _)| said.contains(mark)) {
+        return Some((*sentence).to_owned());
     }
     // Of pingora, around an error of the system's.
     let broken = after("tls connect error cause: ")?;
@@ -47,10 +38,13 @@ pub fn sentence(said: &str) -> Option<String> {
     Some(format!("the connection broke: {why}"))
 }
 
-/// The same of an error that is at hand.
-pub fn of(error: &rustls::Error) -> String {
-    in_plain(error)
-}
+/// What is always the same.
+const SENTENCES: [(&str, &str); 4] = [
+    ("received corrupt message", "the server does not speak TLS on this port"),
+    ("peer sent no certificates", "the server sent no certificate"),
+    ("keys may not be consistent", "the key does not belong to the certificate"),
+    ("handshake eof", "the server closed the connection during the TLS handshake"),
+];
 
 /// The same of any error: what is not of TLS stays as it is.
 pub fn in_plain(error: impl Display) -> String {

@@ -189,7 +189,7 @@ fn connections(all: &mut Metrics, proxy: &Proxy, [handshakes, failed_handshakes]
     all.counters("tls_handshakes", "TLS handshakes with clients and origins, by result", handshakes);
     let lookups = [([ok], upstream.found), ([failed], upstream.not_found)];
     all.histogram("dns_lookup_seconds", "Time of lookups by the system's resolver, by result", lookups);
-    all.gauge("leaves", "Cached host certificates", proxy.leaves.len());
+    all.gauge("leaves", "Cached host certificates", proxy.leaves.ready());
     all.counter("leaves_made", "Host certificates issued", proxy.leaves.made());
     let expires = proxy.leaves.ca().validity().1.unix_timestamp();
     all.seconds("ca_expiry_timestamp_seconds", "When the certificate authority expires", expires as f64);

@@ -43,23 +43,23 @@ impl Distrust {
 
     /// The label in metrics. Stable.
     pub fn slug(self) -> &'static str {
-        match self {
-            Self::UnknownCa => "unknown-ca",
-            Self::CertificateUnknown => "certificate-unknown",
-            Self::BadCertificate => "bad-certificate",
-            Self::CertificateExpired => "certificate-expired",
-            Self::Closed => "closed",
-        }
+        self.words().0
     }
 
     /// For people.
     pub fn what(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::UnknownCa => "it does not trust the authority (unknown_ca)",
-            Self::CertificateUnknown => "it does not accept it (certificate_unknown)",
-            Self::BadCertificate => "it says the certificate is bad (bad_certificate)",
-            Self::CertificateExpired => "it says the certificate has expired (certificate_expired)",
-            Self::Closed => "it closed the connection when it saw the certificate",
+            Self::UnknownCa => ("unknown-ca", "it does not trust the authority (unknown_ca)"),
+            Self::CertificateUnknown => ("certificate-unknown", "it does not accept it (certificate_unknown)"),
+            Self::BadCertificate => ("bad-certificate", "it says the certificate is bad (bad_certificate)"),
+            Self::CertificateExpired => {
+                ("certificate-expired", "it says the certificate has expired (certificate_expired)")
+            }
+            Self::Closed => ("closed", "it closed the connection when it saw the certificate"),
         }
     }
 

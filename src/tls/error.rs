@@ -28,7 +28,7 @@ pub enum CaError {
     Expired { path: PathBuf, until: OffsetDateTime, now: OffsetDateTime },
     #[error("cannot create a certificate: {0}")]
     Minting(#[from] rcgen::Error),
-    #[error("TLS cannot be set up: {}", crate::tls_words::of(.0))]
+    #[error("TLS cannot be set up: {}", crate::tls_words::in_plain(.0))]
     Tls(#[from] rustls::Error),
 }
 

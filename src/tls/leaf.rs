@@ -102,14 +102,9 @@ impl LeafCache {
         self.made.load(Relaxed)
     }
 
-    /// Hosts that are ready.
-    pub fn len(&self) -> usize {
+    /// How many hosts are ready.
+    pub fn ready(&self) -> usize {
         self.leaves.len()
-    }
-
-    /// Whether no host is ready.
-    pub fn is_empty(&self) -> bool {
-        self.leaves.is_empty()
     }
 
     fn config_at(&self, host: &Host, now: OffsetDateTime) -> Arc<ServerConfig> {
@@ -202,7 +197,7 @@ mod tests {
         let next = cache.prepare(Ca::rotate(&directory).unwrap()).unwrap();
         assert!(Arc::ptr_eq(&first, &cache.config_for(&host)), "not before");
         cache.adopt(next);
-        assert!(cache.is_empty() && !Arc::ptr_eq(&first, &cache.config_for(&host)));
+        assert!(cache.ready() == 0 && !Arc::ptr_eq(&first, &cache.config_for(&host)));
         // As by somebody who was at work meanwhile.
         let late = Leaf { config: first.clone(), made: OffsetDateTime::now_utc(), by: Arc::downgrade(&before) };
         cache.leaves.insert(host.clone(), late);

@@ -18,7 +18,7 @@ use super::provider;
 pub enum ListenerTlsError {
     #[error("{} cannot be read as {what}: {source}", .path.display())]
     File { path: PathBuf, what: &'static str, source: pem::Error },
-    #[error("{} and {} cannot be used: {}", .certificate.display(), .key.display(), tls_words::of(.source))]
+    #[error("{} and {} cannot be used: {}", .certificate.display(), .key.display(), tls_words::in_plain(.source))]
     Pair { certificate: PathBuf, key: PathBuf, source: rustls::Error },
     #[error("{} is no authority for clients: {source}", .path.display())]
     ClientCa { path: PathBuf, source: VerifierBuilderError },

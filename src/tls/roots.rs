@@ -11,6 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use super::certificate::to_pem;
 use super::error::{CaError, RootsError};
 use super::keep;
+use crate::tls_words;
 
 /// Roots, each of which rustls accepts, in both forms.
 #[derive(Clone, Debug)]
@@ -108,30 +109,19 @@ fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Resu
         }
     }
     if let Some(path) = ca_file {
-        for (number, certificate) in (1..).zip(read(path)?) {
-            let unusable = |error: rustls::Error| RootsError::Unusable {
-                path: path.to_owned(),
-                number,
-                why: crate::tls_words::of(&error),
-            };
-            add(certificate).map_err(unusable)?;
+        let text = fs::read(path).map_err(|source| RootsError::Unreadable { path: path.to_owned(), source })?;
+        let mut number = 0;
+        for certificate in CertificateDer::pem_slice_iter(&text) {
+            number += 1;
+            let read = certificate.map_err(|error| error.to_string());
+            let added = read.and_then(|certificate| add(certificate).map_err(tls_words::in_plain));
+            added.map_err(|why| RootsError::Unusable { path: path.to_owned(), number, why })?;
+        }
+        if number == 0 {
+            return Err(RootsError::Empty { path: path.to_owned() });
         }
     }
     Ok(Roots { store: Arc::new(store), pem, source })
-}
-
-fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
-    let text = fs::read(path).map_err(|source| RootsError::Unreadable { path: path.to_owned(), source })?;
-    let mut certificates = Vec::new();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let number = certificates.len() + 1;
-        certificates.push(certificate.map_err(|error| RootsError::Unusable {
-            path: path.to_owned(),
-            number,
-            why: error.to_string(),
-        })?);
-    }
-    if certificates.is_empty() { Err(RootsError::Empty { path: path.to_owned() }) } else { Ok(certificates) }
 }
 
 #[cfg(test)]

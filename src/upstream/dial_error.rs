@@ -63,7 +63,7 @@ impl DialError {
                 {
                     Self::new(kind, format!("{doing}: {why}"))
                 }
-                tls => Self::new(kind, format!("{doing}: {}", tls_words::of(tls))),
+                tls => Self::new(kind, format!("{doing}: {}", tls_words::in_plain(tls))),
             };
         }
         let kind = match error.kind() {

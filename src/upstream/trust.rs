@@ -35,7 +35,7 @@ pub(super) struct TlsTerms {
 pub enum TrustError {
     #[error("{} cannot be read as {what}: {source}", .path.display())]
     File { path: PathBuf, what: &'static str, source: pem::Error },
-    #[error("{} and {} cannot be used: {}", .certificate.display(), .key.display(), tls_words::of(.source))]
+    #[error("{} and {} cannot be used: {}", .certificate.display(), .key.display(), tls_words::in_plain(.source))]
     Pair { certificate: PathBuf, key: PathBuf, source: Error },
     #[error("TLS cannot be set up: {0}")]
     Setup(String),

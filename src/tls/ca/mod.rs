@@ -106,7 +106,7 @@ impl Ca {
         }
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(fault(certificate, "read"))?;
-        let mut all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
+        let all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<_, _>>()
             .map_err(|error| unusable(&format!("it is not PEM: {error}")))?;
         let key_pair = keep::load_key(key)?;
@@ -125,17 +125,13 @@ impl Ca {
         if validity.1 <= now {
             return Err(CaError::Expired { path: certificate.to_owned(), until: validity.1, now });
         }
-        let is_root: Vec<bool> = parsed.iter().map(|x509| x509.subject() == x509.issuer()).collect();
-        drop(parsed);
+        let roots: Vec<bool> = parsed.iter().map(|x509| x509.subject() == x509.issuer()).collect();
         let issuer = Issuer::from_ca_cert_der(&all[ours], key_pair);
         let issuer = issuer.map_err(|_| unusable("its name has parts that cannot be repeated in a leaf"))?;
-        let root = is_root.iter().position(|root| *root);
-        let anchor = all[root.unwrap_or(ours)].clone();
+        let anchor = all[roots.iter().position(|is_root| *is_root).unwrap_or(ours)].clone();
         // The issuer first, then the others in their order, roots left out.
-        all[..=ours].rotate_right(1);
-        let mut is_root = is_root;
-        is_root[..=ours].rotate_right(1);
-        let chain = all.into_iter().zip(is_root).filter(|(_, root)| !root).map(|(der, _)| der).collect();
+        let others = (0..all.len()).filter(|at| *at != ours);
+        let chain = std::iter::once(ours).chain(others).filter(|at| !roots[*at]).map(|at| all[at].clone()).collect();
         Ok(Self {
             issuer,
             chain,
