@@ -1,5 +1,5 @@
-//! The chunked coding (RFC 9112 §7.1), followed byte by byte between the chunks and by length within them. Keeps nothing but,
-//! where they are asked for, the trailers.
+//! The chunked coding (RFC 9112 §7.1), followed byte by byte between the chunks and by length within them. Keeps nothing but
+//! the trailers.
 
 use super::fields::{Field, FieldKind};
 use super::scan::{is_token, trim};
@@ -11,13 +11,8 @@ pub(super) struct Chunked {
     strict: bool,
     /// Bytes that chunk extensions may still take: content earns more.
     spare: usize,
-    /// Bytes that trailers may still take.
-    room: usize,
     trailers: usize,
-    /// The name of the trailer that is being read, as far as one could be that matters.
-    name: [u8; LONGEST_NAME],
-    name_len: usize,
-    /// The trailer section, where the body is decoded.
+    /// The trailer section: each line as far as its CR.
     kept: Vec<u8>,
 }
 
@@ -52,16 +47,7 @@ enum ChunkState {
 
 impl Chunked {
     pub fn new(strict: bool) -> Self {
-        Chunked {
-            state: START,
-            strict,
-            spare: MAX_SPARE,
-            room: MAX_TRAILER_BYTES,
-            trailers: 0,
-            name: [0; LONGEST_NAME],
-            name_len: 0,
-            kept: Vec::new(),
-        }
+        Chunked { state: START, strict, spare: MAX_SPARE, trailers: 0, kept: Vec::new() }
     }
 
     pub fn is_done(&self) -> bool {
@@ -96,10 +82,6 @@ impl Chunked {
                 }
                 state => {
                     self.state = self.step(state, bytes[at]).map_err(BodyError::Malformed)?;
-                    if matches!(self.state, ChunkState::TrailerName | ChunkState::TrailerValue | ChunkState::TrailerLf)
-                    {
-                        self.kept.push(bytes[at]);
-                    }
                     at += 1;
                 }
             }
@@ -107,9 +89,8 @@ impl Chunked {
         Ok(BodyPiece { consumed: at, data: at..at })
     }
 
-    /// What [`Self::decode`] has met, once the body is done.
+    /// Those that it had, once the body is done.
     pub fn trailers(&self) -> impl Iterator<Item = Field<'_>> {
-        // Each line was kept as far as its CR.
         let lines = self.kept.split(|&byte| byte == b'\r').filter(|_| self.is_done());
         lines.filter_map(|line| {
             let colon = memchr::memchr(b':', line)?;
@@ -163,25 +144,22 @@ impl Chunked {
                 if self.trailers > MAX_TRAILERS {
                     return Err("too many trailer fields");
                 }
-                self.name_len = 0;
                 self.trailer_name(byte)?
             }
             (ChunkState::TrailerName, b':') => {
-                let name = &self.name[..self.name_len.min(LONGEST_NAME)];
-                let known = self.name_len <= LONGEST_NAME;
-                if self.strict && known && is_framing(FieldKind::of(name)) {
+                let name = self.kept.rsplit(|&byte| byte == b'\r').next().unwrap_or_default();
+                if self.strict && is_framing(FieldKind::of(name)) {
                     return Err("a trailer that would frame or route the message");
                 }
-                ChunkState::TrailerValue
+                self.keep(byte, ChunkState::TrailerValue)?
             }
             (ChunkState::TrailerName, _) => self.trailer_name(byte)?,
-            (ChunkState::TrailerValue, b'\r') => ChunkState::TrailerLf,
+            (ChunkState::TrailerValue, b'\r') => self.keep(byte, ChunkState::TrailerLf)?,
             (ChunkState::TrailerValue, _) => {
                 if is_control(byte) {
                     return Err("control character in a trailer");
                 }
-                self.trailer_byte()?;
-                ChunkState::TrailerValue
+                self.keep(byte, ChunkState::TrailerValue)?
             }
             (ChunkState::TrailerLf, b'\n') => ChunkState::TrailerStart,
             (ChunkState::EndLf, b'\n') => ChunkState::Done,
@@ -194,17 +172,16 @@ impl Chunked {
         if !is_token(byte) {
             return Err("a trailer without a name");
         }
-        self.trailer_byte()?;
-        if let Some(place) = self.name.get_mut(self.name_len) {
-            *place = byte;
-        }
-        self.name_len += 1;
-        Ok(ChunkState::TrailerName)
+        self.keep(byte, ChunkState::TrailerName)
     }
 
-    fn trailer_byte(&mut self) -> Result<(), &'static str> {
-        self.room = self.room.checked_sub(1).ok_or("trailers too long")?;
-        Ok(())
+    /// A byte of a trailer, and what comes next.
+    fn keep(&mut self, byte: u8, next: ChunkState) -> Result<ChunkState, &'static str> {
+        if self.kept.len() == MAX_TRAILER_BYTES {
+            return Err("trailers too long");
+        }
+        self.kept.push(byte);
+        Ok(next)
     }
 
     fn spend(&mut self) -> Result<(), &'static str> {
@@ -227,5 +204,3 @@ const MAX_SIZE_DIGITS: u8 = 15;
 const MAX_SPARE: usize = 8 * 1024;
 const MAX_TRAILER_BYTES: usize = 16 * 1024;
 const MAX_TRAILERS: usize = 64;
-/// Transfer-Encoding is the longest name that is looked for.
-const LONGEST_NAME: usize = 17;

@@ -61,7 +61,7 @@ pub(super) fn is_token(byte: u8) -> bool {
 }
 
 /// Digits and nothing else, as long as a length can be.
-pub(super) fn number(digits: &[u8]) -> Option<u64> {
+pub fn number(digits: &[u8]) -> Option<u64> {
     let mut value: u64 = 0;
     for &digit in digits {
         value = value.checked_mul(10)?.checked_add(u64::from(char::from(digit).to_digit(10)?))?;

@@ -2,16 +2,6 @@
 
 use super::Field;
 
-/// `GET /x HTTP/1.1`
-#[inline]
-pub fn put_request_line(out: &mut Vec<u8>, method: &str, target: &[u8]) {
-    out.reserve(method.len() + target.len() + 12);
-    out.extend_from_slice(method.as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(target);
-    out.extend_from_slice(b" HTTP/1.1\r\n");
-}
-
 /// `HTTP/1.1 200 OK`
 #[inline]
 pub fn put_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {

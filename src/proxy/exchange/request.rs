@@ -3,7 +3,7 @@
 use super::target;
 use super::via::Via;
 use super::websocket;
-use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field};
+use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field, number};
 use crate::policy::{Authority, Refusal};
 use crate::robots::ProductToken;
 use http::{HeaderMap, Version, header};
@@ -266,9 +266,7 @@ fn length(fields: &HeaderMap) -> Result<Option<u64>, Refusal> {
         (None, _) => Ok(None),
         (Some(_), Some(_)) => Err(Refusal::bad_request("more than one Content-Length field")),
         (Some(length), None) => {
-            let digits = length.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-            let length = digits.and_then(|digits| digits.parse().ok());
-            length.map(Some).ok_or_else(|| Refusal::bad_request("Content-Length is not a number"))
+            number(length.as_bytes()).map(Some).ok_or_else(|| Refusal::bad_request("Content-Length is not a number"))
         }
     }
 }

@@ -4,7 +4,7 @@ use super::answer::AnswerHead;
 use super::http1::Http1;
 use super::http2::Http2;
 use super::side::{Fault, Side};
-use crate::http1::{Body, Framing, HeadError, ResponseHead, read_response};
+use crate::http1::{Body, Framing, HeadError, ResponseHead, number, read_response};
 use crate::upstream::HandedOver;
 use h2::client::ResponseFuture;
 use http::{HeaderMap, header};
@@ -183,9 +183,8 @@ impl Origin for Http2Origin {
 fn framing(method: &str, status: u16, fields: &HeaderMap, ends: bool) -> Result<Framing, Fault> {
     let mut length = None;
     for field in fields.get_all(header::CONTENT_LENGTH) {
-        let digits = field.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        let told = digits.and_then(|digits| digits.parse::<u64>().ok());
-        let told = told.ok_or_else(|| Fault::Malformed("its Content-Length is not a number".into()))?;
+        let told =
+            number(field.as_bytes()).ok_or_else(|| Fault::Malformed("its Content-Length is not a number".into()))?;
         if length.replace(told).is_some_and(|before| before != told) {
             return Err(Fault::Malformed("its Content-Length fields differ".into()));
         }
