@@ -9,13 +9,12 @@ use super::connection::Connection;
 use super::wire::Wire;
 use crate::tls::Distrust;
 use crate::upstream::is_own_limit;
-use arc_swap::ArcSwapOption;
 use futures_util::FutureExt;
 use rustls::ServerConfig;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -27,10 +26,16 @@ use tokio_rustls::TlsAcceptor;
 /// What the connections of one listener have in common, and what may be changed while it is open.
 pub struct Door {
     number: u64,
-    tls: ArcSwapOption<Tls>,
-    serves_directory: AtomicBool,
-    /// Whether it is closed. Whenever this is sent, the listener looks at the settings again.
-    closed: watch::Sender<bool>,
+    /// Whenever this is sent, the listener looks at the settings again.
+    state: watch::Sender<DoorState>,
+}
+
+/// What may be changed while it is open.
+#[derive(Clone)]
+struct DoorState {
+    tls: Option<Arc<Tls>>,
+    serves_directory: bool,
+    is_closed: bool,
 }
 
 /// How clients speak TLS to the proxy itself.
@@ -45,25 +50,23 @@ impl Door {
     pub fn new() -> Arc<Self> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let (tls, serves_directory) = (ArcSwapOption::empty(), AtomicBool::new(false));
-        Arc::new(Self { number, tls, serves_directory, closed: watch::Sender::new(false) })
+        let state = DoorState { tls: None, serves_directory: false, is_closed: false };
+        Arc::new(Self { number, state: watch::Sender::new(state) })
     }
 
     /// To be called after a reload. `tls`: for connections that come from now on; `None`: clients speak none.
     /// `serves_directory`: that of signing keys.
     pub fn reloaded(&self, tls: Option<Arc<Tls>>, serves_directory: bool) {
-        self.tls.store(tls);
-        self.serves_directory.store(serves_directory, Ordering::Relaxed);
-        self.closed.send_modify(|_| {});
+        self.state.send_modify(|state| (state.tls, state.serves_directory) = (tls, serves_directory));
     }
 
     pub fn is_tls(&self) -> bool {
-        self.tls.load().is_some()
+        self.state.borrow().tls.is_some()
     }
 
     /// Nothing more is accepted, and each connection ends as soon as it is idle.
     pub fn close(&self) {
-        self.closed.send_replace(true);
+        self.state.send_modify(|state| state.is_closed = true);
     }
 }
 
@@ -71,7 +74,7 @@ impl Door {
 /// what is left after it is cut off.
 pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door>) {
     let mut connections = JoinSet::new();
-    let mut changes = door.closed.subscribe();
+    let mut changes = door.state.subscribe();
     // A connection that is accepted, but for which there is no room yet.
     let mut arrived = None;
     let mut last_logged = None;
@@ -86,7 +89,7 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
                 connections.spawn(served(proxy.clone(), arrived, door.clone(), permit));
             }
             Some(ended) = connections.join_next() => log_failed(ended),
-            Ok(()) = changes.changed() => if *changes.borrow_and_update() { break },
+            Ok(()) = changes.changed() => if changes.borrow_and_update().is_closed { break },
             () = proxy.stopped() => break,
         }
     }
@@ -144,8 +147,7 @@ fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> 
 async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Door>, permit: ConnectionPermit) {
     let _under_way = proxy.under_way.subscribe();
     permit.came_to(door.number);
-    let tls = door.tls.load_full();
-    let gets_directory = door.serves_directory.load(Ordering::Relaxed);
+    let DoorState { tls, serves_directory: gets_directory, .. } = door.state.borrow().clone();
     drop(door);
     let is_identified = tls.as_ref().is_some_and(|tls| tls.identifies);
     let peer = Peer { address, is_identified, gets_directory, tunnel: None, user: None };
