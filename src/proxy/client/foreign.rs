@@ -9,44 +9,24 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-/// Another protocol, known by how it begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Foreign {
-    Socks4,
-    Socks5,
-    Tls,
-}
-
-impl Foreign {
-    #[inline]
-    pub fn of(input: &[u8]) -> Option<Self> {
-        match input {
-            [4, ..] => Some(Self::Socks4),
-            [5, ..] => Some(Self::Socks5),
-            [TLS_HANDSHAKE, ..] => Some(Self::Tls),
-            _ => None,
-        }
-    }
-
-    /// What to do about it, and what a client of this kind understands.
-    fn rejection(self) -> (&'static str, &'static [u8]) {
-        match self {
-            Self::Socks5 => ("SOCKS inside a CONNECT is not served", SOCKS5_NO),
-            Self::Socks4 => ("SOCKS4 is not served: have the client use SOCKS5 (socks5h://) or HTTP", SOCKS4_NO),
-            Self::Tls => (
-                "TLS on a listener without `tls`: write http:// in the client's proxy URL, or configure `tls` for the listener",
-                ALERT,
-            ),
-        }
-    }
+/// Whether it is one, by how it begins.
+#[inline]
+pub fn is_foreign(input: &[u8]) -> bool {
+    matches!(input, [SOCKS4 | SOCKS5 | TLS_HANDSHAKE, ..])
 }
 
 /// To the end of the connection.
-pub async fn serve(proxy: &Arc<Proxy>, mut connection: Connection, foreign: Foreign) {
-    if foreign == Foreign::Socks5 && connection.peer.tunnel.is_none() {
-        return socks::serve(proxy, connection).await;
-    }
-    let (what, answer) = foreign.rejection();
+pub async fn serve(proxy: &Arc<Proxy>, mut connection: Connection) {
+    // What to do about it, and what a client of this kind understands.
+    let (what, answer) = match connection.input.bytes() {
+        [SOCKS5, ..] if connection.peer.tunnel.is_none() => return socks::serve(proxy, connection).await,
+        [SOCKS5, ..] => ("SOCKS inside a CONNECT is not served", SOCKS5_NO),
+        [SOCKS4, ..] => ("SOCKS4 is not served: have the client use SOCKS5 (socks5h://) or HTTP", SOCKS4_NO),
+        _ => (
+            "TLS on a listener without `tls`: write http:// in the client's proxy URL, or configure `tls` for the listener",
+            ALERT,
+        ),
+    };
     tracing::info!(client = %connection.peer.address, "{what}");
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let Connection { wire, timer, .. } = &mut connection;
@@ -55,6 +35,8 @@ pub async fn serve(proxy: &Arc<Proxy>, mut connection: Connection, foreign: Fore
     }
 }
 
+const SOCKS4: u8 = 4;
+const SOCKS5: u8 = 5;
 /// No method is acceptable.
 const SOCKS5_NO: &[u8] = &[5, 0xff];
 /// "Request rejected or failed".

@@ -9,7 +9,7 @@ use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};
 use super::super::io::{Buffer, Timer};
 use super::connect::{self, ConnectProtocol};
 use super::connection::{Connection, identify};
-use super::foreign::{self, Foreign};
+use super::foreign;
 use super::http2;
 use crate::http1::{self, FieldRoom, Framing, HeadError};
 use crate::policy::{Authority, Refusal};
@@ -27,7 +27,7 @@ enum Came {
     /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
     Http2,
     /// No HTTP.
-    Foreign(Foreign),
+    Foreign,
     /// The client has left, was idle too long, or the proxy stops.
     Nothing,
     /// Others need the room.
@@ -58,7 +58,7 @@ impl Connection {
                 Ok(Came::Head) => {}
                 Ok(Came::Nothing) => break,
                 Ok(Came::Http2) => return http2::serve(proxy, self).await,
-                Ok(Came::Foreign(foreign)) => return Box::pin(foreign::serve(proxy, self, foreign)).await,
+                Ok(Came::Foreign) => return Box::pin(foreign::serve(proxy, self)).await,
                 Ok(Came::TakenAway) => {
                     // TLS has a goodbye, for which nobody waits.
                     let _ = self.timer.limit(Instant::now(), self.wire.shutdown()).await;
@@ -115,8 +115,8 @@ impl Connection {
             if input.bytes().starts_with(PREFACE) {
                 return Ok(Came::Http2);
             }
-            if let Some(foreign) = Foreign::of(input.bytes()) {
-                return Ok(Came::Foreign(foreign));
+            if foreign::is_foreign(input.bytes()) {
+                return Ok(Came::Foreign);
             }
             if !input.is_empty()
                 && let Some(end) = http1::find_request_end(input.bytes(), &mut scanned, size)?
@@ -145,7 +145,7 @@ impl Connection {
             let read = read.await;
             permit.busy();
             match read {
-                Err(came @ (Came::Nothing | Came::TakenAway | Came::Http2 | Came::Foreign(_))) => return Ok(came),
+                Err(came @ (Came::Nothing | Came::TakenAway | Came::Http2 | Came::Foreign)) => return Ok(came),
                 Ok(Ok(0) | Err(_)) => return Ok(Came::Nothing),
                 Ok(Ok(_)) => {}
                 // A client that asks for nothing more keeps no host in memory.
