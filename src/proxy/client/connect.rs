@@ -7,7 +7,7 @@ use super::super::exchange::request::{Head, Request};
 use super::super::exchange::{Exchange, Outcome, intercept_mode};
 use super::super::io::{Buffer, Timer};
 use super::connection::Connection;
-use super::wire::{TLS_HANDSHAKE, Wire};
+use super::wire::{GOODBYE, TLS_HANDSHAKE, Wire};
 use super::{Peer, Tunnel};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
@@ -138,8 +138,8 @@ async fn intercept(
                     if let Some(how) = Distrust::of(&error).filter(|_| saw_leaf) {
                         log(how);
                     }
-                    if let Some(io) = io {
-                        io.say_goodbye().await;
+                    if let Some(mut io) = io {
+                        io.say_goodbye(&mut Timer::new(), GOODBYE).await;
                     }
                     return Err(error);
                 }

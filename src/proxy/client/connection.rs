@@ -6,15 +6,11 @@ use super::super::exchange::request::PreviousRequest;
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
 use super::super::limits::total::ConnectionPermit;
-use super::wire::Wire;
+use super::wire::{GOODBYE, Wire};
 use super::{Peer, auth};
 use crate::config::{Settings, User};
 use crate::policy::Refusal;
-use std::future::poll_fn;
-use std::io;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::time::Instant;
 
 /// A connection between two requests, or inside of one.
 pub struct Connection {
@@ -53,20 +49,10 @@ impl Connection {
         }
     }
 
-    /// Says goodbye and reads on for a moment: closing with unread bytes would reset the connection and take the answer away
-    /// with it.
+    /// The end, behind the last answer.
     pub(super) async fn linger(mut self, proxy: &Proxy) {
-        let at = Instant::now() + if proxy.is_stopping() { LAST_LINGER } else { LINGER };
-        let Connection { wire, input, timer, .. } = &mut self;
-        let drained = async {
-            wire.shutdown().await?;
-            input.release();
-            while poll_fn(|cx| input.poll_fill(cx, wire)).await? > 0 {
-                input.release();
-            }
-            Ok::<_, io::Error>(())
-        };
-        let _ = timer.limit(at, drained).await;
+        let patience = if proxy.is_stopping() { LAST_LINGER } else { GOODBYE };
+        self.wire.say_goodbye(&mut self.timer, patience).await;
     }
 }
 
@@ -107,6 +93,5 @@ pub(super) fn user_place(
     }
 }
 
-const LINGER: Duration = Duration::from_secs(2);
 /// When the proxy stops, which waits for it.
 const LAST_LINGER: Duration = Duration::from_millis(500);

@@ -6,7 +6,7 @@ use super::super::limits::per_client::{Place, client};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connection::Connection;
-use super::wire::Wire;
+use super::wire::{GOODBYE, Wire};
 use crate::tls::Distrust;
 use crate::upstream::is_own_limit;
 use futures_util::FutureExt;
@@ -23,7 +23,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// What the connections of one listener have in common, and what may be changed while it is open.
+/// What the connections of one listener have in common.
 pub struct Door {
     number: u64,
     /// Whenever this is sent, the listener looks at the settings again.
@@ -177,7 +177,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     let mut wire = Wire::Tcp(tcp);
     if is_plain {
         timeout(limit, wire.write_all(NOT_TLS)).await??;
-        wire.say_goodbye().await;
+        wire.say_goodbye(&mut Timer::new(), GOODBYE).await;
         tracing::info!(client = %address, "plain HTTP on a TLS listener: write https:// in the client's proxy URL");
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -185,12 +185,12 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     proxy.counters.handshake(matches!(handshake, Ok(Ok(_))));
     match handshake? {
         Ok(tls) => Ok(Wire::Tls(Box::new(tls))),
-        Err((error, io)) => {
+        Err((error, mut io)) => {
             // A client that connects and leaves without a word has seen no certificate.
             if let Some(how) = Distrust::of(&error).filter(|how| *how != Distrust::Closed) {
                 proxy.log_distrust(address, &here?.to_string(), None, how);
             }
-            io.say_goodbye().await;
+            io.say_goodbye(&mut Timer::new(), GOODBYE).await;
             Err(error)
         }
     }

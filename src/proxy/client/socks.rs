@@ -8,7 +8,7 @@ use super::super::limits::per_client::Place;
 use super::Peer;
 use super::connect::{ConnectProtocol, connect};
 use super::connection::{Connection, identify};
-use super::wire::Wire;
+use super::wire::{GOODBYE, Wire};
 use crate::policy::{Authority, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -37,7 +37,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
         }
         Some(Err(error)) => {
             tracing::info!(client = %peer.address, %error, "a SOCKS client was rejected");
-            io.say_goodbye().await;
+            io.say_goodbye(&mut timer, GOODBYE).await;
         }
         None => tracing::info!(client = %peer.address, "a SOCKS client did not say in time what it wants"),
     }

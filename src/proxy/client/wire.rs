@@ -1,15 +1,16 @@
 //! The bytes of a client's connection: TCP, or a stream of HTTP/2, or TLS inside of it as often as it takes.
 
 use super::super::exchange::carry::Http2;
-use super::super::io::Buffer;
+use super::super::io::{Buffer, Timer};
 use h2::Reason;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
 
 /// A client's connection, or the decrypted inside of one.
@@ -30,20 +31,16 @@ impl Wire {
 
     /// Says no more, and reads on for a moment: closing with unread bytes would reset the connection, and take away what
     /// was said last.
-    pub async fn say_goodbye(mut self) {
+    pub async fn say_goodbye(&mut self, timer: &mut Timer, patience: Duration) {
         let read_on = async {
             self.shutdown().await?;
-            let mut left = GOODBYE_BYTES;
-            let mut scrap = [0; 1024];
-            while left > 0 {
-                match self.read(&mut scrap).await? {
-                    0 => break,
-                    n => left = left.saturating_sub(n),
-                }
+            let mut input = Buffer::new();
+            while poll_fn(|cx| input.poll_fill(cx, self)).await? > 0 {
+                input.release();
             }
             Ok::<_, io::Error>(())
         };
-        let _ = timeout(GOODBYE, read_on).await;
+        let _ = timer.limit(Instant::now() + patience, read_on).await;
     }
 
     /// Whether HTTP/2 was agreed on.
@@ -158,5 +155,5 @@ impl AsyncWrite for Wire {
 
 /// The content type of a TLS record that begins a handshake (RFC 8446 §5.1).
 pub(super) const TLS_HANDSHAKE: u8 = 0x16;
-const GOODBYE: Duration = Duration::from_secs(2);
-const GOODBYE_BYTES: usize = 64 * 1024;
+/// How long is read on behind what was said last.
+pub(super) const GOODBYE: Duration = Duration::from_secs(2);
