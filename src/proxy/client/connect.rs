@@ -13,7 +13,7 @@ use crate::config::InterceptMode;
 use crate::http1::Framing;
 use crate::policy::{Authority, Host, Refusal, Scheme};
 use crate::tls::Distrust;
-use http::Version;
+use http::{HeaderMap, Version};
 use rustls::server::Acceptor;
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -23,13 +23,6 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
-
-/// In which words.
-pub enum ConnectProtocol {
-    /// With what the CONNECT says of the way so far.
-    Connect(Option<String>),
-    Socks,
-}
 
 /// What has become of a CONNECT.
 pub enum Granted {
@@ -41,30 +34,26 @@ pub enum Granted {
     Inside,
 }
 
-/// In HTTP/1 or SOCKS. Gives the connection back where it was refused and another request may follow.
+/// In HTTP/1 or SOCKS. `via`: what the CONNECT says of the way so far. Gives the connection back where it was refused and another request may follow.
 pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Connection,
     authority: Authority,
-    asked: ConnectProtocol,
+    via: Option<String>,
+    is_socks: bool,
 ) -> Option<Connection> {
     let agent = connection.last.agent();
     let Connection { wire, input, peer, timer, .. } = &mut connection;
-    // For the log and for the answer to it.
+    // For the log and for the answer to it: it goes no further.
+    let nothing = HeaderMap::new();
     let request = Request {
         user_agent: agent.as_deref().map(str::as_bytes),
-        ..Request::new(Version::HTTP_11, "CONNECT", authority.clone(), Cow::Borrowed(b""), Head::Connect)
+        ..Request::new(Version::HTTP_11, "CONNECT", authority.clone(), Cow::Borrowed(b""), Head::Http2(&nothing))
     };
     let mut client = Http1Client::new(Http1::new(wire, input), Framing::None);
-    let via = match &asked {
-        ConnectProtocol::Connect(via) => via.as_deref(),
-        ConnectProtocol::Socks => {
-            client.is_socks = true;
-            None
-        }
-    };
+    client.is_socks = is_socks;
     let exchange = Exchange::new(proxy, proxy.settings.load_full(), &request, peer, Instant::now());
-    match grant(exchange, via, &mut client, timer).await {
+    match grant(exchange, via.as_deref(), &mut client, timer).await {
         Granted::No => {
             let goes_on = !client.is_last && !client.is_cut;
             goes_on.then_some(connection)

@@ -7,7 +7,7 @@ use super::super::exchange::published::published;
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};
 use super::super::io::{Buffer, Timer};
-use super::connect::{self, ConnectProtocol};
+use super::connect;
 use super::connection::{Connection, identify};
 use super::foreign;
 use super::http2;
@@ -81,7 +81,7 @@ impl Connection {
                 Then::Another => {}
                 Then::Opened(authority, via) => {
                     // What most connections are not takes no room in them.
-                    match Box::pin(connect::connect(proxy, self, authority, ConnectProtocol::Connect(via))).await {
+                    match Box::pin(connect::connect(proxy, self, authority, via, false)).await {
                         Some(refused) => self = refused,
                         None => return,
                     }

@@ -6,7 +6,7 @@ use super::super::exchange::{Outcome, conclude_unread};
 use super::super::io::Buffer;
 use super::super::limits::per_client::Place;
 use super::Peer;
-use super::connect::{ConnectProtocol, connect};
+use super::connect::connect;
 use super::connection::{Connection, identify};
 use super::wire::{GOODBYE, Wire};
 use crate::policy::{Authority, Scheme};
@@ -31,7 +31,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     match negotiated {
         Some(Ok(authority)) => {
             let inner = Connection::new(io, Buffer::new(), peer, timer, permit, place);
-            if let Some(refused) = Box::pin(connect(proxy, inner, authority, ConnectProtocol::Socks)).await {
+            if let Some(refused) = Box::pin(connect(proxy, inner, authority, None, true)).await {
                 refused.linger(proxy).await;
             }
         }

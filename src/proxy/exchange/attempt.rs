@@ -80,7 +80,7 @@ impl Exchange<'_> {
         if !client.begin_body(false, true) {
             return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
-        let Some(Ok(request)) = self.outgoing(route, |outgoing| outgoing.to_http2(route)) else {
+        let Ok(request) = self.outgoing(route, |outgoing| outgoing.to_http2(route)) else {
             return Tried::Again(
                 Want { versions: Versions::Http1Only, ..want },
                 Failure::malformed("HTTP/2 cannot carry the request"),
@@ -127,14 +127,13 @@ impl Exchange<'_> {
         }
     }
 
-    /// The head of the request as it goes out. `None`: it goes nowhere.
+    /// The head of the request as it goes out.
     #[inline]
-    fn outgoing<R>(&mut self, route: &Route, write: impl FnOnce(&Outgoing<'_>) -> R) -> Option<R> {
+    fn outgoing<R>(&mut self, route: &Route, write: impl FnOnce(&Outgoing<'_>) -> R) -> R {
         let request = self.request;
         let (fields, upgrade) = match request.head {
             Head::Http1(head) => (OutgoingFields::Http1(head), head.upgrade.filter(|_| request.is_upgrade)),
             Head::Http2(fields) => (OutgoingFields::Http2(fields), request.is_upgrade.then_some(&b"websocket"[..])),
-            Head::Connect => return None,
         };
         let outgoing = Outgoing {
             method: request.method,
@@ -149,7 +148,7 @@ impl Exchange<'_> {
             self.signature.is_ours = outgoing.is_signed_by(signer);
             self.signature.is_clients = outgoing.is_signed();
         }
-        Some(write(&outgoing))
+        write(&outgoing)
     }
 
     async fn carry<C: Client, O: Origin>(

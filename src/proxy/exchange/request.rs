@@ -44,8 +44,6 @@ pub struct Request<'a> {
 pub enum Head<'a> {
     Http1(&'a RequestHead<'a>),
     Http2(&'a HeaderMap),
-    /// That of a CONNECT, which goes no further.
-    Connect,
 }
 
 /// What is kept of the request before on a connection: most of them say the same again.
@@ -243,7 +241,6 @@ impl<'a> Head<'a> {
             Head::Http2(fields) => {
                 fields.iter().for_each(|(name, value)| note(name.as_str().as_bytes(), value.as_bytes()))
             }
-            Head::Connect => {}
         }
         found
     }
