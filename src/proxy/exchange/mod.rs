@@ -33,7 +33,7 @@ pub use state::Exchange;
 use super::Proxy;
 use super::client::Peer;
 use super::io::{Buffer, Timer};
-use super::respond::{Answer, Failure, SetupRequest, robots_copy, setup};
+use super::respond::{Answer, Failure, robots_copy, setup};
 use crate::config::Settings;
 use crate::policy::Refusal;
 use crate::upstream::Stream;
@@ -92,8 +92,7 @@ impl Exchange<'_> {
             Decided::Setup => {
                 let Request { method, target, accept, authority, .. } = self.request;
                 let host = authority.host().to_string();
-                let asked = SetupRequest { method, target, accept: *accept, host: &host };
-                Outcome::Answered(setup(&self.proxy.leaves.ca(), &asked))
+                Outcome::Answered(setup(&self.proxy.leaves.ca(), method, target, *accept, &host))
             }
         }
     }

@@ -11,7 +11,7 @@ mod text;
 pub use evidence::{Member, each_member, evidence};
 pub use failure::Failure;
 pub use robots_copy::{not_modified, robots_copy};
-pub use setup::{SetupRequest, setup};
+pub use setup::setup;
 
 use crate::config::Settings;
 use crate::http1::{put_field, put_number, put_status_line};

@@ -1,10 +1,10 @@
 //! Answers of the proxy's own as a page, for browsers. Pure.
 
 use super::evidence::{Member, each_member};
-use super::text::put_html;
+use super::text::Html;
 use super::{Problem, title};
-use crate::http1::put_number;
 use crate::policy::Refusal;
+use std::fmt;
 use std::io::Write;
 
 /// Whether `text/html` is named and weighs more than any JSON (RFC 9110 §12.5.1).
@@ -29,60 +29,40 @@ fn weight(accept: &[u8], wanted: [&str; 2]) -> f32 {
 
 /// The answer, for a person: what is wrong, what it is based on, what can be done. `refusal`: `None` where the origin failed.
 pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, refusal: Option<&Refusal>) {
-    let (status, title) = (problem.status.as_u16(), title(problem.slug));
-    let head = format_args!(
+    let Problem { slug, detail, .. } = *problem;
+    let (status, title) = (problem.status.as_u16(), title(slug));
+    // Writing to memory does not fail.
+    let mut put = |text: fmt::Arguments<'_>| _ = out.write_fmt(text);
+    put(format_args!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{status} {title}</title>\n\
          <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}}\
          dt{{font-weight:600}}code{{overflow-wrap:anywhere}}</style>\n<h1>{title}</h1>\n",
-    );
-    // Writing to memory does not fail.
-    let _ = out.write_fmt(head);
+    ));
     if let Some(url) = url {
-        put(out, &["<p><code>", url, "</code></p>\n"]);
+        put(format_args!("<p><code>{}</code></p>\n", Html(url)));
     }
-    put(out, &["<p>", problem.detail, "</p>\n"]);
+    put(format_args!("<p>{}</p>\n", Html(detail)));
     if let Some(refusal) = refusal {
         let mut before = "<dl>\n";
         each_member(refusal, &mut |name, value| {
-            put(out, &[before, "", "<dt>", label(name), "</dt><dd><code>"]);
+            put(format_args!("{before}<dt>{}</dt><dd><code>", label(name)));
             before = "";
             match value {
-                Member::Text(pieces) => pieces.iter().for_each(|piece| put_html(out, piece)),
+                Member::Text(pieces) => pieces.iter().for_each(|piece| put(format_args!("{}", Html(piece)))),
                 Member::RobotsUrl(authority) => {
                     let url = authority.robots_url();
-                    put(out, &["<a href=\"", &url, "\">", &url, "</a>"]);
+                    put(format_args!("<a href=\"{0}\">{0}</a>", Html(&url)));
                 }
-                Member::Number(number) => put_number(out, number),
+                Member::Number(number) => put(format_args!("{number}")),
             }
-            out.extend_from_slice(b"</code></dd>\n");
+            put(format_args!("</code></dd>\n"));
         });
-        if before.is_empty() {
-            out.extend_from_slice(b"</dl>\n");
-        }
-        put(out, &["<p>"]);
-        out.extend_from_slice(remedy(refusal).as_bytes());
-        put(out, &["</p>\n"]);
+        put(format_args!("{}<p>{}</p>\n", if before.is_empty() { "</dl>\n" } else { "" }, remedy(refusal)));
     }
     // Where it is explained: a test holds that page to have it.
-    let slug = problem.slug;
-    put(
-        out,
-        &[
-            "<p>Error <code>urn:politely:",
-            slug,
-            "</code>: see <code>docs/errors.md#",
-            slug,
-            "</code> of politely.</p>\n",
-        ],
-    );
-    out.extend_from_slice(END.as_bytes());
-}
-
-/// Every other one, from the second on, is text and no HTML.
-fn put(out: &mut Vec<u8>, pieces: &[&str]) {
-    for (number, piece) in pieces.iter().enumerate() {
-        if number % 2 == 0 { out.extend_from_slice(piece.as_bytes()) } else { put_html(out, piece) }
-    }
+    put(format_args!(
+        "<p>Error <code>urn:politely:{slug}</code>: see <code>docs/errors.md#{slug}</code> of politely.</p>\n{END}"
+    ));
 }
 
 /// What a member of the evidence is called.

@@ -1,33 +1,23 @@
 //! What the proxy serves about itself to its clients, at `intercept.setup_host`: its authority's certificate, and how each
 //! platform is made to trust it.
 
-use super::text::put_html;
+use super::text::Html;
 use super::{Answer, page};
 use crate::tls::Ca;
 use http::StatusCode;
 use std::io::Write;
 
-/// What is asked for there.
-pub struct SetupRequest<'a> {
-    pub method: &'a str,
-    /// Path and query.
-    pub target: &'a [u8],
-    pub accept: Option<&'a [u8]>,
-    /// The name that it was asked by.
-    pub host: &'a str,
-}
-
-/// The page, a certificate, or that there is nothing.
-pub fn setup(ca: &Ca, request: &SetupRequest<'_>) -> Answer {
-    let path = request.target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
-    if !matches!(request.method, "GET" | "HEAD") {
+/// The page, a certificate, or that there is nothing. `target`: path and query. `host`: the name that it was asked by.
+pub fn setup(ca: &Ca, method: &str, target: &[u8], accept: Option<&[u8]>, host: &str) -> Answer {
+    let path = target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
+    if !matches!(method, "GET" | "HEAD") {
         return answer(StatusCode::METHOD_NOT_ALLOWED, "allow: GET, HEAD\r\n", b"");
     }
     match path {
-        b"" | b"/" if request.accept.is_some_and(page::prefers_html) => {
-            answer(StatusCode::OK, "content-type: text/html; charset=utf-8\r\n", &html(ca, request.host))
+        b"" | b"/" if accept.is_some_and(page::prefers_html) => {
+            answer(StatusCode::OK, "content-type: text/html; charset=utf-8\r\n", &html(ca, host))
         }
-        b"" | b"/" => answer(StatusCode::OK, "content-type: text/plain; charset=utf-8\r\n", &plain(ca, request.host)),
+        b"" | b"/" => answer(StatusCode::OK, "content-type: text/plain; charset=utf-8\r\n", &plain(ca, host)),
         b"/ca.pem" => answer(StatusCode::OK, "content-type: application/x-pem-file\r\n", ca.trusted_pem().as_bytes()),
         // By this type browsers and phones offer to trust it.
         b"/ca.crt" => answer(StatusCode::OK, "content-type: application/x-x509-ca-cert\r\n", ca.cert_der()),
@@ -60,17 +50,14 @@ fn html(ca: &Ca, host: &str) -> Vec<u8> {
          p{{overflow-wrap:anywhere}}summary{{font-weight:600;cursor:pointer}}</style>\n<h1>Trust this proxy</h1>\n"
     );
     for paragraph in introduction(ca) {
-        out.extend_from_slice(b"<p>");
-        put_html(&mut out, &paragraph);
-        out.extend_from_slice(b"</p>\n");
+        let _ = writeln!(out, "<p>{}</p>", Html(&paragraph));
     }
     out.extend_from_slice(
         b"<p><a href=\"/ca.pem\">Download the certificate</a> (PEM), <a href=\"/ca.crt\">the same as .crt</a> (DER)</p>\n",
     );
     for (platform, commands) in PLATFORMS {
-        let _ = write!(out, "<details><summary>{platform}</summary><pre>");
-        put_html(&mut out, &commands.replace(HOST, host));
-        out.extend_from_slice(b"</pre></details>\n");
+        let commands = commands.replace(HOST, host);
+        let _ = writeln!(out, "<details><summary>{platform}</summary><pre>{}</pre></details>", Html(&commands));
     }
     out
 }

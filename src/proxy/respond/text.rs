@@ -4,6 +4,7 @@ use crate::http1::{below, equal, put_number};
 use crate::policy::Authority;
 use crate::proxy::io::Scratch;
 use http::StatusCode;
+use std::fmt;
 
 /// A problem as an object of JSON, written member by member. Names are ours: nothing in them has to be escaped.
 pub(super) struct Object<'a>(&'a mut Scratch);
@@ -81,16 +82,23 @@ pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) -> bool
     false
 }
 
-/// Within an element of HTML, or an attribute.
-pub(super) fn put_html(out: &mut Vec<u8>, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b'<' => out.extend_from_slice(b"&lt;"),
-            b'>' => out.extend_from_slice(b"&gt;"),
-            b'&' => out.extend_from_slice(b"&amp;"),
-            b'"' => out.extend_from_slice(b"&quot;"),
-            byte => out.push(byte),
+/// Text within an element of HTML, or an attribute.
+pub(super) struct Html<'a>(pub &'a str);
+
+impl fmt::Display for Html<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while let Some(at) = rest.find(['<', '>', '&', '"']) {
+            f.write_str(&rest[..at])?;
+            f.write_str(match rest.as_bytes()[at] {
+                b'<' => "&lt;",
+                b'>' => "&gt;",
+                b'&' => "&amp;",
+                _ => "&quot;",
+            })?;
+            rest = &rest[at + 1..];
         }
+        f.write_str(rest)
     }
 }
 
