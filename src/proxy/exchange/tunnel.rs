@@ -1,6 +1,6 @@
 //! Bytes that pass unread, both ways: an upgraded protocol, or a host whose policy is `tunnel`.
 
-use super::carry::{Flow, Moved, Side};
+use super::carry::{Flow, Moved, Side, Stopped};
 use super::per_user::{hosts, is_listed};
 use super::{Exchange, Outcome};
 use crate::gate::PaceOutcome;
@@ -10,7 +10,7 @@ use crate::proxy::limits::body_rate::Least;
 use crate::proxy::respond::Failure;
 use crate::upstream::{ReachError, Stream};
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -65,28 +65,16 @@ pub async fn run<A: Side, B: Side>(
     let any = Least { rate: 0, over: idle };
     poll_fn(|cx| {
         loop {
-            let (mut over, before) = (true, (up.at, down.at));
-            if !up.is_done {
-                let polled = up.poll(cx, client, origin, any);
-                moved.up = up.moved;
-                match polled {
-                    Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Pending => over = false,
-                }
+            let before = (up.at, down.at);
+            let ups = step(&mut up, cx, client, origin, any, &mut moved.up);
+            if matches!(ups, Poll::Ready(Err(_))) {
+                return Poll::Ready(());
             }
-            if !down.is_done {
-                let polled = down.poll(cx, origin, client, any);
-                moved.down = down.moved;
-                match polled {
-                    Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Pending => over = false,
-                }
+            let downs = step(&mut down, cx, origin, client, any, &mut moved.down);
+            if matches!(downs, Poll::Ready(Err(_))) || ups.is_ready() && downs.is_ready() {
+                return Poll::Ready(());
             }
-            if over || timer.poll(cx, up.at.max(down.at)).is_pending() {
-                return if over { Poll::Ready(()) } else { Poll::Pending };
-            }
+            ready!(timer.poll(cx, up.at.max(down.at)));
             if before == (up.at, down.at) {
                 tracing::debug!("the tunnel was idle for {idle:?}: closed");
                 return Poll::Ready(());
@@ -94,6 +82,23 @@ pub async fn run<A: Side, B: Side>(
         }
     })
     .await;
+}
+
+/// One direction, unless it has ended.
+fn step<A: Side, B: Side>(
+    flow: &mut Flow,
+    cx: &mut Context<'_>,
+    from: &mut A,
+    to: &mut B,
+    any: Least,
+    moved: &mut u64,
+) -> Poll<Result<(), Stopped>> {
+    if flow.is_done {
+        return Poll::Ready(Ok(()));
+    }
+    let polled = flow.poll(cx, from, to, any);
+    *moved = flow.moved;
+    polled
 }
 
 #[cfg(test)]
