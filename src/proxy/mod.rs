@@ -137,11 +137,6 @@ impl Proxy {
         let _ = self.shutdown.clone().wait_for(|down| *down).await;
     }
 
-    /// The same of one that is owned, for tasks of their own.
-    pub(crate) async fn stopped_by(self: Arc<Self>) {
-        self.stopped().await;
-    }
-
     /// Resolves when no task serves a client any more, also of those that were cut off: then all is counted and on record.
     pub(crate) async fn served(&self) {
         self.under_way.closed().await;

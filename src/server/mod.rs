@@ -94,9 +94,10 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, evidence, shutdown));
 
     let mut beside = JoinSet::new();
-    let watched = proxy.clone();
+    let (watched, stopping) = (proxy.clone(), proxy.clone());
+    let stopped = async move { stopping.stopped().await };
     let warning = move || watched.leaves.ca().warning(OffsetDateTime::now_utc());
-    beside.spawn(authority::watch(proxy.clone().stopped_by(), warning, |warning| tracing::warn!("{warning}")));
+    beside.spawn(authority::watch(stopped, warning, |warning| tracing::warn!("{warning}")));
     let listeners = Listeners::new(proxy.clone());
     let admin = match admin_socket.zip(admin_address) {
         Some((socket, address)) => {

@@ -59,7 +59,8 @@ impl Exchange<'_> {
         if head.status == PAYMENT_REQUIRED || head.has_signals() {
             self.check_usage(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
         }
-        if self.leads
+        // Its parts may follow it.
+        if Pages::are_wanted(&self.settings)
             && (200..300).contains(&head.status)
             && head.named(b"content-type").is_some_and(|kind| Pages::is_one(&kind))
         {

@@ -4,7 +4,6 @@
 use super::carry::{
     self, Broken, Carried, Client, Event, Fault, Http1, Http1Origin, Http2, Http2Origin, Limits, Next, Origin, Sending,
 };
-use super::pages::Pages;
 use super::request::Head;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::Permit;
@@ -159,9 +158,7 @@ impl Exchange<'_> {
         route: &Route,
     ) -> Result<Carried, Broken<Box<Outcome>>> {
         let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
-        let settings = &*self.settings;
-        self.leads = Pages::are_wanted(settings);
-        let limits = &settings.limits;
+        let limits = &self.settings.limits;
         let limits = Limits {
             least: Least { rate: limits.min_rate, over: limits.read_timeout },
             head: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),

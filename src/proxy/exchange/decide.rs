@@ -2,7 +2,7 @@
 
 use super::Exchange;
 use super::pages::{self, Pages};
-use super::per_user::{hosts, intercept_mode, is_listed};
+use super::per_user::{asked, hosts, intercept_mode, is_listed};
 use crate::config::{InterceptMode, User};
 use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
 use crate::policy::{self, Refusal, Scheme};
@@ -115,11 +115,7 @@ impl Exchange<'_> {
         let authority = &request.authority;
         let user = peer.user.as_deref();
         let (_waiting, may_wait) = proxy.place_in_line(user);
-        let asked = policy::Request {
-            authority,
-            target: &request.target,
-            agent_tokens: &request.agent_tokens,
-            product_tokens: user.map_or(&[], |user| &user.product_tokens),
+        let wanted = policy::Request {
             client: peer.client(),
             user: user.map(|user| user.name.as_ref()),
             budget: user.and_then(|user| user.budget.as_ref()),
@@ -131,8 +127,9 @@ impl Exchange<'_> {
             may_wait,
             prefer_wait: request.prefer_wait,
             reads_robots: request.reads_robots(),
+            ..asked(request, peer)
         };
-        proxy.gate.admit_next(&asked, hosts(user), last, &mut self.trip.gate).await
+        proxy.gate.admit_next(&wanted, hosts(user), last, &mut self.trip.gate).await
     }
 
     fn follows_page(&self) -> bool {

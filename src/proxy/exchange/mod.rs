@@ -108,7 +108,7 @@ impl Exchange<'_> {
 
     /// A CONNECT is granted: what is inside goes through unread, until one side ends it.
     pub async fn tunnelled<C: Client>(mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
-        (self.trip.status, self.trip.is_tunnel) = (200, true);
+        self.trip.status = 200;
         self.proxy.counters.tunnelled();
         self.proxy.counters.forwarded(self.peer.user.as_deref());
         client.grant();
@@ -154,8 +154,7 @@ impl Exchange<'_> {
 
     fn conclude(&mut self, outcome: Outcome) -> FinalStep {
         self.is_concluded = true;
-        let sent = self.trip.upstream.is_some() || self.trip.is_tunnel;
-        self.trip.gate.settle(sent, self.trip.moved.down);
+        self.trip.gate.settle(self.trip.upstream.is_some(), self.trip.moved.down);
         if matches!(outcome, Outcome::Forwarded) {
             self.delivered();
         }
@@ -168,7 +167,9 @@ impl Exchange<'_> {
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         if !self.is_concluded {
-            self.conclude(match (self.trip.is_tunnel, self.proxy.is_stopping()) {
+            // A CONNECT that was granted: one whose inside is served here has been concluded.
+            let is_tunnel = self.request.is_connect() && self.trip.status == 200;
+            self.conclude(match (is_tunnel, self.proxy.is_stopping()) {
                 (true, _) => Outcome::Tunnelled,
                 (false, true) => Outcome::Stopped,
                 (false, false) => Outcome::Gone,

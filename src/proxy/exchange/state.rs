@@ -22,8 +22,6 @@ pub struct Exchange<'a> {
     pub began: Instant,
     /// Its turn at the host.
     pub(super) permit: Option<Permit>,
-    /// If the answer is a page, its parts may follow it.
-    pub(super) leads: bool,
     pub(super) signature: Signature,
     pub(super) trip: Trip,
     pub(super) is_concluded: bool,
@@ -59,8 +57,6 @@ pub(super) struct Trip {
     pub(super) moved: Moved,
     /// What is remembered of the page once it has been delivered.
     pub(super) visit: Option<Box<(u64, Visit)>>,
-    /// It is a CONNECT whose inside is not served here, and it was granted.
-    pub(super) is_tunnel: bool,
 }
 
 impl<'a> Exchange<'a> {
@@ -79,7 +75,6 @@ impl<'a> Exchange<'a> {
             settings,
             began,
             permit: None,
-            leads: false,
             signature: Signature::default(),
             trip,
             is_concluded: false,
