@@ -58,7 +58,7 @@
 //!
 //! `proxy::client` accepts, reads the head ([`http1`]) and opens CONNECT; `proxy::exchange` asks
 //! [`gate::Gate::admit`], which loads the authority's entry, lets [`policy`] decide by the rules of [`robots`] and keeps the
-//! host's pace; then [`upstream`] gives a connection and `exchange::carry` moves both bodies, or `proxy::respond` answers.
+//! host's pace; then [`upstream`] gives a connection and `exchange::transfer` moves both bodies, or `proxy::respond` answers.
 //!
 //! Imports go down only: main → cli → server → admin → proxy → gate → {upstream, tls} → {http1, evidence, signing} → config →
 //! policy → robots. Without the feature `proxy` only what is pure builds, [`robots`], [`policy`] and [`http1`], with no I/O dependency.

@@ -34,7 +34,8 @@ pub enum Granted {
     Inside,
 }
 
-/// In HTTP/1 or SOCKS. `via`: what the CONNECT says of the way so far. Gives the connection back where it was refused and another request may follow.
+/// In HTTP/1 or SOCKS. `via`: what the CONNECT says of the way so far. Gives the connection back where it was refused and another
+/// request may follow.
 pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Connection,

@@ -51,6 +51,7 @@ impl Connection {
 
     /// The end, behind the last answer.
     pub(super) async fn linger(mut self, proxy: &Proxy) {
+        self.input.release();
         let patience = if proxy.is_stopping() { LAST_LINGER } else { GOODBYE };
         self.wire.say_goodbye(&mut self.timer, patience).await;
     }

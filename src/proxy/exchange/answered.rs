@@ -14,18 +14,24 @@ use crate::proxy::respond::{Failure, proxy_status};
 use crate::signing::{ACCEPT_SIGNATURE, RequestSigner};
 use crate::upstream::Route;
 use http::header;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// A final answer begins; the pace learns from it.
+    /// A final answer begins; the pace learns from it. `after`: since the request was sent.
     #[inline]
     pub(super) fn on_answer<C: Client>(
         &mut self,
         head: &AnswerHead<'_>,
+        after: Duration,
         client: &mut C,
         route: &Route,
     ) -> Result<Next, Box<Outcome>> {
+        self.trip.origin = Some(after);
+        self.proxy.counters.answered(after);
+        if let Some(permit) = &mut self.permit {
+            permit.answered(after, matches!(head.status, 200..=299 | 304));
+        }
         if let Some(upstream_proxy) = route.asks().filter(|_| head.status == 407) {
             return Err(Failure::from_dial(&upstream_proxy.wants_credentials()).into());
         }

@@ -1,18 +1,15 @@
 //! One try to have a request answered, over a connection of either version, and what follows one that broke off: another,
 //! where that is safe, or its failure.
 
-use super::carry::{
-    self, Broken, Carried, Client, Event, Fault, Http1, Http1Origin, Http2, Http2Origin, Limits, Next, Origin, Sending,
-};
+use super::carry::{Client, Fault, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending};
 use super::request::Head;
+use super::transfer::Broken;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::Permit;
 use crate::http1::Framing;
 use crate::proxy::io::{Buffer, Timer};
-use crate::proxy::limits::body_rate::Least;
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http2Link, MAX_INTERIM, Outgoing, OutgoingFields, Route, Versions, Want};
-use std::time::Duration;
+use crate::upstream::{Http2Link, Outgoing, OutgoingFields, Route, Versions, Want};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How one try ended.
@@ -150,71 +147,9 @@ impl Exchange<'_> {
         write(&outgoing)
     }
 
-    async fn carry<C: Client, O: Origin>(
-        &mut self,
-        client: &mut C,
-        origin: &mut O,
-        timer: &mut Timer,
-        route: &Route,
-    ) -> Result<Carried, Broken<Box<Outcome>>> {
-        let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
-        let limits = &self.settings.limits;
-        let limits = Limits {
-            least: Least { rate: limits.min_rate, over: limits.read_timeout },
-            head: usize::try_from(limits.max_header_size).unwrap_or(usize::MAX),
-            // A request that waits for the host has waited for its gap anyway.
-            stall: gap.max(limits.read_timeout / STALL),
-        };
-        let method = self.request.method;
-        let mut interim = 0;
-        let on_event = |event: Event<'_>, client: &mut C| match event {
-            Event::Moved(moved) => {
-                self.trip.moved = moved;
-                Ok(Next::Interim)
-            }
-            Event::Left => {
-                self.proxy.counters.sent(self.trip.upstream.is_some_and(|(_, reused)| reused));
-                if let Some(permit) = &mut self.permit {
-                    permit.note_left();
-                }
-                Ok(Next::Interim)
-            }
-            Event::Stalled => {
-                // It may go on whenever it likes; the host is others' meanwhile.
-                self.permit = None;
-                Ok(Next::Interim)
-            }
-            Event::Head(head, _) if head.is_interim() => {
-                interim += 1;
-                if interim > MAX_INTERIM {
-                    return Err(Failure::malformed("interim answers without end").into());
-                }
-                client.interim(head);
-                Ok(Next::Interim)
-            }
-            Event::Head(head, after) => {
-                self.trip.origin = Some(after);
-                self.proxy.counters.answered(after);
-                if let Some(permit) = &mut self.permit {
-                    permit.answered(after, matches!(head.status, 200..=299 | 304));
-                }
-                self.on_answer(head, client, route)
-            }
-        };
-        carry::carry(client, origin, method, limits, timer, on_event).await
-    }
-
     /// What follows an attempt that broke off. `shared`: with requests before or beside it; `over`: the connection is.
     #[cold]
-    fn after(
-        &mut self,
-        broken: Broken<Box<Outcome>>,
-        shared: bool,
-        over: bool,
-        untouched: bool,
-        want: Want,
-        route: &Route,
-    ) -> Tried {
+    fn after(&mut self, broken: Broken, shared: bool, over: bool, untouched: bool, want: Want, route: &Route) -> Tried {
         let limits = &self.settings.limits;
         let limit = limits.read_timeout;
         let over = match broken {
@@ -265,6 +200,3 @@ impl Exchange<'_> {
         Tried::Over(over)
     }
 }
-
-/// The part of `read_timeout` after which a client that takes nothing of its answer has the host's turn no longer.
-const STALL: u32 = 6;

@@ -21,6 +21,7 @@ mod reserved;
 mod revisit;
 mod state;
 mod target;
+mod transfer;
 pub mod tunnel;
 pub mod via;
 pub mod websocket;

@@ -5,8 +5,8 @@ use crate::http1::{Framing, RequestHead};
 use crate::policy::{Authority, Refusal, Scheme};
 
 /// The authority, and path and query as sent, a fragment too: CONNECT has none. `inside`: the authority of the CONNECT around this
-/// connection, if there is one: then requests come in origin-form and must name that authority. `last`: what was located before, and
-/// how it was spelt.
+/// connection, if there is one: then requests come in origin-form and must name that authority. `last`: what was located before,
+/// and how it was spelt.
 pub fn locate<'a>(
     head: &RequestHead<'a>,
     inside: Option<&Authority>,

@@ -1,0 +1,258 @@
+//! Carries one request to its origin and the answer back: both bodies at once, in both directions, by one task.
+
+use super::carry::{AnswerHead, Client, Fault, Flow, Moved, Next, Origin, Side, Stopped};
+use super::{Exchange, Outcome};
+use crate::gate::Permit;
+use crate::proxy::io::Timer;
+use crate::proxy::limits::body_rate::Least;
+use crate::proxy::respond::Failure;
+use crate::upstream::{MAX_INTERIM, Route};
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How it ended, as far as it was no fault.
+pub(super) struct Carried {
+    /// The origin has taken all of the request.
+    pub(super) is_sent: bool,
+    pub(super) is_switched: bool,
+}
+
+/// Why it broke off.
+pub(super) enum Broken {
+    /// The client has gone.
+    Gone,
+    /// The body of the request is not what its framing says.
+    BadRequest(String),
+    /// It comes too slowly, or not at all.
+    SlowRequest,
+    /// The origin takes nothing of the request.
+    NotTaken,
+    /// The origin has not answered in time.
+    NoAnswer,
+    /// The origin's end, before its answer began.
+    Origin(Fault),
+    /// Its answer is not one to hand on.
+    Head(Box<Outcome>),
+    /// The answer had begun.
+    Cut(String),
+}
+
+impl Exchange<'_> {
+    /// Until the answer has been handed on, or another protocol follows.
+    pub(super) async fn carry<C: Client, O: Origin>(
+        &mut self,
+        client: &mut C,
+        origin: &mut O,
+        timer: &mut Timer,
+        route: &Route,
+    ) -> Result<Carried, Broken> {
+        let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
+        let limits = &self.settings.limits;
+        let least = Least { rate: limits.min_rate, over: limits.read_timeout };
+        // A request that waits for the host has waited for its gap anyway.
+        let stall = gap.max(limits.read_timeout / STALL);
+        let began = Instant::now();
+        let at = began + least.over;
+        let mut carry = Carry {
+            exchange: self,
+            client,
+            origin,
+            route,
+            began,
+            up: Flow::new(at),
+            down: Flow::new(at),
+            unsent: None,
+            answered: false,
+            left: false,
+            stalled: false,
+            interim: 0,
+            least,
+            stall,
+        };
+        poll_fn(|cx| {
+            let polled = carry.poll(cx, timer);
+            // The task may end any time.
+            carry.exchange.trip.moved = Moved { up: carry.up.moved, down: carry.down.moved };
+            polled
+        })
+        .await
+    }
+
+    /// The head of the request has been written.
+    fn on_left(&mut self) {
+        self.proxy.counters.sent(self.trip.upstream.is_some_and(|(_, reused)| reused));
+        if let Some(permit) = &mut self.permit {
+            permit.note_left();
+        }
+    }
+}
+
+struct Carry<'c, 'e, C, O> {
+    exchange: &'c mut Exchange<'e>,
+    client: &'c mut C,
+    origin: &'c mut O,
+    route: &'c Route,
+    began: Instant,
+    up: Flow,
+    down: Flow,
+    /// Why the rest of the request is not sent any more; the answer may come all the same.
+    unsent: Option<Option<Fault>>,
+    answered: bool,
+    left: bool,
+    stalled: bool,
+    /// Interim answers so far.
+    interim: u32,
+    least: Least,
+    /// A client that has sent nothing of its request, or taken nothing of its answer, for so long has stalled.
+    stall: Duration,
+}
+
+impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
+    #[inline]
+    fn poll(&mut self, cx: &mut Context<'_>, timer: &mut Timer) -> Poll<Result<Carried, Broken>> {
+        loop {
+            if !self.is_sent() {
+                self.poll_up(cx)?;
+            }
+            if !self.left && self.origin.poll_left(cx).is_ready() {
+                self.left = true;
+                self.exchange.on_left();
+            }
+            if let Poll::Ready(done) = self.poll_down(cx) {
+                return Poll::Ready(done);
+            }
+            if self.is_sent() && self.client.poll_gone(cx).is_ready() {
+                return Poll::Ready(Err(Broken::Gone));
+            }
+            let own = self.client.wake_at().filter(|_| self.is_sent());
+            let up = (!self.is_sent()).then_some(self.up.at);
+            let down = (self.is_sent() || self.answered).then_some(self.down.at);
+            let Some(at) = [own, up, down, self.stalls_at()].into_iter().flatten().min() else { return Poll::Pending };
+            if timer.poll(cx, at).is_pending() {
+                return Poll::Pending;
+            }
+            let now = Instant::now();
+            if self.stalls_at().is_some_and(|at| at <= now) {
+                self.stalled = true;
+                // It may go on whenever it likes; the host is others' meanwhile.
+                self.exchange.permit = None;
+            }
+            self.late(now)?;
+        }
+    }
+
+    /// When the client will have stalled, if nothing moves until then. `None`: nothing waits for it now, or it has already.
+    fn stalls_at(&self) -> Option<Instant> {
+        let (least, stall) = (self.least, self.stall);
+        let (flow, waits) = match self.answered {
+            true => (&self.down, self.down.is_held_up),
+            false => (&self.up, !self.is_sent() && !self.up.is_held_up),
+        };
+        (waits && self.left && !self.stalled && stall < least.over).then(|| flow.at - (least.over - stall))
+    }
+
+    fn is_sent(&self) -> bool {
+        self.up.is_done || self.unsent.is_some()
+    }
+
+    /// The request.
+    fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
+        let Poll::Ready(ended) = self.up.poll(cx, self.client.side(), self.origin.side(), self.least) else {
+            return Ok(());
+        };
+        // The answer has its time from now on.
+        self.down.at = Instant::now() + self.least.over;
+        match ended {
+            Ok(()) => Ok(()),
+            Err(Stopped::To(fault)) => {
+                self.unsent = Some(Some(fault));
+                Ok(())
+            }
+            Err(Stopped::From(Fault::Malformed(why))) if !self.answered => Err(Broken::BadRequest(why)),
+            Err(Stopped::From(_)) => Err(Broken::Gone),
+            Err(Stopped::Slow) if !self.answered => Err(Broken::SlowRequest),
+            Err(Stopped::Slow) => Err(Broken::Cut("the body of the request is too slow (`limits.min_rate`)".into())),
+        }
+    }
+
+    /// The answer.
+    #[inline]
+    fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<Carried, Broken>> {
+        while !self.answered {
+            let mut now = self.began;
+            let method = self.exchange.request.method;
+            let limit = usize::try_from(self.exchange.settings.limits.max_header_size).unwrap_or(usize::MAX);
+            let read = |head: &AnswerHead<'_>| {
+                if head.is_interim() {
+                    self.interim += 1;
+                    if self.interim > MAX_INTERIM {
+                        return Err(Failure::malformed("interim answers without end").into());
+                    }
+                    self.client.interim(head);
+                    return Ok(Next::Interim);
+                }
+                now = Instant::now();
+                self.exchange.on_answer(head, now - self.began, self.client, self.route)
+            };
+            match self.origin.poll_head(cx, method, limit, read) {
+                Poll::Ready(Ok(Ok(Next::Interim))) => self.down.at = Instant::now() + self.least.over,
+                Poll::Ready(Ok(Ok(Next::Body { raw }))) => {
+                    self.answered = true;
+                    self.down.at = now + self.least.over;
+                    self.client.side().keep_no_more();
+                    self.origin.begin_body(raw);
+                }
+                Poll::Ready(Ok(Ok(Next::Switched))) => {
+                    return Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: true }));
+                }
+                Poll::Ready(Ok(Err(error))) => return Poll::Ready(Err(Broken::Head(error))),
+                Poll::Ready(Err(fault)) => {
+                    // What was not taken says more than that nothing came.
+                    let unsent = self.unsent.take().flatten().filter(|_| matches!(fault, Fault::Ended));
+                    return Poll::Ready(Err(Broken::Origin(unsent.unwrap_or(fault))));
+                }
+                Poll::Pending => {
+                    // Interim answers go out as they come.
+                    return match self.client.side().poll_flush(cx) {
+                        Poll::Ready(Err(_)) => Poll::Ready(Err(Broken::Gone)),
+                        Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+                    };
+                }
+            }
+        }
+        match self.down.poll(cx, self.origin.side(), self.client.side(), self.least) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: false })),
+            Poll::Ready(Err(Stopped::From(fault))) => Poll::Ready(Err(Broken::Cut(format!("the origin: {fault}")))),
+            Poll::Ready(Err(Stopped::To(_))) => Poll::Ready(Err(Broken::Gone)),
+            Poll::Ready(Err(Stopped::Slow)) => {
+                Poll::Ready(Err(Broken::Cut("the answer is too slow (`limits.min_rate`)".into())))
+            }
+        }
+    }
+
+    /// A deadline has passed.
+    #[cold]
+    fn late(&mut self, now: Instant) -> Result<(), Broken> {
+        if !self.is_sent() && now >= self.up.at {
+            if self.answered {
+                self.unsent = Some(None);
+                return Ok(());
+            }
+            return Err(if self.up.is_held_up { Broken::NotTaken } else { Broken::SlowRequest });
+        }
+        if (self.is_sent() || self.answered) && now >= self.down.at {
+            return Err(match (self.answered, self.down.is_held_up) {
+                (false, _) => Broken::NoAnswer,
+                (true, true) => Broken::Cut("the client stopped reading".into()),
+                (true, false) => Broken::Cut("the origin stopped in the middle of its answer".into()),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The part of `read_timeout` after which a client that takes nothing of its answer has the host's turn no longer.
+const STALL: u32 = 6;
