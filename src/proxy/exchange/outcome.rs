@@ -7,7 +7,7 @@ use crate::gate::Reported;
 use crate::policy::{Allowance, Refusal, RuleEvidence};
 use crate::proxy::Proxy;
 use crate::proxy::client::Peer;
-use crate::proxy::respond::{Answer, Failure, ReplyContext};
+use crate::proxy::respond::{Answer, Failure};
 use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
@@ -90,10 +90,10 @@ impl<'a> About<'a> {
         let (proxy, user) = (self.proxy, self.peer.user.as_deref());
         let is_problem = matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_));
         let url = if is_problem { self.url() } else { None };
-        let asked = ReplyContext { url: url.as_deref(), accept: self.accept() };
+        let (of, accept) = (url.as_deref(), self.accept());
         let made = match &outcome {
-            Outcome::Refused(refusal) => Some(Answer::refusal(refusal, &asked, self.settings)),
-            Outcome::Failed(failure) => Some(Answer::failure(failure, &asked)),
+            Outcome::Refused(refusal) => Some(Answer::refusal(refusal, of, accept, self.settings)),
+            Outcome::Failed(failure) => Some(Answer::failure(failure, of, accept)),
             _ => None,
         };
         match &outcome {

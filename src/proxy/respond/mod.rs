@@ -33,13 +33,6 @@ pub struct Answer {
     body_at: usize,
 }
 
-/// The parts of a request that shape an answer to it.
-#[derive(Default)]
-pub struct ReplyContext<'a> {
-    pub url: Option<&'a str>,
-    pub accept: Option<&'a [u8]>,
-}
-
 /// What is wrong, in the form of RFC 9457 and RFC 9209.
 struct Problem<'a> {
     status: StatusCode,
@@ -52,7 +45,8 @@ struct Problem<'a> {
 }
 
 impl Answer {
-    pub fn refusal(refusal: &Refusal, asked: &ReplyContext<'_>, settings: &Settings) -> Self {
+    /// `url`, `accept`: of the request.
+    pub fn refusal(refusal: &Refusal, url: Option<&str>, accept: Option<&[u8]>, settings: &Settings) -> Self {
         let (status, error) = status(refusal, settings);
         let mut detail = Scratch::new();
         // Writing to memory does not fail.
@@ -60,12 +54,12 @@ impl Answer {
         let detail = str::from_utf8(&detail).unwrap_or_default();
         let wait = refusal.retry_after().map(seconds);
         let problem = Problem { status, slug: refusal.slug(), error, detail, wait };
-        problem.answer(asked, Some(refusal))
+        problem.answer(url, accept, Some(refusal))
     }
 
-    pub fn failure(failure: &Failure, asked: &ReplyContext<'_>) -> Self {
+    pub fn failure(failure: &Failure, url: Option<&str>, accept: Option<&[u8]>) -> Self {
         let Failure { status, error, detail } = failure;
-        Problem { status: *status, slug: error, error, detail, wait: None }.answer(asked, None)
+        Problem { status: *status, slug: error, error, detail, wait: None }.answer(url, accept, None)
     }
 
     /// To OPTIONS or TRACE that may be forwarded no further (RFC 9110 §7.6.2).
@@ -134,10 +128,10 @@ impl Answer {
 
 impl Problem<'_> {
     /// `refusal`: what has members beside those of every problem.
-    fn answer(&self, asked: &ReplyContext<'_>, refusal: Option<&Refusal>) -> Answer {
+    fn answer(&self, url: Option<&str>, accept: Option<&[u8]>, refusal: Option<&Refusal>) -> Answer {
         let Problem { status, slug, error, detail, wait } = *self;
         let title = title(slug);
-        let is_html = asked.accept.is_some_and(page::prefers_html);
+        let is_html = accept.is_some_and(page::prefers_html);
         let mut text = Scratch::new();
         let kind = if is_html { HTML } else { JSON };
         text.extend_from_slice(kind);
@@ -154,7 +148,7 @@ impl Problem<'_> {
         }
         let body_at = text.len();
         if is_html {
-            page::page(&mut text, self, asked.url, refusal);
+            page::page(&mut text, self, url, refusal);
         } else {
             let mut members = Object::begin(&mut text, slug, title, status);
             if is_plain {
@@ -162,7 +156,7 @@ impl Problem<'_> {
             } else {
                 members.text("detail", [detail])
             }
-            asked.url.iter().for_each(|&url| members.text("url", [url]));
+            url.iter().for_each(|&url| members.text("url", [url]));
             if let Some(refusal) = refusal {
                 each_member(refusal, &mut |name, value| match value {
                     Member::Text(pieces) => members.text(name, pieces.iter().copied()),

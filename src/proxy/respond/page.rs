@@ -152,7 +152,7 @@ const END: &str = "<p>This answer comes from politely, a proxy that enforces rob
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Answer, ReplyContext};
+    use super::super::Answer;
     use super::*;
     use crate::config::Settings;
     use crate::policy::{Authority, RuleEvidence};
@@ -169,11 +169,8 @@ mod tests {
     }
 
     fn shown(refusal: &Refusal, url: &str) -> String {
-        let answer = Answer::refusal(
-            refusal,
-            &ReplyContext { url: Some(url), accept: Some(b"text/html") },
-            &Settings::parse("test.yaml", "").unwrap(),
-        );
+        let answer =
+            Answer::refusal(refusal, Some(url), Some(b"text/html"), &Settings::parse("test.yaml", "").unwrap());
         String::from_utf8(answer.body().to_vec()).unwrap()
     }
 
