@@ -65,10 +65,9 @@ fn every_field_of_the_access_log_is_listed() {
     let rows = table_rows(&page);
     let named = |row: &Vec<String>| row[0].split('`').skip(1).step_by(2).map(String::from).collect::<Vec<_>>();
     let listed: BTreeSet<String> = rows.iter().flat_map(named).filter(|name| name != "outcome").collect();
-    let outcomes = part(&read("src/proxy/exchange/access_log.rs"), "let mut line = match outcome", "};");
+    let outcomes = part(&read("src/proxy/exchange/outcome.rs"), "fn words(&self)", "\n    }\n");
     let outcomes: BTreeSet<String> =
-        outcomes.split("Line::").skip(1).flat_map(|after| quoted(after).into_iter().next()).collect();
-    let outcomes = outcomes.into_iter().chain([String::from("refused")]);
+        outcomes.split("=> (").skip(1).flat_map(|after| quoted(after).into_iter().next()).collect();
     let wanted: BTreeSet<String> = fields.into_iter().chain(outcomes).filter(|name| name != "outcome").collect();
     assert_eq!(listed, wanted);
     assert!(page.contains("| `outcome` | "));

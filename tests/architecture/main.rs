@@ -188,7 +188,7 @@ const CIRCLES: &[&str] = &[
 ];
 
 /// Types that have the name of another.
-const TWICE: &[&str] = &["BodyError", "Decision", "Fault", "Fields", "Line", "Mark", "Member", "Request", "State"];
+const TWICE: &[&str] = &["BodyError", "Decision", "Fault", "Fields", "Member", "Request", "State"];
 
 /// Files over the length.
 const LONG: &[&str] = &["src/config/written/file.rs", "src/config/written/values.rs"];

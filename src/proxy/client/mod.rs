@@ -8,7 +8,8 @@ mod foreign;
 mod http1;
 mod http2;
 pub mod listener;
-pub mod socks;
+mod socks;
+pub mod socks_reply;
 mod wire;
 
 pub use wire::Wire;

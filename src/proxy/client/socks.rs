@@ -8,11 +8,11 @@ use super::super::limits::per_client::Place;
 use super::Peer;
 use super::connect::connect;
 use super::connection::{Connection, identify};
+use super::socks_reply::{BAD_ADDRESS, BAD_COMMAND, FAILURE, IPV4, NOT_ALLOWED, VERSION, reply};
 use super::wire::{GOODBYE, Wire};
 use crate::policy::{Authority, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use http::StatusCode;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -128,34 +128,10 @@ fn wrong(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 
-/// The answer to what was granted.
-pub const GRANTED: [u8; 10] = reply(0);
-
-/// The answer to what would have this status.
-pub fn refused(status: StatusCode) -> [u8; 10] {
-    reply(match status {
-        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => HOST_UNREACHABLE,
-        _ if status.is_client_error() => NOT_ALLOWED,
-        _ => FAILURE,
-    })
-}
-
-/// With the address 0.0.0.0:0, as the one that is connected from means nothing to the client.
-const fn reply(code: u8) -> [u8; 10] {
-    [VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
-}
-
-const VERSION: u8 = 5;
-const FAILURE: u8 = 1;
-const NOT_ALLOWED: u8 = 2;
-const HOST_UNREACHABLE: u8 = 4;
-const BAD_COMMAND: u8 = 7;
-const BAD_ADDRESS: u8 = 8;
 const PASSWORD_VERSION: u8 = 1;
 const ANYBODY: u8 = 0;
 const PASSWORD: u8 = 2;
 const NO_METHOD: u8 = 0xff;
 const CONNECT: u8 = 1;
 const NAME: u8 = 3;
-const IPV4: u8 = 1;
 const IPV6: u8 = 4;

@@ -1,7 +1,7 @@
 //! The access log: one line for each request that was answered, and each that was not for its client had left. What its
 //! fields mean is in docs/logs.md; they are written by `telemetry`.
 
-use super::outcome::{About, Outcome, Verdict};
+use super::outcome::{About, Outcome, RequestVerdict};
 use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::Reported;
@@ -29,19 +29,19 @@ impl About<'_> {
         };
         let verdict = self.verdict(outcome);
         let decision = match verdict {
-            Some(Verdict::Refused(refusal)) => {
+            Some(RequestVerdict::Refused(refusal)) => {
                 rests_on(refusal);
                 detail = Some(refusal.to_string().into());
                 Some(refusal.slug())
             }
-            Some(Verdict::Reported(reported)) => {
+            Some(RequestVerdict::Reported(reported)) => {
                 if let Reported::Refused(refusal) = reported {
                     rests_on(refusal);
                 }
                 detail = detail.or_else(|| Some(reported.to_string().into()));
                 Some(reported.slug())
             }
-            Some(Verdict::Allowed(allowance, by)) => {
+            Some(RequestVerdict::Allowed(allowance, by)) => {
                 rule = by.map(|rule| format!("{}: {}", rule.key(), rule.pattern));
                 line = by.map(|rule| rule.line.into());
                 Some(allowance.slug())
@@ -71,22 +71,22 @@ impl About<'_> {
             token = token.as_deref(),
             traceparent = request.and_then(traceparent),
             outcome = name,
-            decision,
-            enforced = matches!(verdict, Some(Verdict::Reported(_))).then_some(false),
-            rule,
-            line,
+            decision = decision,
+            enforced = matches!(verdict, Some(RequestVerdict::Reported(_))).then_some(false),
+            rule = rule,
+            line = line,
             signals = trip.noted.as_ref().and_then(|noted| noted.reserved_text()),
             license = trip.noted.as_ref().and_then(|noted| noted.licenses.first().map(AsRef::as_ref)),
             price = trip.noted.as_ref().and_then(|noted| noted.price.as_deref()),
-            status,
+            status = status,
             held_ms = millis(trip.gate.held()),
             origin_ms = trip.origin.map(millis),
             ms = millis(self.began.elapsed()),
             bytes_in = trip.moved.up,
-            bytes_out,
+            bytes_out = bytes_out,
             upstream = trip.upstream.map(|(address, _)| tracing::field::display(address)),
             reused = trip.upstream.map(|(_, reused)| reused),
-            error,
+            error = error,
             detail = detail.as_deref(),
         );
     }

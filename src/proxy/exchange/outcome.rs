@@ -57,7 +57,7 @@ impl From<Failure> for Box<Outcome> {
 
 /// What was decided about a request.
 #[derive(Clone, Copy)]
-pub(super) enum Verdict<'a> {
+pub(super) enum RequestVerdict<'a> {
     Refused(&'a Refusal),
     /// In report mode.
     Reported(&'a Reported),
@@ -120,12 +120,12 @@ impl<'a> About<'a> {
     }
 
     /// What was decided. `None`: nothing was.
-    pub(super) fn verdict(&self, outcome: &'a Outcome) -> Option<Verdict<'a>> {
+    pub(super) fn verdict(&self, outcome: &'a Outcome) -> Option<RequestVerdict<'a>> {
         let trip = self.trip;
         match (outcome, &trip.reported) {
-            (Outcome::Refused(refusal), _) => Some(Verdict::Refused(refusal)),
-            (_, Some(reported)) => Some(Verdict::Reported(reported)),
-            (_, None) => Some(Verdict::Allowed(trip.gate.allowance?, trip.gate.rule.as_ref())),
+            (Outcome::Refused(refusal), _) => Some(RequestVerdict::Refused(refusal)),
+            (_, Some(reported)) => Some(RequestVerdict::Reported(reported)),
+            (_, None) => Some(RequestVerdict::Allowed(trip.gate.allowance?, trip.gate.rule.as_ref())),
         }
     }
 

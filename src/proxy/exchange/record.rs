@@ -1,7 +1,7 @@
 //! The record of a request in the evidence: what was decided, by what, and the result. docs/evidence.md has its members.
 
 use super::access_log::millis;
-use super::outcome::{About, Outcome, Verdict};
+use super::outcome::{About, Outcome, RequestVerdict};
 use super::per_user::{asked, rules};
 use crate::evidence::{Draft, Evidence, digest_of};
 use crate::gate::Reported;
@@ -71,17 +71,17 @@ impl About<'_> {
     }
 }
 
-impl Verdict<'_> {
+impl RequestVerdict<'_> {
     fn record(&self, draft: &mut Draft) {
         let (verdict, reason, refusal) = match *self {
-            Verdict::Refused(refusal) => ("refused", refusal.slug(), Some(refusal)),
-            Verdict::Reported(Reported::Refused(refusal)) => ("reported", refusal.slug(), Some(&**refusal)),
-            Verdict::Reported(held @ Reported::Held(_)) => ("reported", held.slug(), None),
-            Verdict::Allowed(allowance, _) => ("allowed", allowance.slug(), None),
+            RequestVerdict::Refused(refusal) => ("refused", refusal.slug(), Some(refusal)),
+            RequestVerdict::Reported(Reported::Refused(refusal)) => ("reported", refusal.slug(), Some(&**refusal)),
+            RequestVerdict::Reported(held @ Reported::Held(_)) => ("reported", held.slug(), None),
+            RequestVerdict::Allowed(allowance, _) => ("allowed", allowance.slug(), None),
         };
         draft.word("verdict", verdict);
         draft.word("reason", reason);
-        if let Verdict::Allowed(_, Some(rule)) = self {
+        if let RequestVerdict::Allowed(_, Some(rule)) = self {
             draft.pieces("rule", &[rule.key(), ": ", &rule.pattern]);
             draft.number("line", rule.line.into());
         }

@@ -5,7 +5,7 @@ use super::client::Client;
 use super::http1::{Http1, Sending};
 use super::side::Side;
 use crate::http1::{Body, Framing};
-use crate::proxy::client::{Wire, socks};
+use crate::proxy::client::{Wire, socks_reply};
 use crate::proxy::respond::Answer;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -181,7 +181,7 @@ impl<'a> Client for Http1Client<'a> {
     fn answer_locally(&mut self, answer: Answer, is_last: bool) {
         self.answered = true;
         if self.is_socks {
-            return self.side.out.put(&socks::refused(answer.status));
+            return self.side.out.put(&socks_reply::refused(answer.status));
         }
         let connection = self.connection(is_last);
         let is_head = self.is_head;
@@ -194,7 +194,8 @@ impl<'a> Client for Http1Client<'a> {
     }
 
     fn grant(&mut self) {
-        let granted = if self.is_socks { &socks::GRANTED[..] } else { b"HTTP/1.1 200 Connection Established\r\n\r\n" };
+        let granted =
+            if self.is_socks { &socks_reply::GRANTED[..] } else { b"HTTP/1.1 200 Connection Established\r\n\r\n" };
         self.side.out.put(granted);
     }
 
