@@ -7,7 +7,7 @@ use super::super::exchange::request::{Head, Request};
 use super::super::exchange::{Exchange, Outcome, intercept_mode};
 use super::super::io::{Buffer, Timer};
 use super::connection::Connection;
-use super::wire::{GOODBYE, TLS_HANDSHAKE, Wire};
+use super::wire::{GOODBYE, GOODBYE_BYTES, TLS_HANDSHAKE, Wire};
 use super::{Peer, Tunnel};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
@@ -129,7 +129,7 @@ async fn intercept(
                         log(how);
                     }
                     if let Some(mut io) = io {
-                        io.say_goodbye(&mut Timer::new(), GOODBYE).await;
+                        io.say_goodbye(&mut Timer::new(), GOODBYE, GOODBYE_BYTES).await;
                     }
                     return Err(error);
                 }

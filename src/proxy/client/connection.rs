@@ -53,7 +53,7 @@ impl Connection {
     pub(super) async fn linger(mut self, proxy: &Proxy) {
         self.input.release();
         let patience = if proxy.is_stopping() { LAST_LINGER } else { GOODBYE };
-        self.wire.say_goodbye(&mut self.timer, patience).await;
+        self.wire.say_goodbye(&mut self.timer, patience, usize::MAX).await;
     }
 }
 

@@ -6,7 +6,7 @@ use super::super::limits::per_client::{Place, client};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connection::Connection;
-use super::wire::{GOODBYE, Wire};
+use super::wire::{GOODBYE, GOODBYE_BYTES, Wire};
 use crate::tls::Distrust;
 use crate::upstream::is_own_limit;
 use futures_util::FutureExt;
@@ -177,7 +177,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     let mut wire = Wire::Tcp(tcp);
     if is_plain {
         timeout(limit, wire.write_all(NOT_TLS)).await??;
-        wire.say_goodbye(&mut Timer::new(), GOODBYE).await;
+        wire.say_goodbye(&mut Timer::new(), GOODBYE, GOODBYE_BYTES).await;
         tracing::info!(client = %address, "plain HTTP on a TLS listener: write https:// in the client's proxy URL");
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -190,7 +190,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
             if let Some(how) = Distrust::of(&error).filter(|how| *how != Distrust::Closed) {
                 proxy.log_distrust(address, &here?.to_string(), None, how);
             }
-            io.say_goodbye(&mut Timer::new(), GOODBYE).await;
+            io.say_goodbye(&mut Timer::new(), GOODBYE, GOODBYE_BYTES).await;
             Err(error)
         }
     }

@@ -9,7 +9,7 @@ use super::Peer;
 use super::connect::connect;
 use super::connection::{Connection, identify};
 use super::socks_reply::{BAD_ADDRESS, BAD_COMMAND, FAILURE, IPV4, NOT_ALLOWED, VERSION, reply};
-use super::wire::{GOODBYE, Wire};
+use super::wire::{GOODBYE, GOODBYE_BYTES, Wire};
 use crate::policy::{Authority, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -37,7 +37,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
         }
         Some(Err(error)) => {
             tracing::info!(client = %peer.address, %error, "a SOCKS client was rejected");
-            io.say_goodbye(&mut timer, GOODBYE).await;
+            io.say_goodbye(&mut timer, GOODBYE, GOODBYE_BYTES).await;
         }
         None => tracing::info!(client = %peer.address, "a SOCKS client did not say in time what it wants"),
     }

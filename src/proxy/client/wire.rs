@@ -31,11 +31,15 @@ impl Wire {
 
     /// Says no more, and reads on for a moment: closing with unread bytes would reset the connection, and take away what
     /// was said last.
-    pub async fn say_goodbye(&mut self, timer: &mut Timer, patience: Duration) {
+    pub async fn say_goodbye(&mut self, timer: &mut Timer, patience: Duration, mut most: usize) {
         let read_on = async {
             self.shutdown().await?;
             let mut input = Buffer::new();
-            while poll_fn(|cx| input.poll_fill(cx, self)).await? > 0 {
+            while most > 0 {
+                match poll_fn(|cx| input.poll_fill(cx, self)).await? {
+                    0 => break,
+                    n => most = most.saturating_sub(n),
+                }
                 input.release();
             }
             Ok::<_, io::Error>(())
@@ -157,3 +161,5 @@ impl AsyncWrite for Wire {
 pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 /// How long is read on behind what was said last.
 pub(super) const GOODBYE: Duration = Duration::from_secs(2);
+/// How much, of who has not said anything that is served.
+pub(super) const GOODBYE_BYTES: usize = 64 * 1024;
