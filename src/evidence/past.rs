@@ -157,6 +157,7 @@ impl PastCopy {
                 access,
                 status,
                 asked_again: None,
+                is_foreign: false,
                 // However long ago it was fetched, nothing that came after it is known.
                 freshness: Freshness::new(at, Duration::from_secs(60), 0.0),
                 validators: Validators::default(),

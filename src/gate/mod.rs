@@ -134,7 +134,8 @@ impl Gate {
     /// Takes a robots.txt from elsewhere as if it had just been fetched.
     pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
         let (headers, body, asked, is_redirected) = (headers.clone(), body.to_vec(), SystemTime::now(), false);
-        let fetched = Fetched::Answer { asked, status, headers, body, is_redirected, asked_again: None };
+        let (is_foreign, asked_again) = (false, None);
+        let fetched = Fetched::Answer { asked, status, headers, body, is_redirected, is_foreign, asked_again };
         self.robots.insert(authority, &fetched);
     }
 
@@ -230,7 +231,7 @@ impl Gate {
             let reason = if usable.is_some() { FetchReason::Renewal } else { FetchReason::FirstUse };
             let fetching = self.refresh_for(&host, request, reason, crawl_delay);
             if is_fresh {
-                return Ok(as_served(&host, now));
+                return Ok(as_served(&host, request, now));
             }
             account.begin_wait();
             let fetched = self.wait_for_robots(request, hosts, fetching, Duration::ZERO).await;
@@ -242,7 +243,7 @@ impl Gate {
             }
         }
         account.decided(Some(Allowance::RobotsTxt), &host.load_full(), None);
-        Ok(as_served(&host, SystemTime::now()))
+        Ok(as_served(&host, request, SystemTime::now()))
     }
 
     /// What is known of an authority's file, after a fetch if that is nothing usable.
@@ -263,9 +264,9 @@ fn rules<'a>(request: &Request<'_>, hosts: Option<&'a Hosts>, settings: &'a Sett
     &hosts.unwrap_or(&settings.hosts).get(request.authority.host()).rules
 }
 
-fn as_served(host: &HostEntry, now: SystemTime) -> Option<RobotsCopy> {
+fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime) -> Option<RobotsCopy> {
     let entry = host.load();
-    let (answer, _) = entry.usable(now)?;
+    let (answer, _) = entry.usable(now).filter(|(answer, _)| !(answer.is_foreign && request.is_confined))?;
     let (status, body) = match &answer.access {
         Access::Rules(robots) => (answer.status, Bytes::copy_from_slice(robots.source())),
         // Redirects that lead nowhere: there is no file, and no place to send anybody to.

@@ -65,6 +65,8 @@ pub struct SiteAnswer {
     pub status: u16,
     /// It is the second answer, as the first one found fault with our message.
     pub asked_again: Option<AskedAgain>,
+    /// It is another host's, to which this one redirects.
+    pub is_foreign: bool,
     pub freshness: Freshness,
     /// Of a file: for the next conditional request.
     pub validators: Validators,

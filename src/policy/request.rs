@@ -36,6 +36,9 @@ pub struct Request<'a> {
     pub prefer_wait: Option<Duration>,
     /// It asks for robots.txt itself.
     pub reads_robots: bool,
+    /// There are hosts that are closed to this client, or in part, and not to all: instead of a robots.txt that another host has given,
+    /// it sees where the redirect leads, and may ask there if it may.
+    pub is_confined: bool,
 }
 
 impl<'a> Request<'a> {
@@ -56,6 +59,7 @@ impl<'a> Request<'a> {
             may_wait: true,
             prefer_wait: None,
             reads_robots: false,
+            is_confined: false,
         }
     }
 }

@@ -101,6 +101,7 @@ fn as_fetched(robots: RobotsTxt, now: SystemTime) -> Entry {
         access: Access::Rules(robots),
         status: 200,
         asked_again: None,
+        is_foreign: false,
         freshness: Freshness::new(now, Duration::from_secs(1), 0.0),
         validators: Validators::default(),
     })

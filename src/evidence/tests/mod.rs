@@ -45,7 +45,14 @@ fn entry() -> Arc<Entry> {
     let access = Access::Rules(RobotsTxt::parse(ROBOTS));
     let freshness = Freshness::new(SystemTime::now(), KEEP, 0.0);
     let validators = Validators::default();
-    Arc::new(Entry::answered(SiteAnswer { access, status: 200, asked_again: None, freshness, validators }))
+    Arc::new(Entry::answered(SiteAnswer {
+        access,
+        status: 200,
+        asked_again: None,
+        is_foreign: false,
+        freshness,
+        validators,
+    }))
 }
 
 fn digest() -> Hash {

@@ -63,6 +63,7 @@ async fn rules_and_paces_are_counted_as_they_are_taken() {
                         headers,
                         body,
                         is_redirected: false,
+                        is_foreign: false,
                         asked_again: None,
                     };
                     cache.insert(&authority, &answer);

@@ -1,6 +1,7 @@
 //! Where a redirect of robots.txt leads (RFC 9309 §2.3.1.2). Pure; the loop that follows it is in `refresh/ask.rs`.
 
-use super::fetch::Reply;
+use super::fetch::{Reply, target};
+use crate::policy::SiteFile;
 use crate::robots::access::{AccessKind, from_status};
 use http::header;
 use url::Url;
@@ -14,7 +15,7 @@ pub(in crate::gate) enum DeadEnd {
     Loop,
     /// More than five.
     TooMany,
-    /// To what may not be fetched. Not robots.txt, which RFC 9309 has followed.
+    /// To what may not be fetched.
     Disallowed,
 }
 
@@ -35,6 +36,17 @@ impl Trail {
     /// Whether the answer came from somewhere else than it was asked for.
     pub fn is_redirected(&self) -> bool {
         self.0.len() > 1
+    }
+
+    /// Whether what is to be asked for now is the robots.txt of its host: `/robots.txt` itself, or what that has led to so far.
+    pub fn is_robots_txt(&self) -> bool {
+        let here = host(self.current());
+        self.0.iter().any(|url| host(url) == here && target(url) == SiteFile::Robots.path())
+    }
+
+    /// Whether that is on another host than where the trail began.
+    pub fn is_away(&self) -> bool {
+        host(self.current()) != host(&self.0[0])
     }
 
     /// Takes the hop that an answer asks for. `None`: it is no redirect.
@@ -64,6 +76,11 @@ impl Trail {
         self.0.push(next);
         Ok(())
     }
+}
+
+/// `http` and `https` on their own default ports are one host.
+fn host(url: &Url) -> (Option<&str>, Option<u16>) {
+    (url.host_str().map(|name| name.strip_suffix('.').unwrap_or(name)), url.port())
 }
 
 const MAX_HOPS: usize = 5;
@@ -100,6 +117,28 @@ mod tests {
             assert_eq!(trail.current().as_str(), becomes);
         }
         assert!(trail.is_redirected());
+    }
+
+    #[test]
+    fn a_host_s_robots_txt_is_where_that_leads_on_the_host() {
+        for (hops, is_robots_txt) in [
+            (&["/static/r.txt"][..], true),
+            (&["https://a.example/r.txt"], true),
+            (&["http://A.example.:80/r.txt"], true),
+            (&["//b.example/robots.txt"], true),
+            (&["//b.example/robots.txt", "/r.txt"], true),
+            (&["//b.example/robots.txt", "//c.example/robots.txt", "https://b.example/r.txt"], true),
+            (&["//b.example/robots.txt", "//a.example/r.txt"], true),
+            (&["//b.example/r.txt"], false),
+            (&["//b.example/r.txt", "/s.txt"], false),
+            (&["//b.example/robots.txt?x"], false),
+            (&["//b.example/robots.txt", "//b.example:8080/r.txt"], false),
+            (&["//b.example/robots.txt", "//c.example/r.txt"], false),
+        ] {
+            let mut trail = trail();
+            hops.iter().for_each(|hop| trail.follow(Some(hop)).unwrap());
+            assert_eq!(trail.is_robots_txt(), is_robots_txt, "{hops:?}");
+        }
     }
 
     #[test]

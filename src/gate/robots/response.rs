@@ -20,6 +20,8 @@ pub(in crate::gate) enum Fetched {
         body: Vec<u8>,
         /// It came from somewhere else than it was asked for.
         is_redirected: bool,
+        /// Namely from another host.
+        is_foreign: bool,
         asked_again: Option<AskedAgain>,
     },
     /// The redirects lead nowhere: unavailable (§2.3.1.2).
@@ -37,16 +39,16 @@ pub(super) fn interpret_response(
     settings: &Settings,
     now: SystemTime,
 ) -> Entry {
-    let (asked, status, headers, body, is_redirected, asked_again) = match fetched {
-        Fetched::Answer { asked, status, headers, body, is_redirected, asked_again } => {
-            (*asked, *status, headers, body, *is_redirected, *asked_again)
+    let (asked, status, headers, body, is_redirected, is_foreign, asked_again) = match fetched {
+        Fetched::Answer { asked, status, headers, body, is_redirected, is_foreign, asked_again } => {
+            (*asked, *status, headers, body, *is_redirected, *is_foreign, *asked_again)
         }
         Fetched::DeadEnd { asked, status, why } => {
             tracing::debug!(?why, "the redirects of {} cannot be followed", file.name());
             let freshness = freshness(&HeaderMap::new(), settings, *asked);
             let (access, validators) = (Access::Missing, Validators::default());
-            let (status, asked_again) = (*status, None);
-            return Entry::answered(SiteAnswer { access, status, asked_again, freshness, validators });
+            let (status, asked_again, is_foreign) = (*status, None, false);
+            return Entry::answered(SiteAnswer { access, status, asked_again, is_foreign, freshness, validators });
         }
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
     };
@@ -71,7 +73,7 @@ pub(super) fn interpret_response(
             return old.failed(now, &format!("status {status}"), wait, fastrand::f64());
         }
     };
-    Entry::answered(SiteAnswer { access, status, asked_again, freshness, validators })
+    Entry::answered(SiteAnswer { access, status, asked_again, is_foreign, freshness, validators })
 }
 
 /// Age counts from when it was asked for (RFC 9111 §4.2.3).

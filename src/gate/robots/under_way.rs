@@ -24,6 +24,8 @@ pub(in crate::gate) struct Order {
     pub crawl_delay: Option<Duration>,
     /// The versions of HTTP of the request that causes it, which uses the same connection.
     pub versions: Versions,
+    /// How many fetches wait for it, each for the one before it, to learn whether a redirect may be followed.
+    pub nested: u8,
 }
 
 /// Why robots.txt is fetched.
@@ -58,7 +60,7 @@ pub(in crate::gate) struct Fetching(watch::Receiver<Option<Result<(), Refusal>>>
 impl Order {
     /// At nobody's cost.
     pub fn background(reason: FetchReason) -> Self {
-        Order { reason, client: BACKGROUND, crawl_delay: None, versions: Versions::default() }
+        Order { reason, client: BACKGROUND, crawl_delay: None, versions: Versions::default(), nested: 0 }
     }
 }
 

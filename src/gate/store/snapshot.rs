@@ -88,13 +88,20 @@ struct EntryRecord<'a> {
 
 #[derive(Serialize, Deserialize)]
 struct AnswerRecord<'a> {
-    /// Else the name of its file says which one that is.
-    is_missing: bool,
+    kind: AnswerKind,
     status: u16,
     /// Validated, to be refreshed, expired.
     freshness: [u64; 3],
     etag: Option<&'a str>,
     last_modified: Option<&'a str>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum AnswerKind {
+    /// The name of the file says which one that is.
+    File,
+    Missing,
+    ForeignFile,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -108,7 +115,11 @@ struct TroubleRecord<'a> {
 impl<'a> EntryRecord<'a> {
     fn of(entry: &'a Entry) -> Self {
         let answer = entry.answer.as_ref().map(|answer| AnswerRecord {
-            is_missing: matches!(answer.access, Access::Missing),
+            kind: match answer.access {
+                Access::Missing => AnswerKind::Missing,
+                Access::Rules(_) | Access::Reservations(_) if answer.is_foreign => AnswerKind::ForeignFile,
+                Access::Rules(_) | Access::Reservations(_) => AnswerKind::File,
+            },
             status: answer.status,
             freshness: answer.freshness.to_millis(),
             etag: answer.validators.etag(),
@@ -138,9 +149,13 @@ impl<'a> EntryRecord<'a> {
         let answer = match self.answer {
             None => None,
             Some(answer) => Some(SiteAnswer {
-                access: if answer.is_missing { Access::Missing } else { file? },
+                access: match answer.kind {
+                    AnswerKind::Missing => Access::Missing,
+                    AnswerKind::File | AnswerKind::ForeignFile => file?,
+                },
                 status: answer.status,
                 asked_again: None,
+                is_foreign: matches!(answer.kind, AnswerKind::ForeignFile),
                 freshness: Freshness::from_millis(answer.freshness),
                 validators: Validators::new(answer.etag, answer.last_modified),
             }),
@@ -189,11 +204,13 @@ mod tests {
     fn entries() -> Vec<Entry> {
         let failed = |entry: &Entry| entry.failed(at(1200), "status 503", Some(Duration::from_secs(50)), 0.0);
         let mut entries = vec![Entry::default(), failed(&Entry::default())];
-        for access in [Access::Rules(RobotsTxt::parse(FILE)), Access::Missing] {
+        let file = || Access::Rules(RobotsTxt::parse(FILE));
+        for (access, is_foreign) in [(file(), false), (file(), true), (Access::Missing, false)] {
             let freshness = Freshness::new(at(1000), Duration::from_secs(100), 0.0);
             let validators = Validators::new(Some("\"é\""), None);
             let (status, asked_again) = (404, None);
-            let answered = Entry::answered(SiteAnswer { access, status, asked_again, freshness, validators });
+            let answered =
+                Entry::answered(SiteAnswer { access, status, asked_again, is_foreign, freshness, validators });
             entries.extend([failed(&answered), answered]);
         }
         entries
@@ -225,6 +242,7 @@ mod tests {
                     assert_eq!(answer.freshness.validated_at(), at(1000 + ahead));
                     assert_eq!(answer.freshness.expires_at(), at(1100 + ahead));
                     assert_eq!((answer.status, answer.validators.etag()), (404, Some("\"é\"")));
+                    assert_eq!(Some(answer.is_foreign), entry.answer.as_ref().map(|answer| answer.is_foreign));
                 }
                 if let Some(trouble) = got.trouble {
                     assert_eq!((trouble.since, trouble.retry_at), (now, at(1250 + ahead)));

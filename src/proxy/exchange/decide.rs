@@ -127,6 +127,7 @@ impl Exchange<'_> {
             may_wait,
             prefer_wait: request.prefer_wait,
             reads_robots: request.reads_robots(),
+            is_confined: user.is_some_and(|user| user.hosts.is_some() || !user.listed.hosts.is_empty()),
             ..asked(request, peer)
         };
         proxy.gate.admit_next(&wanted, hosts(user), last, &mut self.trip.gate).await

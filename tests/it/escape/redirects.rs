@@ -1,7 +1,8 @@
 //! A site that sends the proxy's own robots.txt fetch to where it may not go.
 
 use super::siege::Siege;
-use crate::support::{Origin, Proxy, Reply};
+use crate::support::{Origin, Proxy, Reply, within};
+use std::time::Duration;
 
 /// Where the redirect points; `{p}` is the port of an origin that nobody opened.
 const LOCATIONS: &[(&str, &str)] = &[
@@ -80,4 +81,85 @@ async fn a_redirect_carries_no_credentials() {
             assert!(seen.all(field).is_empty(), "{field}: {seen:?}");
         }
     }
+}
+
+/// The operator denies what is under `/closed/`.
+const DENIES: &str = "hosts: { '*': { deny: [/closed/] } }";
+
+/// A site that redirects its robots.txt would otherwise have pages fetched that may not be, and handed out as rules.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_redirect_of_a_robots_txt_leads_to_a_page_that_may_not_be_fetched() {
+    let victim = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" if seen.target == b"/robots.txt" => {
+            Reply::text("User-agent: *\nDisallow: /private/\nDisallow: /*?")
+        }
+        "/forward" => Reply::redirect("/private/members"),
+        _ => Reply::text("SECRET"),
+    })
+    .await;
+    let mut siege = Siege::default();
+    for target in [
+        "/private/members",
+        "/private/robots.txt",
+        "/robots.txt/../private/robots.txt",
+        "/robots.txt?page=1",
+        "/%70rivate/members",
+        "/forward",
+        "/closed/members",
+    ] {
+        let location = victim.url_at("b.localhost", target);
+        let origin = Origin::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::redirect(location.clone()),
+            _ => Reply::text("page"),
+        })
+        .await;
+        let proxy = Proxy::start(DENIES).await;
+        let answer = proxy.get(&origin.url("/robots.txt")).await;
+        let shown = answer.text().contains("SECRET").then(|| "it was handed out".to_owned());
+        let asked = victim.log.targets().into_iter().find(|target| !["/robots.txt", "/forward"].contains(&&**target));
+        let page = proxy.get(&origin.url("/page")).await.status();
+        let odd = (page != 200).then(|| format!("status {page}, and not as without a robots.txt"));
+        siege.tried(target, shown.or(asked.map(|target| format!("{target} was fetched"))).or(odd));
+    }
+    siege.withstood(7);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_within_a_host_lead_to_what_the_operator_denies() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::redirect("/closed/robots.txt"),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start(DENIES).await;
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
+    assert_eq!(origin.log.targets(), ["/robots.txt", "/page"]);
+}
+
+/// Each waits for the rules of the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn robots_txts_that_wait_for_one_another_end() {
+    let origin = Origin::http(|seen| {
+        let there =
+            if seen.host.starts_with("a.") { seen.host.replacen('a', "b", 1) } else { seen.host.replacen('b', "a", 1) };
+        match seen.path().as_str() {
+            "/robots.txt" => Reply::redirect(format!("http://{there}/rules")).after(Duration::from_millis(200)),
+            _ => Reply::text("page"),
+        }
+    })
+    .await;
+    let proxy = Proxy::start("pace: { max_wait: 500ms }\nrobots: { timeout: 500ms }").await;
+    let (a, b) = (origin.url_at("a.localhost", "/page"), origin.url_at("b.localhost", "/page"));
+    let (a, b) = within("both", async { tokio::join!(proxy.get(&a), proxy.get(&b)) }).await;
+    for refused in [a, b] {
+        assert!(matches!(refused.status(), 429 | 503), "{}", refused.status());
+    }
+    // And the fetches have ended: this is what is known since.
+    within("the end of both fetches", async {
+        while !proxy.get(&origin.url_at("a.localhost", "/page")).await.text().contains("robots-unreachable") {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(origin.log.count("/page"), 0);
 }

@@ -2,6 +2,7 @@
 
 use super::{KEEP_OUT, Means, meaning, origin, site};
 use crate::support::{Alpn, Origin, Proxy, Reply, TestCa};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,17 +33,15 @@ async fn a_location_that_is_no_place_for_a_robots_txt_is_as_good_as_none() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_circle_through_another_authority_ends() {
-    let other = Origin::http(|seen| {
-        let back = String::from_utf8_lossy(&seen.target).replace("/to/", "http://a.localhost:");
-        Reply::redirect(format!("{back}/robots.txt"))
+    let home = Arc::new(OnceLock::<String>::new());
+    let other = Origin::http({
+        let home = home.clone();
+        move |_| Reply::redirect(home.get().cloned().unwrap_or_default())
     })
     .await;
-    let away = other.authority("b.localhost");
-    let origin = origin(move |seen| {
-        let port = seen.host.rsplit(':').next().unwrap_or_default();
-        Reply::redirect(format!("http://{away}/to/{port}"))
-    })
-    .await;
+    let away = other.url_at("b.localhost", "/robots.txt");
+    let origin = origin(move |_| Reply::redirect(away.clone())).await;
+    home.set(origin.url("/robots.txt")).expect("it is set once");
     let proxy = Proxy::start("").await;
     assert_eq!(meaning(&proxy, &origin).await, Means::AllowAll);
     assert_eq!((origin.log.count("/robots.txt"), other.log.all().len()), (1, 1));
@@ -101,4 +100,39 @@ async fn the_deadline_is_for_all_hops_together() {
     let start = Instant::now();
     assert_eq!(meaning(&proxy, &origin).await, Means::Unreachable);
     assert!(start.elapsed() < Duration::from_millis(2900), "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn robots_txt_of_any_host_and_what_that_host_gives_for_it_are_had_without_another_request() {
+    let other = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::redirect("/static/robots.txt"),
+        "/static/robots.txt" => Reply::text(format!("{KEEP_OUT}Disallow: /static/\n")),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let target = other.url_at("b.localhost", "/robots.txt");
+    let origin = origin(move |_| Reply::redirect(target.clone())).await;
+    let proxy = Proxy::start("").await;
+    assert_eq!(meaning(&proxy, &origin).await, Means::Rules);
+    assert_eq!(other.log.targets(), ["/robots.txt", "/static/robots.txt"]);
+    let shown = proxy.get(&origin.url("/robots.txt")).await;
+    assert_eq!((shown.status(), shown.text().starts_with(KEEP_OUT)), (200, true), "{}", shown.text());
+    assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elsewhere_it_is_had_as_far_as_the_rules_there_allow() {
+    for (rules, means) in [("", Means::Rules), ("User-agent: *\nDisallow: /sites/", Means::AllowAll)] {
+        let other = Origin::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::text(rules),
+            _ => Reply::text(KEEP_OUT),
+        })
+        .await;
+        let target = other.url_at("b.localhost", "/sites/a.txt");
+        let origin = origin(move |_| Reply::redirect(target.clone())).await;
+        let proxy = Proxy::start("").await;
+        assert_eq!(meaning(&proxy, &origin).await, means, "{rules:?}");
+        assert_eq!(other.log.count("/robots.txt"), 1, "{rules:?}");
+        assert_eq!(other.log.count("/sites/a.txt"), usize::from(means == Means::Rules), "{rules:?}");
+    }
 }

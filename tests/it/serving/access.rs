@@ -163,3 +163,28 @@ async fn a_user_s_waiting_requests_are_bounded() {
     waiting.send(request(&origin.url("/waits"), "alice")).await;
     eventually("her request to wait", || proxy.waiting() == 1).await;
 }
+
+/// Of a robots.txt that is redirected, a user is shown what that user could have asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_host_gives_for_a_robots_txt_is_not_shown_to_who_may_not_ask_there() {
+    for confined in ["egress: { hosts: [a.localhost] }", "hosts: { b.localhost: { deny: [/] } }"] {
+        let inner = Origin::site("User-agent: *\nDisallow: /inner\n").await;
+        let target = inner.url_at("b.localhost", "/robots.txt");
+        let origin = Origin::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::redirect(target.clone()),
+            _ => Reply::text("page"),
+        })
+        .await;
+        let proxy = Proxy::start(&users(confined)).await;
+        for (user, status) in [("bob", 200), ("alice", 302), ("bob", 200), ("alice", 302)] {
+            let answer = get(&proxy, &origin.url("/robots.txt"), user).await;
+            assert_eq!(
+                (answer.status(), answer.text().contains("/inner")),
+                (status, status == 200),
+                "{user} {confined}"
+            );
+        }
+        assert_eq!(get(&proxy, &origin.url("/inner"), "alice").await.status(), 403, "it holds all the same");
+        assert_eq!(get(&proxy, &origin.url("/x"), "alice").await.status(), 200);
+    }
+}

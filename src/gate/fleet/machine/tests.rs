@@ -357,7 +357,7 @@ async fn one_fetches_and_the_others_wait_for_that() {
         let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0);
         let (status, asked_again, validators) = (200, None, Validators::default());
         let access = Access::Missing;
-        Entry::answered(SiteAnswer { access, status, asked_again, freshness, validators })
+        Entry::answered(SiteAnswer { access, status, asked_again, is_foreign: false, freshness, validators })
     };
     let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false).await else {
         panic!("nobody has it")

@@ -70,29 +70,46 @@ impl RobotsCache {
             match trail.after(&reply) {
                 None => {
                     let Reply { asked, status, headers, body, .. } = reply;
-                    let is_redirected = trail.is_redirected();
-                    return Ok(Fetched::Answer { asked, status, headers, body, is_redirected, asked_again });
+                    let (is_redirected, is_foreign) = (trail.is_redirected(), trail.is_away());
+                    return Ok(Fetched::Answer {
+                        asked,
+                        status,
+                        headers,
+                        body,
+                        is_redirected,
+                        is_foreign,
+                        asked_again,
+                    });
                 }
-                Some(Ok(())) if file == SiteFile::Robots || self.may_fetch_there(&hop, trail.current()).await? => {}
+                Some(Ok(())) if self.may_follow(&hop, file, &trail).await? => {}
                 Some(Ok(())) => return Ok(reply.dead_end(DeadEnd::Disallowed)),
                 Some(Err(why)) => return Ok(reply.dead_end(why)),
             }
         }
     }
 
-    /// For a file other than robots.txt: whether where a redirect leads may be fetched, by the robots.txt there: as this crawler is configured, or by its own name.
-    async fn may_fetch_there(self: &Arc<Self>, hop: &FetchHop<'_>, to: &Url) -> Result<bool, FetchError> {
+    /// Whether a redirect leads to where may be fetched: a robots.txt everywhere (RFC 9309 §2.3.1.2), and what its own host gives for
+    /// it if the operator does not deny that; else by the robots.txt there: as this crawler is configured, or by its own name.
+    async fn may_follow(
+        self: &Arc<Self>,
+        hop: &FetchHop<'_>,
+        file: SiteFile,
+        trail: &Trail,
+    ) -> Result<bool, FetchError> {
+        let to = trail.current();
         let at = Authority::from_url(to.as_str()).map_err(|error| format!("redirected to {to}: {error}"))?;
         let (target, tokens) = (target(to), [ProductToken::parse(OWN_NAME).expect("it is a token")]);
         let request = policy::Request { agent_tokens: &tokens, ..policy::Request::new(&at, target.as_bytes()) };
         let rules = &hop.settings.hosts.get(at.host()).rules;
-        let host = self.hosts.host(&at, SiteFile::Robots);
-        let judge = || policy::judge_file(&host.load(), rules, &request, SystemTime::now());
-        let mut ruling = judge();
+        let judge = |robots: &Entry| policy::judge_file(robots, rules, &request, SystemTime::now());
+        if file == SiteFile::Robots && trail.is_robots_txt() {
+            return Ok(target == file.path() || !matches!(judge(&Entry::default()), Ruling::Refuse(_)));
+        }
+        let host = self.host(SiteFile::Robots, &at);
+        let mut ruling = judge(&host.load());
         if let Ruling::Fetch(_) = ruling {
-            let order = Order { reason: FetchReason::FirstUse, crawl_delay: None, ..*hop.order };
-            self.refresh(&host, order).end().await.map_err(FetchError::NotAsked)?;
-            ruling = judge();
+            self.learn_rules_of(&host, hop, file, to).await?;
+            ruling = judge(&host.load());
         }
         match ruling {
             Ruling::Allow(_) | Ruling::Report(_) => Ok(true),
@@ -100,6 +117,30 @@ impl RobotsCache {
                 Err(FetchError::Unreachable(format!("redirected to {to}: {why}")))
             }
             Ruling::Refuse(_) | Ruling::Fetch(_) => Ok(false),
+        }
+    }
+
+    /// Fetches the robots.txt of where `file` is redirected. It may be redirected in turn to where rules have to be learned, and so on,
+    /// or wait for this very fetch: both have an end.
+    async fn learn_rules_of(
+        self: &Arc<Self>,
+        host: &Arc<HostEntry>,
+        hop: &FetchHop<'_>,
+        file: SiteFile,
+        to: &Url,
+    ) -> Result<(), FetchError> {
+        let nested = hop.order.nested + u8::from(file == SiteFile::Robots);
+        if nested > MAX_NESTED {
+            // It is no failure of a site's: by itself each may be read.
+            let (retry_after, authority) = (COME_BACK, hop.first.clone());
+            let why = format!("redirected to {to}, and the rules there elsewhere, more than {MAX_NESTED} times").into();
+            return Err(FetchError::NotAsked(Refusal::RobotsUnreachable { retry_after, authority, why }));
+        }
+        let order = Order { reason: FetchReason::FirstUse, crawl_delay: None, nested, ..*hop.order };
+        let most = hop.settings.pace.max_wait + hop.settings.robots.timeout;
+        match timeout(most, self.refresh(host, order).end()).await {
+            Ok(end) => end.map_err(FetchError::NotAsked),
+            Err(_) => Err(FetchError::Unreachable(format!("redirected to {to}: the rules there take too long"))),
         }
     }
 
@@ -192,3 +233,6 @@ fn is_our_fault(status: u16) -> bool {
 const OWN_NAME: &str = "politely";
 /// Of a request whose connection was at fault.
 const RETRIES: usize = 2;
+/// As many as the redirects of one file.
+const MAX_NESTED: u8 = 5;
+const COME_BACK: Duration = Duration::from_secs(1);

@@ -50,6 +50,7 @@ fn gap_at(configured: &str) -> Duration {
             headers,
             body: file.to_vec(),
             is_redirected: false,
+            is_foreign: false,
             asked_again,
         },
     );
@@ -78,7 +79,7 @@ fn copy(age: i64) -> Entry {
     let (now, by) = (SystemTime::now(), Duration::from_secs(age.unsigned_abs()));
     let freshness = Freshness::new(if age < 0 { now + by } else { now - by }, Duration::from_secs(DAY as u64), 0.0);
     let (access, validators) = (Access::Missing, Validators::default());
-    Entry::answered(SiteAnswer { access, status: 404, asked_again: None, freshness, validators })
+    Entry::answered(SiteAnswer { access, status: 404, asked_again: None, is_foreign: false, freshness, validators })
 }
 
 #[test]
