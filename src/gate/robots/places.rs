@@ -37,23 +37,24 @@ impl FetchPlaces {
         FetchPlace { _one_of_all: one_of_all, _share: share }
     }
 
-    /// A place and the host's turn. The turn is not held while a place is waited for, nor a place while the turn is, but for
+    /// A place and the host's turn, for which it `stands` in the line as one of these. The turn is not held while a place is waited for, nor a place while the turn is, but for
     /// `a_while`.
     pub async fn take_in_turn(
         &self,
         client: ClientId,
         queue: &Arc<HostQueue>,
+        stands: ClientId,
         terms: &Terms,
         a_while: Duration,
     ) -> Result<(FetchPlace<'_>, Permit), Refusal> {
         loop {
-            let permit = queue.turn(FETCHES, terms).await?;
+            let permit = queue.turn(stands, terms).await?;
             if let Some(place) = self.take(client).now_or_never() {
                 return Ok((place, permit));
             }
             drop(permit);
             let place = self.take(client).await;
-            match queue.stand(FETCHES, terms)? {
+            match queue.stand(stands, terms)? {
                 Stand::Go(permit) => return Ok((place, permit)),
                 Stand::Wait(mut waiting) => {
                     if let Ok(permit) = timeout(a_while, waiting.turn()).await {
@@ -95,8 +96,8 @@ impl Drop for ClientPlace<'_> {
     }
 }
 
-/// Fetches stand in the line as one client of their own.
-const FETCHES: ClientId = ClientId(0);
+/// Fetches stand in the line of their own host as one client of their own.
+pub(super) const FETCHES: ClientId = ClientId(0);
 /// Each takes a connection, and at worst `robots.timeout`.
 const MOST: usize = 256;
 const MOST_OF_ONE: usize = MOST / 2;
@@ -121,7 +122,7 @@ mod tests {
         }
         let queue = Pacer::new(Arc::new(Store::memory()), None).queue(&PaceKey::from_text("a.example").unwrap());
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
-        let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, &terms, SOON));
+        let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, FETCHES, &terms, SOON));
         assert!((&mut fetch).now_or_never().is_none());
         let page = queue.turn(ClientId(2), &terms).now_or_never();
         assert!(page.is_some_and(|turn| turn.is_ok()), "whoever can use it has it");

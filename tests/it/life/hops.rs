@@ -1,7 +1,8 @@
 //! RFC 9309 §2.3.1.2: where redirects of robots.txt lead.
 
 use super::{KEEP_OUT, Means, meaning, origin, site};
-use crate::support::{Alpn, Origin, Proxy, Reply, TestCa};
+use crate::serving::access::{request, users};
+use crate::support::{Alpn, Origin, Proxy, Reply, TestCa, eventually};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -135,4 +136,31 @@ async fn elsewhere_it_is_had_as_far_as_the_rules_there_allow() {
         assert_eq!(other.log.count("/robots.txt"), 1, "{rules:?}");
         assert_eq!(other.log.count("/sites/a.txt"), usize::from(means == Means::Rules), "{rules:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hop_to_another_host_waits_there_like_a_request_of_its_client_and_goes_with_it() {
+    let other = Origin::site("User-agent: *\nCrawl-delay: 1\n").await;
+    let (target, page) = (other.url_at("b.localhost", "/robots.txt"), other.url_at("b.localhost", "/page"));
+    let site = origin(move |_| Reply::redirect(target.clone())).await;
+    let proxy = Proxy::start(&users("max_connections: 100")).await;
+    let as_user = async |url: &str, user: &str| {
+        let mut client = proxy.client().await;
+        client.send(request(url, user)).await;
+        client
+    };
+    assert_eq!(as_user(&page, "bob").await.response().await.status(), 200);
+    let mut waiting = Vec::new();
+    for number in 0..8 {
+        waiting.push(as_user(&site.url_at(&format!("s{number}.localhost"), "/open"), "alice").await);
+    }
+    eventually("all to be redirected", || site.log.count("/robots.txt") == 8).await;
+    assert_eq!(as_user(&page, "bob").await.response().await.status(), 200);
+    let asked = |other: &Origin| other.log.count("/robots.txt");
+    assert!(asked(&other) <= 5, "its own, and turn by turn: {}", asked(&other));
+    drop(waiting);
+    eventually("nobody to wait any more", || proxy.waiting() == 0).await;
+    let before = asked(&other);
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert!(asked(&other) <= before + 1, "the one that was on its way: {} after {before}", asked(&other));
 }

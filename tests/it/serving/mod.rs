@@ -1,6 +1,6 @@
 //! `politely serve` from outside: start and end, reloads, logs, users, bounds, evidence.
 
-mod access;
+pub mod access;
 mod access_log;
 mod event_log;
 mod evidence;

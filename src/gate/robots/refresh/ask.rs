@@ -2,6 +2,7 @@
 //! fault.
 
 use super::super::fetch::{self, FetchError, FileRequest, Reply, no_resolver, target};
+use super::super::places::FETCHES;
 use super::super::redirect::{DeadEnd, Trail};
 use super::super::response::{Fetched, asked_to_wait};
 use super::super::under_way::Fetch;
@@ -11,6 +12,7 @@ use crate::gate::terms;
 use crate::policy::pace::{PaceOutcome, Terms};
 use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, PaceKey, Refusal, Ruling, SiteFile};
 use crate::robots::ProductToken;
+use crate::robots::access::{AccessKind, from_status};
 use crate::upstream::{Versions, Want};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -81,7 +83,11 @@ impl RobotsCache {
                         asked_again,
                     });
                 }
-                Some(Ok(())) if self.may_follow(&hop, file, &trail).await? => {}
+                Some(Ok(())) if self.may_follow(&hop, file, &trail).await? => {
+                    if !trail.is_away() {
+                        fetch.keep_running();
+                    }
+                }
                 Some(Ok(())) => return Ok(reply.dead_end(DeadEnd::Disallowed)),
                 Some(Err(why)) => return Ok(reply.dead_end(why)),
             }
@@ -179,7 +185,8 @@ impl RobotsCache {
         };
         let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, dialled));
         let (client, terms) = (hop.order.client, self.terms(hop, request.authority));
-        let in_turn = self.places.take_in_turn(client, &pace, &terms, settings.robots.timeout).await;
+        let stands = if hop.is_at_home(request.authority) { FETCHES } else { client };
+        let in_turn = self.places.take_in_turn(client, &pace, stands, &terms, settings.robots.timeout).await;
         let (_place, mut permit) = in_turn.map_err(FetchError::NotAsked)?;
         let began = Instant::now();
         let answered =
@@ -190,22 +197,28 @@ impl RobotsCache {
             429 | 503 => PaceOutcome::Backoff { retry_after: asked_to_wait(&reply.headers, SystemTime::now()) },
             _ => PaceOutcome::Success,
         };
-        hop.fetch.keep_running();
+        if from_status(reply.status) != AccessKind::Redirect {
+            hop.fetch.keep_running();
+        }
         Ok(reply)
     }
 
     pub(super) fn terms(&self, hop: &FetchHop<'_>, at: &Authority) -> Terms {
         let FetchHop { settings, order, first, is_first_fetch, fetch } = *hop;
+        let is_at_home = hop.is_at_home(at);
         let known = self.hosts.find(at, SiteFile::Robots).map(|host| host.load_full()).unwrap_or_default();
         let rules = &settings.hosts.get(at.host()).rules;
         let known = rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt"));
         let asked = order.crawl_delay.filter(|_| at == first);
         let crawl_delay = known.max(asked);
         // The page that it is fetched for goes right after it; there is none at another host.
-        let is_first_fetch = is_first_fetch && at.host() == first.host();
+        let is_first_fetch = is_first_fetch && is_at_home;
         // Once the site has answered, the rest is not given up because no turn is granted.
-        let is_renewal = order.reason != FetchReason::FirstUse || fetch.keeps_running();
-        Terms { is_renewal, ..terms::terms(settings, &rules.manners, crawl_delay, is_first_fetch) }
+        let is_patient = order.reason != FetchReason::FirstUse || is_at_home && fetch.keeps_running();
+        let terms = terms::terms(settings, &rules.manners, crawl_delay, is_first_fetch);
+        // Where another host redirects to, its fetches come before nobody.
+        let max_wait = if is_patient { Duration::MAX } else { terms.max_wait };
+        Terms { is_renewal: is_patient && is_at_home, max_wait, ..terms }
     }
 }
 
@@ -222,6 +235,13 @@ pub(super) struct FetchHop<'a> {
     pub first: &'a Authority,
     pub is_first_fetch: bool,
     pub fetch: &'a Fetch,
+}
+
+impl FetchHop<'_> {
+    /// Whether it is a request to the host whose file is wanted.
+    fn is_at_home(&self, at: &Authority) -> bool {
+        PaceKey::new(KeyBy::Host, self.first, None).is_of(KeyBy::Host, at, None)
+    }
 }
 
 /// Whether the status says that our own message was at fault, so that it is worth another try in the plainest form.
