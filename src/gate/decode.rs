@@ -58,6 +58,10 @@ fn decode(body: Vec<u8>, codings: &str, limit: usize, mut cut: bool) -> Result<V
 }
 
 fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool) -> Result<Vec<u8>, DecodeError> {
+    if body.is_empty() {
+        // Many servers name the coding of what they leave out.
+        return Ok(body);
+    }
     let all = limit as u64 + 1;
     let mut out = Vec::new();
     let input = &body[..];
@@ -150,6 +154,14 @@ mod tests {
         assert_eq!(decode(zstd, "zstd", 1000, false).unwrap(), TEXT);
         assert_eq!(decode(gzip_of(&br(TEXT)), "br, gzip", 1000, false).unwrap(), TEXT);
         assert_eq!(decode(gzip_of(TEXT), "identity, x-gzip", 1000, false).unwrap(), TEXT);
+    }
+
+    #[test]
+    fn nothing_is_nothing_in_every_coding() {
+        for coding in ["gzip", "x-gzip", "br", "zstd", "deflate", "br, gzip", "compress", "utf-8"] {
+            assert_eq!(decode(Vec::new(), coding, 1000, false).unwrap(), b"", "{coding}");
+        }
+        assert_eq!(decode(gzip_of(b""), "br, gzip", 1000, false).unwrap(), b"");
     }
 
     #[test]
