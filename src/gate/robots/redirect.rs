@@ -4,6 +4,8 @@ use super::fetch::{Reply, target};
 use crate::policy::SiteFile;
 use crate::robots::access::{AccessKind, from_status};
 use http::header;
+use percent_encoding::{CONTROLS, percent_encode};
+use std::borrow::Cow;
 use url::Url;
 
 /// One way that a redirect ends the search: the file is unavailable, which allows everything (§2.3.1.3).
@@ -54,8 +56,8 @@ impl Trail {
         if from_status(reply.status) != AccessKind::Redirect {
             return None;
         }
-        let location = reply.headers.get(header::LOCATION);
-        Some(self.follow(location.and_then(|value| std::str::from_utf8(value.as_bytes()).ok())))
+        let location = reply.headers.get(header::LOCATION).map(|value| escaped(value.as_bytes()));
+        Some(self.follow(location.as_deref()))
     }
 
     /// Takes one hop. Credentials in the URL are not sent, a fragment is not part of a request.
@@ -81,6 +83,14 @@ impl Trail {
 /// `http` and `https` on their own default ports are one host.
 fn host(url: &Url) -> (Option<&str>, Option<u16>) {
     (url.host_str().map(|name| name.strip_suffix('.').unwrap_or(name)), url.port())
+}
+
+/// Bytes that are not UTF-8 as they have to be sent.
+fn escaped(location: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(location) {
+        Ok(text) => text.into(),
+        Err(_) => percent_encode(location, CONTROLS).into(),
+    }
 }
 
 const MAX_HOPS: usize = 5;
@@ -138,6 +148,23 @@ mod tests {
             let mut trail = trail();
             hops.iter().for_each(|hop| trail.follow(Some(hop)).unwrap());
             assert_eq!(trail.is_robots_txt(), is_robots_txt, "{hops:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_escaped() {
+        for (location, becomes) in [
+            (&b"/donn\xe9es.txt"[..], "http://a.example/donn%E9es.txt"),
+            ("/donn\u{e9}es.txt".as_bytes(), "http://a.example/donn%C3%A9es.txt"),
+            (b"/%e9?\xff\xe9", "http://a.example/%e9?%FF%E9"),
+        ] {
+            let mut headers = http::HeaderMap::new();
+            headers.insert(header::LOCATION, http::HeaderValue::from_bytes(location).unwrap());
+            let (asked, version) = (std::time::SystemTime::now(), crate::policy::HttpVersion::Http1);
+            let reply = Reply { asked, status: 302, headers, body: Vec::new(), version, asks_for_signature: false };
+            let mut trail = trail();
+            assert_eq!(trail.after(&reply), Some(Ok(())), "{becomes}");
+            assert_eq!(trail.current().as_str(), becomes);
         }
     }
 
