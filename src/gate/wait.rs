@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 
 impl Gate {
-    /// Until a fetch is over, but no longer than a request may wait for its turn and a fetch may take then.
+    /// Until a fetch is over: as soon as it is certain that it has its turn later than a request may wait, that is said, and when it
+    /// will be; in its turn it may take as long as a fetch may.
     pub(super) async fn wait_for_robots(
         &self,
         request: &Request<'_>,
@@ -17,17 +18,26 @@ impl Gate {
         fetching: Fetching,
         waited: Duration,
     ) -> Result<(), Refusal> {
-        let (most, retry_after, max_waiting) = {
+        let (max_wait, most, retry_after, max_waiting) = {
             let settings = self.settings.load();
             let terms = self.terms(request, rules(request, hosts, &settings), &settings, None, waited);
             // One may wait, or nothing would ever be fetched.
-            (terms.max_wait + settings.robots.timeout, terms.gap().max(AWHILE), terms.max_waiting.max(1))
+            let most = terms.max_wait + settings.robots.timeout;
+            (terms.max_wait, most, terms.gap().max(AWHILE), terms.max_waiting.max(1))
         };
+        let began = Instant::now();
+        // A turn that is there once the fleet is asked is not waited for.
+        let latest = began.checked_add(max_wait.max(AWHILE)).unwrap_or(began + FAR);
+        let late = fetching.clone().late(latest);
         let mut place = self.pacer.wait_place(request.client, max_waiting);
         tokio::select! {
             biased;
             fetched = timeout(most, fetching.end()) => {
                 fetched.unwrap_or(Err(Refusal::CrawlDelay { retry_after, max_wait: None }))
+            }
+            due = late => {
+                let retry_after = due.saturating_duration_since(Instant::now()).max(AWHILE);
+                Err(Refusal::CrawlDelay { retry_after, max_wait: Some(max_wait) })
             }
             refusal = place.crowded_out() => Err(refusal),
             refusal = self.drained(None) => Err(refusal),
@@ -59,3 +69,5 @@ impl Gate {
 const DRAINING: Duration = Duration::from_secs(5);
 /// When nobody knows when.
 const AWHILE: Duration = Duration::from_secs(1);
+/// Longer than anybody waits.
+const FAR: Duration = Duration::from_secs(366 * 24 * 3600);

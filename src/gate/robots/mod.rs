@@ -153,7 +153,7 @@ impl RobotsCache {
         let fetching = fetch.join();
         if order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now()) {
             // It was under way when the caller looked, and has just ended.
-            fetch.end.send_replace(Some(Ok(())));
+            fetch.set_end(Ok(()));
             return fetching;
         }
         fetches.insert(key.clone(), fetch.clone());
@@ -163,7 +163,9 @@ impl RobotsCache {
             let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &fetch)));
             let end = underway.until_nobody_waits(work).await;
             drop(underway);
-            fetch.end.send_replace(end.map(|end| end.unwrap_or(Ok(()))));
+            if let Some(end) = end {
+                fetch.set_end(end.unwrap_or(Ok(())));
+            }
             inner.trim();
         });
         fetching

@@ -1,6 +1,7 @@
 //! How many fetches of robots.txt may be under way at a time: in all, and for each client, so that one that asks for
 //! thousands of hosts, dead or slow, does not delay another's first request.
 
+use super::under_way::Fetch;
 use crate::gate::pacer::{HostQueue, Permit, Stand};
 use crate::policy::Refusal;
 use crate::policy::pace::{ClientId, Terms};
@@ -8,7 +9,7 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -46,9 +47,18 @@ impl FetchPlaces {
         stands: ClientId,
         terms: &Terms,
         a_while: Duration,
+        fetch: &Fetch,
     ) -> Result<(FetchPlace<'_>, Permit), Refusal> {
         loop {
-            let permit = queue.turn(stands, terms).await?;
+            let permit = match queue.stand(stands, terms)? {
+                Stand::Go(permit) => permit,
+                Stand::Wait(mut waiting) => {
+                    fetch.set_due(Some(waiting.due().unwrap_or_else(Instant::now)));
+                    let turn = waiting.turn().await;
+                    fetch.set_due(None);
+                    turn?
+                }
+            };
             if let Some(place) = self.take(client).now_or_never() {
                 return Ok((place, permit));
             }
@@ -107,6 +117,7 @@ const OPEN: &str = "the semaphore is never closed";
 mod tests {
     use super::*;
     use crate::gate::pacer::Pacer;
+    use crate::gate::robots::FetchReason;
     use crate::gate::store::Store;
     use crate::policy::PaceKey;
     use std::pin::pin;
@@ -122,7 +133,8 @@ mod tests {
         }
         let queue = Pacer::new(Arc::new(Store::memory()), None).queue(&PaceKey::from_text("a.example").unwrap());
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
-        let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, FETCHES, &terms, SOON));
+        let under_way = Fetch::new(FetchReason::FirstUse);
+        let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, FETCHES, &terms, SOON, &under_way));
         assert!((&mut fetch).now_or_never().is_none());
         let page = queue.turn(ClientId(2), &terms).now_or_never();
         assert!(page.is_some_and(|turn| turn.is_ok()), "whoever can use it has it");

@@ -5,11 +5,13 @@ use crate::policy::{Authority, Refusal, SiteFile};
 use crate::upstream::Versions;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use tokio::time::timeout_at;
 
 /// By what is fetched.
 pub(super) type FetchesUnderWay = Mutex<HashMap<(SiteFile, Authority), Arc<Fetch>>>;
@@ -48,14 +50,23 @@ impl FetchReason {
 
 /// One fetch under way.
 pub(super) struct Fetch {
-    /// `None` until it has ended; an error says that nobody was asked, and why not.
-    pub end: watch::Sender<Option<Result<(), Refusal>>>,
+    progress: watch::Sender<FetchProgress>,
     /// Whether or not anybody waits for it.
     keeps_running: AtomicBool,
 }
 
+/// How far it is.
+#[derive(Default)]
+struct FetchProgress {
+    /// While it waits for its host's turn: when that is likely to come.
+    due: Option<Instant>,
+    /// An error says that nobody was asked, and why not.
+    end: Option<Result<(), Refusal>>,
+}
+
 /// Somebody's part in a fetch. It goes on without, but a first one only while others wait for it.
-pub(in crate::gate) struct Fetching(watch::Receiver<Option<Result<(), Refusal>>>);
+#[derive(Clone)]
+pub(in crate::gate) struct Fetching(watch::Receiver<FetchProgress>);
 
 impl Order {
     /// At nobody's cost.
@@ -66,11 +77,20 @@ impl Order {
 
 impl Fetch {
     pub fn new(reason: FetchReason) -> Self {
-        Fetch { end: watch::Sender::new(None), keeps_running: AtomicBool::new(reason != FetchReason::FirstUse) }
+        Fetch { progress: watch::Sender::default(), keeps_running: AtomicBool::new(reason != FetchReason::FirstUse) }
     }
 
     pub fn join(&self) -> Fetching {
-        Fetching(self.end.subscribe())
+        Fetching(self.progress.subscribe())
+    }
+
+    /// It waits for a turn that is likely to come then, or does not wait for one any more.
+    pub fn set_due(&self, due: Option<Instant>) {
+        self.progress.send_modify(|progress| progress.due = due);
+    }
+
+    pub fn set_end(&self, end: Result<(), Refusal>) {
+        self.progress.send_modify(|progress| progress.end = Some(end));
     }
 
     pub fn keep_running(&self) {
@@ -85,10 +105,24 @@ impl Fetch {
 impl Fetching {
     /// Returns when it is over. An error: nobody was asked, for a reason that is not the site's.
     pub async fn end(mut self) -> Result<(), Refusal> {
-        match self.0.wait_for(Option::is_some).await {
-            Ok(end) => end.clone().unwrap_or(Ok(())),
+        match self.0.wait_for(|progress| progress.end.is_some()).await {
+            Ok(progress) => progress.end.clone().unwrap_or(Ok(())),
             // The runtime is going away.
             Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
+        }
+    }
+
+    /// Returns when it is certain that a turn which it waits for comes after `latest`, with when that is likely to be.
+    pub async fn late(mut self, latest: Instant) -> Instant {
+        loop {
+            let due = self.0.borrow_and_update().due;
+            match due {
+                Some(due) if due > latest || Instant::now() >= latest => return due,
+                Some(_) => _ = timeout_at(latest.into(), self.0.changed()).await,
+                // It has ended, without anybody who could change it.
+                None if self.0.changed().await.is_err() => return pending().await,
+                None => {}
+            }
         }
     }
 }
@@ -107,7 +141,7 @@ impl Underway<'_> {
             tokio::select! {
                 biased;
                 done = &mut work => return Some(done),
-                () = self.fetch.end.closed() => {}
+                () = self.fetch.progress.closed() => {}
             }
             let mut fetches = self.fetches.lock();
             if self.fetch.keeps_running() {
@@ -115,7 +149,7 @@ impl Underway<'_> {
                 return Some(work.await);
             }
             // Later requests join under this lock.
-            if self.fetch.end.receiver_count() == 0 {
+            if self.fetch.progress.receiver_count() == 0 {
                 fetches.remove(&self.key);
                 return None;
             }

@@ -230,3 +230,26 @@ async fn a_client_that_has_stalled_holds_up_nobody_who_waits() {
     assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
     drop(stalled);
 }
+
+/// It is on another host, which has its own pace.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_whose_robots_txt_has_its_turn_too_late_learns_at_once_how_long() {
+    for (yaml, prefer) in [("pace: { max_wait: 5s }", "handling=lenient"), ("", "wait=1")] {
+        let other = Origin::site(&delay("20")).await;
+        let (target, page) = (other.url_at("b.localhost", "/robots.txt"), other.url_at("b.localhost", "/page"));
+        let origin = Origin::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::redirect(target.clone()),
+            _ => Reply::text("page"),
+        })
+        .await;
+        let proxy = Proxy::start(yaml).await;
+        assert_eq!(proxy.get(&page).await.status(), 200);
+        let start = Instant::now();
+        let refused = proxy.curl(&["-H", &format!("Prefer: {prefer}"), &origin.url("/x")]).await;
+        let elapsed = start.elapsed().as_secs();
+        assert_eq!(refused.status(), 429, "{prefer}: {}", refused.text());
+        let after: u64 = refused.head().field("retry-after").unwrap().parse().unwrap();
+        assert!(elapsed < 6, "{prefer}: not after the wait, but {elapsed} s");
+        assert!((20 - elapsed - 2..=20).contains(&after), "{prefer}: {after}");
+    }
+}

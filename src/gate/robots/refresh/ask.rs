@@ -186,7 +186,7 @@ impl RobotsCache {
         let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, dialled));
         let (client, terms) = (hop.order.client, self.terms(hop, request.authority));
         let stands = if hop.is_at_home(request.authority) { FETCHES } else { client };
-        let in_turn = self.places.take_in_turn(client, &pace, stands, &terms, settings.robots.timeout).await;
+        let in_turn = self.places.take_in_turn(client, &pace, stands, &terms, settings.robots.timeout, hop.fetch).await;
         let (_place, mut permit) = in_turn.map_err(FetchError::NotAsked)?;
         let began = Instant::now();
         let answered =
