@@ -108,6 +108,11 @@ impl HostTable {
         table.entry(hash, is_it, rehash).or_insert_with(new).get().clone()
     }
 
+    /// How many places have been made so far, as a number that goes round.
+    pub fn made(&self) -> u32 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
     /// The place is in use.
     pub fn touch(&self, host: &HostEntry) {
         let now = self.clock.load(Ordering::Relaxed);

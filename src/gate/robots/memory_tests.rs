@@ -99,3 +99,20 @@ fn rules_that_are_compiled_later_are_counted_before_many_more_files_are_read() {
     files.sweep();
     assert!(counted * 10 > files.bytes() * 9, "counted {counted} of {}", files.bytes());
 }
+
+/// Which a client can name by the million, and which `robots: ignore` or an operator's `deny` has nobody ask.
+#[tokio::test]
+async fn authorities_that_are_never_asked_are_bounded_too() {
+    let cache = super::refresh::tests::cache();
+    let (mut settings, most) = (Settings::default(), 1 << 20);
+    settings.store.memory = most;
+    cache.settings.store(Arc::new(settings));
+    for number in 0..20_000 {
+        cache.host(SiteFile::Robots, &Authority::from_url(&format!("https://host-{number}.example")).unwrap());
+        while cache.trimming.load(Ordering::Relaxed) {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+    let bytes = cache.figures().bytes() as u64;
+    assert!(bytes < most / 8 * 9, "{bytes} of {most}");
+}

@@ -112,8 +112,14 @@ impl RobotsCache {
     }
 
     /// The entry of an authority's file, made if there is none.
-    pub fn host(&self, file: SiteFile, authority: &Authority) -> Arc<HostEntry> {
-        self.hosts.host(authority, file)
+    pub fn host(self: &Arc<Self>, file: SiteFile, authority: &Authority) -> Arc<HostEntry> {
+        let before = self.hosts.made();
+        let host = self.hosts.host(authority, file);
+        if self.hosts.made() / TRIM_EACH != before / TRIM_EACH {
+            // Nobody may ever fetch it.
+            self.trim();
+        }
+        host
     }
 
     /// The entry is in use.
@@ -192,7 +198,7 @@ impl RobotsCache {
     }
 
     /// Whether `egress` lets the authority be asked. Where a copy is at hand, no name is looked up.
-    pub async fn may_reach(&self, authority: &Authority) -> Result<(), Refusal> {
+    pub async fn may_reach(self: &Arc<Self>, authority: &Authority) -> Result<(), Refusal> {
         let is_known = self.host(SiteFile::Robots, authority).load().usable(SystemTime::now()).is_some();
         fetch::may_reach(&self.upstream, authority, BACKGROUND, !is_known).await
     }
@@ -270,6 +276,8 @@ impl RobotsCache {
     }
 }
 
+/// So many new places are looked at for their memory together: 100 KB.
+const TRIM_EACH: u32 = 256;
 /// In milliseconds: from a minute to the 30 days that the last good copy may be used.
 const AGES: &[u64] = &[60_000, 300_000, 3_600_000, 21_600_000, 43_200_000, 86_400_000, 604_800_000, 2_592_000_000];
 #[cfg(test)]
