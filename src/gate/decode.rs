@@ -24,12 +24,16 @@ pub(super) enum DecodeError {
 /// As [`decode`], away from the threads that serve requests: a few hundred bytes can stand for half a megabyte.
 pub(super) async fn decode_apart(
     body: Vec<u8>,
-    codings: String,
+    mut codings: String,
     limit: usize,
     cut: bool,
 ) -> Result<Vec<u8>, DecodeError> {
     if codings.is_empty() {
-        return Ok(body);
+        if !body.starts_with(GZIP) {
+            return Ok(body);
+        }
+        // No rule begins so: it is a `.gz` that is served as it lies on the disk.
+        codings.push_str("gzip");
     }
     let work = tokio::task::spawn_blocking(move || decode(body, &codings, limit, cut));
     work.await.map_err(rethrown).unwrap_or(Err(DecodeError::Stopped))
@@ -115,6 +119,8 @@ fn asks_for_large_window(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first & 0x7F == 0b001_0001)
 }
 
+/// How a gzip file begins: its magic number, and the only method that there is (RFC 1952 §2.3.1).
+const GZIP: &[u8] = b"\x1f\x8b\x08";
 /// The rest of IANA's registry of content codings.
 const UNSUPPORTED: [&str; 7] = ["aes128gcm", "compress", "dcb", "dcz", "exi", "pack200-gzip", "x-compress"];
 const MAX_CODINGS: usize = 4;
@@ -162,6 +168,17 @@ mod tests {
             assert_eq!(decode(Vec::new(), coding, 1000, false).unwrap(), b"", "{coding}");
         }
         assert_eq!(decode(gzip_of(b""), "br, gzip", 1000, false).unwrap(), b"");
+    }
+
+    #[tokio::test]
+    async fn a_gzip_file_that_is_not_said_to_be_one_is_undone() {
+        let whole = gzip_of(TEXT);
+        assert_eq!(decode_apart(whole.clone(), String::new(), 1000, false).await.unwrap(), TEXT);
+        let half = whole[..whole.len() - 9].to_vec();
+        assert_eq!(decode_apart(half, String::new(), 1000, false).await, Err(DecodeError::Damaged("gzip")));
+        for other in [&b""[..], b"\x1f\x8b", TEXT] {
+            assert_eq!(decode_apart(other.to_vec(), String::new(), 1000, false).await.unwrap(), other);
+        }
     }
 
     #[test]
