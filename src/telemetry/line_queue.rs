@@ -105,6 +105,7 @@ impl LineQueue {
         let mut batch = Vec::new();
         let mut is_cut = false;
         let mut reported = self.dropped();
+        let mut failed_at = None::<Instant>;
         loop {
             {
                 let mut state = writer.state.lock();
@@ -119,29 +120,47 @@ impl LineQueue {
                 std::mem::swap(&mut state.lines, &mut batch);
                 state.is_writing = true;
             }
-            let lost = write_lines(&mut target, &batch, &mut is_cut);
+            let mut error = None;
+            let lost = write_lines(&mut target, &batch, &mut is_cut, &mut error);
             self.dropped.fetch_add(lost, Ordering::Relaxed);
             batch.clear();
             batch.shrink_to(KEPT);
             let dropped = self.dropped();
-            if lost == 0 && dropped > reported {
-                tracing::warn!(
-                    log = self.name,
-                    lines = dropped - reported,
-                    "log lines were dropped: the log's reader or disk is too slow"
-                );
-                reported = dropped;
+            if dropped == reported {
+                continue;
             }
+            let lines = dropped - reported;
+            match error {
+                None => {
+                    tracing::warn!(
+                        log = self.name,
+                        lines,
+                        "log lines were dropped: the log's reader or disk is too slow"
+                    );
+                }
+                // The warning may be a line of the same log.
+                Some(_) if failed_at.is_some_and(|at| at.elapsed() < REPORTED_EACH) => continue,
+                Some(error) => {
+                    tracing::warn!(
+                        log = self.name,
+                        lines,
+                        "log lines were dropped: the log cannot be written: {error}"
+                    );
+                    failed_at = Some(Instant::now());
+                }
+            }
+            reported = dropped;
         }
     }
 }
 
-/// Reports how many lines were not written. `is_cut`: the last that was is not whole, and is ended before others.
-fn write_lines(target: &mut impl Write, lines: &[u8], is_cut: &mut bool) -> u64 {
-    if *is_cut && !write_all(target, b"\n").is_empty() {
+/// Reports how many lines were not written, and the `error` that was met. `is_cut`: the last that was is not whole, and is ended
+/// before others.
+fn write_lines(target: &mut impl Write, lines: &[u8], is_cut: &mut bool, error: &mut Option<io::Error>) -> u64 {
+    if *is_cut && !write_all(target, b"\n", error).is_empty() {
         return memchr::memchr_iter(b'\n', lines).count() as u64;
     }
-    let left = write_all(target, lines);
+    let left = write_all(target, lines, error);
     let written = &lines[..lines.len() - left.len()];
     *is_cut = written.last().is_some_and(|last| *last != b'\n');
     let _ = target.flush();
@@ -149,15 +168,21 @@ fn write_lines(target: &mut impl Write, lines: &[u8], is_cut: &mut bool) -> u64 
 }
 
 /// What is left to be written.
-fn write_all<'a>(target: &mut impl Write, mut bytes: &'a [u8]) -> &'a [u8] {
+fn write_all<'a>(target: &mut impl Write, mut bytes: &'a [u8], met: &mut Option<io::Error>) -> &'a [u8] {
     while !bytes.is_empty() {
         match target.write(bytes) {
-            Ok(0) => break,
+            Ok(0) => {
+                *met = Some(ErrorKind::WriteZero.into());
+                break;
+            }
             Ok(n) => bytes = &bytes[n..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // Another process that shares the pipe has made it non-blocking.
             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::park_timeout(LOOK_AGAIN),
-            Err(_) => break,
+            Err(error) => {
+                *met = Some(error);
+                break;
+            }
         }
     }
     bytes
@@ -179,6 +204,8 @@ impl Write for &LineQueue {
 const ROOM: usize = 1 << 20;
 /// What is kept of the memory that a burst has taken.
 const KEPT: usize = 1 << 16;
+/// For as long as it cannot be written.
+const REPORTED_EACH: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -270,12 +297,12 @@ mod tests {
     #[test]
     fn a_line_that_a_full_disk_has_cut_is_ended_before_the_next_one() {
         let (mut disk, mut is_cut) = (Disk(6, Vec::new()), false);
-        assert_eq!(write_lines(&mut disk, b"one\ntwo\nthree\n", &mut is_cut), 2);
-        assert_eq!(write_lines(&mut disk, b"four\n", &mut is_cut), 1, "it is full still");
+        assert_eq!(write_lines(&mut disk, b"one\ntwo\nthree\n", &mut is_cut, &mut None), 2);
+        assert_eq!(write_lines(&mut disk, b"four\n", &mut is_cut, &mut None), 1, "it is full still");
         disk.0 = 1;
-        assert_eq!(write_lines(&mut disk, b"five\n", &mut is_cut), 1, "there is room for the end alone");
+        assert_eq!(write_lines(&mut disk, b"five\n", &mut is_cut, &mut None), 1, "there is room for the end alone");
         disk.0 = 100;
-        assert_eq!(write_lines(&mut disk, b"six\n", &mut is_cut), 0);
+        assert_eq!(write_lines(&mut disk, b"six\n", &mut is_cut, &mut None), 0);
         assert_eq!(String::from_utf8(disk.1).unwrap(), "one\ntw\nsix\n");
     }
 

@@ -89,3 +89,17 @@ async fn an_access_log_that_cannot_be_written_is_found_by_check_and_start_and_re
     assert_eq!(binary.curl(&[&origin.url("/x")]).await.status(), 200);
     binary.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn that_the_access_log_cannot_be_written_is_told_at_the_first_line_with_the_reason_and_not_at_each() {
+    let origin = Origin::site("").await;
+    let binary = Binary::serve("log: { access: /dev/full }").await;
+    for number in 0..10 {
+        assert_eq!(binary.curl(&[&origin.url(&format!("/{number}"))]).await.status(), 200);
+        eventually("the warning", || binary.output().contains("log lines were dropped")).await;
+    }
+    let output = binary.output();
+    assert_eq!(output.matches("log lines were dropped").count(), 1, "{output}");
+    assert!(output.contains("No space left on device"), "{output}");
+    binary.stop().await;
+}
