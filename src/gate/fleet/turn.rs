@@ -17,7 +17,7 @@ pub(in crate::gate) struct LeaseRequest {
     pub starts: LastStarts,
     pub backoff: Duration,
     pub observed: Observed,
-    /// These two are what has become of the fleet's under the lease; else they only raise it.
+    /// These two are what has become of the fleet's under the lease; else what has risen since the fleet was heard, and only raises it.
     pub is_exact: bool,
     /// For how long all this matters.
     pub matters: Duration,

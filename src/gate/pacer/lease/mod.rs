@@ -19,6 +19,7 @@ pub(super) struct FleetLease {
     /// What the fleet knows of.
     reported: LastStarts,
     reported_backoff: Duration,
+    reported_observed: Observed,
     /// Nothing is asked before, but for what cannot wait; a lease is renewed then.
     ask_at: Option<Instant>,
     /// The call on its way: of which server it is asked, and the backoff and the rest when it left.
@@ -126,7 +127,7 @@ impl FleetLease {
             gap: wants.filter(|_| !is_exact).unwrap_or_else(|| schedule.longest_gap()),
             starts: newer(schedule.last_starts(), self.reported),
             backoff: if is_exact || backoff > self.reported_backoff { backoff } else { Duration::ZERO },
-            observed,
+            observed: if is_exact { observed } else { observed.risen_since(self.reported_observed) },
             is_exact,
             matters: owed + remembered,
             most: schedule.longest_debt(),
@@ -159,6 +160,7 @@ impl FleetLease {
         if schedule.observed() == observed {
             schedule.adopt_observed(status.observed);
         }
+        self.reported_observed = status.observed;
         self.reported_backoff = if raised { backoff.max(status.backoff) } else { status.backoff };
         let ask_at;
         (self.state, ask_at) = match (request.op, status.place) {

@@ -61,13 +61,11 @@ impl Instance {
     }
 
     fn answer(&mut self, request: &LeaseRequest, place: TurnPlace) {
-        let status = LeaseStatus {
-            place,
-            starts: LastStarts::default(),
-            backoff: Duration::ZERO,
-            observed: Observed::default(),
-            rivals: 2,
-        };
+        self.answer_with(request, place, Observed::default());
+    }
+
+    fn answer_with(&mut self, request: &LeaseRequest, place: TurnPlace, observed: Observed) {
+        let status = LeaseStatus { place, starts: LastStarts::default(), backoff: Duration::ZERO, observed, rivals: 2 };
         self.lease.answered(&mut self.schedule, request, Some(status), self.now, self.now);
     }
 
@@ -214,4 +212,22 @@ fn a_waiting_process_finds_its_turn_in_time_though_nothing_wakes_it() {
     assert_eq!(again.op, LeaseOp::Take);
     instance.answer(&again, TurnPlace::Leased(LEASE));
     assert_eq!(instance.starts_in(ms(1000), 1), 10);
+}
+
+#[test]
+fn what_others_have_seen_to_pass_is_not_raised_again_by_one_that_has_yet_to_hear_of_it() {
+    let mut instance = Instance::waiting();
+    let take = instance.call().expect("it asks");
+    let (slow, good) = (Observed { latency: ms(3000), refusals: 2 }, Observed { latency: ms(200), refusals: 0 });
+    instance.answer_with(&take, TurnPlace::Leased(LEASE), slow);
+    // The lease ends unrenewed, another has it meanwhile, and finds the host well again.
+    instance.now += LEASE;
+    let again = instance.call().expect("it asks again");
+    assert_eq!((again.op, again.is_exact, again.observed), (LeaseOp::Take, false, Observed::default()));
+    instance.answer_with(&again, TurnPlace::Leased(LEASE), good);
+    assert_eq!(instance.schedule.observed(), good);
+    instance.now += LEASE;
+    instance.schedule.adopt_observed(Observed { refusals: 1, ..good });
+    let raises = instance.call().expect("it asks again");
+    assert_eq!(raises.observed, Observed { latency: Duration::ZERO, refusals: 1 }, "what it has seen since");
 }
