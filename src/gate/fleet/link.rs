@@ -3,10 +3,11 @@
 
 use super::message::Message;
 use super::reach::{Reach, ServerLost};
-use super::server::{ServerConnection, words};
+use super::server::{Sentinels, ServerConnection, words};
 use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
+use futures_util::future::OptionFuture;
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, Script, ScriptInvocation};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -39,6 +40,13 @@ struct Live {
     server: u64,
     settled_at: Option<Instant>,
     history: Option<String>,
+}
+
+struct Connected {
+    url: SecretUrl,
+    connection: ServerConnection,
+    sentinels: Option<Sentinels>,
+    closed: Arc<Notify>,
 }
 
 /// Figures on the fleet, for the status and metrics.
@@ -160,10 +168,12 @@ impl ServerLink {
                 never = self.part_at(since + PATIENCE, &why) => never,
             };
             match connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECTING:?}"))) {
-                Ok((url, connection, closed)) => {
+                Ok(Connected { url, connection, mut sentinels, closed }) => {
+                    let named = OptionFuture::from(sentinels.as_mut().map(|all| all.name_another(CONNECTING)));
                     (why, since) = tokio::select! {
                         broken = self.beat(&url, connection) => broken,
                         () = closed.notified() => ("it closed the connection".into(), Instant::now()),
+                        Some(()) = named => ("the Sentinels name another".into(), Instant::now()),
                     };
                 }
                 Err(error) => {
@@ -177,7 +187,7 @@ impl ServerLink {
         }
     }
 
-    async fn connect(&self) -> Result<(SecretUrl, ServerConnection, Arc<Notify>), String> {
+    async fn connect(&self) -> Result<Connected, String> {
         let url = self.url().ok_or("`fleet` has gone from the configuration")?;
         let closed = Arc::new(Notify::new());
         let pushes = {
@@ -191,7 +201,7 @@ impl ServerLink {
             }
         };
         let ca_file = self.settings.load().egress.ca_file.clone();
-        let mut connection = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
+        let (mut connection, sentinels) = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
         let own = format!("politely:to:{}", self.me);
         let (channels, mut second, mut third) =
             (["politely:all", own.as_str()], connection.clone(), connection.clone());
@@ -200,7 +210,7 @@ impl ServerLink {
             tokio::join!(connection.subscribe(&channels), self.register(&mut second), third.history());
         subscribed.map_err(|error| words(&error)).and(registered)?;
         self.adopt(&url, connection.clone(), history);
-        Ok((url, connection, closed))
+        Ok(Connected { url, connection, sentinels, closed })
     }
 
     fn adopt(&self, url: &SecretUrl, connection: ServerConnection, history: Option<String>) {

@@ -8,11 +8,12 @@ use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion,
     RedisError, RedisResult, ScriptInvocation, TlsCertificates, TlsMode,
 };
 use std::path::Path;
 use std::time::Duration;
+use tokio::time::{sleep, timeout};
 use url::Url;
 
 /// A connection, which calls share.
@@ -20,6 +21,26 @@ use url::Url;
 pub(super) enum ServerConnection {
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
+}
+
+/// Those that have named the server of a connection.
+pub(super) struct Sentinels {
+    client: SentinelClient,
+    named: ConnectionAddr,
+}
+
+impl Sentinels {
+    /// Returns when they name another. Those that cannot be asked, or name none, say nothing.
+    pub async fn name_another(&mut self, patience: Duration) {
+        loop {
+            sleep(ASK_EVERY).await;
+            // It makes sure that the other is a master by now.
+            let named = timeout(patience, self.client.async_get_client()).await;
+            if named.is_ok_and(|named| named.is_ok_and(|it| *it.get_connection_info().addr() != self.named)) {
+                return;
+            }
+        }
+    }
 }
 
 impl ServerConnection {
@@ -30,7 +51,7 @@ impl ServerConnection {
         ca_file: Option<&Path>,
         pushes: impl AsyncPushSender,
         patience: Duration,
-    ) -> Result<Self, String> {
+    ) -> Result<(Self, Option<Sentinels>), String> {
         let url = url.expose();
         let (scheme, kind) = url.scheme().split_once('+').unwrap_or((url.scheme(), ""));
         let certificates = match scheme {
@@ -51,10 +72,16 @@ impl ServerConnection {
                     .connection_concurrency_limit(CALLS)
                     .push_sender(pushes);
                 let builder = certificates.into_iter().fold(builder, ClusterClientBuilder::certs);
-                return Ok(Self::Cluster(builder.build()?.get_async_connection().await?));
+                return Ok((Self::Cluster(builder.build()?.get_async_connection().await?), None));
             }
+            let mut sentinels = None;
             let client = match (kind, certificates) {
-                ("sentinel", certificates) => sentinel(url, &nodes, certificates)?.async_get_client().await?,
+                ("sentinel", certificates) => {
+                    let mut client = sentinel(url, &nodes, certificates)?;
+                    let master = client.async_get_client().await?;
+                    sentinels = Some(Sentinels { client, named: master.get_connection_info().addr().clone() });
+                    master
+                }
                 (_, Some(certificates)) => Client::build_with_tls(nodes.remove(0), certificates)?,
                 (_, None) => Client::open(nodes.remove(0))?,
             };
@@ -63,7 +90,8 @@ impl ServerConnection {
                 .set_response_timeout(Some(patience))
                 .set_concurrency_limit(CALLS)
                 .set_push_sender(pushes);
-            client.get_multiplexed_async_connection_with_config(&config).await.map(Self::One)
+            let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            Ok((Self::One(connection), sentinels))
         };
         opened.await.map_err(|error| words(&error))
     }
@@ -149,5 +177,7 @@ fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
+/// Several times while all settle on another server.
+const ASK_EVERY: Duration = Duration::from_millis(300);
 /// At a time.
 const CALLS: usize = 1024;

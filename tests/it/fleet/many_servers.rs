@@ -165,9 +165,9 @@ async fn a_clusters_failover_to_a_replica_that_lags_makes_no_start_early() {
     assert_eq!(role.0, "master");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_name_the_server_and_its_successor() {
-    let Some(mut master) = Redis::start().await else { return };
+/// A master, its replica, and a Sentinel that knows both.
+async fn watched() -> Option<(Redis, Redis, Redis)> {
+    let master = Redis::start().await?;
     let (replica, sentinel) = (Redis::replica_of(&master).await, Redis::sentinel_of(&master).await);
     let (replica, sentinel) = (replica.expect("redis-server"), sentinel.expect("redis-server"));
     follows(&replica).await;
@@ -178,8 +178,18 @@ async fn sentinels_name_the_server_and_its_successor() {
         !known.is_empty()
     })
     .await;
+    Some((master, replica, sentinel))
+}
+
+fn url_of(sentinel: &Redis) -> String {
+    format!("redis+sentinel://{}/0?master=main", sentinel.address())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_name_the_server_and_its_successor() {
+    let Some((mut master, replica, sentinel)) = watched().await else { return };
     let origin = site("8").await;
-    let fleet = fleet(&format!("redis+sentinel://{}/0?master=main", sentinel.address()), 2).await;
+    let fleet = fleet(&url_of(&sentinel), 2).await;
     assert_eq!(get(&fleet[1], &origin.url_at("a.localhost", "/robots.txt")).await.status(), 200);
     sleep(Duration::from_millis(500)).await;
     replica.signal(libc::SIGSTOP);
@@ -188,4 +198,27 @@ async fn sentinels_name_the_server_and_its_successor() {
         replica.signal(libc::SIGCONT);
     })
     .await;
+}
+
+/// As one is that is cut off from its Sentinels, and not from its clients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_successor_is_used_though_the_one_before_still_answers() {
+    let Some((master, replica, sentinel)) = watched().await else { return };
+    let fleet = fleet(&url_of(&sentinel), 2).await;
+    let mut connection = master.connection().await;
+    let mut deaf = redis::cmd("ACL");
+    deaf.arg("SETUSER").arg("default").arg("-slaveof").arg("-replicaof").arg("-client|kill");
+    let () = deaf.query_async(&mut connection).await.expect("Redis 7");
+    let mut failover = redis::cmd("SENTINEL");
+    let () = failover.arg("FAILOVER").arg("main").query_async(&mut sentinel.connection().await).await.expect("it may");
+    soon("all are at the successor", async || {
+        let (mut connection, mut subscribed) = (replica.connection().await, redis::cmd("PUBSUB"));
+        subscribed.arg("NUMSUB").arg("politely:all");
+        let (_, count): (String, usize) = subscribed.query_async(&mut connection).await.expect("it answers");
+        count == fleet.len()
+    })
+    .await;
+    let (role, ..): (String, redis::Value, redis::Value) =
+        redis::cmd("ROLE").query_async(&mut connection).await.expect("it is there");
+    assert_eq!(role, "master", "and it has not gone");
 }
