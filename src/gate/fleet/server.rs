@@ -8,8 +8,8 @@ use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion,
-    RedisError, RedisResult, ScriptInvocation, TlsCertificates, TlsMode,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo,
+    ProtocolVersion, RedisError, RedisResult, ScriptInvocation, TlsCertificates, TlsMode,
 };
 use std::path::Path;
 use std::time::Duration;

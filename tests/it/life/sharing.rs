@@ -248,7 +248,7 @@ async fn nonsense_in_the_file_is_borne() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let proxy = serve(directory.path()).await;
-    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace2")).expect("it is there");
+    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace3")).expect("it is there");
     for nonsense in [0xff, 0x01, 0x80] {
         file.write_all_at(&vec![nonsense; 4 << 20], 0).expect("it is writable");
         assert_eq!(get(&proxy, &origin.url("/page")).await, 200);

@@ -27,8 +27,7 @@ impl Budgets {
     }
 
     /// `None`: another is at this bucket, which takes microseconds. An error, or no room: each counts for itself.
-    pub fn spend(&self, key: &str, spend: &Spend, now: SystemTime) -> io::Result<Option<(bool, Spent)>> {
-        let id = Id::of(&format!("{key} {}", spend.per.as_str()));
+    pub fn spend(&self, id: Id, spend: &Spend, now: SystemTime) -> io::Result<Option<(bool, Spent)>> {
         let bucket = BUCKET * (id.place % BUCKETS);
         // For this process' own: locks are between processes.
         let file = self.0.lock();
@@ -60,7 +59,7 @@ fn spend_locked(file: &LockFile, id: Id, bucket: u64, spend: &Spend, now: System
 }
 
 /// With the version of what is in it.
-const FILE: &str = "politely.budgets1";
+const FILE: &str = "politely.budgets2";
 /// A row has a tag, the end of a period, requests and bytes.
 const BUCKET: u64 = (ROWS * 4 * 8) as u64;
 const BUCKETS: u64 = 8192;
@@ -85,7 +84,8 @@ mod tests {
 
     #[track_caller]
     fn spent(file: &Budgets, key: &str, spend: Spend, now: u64) -> (bool, u64, u64) {
-        let (goes, spent) = file.spend(key, &spend, at(now)).expect("the file is there").expect("nobody is at it");
+        let (goes, spent) =
+            file.spend(Id::of(key), &spend, at(now)).expect("the file is there").expect("nobody is at it");
         (goes, spent.requests, spent.bytes)
     }
 
@@ -112,7 +112,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = Budgets::open(directory.path()).unwrap();
         let fill = |now: u64| {
-            let all = (0..BUCKETS * 16).map(|key| file.spend(&key.to_string(), &one(None), at(now)).is_ok());
+            let all = (0..BUCKETS * 16).map(|key| file.spend(Id::of(&key.to_string()), &one(None), at(now)).is_ok());
             all.filter(|is_kept| *is_kept).count()
         };
         let kept = fill(10);

@@ -13,19 +13,13 @@ use std::time::{Duration, Instant};
 
 impl Machine {
     /// `None`: another changes what its bucket has, which takes microseconds.
-    pub(super) fn ask(
-        &self,
-        id: Id,
-        key: &str,
-        request: &LeaseRequest,
-        at: Instant,
-    ) -> io::Result<Option<LeaseStatus>> {
-        let Self { slots, .. } = self;
+    pub(super) fn ask(&self, key: &str, request: &LeaseRequest, at: Instant) -> io::Result<Option<LeaseStatus>> {
+        let (Self { slots, .. }, id) = (self, self.slots.id(key));
         let LeaseRequest { op, gap, .. } = *request;
         let (mut parts, now) = (self.parts.lock(), nanos(at));
         let mut slot = slots.find(id)?.map_or_else(KeySlot::default, |(_, slot)| slot);
         let waiting = slots.count_locked(id.lease() + 1, id.lease() + LOCKS)?;
-        let mut place = match (op, parts.get(&id)) {
+        let place = match (op, parts.get(&id)) {
             (LeaseOp::Take | LeaseOp::Keep, Some(byte)) if *byte == id.lease() => TurnPlace::Leased(LEASE),
             (LeaseOp::Give | LeaseOp::Keep, _) => TurnPlace::None,
             (LeaseOp::Take, _) if gap.is_zero() && !slot.holds_back(now) => TurnPlace::Free,
@@ -48,20 +42,14 @@ impl Machine {
             if !slots.lock(id.bucket(), BUCKET)? {
                 return Ok(None);
             }
-            match slots.find_room(id, now)? {
-                Some((place, known)) => {
-                    slot = known.after(request, mine, hold, now);
-                    // Nobody notes starts in a new one.
-                    let is_whole = is_mine || known.until == 0;
-                    if is_whole { slots.write((place, slot)) } else { slots.write_refusal((place, slot)) }?;
-                }
-                // Until one of the hosts there owes nothing any more.
-                None if is_mine => place = TurnPlace::Queued(LOOK_AGAIN),
-                None => {}
-            }
+            let (place, known) = slots.find_room(id, now)?;
+            slot = known.after(request, mine, hold, now);
+            // Nobody notes starts in a new one.
+            let is_whole = is_mine || known.until == 0;
+            if is_whole { slots.write((place, slot)) } else { slots.write_refusal((place, slot)) }?;
             slots.unlock(id.bucket(), BUCKET)?;
         }
-        if op == LeaseOp::Give || place == TurnPlace::Free || is_mine && place != TurnPlace::Leased(LEASE) {
+        if op == LeaseOp::Give || place == TurnPlace::Free {
             self.let_go(&mut parts, id)?;
         }
         let rivals = waiting + 1 + u32::from(matches!(place, TurnPlace::Queued(_)));

@@ -79,7 +79,7 @@ impl Machine {
     /// Asks for a key's lease, or renews or returns it.
     pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, ServerLost> {
         loop {
-            match self.ask(Id::of(key), key, request, Instant::now()) {
+            match self.ask(key, request, Instant::now()) {
                 Ok(Some(status)) => return Ok(status),
                 Ok(None) => sleep(AGAIN).await,
                 Err(error) => return Err(self.give_up(&error)),
@@ -97,8 +97,9 @@ impl Machine {
             Budgets::open(&self.directory).inspect_err(warn).ok()
         };
         let budgets = self.budgets.get_or_init(open).as_ref().ok_or(ServerLost)?;
+        let id = self.slots.id(&format!("{of} {}", spend.per.as_str()));
         loop {
-            match budgets.spend(of, spend, SystemTime::now()) {
+            match budgets.spend(id, spend, SystemTime::now()) {
                 Ok(Some(spent)) => return Ok(spent),
                 Ok(None) => sleep(AGAIN).await,
                 Err(error) => {
@@ -111,7 +112,7 @@ impl Machine {
 
     /// What this process has started is being sent, or has been. The caller has the lease.
     pub fn note(&self, key: &str, starts: LastStarts, leaving: bool) {
-        let id = Id::of(key);
+        let id = self.slots.id(key);
         let note = || {
             // For as long as it is noted.
             let parts = self.parts.lock();
@@ -131,7 +132,7 @@ impl Machine {
 
     /// Whether the origin has asked any of the processes for time.
     pub fn is_held_back(&self, key: &str, now: Instant) -> bool {
-        let found = self.slots.find(Id::of(key)).ok().flatten();
+        let found = self.slots.find(self.slots.id(key)).ok().flatten();
         found.is_some_and(|(_, slot)| slot.holds_back(nanos(now)))
     }
 

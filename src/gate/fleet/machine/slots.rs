@@ -4,7 +4,8 @@
 //! A key's slot is one of the few in its bucket, which is locked while a slot in it is changed. Beyond the
 //! buckets there are only locks: sixteen bytes a key, the first its lease, the others for the processes that wait for it, and one
 //! byte for each authority, the right to fetch its robots.txt. Instants are nanoseconds of the clock that `Instant` reads; a
-//! file from before the machine was started is treated as of now.
+//! file from before the machine was started is treated as of now. The first bucket has the machine's boot, and the key of the hash
+//! that places names.
 
 use super::clock::nanos;
 use super::key_slot::{KeySlot, NUMBERS};
@@ -13,16 +14,22 @@ use crate::gate::store::digest;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// The file, open; what it has locked is free when it is dropped.
 #[derive(Debug)]
-pub(super) struct Slots(LockFile);
+pub(super) struct Slots {
+    file: LockFile,
+    /// Made with the file. Nobody who names hosts can tell which of them are in one bucket.
+    key: u64,
+}
 
 /// A name's places in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,7 +44,7 @@ pub(super) type FoundSlot = (u64, KeySlot);
 impl Slots {
     /// Made if there is none.
     pub fn open(directory: &Path) -> io::Result<Self> {
-        let slots = Self(LockFile::open(directory, FILE)?);
+        let mut slots = Self { file: LockFile::open(directory, FILE)?, key: 0 };
         // Others have it for no longer than this one, if they are not stopped just then.
         let mut tries = 0..TRIES;
         while !slots.lock(0, BUCKET)? {
@@ -45,23 +52,23 @@ impl Slots {
             #[expect(clippy::disallowed_methods, reason = "nothing is served yet")]
             thread::sleep(TRY_AGAIN);
         }
-        slots.begin()?;
+        slots.key = slots.begin()?;
         slots.unlock(0, BUCKET)?;
         Ok(slots)
     }
 
-    /// So long as nobody else does.
-    fn begin(&self) -> io::Result<()> {
-        let length = self.0.file.metadata()?.len();
+    /// So long as nobody else does. Returns the key.
+    fn begin(&self) -> io::Result<u64> {
+        let length = self.file.file.metadata()?.len();
         if length < SIZE {
             // With room on the disk for all that is written later.
-            match fallocate(&self.0.file, FallocateFlags::empty(), 0, SIZE) {
-                Err(Errno::OPNOTSUPP) => self.0.file.write_all_at(&vec![0; (SIZE - length) as usize], length)?,
+            match fallocate(&self.file.file, FallocateFlags::empty(), 0, SIZE) {
+                Err(Errno::OPNOTSUPP) => self.file.file.write_all_at(&vec![0; (SIZE - length) as usize], length)?,
                 reserved => reserved?,
             }
         }
         let boot = fs::read("/proc/sys/kernel/random/boot_id").map_or(1, |id| Id::of_bytes(&id).tag);
-        let [(_, [written_at_boot, ..]), ..] = self.0.bucket::<NUMBERS>(0)?;
+        let [(_, [written_at_boot, key, ..]), ..] = self.file.bucket::<NUMBERS>(0)?;
         if written_at_boot != boot {
             let mut slots = Vec::new();
             // What a new file has is nothing yet.
@@ -70,10 +77,21 @@ impl Slots {
             }
             let starts = slots.iter().flat_map(|(_, slot)| [slot.last_start, slot.last_fetch, slot.given]);
             let (latest, now) = (starts.max().unwrap_or(0), nanos(Instant::now()));
-            slots.iter().try_for_each(|(place, slot)| self.0.write(*place, slot.moved(latest, now).row()))?;
-            self.0.write(0, [boot])?;
+            slots.iter().try_for_each(|(place, slot)| self.file.write(*place, slot.moved(latest, now).row()))?;
+            self.file.write(0, [boot])?;
         }
-        Ok(())
+        if key != 0 {
+            return Ok(key);
+        }
+        let key = RandomState::new().hash_one(boot).max(1);
+        self.file.write(8, [key]).map(|()| key)
+    }
+
+    pub fn id(&self, name: &str) -> Id {
+        let mut keyed = [0; 24];
+        keyed[..8].copy_from_slice(&self.key.to_le_bytes());
+        keyed[8..].copy_from_slice(&digest(name.as_bytes()));
+        Id::of_bytes(&keyed)
     }
 
     /// What is known of a key, if anything.
@@ -81,34 +99,46 @@ impl Slots {
         Ok(self.slots(id.bucket())?.into_iter().find(|(_, slot)| slot.tag == id.tag))
     }
 
-    /// The same, or a slot that has become free. `None`: they are all in use. The caller has locked the bucket.
-    pub fn find_room(&self, id: Id, now: u64) -> io::Result<Option<FoundSlot>> {
+    /// The same, or a slot that is over; where none is, that of the key whose is over soonest: better that than a host that
+    /// never has its turn. The caller has locked the bucket.
+    pub fn find_room(&self, id: Id, now: u64) -> io::Result<FoundSlot> {
         let slots = self.slots(id.bucket())?;
-        let known = slots.iter().find(|(_, slot)| slot.tag == id.tag);
+        if let Some(known) = slots.iter().find(|(_, slot)| slot.tag == id.tag) {
+            return Ok(*known);
+        }
         // What is to matter for longer than anything does is nonsense.
-        let free = || slots.iter().find(|(_, slot)| slot.until <= now || slot.until > now.saturating_add(FAR));
-        Ok(known.copied().or_else(|| free().map(|(place, _)| (*place, KeySlot { tag: id.tag, ..KeySlot::default() }))))
+        let over = |(_, slot): &FoundSlot| if slot.until > now.saturating_add(FAR) { 0 } else { slot.until };
+        let [mut soonest, ref others @ ..] = slots;
+        for other in others {
+            soonest = if over(other) < over(&soonest) { *other } else { soonest };
+        }
+        if over(&soonest) > now {
+            TOLD.call_once(|| {
+                tracing::warn!("more hosts have delays than {FILE} has room for: some are forgotten before they end");
+            });
+        }
+        Ok((soonest.0, KeySlot { tag: id.tag, ..KeySlot::default() }))
     }
 
     fn slots(&self, bucket: u64) -> io::Result<[FoundSlot; ROWS]> {
-        Ok(self.0.bucket(bucket)?.map(|(place, row)| (place, KeySlot::of(row))))
+        Ok(self.file.bucket(bucket)?.map(|(place, row)| (place, KeySlot::of(row))))
     }
 
     /// The caller has the lease, and has locked the bucket.
     pub fn write(&self, (place, slot): FoundSlot) -> io::Result<()> {
-        self.0.write(place, slot.row())
+        self.file.write(place, slot.row())
     }
 
     /// What any process may write: hold, backoff, for how long that matters, and what answers have shown. The caller has locked the bucket.
     pub fn write_refusal(&self, (place, slot): FoundSlot) -> io::Result<()> {
         let [_, _, _, _, _, refusal @ ..] = slot.row();
-        self.0.write(place + 5 * 8, refusal)
+        self.file.write(place + 5 * 8, refusal)
     }
 
     /// For the holder of the lease, whatever others write meanwhile.
     pub fn write_starts(&self, (place, slot): FoundSlot) -> io::Result<()> {
         let [_, _, last_start, last_fetch, ..] = slot.row();
-        self.0.write(place + 2 * 8, [last_start, last_fetch])
+        self.file.write(place + 2 * 8, [last_start, last_fetch])
     }
 }
 
@@ -116,11 +146,12 @@ impl Deref for Slots {
     type Target = LockFile;
 
     fn deref(&self) -> &LockFile {
-        &self.0
+        &self.file
     }
 }
 
 impl Id {
+    /// The same in every file.
     pub fn of(name: &str) -> Self {
         Self::of_bytes(name.as_bytes())
     }
@@ -146,8 +177,10 @@ impl Id {
 /// To begin, for two seconds.
 const TRIES: u32 = 200;
 const TRY_AGAIN: Duration = Duration::from_millis(10);
+/// That has been logged.
+static TOLD: Once = Once::new();
 /// With the version of what is in it.
-const FILE: &str = "politely.pace2";
+const FILE: &str = "politely.pace3";
 pub(super) const BUCKET: u64 = (ROWS * NUMBERS * 8) as u64;
 const BUCKETS: u64 = 8191;
 const SIZE: u64 = BUCKET * (1 + BUCKETS);

@@ -49,7 +49,7 @@ impl Machine {
     /// What is asked at once, as of `later`.
     #[track_caller]
     fn at(&self, at: Instant, later: Duration, op: LeaseOp, gap: u64) -> LeaseStatus {
-        let asked = self.ask(Id::of("a"), "a", &request(op, gap), at + later);
+        let asked = self.ask("a", &request(op, gap), at + later);
         asked.expect("the file is there").expect("nobody is at it")
     }
 
@@ -95,8 +95,8 @@ fn one_has_the_lease_and_the_next_has_it_with_the_last_start() {
 fn what_is_kept_on_is_noted_now_and_then() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     one.at(now, NOW, LeaseOp::Take, 3000);
-    assert!(other.slots.lock(Id::of("a").bucket(), BUCKET).expect("the file is there"));
-    let keep = |later| one.ask(Id::of("a"), "a", &request(LeaseOp::Keep, 3000), now + later);
+    assert!(other.slots.lock(other.slots.id("a").bucket(), BUCKET).expect("the file is there"));
+    let keep = |later| one.ask("a", &request(LeaseOp::Keep, 3000), now + later);
     assert_eq!(keep(ms(1000)).expect("the file is there").expect("it writes nothing").place, TurnPlace::Leased(LEASE));
     assert!(keep(NOTED).expect("the file is there").is_none(), "it has to be noted again");
 }
@@ -163,7 +163,7 @@ fn a_start_that_nobody_made_binds_nobody() {
     one.at(now, NOW, LeaseOp::Take, 3000);
     let starts = LastStarts { last_start: Some(now), ..LastStarts::default() };
     let kept = LeaseRequest { starts, ..request(LeaseOp::Keep, 3000) };
-    one.ask(Id::of("a"), "a", &kept, now).expect("the file is there");
+    one.ask("a", &kept, now).expect("the file is there");
     one.at(now, NOW, LeaseOp::Give, 3000);
     assert_eq!(other.at(now, NOW, LeaseOp::Take, 3000).starts.last_start, None);
 }
@@ -176,7 +176,7 @@ fn without_a_delay_nobody_needs_it_until_the_origin_asks_for_time() {
     let starts = LastStarts { hold: Some(now + ms(5000)), ..LastStarts::default() };
     let (backoff, matters) = (ms(1000), ms(6000));
     let refused = LeaseRequest { starts, backoff, matters, is_exact: false, ..request(LeaseOp::Give, 0) };
-    one.ask(Id::of("a"), "a", &refused, now).expect("the file is there").expect("nobody is at it");
+    one.ask("a", &refused, now).expect("the file is there").expect("nobody is at it");
     assert!(other.is_held_back("a", now));
     let told = other.at(now, NOW, LeaseOp::Take, 0);
     assert_eq!(
@@ -186,7 +186,7 @@ fn without_a_delay_nobody_needs_it_until_the_origin_asks_for_time() {
     // Without the lease one can only raise what is known, not lower it.
     let more = LeaseRequest { backoff: ms(2000), ..refused };
     for told in [more, refused] {
-        one.ask(Id::of("a"), "a", &told, now).expect("the file is there").expect("nobody is at it");
+        one.ask("a", &told, now).expect("the file is there").expect("nobody is at it");
     }
     other.starts(now);
     assert_eq!(other.at(now, NOW, LeaseOp::Keep, 0).backoff, NOW, "it has been told that it has passed");
@@ -211,12 +211,12 @@ fn all_waiting_requests_are_counted() {
 #[test]
 fn after_a_boot_no_time_has_passed() {
     let (directory, now) = (place(), Instant::now());
-    let file = directory.path().join("politely.pace2");
+    let file = directory.path().join("politely.pace3");
     {
         let one = open(&directory);
         let starts = LastStarts { hold: Some(now + ms(60_000)), ..LastStarts::default() };
         let taken = LeaseRequest { starts, backoff: ms(500), ..request(LeaseOp::Take, 3000) };
-        one.ask(Id::of("a"), "a", &taken, now).expect("the file is there");
+        one.ask("a", &taken, now).expect("the file is there");
         one.starts(now);
         drop(open(&directory));
         assert_eq!(one.at(now, NOW, LeaseOp::Keep, 3000).starts.last_start, Some(now), "the same boot");
@@ -239,14 +239,14 @@ fn after_a_boot_what_an_origin_has_asked_for_ends() {
         let one = open(&directory);
         let starts = LastStarts { hold: Some(now + ms(5000)), ..LastStarts::default() };
         let refused = LeaseRequest { starts, backoff: ms(500), matters: ms(6000), ..request(LeaseOp::Give, 0) };
-        one.ask(Id::of("a"), "a", &refused, now).expect("the file is there");
+        one.ask("a", &refused, now).expect("the file is there");
     }
-    let file = directory.path().join("politely.pace2");
+    let file = directory.path().join("politely.pace3");
     File::options().write(true).open(&file).expect("it is ours").write_all_at(&[7; 8], 0).expect("it is ours");
     let (one, most) = (open(&directory), ms(10_000));
     let held = |later| {
         let asked = LeaseRequest { most, ..request(LeaseOp::Take, 3000) };
-        let status = one.ask(Id::of("a"), "a", &asked, now + later).expect("the file is there");
+        let status = one.ask("a", &asked, now + later).expect("the file is there");
         status.expect("nobody is at it").starts.hold
     };
     assert!(held(NOW).is_some_and(|hold| hold <= Instant::now() + most));
@@ -259,36 +259,51 @@ fn who_waits_is_counted_whatever_else_they_have() {
     let ((directory, one, other), now) = (both(), Instant::now());
     let third = open(&directory);
     let elsewhere = request(LeaseOp::Take, 1000);
-    third.ask(Id::of("b"), "b", &elsewhere, now).expect("the file is there");
+    third.ask("b", &elsewhere, now).expect("the file is there");
     assert_eq!(one.at(now, NOW, LeaseOp::Take, 1000).place, TurnPlace::Leased(LEASE));
     other.at(now, NOW, LeaseOp::Take, 1000);
     third.at(now, NOW, LeaseOp::Take, 1000);
     assert_eq!(one.at(now, NOW, LeaseOp::Keep, 1000).rivals, 3);
 }
 
+/// Names of so many hosts that are in one bucket of this machine's file.
+fn of_one_bucket(machine: &Machine, count: usize) -> Vec<String> {
+    let bucket = |name: &str| machine.slots.id(name).bucket();
+    (0..).map(|n| format!("h{n}")).filter(|n| bucket(n) == bucket("h0")).take(count).collect()
+}
+
 #[test]
 fn hosts_of_one_bucket_keep_out_of_each_others_way() {
     let ((_directory, one, other), now) = (both(), Instant::now());
-    let first = Id::of("a");
-    let names: Vec<String> =
-        (0..).map(|n| format!("h{n}")).filter(|n| Id::of(n).bucket() == first.bucket()).take(9).collect();
-    let ask = |machine: &Machine, name: &String, op, at| {
-        machine.ask(Id::of(name), name, &request(op, 3000), at).expect("the file is there").expect("nobody is at it")
+    let names = of_one_bucket(&one, 9);
+    let ask = |machine: &Machine, name: &String, at| {
+        machine.ask(name, &request(LeaseOp::Take, 3000), at).expect("the file is there").expect("nobody is at it")
     };
     for (name, machine) in names.iter().zip([&one, &other].into_iter().cycle()) {
-        let place = ask(machine, name, LeaseOp::Take, now).place;
-        // There is no room for the last until one of them owes nothing any more.
-        assert_eq!(place, if *name == names[8] { TurnPlace::Queued(LOOK_AGAIN) } else { TurnPlace::Leased(LEASE) });
+        // Without room for the last, that of the first is over soonest.
+        assert_eq!(ask(machine, name, now).place, TurnPlace::Leased(LEASE));
     }
-    ask(&one, &names[0], LeaseOp::Give, now);
-    assert!(soon(ask(&one, &names[8], LeaseOp::Take, now)));
-    assert_eq!(ask(&one, &names[8], LeaseOp::Take, now + ms(60_000) + NOTED).place, TurnPlace::Leased(LEASE));
+    let is_known = |name: &String| one.slots.find(one.slots.id(name)).expect("the file is there").is_some();
+    assert_eq!(names.iter().filter(|name| !is_known(name)).collect::<Vec<_>>(), [&names[0]]);
+    assert!(soon(ask(&other, &names[0], now)), "whose lease is still its own");
+    assert!(soon(ask(&other, &names[8], now)));
+}
+
+/// Else who runs a few hosts could choose their names to be in the bucket of another's.
+#[test]
+fn which_hosts_are_in_one_bucket_is_known_to_nobody_else() {
+    let (here, elsewhere) = (place(), place());
+    let (one, again, other) = (open(&here), open(&here), open(&elsewhere));
+    let names = of_one_bucket(&one, 9);
+    let buckets = |machine: &Machine| names.iter().map(|name| machine.slots.id(name).bucket()).collect::<Vec<_>>();
+    assert_eq!(buckets(&again), buckets(&one));
+    assert!(buckets(&other).windows(2).any(|pair| pair[0] != pair[1]));
 }
 
 #[test]
 fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_that_ones() {
     let directory = place();
-    let file = directory.path().join("politely.pace2");
+    let file = directory.path().join("politely.pace3");
     drop(open(&directory));
     let mode = std::fs::metadata(&file).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -298,7 +313,7 @@ fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_
     std::fs::remove_file(&file).expect("it is ours");
     let Ok(()) = chown(directory.path(), Some(4711), Some(4712)) else { return };
     drop(open(&directory));
-    for name in ["politely.pace2", "politely.copies2"] {
+    for name in ["politely.pace3", "politely.copies2"] {
         let it = std::fs::metadata(directory.path().join(name)).expect("it is there");
         assert_eq!((it.uid(), it.gid()), (4711, 4712), "{name}");
     }
@@ -312,7 +327,7 @@ fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
     let file = directory.path().join("file");
     File::create(&file).expect("it is writable");
     assert!(Machine::open(&file).is_none());
-    std::fs::create_dir(directory.path().join("politely.pace2")).expect("it is writable");
+    std::fs::create_dir(directory.path().join("politely.pace3")).expect("it is writable");
     assert!(Machine::open(directory.path()).is_none());
     let read_only = place();
     std::fs::set_permissions(read_only.path(), Permissions::from_mode(0o500)).expect("it is ours");
@@ -327,12 +342,12 @@ async fn what_cannot_be_written_any_more_leaves_each_to_itself_and_keeps_nobody_
     assert_eq!(one.lease("a", &request(LeaseOp::Take, 3000)).await.map(|it| it.place), Ok(TurnPlace::Leased(LEASE)));
     File::options()
         .write(true)
-        .open(directory.path().join("politely.pace2"))
+        .open(directory.path().join("politely.pace3"))
         .and_then(|it| it.set_len(0))
         .expect("ours");
     assert!(one.lease("a", &request(LeaseOp::Keep, 3000)).await.is_err());
     assert_eq!((one.reach().link, one.reach().alone), (0, Some(1)));
-    assert!(other.slots.lock(Id::of("a").lease(), 1).expect("it is open"), "it is free");
+    assert!(other.slots.lock(other.slots.id("a").lease(), 1).expect("it is open"), "it is free");
 }
 
 fn fleets() -> (TempDir, Arc<Fleet>, Arc<Fleet>) {
