@@ -1,7 +1,7 @@
 -- What has been spent of one budget in the period of now, by the server's clock.
 --
 -- KEYS[1]  politely:{KEY}:budget:PERIOD, a hash of `ends`, `requests`, `bytes`; it expires with its period
--- ARGV     1 length of the period, in seconds    2 requests more, or less    3 bytes more
+-- ARGV     1 length of the period, in seconds    2 requests more, or less: of the period of 8    3 bytes more
 --          4, 5 the most of each for the requests to go, or "": they go anyway
 --          6, 7 no less of each had been spent before, in the period with the end of 8: this server may have forgotten
 -- Answers  1 if they go; then requests and bytes, and for how many milliseconds the period goes on
@@ -23,7 +23,11 @@ end
 
 local goes = has_room(requests, ARGV[4]) and has_room(bytes, ARGV[5])
 if goes then
-    requests, bytes = math.max(requests + ARGV[2], 0), bytes + ARGV[3]
+    local more = tonumber(ARGV[2])
+    if more < 0 and tonumber(ARGV[8]) ~= ends then
+        more = 0
+    end
+    requests, bytes = math.max(requests + more, 0), bytes + ARGV[3]
     redis.call('HSET', KEYS[1], 'ends', ends, 'requests', requests, 'bytes', bytes)
     redis.call('EXPIREAT', KEYS[1], ends)
 end

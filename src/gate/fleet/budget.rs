@@ -13,18 +13,27 @@ pub(in crate::gate) struct Spend {
     pub bytes: u64,
     /// Only if there is room for it. `None`: it has been spent already.
     pub within: Option<Budget>,
-    /// No less had been spent before, as was heard then: the other side may have forgotten.
+    /// No less had been spent before, as was heard then: the other side may have forgotten. Fewer requests are of that period.
     pub heard: Spent,
 }
 
 impl Spend {
+    pub fn of(per: Period, requests: i64, bytes: u64) -> Self {
+        Self { per, requests, bytes, within: None, heard: Spent::default() }
+    }
+
+    /// As it counts in the period that ends then: a request that was never sent is given back where it was paid.
+    pub fn requests_in(&self, ends: u64) -> i64 {
+        if self.requests < 0 && self.heard.ends != ends { 0 } else { self.requests }
+    }
+
     /// What comes of it, from what has been spent before. False: there was no room.
-    pub fn of(&self, spent: Spent) -> (bool, Spent) {
+    pub fn after(&self, spent: Spent) -> (bool, Spent) {
         let heard = self.heard.in_period(spent.ends);
         let (requests, bytes) = (spent.requests.max(heard.requests), spent.bytes.max(heard.bytes));
         let spent = Spent { requests, bytes, ..spent };
         let goes = self.within.is_none_or(|budget| budget.has_room(&spent));
-        (goes, if goes { spent.plus(self.requests, self.bytes) } else { spent })
+        (goes, if goes { spent.plus(self.requests_in(spent.ends), self.bytes) } else { spent })
     }
 
     pub(super) fn invocation(&self, key: &str) -> ScriptInvocation<'static> {

@@ -1,4 +1,4 @@
-//! What the script of budgets promises on its own: what an instance knew of before counts in its own period alone.
+//! What the script of budgets promises on its own: what belongs to one period counts in no other.
 
 use crate::support::redis::Redis;
 use redis::{AsyncCommands, Script};
@@ -21,4 +21,21 @@ async fn what_was_heard_before_counts_in_its_own_period_alone() {
         spent.push(answer.1);
     }
     assert_eq!(spent, [1, 1, 5, 6], "seven were of another day");
+}
+
+#[tokio::test]
+async fn what_was_never_sent_is_given_back_in_the_period_in_which_it_was_paid() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    let script = Script::new(include_str!("../../../src/gate/fleet/budget.lua"));
+    let mut spent = Vec::new();
+    for (more, days_ago) in [(2, 0), (-1, 1), (-1, 0)] {
+        let kept: Option<u64> = redis.hget(KEY, "ends").await.expect("it answers");
+        let paid = kept.unwrap_or_default() - days_ago * DAY;
+        let mut call = script.key(KEY);
+        call.arg(DAY).arg(more).arg(0).arg("").arg("").arg(0).arg(0).arg(paid);
+        let answer: (u8, u64, u64, u64) = call.invoke_async(redis).await.expect("it runs");
+        spent.push(answer.1);
+    }
+    assert_eq!(spent, [2, 2, 1]);
 }

@@ -51,7 +51,7 @@ fn spend_locked(file: &LockFile, id: Id, bucket: u64, spend: &Spend, now: System
         return Err(io::Error::other("there are more budgets than fit"));
     };
     let kept = known.map(|&(_, [_, ends, requests, bytes])| Spent { ends, requests, bytes }).unwrap_or_default();
-    let (goes, spent) = spend.of(kept.in_period(ends));
+    let (goes, spent) = spend.after(kept.in_period(ends));
     if goes {
         file.write(place, [id.tag, spent.ends, spent.requests, spent.bytes])?;
     }
@@ -101,7 +101,9 @@ mod tests {
         let next = Budgets::open(directory.path()).unwrap();
         assert_eq!(spent(&next, "a", one(Some(2)), 3599), (false, 2, 20));
         assert_eq!(spent(&next, "a", one(Some(2)), 3600), (true, 1, 10), "another hour");
-        assert_eq!(spent(&next, "a", Spend { requests: -1, bytes: 0, ..one(None) }, 3600), (true, 0, 10));
+        let unsent = |ends| Spend { heard: Spent { ends, ..Spent::default() }, ..Spend::of(Period::Hour, -1, 0) };
+        assert_eq!(spent(&next, "a", unsent(3600), 3600), (true, 1, 10), "it was paid in the hour before");
+        assert_eq!(spent(&next, "a", unsent(7200), 3600), (true, 0, 10));
         let heard = |ends| Spend { heard: Spent { ends, requests: 5, bytes: 5 }, ..one(None) };
         assert_eq!(spent(&next, "a", heard(3600), 3600), (true, 1, 20), "of the hour before");
         assert_eq!(spent(&next, "a", heard(7200), 3600), (true, 6, 30), "more than this one knew of");

@@ -1,15 +1,16 @@
 //! What is spent of budgets, by hosts and by users: the shared count, as long as the others can be reached. While they cannot, each
 //! process counts for itself, within its own part of what was left, and reports that afterwards.
 
+mod bill;
+
+pub(super) use bill::Bill;
+
 use super::fleet::{Fleet, ServerLost, Spend};
-use crate::policy::{Budget, PaceKey, Period, Refusal, Request, Spent};
-use futures_util::FutureExt;
+use crate::policy::{Budget, Period, Spent};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
-use tokio::runtime::Handle;
 
 /// What has been spent, as it is known here.
 pub(super) struct Ledger {
@@ -45,21 +46,6 @@ pub struct BudgetFigures {
     pub spent: Spent,
 }
 
-/// The budgets that one request is to be paid from.
-pub(super) struct Bill {
-    ledger: Arc<Ledger>,
-    items: Vec<(Box<str>, Budget)>,
-    is_paid: bool,
-    /// It goes whatever has been spent.
-    is_reported: bool,
-}
-
-impl fmt::Debug for Bill {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Bill").field(&self.items).finish()
-    }
-}
-
 impl Ledger {
     pub fn new(fleet: Option<Arc<Fleet>>) -> Arc<Self> {
         Arc::new(Self { known: Mutex::default(), fleet, reporting: tokio::sync::Mutex::default() })
@@ -82,7 +68,7 @@ impl Ledger {
     pub async fn link_changed(&self) {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| fleet.reach().link != 0) else { return };
         for (of, per, known) in self.of_now(|_| true) {
-            if fleet.spend(&of, &Spend { requests: 0, heard: known.heard, ..unsent(per) }).await.is_err() {
+            if fleet.spend(&of, &Spend { heard: known.heard, ..Spend::of(per, 0, 0) }).await.is_err() {
                 return;
             }
         }
@@ -117,15 +103,16 @@ impl Ledger {
         let _reporting = self.reporting.lock().await;
         let reported = unreported();
         let (requests, bytes) = reported.unreported;
-        let (_, heard) = fleet.spend(of, &Spend { requests, bytes, ..unsent(per) }).await?;
+        let heard = Spent { ends: reported.heard.ends, ..Spent::default() };
+        let (_, heard) = fleet.spend(of, &Spend { heard, ..Spend::of(per, requests, bytes) }).await?;
         if let Some(known) = self.known.lock().known.get_mut(&(of.into(), per)) {
             known.hear(&reported, heard);
         }
         Ok(())
     }
 
-    /// False: there was no room for it.
-    async fn spend(&self, of: &str, budget: Budget, spend: Spend) -> bool {
+    /// The end of the period in which it counts. `None`: there was no room for it.
+    async fn spend(&self, of: &str, budget: Budget, spend: Spend) -> Option<u64> {
         let (answer, instances) = match &self.fleet {
             Some(fleet) => {
                 let reach = fleet.reach();
@@ -143,13 +130,14 @@ impl Ledger {
         book.make_room(now);
         let known = book.known.entry((of.into(), spend.per)).or_default();
         *known = KnownBudget { budget, ..known.in_period(answer.map_or(ends, |(_, heard)| heard.ends)) };
-        match answer {
+        let goes = match answer {
             Some((goes, heard)) => {
                 known.heard = heard;
                 goes
             }
             None => known.spend_unreported(&spend, instances),
-        }
+        };
+        goes.then_some(known.heard.ends)
     }
 }
 
@@ -184,7 +172,7 @@ impl KnownBudget {
         let goes = spend.within.is_none_or(|budget| budget.has_room(&self.spent(instances)));
         if goes {
             let (requests, bytes) = self.unreported;
-            self.unreported = (requests + spend.requests, bytes.saturating_add(spend.bytes));
+            self.unreported = (requests + spend.requests_in(self.heard.ends), bytes.saturating_add(spend.bytes));
         }
         goes
     }
@@ -200,78 +188,6 @@ impl Book {
     }
 }
 
-impl Bill {
-    /// `None`: nobody has a budget. `is_reported`: what is spent is only reported.
-    #[inline]
-    pub fn of(
-        ledger: &Arc<Ledger>,
-        host: Option<Budget>,
-        key: &PaceKey,
-        request: &Request<'_>,
-        is_reported: bool,
-    ) -> Option<Box<Self>> {
-        if host.is_none() && request.budget.is_none() {
-            return None;
-        }
-        let host = host.map(|budget| (key.to_string().into(), budget));
-        let user = request.user.zip(request.budget).map(|(user, budget)| (format!("user={user}").into(), *budget));
-        let items = host.into_iter().chain(user).collect();
-        Some(Box::new(Self { ledger: ledger.clone(), items, is_paid: false, is_reported }))
-    }
-
-    /// Why it does not go, if that is known already.
-    pub fn refusal(&self) -> Option<Refusal> {
-        let now = SystemTime::now();
-        let is_spent =
-            |(of, budget): &&(Box<str>, Budget)| !budget.has_room(&self.ledger.known(of, budget.per, now).spent(1));
-        self.items.iter().find(is_spent).map(|(of, budget)| spent(of, *budget, now))
-    }
-
-    /// One more request.
-    pub async fn pay(&mut self) -> Result<(), Refusal> {
-        for (number, (of, budget)) in self.items.iter().enumerate() {
-            let within = Some(*budget).filter(|_| !self.is_reported);
-            let spend = Spend { requests: 1, within, ..unsent(budget.per) };
-            if !self.ledger.spend(of, *budget, spend).await {
-                for (of, budget) in &self.items[..number] {
-                    self.ledger.spend(of, *budget, unsent(budget.per)).await;
-                }
-                return Err(spent(of, *budget, SystemTime::now()));
-            }
-        }
-        self.is_paid = true;
-        Ok(())
-    }
-
-    /// It is over. `bytes`: of its answer. Not `sent`: it has not been a request.
-    pub fn settle(self, sent: bool, bytes: u64) {
-        if !self.is_paid || sent && bytes == 0 {
-            return;
-        }
-        let settled = async move {
-            for (of, budget) in &self.items {
-                let spend = if sent { Spend { requests: 0, bytes, ..unsent(budget.per) } } else { unsent(budget.per) };
-                self.ledger.spend(of, *budget, spend).await;
-            }
-        };
-        // Without one, the process is ending.
-        let Ok(runtime) = Handle::try_current() else { return };
-        let mut settled = Box::pin(settled);
-        // At once, before the client has its answer and asks again, unless it has to be reported to others.
-        if (&mut settled).now_or_never().is_none() {
-            runtime.spawn(settled);
-        }
-    }
-}
-
-fn unsent(per: Period) -> Spend {
-    Spend { per, requests: -1, bytes: 0, within: None, heard: Spent::default() }
-}
-
-fn spent(of: &str, budget: Budget, now: SystemTime) -> Refusal {
-    Refusal::BudgetSpent { retry_after: budget.per.end(now).1, of: of.into(), budget }
-}
-
 /// Hosts and users before those of other periods are forgotten.
 const MOST_KNOWN: usize = 65_536;
 
@@ -283,7 +199,7 @@ mod tests {
     fn alone(budget: Budget, heard: u64, instances: u32) -> usize {
         let heard = Spent { ends: 3600, requests: heard, bytes: heard * 100 };
         let mut known = KnownBudget { budget, heard, unreported: (0, 0) };
-        let spend = Spend { requests: 1, bytes: 100, within: Some(budget), ..unsent(Period::Hour) };
+        let spend = Spend { within: Some(budget), ..Spend::of(Period::Hour, 1, 100) };
         (0..20).filter(|_| known.spend_unreported(&spend, instances)).count()
     }
 
@@ -304,6 +220,15 @@ mod tests {
         let known = KnownBudget { budget, heard, unreported: (2, 20) };
         assert_eq!(known.in_period(7200).spent(3), Spent { ends: 7200, requests: 0, bytes: 0 });
         assert_eq!(known.in_period(3600).spent(2), Spent { ends: 3600, requests: 8, bytes: 80 });
+    }
+
+    #[test]
+    fn what_was_never_sent_is_given_back_in_its_own_period_alone() {
+        let paid = |ends| Spend { heard: Spent { ends, ..Spent::default() }, ..Spend::of(Period::Hour, -1, 0) };
+        let heard = Spent { ends: 3600, requests: 4, bytes: 0 };
+        let mut known = KnownBudget { heard, ..KnownBudget::default() };
+        let left = [paid(0), paid(3600)].map(|spend| (known.spend_unreported(&spend, 1), known.spent(1).requests));
+        assert_eq!(left, [(true, 4), (true, 3)]);
     }
 
     #[test]
