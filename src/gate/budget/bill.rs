@@ -5,6 +5,7 @@ use crate::gate::fleet::Spend;
 use crate::policy::{Budget, PaceKey, Refusal, Request, Spent};
 use futures_util::FutureExt;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::runtime::Handle;
@@ -58,8 +59,30 @@ impl Bill {
         self.items.iter().find(is_spent).map(|it| it.refusal(now))
     }
 
-    /// One more request.
+    /// One more request. Whoever stops waiting has paid nothing: others who count with us may be far away, and have counted it.
     pub async fn pay(&mut self) -> Result<(), Refusal> {
+        if self.ledger.fleet.is_none() {
+            // Waits for nobody.
+            return self.pay_all().await;
+        }
+        let mut payment = Payment(self.take());
+        let paying = tokio::spawn(async move {
+            let paid = payment.0.pay_all().await;
+            (payment, paid)
+        });
+        // Else the process is ending.
+        let Ok((mut payment, paid)) = paying.await else { return std::future::pending().await };
+        *self = payment.0.take();
+        paid
+    }
+
+    /// Leaves one without items.
+    fn take(&mut self) -> Self {
+        let items = mem::take(&mut self.items);
+        Self { ledger: self.ledger.clone(), items, is_reported: self.is_reported }
+    }
+
+    async fn pay_all(&mut self) -> Result<(), Refusal> {
         for number in 0..self.items.len() {
             let item = &self.items[number];
             let within = Some(item.budget).filter(|_| !self.is_reported);
@@ -105,6 +128,15 @@ impl Bill {
         if (&mut settled).now_or_never().is_none() {
             runtime.spawn(settled);
         }
+    }
+}
+
+/// A bill that is being paid; given back if nobody takes it.
+struct Payment(Bill);
+
+impl Drop for Payment {
+    fn drop(&mut self) {
+        self.0.take().settle(false, 0);
     }
 }
 

@@ -65,7 +65,7 @@ impl Ledger {
 
     /// The fleet can be asked again, perhaps: it gets what was known of it, which may be forgotten; and when all have done so,
     /// what was spent here meanwhile.
-    pub async fn link_changed(&self) {
+    pub async fn link_changed(self: &Arc<Self>) {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| fleet.reach().link != 0) else { return };
         for (of, per, known) in self.of_now(|_| true) {
             if fleet.spend(&of, &Spend { heard: known.heard, ..Spend::of(per, 0, 0) }).await.is_err() {
@@ -76,7 +76,10 @@ impl Ledger {
             tokio::time::sleep_until(at.into()).await;
         }
         for (of, per, _) in self.of_now(|known| known.unreported != (0, 0)) {
-            if self.report(fleet, &of, per).await.is_err() {
+            let (ledger, fleet) = (self.clone(), fleet.clone());
+            // To its end, whatever becomes of us: what the others have counted would be reported again.
+            let reported = tokio::spawn(async move { ledger.report(&fleet, &of, per).await });
+            if !matches!(reported.await, Ok(Ok(()))) {
                 return;
             }
         }
