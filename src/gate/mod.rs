@@ -287,7 +287,7 @@ async fn listen(mut messages: UnboundedReceiver<Message>, to: (Arc<RobotsCache>,
             Message::Link => {
                 // Nothing else waits for the report to the fleet.
                 let (pacer, ledger) = (pacer.clone(), ledger.clone());
-                telling.abort_all();
+                telling.shutdown().await;
                 telling.spawn(async move { tokio::join!(pacer.link_changed(), ledger.link_changed()) });
                 robots.published("");
             }
