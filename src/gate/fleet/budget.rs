@@ -37,7 +37,6 @@ impl Spend {
     }
 
     pub(super) fn invocation(&self, key: &str) -> ScriptInvocation<'static> {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));
         let Spend { per, requests, bytes, within, heard } = *self;
         let most = |most: Option<u64>| most.map_or(String::new(), |most| most.to_string());
         let mut call = SCRIPT.key(format!("politely:{{{key}}}:budget:{}", per.as_str()));
@@ -59,3 +58,5 @@ pub(super) fn answered(answer: BudgetReply, per: Period, now: SystemTime) -> (bo
     let middle = (now + left).checked_sub(Duration::from_secs(per.length() / 2)).unwrap_or(now);
     (goes == 1, Spent { ends: per.end(middle).0, requests, bytes })
 }
+
+pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));

@@ -93,7 +93,6 @@ impl ServerLink {
         name: &str,
         wanted: impl for<'a> FnOnce(&'a mut ScriptInvocation<'static>) -> &'a mut ScriptInvocation<'static>,
     ) -> Result<CopyAnswer, ServerLost> {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
         let mut call = SCRIPT.key(format!("politely:{{{name}}}:robots"));
         wanted(call.key(format!("politely:{{{name}}}:fetching")).arg(&*self.me));
         self.call(&call).await
@@ -167,6 +166,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("no duration here is that long")
 }
 
+pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
 /// For how long the right outlives its instance.
 const HELD: Duration = Duration::from_secs(5);
 /// Looking again a little too early would find the right still held.

@@ -1,9 +1,11 @@
 //! The connection to the fleet's server: reconnects until it succeeds. A connection that breaks is replaced, and
 //! calls wait for that; a server that does not answer for [`PATIENCE`] is out of reach, and no call waits for it.
 
+use super::figures::FleetFigures;
 use super::message::Message;
 use super::reach::{Reach, ServerLost};
 use super::server::{Sentinels, ServerConnection, words};
+use super::{budget, copies, turn};
 use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
@@ -47,19 +49,6 @@ struct Connected {
     connection: ServerConnection,
     sentinels: Option<Sentinels>,
     closed: Arc<Notify>,
-}
-
-/// Figures on the fleet, for the status and metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FleetFigures {
-    pub is_up: bool,
-    /// Instances when last seen, this one included.
-    pub instances: u32,
-    /// Round trips to its server.
-    pub calls: u64,
-    /// Times it was lost.
-    pub lost: u64,
 }
 
 impl ServerLink {
@@ -205,9 +194,16 @@ impl ServerLink {
         let own = format!("politely:to:{}", self.me);
         let (channels, mut second, mut third) =
             (["politely:all", own.as_str()], connection.clone(), connection.clone());
-        // A server that only reads, or has no memory left, is found out here.
-        let (subscribed, registered, history) =
-            tokio::join!(connection.subscribe(&channels), self.register(&mut second), third.history());
+        let scripts = [&*SCRIPT, &*turn::SCRIPT, &*copies::SCRIPT, &*budget::SCRIPT];
+        // First the scripts: a call of one that is not there makes three round trips. A server that only reads, or has no memory
+        // left, is found out here.
+        let ((), subscribed, registered, history) = tokio::join!(
+            biased;
+            connection.clone().load(scripts),
+            connection.subscribe(&channels),
+            self.register(&mut second),
+            third.history()
+        );
         subscribed.map_err(|error| words(&error)).and(registered)?;
         self.adopt(&url, connection.clone(), history);
         Ok(Connected { url, connection, sentinels, closed })
@@ -245,7 +241,6 @@ impl ServerLink {
     }
 
     async fn register(&self, connection: &mut ServerConnection) -> Result<(), String> {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("instances.lua")));
         let mut script = SCRIPT.key("politely:instances");
         script.arg(&*self.me).arg(GONE_AFTER.as_millis() as u64);
         let answer = timeout(PATIENCE, connection.invoke(&script)).await;
@@ -291,6 +286,7 @@ fn no_answer() -> String {
     format!("no answer within {PATIENCE:?}")
 }
 
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("instances.lua")));
 /// For one answer, reconnecting included. A slow server is not a lost one.
 const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);

@@ -11,6 +11,7 @@
 
 mod budget;
 mod copies;
+mod figures;
 mod link;
 mod machine;
 mod message;
@@ -21,7 +22,7 @@ mod turn;
 
 pub(super) use budget::Spend;
 pub(super) use copies::Claim;
-pub use link::FleetFigures;
+pub use figures::FleetFigures;
 pub(super) use message::Message;
 pub(super) use parcel::Parcel;
 pub(super) use reach::{Reach, ServerLost};

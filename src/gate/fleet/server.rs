@@ -2,6 +2,7 @@
 
 use crate::config::SecretUrl;
 use crate::tls::roots;
+use futures_util::future::join_all;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
@@ -9,7 +10,7 @@ use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo,
-    ProtocolVersion, RedisError, RedisResult, ScriptInvocation, TlsCertificates, TlsMode,
+    ProtocolVersion, RedisError, RedisResult, Script, ScriptInvocation, TlsCertificates, TlsMode,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -100,6 +101,27 @@ impl ServerConnection {
         match self {
             Self::One(connection) => connection.subscribe(channels).await,
             Self::Cluster(connection) => connection.subscribe(channels).await,
+        }
+    }
+
+    /// What has not been loaded is when it is called.
+    pub async fn load(self, scripts: [&'static Script; 4]) {
+        match self {
+            Self::One(connection) => {
+                let load = |script: &'static Script| {
+                    let mut connection = connection.clone();
+                    async move { script.load_async(&mut connection).await }
+                };
+                join_all(scripts.map(load)).await;
+            }
+            Self::Cluster(mut connection) => {
+                // A node that does not answer holds up none of the others.
+                tokio::spawn(async move {
+                    for script in scripts {
+                        let _ = script.load_async(&mut connection).await;
+                    }
+                });
+            }
         }
     }
 

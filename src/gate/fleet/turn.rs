@@ -60,7 +60,6 @@ pub(in crate::gate) enum TurnPlace {
 
 impl LeaseRequest {
     pub(super) fn invocation(&self, key: &str, me: &str) -> ScriptInvocation<'static> {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("turn.lua")));
         let now = Instant::now();
         // Rather too short: a start counts as later then.
         let ago = |at: Option<Instant>| {
@@ -116,6 +115,7 @@ fn millis_up(duration: Duration) -> u64 {
     millis(duration.min(FAR) + Duration::from_nanos(999_999))
 }
 
+pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("turn.lua")));
 /// For how long a lease outlives its instance, which renews it in good time.
 const LEASE: Duration = Duration::from_secs(3);
 /// What the script's numbers hold.

@@ -6,6 +6,7 @@ mod clocks;
 mod copies;
 mod crash;
 mod faults;
+mod forgets;
 mod hung_up;
 mod loss;
 mod many_servers;

@@ -1,0 +1,14 @@
+//! What is shown of a fleet.
+
+/// Figures on the fleet, for the status and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FleetFigures {
+    pub is_up: bool,
+    /// Instances when last seen, this one included.
+    pub instances: u32,
+    /// Round trips to its server.
+    pub calls: u64,
+    /// Times it was lost.
+    pub lost: u64,
+}
