@@ -5,14 +5,14 @@ use super::figures::FleetFigures;
 use super::message::Message;
 use super::reach::{Reach, ServerLost};
 use super::server::{Sentinels, ServerConnection, words};
-use super::{budget, copies, turn};
+use super::{budget, copies, instances, turn};
 use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
-use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, Script, ScriptInvocation};
+use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, ScriptInvocation};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
@@ -194,7 +194,7 @@ impl ServerLink {
         let own = format!("politely:to:{}", self.me);
         let (channels, mut second, mut third) =
             (["politely:all", own.as_str()], connection.clone(), connection.clone());
-        let scripts = [&*SCRIPT, &*turn::SCRIPT, &*copies::SCRIPT, &*budget::SCRIPT];
+        let scripts = [&*instances::SCRIPT, &*turn::SCRIPT, &*copies::SCRIPT, &*budget::SCRIPT];
         // First the scripts: a call of one that is not there makes three round trips. A server that only reads, or has no memory
         // left, is found out here.
         let ((), subscribed, registered, history) = tokio::join!(
@@ -232,22 +232,25 @@ impl ServerLink {
             if self.url().as_ref() != Some(url) {
                 return ("the configuration names another server".into(), since);
             }
-            let registered = self.register(&mut connection).await;
-            // A call without an answer may have given the server up just before it answered.
-            if registered.is_err() || self.is_lost() {
-                return (registered.err().unwrap_or_else(no_answer), since);
+            match self.register(&mut connection).await {
+                // A call without an answer may have given the server up just before it answered.
+                Ok(true) if !self.is_lost() => {}
+                Ok(true) => return (no_answer(), since),
+                Ok(false) => return ("it has forgotten the fleet".into(), since),
+                Err(why) => return (why, since),
             }
         }
     }
 
-    async fn register(&self, connection: &mut ServerConnection) -> Result<(), String> {
-        let mut script = SCRIPT.key("politely:instances");
-        script.arg(&*self.me).arg(GONE_AFTER.as_millis() as u64);
+    /// False: the server did not know of this instance, and may have forgotten everything.
+    async fn register(&self, connection: &mut ServerConnection) -> Result<bool, String> {
+        let script = instances::invocation(&self.me);
         let answer = timeout(PATIENCE, connection.invoke(&script)).await;
-        let instances = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
+        let (instances, is_known): (u32, bool) = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.instances.store(instances, Ordering::Relaxed);
-        Ok(())
+        self.live.send_if_modified(|live| !is_known && live.history.take().is_some());
+        Ok(is_known)
     }
 
     async fn part_at(&self, at: Instant, why: &str) -> ! {
@@ -286,7 +289,6 @@ fn no_answer() -> String {
     format!("no answer within {PATIENCE:?}")
 }
 
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("instances.lua")));
 /// For one answer, reconnecting included. A slow server is not a lost one.
 const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);
@@ -295,4 +297,3 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// All notice within this time that a server has been replaced, and report what they hold.
 const SETTLING: Duration = Duration::from_secs(1);
 const REGISTER_EVERY: Duration = Duration::from_secs(1);
-const GONE_AFTER: Duration = Duration::from_secs(10);

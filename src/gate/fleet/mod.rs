@@ -12,6 +12,7 @@
 mod budget;
 mod copies;
 mod figures;
+mod instances;
 mod link;
 mod machine;
 mod message;

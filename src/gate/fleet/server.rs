@@ -132,10 +132,19 @@ impl ServerConnection {
         }
     }
 
-    /// What is another after a restart or a failover, for then the server may have forgotten. `None`: nobody says.
+    /// What is another after a restart or a failover, for then the server may have forgotten. `None`: nobody says. Warns of one
+    /// that forgets on its own.
     pub async fn history(&mut self) -> Option<String> {
         let Self::One(connection) = self else { return None };
         let info: String = redis::cmd("INFO").query_async(connection).await.ok()?;
+        let value = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+        let is_bounded = value("maxmemory:").is_some_and(|most| most != "0");
+        if let Some(policy) = value("maxmemory_policy:").filter(|policy| is_bounded && *policy != "noeviction") {
+            tracing::warn!(
+                hint = "set `maxmemory-policy noeviction` there, and `maxmemory` to more than it needs",
+                "the fleet's server has the policy {policy}: when its memory is full it forgets delays that are owed"
+            );
+        }
         let is_history = |line: &&str| ["run_id:", "master_replid:"].iter().any(|name| line.starts_with(name));
         Some(info.lines().filter(is_history).collect()).filter(|history: &String| !history.is_empty())
     }

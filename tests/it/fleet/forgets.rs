@@ -19,3 +19,15 @@ async fn no_script_is_called_before_the_server_has_it() {
     let errors = info(&redis, "errorstats").await;
     assert!(!errors.contains("NOSCRIPT"), "{errors}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_may_evict_what_is_owed_is_warned_of() {
+    let Some(redis) = Redis::start().await else { return };
+    for (name, value) in [("maxmemory", "100mb"), ("maxmemory-policy", "volatile-lru")] {
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET").arg(name).arg(value);
+        let () = set.query_async(&mut redis.connection().await).await.expect("it may");
+    }
+    let fleet = instances(&redis, 1, "").await;
+    comes_to_say(&fleet[0], "set `maxmemory-policy noeviction`").await;
+}

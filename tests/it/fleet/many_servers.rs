@@ -222,3 +222,19 @@ async fn the_successor_is_used_though_the_one_before_still_answers() {
         redis::cmd("ROLE").query_async(&mut connection).await.expect("it is there");
     assert_eq!(role, "master", "and it has not gone");
 }
+
+/// FLUSHALL, or a restart from an empty disk behind a proxy of its own: nothing else says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_forgotten_everything_hears_what_is_owed() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("8").await;
+    let fleet = fleet(&redis.url(), 2).await;
+    assert_eq!(get(&fleet[1], &origin.url_at("a.localhost", "/robots.txt")).await.status(), 200);
+    keeps_the_gap(&fleet, &["a.localhost"], &origin, async || {
+        let () = redis::cmd("FLUSHALL").query_async(&mut redis.connection().await).await.expect("it may");
+        for instance in &fleet {
+            soon("it finds out", async || instance.output().matches("joined the fleet").count() == 2).await;
+        }
+    })
+    .await;
+}
