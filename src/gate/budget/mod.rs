@@ -20,7 +20,8 @@ pub(super) struct Ledger {
     reporting: tokio::sync::Mutex<()>,
 }
 
-/// Those of earlier periods are forgotten when there are twice as many as were left the last time.
+/// Some are forgotten when there are twice as many as were left the last time: those of earlier periods, those that others count
+/// as well, and if that is not enough, those of which least has been spent.
 #[derive(Default)]
 struct Book {
     known: HashMap<(Box<str>, Period), KnownBudget>,
@@ -130,7 +131,7 @@ impl Ledger {
         };
         let (now, mut book) = (SystemTime::now(), self.known.lock());
         let (ends, _) = spend.per.end(now);
-        book.make_room(now);
+        book.make_room(now, self.fleet.is_some());
         let known = book.known.entry((of.into(), spend.per)).or_default();
         *known = KnownBudget { budget, ..known.in_period(answer.map_or(ends, |(_, heard)| heard.ends)) };
         let goes = match answer {
@@ -183,16 +184,26 @@ impl KnownBudget {
 
 impl Book {
     /// Not for each that comes, however many there are of this period.
-    fn make_room(&mut self, now: SystemTime) {
-        if self.known.len() >= MOST_KNOWN.max(2 * self.left) {
-            self.known.retain(|(_, per), known| known.heard.ends == per.end(now).0);
-            self.left = self.known.len();
+    fn make_room(&mut self, now: SystemTime, is_shared: bool) {
+        if self.known.len() < MOST_KNOWN.max(2 * self.left) {
+            return;
         }
+        let is_counted_elsewhere = |known: &KnownBudget| is_shared && known.unreported == (0, 0);
+        self.known.retain(|(_, per), known| known.heard.ends == per.end(now).0 && !is_counted_elsewhere(known));
+        if self.known.len() > MOST_LEFT {
+            let mut spent: Vec<u64> = self.known.values().map(|known| known.spent(1).requests).collect();
+            let given_up = spent.len() - MOST_LEFT / 2;
+            let most = *spent.select_nth_unstable(given_up).1;
+            self.known.retain(|_, known| known.spent(1).requests > most);
+        }
+        self.left = self.known.len();
     }
 }
 
 /// Hosts and users before those of other periods are forgotten.
 const MOST_KNOWN: usize = 65_536;
+/// Of this period, and counted by nobody else.
+const MOST_LEFT: usize = 4 * MOST_KNOWN;
 
 #[cfg(test)]
 mod tests {
@@ -261,13 +272,35 @@ mod tests {
                 .insert((number.to_string().into(), Period::Hour), KnownBudget { budget, heard, unreported: (0, 0) });
         };
         (0..MOST_KNOWN).for_each(|number| put(&mut book, number, if number % 2 == 0 { 36_000 } else { 39_600 }));
-        book.make_room(now);
+        book.make_room(now, false);
         assert_eq!((book.known.len(), book.left), (MOST_KNOWN / 2, MOST_KNOWN / 2));
         (0..MOST_KNOWN).for_each(|number| put(&mut book, number, 39_600));
-        book.make_room(now);
+        book.make_room(now, false);
         assert_eq!((book.known.len(), book.left), (MOST_KNOWN, MOST_KNOWN));
         put(&mut book, MOST_KNOWN, 36_000);
-        book.make_room(now);
+        book.make_room(now, false);
         assert_eq!(book.known.len(), MOST_KNOWN + 1, "not before there are twice as many");
+    }
+
+    #[test]
+    fn nor_are_more_kept_of_one_period_than_there_is_room_for() {
+        let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(36_000);
+        let kept = |is_shared: bool, unreported: i64| {
+            let mut book = Book::default();
+            for number in 0..600_000 {
+                book.make_room(now, is_shared);
+                let requests = if number == 7 { 50 } else { number % 3 };
+                let heard = Spent { ends: 39_600, requests, bytes: 0 };
+                let known = KnownBudget { heard, unreported: (unreported, 0), ..KnownBudget::default() };
+                book.known.insert((number.to_string().into(), Period::Hour), known);
+            }
+            (book.known.len(), book.known.contains_key(&("7".into(), Period::Hour)))
+        };
+        let (count, _) = kept(true, 0);
+        assert!(count <= MOST_KNOWN, "the others have them: {count}");
+        for is_shared in [false, true] {
+            let (count, has_much_spent) = kept(is_shared, 1);
+            assert!(count <= 2 * MOST_LEFT && has_much_spent, "{count}");
+        }
     }
 }
