@@ -78,13 +78,8 @@ impl Machine {
 
     /// Asks for a key's lease, or renews or returns it.
     pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, ServerLost> {
-        loop {
-            match self.ask(key, request, Instant::now()) {
-                Ok(Some(status)) => return Ok(status),
-                Ok(None) => sleep(AGAIN).await,
-                Err(error) => return Err(self.give_up(&error)),
-            }
-        }
+        let asked = || self.ask(key, request, Instant::now()).map_err(|error| self.give_up(&error));
+        unlocked(key, asked).await
     }
 
     /// Spends of a budget that all processes share, later ones included.
@@ -98,16 +93,13 @@ impl Machine {
         };
         let budgets = self.budgets.get_or_init(open).as_ref().ok_or(ServerLost)?;
         let id = self.slots.id(&format!("{of} {}", spend.per.as_str()));
-        loop {
-            match budgets.spend(id, spend, SystemTime::now()) {
-                Ok(Some(spent)) => return Ok(spent),
-                Ok(None) => sleep(AGAIN).await,
-                Err(error) => {
-                    tracing::debug!(%error, of, "what is spent of a budget is not shared");
-                    return Err(ServerLost);
-                }
-            }
-        }
+        let spent = || {
+            budgets.spend(id, spend, SystemTime::now()).map_err(|error| {
+                tracing::debug!(%error, of, "what is spent of a budget is not shared");
+                ServerLost
+            })
+        };
+        unlocked(of, spent).await
     }
 
     /// What this process has started is being sent, or has been. The caller has the lease.
@@ -146,6 +138,19 @@ impl Machine {
     }
 }
 
+/// Once no other process is at the bucket, which takes microseconds. One that was stopped just then is not waited for.
+async fn unlocked<T>(of: &str, mut get: impl FnMut() -> Result<Option<T>, ServerLost>) -> Result<T, ServerLost> {
+    let began = tokio::time::Instant::now();
+    while began.elapsed() < STOPPED {
+        match get()? {
+            Some(it) => return Ok(it),
+            None => sleep(AGAIN).await,
+        }
+    }
+    tracing::debug!(of, "another process on this machine has locked what is shared, and does not go on");
+    Err(ServerLost)
+}
+
 fn warn(place: &str, why: &io::Error) {
     tracing::warn!(
         hint = "set `store.directory` to a place on a local disk that this user can write, and start politely again",
@@ -154,6 +159,7 @@ fn warn(place: &str, why: &io::Error) {
 }
 
 const AGAIN: Duration = Duration::from_millis(1);
+const STOPPED: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests;

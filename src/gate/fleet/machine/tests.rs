@@ -350,6 +350,18 @@ async fn what_cannot_be_written_any_more_leaves_each_to_itself_and_keeps_nobody_
     assert!(other.slots.lock(other.slots.id("a").lease(), 1).expect("it is open"), "it is free");
 }
 
+/// Another is stopped in the microseconds for which it has locked the bucket.
+#[tokio::test(start_paused = true)]
+async fn what_another_has_locked_and_does_not_unlock_is_not_waited_for_for_ever() {
+    let (_directory, one, other) = both();
+    assert!(other.slots.lock(other.slots.id("a").bucket(), BUCKET).expect("the file is there"));
+    let take = request(LeaseOp::Take, 3000);
+    let asked = timeout(Duration::from_secs(10), one.lease("a", &take)).await;
+    assert_eq!(asked.expect("it gives up"), Err(ServerLost));
+    other.slots.unlock(other.slots.id("a").bucket(), BUCKET).expect("the file is there");
+    assert_eq!(one.lease("a", &take).await.map(|it| it.place), Ok(TurnPlace::Leased(LEASE)), "and asks again");
+}
+
 fn fleets() -> (TempDir, Arc<Fleet>, Arc<Fleet>) {
     let directory = place();
     let open = || Arc::new(Fleet::on_machine(directory.path()).expect("it is there"));
