@@ -135,8 +135,8 @@ impl Route {
         on_sent: &mut impl FnMut(Sent),
     ) -> Result<Got, GetError> {
         let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request"))?;
-        on_sent(Sent::Begins);
         let (mut response, _) = link.send_request(request, true)?;
+        on_sent(Sent::Begins);
         // A connection that always has more to write never says that this has been written: the answer does.
         let (head, mut is_reported, mut interim) = (link.sent_head(), false, 0);
         let response = poll_fn(|cx| {

@@ -15,11 +15,7 @@ pub struct Permit {
     queue: Arc<HostQueue>,
     slot: Option<Slot>,
     terms: Box<Terms>,
-    /// It has begun to leave.
-    begun: bool,
-    leaving: bool,
-    /// Its head has left.
-    has_left: bool,
+    stage: Stage,
     /// Before its turn came; nothing: it could go at once.
     pub(in crate::gate) waited: Duration,
     /// How the request ended. Until it is set, the request was never sent.
@@ -28,13 +24,21 @@ pub struct Permit {
     answered: Option<(Duration, bool)>,
 }
 
+/// How far the head of the request has come. It leaves once: what is sent again is another start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Kept,
+    Leaving,
+    Left,
+}
+
 impl Permit {
     /// `slot`: none in report mode, which is held back by nothing.
     #[inline]
     pub(super) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Self {
         let (queue, terms, waited) = (queue.clone(), Box::new(terms.clone()), Duration::ZERO);
         let (outcome, answered) = (PaceOutcome::Unused, None);
-        Self { queue, slot, terms, begun: false, leaving: false, has_left: false, waited, outcome, answered }
+        Self { queue, slot, terms, stage: Stage::Kept, waited, outcome, answered }
     }
 
     /// Between this start and the next.
@@ -66,46 +70,38 @@ impl Permit {
     /// been a request, and the turn is still there.
     pub async fn again(&mut self) -> Result<(), Refusal> {
         self.note_left();
-        if !std::mem::take(&mut self.begun) {
-            self.outcome = PaceOutcome::Unused;
+        let outcome = std::mem::replace(&mut self.outcome, PaceOutcome::Unused);
+        if std::mem::replace(&mut self.stage, Stage::Kept) == Stage::Kept {
             return Ok(());
         }
         // In report mode there is none.
         let Some(slot) = self.slot.take() else { return Ok(()) };
-        self.queue.give_back(slot, std::mem::take(&mut self.has_left), PaceOutcome::Failure, None);
+        self.queue.give_back(slot, true, outcome, None);
         // It has waited for its turn already and stands at the end of the line now.
         let mut next = self.queue.turn(RETRIES, &self.terms).await?;
         self.slot = next.slot.take();
         Ok(())
     }
 
-    /// The origin has done nothing about the request, and another connection takes it at once: the turn is still there.
-    pub fn take_back(&mut self) {
-        (self.begun, self.leaving, self.outcome) = (false, false, PaceOutcome::Unused);
-    }
-
     /// The request leaves now: the gap to the next is counted from here, not from before the connection was made.
     pub fn leaves(&mut self) {
+        debug_assert_eq!(self.stage, Stage::Kept, "each start leaves once");
         // Until an answer says otherwise.
         self.outcome = PaceOutcome::Failure;
-        (self.begun, self.leaving) = (true, true);
-        self.note_start(false);
+        self.note_start(Stage::Leaving);
     }
 
     /// Its head has left. What the origin sees is this: writing may have taken a while.
     pub fn note_left(&mut self) {
-        if std::mem::take(&mut self.leaving) {
-            self.note_start(true);
+        if self.stage == Stage::Leaving {
+            self.note_start(Stage::Left);
         }
     }
 
-    fn note_start(&mut self, is_gone: bool) {
-        let Some(slot) = &self.slot else { return };
-        // One that was taken back has freed its place in the fleet already.
-        let frees = is_gone && !self.has_left;
-        self.has_left |= is_gone;
-        if is_paced(slot) {
-            self.queue.left(slot, Instant::now() + self.margin(), is_gone, frees);
+    fn note_start(&mut self, stage: Stage) {
+        self.stage = stage;
+        if let Some(slot) = self.slot.as_ref().filter(|slot| is_paced(slot)) {
+            self.queue.left(slot, Instant::now() + self.margin(), stage == Stage::Left);
         }
     }
 
@@ -122,8 +118,9 @@ impl Drop for Permit {
         self.note_left();
         if let Some(slot) = self.slot.take() {
             // An attempt to connect that failed is no request.
-            let outcome = if self.begun { self.outcome } else { PaceOutcome::Unused };
-            self.queue.give_back(slot, self.has_left, outcome, self.answered);
+            let has_left = self.stage == Stage::Left;
+            let outcome = if has_left { self.outcome } else { PaceOutcome::Unused };
+            self.queue.give_back(slot, has_left, outcome, self.answered);
         }
     }
 }
@@ -254,18 +251,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nor_does_one_lose_it_that_the_origin_has_done_nothing_about() {
+    async fn what_is_sent_again_learns_from_what_became_of_the_first() {
         let host = host();
         let mut permit = go(&host);
-        for _ in 0..2 {
-            permit.leaves();
-            permit.note_left();
-            permit.take_back();
-            assert!(permit.again().now_or_never().is_some_and(|turn| turn.is_ok()), "another connection, at once");
-        }
         permit.leaves();
-        drop(permit);
-        assert!(matches!(stand(&host), Stand::Wait(_)), "the gap is owed once it has");
+        permit.outcome = PaceOutcome::Backoff { retry_after: None };
+        assert!(permit.again().now_or_never().is_none(), "it waits");
+        assert_eq!(host.figures().backoff, Duration::from_secs(100));
     }
 
     #[tokio::test]

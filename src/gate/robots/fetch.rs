@@ -5,13 +5,13 @@ use crate::config::Settings;
 use crate::gate::decode::decode_apart;
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
-use crate::policy::pace::ClientId;
+use crate::policy::pace::{ClientId, PaceOutcome};
 use crate::policy::{Authority, HttpVersion, Refusal, SiteFile, Validators};
 use crate::robots::access::{AccessKind, from_status};
 use crate::signing::ACCEPT_SIGNATURE;
 use crate::upstream::{
     BodyStream, DialError, DialFault, GetError, Got, Outgoing, OutgoingFields, ReachError, ResolveError, Route, Sent,
-    Unanswered, Upstream, Want,
+    Unanswered, Upstream, Want, asks_for_calm,
 };
 use http::{HeaderMap, Version, header};
 use std::time::{Duration, SystemTime};
@@ -130,6 +130,11 @@ pub(super) async fn get(
     };
     let asked = SystemTime::now();
     let answered = route.ask(request.want, &outgoing, on_sent).await;
+    if let Err(Unanswered { error: GetError::Http2(error), .. }) = &answered
+        && asks_for_calm(error)
+    {
+        permit.outcome = PaceOutcome::Backoff { retry_after: None };
+    }
     let Got { status, headers, body, version, .. } = answered.map_err(|Unanswered { error, again }| match again {
         Some(want) => FetchError::Again(want, error.to_string()),
         None => error.into(),

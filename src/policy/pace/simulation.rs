@@ -13,7 +13,9 @@ struct Arrival {
     after: Duration,
     client: u64,
     terms: Terms,
-    /// From start to end.
+    /// From start to leaving: the connection has to be made.
+    connects: Duration,
+    /// From leaving to end.
     takes: Duration,
     outcome: PaceOutcome,
     /// Hangs up so long after it came, if it still waits then.
@@ -24,6 +26,7 @@ struct Arrival {
 enum Event {
     Arrives(usize),
     HangsUp(usize),
+    Leaves(usize),
     Ends(usize),
     Timer,
 }
@@ -47,6 +50,8 @@ struct World {
     slots: HashMap<usize, Slot>,
     fates: HashMap<usize, Fate>,
     starts: Vec<(Instant, usize)>,
+    /// What the origin sees: later than the starts, and without those that never left.
+    heads: Vec<(Instant, usize)>,
     /// The start that was forecast on arrival.
     told: HashMap<usize, Instant>,
     /// No start before, by the answers seen.
@@ -73,6 +78,7 @@ impl World {
             slots: HashMap::new(),
             fates: HashMap::new(),
             starts: Vec::new(),
+            heads: Vec::new(),
             told: HashMap::new(),
             hold: None,
         }
@@ -95,6 +101,7 @@ impl World {
                         self.fates.insert(i, Fate::HungUp);
                     }
                 }
+                Event::Leaves(i) => self.leave(i)?,
                 Event::Ends(i) => {
                     let slot = self.slots.remove(&i).unwrap();
                     if let PaceOutcome::Backoff { retry_after: Some(wait) } = self.arrivals[i].outcome {
@@ -169,16 +176,27 @@ impl World {
     }
 
     fn start(&mut self, i: usize, slot: Slot) -> Result<(), TestCaseError> {
-        let terms = &self.arrivals[i].terms;
-        if let Some((last, _)) = self.starts.last() {
-            prop_assert!(self.now >= *last + terms.gap(), "never closer than the gap");
-        }
         prop_assert!(self.hold.is_none_or(|hold| self.now >= hold), "never before Retry-After");
-        self.schedule.left(&slot, self.now, true);
         self.slots.insert(i, slot);
         prop_assert!(self.slots.len() as u32 <= self.limit(i), "never more in flight than allowed");
         self.starts.push((self.now, i));
         prop_assert!(self.fates.insert(i, Fate::Started(self.now)).is_none());
+        let Arrival { connects, outcome, .. } = self.arrivals[i];
+        let next = if outcome == PaceOutcome::Unused { Event::Ends(i) } else { Event::Leaves(i) };
+        if connects.is_zero() && next == Event::Leaves(i) {
+            return self.leave(i);
+        }
+        self.agenda.push((self.now + connects, next));
+        Ok(())
+    }
+
+    /// Its head leaves, in the turn that it has.
+    fn leave(&mut self, i: usize) -> Result<(), TestCaseError> {
+        if let Some((last, _)) = self.heads.last() {
+            prop_assert!(self.now >= *last + self.arrivals[i].terms.gap(), "never closer than the gap");
+        }
+        self.schedule.left(&self.slots[&i], self.now, true);
+        self.heads.push((self.now, i));
         self.agenda.push((self.now + self.arrivals[i].takes, Event::Ends(i)));
         Ok(())
     }
@@ -210,11 +228,11 @@ impl World {
         let asks_for = |terms: &Terms| (terms.gap(), terms.max_concurrent);
         let asked = asks_for(&self.arrivals[i].terms);
         let uniform = self.arrivals.iter().all(|arrival| asks_for(&arrival.terms) == asked);
-        if !uniform || self.schedule.in_flight() >= self.limit(i) {
+        if !uniform || self.schedule.in_flight() >= self.limit(i) || self.schedule.leaving.is_some() {
             return Ok(());
         }
         let gap = self.arrivals[i].terms.gap().max(self.schedule.backoff());
-        let due = self.starts.last().map(|(last, _)| *last + gap).max(self.schedule.last.hold);
+        let due = self.heads.last().map(|(last, _)| *last + gap).max(self.schedule.last.hold);
         prop_assert!(due > Some(self.now), "a free slot with a waiter");
         prop_assert!(self.timer <= due, "woken in time");
         Ok(())
@@ -291,14 +309,25 @@ fn outcome() -> impl Strategy<Value = PaceOutcome> {
         8 => Just(PaceOutcome::Success),
         1 => Just(PaceOutcome::Failure),
         1 => Just(PaceOutcome::TurnedAway),
+        1 => Just(PaceOutcome::Unused),
         1 => Just(PaceOutcome::Backoff { retry_after: None }),
         1 => millis(1..200).prop_map(|wait| PaceOutcome::Backoff { retry_after: Some(wait) }),
     ]
 }
 
 fn arrival(terms: impl Strategy<Value = Terms>) -> impl Strategy<Value = Arrival> {
-    (millis(0..15), 0..4u64, terms, millis(0..40), outcome(), proptest::option::of(millis(0..100))).prop_map(
-        |(after, client, terms, takes, outcome, patience)| Arrival { after, client, terms, takes, outcome, patience },
+    let connects = prop_oneof![3 => Just(Duration::ZERO), 1 => millis(1..30)];
+    let patience = proptest::option::of(millis(0..100));
+    (millis(0..15), 0..4u64, terms, connects, millis(0..40), outcome(), patience).prop_map(
+        |(after, client, terms, connects, takes, outcome, patience)| Arrival {
+            after,
+            client,
+            terms,
+            connects,
+            takes,
+            outcome,
+            patience,
+        },
     )
 }
 
@@ -361,5 +390,11 @@ proptest! {
 
 /// Answered within the instant and without effect on the pace; the client stays.
 fn quick(arrival: Arrival) -> Arrival {
-    Arrival { takes: Duration::ZERO, outcome: PaceOutcome::Success, patience: None, ..arrival }
+    Arrival {
+        connects: Duration::ZERO,
+        takes: Duration::ZERO,
+        outcome: PaceOutcome::Success,
+        patience: None,
+        ..arrival
+    }
 }

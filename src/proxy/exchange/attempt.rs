@@ -5,7 +5,7 @@ use super::carry::{Client, Fault, Http1, Http1Origin, Http2, Http2Origin, Origin
 use super::request::Head;
 use super::transfer::Broken;
 use super::{Exchange, Outcome, tunnel};
-use crate::gate::Permit;
+use crate::gate::{PaceOutcome, Permit};
 use crate::http1::Framing;
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
@@ -17,7 +17,7 @@ pub(super) enum Tried {
     Over(Outcome),
     /// Another connection may do better.
     Again(Want, Failure),
-    /// The same, and the origin has done nothing about the request: this was no try.
+    /// The same, and the origin has done nothing about the request.
     Untried(Want, Failure),
 }
 
@@ -83,21 +83,17 @@ impl Exchange<'_> {
             );
         };
         let ends = self.request.framing == Framing::None || self.request.framing == Framing::Length(0);
-        // The connection's own task may write it before this one goes on.
-        self.leaves();
         let (response, sending) = match link.send_request(request, ends) {
             Ok(sent) => sent,
             // Nothing has been sent.
             Err(error) => {
-                if let Some(permit) = &mut self.permit {
-                    permit.take_back();
-                }
                 // The connection takes no more streams.
                 let is_untried = error.is_go_away() || error.is_io();
                 let failure = Failure::ended(error);
                 return if is_untried { Tried::Untried(want, failure) } else { Tried::Again(want, failure) };
             }
         };
+        self.leaves();
         let mut side = Http2::default();
         side.sending = (!ends).then_some(sending);
         let is_paced = self.permit.as_ref().is_some_and(Permit::is_paced);
@@ -167,6 +163,9 @@ impl Exchange<'_> {
                 outcome => outcome,
             },
             Broken::Origin(fault) => {
+                if let Some(permit) = self.permit.as_mut().filter(|_| fault.asks_for_calm()) {
+                    permit.outcome = PaceOutcome::Backoff { retry_after: None };
+                }
                 let goes_away = fault.goes_away();
                 let again = match &fault {
                     _ if !untouched => None,

@@ -37,21 +37,17 @@ impl Exchange<'_> {
                 }
                 HttpLink::Http2(link) => self.over_http2(client, timer, &route, link, want).await,
             };
+            let is_untried = matches!(tried, Tried::Untried(..));
             let failure;
             (want, failure) = match tried {
                 Tried::Over(outcome) => return outcome,
-                Tried::Untried(again, failure) => {
-                    untried += 1;
-                    if let Some(permit) = &mut self.permit {
-                        permit.take_back();
-                    }
-                    (again, failure)
-                }
-                Tried::Again(again, failure) => {
-                    tries += 1;
-                    (again, failure)
-                }
+                Tried::Again(again, failure) | Tried::Untried(again, failure) => (again, failure),
             };
+            // Each is a head that the origin sees, and it has said how often it wants to see one.
+            match is_untried && self.permit.as_ref().is_some_and(|permit| permit.gap().is_zero()) {
+                true => untried += 1,
+                false => tries += 1,
+            }
             // One more request to the host. A client that has stalled has no turn for it.
             let Some(permit) = self.permit.as_mut().filter(|_| tries < MAX_TRIES && untried < MAX_UNTRIED) else {
                 return Outcome::Failed(failure);

@@ -215,6 +215,11 @@ pub fn is_unprocessed(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
 
+/// Whether the origin says that it is asked too much.
+pub fn asks_for_calm(error: &h2::Error) -> bool {
+    error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
+}
+
 /// Whether the origin wants the request over HTTP/1.1.
 pub fn wants_http1(error: &h2::Error) -> bool {
     error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED)

@@ -6,6 +6,7 @@ use crate::support::{Alpn, Origin, Proxy, Reply, test_ca, within};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::LazyConfigAcceptor;
@@ -26,6 +27,8 @@ enum Way {
     Http1,
     /// Whoever does not offer HTTP/2 is hung up on once the handshake is done (nghttpd).
     Silent,
+    /// GOAWAY to the first stream of each connection, which is passed over.
+    PassOver(h2::Reason),
     /// The first connection is hung up on as soon as `/fatal` is asked for on it, whoever else waits there.
     HangUp,
     /// More follows than its content-length says.
@@ -83,6 +86,13 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
     if let Way::TooMuch = way {
         return say_too_much(stream).await;
     }
+    if let Way::PassOver(reason) = way {
+        let pass_over = |_| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            go_away(0, reason)
+        };
+        return on_heads(stream, pass_over).await;
+    }
     if let Way::HangUp = way
         && asked.load(Ordering::Relaxed) == 0
     {
@@ -106,7 +116,8 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
                 respond.send_reset(h2::Reason::HTTP_1_1_REQUIRED);
                 continue;
             }
-            Way::GoAway(_) | Way::Leave | Way::One | Way::Refuse | Way::HangUp | Way::TooMuch | Way::Silent => {}
+            Way::GoAway(_) | Way::One | Way::Refuse | Way::HangUp | Way::Silent => {}
+            Way::Leave | Way::TooMuch | Way::PassOver(_) => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -334,6 +345,41 @@ async fn who_shares_a_connection_that_is_hung_up_on_asks_again() {
         statuses.push(within("an answer", client).await.unwrap());
     }
     assert_eq!(statuses, [200, 502, 200]);
+}
+
+/// A head that has left is a request, whatever the origin says of it: what is sent again leaves in its turn, and not for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_passed_over_again_and_again_keeps_the_gap() {
+    let gap = Duration::from_millis(200);
+    let origin = Odd::start(Way::PassOver(h2::Reason::NO_ERROR)).await;
+    let proxy = Arc::new(Proxy::start("hosts: { '*': { robots: ignore, crawl_delay: 200ms } }").await);
+    let (start, mut clients) = (Instant::now(), JoinSet::new());
+    for _ in 0..2 {
+        let (proxy, host) = (proxy.clone(), origin.authority());
+        clients.spawn(async move {
+            let client = crate::support::Client::connect(proxy.address(), &host).await;
+            client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await.get("/x", &host).await.status()
+        });
+    }
+    assert_eq!(within("two answers", clients.join_all()).await, [502, 502]);
+    let heads = origin.asked.load(Ordering::Relaxed) as u32;
+    assert!(heads <= 8, "{heads} heads for two requests");
+    assert!(start.elapsed() >= gap * (heads - 1), "{heads} heads within {:?}", start.elapsed());
+}
+
+/// ENHANCE_YOUR_CALM is the 429 of a connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_origin_that_asks_for_calm_is_left_alone_for_a_while() {
+    let origin = Odd::start(Way::PassOver(h2::Reason::ENHANCE_YOUR_CALM)).await;
+    let proxy = Proxy::start("hosts: { '*': { robots: ignore } }\npace: { max_wait: 500ms }").await;
+    let host = origin.authority();
+    let client = crate::support::Client::connect(proxy.address(), &host).await;
+    let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+    for target in ["/x", "/y"] {
+        let refused = client.get(target, &host).await;
+        assert_eq!(refused.status(), 429, "{}", refused.text());
+    }
+    assert_eq!(origin.asked.load(Ordering::Relaxed), 1);
 }
 
 /// The client has all that it was told of and asks on: it must not find its connection closed.

@@ -199,15 +199,15 @@ impl HostQueue {
         }
     }
 
-    /// The request leaves, or `is_gone`. `frees`: for the first time.
-    pub(super) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool, frees: bool) {
+    /// The request leaves, or `is_gone`.
+    pub(super) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool) {
         let mut state = self.state.lock();
         let has_waited = state.schedule.left(slot, at, is_gone);
         if let Some(fleet) = self.fleet().filter(|_| slot.is_shared()) {
             fleet.starts(&self.key, state.schedule.last_starts(), !is_gone);
         }
         self.note_debt(&state, Instant::now());
-        if frees && state.lease.left(slot) {
+        if is_gone && state.lease.left(slot) {
             self.wake(&mut state);
         } else if has_waited && state.driven {
             self.changed.notify_one();

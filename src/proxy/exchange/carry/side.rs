@@ -1,5 +1,6 @@
 //! A side of an exchange: bodies come out of it and go into it, whatever the version of HTTP.
 
+use crate::upstream::asks_for_calm;
 use bytes::Bytes;
 use http::HeaderMap;
 use std::io;
@@ -69,6 +70,11 @@ impl Fault {
     /// The connection takes no more, and has done nothing about this request.
     pub fn goes_away(&self) -> bool {
         matches!(self, Fault::Http2(error) if error.is_go_away() && error.is_remote())
+    }
+
+    /// In the words of HTTP/2 for 429: it is asked too much.
+    pub fn asks_for_calm(&self) -> bool {
+        matches!(self, Fault::Http2(error) if asks_for_calm(error))
     }
 
     /// It would rather be asked in HTTP/1.1.
