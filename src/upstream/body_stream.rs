@@ -28,6 +28,8 @@ pub enum GetError {
     Malformed(&'static str),
     #[error("HTTP/2: {0}")]
     Http2(#[from] h2::Error),
+    #[error("its turn had ended before it could be sent")]
+    NotSent,
 }
 
 /// By the protocol that it comes in.

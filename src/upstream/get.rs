@@ -43,12 +43,12 @@ pub enum Sent {
 }
 
 impl Route {
-    /// Asks for a file, once. `on_sent`: called when it leaves.
+    /// Asks for a file, once. `on_sent`: called when it leaves; `false`: it does not.
     pub async fn ask(
         &self,
         mut want: Want,
         request: &Outgoing<'_>,
-        mut on_sent: impl FnMut(Sent),
+        mut on_sent: impl FnMut(Sent) -> bool,
     ) -> Result<Got, Unanswered> {
         if !request.fits_http2() {
             want.versions = Versions::Http1Only;
@@ -70,6 +70,7 @@ impl Route {
         };
         let first = Some(address);
         let again = match &error {
+            GetError::NotSent => Some(Want { first, ..want }),
             GetError::Http2(_) if self.is_known_http2(want.versions) => http1,
             GetError::Http2(error) if want.versions != Versions::Http1Only && wants_http1(error) => {
                 Some(Want { versions: Versions::Http1Only, first, ..Want::default() })
@@ -89,11 +90,13 @@ impl Route {
         &self,
         mut link: Http1Link,
         request: &Outgoing<'_>,
-        on_sent: &mut impl FnMut(Sent),
+        on_sent: &mut impl FnMut(Sent) -> bool,
     ) -> Result<Got, GetError> {
         let mut input = Vec::with_capacity(HEAD);
         request.write_http1(self, &mut input);
-        on_sent(Sent::Begins);
+        if !on_sent(Sent::Begins) {
+            return Err(GetError::NotSent);
+        }
         link.write_all(&input).await?;
         link.flush().await?;
         on_sent(Sent::Whole);
@@ -132,11 +135,13 @@ impl Route {
         &self,
         mut link: Http2Link,
         request: &Outgoing<'_>,
-        on_sent: &mut impl FnMut(Sent),
+        on_sent: &mut impl FnMut(Sent) -> bool,
     ) -> Result<Got, GetError> {
         let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request"))?;
+        if !on_sent(Sent::Begins) {
+            return Err(GetError::NotSent);
+        }
         let (mut response, _) = link.send_request(request, true)?;
-        on_sent(Sent::Begins);
         // A connection that always has more to write never says that this has been written: the answer does.
         let (head, mut is_reported, mut interim) = (link.sent_head(), false, 0);
         let response = poll_fn(|cx| {

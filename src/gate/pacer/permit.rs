@@ -66,17 +66,24 @@ impl Permit {
         self.terms.breaker.is_some()
     }
 
+    /// Whether the turn is still there; to be asked right before the request leaves. If not, it takes another ([`again`](Self::again)).
+    #[inline]
+    pub fn holds(&self) -> bool {
+        self.slot.as_ref().is_none_or(|slot| !is_paced(slot) || self.queue.holds(slot))
+    }
+
     /// One more request to the host under the same permit, in its turn: a retry. If the first has never left, it has not
-    /// been a request, and the turn is still there.
+    /// been a request, and the turn is still there, as long as it [holds](Self::holds).
     pub async fn again(&mut self) -> Result<(), Refusal> {
         self.note_left();
         let outcome = std::mem::replace(&mut self.outcome, PaceOutcome::Unused);
-        if std::mem::replace(&mut self.stage, Stage::Kept) == Stage::Kept {
+        let has_left = std::mem::replace(&mut self.stage, Stage::Kept) == Stage::Left;
+        if !has_left && self.holds() {
             return Ok(());
         }
         // In report mode there is none.
         let Some(slot) = self.slot.take() else { return Ok(()) };
-        self.queue.give_back(slot, true, outcome, None);
+        self.queue.give_back(slot, has_left, if has_left { outcome } else { PaceOutcome::Unused }, None);
         // It has waited for its turn already and stands at the end of the line now.
         let mut next = self.queue.turn(RETRIES, &self.terms).await?;
         self.slot = next.slot.take();

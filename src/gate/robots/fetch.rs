@@ -125,8 +125,17 @@ pub(super) async fn get(
     };
     let is_signed = route.signature().is_some_and(|signer| outgoing.is_signed_by(signer));
     let on_sent = |sent| match sent {
-        Sent::Begins => permit.leaves(),
-        Sent::Whole => permit.note_left(),
+        Sent::Begins => {
+            let holds = permit.holds();
+            if holds {
+                permit.leaves();
+            }
+            holds
+        }
+        Sent::Whole => {
+            permit.note_left();
+            true
+        }
     };
     let asked = SystemTime::now();
     let answered = route.ask(request.want, &outgoing, on_sent).await;

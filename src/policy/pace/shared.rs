@@ -1,7 +1,7 @@
 //! A key that a fleet shares: where its turns come from, and what the others know of it.
 
 use super::terms::SlotRequest;
-use super::{LastStarts, Observed, Schedule, TurnSource};
+use super::{LastStarts, Observed, Schedule, Slot, TurnSource};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
@@ -53,6 +53,18 @@ impl<W> Schedule<W> {
             self.backoff.adopt_refusals(observed.refusals);
             self.pushed_back();
         }
+    }
+
+    /// Whether a start that has not left yet may leave now: turns still come from where its own came from, and nothing has started
+    /// since. `has_lease`: that of the fleet is ours.
+    pub fn holds(&self, slot: &Slot, has_lease: bool) -> bool {
+        let is_there = match (self.source, slot.shared) {
+            (TurnSource::Own, _) => return true,
+            (TurnSource::Fleet { .. }, true) => has_lease,
+            (TurnSource::Fleet { .. }, false) => slot.gap.is_zero(),
+            (TurnSource::Partitioned { .. }, is_shared) => !is_shared,
+        };
+        is_there && (slot.gap.is_zero() || slot.number == self.starts)
     }
 
     /// Unless it is the fleet's to give and not given.

@@ -177,11 +177,14 @@ impl World {
 
     fn start(&mut self, i: usize, slot: Slot) -> Result<(), TestCaseError> {
         prop_assert!(self.hold.is_none_or(|hold| self.now >= hold), "never before Retry-After");
+        let has_gap = !slot.gap().is_zero();
         self.slots.insert(i, slot);
         prop_assert!(self.slots.len() as u32 <= self.limit(i), "never more in flight than allowed");
         self.starts.push((self.now, i));
         prop_assert!(self.fates.insert(i, Fate::Started(self.now)).is_none());
         let Arrival { connects, outcome, .. } = self.arrivals[i];
+        // Where there is no gap nobody is told when it leaves.
+        let connects = if has_gap { connects } else { Duration::ZERO };
         let next = if outcome == PaceOutcome::Unused { Event::Ends(i) } else { Event::Leaves(i) };
         if connects.is_zero() && next == Event::Leaves(i) {
             return self.leave(i);

@@ -3,6 +3,7 @@
 use super::attempt::Tried;
 use super::carry::Client;
 use super::{Exchange, Outcome};
+use crate::gate::Permit;
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
 use crate::upstream::{Http1Link, HttpLink, OriginConnection, Route, Versions, Want};
@@ -27,10 +28,17 @@ impl Exchange<'_> {
                 Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
                 None => return Outcome::Gone,
             };
-            let OriginConnection { reused, address, link } = connection;
+            let OriginConnection { mut reused, address, link } = connection;
             // What comes next goes to the same place.
             want.first = Some(address);
             self.trip.upstream = Some((address, reused));
+            while !self.turn_holds() {
+                // It may have been closed by the time of the next.
+                reused = true;
+                if let Err(outcome) = self.take_turn(client, timer).await {
+                    return outcome;
+                }
+            }
             let tried = match link {
                 HttpLink::Http1(link) => {
                     self.over_http1(client, timer, &route, link, Http1Link::keep, reused, want).await
@@ -49,14 +57,25 @@ impl Exchange<'_> {
                 false => tries += 1,
             }
             // One more request to the host. A client that has stalled has no turn for it.
-            let Some(permit) = self.permit.as_mut().filter(|_| tries < MAX_TRIES && untried < MAX_UNTRIED) else {
+            if self.permit.is_none() || tries >= MAX_TRIES || untried >= MAX_UNTRIED {
                 return Outcome::Failed(failure);
-            };
-            match client.wait(timer, Box::pin(permit.again()).as_mut()).await {
-                Some(Ok(())) => {}
-                Some(Err(refusal)) => return Outcome::Refused(refusal),
-                None => return Outcome::Gone,
             }
+            if let Err(outcome) = self.take_turn(client, timer).await {
+                return outcome;
+            }
+        }
+    }
+
+    fn turn_holds(&self) -> bool {
+        self.permit.as_ref().is_none_or(Permit::holds)
+    }
+
+    /// Another, unless the first is still there.
+    async fn take_turn<C: Client>(&mut self, client: &mut C, timer: &mut Timer) -> Result<(), Outcome> {
+        let Some(permit) = &mut self.permit else { return Ok(()) };
+        match client.wait(timer, Box::pin(permit.again()).as_mut()).await {
+            Some(turn) => turn.map_err(Outcome::Refused),
+            None => Err(Outcome::Gone),
         }
     }
 
@@ -68,6 +87,11 @@ impl Exchange<'_> {
             None => return Outcome::Gone,
         };
         self.trip.upstream = Some((address, false));
+        while !self.turn_holds() {
+            if let Err(outcome) = self.take_turn(client, timer).await {
+                return outcome;
+            }
+        }
         match self.over_http1(client, timer, route, stream, drop, false, Want::default()).await {
             Tried::Over(outcome) => outcome,
             Tried::Again(_, failure) | Tried::Untried(_, failure) => Outcome::Failed(failure),

@@ -45,6 +45,9 @@ impl Exchange<'_> {
         let opened = route.tunnel(via).await;
         let (origin, address) = opened.map_err(|error| Outcome::Failed(Failure::from_dial(&error)))?;
         self.trip.upstream = Some((address, false));
+        while !permit.holds() {
+            permit.again().await.map_err(Outcome::Refused)?;
+        }
         permit.leaves();
         permit.note_left();
         permit.outcome = PaceOutcome::Success;

@@ -50,7 +50,7 @@ fn asking(target: &str) -> Outgoing<'_> {
 /// An answer. Where a connection that was kept turns out to be dead, or a shared one to be closing, it is asked for again.
 async fn fetch(route: &Route, mut want: Want, request: &Outgoing<'_>) -> Result<Got, GetError> {
     loop {
-        match route.ask(want, request, |_| {}).await {
+        match route.ask(want, request, |_| true).await {
             Ok(got) => return Ok(got),
             Err(Unanswered { again: Some(again), .. }) => want = again,
             Err(Unanswered { error, again: None }) => return Err(error),

@@ -1,8 +1,9 @@
 //! The server dies, stops, and comes back, under load: nobody waits for it, and all are one fleet again by themselves.
 
+use super::relay::Relay;
 use super::{all, assert_apart, get, instances, says, site};
 use crate::support::redis::Redis;
-use crate::support::{Binary, Client, Origin, assert_refused, eventually};
+use crate::support::{Binary, Client, Origin, Proxy, Reply, assert_refused, eventually};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -228,4 +229,21 @@ async fn it_starts_without_the_server_and_joins_when_it_comes() {
     all_say(&local, "joined the fleet", 1).await;
     all_say(&refuses, "joined the fleet", 1).await;
     assert_eq!(get(&refuses[0], &origin.url("/page")).await.status(), 200);
+}
+
+/// The way to the origin takes longer than the lease that the turn was granted under.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_whose_lease_has_ended_before_the_request_leaves_is_none() {
+    let Some(redis) = Redis::start().await else { return };
+    let relay = Relay::to(redis.address()).await;
+    let origin = Origin::https_after(Duration::from_secs(6), |_| Reply::text("page")).await;
+    let fleet = format!("fleet: 'redis://{}/0'\non_fleet_loss: refuse", relay.address);
+    let proxy = Proxy::start(&format!("{fleet}\nhosts: {{ '*': {{ robots: ignore, crawl_delay: 1s }} }}")).await;
+    let mut client = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
+    client.send(crate::support::client::get("/page", &origin.authority("a.localhost"))).await;
+    eventually("the connection", || origin.connections() == 1).await;
+    relay.faults.holds.send_replace(true);
+    relay.cut();
+    assert_refused(&client.response().await, 503, "proxy_internal_error", "fleet-lost");
+    assert!(origin.log.targets().is_empty(), "{:?}", origin.log.targets());
 }

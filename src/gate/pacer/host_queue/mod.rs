@@ -199,6 +199,16 @@ impl HostQueue {
         }
     }
 
+    /// Whether a request that has its turn may leave now: making the connection may have taken longer than the fleet's lease lasts.
+    pub(super) fn holds(&self, slot: &Slot) -> bool {
+        if self.fleet().is_none() {
+            return true;
+        }
+        let (mut state, now) = (self.state.lock(), Instant::now());
+        self.follow(&mut state, now);
+        state.schedule.holds(slot, state.lease.is_held(now))
+    }
+
     /// The request leaves, or `is_gone`.
     pub(super) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool) {
         let mut state = self.state.lock();

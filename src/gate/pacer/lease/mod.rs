@@ -58,7 +58,7 @@ impl FleetLease {
         if self.link != link {
             // Another server may know nothing of what this one knew. An instance that may still have the lease asks before all
             // others.
-            let is_first = self.busy > 0 || self.held().is_some_and(|held| held.ends > now);
+            let is_first = self.busy > 0 || self.is_held(now);
             let state = match self.state {
                 LeaseState::Held(held) => LeaseState::Held(HeldLease { ends: now, ..held }),
                 LeaseState::None | LeaseState::Queued => LeaseState::None,
@@ -67,7 +67,7 @@ impl FleetLease {
             let ask_at = settled_at.filter(|_| !is_first);
             *self = Self { link, state, rivals, busy, calling, ask_at, ..Self::default() };
         }
-        let leased = self.held().is_some_and(|held| held.ends > now) && !self.yields(schedule, now);
+        let leased = self.is_held(now) && !self.yields(schedule, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);
         if parted.is_some_and(|instances| instances > 1) && schedule.is_behind_another() {
             // Whose last start nobody will report any more.
@@ -110,7 +110,7 @@ impl FleetLease {
             LeaseState::None | LeaseState::Queued => return None,
         };
         let number = self.held().map_or_else(number, |held| held.number);
-        let is_exact = self.held().is_some_and(|held| held.ends > now);
+        let is_exact = self.is_held(now);
         match &mut self.state {
             // Once it is on its way, another may have it.
             LeaseState::Held(held) if op == LeaseOp::Give => held.ends = now,
@@ -246,6 +246,11 @@ impl FleetLease {
         self.link != 0
             && schedule.debt(now).is_some()
             && newer(schedule.last_starts(), self.reported) != LastStarts::default()
+    }
+
+    /// The lease is this instance's, for now.
+    pub fn is_held(&self, now: Instant) -> bool {
+        self.held().is_some_and(|held| held.ends > now)
     }
 
     fn held(&self) -> Option<&HeldLease> {
