@@ -2,7 +2,7 @@
 
 use super::admit_host::{AdmitHost, LastHost};
 use super::fleet::Fleet;
-use super::pacer::{Permit, Stand, Waiting, without_delay};
+use super::pacer::{HostQueue, Permit, Stand, Waiting, without_delay};
 use super::robots::{FetchReason, Fetching, HostEntry, Order};
 use super::terms::terms;
 use super::{Account, Admitted, Bill, Gate, Reported, rules};
@@ -181,18 +181,7 @@ impl Gate {
             Some(spent) => reported.or(Some(spent.into())),
             None => reported,
         };
-        let mut terms = self.terms(request, rules, settings, crawl_delay, waited);
-        if let Some(asked) = terms.clamped() {
-            queue.log_clamp(request.authority, asked, terms.gap());
-        }
-        let in_burst =
-            request.is_subresource && settings.pace.subresources == Subresources::Burst && !queue.is_held_back();
-        let queue = if in_burst {
-            terms = without_delay(terms);
-            queue.beside()
-        } else {
-            queue
-        };
+        let (queue, terms) = self.place_in_line(settings, host, request, crawl_delay, waited);
         if settings.mode == Mode::Report {
             let (permit, held) = queue.dry_run(request.client, &terms, reported.is_some());
             entry.set_page_went(true);
@@ -205,6 +194,25 @@ impl Gate {
             }
             Stand::Wait(waiting) => Step::Wait(waiting),
         })
+    }
+
+    /// The queue that it waits in, and on which terms. `waited`: how long it has already.
+    fn place_in_line<'a>(
+        &self,
+        settings: &Settings,
+        host: &AdmitHost<'a>,
+        request: &Request<'_>,
+        crawl_delay: Option<Duration>,
+        waited: Duration,
+    ) -> (&'a Arc<HostQueue>, Terms) {
+        let queue = host.queue;
+        let terms = self.terms(request, rules(request, host.hosts, settings), settings, crawl_delay, waited);
+        if let Some(asked) = terms.clamped() {
+            queue.log_clamp(request.authority, asked, terms.gap());
+        }
+        let in_burst =
+            request.is_subresource && settings.pace.subresources == Subresources::Burst && !queue.is_held_back();
+        if in_burst { (queue.beside(), without_delay(terms)) } else { (queue, terms) }
     }
 
     /// Where an authority's file is kept. `robots`: its robots.txt.
@@ -248,8 +256,8 @@ impl Gate {
         terms
     }
 
-    /// The rules may have changed while it waited: those of its turn bind it. `None`: it has to ask again, without the
-    /// turn, which a fetch has to take itself.
+    /// The rules and the gap may have changed while it waited: those of its turn bind it. `None`: it has to ask again, without
+    /// the turn, which a fetch has to take itself. Those behind it do the same, so that their order stays.
     fn at_its_turn(
         &self,
         host: &AdmitHost<'_>,
@@ -259,12 +267,18 @@ impl Gate {
     ) -> Result<Option<Admitted>, Refusal> {
         let settings = self.settings.load();
         let rules = rules(request, host.hosts, &settings);
-        let reported = match self.decide(host, request, rules, account).ruling {
+        let Decision { ruling, crawl_delay, .. } = self.decide(host, request, rules, account);
+        let reported = match ruling {
             Ruling::Fetch(_) => return Ok(None),
             Ruling::Refuse(why) => return Err(*why),
             Ruling::Report(why) => Some(Reported::Refused(why)),
             Ruling::Allow(_) => None,
         };
+        let (queue, terms) = self.place_in_line(&settings, host, request, crawl_delay, Duration::ZERO);
+        let is_out_of_burst = Arc::ptr_eq(queue, host.queue) && !Arc::ptr_eq(queue, permit.queue());
+        if is_out_of_burst || permit.gap() < terms.gap() {
+            return Ok(None);
+        }
         host.entry.set_page_went(true);
         Ok(Some(Admitted::Go { permit, reported }))
     }

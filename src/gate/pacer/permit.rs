@@ -41,6 +41,10 @@ impl Permit {
         Self { queue, slot, terms, stage: Stage::Kept, waited, outcome, answered }
     }
 
+    pub(in crate::gate) fn queue(&self) -> &Arc<HostQueue> {
+        &self.queue
+    }
+
     /// Between this start and the next.
     pub fn gap(&self) -> Duration {
         self.slot.as_ref().map_or_else(|| self.terms.gap(), Slot::gap)

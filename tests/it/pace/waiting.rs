@@ -253,3 +253,19 @@ async fn a_request_whose_robots_txt_has_its_turn_too_late_learns_at_once_how_lon
         assert!((20 - elapsed - 2..=20).contains(&after), "{prefer}: {after}");
     }
 }
+
+/// What holds when its turn comes holds for it: here a longer delay, for all who wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_longer_delay_holds_for_those_who_wait_already() {
+    let origin = Origin::site("User-agent: *\n").await;
+    let proxy = Arc::new(Proxy::start("pace: { min_delay: 3s }").await);
+    assert_eq!(proxy.get(&origin.url("/page1")).await.status(), 200);
+    let waiting = tokio::spawn({
+        let (proxy, urls) = (proxy.clone(), [2, 3].map(|number| origin.url(&format!("/page{number}"))));
+        async move { all(&proxy, urls).await }
+    });
+    eventually("two that wait", || proxy.waiting() == 2).await;
+    proxy.reload("pace: { min_delay: 5s }").expect("a good configuration");
+    assert!(waiting.await.unwrap().iter().all(|response| response.status() == 200));
+    assert_gaps(&origin, 2, Duration::from_secs(5));
+}
