@@ -3,7 +3,7 @@
 
 use super::figures::FleetFigures;
 use super::message::Message;
-use super::reach::{Reach, ServerLost};
+use super::reach::{Reach, ServerLost, slept};
 use super::server::{Sentinels, ServerConnection, words};
 use super::{budget, copies, instances, turn};
 use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
@@ -73,7 +73,7 @@ impl ServerLink {
             Some(_) => Some(self.instances()),
             None => Some(1),
         };
-        Reach { link, settled_at: live.settled_at, alone }
+        Reach { link, settled_at: live.settled_at, slept: slept(), alone }
     }
 
     /// Returns when nothing goes any more.

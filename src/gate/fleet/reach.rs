@@ -1,6 +1,8 @@
 //! Whether the fleet can be asked, and what follows where it cannot.
 
 use crate::policy::Refusal;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// Whether the fleet can be asked.
@@ -10,6 +12,8 @@ pub(in crate::gate) struct Reach {
     pub link: u64,
     /// Leases are asked for from then on.
     pub settled_at: Option<Instant>,
+    /// For how long the machine has been suspended so far: the server has counted that time, and `Instant` has not.
+    pub slept: Duration,
     /// Where the fleet does not answer one goes on alone, one of so many instances. `None`: nothing starts.
     pub alone: Option<u32>,
 }
@@ -19,6 +23,18 @@ impl Reach {
     pub fn refusal(self) -> Option<Refusal> {
         (self.link == 0 && self.alone.is_none()).then_some(Refusal::FleetLost { retry_after: COME_BACK })
     }
+}
+
+/// Since the first look, and never more than that: who loses the processor between the two clocks sees less.
+pub(super) fn slept() -> Duration {
+    static FIRST: LazyLock<(Duration, Instant)> = LazyLock::new(|| (with_sleep(), Instant::now()));
+    let (first, at) = *FIRST;
+    with_sleep().saturating_sub(first).saturating_sub(at.elapsed())
+}
+
+/// By a clock that a suspended machine does not stop.
+fn with_sleep() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
 /// The server cannot be asked.

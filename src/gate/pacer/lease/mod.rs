@@ -1,8 +1,11 @@
 //! An instance's part in one key's turns in its fleet: whether it has the lease, when to ask for it, renew it, release
 //! it, and what there is to report. Pure. While it has the lease, the schedule keeps the pace on its own.
 
+mod state;
+
 use crate::gate::fleet::{LeaseOp, LeaseRequest, LeaseStatus, Reach, TurnPlace};
 use crate::policy::pace::{LastStarts, Observed, Schedule, Slot, TurnSource};
+use state::{HeldLease, LeaseState};
 use std::time::{Duration, Instant};
 
 /// One key's lease.
@@ -29,43 +32,29 @@ pub(super) struct FleetLease {
     look_at: Option<Instant>,
     /// This key's server does not answer.
     fails: bool,
-}
-
-#[derive(Debug, Default, Clone, Copy)]
-enum LeaseState {
-    #[default]
-    None,
-    /// Another instance has it.
-    Queued,
-    Held(HeldLease),
-}
-
-/// The server may count it as ours. So it stays until the server has said otherwise: an instance that was cut off gives it
-/// back, and has no second share.
-#[derive(Debug, Clone, Copy)]
-struct HeldLease {
-    /// Of the request it came with.
-    number: u64,
-    /// Nothing starts under it later: others may have it then, or the server may have forgotten, and it is taken again.
-    ends: Instant,
-    first_start: Option<Instant>,
+    /// How long the machine had been suspended, at the last look.
+    slept: Duration,
 }
 
 impl FleetLease {
     /// Notes whether the fleet can be asked, and notifies the queue.
     pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, reach: Reach, now: Instant) {
-        let Reach { link, settled_at, alone } = reach;
+        let Reach { link, settled_at, alone, slept } = reach;
+        if slept > self.slept + AWAKE {
+            // Others may have the lease; what was asked before says nothing of it any more.
+            (self.slept, self.known, self.ask_at) = (slept, false, None);
+            self.calling.iter_mut().for_each(|(asked_of, ..)| *asked_of = u64::MAX);
+            self.state.lapse(now);
+        }
         if self.link != link {
             // Another server may know nothing of what this one knew. An instance that may still have the lease asks before all
             // others.
             let is_first = self.busy > 0 || self.is_held(now);
-            let state = match self.state {
-                LeaseState::Held(held) => LeaseState::Held(HeldLease { ends: now, ..held }),
-                LeaseState::None | LeaseState::Queued => LeaseState::None,
-            };
-            let Self { rivals, busy, calling, .. } = *self;
+            self.state.lapse(now);
+            let state = self.state.if_held();
+            let Self { rivals, busy, calling, slept, .. } = *self;
             let ask_at = settled_at.filter(|_| !is_first);
-            *self = Self { link, state, rivals, busy, calling, ask_at, ..Self::default() };
+            *self = Self { link, state, rivals, busy, calling, ask_at, slept, ..Self::default() };
         }
         let leased = self.is_held(now) && !self.yields(schedule, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);
@@ -109,13 +98,12 @@ impl FleetLease {
             LeaseState::None | LeaseState::Queued if raised || self.owes(schedule, now) => LeaseOp::Give,
             LeaseState::None | LeaseState::Queued => return None,
         };
-        let number = self.held().map_or_else(number, |held| held.number);
+        let number = self.state.held().map_or_else(number, |held| held.number);
         let is_exact = self.is_held(now);
-        match &mut self.state {
+        if op == LeaseOp::Give {
             // Once it is on its way, another may have it.
-            LeaseState::Held(held) if op == LeaseOp::Give => held.ends = now,
-            LeaseState::Queued if op == LeaseOp::Give => self.state = LeaseState::None,
-            LeaseState::None | LeaseState::Queued | LeaseState::Held(_) => {}
+            self.state.lapse(now);
+            self.state = self.state.if_held();
         }
         let observed = schedule.observed();
         (self.calling, self.nudged, self.ask_at) = (Some((self.link, backoff, observed)), false, None);
@@ -125,7 +113,7 @@ impl FleetLease {
             op,
             number,
             gap: wants.filter(|_| !is_exact).unwrap_or_else(|| schedule.longest_gap()),
-            starts: newer(schedule.last_starts(), self.reported),
+            starts: schedule.last_starts().newer_than(self.reported),
             backoff: if is_exact || backoff > self.reported_backoff { backoff } else { Duration::ZERO },
             observed: if is_exact { observed } else { observed.risen_since(self.reported_observed) },
             is_exact,
@@ -165,7 +153,7 @@ impl FleetLease {
         let ask_at;
         (self.state, ask_at) = match (request.op, status.place) {
             (LeaseOp::Take | LeaseOp::Keep, TurnPlace::Leased(left)) => {
-                let first_start = self.held().and_then(|held| held.first_start);
+                let first_start = self.state.held().and_then(|held| held.first_start);
                 let (number, ends) = (request.number, asked + left.saturating_sub(IN_FLIGHT));
                 (LeaseState::Held(HeldLease { number, ends, first_start }), Some(ends.min(asked + RENEW)))
             }
@@ -233,7 +221,7 @@ impl FleetLease {
         if self.link == 0 || self.calling.is_some() {
             return None;
         }
-        self.ask_at.filter(|_| self.held().is_some() || self.busy > 0 || schedule.wants_lease().is_some())
+        self.ask_at.filter(|_| self.state.held().is_some() || self.busy > 0 || schedule.wants_lease().is_some())
     }
 
     /// Whether something would be lost with nobody looking after it.
@@ -245,39 +233,22 @@ impl FleetLease {
     pub fn owes<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
         self.link != 0
             && schedule.debt(now).is_some()
-            && newer(schedule.last_starts(), self.reported) != LastStarts::default()
+            && schedule.last_starts().newer_than(self.reported) != LastStarts::default()
     }
 
     /// The lease is this instance's, for now.
     pub fn is_held(&self, now: Instant) -> bool {
-        self.held().is_some_and(|held| held.ends > now)
-    }
-
-    fn held(&self) -> Option<&HeldLease> {
-        match &self.state {
-            LeaseState::Held(held) => Some(held),
-            LeaseState::None | LeaseState::Queued => None,
-        }
+        self.state.is_held(now)
     }
 
     /// Others wait, and this instance has had its share: a start, and more for a while. Passing the lease on costs a
     /// round trip in which nothing starts, so it is not passed on after each.
     fn yields<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
-        let Some(HeldLease { first_start: Some(first), .. }) = self.held().filter(|_| self.rivals > 1) else {
+        let Some(HeldLease { first_start: Some(first), .. }) = self.state.held().filter(|_| self.rivals > 1) else {
             return false;
         };
         let end = *first + SHARE.min(ROUND / (self.rivals - 1));
         now >= end || schedule.head_due().is_none_or(|due| due > end)
-    }
-}
-
-/// What the fleet does not know.
-fn newer(starts: LastStarts, reported: LastStarts) -> LastStarts {
-    let newer = |start: Option<Instant>, reported| start.filter(|_| start > reported);
-    LastStarts {
-        last_start: newer(starts.last_start, reported.last_start),
-        last_fetch: newer(starts.last_fetch, reported.last_fetch),
-        hold: newer(starts.hold, reported.hold),
     }
 }
 
@@ -293,6 +264,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// For how long an instance goes on while others wait, and how long these wait for all the others.
 const SHARE: Duration = Duration::from_secs(4);
 const ROUND: Duration = Duration::from_secs(8);
+/// Two clocks are not read at the same moment.
+const AWAKE: Duration = Duration::from_millis(100);
 /// A backoff is remembered so long after what is owed.
 const HOUR: Duration = Duration::from_secs(3600);
 

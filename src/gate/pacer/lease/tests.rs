@@ -93,6 +93,21 @@ fn nothing_starts_late_under_a_lease_that_is_not_renewed() {
 }
 
 #[test]
+fn nor_under_one_that_has_ended_while_the_machine_slept() {
+    let mut instance = Instance::leased();
+    assert_eq!(instance.starts_in(ms(100), 1), 1);
+    let slept = |slept| Reach { link: 1, slept: ms(slept), ..Reach::default() };
+    instance.lease.follow(&mut instance.schedule, slept(60_000), instance.now);
+    assert_eq!(instance.schedule.poll(instance.now + ms(200)), NextTurn::WaitUntil(instance.now + ms(60_000 - 100)));
+    let take = instance.call().expect("it asks again");
+    assert_eq!((take.op, take.number), (LeaseOp::Take, 1));
+    // It sleeps while it asks.
+    instance.lease.follow(&mut instance.schedule, slept(65_000), instance.now);
+    instance.answer(&take, TurnPlace::Leased(LEASE));
+    assert_eq!(instance.call().map(|call| call.op), Some(LeaseOp::Take), "the answer says nothing any more");
+}
+
+#[test]
 fn nor_under_what_is_left_of_one_whose_answers_were_lost_before_it_is_renewed() {
     let mut instance = Instance::waiting();
     let take = instance.call().expect("it asks");
