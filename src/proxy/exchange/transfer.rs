@@ -66,7 +66,7 @@ impl Exchange<'_> {
             unsent: None,
             answered: false,
             left: false,
-            stalled: false,
+            window: (began, 0),
             interim: 0,
             least,
             stall,
@@ -101,11 +101,12 @@ struct Carry<'c, 'e, C, O> {
     unsent: Option<Option<Fault>>,
     answered: bool,
     left: bool,
-    stalled: bool,
+    /// From when on, and behind how many bytes, it is seen whether the bodies go on.
+    window: (Instant, u64),
     /// Interim answers so far.
     interim: u32,
     least: Least,
-    /// A client that has sent nothing of its request, or taken nothing of its answer, for so long has stalled.
+    /// A client that has sent next to nothing of its request, or taken next to nothing of its answer, for so long has stalled.
     stall: Duration,
 }
 
@@ -129,28 +130,39 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             let own = self.client.wake_at().filter(|_| self.is_sent());
             let up = (!self.is_sent()).then_some(self.up.at);
             let down = (self.is_sent() || self.answered).then_some(self.down.at);
-            let Some(at) = [own, up, down, self.stalls_at()].into_iter().flatten().min() else { return Poll::Pending };
+            let Some(at) = [own, up, down, self.window_ends()].into_iter().flatten().min() else {
+                return Poll::Pending;
+            };
             if timer.poll(cx, at).is_pending() {
                 return Poll::Pending;
             }
             let now = Instant::now();
-            if self.stalls_at().is_some_and(|at| at <= now) {
-                self.stalled = true;
-                // It may go on whenever it likes; the host is others' meanwhile.
-                self.exchange.permit = None;
+            if self.window_ends().is_some_and(|at| at <= now) {
+                if self.has_stalled() {
+                    // It may go on whenever it likes; the host is others' meanwhile.
+                    self.exchange.permit = None;
+                }
+                self.window = (now, self.up.moved + self.down.moved);
             }
             self.late(now)?;
         }
     }
 
-    /// When the client will have stalled, if nothing moves until then. `None`: nothing waits for it now, or it has already.
-    fn stalls_at(&self) -> Option<Instant> {
-        let (least, stall) = (self.least, self.stall);
-        let (flow, waits) = match self.answered {
-            true => (&self.down, self.down.is_held_up),
-            false => (&self.up, !self.is_sent() && !self.up.is_held_up),
+    /// When to see whether the client goes on. `None`: nothing of it is waited for, or it has no turn.
+    fn window_ends(&self) -> Option<Instant> {
+        let has_turn = self.left && self.stall < self.least.over && self.exchange.permit.is_some();
+        (has_turn && (self.answered || !self.is_sent())).then(|| self.window.0 + self.stall)
+    }
+
+    /// At the end of a window. Under a gap a turn is not held for an answer that has no end either.
+    fn has_stalled(&self) -> bool {
+        let has_gap = self.exchange.permit.as_ref().is_some_and(|permit| !permit.gap().is_zero());
+        let is_waited_for = match self.answered {
+            true => self.down.is_held_up || has_gap,
+            false => !self.up.is_held_up,
         };
-        (waits && self.left && !self.stalled && stall < least.over).then(|| flow.at - (least.over - stall))
+        let moved = self.up.moved + self.down.moved - self.window.1;
+        is_waited_for && u128::from(moved) * 1000 < SLOW * self.stall.as_millis()
     }
 
     fn is_sent(&self) -> bool {
@@ -200,6 +212,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 Poll::Ready(Ok(Ok(Next::Interim))) => self.down.at = Instant::now() + self.least.over,
                 Poll::Ready(Ok(Ok(Next::Body { raw }))) => {
                     self.answered = true;
+                    self.window = (now, self.up.moved);
                     self.down.at = now + self.least.over;
                     self.client.side().keep_no_more();
                     self.origin.begin_body(raw);
@@ -254,5 +267,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     }
 }
 
-/// The part of `read_timeout` after which a client that takes nothing of its answer has the host's turn no longer.
+/// The part of `read_timeout` after which a client that takes next to nothing of its answer has the host's turn no longer:
 const STALL: u32 = 6;
+/// fewer bytes a second than any way to a client has.
+const SLOW: u128 = 1024;

@@ -6,6 +6,8 @@ use crate::support::h2_client::request;
 use crate::support::{Alpn, Origin, Proxy, Reply, Response, assert_refused, eventually};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_would_wait_too_long_learns_at_once_how_long() {
@@ -251,6 +253,40 @@ async fn a_request_whose_robots_txt_has_its_turn_too_late_learns_at_once_how_lon
         let after: u64 = refused.head().field("retry-after").unwrap().parse().unwrap();
         assert!(elapsed < 6, "{prefer}: not after the wait, but {elapsed} s");
         assert!((20 - elapsed - 2..=20).contains(&after), "{prefer}: {after}");
+    }
+}
+
+/// Nor does one who sends or takes just enough to seem alive, nor one who listens to what has no end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_that_drips_or_that_listens_to_what_has_no_end() {
+    for target in ["/huge", "/form", "/events"] {
+        let origin = Origin::http(|seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::text(delay("1")),
+            "/huge" => Reply::pattern(1 << 30),
+            "/events" => Reply::drip(&["event"; 1000], Duration::from_millis(200)),
+            _ => Reply::text("page"),
+        })
+        .await;
+        let proxy = Proxy::start("limits: { read_timeout: 12s }\npace: { max_wait: 10s }").await;
+        let (mut hog, host) = (TcpStream::connect(proxy.address()).await.unwrap(), origin.authority("a.localhost"));
+        let asked = match target {
+            "/form" => format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000\r\n\r\n", origin.url(target)),
+            _ => get(&origin.url(target), &host),
+        };
+        hog.write_all(asked.as_bytes()).await.unwrap();
+        eventually("its request", || origin.log.count(target) == 1).await;
+        let drips = tokio::spawn(async move {
+            for _ in 0..1000 {
+                match target {
+                    "/form" => hog.write_all(b"x").await.expect("it is taken"),
+                    _ => drop(hog.read(&mut [0; 100]).await.expect("more")),
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        });
+        assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200, "{target}");
+        assert!(!drips.is_finished(), "it goes on whenever it likes");
+        drips.abort();
     }
 }
 
