@@ -28,6 +28,8 @@ impl Settings {
             (&["identity", "instance"], keep(&mut self.identity.instance, &before.identity.instance)),
             (&["store", "directory"], keep(&mut self.store.directory, &before.store.directory)),
             (&["store", "disk"], is_disk_fixed && keep(&mut self.store.disk, &before.store.disk)),
+            // Under another key the gaps that are owed would be forgotten, and requests under way keep another pace.
+            (&["pace", "key"], keep(&mut self.pace.key, &before.pace.key)),
             (&["evidence", "directory"], keep(&mut self.evidence.directory, &before.evidence.directory)),
             (&["fleet"], !may_join_fleet && keep(&mut self.fleet, &before.fleet)),
         ];

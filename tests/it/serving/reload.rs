@@ -64,12 +64,12 @@ async fn what_takes_a_restart_is_named_and_never_shown_as_reloaded() {
     let there = binary.directory().join("elsewhere");
     let yaml = format!(
         "admin: {{ address: '127.0.0.1:1' }}\nmode: report\nfleet: redis://127.0.0.1:1/\n\
-         store: {{ directory: {there} }}",
+         store: {{ directory: {there} }}\npace: {{ key: site }}",
         there = there.display()
     );
     for changed in ["mode", "nothing has changed"] {
         let ended = binary.reload(&yaml).await;
-        let named = "needs a restart: admin.address, store.directory, fleet\n";
+        let named = "needs a restart: admin.address, store.directory, pace.key, fleet\n";
         assert_eq!(said(&ended), (1, &*format!("reloaded: {changed}\n{named}")), "{ended:?}");
     }
     let (status, told) = api(&binary, &["-X", "POST"], "/api/v1/reload").await;
@@ -79,7 +79,7 @@ async fn what_takes_a_restart_is_named_and_never_shown_as_reloaded() {
     assert_eq!((&config["mode"], &config["fleet"]), (&"report".into(), &Value::Null), "what is in force");
     assert_eq!(config["admin"]["address"], "127.0.0.1:0");
     binary.signal(libc::SIGHUP);
-    let line = "not reloaded in full: admin.address, store.directory, fleet needs a restart";
+    let line = "not reloaded in full: admin.address, store.directory, pace.key, fleet needs a restart";
     eventually("the line of SIGHUP", || binary.output().matches(line).count() == 4).await;
     assert!(!binary.output().contains("configuration reloaded"), "{}", binary.output());
     binary.reload(ADMIN).await;
