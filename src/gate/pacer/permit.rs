@@ -210,7 +210,11 @@ impl Drop for Waiting {
 /// What a refusal says: the gap as it was asked for.
 pub(super) fn refusal(refused: Refused, max_wait: Duration) -> Refusal {
     let refused = match refused {
-        Refused::TooLong { retry_after } => Refused::TooLong { retry_after: retry_after.saturating_sub(ARRIVAL) },
+        Refused::TooLong { retry_after } => {
+            // As long as it is over `max_wait`, or the wait was not for the gap.
+            let asked = retry_after.saturating_sub(ARRIVAL);
+            Refused::TooLong { retry_after: if asked > max_wait { asked } else { retry_after } }
+        }
         Refused::Paused { retry_after, refusals } => {
             Refused::Paused { retry_after: retry_after.saturating_sub(ARRIVAL), refusals }
         }

@@ -40,6 +40,11 @@ impl Refusal {
                 f,
                 "{authority}/robots.txt could not be read ({why}), so nothing is allowed; next attempt in {wait}"
             ),
+            // It would not have been too late, had it come.
+            Self::CrawlDelay { retry_after, max_wait: Some(max_wait) } if retry_after <= max_wait => {
+                let most = Seconds(*max_wait);
+                write!(f, "crawl-delay: no slot within max_wait {most}: others are in flight or ahead; try again in {wait}")
+            }
             Self::CrawlDelay { max_wait: Some(max_wait), .. } => {
                 write!(f, "crawl-delay: next slot in {wait}, over max_wait {}", Seconds(*max_wait))
             }

@@ -54,6 +54,11 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             "crawl-delay: next slot in 300 s, over max_wait 60 s",
         ),
         (
+            Refusal::CrawlDelay { retry_after: second, max_wait: Some(Duration::from_secs(25)) },
+            "crawl-delay",
+            "crawl-delay: no slot within max_wait 25 s: others are in flight or ahead; try again in 1.1 s",
+        ),
+        (
             Refusal::CrawlDelay { retry_after: second, max_wait: None },
             "crawl-delay",
             "crawl-delay: waited too long for robots.txt; try again in 1.1 s",
