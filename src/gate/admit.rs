@@ -92,7 +92,7 @@ impl Gate {
                     }
                 }
                 Step::Wait(mut waiting) => {
-                    let held = self.held.for_turn(request, host.queue, waiting.terms());
+                    let held = self.held.for_turn(request, waiting.queue(), waiting.terms());
                     account.begin_wait();
                     let turn = self.turn(&mut waiting).await;
                     account.end_wait();

@@ -165,6 +165,10 @@ impl Waiting {
         Waiting { queue: queue.clone(), ticket, answer, terms: Box::new(terms.clone()), since, due, place }
     }
 
+    pub fn queue(&self) -> &Arc<HostQueue> {
+        &self.queue
+    }
+
     /// When its turn is likely to come. `None`: nobody knows.
     pub fn due(&self) -> Option<Instant> {
         self.due

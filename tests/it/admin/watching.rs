@@ -275,3 +275,27 @@ async fn held_requests_are_listed_with_their_client_and_what_is_left() {
     );
     assert_eq!(json(admin, "GET", "/api/v1/authorities").await[0]["crawl_delay"], 200.0);
 }
+
+/// A part of a page does not wait for the pages' gap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_part_of_a_page_is_listed_with_what_it_waits_for() {
+    let origin = origin(|seen| match seen.path().as_str() {
+        "/part1" => Reply::silence(),
+        _ => Reply::text("User-agent: *\nCrawl-delay: 200\n"),
+    })
+    .await;
+    let burst = "pace: { max_wait: 10m, subresources: burst, max_concurrent: 2 }";
+    let proxy = Proxy::start(&format!("{ON}\n{burst}")).await;
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
+    let (host, mut parts) = (origin.authority("a.localhost"), Vec::new());
+    for path in ["/part1", "/part2"] {
+        let mut client = proxy.client().await;
+        let dest = "Sec-Fetch-Dest: image\r\n\r\n";
+        client.send(format!("GET {} HTTP/1.1\r\nHost: {host}\r\n{dest}", origin.url(path))).await;
+        parts.push(client);
+        eventually("it is there", || origin.log.count("/part1") + proxy.waiting() == parts.len()).await;
+    }
+    let held = json(proxy.admin_address(), "GET", "/api/v1/held").await;
+    assert_eq!((&held[0]["url"], &held[0]["for"]), (&origin.url("/part2").into(), &"in-flight".into()), "{held}");
+    assert_eq!(held[0]["left"], Value::Null, "{held}");
+}
