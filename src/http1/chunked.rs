@@ -109,7 +109,7 @@ impl Chunked {
     fn step(&mut self, state: ChunkState, byte: u8) -> Result<ChunkState, &'static str> {
         Ok(match (state, byte) {
             (ChunkState::Size { value, digits }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
-                if digits == MAX_SIZE_DIGITS {
+                if value >> (MAX_SIZE_BITS - 4) != 0 || digits == MAX_SIZE_DIGITS {
                     return Err("chunk size too large");
                 }
                 let digit = char::from(byte).to_digit(16).expect("matched above");
@@ -199,7 +199,10 @@ fn is_framing(kind: FieldKind) -> bool {
 }
 
 const START: ChunkState = ChunkState::Size { value: 0, digits: 0 };
-const MAX_SIZE_DIGITS: u8 = 15;
+/// Less than numbers have: where one is read as signed, all bits would be less than none.
+const MAX_SIZE_BITS: u32 = 60;
+/// With zeros before them.
+const MAX_SIZE_DIGITS: u8 = 32;
 /// Extensions are worth nothing to anybody: with more of them than of content a body is there to keep us busy.
 const MAX_SPARE: usize = 8 * 1024;
 const MAX_TRAILER_BYTES: usize = 16 * 1024;

@@ -79,10 +79,26 @@ fn broken_framing_is_an_error() {
             "0\r\n A: b\r\n\r\n",
             "0\r\nA: b\r\n c\r\n\r\n",
             "10000000000000004\r\n",
+            "ffffffffffffffff\r\n",
+            "0000010000000000000004\r\n",
+            "000000000000000000000000000000005\r\nhello\r\n",
             "fffffffffffffffff\r\n",
         ] {
             assert!(matches!(passed(strict, bytes.as_bytes()), Err(BodyError::Malformed(_))), "{bytes:?}");
             assert!(decoded(chunked(strict), bytes.as_bytes(), 3).is_err(), "{bytes:?}");
+        }
+    }
+}
+
+/// Some write sizes as wide as a number of theirs is.
+#[test]
+fn zeros_before_a_size_mean_nothing() {
+    for zeros in 0..=31 {
+        let zeros = "0".repeat(zeros);
+        let body = format!("{zeros}5\r\nhello\r\n{zeros}0\r\n\r\n");
+        for strict in [true, false] {
+            assert_eq!(passed(strict, body.as_bytes()), Ok((body.len(), true)), "{body:?}");
+            assert_eq!(decoded(chunked(strict), body.as_bytes(), 3).unwrap().0, b"hello", "{body:?}");
         }
     }
 }
