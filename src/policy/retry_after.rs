@@ -2,15 +2,19 @@
 
 use std::time::{Duration, SystemTime};
 
-/// The time from `now` that a field value asks for, be it seconds or a date; zero for a date in the past, `None` for
-/// what is neither.
-pub fn retry_after(value: &[u8], now: SystemTime) -> Option<Duration> {
-    let text = str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
-    if let Some(seconds) = delta_seconds(text) {
-        return Some(seconds);
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(date.duration_since(now).unwrap_or(Duration::ZERO))
+/// The time that an answer asks for in its Retry-After fields, joined by commas: the longest that can be read, be it seconds or
+/// a date; zero for a date in the past, `None` where none can be read. `date`: its Date, if it has one, as the origin's
+/// clock need not be ours; `now` is.
+pub fn retry_after(fields: &[u8], date: Option<&[u8]>, now: SystemTime) -> Option<Duration> {
+    let now = date.and_then(|date| http_date(str::from_utf8(date).ok()?)).unwrap_or(now);
+    let read = |value: &[u8]| {
+        let text = str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
+        delta_seconds(text).or_else(|| Some(http_date(text)?.duration_since(now).unwrap_or(Duration::ZERO)))
+    };
+    let values: Vec<&[u8]> = fields.split(|&byte| byte == b',').collect();
+    // Most dates have a comma in them.
+    let dates = values.windows(2).filter_map(|pair| read(&pair.join(&b','))).max();
+    values.iter().filter_map(|value| read(value)).max().max(dates)
 }
 
 /// RFC 9111 §1.2.2: what does not fit is as good as for ever.
@@ -21,14 +25,21 @@ pub(super) fn delta_seconds(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()))
 }
 
+fn http_date(text: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(text.trim_matches([' ', '\t'])).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seconds(value: &str) -> Option<u64> {
-        // Sun, 06 Nov 1994 08:49:37 GMT
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        retry_after(value.as_bytes(), now).map(|wait| wait.as_secs())
+    /// Sun, 06 Nov 1994 08:49:37 GMT
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)
+    }
+
+    fn seconds(fields: &str) -> Option<u64> {
+        retry_after(fields.as_bytes(), None, now()).map(|wait| wait.as_secs())
     }
 
     #[test]
@@ -52,9 +63,37 @@ mod tests {
 
     #[test]
     fn anything_else_is_no_advice() {
-        for value in ["", "soon", "-1", "+1", "1.5", "1e3", "120, 60", "Sun, 06 Nov 1994"] {
+        for value in ["", "soon", "-1", "+1", "1.5", "1e3", ",", "Sun, 06 Nov 1994"] {
             assert_eq!(seconds(value), None, "{value}");
         }
-        assert_eq!(retry_after(b"\xff", SystemTime::now()), None);
+        assert_eq!(retry_after(b"\xff", None, now()), None);
+    }
+
+    #[test]
+    fn of_several_the_longest_counts_that_can_be_read() {
+        for (fields, longest) in [
+            ("3, 9", 9),
+            ("9,3", 9),
+            ("soon, 60", 60),
+            ("60, ", 60),
+            ("60, Sun, 06 Nov 1994 08:51:37 GMT", 120),
+            ("Sunday, 06-Nov-94 08:50:37 GMT, 7, Sun Nov  6 08:49:47 1994", 60),
+            ("Sun, 06 Nov 1994 08:49:36 GMT, 5", 5),
+        ] {
+            assert_eq!(seconds(fields), Some(longest), "{fields}");
+        }
+        assert_eq!(retry_after(b"\xff, 60", None, now()), Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_date_is_measured_by_the_clock_of_who_sent_it() {
+        let at = |day| format!("{day} Nov 1994 08:49:37 GMT");
+        let until = |day| format!("{day} Nov 1994 08:50:07 GMT");
+        for day in ["Sat, 05", "Sun, 06", "Mon, 07"] {
+            let wait = retry_after(until(day).as_bytes(), Some(at(day).as_bytes()), now());
+            assert_eq!(wait, Some(Duration::from_secs(30)), "{day}");
+        }
+        assert_eq!(retry_after(until("Sun, 06").as_bytes(), Some(b"today"), now()), Some(Duration::from_secs(30)));
+        assert_eq!(retry_after(b"30", Some(at("Mon, 07").as_bytes()), now()), Some(Duration::from_secs(30)));
     }
 }

@@ -107,5 +107,6 @@ fn is_whole(range: &HeaderValue) -> bool {
 }
 
 pub(super) fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    retry_after(headers.get(header::RETRY_AFTER)?.as_bytes(), now)
+    let fields: Vec<_> = headers.get_all(header::RETRY_AFTER).iter().map(HeaderValue::as_bytes).collect();
+    retry_after(&fields.join(&b','), headers.get(header::DATE).map(HeaderValue::as_bytes), now)
 }

@@ -109,8 +109,9 @@ impl Exchange<'_> {
     fn learn(&mut self, head: &AnswerHead<'_>) {
         let Some(permit) = &mut self.permit else { return };
         permit.outcome = if matches!(head.status, 429 | 503) {
-            let asked = head.named(b"retry-after");
-            PaceOutcome::Backoff { retry_after: asked.and_then(|value| retry_after(&value, SystemTime::now())) }
+            let (asked, date) = (head.joined(b"retry-after"), head.named(b"date"));
+            let wait = asked.and_then(|asked| retry_after(&asked, date.as_deref(), SystemTime::now()));
+            PaceOutcome::Backoff { retry_after: wait }
         } else if permit.has_breaker() && turns_away(head.status, |name| head.named(name.as_bytes())) {
             PaceOutcome::TurnedAway
         } else {

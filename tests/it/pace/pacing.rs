@@ -5,7 +5,7 @@ use crate::support::client::get;
 use crate::support::h2_client::request;
 use crate::support::{Alpn, Client, Origin, Proxy, Reply, Response};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// What the machine's noise may add to a gap.
 const NOISE: Duration = Duration::from_millis(500);
@@ -138,6 +138,33 @@ async fn an_origin_that_says_too_many_is_given_the_time_it_asks_for() {
         assert_eq!(proxy.get(&origin.url("/page2")).await.status(), 200);
         let gap = origin.log.gaps("/page")[0];
         assert!(gap >= Duration::from_secs(2) && gap < Duration::from_secs(3) + NOISE, "{gap:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_times_the_longest_counts_and_a_date_is_measured_by_the_origin_s_clock() {
+    let date = |seconds: i64| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds as u64));
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let proxy = Proxy::start("pace: { max_wait: 0 }").await;
+    for fields in [
+        vec![("Retry-After", "30".to_owned()), ("Retry-After", "600".to_owned())],
+        vec![("Retry-After", "soon".to_owned()), ("Retry-After", "600".to_owned())],
+        vec![("Retry-After", "600, 60".to_owned())],
+        vec![("Date", date(now + 86_400)), ("Retry-After", date(now + 86_400 + 600))],
+        vec![("Date", date(now - 86_400)), ("Retry-After", date(now - 86_400 + 600))],
+    ] {
+        for busy in ["/page", "/robots.txt"] {
+            let told = fields.clone();
+            let origin = Origin::http(move |seen| {
+                let reply = if seen.path() == busy { Reply::status(503) } else { Reply::text("") };
+                told.iter().fold(reply, |reply, (name, value)| reply.field(*name, value))
+            })
+            .await;
+            proxy.get(&origin.url("/page")).await;
+            let refused = proxy.get(&origin.url("/next")).await;
+            let after: u64 = refused.field("retry-after").expect("when to come back").parse().expect("seconds");
+            assert!((500..=601).contains(&after), "{busy} with {fields:?}: {after}");
+        }
     }
 }
 
