@@ -3,10 +3,21 @@
 //! Rules are kept for the URL that is asked for: a field that names another URL does not leave the proxy. What the URL is
 //! asked with is no matter of robots.txt, so fields that name another method (`X-HTTP-Method-Override`) pass.
 
-/// Whether a server may take its value for the URL that is asked for (IIS, Symfony, Zend); in any case of letters.
+/// Whether a server may take its value for the URL that is asked for (IIS, Symfony, Zend).
 #[inline]
 pub fn names_another_url(name: &[u8]) -> bool {
-    NAMES_ANOTHER_URL.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+    NAMES_ANOTHER_URL.iter().any(|known| reads_as(name, known.as_bytes()))
+}
+
+/// Whether an application may take a field of this name for one of another, which is in small letters: what reaches it as a variable
+/// (CGI, WSGI, Rack) has `_` in place of all that is no letter or digit.
+#[inline]
+pub fn reads_as(name: &[u8], known: &[u8]) -> bool {
+    let is_same = |(byte, known): (&u8, &u8)| match known {
+        b'-' => !byte.is_ascii_alphanumeric(),
+        known => byte.eq_ignore_ascii_case(known),
+    };
+    name.len() == known.len() && name.iter().zip(known).all(is_same)
 }
 
 /// Removed from every request.
@@ -21,7 +32,18 @@ mod tests {
         for name in ["X-Original-URL", "x-rewrite-url", "X-ORIGINAL-URI"] {
             assert!(names_another_url(name.as_bytes()), "{name}");
         }
-        for name in ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Forwarded-Host", "X-Original"] {
+        // CGI, WSGI and Rack give all of these one name, HTTP_X_ORIGINAL_URL.
+        for name in ["X_Original_URL", "X-Original_URL", "x_rewrite_url", "X.Original.URI"] {
+            assert!(names_another_url(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "X-HTTP-Method-Override",
+            "X-HTTP-Method",
+            "X-Method-Override",
+            "X-Forwarded-Host",
+            "X-Original",
+            "XAOriginalAURL",
+        ] {
             assert!(!names_another_url(name.as_bytes()), "{name}");
         }
     }

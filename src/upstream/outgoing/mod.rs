@@ -4,7 +4,7 @@
 use super::hop::is_tls;
 use super::route::Route;
 use crate::http1::{Field, FieldKind, FieldLines, Framing, RequestHead, list, put_field, put_number};
-use crate::policy::override_fields::names_another_url;
+use crate::policy::override_fields::{names_another_url, reads_as};
 use crate::signing::{RequestSigner, Signed};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
@@ -160,7 +160,7 @@ impl Outgoing<'_> {
                 is_renamed = true;
             }
             FieldKind::Cookie if crumbs => {}
-            FieldKind::Other if names_another_url(field.name) => {}
+            FieldKind::Other if names_another_url(field.name) || reads_as(field.name, b"user-agent") => {}
             FieldKind::MaxForwards if counts => {
                 let left = str::from_utf8(field.value).ok().and_then(|value| value.trim().parse::<u32>().ok());
                 match left {

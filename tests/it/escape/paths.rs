@@ -200,12 +200,37 @@ async fn no_field_names_another_url_to_the_origin() {
     let proxy = Proxy::start("").await;
     let mut client = proxy.client().await;
     let (url, host) = (origin.url("/public"), origin.authority("a.localhost"));
-    let fields = "X-Original-URL: /secret\r\nX-Rewrite-URL: /secret\r\nX-HTTP-Method-Override: PUT\r\n";
+    let fields = "X-Original-URL: /secret\r\nX-Rewrite-URL: /secret\r\nX-HTTP-Method-Override: PUT\r\n\
+                  X_Original_URL: /secret\r\nX-Rewrite_URL: /secret\r\n";
     client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n")).await;
     assert_eq!(client.response_to("GET").await.status(), 200);
     let seen = origin.log.one("/public");
     assert_eq!((seen.field("x-original-url"), seen.field("x-rewrite-url")), (None, None));
+    // To CGI and WSGI these are the same two.
+    assert_eq!((seen.field("x_original_url"), seen.field("x-rewrite_url")), (None, None));
     assert_eq!(seen.field("x-http-method-override"), Some("PUT"));
+}
+
+/// To CGI and WSGI `User_Agent` is User-Agent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_field_names_another_crawler_to_the_origin() {
+    let origin = Origin::tls_site(Alpn::Both, ROBOTS).await;
+    for settings in ["", "identity: { product_tokens: [TestBot] }"] {
+        let proxy = Proxy::start(settings).await;
+        let mut request = h2_client::request("GET", &origin.url("/public"));
+        request.headers_mut().insert("user_agent", http::HeaderValue::from_static("GoodBot"));
+        let answer = proxy.h2(&origin, "a.localhost").await.exchange(request, b"").await;
+        assert_eq!(answer.unwrap().status(), 200);
+        let mut client = Way::Tls.open(&proxy, &origin).await;
+        let (target, host) = (Way::Tls.target(&origin, "/public"), origin.authority("a.localhost"));
+        let fields = format!("Host: {host}\r\nUser-Agent: TestBot\r\nUser_Agent: GoodBot\r\n");
+        client.send(format!("GET {target} HTTP/1.1\r\n{fields}\r\n")).await;
+        assert_eq!(client.response_to("GET").await.status(), 200);
+    }
+    let seen = origin.log.of("/public");
+    assert_eq!(seen.len(), 4);
+    assert!(seen.iter().all(|seen| seen.field("user-agent").unwrap().starts_with("TestBot")));
+    assert!(seen.iter().all(|seen| seen.field("user_agent").is_none()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
