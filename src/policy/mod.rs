@@ -24,6 +24,7 @@ pub mod pace_key;
 pub mod refusal;
 pub mod request;
 pub mod reserved;
+mod respelled;
 pub mod retry_after;
 pub mod revisit;
 mod robots_override;

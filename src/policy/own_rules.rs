@@ -44,9 +44,10 @@ impl OwnRules {
     pub fn judge(&self, target: &[u8], paths: Paths) -> OwnVerdict {
         let mut all_allowed = true;
         let denied = first_refused(target, paths, |form| {
-            let verdict = self.rules.check_bytes(form);
-            all_allowed &= verdict.reason() == Reason::Allowed;
-            (verdict.reason() == Reason::Disallowed).then(|| verdict.rule().map_or("", |rule| rule.pattern()))
+            let verdict = self.rules.check_bytes(form.target);
+            all_allowed &= verdict.reason() == Reason::Allowed || !form.is_to_be_allowed();
+            let pattern = verdict.rule().map_or("", |rule| rule.pattern());
+            (verdict.reason() == Reason::Disallowed && form.is_meant_by(pattern)).then_some(pattern)
         });
         match denied {
             Served::Refused(pattern, matched_path) => OwnVerdict::Deny(Refusal::OperatorDenied {
@@ -110,6 +111,16 @@ mod tests {
         assert_eq!(rules().judge(b"/open//1", Paths::AsServed), OwnVerdict::Allow);
         let rules = OwnRules::new("*", &["/open"], &["/secret"]);
         assert_eq!(rules.judge(b"/open/..%2fother", Paths::AsServed), OwnVerdict::Silent);
+    }
+
+    #[test]
+    fn what_clients_write_in_two_ways_is_denied_in_both_and_allowed_as_it_is() {
+        let rules = OwnRules::new("*", &["/@me", "/f["], &["/p?q|"]);
+        assert_eq!(rules.judge(b"/@me", Paths::AsServed), OwnVerdict::Allow);
+        assert_eq!(rules.judge(b"/f[0]", Paths::AsServed), OwnVerdict::Allow);
+        for target in ["/p?q|", "/p?q%7C", "/p?q%7c"] {
+            let OwnVerdict::Deny(_) = rules.judge(target.as_bytes(), Paths::AsServed) else { panic!("{target}") };
+        }
     }
 
     #[test]

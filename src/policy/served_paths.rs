@@ -1,9 +1,12 @@
 //! Which files a path can mean to the servers that get it (`robots.paths`). RFC 9309 compares the path as it is sent; but servers merge
 //! slashes, decode `%2F`, then remove dot segments, and serve the file that a rule forbids for a path that no rule matches.
 //! A crawler that may fetch `/public/` could thus fetch `/public/..%2Fprivate/`. Hence each form that a common server makes of a path
-//! is checked too, and refused if one is disallowed: that only ever adds refusals. Pure.
+//! is checked too, and refused if one is disallowed: that only ever adds refusals. So are the ways in which other clients would write
+//! it. Pure.
 
+use super::respelled;
 use crate::robots::path;
+use std::iter::once;
 
 /// Which forms of a path are judged: `robots.paths`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,34 +30,81 @@ pub enum Served<R> {
     TooMany,
 }
 
-/// Asks `refuses` about a target, then about the forms that servers make of it. Nothing is allocated for a path that all servers
-/// take as it is.
-pub fn first_refused<R>(target: &[u8], paths: Paths, mut refuses: impl FnMut(&[u8]) -> Option<R>) -> Served<R> {
-    if let Some(said) = refuses(target) {
+/// One of the forms that are judged.
+#[derive(Debug, Clone, Copy)]
+pub struct JudgedForm<'a> {
+    /// Path and query.
+    pub target: &'a [u8],
+    /// As other clients would write it.
+    is_respelled: bool,
+}
+
+impl JudgedForm<'_> {
+    /// Whether a pattern that matches it may say something of the request. One that names no byte which clients write in two ways has
+    /// been asked about it before, and may have given way to another that does.
+    pub fn is_meant_by(&self, pattern: &str) -> bool {
+        !self.is_respelled || respelled::kinds(pattern.as_bytes()) != 0
+    }
+
+    /// Whether what allows it has to allow this form too. All that is allowed is written in one way.
+    pub fn is_to_be_allowed(&self) -> bool {
+        !self.is_respelled
+    }
+}
+
+/// Asks `refuses` about a target, then about the forms that servers make of it, then about other ways to write these. Nothing is
+/// allocated for a path that all servers take as it is, and all clients write alike.
+pub fn first_refused<R>(
+    target: &[u8],
+    paths: Paths,
+    mut refuses: impl FnMut(JudgedForm<'_>) -> Option<R>,
+) -> Served<R> {
+    if let Some(said) = refuses(JudgedForm { target, is_respelled: false }) {
         return Served::Refused(said, None);
     }
-    if paths == Paths::AsSent || is_plain(target) {
+    let path = path_of(target);
+    if paths == Paths::AsSent || (is_plain(path) && respelled::kinds(target) == 0) {
         return Served::Silent;
     }
-    let path = path_of(target);
     let query = &target[path.len()..];
+    let Some(mut forms) = served_forms(path).filter(|forms| forms.len() * query.len() <= MOST_QUERY_BYTES) else {
+        return Served::TooMany;
+    };
+    let named = |said, form: &[u8]| Served::Refused(said, Some(String::from_utf8_lossy(form).into()));
+    for form in &mut forms {
+        form.extend_from_slice(query);
+        if let Some(said) = refuses(JudgedForm { target: form, is_respelled: false }) {
+            return named(said, form);
+        }
+    }
+    let mut left = MOST_RESPELLED_BYTES;
+    for form in once(target).chain(forms.iter().map(Vec::as_slice)) {
+        for other in respelled::respelled(form, respelled::kinds(form)) {
+            let Some(rest) = left.checked_sub(other.len()) else { return Served::TooMany };
+            left = rest;
+            if let Some(said) = refuses(JudgedForm { target: &other, is_respelled: true }) {
+                return named(said, &other);
+            }
+        }
+    }
+    Served::Silent
+}
+
+/// The paths that servers make of one, but for itself; none if all take it as it is. `None`: there are too many.
+fn served_forms(path: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut forms = Forms { seen: Vec::new(), escaped_backslash: b'\\', left: MOST_BYTES };
+    if is_plain(path) {
+        return Some(forms.seen);
+    }
     // Node takes `\` for `/`, servers on Windows `%5C` too, others neither.
     let (raw, escaped) = (memchr::memchr(b'\\', path).is_some(), holds_escaped_backslash(path));
     for (raw, escaped, differs) in [(b'/', b'/', true), (b'/', b'\\', escaped), (b'\\', b'\\', raw)] {
         forms.escaped_backslash = escaped;
-        if differs && forms.add_all(path, raw).is_none() {
-            return Served::TooMany;
+        if differs {
+            forms.add_all(path, raw)?;
         }
     }
-    if forms.seen.len() * query.len() > MOST_QUERY_BYTES {
-        return Served::TooMany;
-    }
-    let said = forms.seen.into_iter().find_map(|mut form| {
-        form.extend_from_slice(query);
-        Some((refuses(&form)?, String::from_utf8_lossy(&form).into()))
-    });
-    said.map_or(Served::Silent, |(said, form)| Served::Refused(said, Some(form)))
+    Some(forms.seen)
 }
 
 /// Whether all servers take a path as it is, dot segments apart, which the rules themselves resolve.
@@ -65,15 +115,13 @@ fn is_plain(target: &[u8]) -> bool {
         kinds |= KINDS[usize::from(byte)] | u8::from(byte == b'/' && before == b'/');
         before = byte;
     }
-    match kinds {
-        0 => true,
-        // The rules themselves take these for what they stand for.
-        ESCAPE => {
-            let is_known = |byte| path::is_unreserved(byte) || matches!(byte, b'*' | b'$');
-            memchr::memchr_iter(b'%', path).all(|at| served(&path[at..]).is_none_or(is_known))
-        }
-        _ => !matches!(target.first(), Some(b'/' | b'\\')),
+    if kinds & !ESCAPE != 0 {
+        return !matches!(path.first(), Some(b'/' | b'\\'));
     }
+    // The rules themselves take these for what they stand for.
+    let is_known = |byte| path::is_unreserved(byte) || matches!(byte, b'*' | b'$');
+    let is_plain = |at: usize| served(&path[at..]).is_none_or(is_known);
+    kinds == 0 || memchr::memchr_iter(b'%', path).all(is_plain)
 }
 
 /// The path of a target that servers may take in several ways.
@@ -141,6 +189,8 @@ const ESCAPE: u8 = 2;
 const MOST_BYTES: usize = 64 << 10;
 /// Of the query, which is judged with each form: of the longest, sixteen times.
 const MOST_QUERY_BYTES: usize = 1 << 20;
+/// Of other ways to write these: all four of the longest target, whatever of it is escaped.
+const MOST_RESPELLED_BYTES: usize = 1 << 20;
 
 fn holds_escaped_backslash(path: &[u8]) -> bool {
     memchr::memchr_iter(b'%', path).any(|at| served(&path[at..]) == Some(b'\\'))
@@ -238,7 +288,11 @@ mod tests {
     fn refused(rules: &str, target: &str) -> Option<String> {
         let everyone: [&str; 0] = [];
         let rules = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes()).rules_for(&everyone);
-        let refuses = |form: &[u8]| (!rules.check_bytes(form).is_allowed()).then_some(());
+        let refuses = |form: JudgedForm<'_>| {
+            let verdict = rules.check_bytes(form.target);
+            let pattern = verdict.rule().map_or("", |rule| rule.pattern());
+            (!verdict.is_allowed() && form.is_meant_by(pattern)).then_some(())
+        };
         match first_refused(target.as_bytes(), Paths::AsServed, refuses) {
             Served::Refused((), form) => Some(form.map_or(target.to_owned(), String::from)),
             Served::Silent => None,
@@ -315,17 +369,53 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_meets_a_request_however_either_escapes_what_clients_write_in_two_ways() {
+        for (rules, targets) in [
+            ("/*?raw[", &["/l?raw[0]=1", "/l?raw%5B0%5D=1", "/l?raw%5b0]=1"][..]),
+            ("/*?f%5B", &["/l?f[0]=1", "/l?f%5B0%5D=1", "/l?f%5b0]=1"]),
+            ("/*?f%5Bx%5D=a:b", &["/l?f[x]=a:b", "/l?f%5Bx%5D=a%3Ab", "/l?f[x]=a%3ab"]),
+            ("/*?p|", &["/l?p|", "/l?p%7C", "/l?p%7c"]),
+            ("/*?u=http:", &["/l?u=http:", "/l?u=http%3A//x"]),
+            ("/pipe%7Cd", &["/pipe|d", "/pipe%7cd", "//pipe|d", "/a/..%2Fpipe%7Cd", "/./pipe|d"]),
+            ("/cur{ly}", &["/cur{ly}", "/cur%7Bly%7D", "/cur%7bly}"]),
+            ("/wiki/Special%3ARandom", &["/wiki/Special:Random", "/wiki/Special%3aRandom", "/wiki//Special:Random"]),
+            ("/wiki/Special:Random", &["/wiki/Special:Random", "/wiki/Special%3ARandom"]),
+            ("/a%5Eb%2C%3B%40%21%27%28%29", &["/a^b,;@!'()", "/a^b%2C%3B%40!'()", "/a%5eb,;@!'()x"]),
+            ("/x^y$", &["/x%5Ey"]),
+        ] {
+            for target in targets {
+                assert!(refused(&format!("Disallow: {rules}"), target).is_some(), "{target} by {rules}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_way_to_write_a_target_is_not_refused_by_what_says_nothing_of_it() {
+        for (rules, target) in [
+            ("Disallow: /\nAllow: /@me", "/@me"),
+            ("Disallow: /wiki/\nAllow: /wiki/Talk:", "/wiki/Talk:x?a,b"),
+            ("Disallow: /*?\nAllow: /*?f[", "/l?f[0]=(1)"),
+            ("Disallow: /*%", "/a:b"),
+            ("Disallow: /*7C", "/a|b"),
+            ("Disallow: /*?c=d+&", "/a?c=d%2B%26"),
+            ("Disallow: /*?u=/", "/l?u=%2F"),
+        ] {
+            assert_eq!(refused(rules, target), None, "{target} by {rules}");
+        }
+    }
+
+    #[test]
     fn as_sent_judges_no_other_form() {
-        let refuses = |form: &[u8]| (form != b"//private/x").then_some(());
+        let refuses = |form: JudgedForm<'_>| (form.target != b"//private/x").then_some(());
         assert_eq!(first_refused(b"//private/x", Paths::AsSent, refuses), Served::Silent);
     }
 
     /// How many forms there are, and of how many bytes, where all of them are judged.
     fn judged(target: &str) -> Option<(usize, usize)> {
         let (mut forms, mut bytes) = (0, 0);
-        let refuses = |form: &[u8]| {
-            if form != target.as_bytes() {
-                (forms, bytes) = (forms + 1, bytes + form.len());
+        let refuses = |form: JudgedForm<'_>| {
+            if form.target != target.as_bytes() {
+                (forms, bytes) = (forms + 1, bytes + form.target.len());
             }
             None::<()>
         };
@@ -345,6 +435,12 @@ mod tests {
         assert!(judged(&format!("//a%2Fb;c?{query}")).is_some_and(|(forms, _)| (2..=16).contains(&forms)));
         // unless it comes with as many forms as can be.
         assert_eq!(judged(&format!("{}?{query}", hostile(60))), None);
+        // However else it could be written.
+        let written = "[%3a".repeat(15 << 10);
+        assert!(
+            judged(&format!("/a?{written}")).is_some_and(|(forms, bytes)| forms == 4 && bytes < MOST_RESPELLED_BYTES)
+        );
+        assert_eq!(judged(&format!("{}?{written}", hostile(60))), None);
         // What is long in earnest: a URL within a path, parameters, and merged slashes.
         let long = format!("/web/https:%2F%2Fa.example//{};s=1/x", "a%2Fb-".repeat(1300));
         assert!(judged(&long).is_some_and(|(forms, _)| (2..=8).contains(&forms)));

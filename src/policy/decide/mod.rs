@@ -9,7 +9,7 @@ use super::freshness::CopyState;
 use super::host_rules::HostRules;
 use super::mined::mined;
 use super::own_rules::OwnVerdict;
-use super::served_paths::{Served, first_refused};
+use super::served_paths::{JudgedForm, Served, first_refused};
 use super::site_file::SiteFile;
 use super::{Authority, PreferenceEvidence, Refusal, Request, RobotsOverride, RuleEvidence};
 use crate::robots::{PreferenceRef, ProductToken, Reason, RuleSet, Verdict, VisitTime};
@@ -220,10 +220,10 @@ impl Case<'_> {
     /// with that form. `None`: servers may take it in too many ways.
     fn verdict(self, file: &RuleSet) -> Option<(Verdict<'_>, Option<Box<str>>)> {
         let mut as_sent = None;
-        let refuses = |form: &[u8]| {
-            let verdict = file.check_bytes_for(form, self.rules.purposes());
+        let refuses = |form: JudgedForm<'_>| {
+            let verdict = file.check_bytes_for(form.target, self.rules.purposes());
             as_sent.get_or_insert(verdict);
-            (!verdict.is_allowed()).then_some(verdict)
+            (!verdict.is_allowed() && form.is_meant_by(said(verdict))).then_some(verdict)
         };
         match first_refused(self.request.target, self.rules.options.paths, refuses) {
             Served::Refused(refused, form) => Some((refused, form)),
@@ -267,6 +267,12 @@ impl Case<'_> {
             tokens => tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(", ").into(),
         }
     }
+}
+
+/// The rule or preference that decided, as it is written.
+fn said(verdict: Verdict<'_>) -> &str {
+    let preference = verdict.preference().map(|preference| preference.value());
+    verdict.rule().map(|rule| rule.pattern()).or(preference).unwrap_or_default()
 }
 
 /// The time until a site that is closed now opens; `None` if it is open.

@@ -4,7 +4,7 @@ use super::siege::{Siege, WAYS, Way, refused, shoot};
 use crate::support::{Alpn, Origin, Proxy, Reply, h2_client};
 
 const ROBOTS: &str = "User-agent: *\nDisallow: /secret\nDisallow: /*.pdf$\nDisallow: /caf\u{e9}\nDisallow: /*?token=\n\
-    \nUser-agent: GoodBot\nAllow: /\n";
+    Disallow: /*?raw[\nDisallow: /pipe%7Cd\n\nUser-agent: GoodBot\nAllow: /\n";
 
 /// Targets that a server may take for a disallowed one.
 const TARGETS: &[(&str, &str)] = &[
@@ -57,6 +57,10 @@ const TARGETS: &[(&str, &str)] = &[
     ("a query that is disallowed", "/public?token=1"),
     ("a query that is disallowed, encoded", "/public?%74oken=1"),
     ("a query that is disallowed, dots before it", "/x/../public?token=1"),
+    ("a bracket in the query", "/public?raw[0]=1"),
+    ("a bracket in the query, encoded", "/public?raw%5B0%5D=1"),
+    ("a bar", "/pipe|d"),
+    ("a bar, encoded in lower case", "/pipe%7cd"),
 ];
 
 /// Targets that are none at all.
