@@ -16,6 +16,7 @@ pub mod listed;
 pub mod manners;
 pub mod mined;
 pub mod noted;
+mod odd_escapes;
 pub mod offers;
 pub mod override_fields;
 pub mod own_rules;

@@ -4,6 +4,7 @@
 //! is checked too, and refused if one is disallowed: that only ever adds refusals. So are the ways in which other clients would write
 //! it. Pure.
 
+use super::odd_escapes::{is_utf16, without_ill_formed, without_utf16};
 use super::respelled;
 use crate::robots::path;
 use std::iter::once;
@@ -96,12 +97,15 @@ fn served_forms(path: &[u8]) -> Option<Vec<Vec<u8>>> {
     if is_plain(path) {
         return Some(forms.seen);
     }
-    // Node takes `\` for `/`, servers on Windows `%5C` too, others neither.
-    let (raw, escaped) = (memchr::memchr(b'\\', path).is_some(), holds_escaped_backslash(path));
-    for (raw, escaped, differs) in [(b'/', b'/', true), (b'/', b'\\', escaped), (b'\\', b'\\', raw)] {
-        forms.escaped_backslash = escaped;
-        if differs {
-            forms.add_all(path, raw)?;
+    let decoded = [without_utf16(path), without_ill_formed(path)];
+    for path in once(path).chain(decoded.iter().flatten().map(Vec::as_slice)) {
+        // Node takes `\` for `/`, servers on Windows `%5C` too, others neither.
+        let (raw, escaped) = (memchr::memchr(b'\\', path).is_some(), holds_escaped_backslash(path));
+        for (raw, escaped, differs) in [(b'/', b'/', true), (b'/', b'\\', escaped), (b'\\', b'\\', raw)] {
+            forms.escaped_backslash = escaped;
+            if differs {
+                forms.add_all(path, raw)?;
+            }
         }
     }
     Some(forms.seen)
@@ -115,13 +119,13 @@ fn is_plain(target: &[u8]) -> bool {
         kinds |= KINDS[usize::from(byte)] | u8::from(byte == b'/' && before == b'/');
         before = byte;
     }
-    if kinds & !ESCAPE != 0 {
+    if kinds & !(ESCAPE | FOREIGN) != 0 {
         return !matches!(path.first(), Some(b'/' | b'\\'));
     }
     // The rules themselves take these for what they stand for.
     let is_known = |byte| path::is_unreserved(byte) || matches!(byte, b'*' | b'$');
-    let is_plain = |at: usize| served(&path[at..]).is_none_or(is_known);
-    kinds == 0 || memchr::memchr_iter(b'%', path).all(is_plain)
+    let is_plain = |at: usize| !is_utf16(&path[at..]) && served(&path[at..]).is_none_or(is_known);
+    kinds == 0 || memchr::memchr_iter(b'%', path).all(is_plain) && without_ill_formed(path).is_none()
 }
 
 /// The path of a target that servers may take in several ways.
@@ -185,6 +189,7 @@ impl Forms {
 }
 
 const ESCAPE: u8 = 2;
+const FOREIGN: u8 = 8;
 /// As many forms as there can be of a path of 680 bytes, or as a single server makes of one of 8 KiB.
 const MOST_BYTES: usize = 64 << 10;
 /// Of the query, which is judged with each form: of the longest, sixteen times.
@@ -203,6 +208,11 @@ const KINDS: [u8; 256] = {
     kinds[b';' as usize] = 4;
     kinds[b'\\' as usize] = 4;
     kinds[b'#' as usize] = 4;
+    let mut byte = 0x80;
+    while byte < 256 {
+        kinds[byte] = FOREIGN;
+        byte += 1;
+    }
     kinds
 };
 
@@ -283,6 +293,16 @@ mod tests {
         "/%2f../private/x",
         "/private%2fz/../x",
         "/q%2fw%2fe/../..%2fprivate/x",
+        // Bottle.
+        "/%ffprivate/x",
+        "/pri%80vate/x",
+        "/%c0%afprivate/x",
+        "/a/.%e4%bd./private/x",
+        "//private%80%2Fx",
+        // Node: `unescape`; IIS.
+        "/private%u002fx",
+        "/%u0070rivate/x",
+        "/a/%u002e%U002E%u002Fprivate/x",
     ];
 
     fn refused(rules: &str, target: &str) -> Option<String> {
@@ -341,6 +361,9 @@ mod tests {
             "/public/..%252fprivate/x",
             "/private%3fx",
             "/PRIVATE/x",
+            "/private%c3%bc/x",
+            "/private%u00fc/x",
+            "/private%u00/x",
         ] {
             assert_eq!(refused("Disallow: /private/", target), None, "{target}");
         }
@@ -357,13 +380,17 @@ mod tests {
             "/100%",
             "/a%zz%2",
             "/%3Fa%23%25",
+            "/\u{e4}%C3%A4",
+            "/%u00",
             "",
             "*",
             "?a;b",
         ] {
             assert!(is_plain(target.as_bytes()), "{target}");
         }
-        for target in ["//a", "/a//b", "/a;b", "/a%2fb", "/a%5Cb", "/a\\b", "/a#b", "/a%3Bb", "/a%2e%2f"] {
+        for target in
+            ["//a", "/a//b", "/a;b", "/a%2fb", "/a%5Cb", "/a\\b", "/a#b", "/a%3Bb", "/a%2e%2f", "/a%80", "/a%u0061"]
+        {
             assert!(!is_plain(target.as_bytes()), "{target}");
         }
     }

@@ -61,6 +61,9 @@ const TARGETS: &[(&str, &str)] = &[
     ("a bracket in the query, encoded", "/public?raw%5B0%5D=1"),
     ("a bar", "/pipe|d"),
     ("a bar, encoded in lower case", "/pipe%7cd"),
+    ("a byte that is not UTF-8", "/sec%80ret/x"),
+    ("an overlong slash", "/%c0%afsecret/x"),
+    ("a slash encoded as UTF-16", "/public/..%u002fsecret/x"),
 ];
 
 /// Targets that are none at all.
