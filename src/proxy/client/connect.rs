@@ -12,7 +12,7 @@ use super::{Peer, Tunnel};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
 use crate::policy::{Authority, Host, Refusal, Scheme};
-use crate::tls::Distrust;
+use crate::tls::{Distrust, UNRECOGNIZED_NAME};
 use http::{HeaderMap, Version};
 use rustls::server::Acceptor;
 use std::borrow::Cow;
@@ -245,8 +245,6 @@ fn agree(connected: Authority, name: Option<&str>) -> Tunnel {
 
 /// A client that leaves within this time of the handshake, and has asked for nothing, rejects the certificate.
 const LOOKS_AT_LEAF: Duration = Duration::from_secs(1);
-/// The record of a fatal alert (RFC 8446 §6): the name in the handshake is none.
-const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
 
 #[cfg(test)]
 mod tests {

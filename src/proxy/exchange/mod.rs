@@ -8,6 +8,7 @@ pub mod carry;
 pub mod counters;
 mod decide;
 mod forward;
+mod introduced;
 pub mod offers;
 pub mod outcome;
 pub mod pages;
@@ -36,11 +37,13 @@ use super::client::Peer;
 use super::io::{Buffer, Timer};
 use super::respond::{Answer, Failure, robots_copy, setup};
 use crate::config::Settings;
-use crate::policy::Refusal;
+use crate::policy::{Authority, Refusal};
+use crate::tls::UNRECOGNIZED_NAME;
 use crate::upstream::Stream;
 use carry::{Client, Http1, Side};
 use decide::Decided;
 use http::header;
+use introduced::Introduced;
 use outcome::{About, FinalStep};
 use request::{Request, Unread};
 use state::Trip;
@@ -107,7 +110,7 @@ impl Exchange<'_> {
         flush(&settings, client, timer).await
     }
 
-    /// A CONNECT is granted: what is inside goes through unread, until one side ends it.
+    /// A CONNECT is granted: what is inside goes through unread, until one side ends it, or a TLS handshake names another host.
     pub async fn tunnelled<C: Client>(mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
         self.trip.status = 200;
         self.proxy.counters.tunnelled();
@@ -119,7 +122,16 @@ impl Exchange<'_> {
             client.open();
             origin.open();
             let idle = self.settings.limits.tunnel_idle_timeout;
-            tunnel::run(client.side(), &mut origin, idle, timer, &mut self.trip.moved).await;
+            let authority = &self.request.authority;
+            let mut introduced = Introduced::new(client.side(), authority.host());
+            tunnel::run(&mut introduced, &mut origin, idle, timer, &mut self.trip.moved).await;
+            if let Some(name) = introduced.other {
+                client.tell(UNRECOGNIZED_NAME);
+                client.side().end(None);
+                flush(&self.settings, client, timer).await;
+                self.conclude(Outcome::Refused(misnamed(authority, &name)));
+                return;
+            }
         }
         self.conclude(Outcome::Tunnelled);
     }
@@ -127,10 +139,7 @@ impl Exchange<'_> {
     /// The name in the TLS handshake has to be that of the CONNECT around it.
     fn agree(&self) -> Result<(), Refusal> {
         match self.peer.tunnel.as_ref().and_then(|tunnel| Some((tunnel, tunnel.other_name.as_ref()?))) {
-            Some((tunnel, name)) => Err(Refusal::AuthorityMismatch {
-                connection: tunnel.authority.to_string().into(),
-                request: format!("{name} (the name in the TLS handshake)").into(),
-            }),
+            Some((tunnel, name)) => Err(misnamed(&tunnel.authority, name)),
             None => Ok(()),
         }
     }
@@ -176,6 +185,13 @@ impl Drop for Exchange<'_> {
                 (false, false) => Outcome::Gone,
             });
         }
+    }
+}
+
+fn misnamed(connected: &Authority, name: &str) -> Refusal {
+    Refusal::AuthorityMismatch {
+        connection: connected.to_string().into(),
+        request: format!("{name} (the name in the TLS handshake)").into(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! CONNECT for one host, a handshake or a request for another.
 
 use super::siege::{Siege, refused, shoot};
-use crate::support::{Alpn, Client, H2Client, Origin, Proxy, h2_client};
+use crate::support::{Alpn, Client, H2Client, Origin, Proxy, h2_client, test_ca};
 
 /// b.localhost is closed to all; a.localhost is open.
 const OVERRIDES: &str = "hosts: { 'b.localhost': { deny: [/] }, 'c.localhost': { intercept: deny } }";
@@ -94,6 +94,41 @@ async fn an_h2_connection_serves_its_own_host_alone() {
     siege.withstood(11);
     assert_eq!(origin.log.pages(), Vec::<String>::new());
     assert_eq!(h2.get(&origin.url("/mine")).await.status(), 200, "and goes on serving it");
+}
+
+/// Other sites may share its address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tunnel_is_no_way_to_another_host_s_site() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("intercept: { default: tunnel }").await;
+    let h2 = H2Client::known(proxy.client().await).await;
+    let (roots, port) = (test_ca().pem_file(), origin.port());
+    let mut siege = Siege::default();
+    // An address is sent as no name at all.
+    for (connect, sni, is_let_through) in [
+        ("a.localhost", "b.localhost", false),
+        ("a.localhost", "localhost", false),
+        ("a.localhost", "x.a.localhost", false),
+        ("a.localhost", "A.localhost", true),
+        ("a.localhost", "127.0.0.1", true),
+        ("127.0.0.1", "b.localhost", true),
+    ] {
+        let connect = format!("{connect}:{port}");
+        for way in ["a row", "single bytes", "HTTP/2"] {
+            let client = match way {
+                "HTTP/2" => h2.connect(&connect).await.expect("200"),
+                "single bytes" => Client::connect(proxy.address(), &connect).await.in_single_bytes(),
+                _ => Client::connect(proxy.address(), &connect).await,
+            };
+            let inside = client.try_tls(sni, roots, &[b"http/1.1"]).await;
+            let alert = inside.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            let is_as_meant = if is_let_through { inside.is_ok() } else { alert.contains("UnrecognisedName") };
+            siege.tried(format!("{sni} to {connect}, {way}"), (!is_as_meant).then(|| format!("{:?}", inside.err())));
+        }
+    }
+    siege.withstood(18);
+    let counts = proxy.counts();
+    assert_eq!((counts.tunnels, counts.refused["authority-mismatch"]), (18, 9));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -42,6 +42,9 @@ pub trait Client {
     /// From now on every byte goes through, both ways.
     fn open(&mut self);
 
+    /// Last words, in the protocol that is spoken inside.
+    fn tell(&mut self, bytes: &'static [u8]);
+
     /// The connection switches to another protocol.
     fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>);
 

@@ -203,6 +203,10 @@ impl<'a> Client for Http1Client<'a> {
         self.side.open();
     }
 
+    fn tell(&mut self, bytes: &'static [u8]) {
+        self.side.out.put(bytes);
+    }
+
     fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>) {
         (self.answered, self.is_last) = (true, true);
         self.side.out.put_with(|out| head.write(out, Framing::UntilClose, Some("upgrade"), added));

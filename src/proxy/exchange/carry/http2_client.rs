@@ -148,6 +148,13 @@ impl Client for Http2Client {
         self.side.receiving = self.held_back.take().or(self.side.receiving.take());
     }
 
+    fn tell(&mut self, bytes: &'static [u8]) {
+        if let Some(sending) = &mut self.side.sending {
+            // It fails where the stream has ended, which is reported elsewhere.
+            let _ = sending.send_data(Bytes::from_static(bytes), false);
+        }
+    }
+
     /// RFC 8441 §5: 200 stands for the 101 of HTTP/1.1.
     fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>) {
         let mut head = head.to_http2(added);

@@ -1,0 +1,78 @@
+//! The client's side of a tunnel, whose TLS handshake has to name the tunnel's host: at one address there may be many sites, and
+//! only that one's are meant to go by unread.
+
+use super::carry::{Fault, Side};
+use crate::policy::Host;
+use crate::tls::HelloReader;
+use bytes::Bytes;
+use http::HeaderMap;
+use std::task::{Context, Poll, ready};
+
+/// A client that says whom it speaks to with what it sends first. Nothing waits for that: servers of other protocols speak first.
+pub(super) struct Introduced<'a, S> {
+    side: &'a mut S,
+    host: &'a Host,
+    /// As long as a name may come.
+    hello: Option<HelloReader>,
+    /// Whom it named in place of the host. What it said so with goes no further.
+    pub(super) other: Option<String>,
+}
+
+impl<'a, S: Side> Introduced<'a, S> {
+    /// An address is named by nobody, or by any name.
+    pub(super) fn new(side: &'a mut S, host: &'a Host) -> Self {
+        Introduced { side, host, hello: host.name().map(|_| HelloReader::default()), other: None }
+    }
+
+    fn look(&mut self) {
+        let Some(names) = self.hello.as_mut().and_then(|hello| hello.read(self.side.bytes())) else { return };
+        self.hello = None;
+        let is_host = |name: &[u8]| str::from_utf8(name).is_ok_and(|name| Host::parse(name).as_ref() == Ok(self.host));
+        self.other = match names {
+            Ok(names) => names.iter().find(|name| !is_host(name)).map(|name| String::from_utf8_lossy(name).into()),
+            Err(_) => Some("what cannot be read".to_owned()),
+        };
+    }
+}
+
+impl<S: Side> Side for Introduced<'_, S> {
+    fn bytes(&self) -> &[u8] {
+        if self.other.is_some() { &[] } else { self.side.bytes() }
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.side.consume(n);
+    }
+
+    fn take(&mut self, n: usize) -> Bytes {
+        self.side.take(n)
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+        let is_more = ready!(self.side.poll_more(cx))?;
+        if is_more {
+            self.look();
+        }
+        if self.other.is_some() { Poll::Ready(Err(Fault::Ended)) } else { Poll::Ready(Ok(is_more)) }
+    }
+
+    fn keep_no_more(&mut self) {
+        self.side.keep_no_more();
+    }
+
+    fn trailers(&mut self) -> Option<HeaderMap> {
+        self.side.trailers()
+    }
+
+    fn poll_send<F: Side>(&mut self, cx: &mut Context<'_>, from: &mut F) -> Poll<Result<(), Fault>> {
+        self.side.poll_send(cx, from)
+    }
+
+    fn end(&mut self, trailers: Option<HeaderMap>) {
+        self.side.end(trailers);
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        self.side.poll_flush(cx)
+    }
+}
