@@ -1,8 +1,8 @@
 //! What an instance spends of a budget, as it is reported to others: the server (`budget.lua`), or those on one machine.
 
+use super::scripts;
 use crate::policy::{Budget, Period, Spent};
-use redis::{Script, ScriptInvocation};
-use std::sync::LazyLock;
+use redis::ScriptInvocation;
 use std::time::{Duration, SystemTime};
 
 /// So much more is spent, in the period of now.
@@ -39,7 +39,7 @@ impl Spend {
     pub(super) fn invocation(&self, key: &str) -> ScriptInvocation<'static> {
         let Spend { per, requests, bytes, within, heard } = *self;
         let most = |most: Option<u64>| most.map_or(String::new(), |most| most.to_string());
-        let mut call = SCRIPT.key(format!("politely:{{{key}}}:budget:{}", per.as_str()));
+        let mut call = scripts::BUDGET.key(format!("politely:{{{key}}}:budget:{}", per.as_str()));
         call.arg(per.length()).arg(requests).arg(bytes);
         call.arg(most(within.and_then(|budget| budget.requests))).arg(most(within.and_then(|budget| budget.bytes)));
         call.arg(heard.requests).arg(heard.bytes).arg(heard.ends);
@@ -58,5 +58,3 @@ pub(super) fn answered(answer: BudgetReply, per: Period, now: SystemTime) -> (bo
     let middle = (now + left).checked_sub(Duration::from_secs(per.length() / 2)).unwrap_or(now);
     (goes == 1, Spent { ends: per.end(middle).0, requests, bytes })
 }
-
-pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));

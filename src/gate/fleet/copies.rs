@@ -3,13 +3,13 @@
 use super::link::ServerLink;
 use super::parcel::{FoundCopy, Parcel};
 use super::reach::ServerLost;
-use super::{Fleet, FleetWay};
+use super::{Fleet, FleetWay, scripts};
 use crate::gate::store::snapshot;
 use crate::policy::Entry;
 use crate::policy::freshness::LAST_GOOD_USE;
 use crate::policy::site_file::SiteFileName;
-use redis::{Script, ScriptInvocation};
-use std::sync::{Arc, LazyLock};
+use redis::ScriptInvocation;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -93,7 +93,7 @@ impl ServerLink {
         name: &str,
         wanted: impl for<'a> FnOnce(&'a mut ScriptInvocation<'static>) -> &'a mut ScriptInvocation<'static>,
     ) -> Result<CopyAnswer, ServerLost> {
-        let mut call = SCRIPT.key(format!("politely:{{{name}}}:robots"));
+        let mut call = scripts::COPY.key(format!("politely:{{{name}}}:robots"));
         wanted(call.key(format!("politely:{{{name}}}:fetching")).arg(&*self.me));
         self.call(&call).await
     }
@@ -166,7 +166,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("no duration here is that long")
 }
 
-pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
 /// For how long the right outlives its instance.
 const HELD: Duration = Duration::from_secs(5);
 /// Looking again a little too early would find the right still held.

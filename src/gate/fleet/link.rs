@@ -5,7 +5,7 @@ use super::figures::FleetFigures;
 use super::message::Message;
 use super::reach::{Reach, ServerLost, slept};
 use super::server::{Sentinels, ServerConnection, words};
-use super::{budget, copies, instances, turn};
+use super::{instances, scripts};
 use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
@@ -194,12 +194,11 @@ impl ServerLink {
         let own = format!("politely:to:{}", self.me);
         let (channels, mut second, mut third) =
             (["politely:all", own.as_str()], connection.clone(), connection.clone());
-        let scripts = [&*instances::SCRIPT, &*turn::SCRIPT, &*copies::SCRIPT, &*budget::SCRIPT];
         // First the scripts: a call of one that is not there makes three round trips. A server that only reads, or has no memory
         // left, is found out here.
         let ((), subscribed, registered, history) = tokio::join!(
             biased;
-            connection.clone().load(scripts),
+            connection.clone().load(scripts::all()),
             connection.subscribe(&channels),
             self.register(&mut second),
             third.history()

@@ -18,6 +18,7 @@ mod machine;
 mod message;
 mod parcel;
 mod reach;
+mod scripts;
 mod server;
 mod turn;
 

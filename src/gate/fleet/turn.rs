@@ -1,8 +1,8 @@
 //! One key's turns at the server: what an instance asks and reports, and how it stands then (`turn.lua`).
 
+use super::scripts;
 use crate::policy::pace::{LastStarts, Observed};
-use redis::{Script, ScriptInvocation};
-use std::sync::LazyLock;
+use redis::ScriptInvocation;
 use std::time::{Duration, Instant};
 
 /// What an instance asks for, and what it knows that the server may not.
@@ -74,7 +74,7 @@ impl LeaseRequest {
             LeaseOp::Give => "give",
         };
         let LastStarts { last_start, last_fetch, hold } = self.starts;
-        let mut call = SCRIPT.key(format!("politely:{{{key}}}:lease"));
+        let mut call = scripts::TURN.key(format!("politely:{{{key}}}:lease"));
         call.arg(op).arg(me).arg(self.number).arg(millis(LEASE)).arg(millis_up(self.gap));
         call.arg(ago(last_start)).arg(ago(last_fetch));
         call.arg(hold.map_or(0, |hold| millis_up(hold.saturating_duration_since(now))));
@@ -115,7 +115,6 @@ fn millis_up(duration: Duration) -> u64 {
     millis(duration.min(FAR) + Duration::from_nanos(999_999))
 }
 
-pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("turn.lua")));
 /// For how long a lease outlives its instance, which renews it in good time.
 const LEASE: Duration = Duration::from_secs(3);
 /// What the script's numbers hold.
