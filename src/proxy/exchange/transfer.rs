@@ -268,6 +268,6 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
 }
 
 /// The part of `read_timeout` after which a client that takes next to nothing of its answer has the host's turn no longer:
-const STALL: u32 = 6;
+const STALL: u32 = 12;
 /// fewer bytes a second than any way to a client has.
 const SLOW: u128 = 1024;

@@ -2,6 +2,7 @@
 //! A stream is opened where the origin has room for one; a connection that the origin is about to close takes no more; one
 //! on which nothing comes back is asked for a sign of life, and ended if there is none.
 
+mod said;
 mod vitals;
 mod window;
 
@@ -13,9 +14,10 @@ use super::turns::{HandedOver, TaskTurns};
 use crate::config::LimitSettings;
 use bytes::Bytes;
 use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
-use h2::{Ping, PingPong, Reason, SendStream};
+use h2::{Ping, PingPong, SendStream};
 use http::Request;
 use parking_lot::Mutex;
+pub use said::{asks_for_calm, is_unprocessed, wants_http1};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -208,21 +210,6 @@ impl Http2Connection {
         // After a GOAWAY this is an error, though streams may still be under way.
         !self.vitals.is_over.load(Relaxed) && !matches!(self.send.clone().poll_ready(&mut cx), Poll::Ready(Err(_)))
     }
-}
-
-/// Whether the origin says that it has done nothing with the request (RFC 9113 §8.7): then any may be sent again.
-pub fn is_unprocessed(error: &h2::Error) -> bool {
-    error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
-}
-
-/// Whether the origin says that it is asked too much.
-pub fn asks_for_calm(error: &h2::Error) -> bool {
-    error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
-}
-
-/// Whether the origin wants the request over HTTP/1.1.
-pub fn wants_http1(error: &h2::Error) -> bool {
-    error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED)
 }
 
 /// Moves the frames until the connection ends: by the origin, by its silence, or because it has been idle for `idle`.

@@ -1,0 +1,18 @@
+//! What an origin says by ending a stream or the connection.
+
+use h2::Reason;
+
+/// Whether the origin says that it has done nothing with the request (RFC 9113 §8.7): then any may be sent again.
+pub fn is_unprocessed(error: &h2::Error) -> bool {
+    error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
+}
+
+/// Whether the origin says that it is asked too much.
+pub fn asks_for_calm(error: &h2::Error) -> bool {
+    error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
+}
+
+/// Whether the origin wants the request over HTTP/1.1.
+pub fn wants_http1(error: &h2::Error) -> bool {
+    error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED)
+}
