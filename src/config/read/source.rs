@@ -132,13 +132,14 @@ impl YamlNode {
         match (&mut self.value, over.value) {
             (_, Value::Null) => {}
             (Value::Map(entries), Value::Map(others)) => {
+                let known = entries.iter().map(|(key, _)| key.text().unwrap_or_default().to_owned()).zip(0..);
+                let known: HashMap<String, usize> = known.collect();
                 for (key, value) in others {
-                    let name = key.text().unwrap_or_default().to_owned();
-                    match entries.iter_mut().find(|(known, _)| known.text() == Some(&name)) {
+                    match key.text().and_then(|name| known.get_key_value(name)) {
                         None => entries.push((key, value)),
-                        Some((_, here)) => {
-                            path.push(name);
-                            here.lay_over_at(value, path);
+                        Some((name, index)) => {
+                            path.push(name.clone());
+                            entries[*index].1.lay_over_at(value, path);
                             path.pop();
                         }
                     }

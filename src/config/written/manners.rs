@@ -106,7 +106,9 @@ impl WrittenManners {
     /// What no single value shows. `section`: where it is written. `max_delay`: `pace.max_crawl_delay`.
     pub fn check(&self, section: &[&str], max_delay: Duration, check: &mut Check<'_>) {
         let key = |path: [&'static str; 2]| [section, &path].concat();
-        check_budget(section, check);
+        if self.budget.is_some_and(|budget| budget.meant().is_none()) {
+            check_budget(section, check);
+        }
         if let Some(WrittenAdaptive { min, max, .. }) = self.adaptive {
             let (shown_min, shown_max, most) = (show_duration(min), show_duration(max), show_duration(max_delay));
             if min > max {
