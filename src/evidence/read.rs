@@ -164,6 +164,12 @@ impl Lines {
             }
         })
     }
+
+    /// Whether the file ends in the line that was read last, which has no end then.
+    fn ends_here(&mut self) -> io::Result<bool> {
+        self.input.read_until(b'\n', &mut self.line)?;
+        Ok(self.line.last() != Some(&b'\n'))
+    }
 }
 
 /// Hands each line of a directory to `see`, with its segment and its number. The last may be being written.
@@ -208,8 +214,11 @@ impl Tail {
                     tail.length += line.len() as u64;
                     line.clone_into(tail.last.get_or_insert_default());
                 }
-                Err(ReadError::Torn) => tail.torn.clone_from(&lines.line),
-                Err(error) => return Err(error),
+                Err(error) => match error {
+                    // A lost power leaves zeros where the file had grown and nothing was written yet: longer than any line, without an end.
+                    ReadError::Torn | ReadError::TooLong if lines.ends_here()? => tail.torn.clone_from(&lines.line),
+                    error => return Err(error),
+                },
             }
         }
         Ok(tail)

@@ -1,7 +1,7 @@
 //! The chain as it is written and as it is read again: after kills, on full disks, and where somebody has been at it.
 
 use super::read::{Lines, Tail};
-use super::segment::Stored;
+use super::segment::{MOST_LINE, Stored};
 use super::*;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, SiteAnswer, Validators};
@@ -218,6 +218,16 @@ fn a_line_cut_by_a_kill_is_said_in_the_chain() {
     let text = fs::read_to_string(first(directory.path())).unwrap();
     let start: serde_json::Value = serde_json::from_str(text.lines().nth(4).unwrap()).unwrap();
     assert_eq!((&start["cut"], &start["cut_bytes"]), (&cut.into(), &cut.len().into()));
+}
+
+#[test]
+fn zeros_that_a_lost_power_leaves_at_the_end_are_cut_off_however_many() {
+    let directory = written(2);
+    let zeros = vec![0; MOST_LINE + 1];
+    OpenOptions::new().append(true).open(first(directory.path())).unwrap().write_all(&zeros).unwrap();
+    drop(open(directory.path()));
+    let verified = good(directory.path());
+    assert_eq!((verified.records, verified.unclean, verified.is_cut), (2, 1, false));
 }
 
 #[test]
