@@ -72,6 +72,10 @@ impl Exchange<'_> {
                     Admitted::Go { permit, reported } => admitted = Some((permit, reported)),
                     Admitted::Robots(copy) => return Ok(Decided::Robots(copy)),
                 }
+                if route.is_err() {
+                    // It may have been held since the name was looked up.
+                    continue;
+                }
             }
             let is_current = Arc::ptr_eq(&self.settings, &proxy.settings.load());
             match admitted {
