@@ -118,7 +118,7 @@ async fn no_redirect_of_a_robots_txt_leads_to_a_page_that_may_not_be_fetched() {
         let shown = answer.text().contains("SECRET").then(|| "it was handed out".to_owned());
         let asked = victim.log.targets().into_iter().find(|target| !["/robots.txt", "/forward"].contains(&&**target));
         let page = proxy.get(&origin.url("/page")).await.status();
-        let odd = (page != 200).then(|| format!("status {page}, and not as without a robots.txt"));
+        let odd = (page != 503).then(|| format!("status {page}, and not as without rules that can be read"));
         siege.tried(target, shown.or(asked.map(|target| format!("{target} was fetched"))).or(odd));
     }
     siege.withstood(7);
@@ -132,8 +132,8 @@ async fn nor_does_one_within_a_host_lead_to_what_the_operator_denies() {
     })
     .await;
     let proxy = Proxy::start(DENIES).await;
-    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
-    assert_eq!(origin.log.targets(), ["/robots.txt", "/page"]);
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 503);
+    assert_eq!(origin.log.targets(), ["/robots.txt"]);
 }
 
 /// Each waits for the rules of the other.

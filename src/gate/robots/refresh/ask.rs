@@ -88,6 +88,11 @@ impl RobotsCache {
                         fetch.keep_running();
                     }
                 }
+                // There are rules, and they may not be read: that is no leave to go everywhere.
+                Some(Ok(())) if file == SiteFile::Robots => {
+                    let to = trail.current();
+                    return Err(FetchError::Unreachable(format!("redirected to {to}, which may not be fetched")));
+                }
                 Some(Ok(())) => return Ok(reply.dead_end(DeadEnd::Disallowed)),
                 Some(Err(why)) => return Ok(reply.dead_end(why)),
             }
