@@ -37,7 +37,7 @@ impl Machine {
         let after = slot.after(request, mine, hold, now);
         let has_news = slot.has_learned(&after)
             // With thousands of hosts to wait for, what is kept on is not noted each time.
-            || is_mine && (op != LeaseOp::Keep || slot.by != self.me || slot.until + span(NOTED / 2) < after.until);
+            || is_mine && (op != LeaseOp::Keep || slot.by != self.me || slot.until.saturating_add(span(NOTED / 2)) < after.until);
         if has_news {
             if !slots.lock(id.bucket(), BUCKET)? {
                 return Ok(None);
