@@ -27,7 +27,8 @@ pub(super) fn is_utf16(text: &[u8]) -> bool {
     utf16(text).is_some()
 }
 
-/// A path without the bytes, escaped or not, that are no UTF-8 (Bottle). `None` if there are none.
+/// A path without the bytes, escaped or not, that are no UTF-8 (Bottle). `None` if there are none, or if a segment has nothing else: no
+/// server that leaves them out merges slashes.
 pub(super) fn without_ill_formed(path: &[u8]) -> Option<Vec<u8>> {
     let (mut out, mut rest) = (None::<Vec<u8>>, path);
     while let Some((first, piece)) = byte(rest) {
@@ -39,7 +40,8 @@ pub(super) fn without_ill_formed(path: &[u8]) -> Option<Vec<u8>> {
         }
         rest = &rest[char.unwrap_or(piece)..];
     }
-    out
+    let is_empty = |path: &[u8]| path.split(|&byte| byte == b'/').map(<[u8]>::is_empty).collect::<Vec<_>>();
+    out.filter(|out| is_empty(out) == is_empty(path))
 }
 
 /// What the escape `%uXXXX` stands for that a text begins with. Halves of what UTF-16 has in two are left.
@@ -100,7 +102,8 @@ mod tests {
             ("/%ffprivate", Some("/private")),
             ("/pri%80vate%C0%af/", Some("/private/")),
             ("/%e4%bdx%E4%BD%A0", Some("/x%E4%BD%A0")),
-            ("/%f0%9f%98", Some("/")),
+            ("/a%f0%9f%98", Some("/a")),
+            ("/%EA%E0%F2/search/", None),
             ("/%ed%a0%80a", Some("/a")),
             ("/\u{e4}%e4", Some("/\u{e4}")),
             ("/%E4%BD%A0%20%C3%BC\u{e4}%", None),

@@ -14,27 +14,31 @@ pub(super) fn kinds(text: &[u8]) -> u8 {
     kinds & ALL
 }
 
-/// A text of these kinds as others would write it: all bytes of a kind escaped, or none.
-pub(super) fn respelled(text: &[u8], kinds: u8) -> impl Iterator<Item = Vec<u8>> {
+/// A text of these kinds as others would write it, all bytes of a kind escaped or none, with the kinds that are written otherwise.
+pub(super) fn respelled(text: &[u8], kinds: u8) -> impl Iterator<Item = (Vec<u8>, u8)> {
     let choices = (0..=ALL).filter(move |escaped| kinds != 0 && escaped & !kinds == 0);
-    choices.map(|escaped| written(text, escaped)).filter(move |other| other != text)
+    choices.map(|escaped| written(text, escaped)).filter(|(_, changed)| *changed != 0)
 }
 
-fn written(text: &[u8], escaped: u8) -> Vec<u8> {
-    let (mut out, mut rest) = (Vec::with_capacity(text.len() + 16), text);
+fn written(text: &[u8], escaped: u8) -> (Vec<u8>, u8) {
+    let (mut out, mut rest, mut changed) = (Vec::with_capacity(text.len() + 16), text, 0);
     while let Some(&first) = rest.first() {
         let (byte, piece) = match path::escape(rest) {
             Some(byte) => (byte, &rest[..3]),
             None => (first, &rest[..1]),
         };
-        match KINDS[usize::from(byte)] & ALL {
+        let (kind, at) = (KINDS[usize::from(byte)] & ALL, out.len());
+        match kind {
             0 => out.extend_from_slice(piece),
             kind if kind & escaped != 0 => path::push_escaped(byte, &mut out),
             _ => out.push(byte),
         }
+        if out[at..] != *piece {
+            changed |= kind;
+        }
         rest = &rest[piece.len()..];
     }
-    out
+    (out, changed)
 }
 
 /// No URI may hold them, yet many clients send them.
@@ -67,7 +71,7 @@ mod tests {
 
     fn others(text: &str) -> Vec<String> {
         let others = respelled(text.as_bytes(), kinds(text.as_bytes()));
-        others.map(|other| String::from_utf8(other).unwrap()).collect()
+        others.map(|(other, _)| String::from_utf8(other).unwrap()).collect()
     }
 
     #[test]

@@ -36,20 +36,20 @@ pub enum Served<R> {
 pub struct JudgedForm<'a> {
     /// Path and query.
     pub target: &'a [u8],
-    /// As other clients would write it.
-    is_respelled: bool,
+    /// The kinds of bytes in it that are written as other clients would write them, and not as in the target.
+    respelled: u8,
 }
 
 impl JudgedForm<'_> {
-    /// Whether a pattern that matches it may say something of the request. One that names no byte which clients write in two ways has
-    /// been asked about it before, and may have given way to another that does.
+    /// Whether a pattern that matches it may say something of the request. One that names no byte of a kind has been asked about it
+    /// before, as that kind is written in the target, and may have given way to another that does.
     pub fn is_meant_by(&self, pattern: &str) -> bool {
-        !self.is_respelled || respelled::kinds(pattern.as_bytes()) != 0
+        self.respelled & !respelled::kinds(pattern.as_bytes()) == 0
     }
 
     /// Whether what allows it has to allow this form too. All that is allowed is written in one way.
     pub fn is_to_be_allowed(&self) -> bool {
-        !self.is_respelled
+        self.respelled == 0
     }
 }
 
@@ -60,7 +60,7 @@ pub fn first_refused<R>(
     paths: Paths,
     mut refuses: impl FnMut(JudgedForm<'_>) -> Option<R>,
 ) -> Served<R> {
-    if let Some(said) = refuses(JudgedForm { target, is_respelled: false }) {
+    if let Some(said) = refuses(JudgedForm { target, respelled: 0 }) {
         return Served::Refused(said, None);
     }
     let path = path_of(target);
@@ -74,16 +74,16 @@ pub fn first_refused<R>(
     let named = |said, form: &[u8]| Served::Refused(said, Some(String::from_utf8_lossy(form).into()));
     for form in &mut forms {
         form.extend_from_slice(query);
-        if let Some(said) = refuses(JudgedForm { target: form, is_respelled: false }) {
+        if let Some(said) = refuses(JudgedForm { target: form, respelled: 0 }) {
             return named(said, form);
         }
     }
     let mut left = MOST_RESPELLED_BYTES;
     for form in once(target).chain(forms.iter().map(Vec::as_slice)) {
-        for other in respelled::respelled(form, respelled::kinds(form)) {
+        for (other, respelled) in respelled::respelled(form, respelled::kinds(form)) {
             let Some(rest) = left.checked_sub(other.len()) else { return Served::TooMany };
             left = rest;
-            if let Some(said) = refuses(JudgedForm { target: &other, is_respelled: true }) {
+            if let Some(said) = refuses(JudgedForm { target: &other, respelled }) {
                 return named(said, &other);
             }
         }
@@ -426,6 +426,12 @@ mod tests {
             ("Disallow: /*7C", "/a|b"),
             ("Disallow: /*?c=d+&", "/a?c=d%2B%26"),
             ("Disallow: /*?u=/", "/l?u=%2F"),
+            ("Disallow: /*?f%5B\nAllow: /*?f%5B0%5D=brand:", "/l?f%5B0%5D=brand:x"),
+            ("Disallow: /*?f%5B\nAllow: /*?f%5B0%5D=brand:", "/l?f[0]=brand:x"),
+            ("Disallow: /search;\nAllow: /search;v={", "/search;v={1}"),
+            ("Disallow: /@\nAllow: /@x[", "/@x[1]"),
+            ("Disallow: /search/", "/%EA%E0%F2/search/1"),
+            ("Disallow: /\nAllow: /%A5%D8/", "/%A5%D8/x"),
         ] {
             assert_eq!(refused(rules, target), None, "{target} by {rules}");
         }

@@ -269,9 +269,11 @@ impl Case<'_> {
     }
 }
 
-/// The rule or preference that decided, as it is written.
+/// The pattern of the rule or preference that decided, as it is written.
 fn said(verdict: Verdict<'_>) -> &str {
     let preference = verdict.preference().map(|preference| preference.value());
+    let preference =
+        preference.filter(|value| value.starts_with(['/', '*'])).and_then(|value| value.split_whitespace().next());
     verdict.rule().map(|rule| rule.pattern()).or(preference).unwrap_or_default()
 }
 

@@ -294,6 +294,14 @@ fn visit_time_closes_the_site_only_when_enforced() {
 }
 
 #[test]
+fn a_preference_for_all_says_nothing_of_what_another_welcomes_however_either_is_escaped() {
+    let robots = "User-agent: *\nContent-Usage: train-ai=n, search=y\nContent-Usage: /@press train-ai=y\n";
+    let entry = Entry::answered(answer(Access::Rules(RobotsTxt::parse(robots.as_bytes())), 200));
+    let options = PolicyOptions { purposes: vec![Purpose::parse("ai-train").unwrap()], ..PolicyOptions::default() };
+    assert_eq!(ask_with(&entry, "/@press/1", Duration::ZERO, &options), allow(None, false));
+}
+
+#[test]
 fn a_preference_disallows_for_a_declared_purpose_only() {
     let robots = RobotsTxt::parse(b"User-agent: *\nContent-Usage: /art train-ai=n\nDisallow: /private\n");
     let entry = Entry::answered(answer(Access::Rules(robots), 200));
