@@ -132,7 +132,7 @@ impl RobotsCache {
     }
 
     /// Fetches the robots.txt of where `file` is redirected. It may be redirected in turn to where rules have to be learned, and so on,
-    /// or wait for this very fetch: both have an end.
+    /// or wait for this very fetch: both have an end, and are no failure of a site's, as by itself each may be read.
     async fn learn_rules_of(
         self: &Arc<Self>,
         host: &Arc<HostEntry>,
@@ -141,17 +141,18 @@ impl RobotsCache {
         to: &Url,
     ) -> Result<(), FetchError> {
         let nested = hop.order.nested + u8::from(file == SiteFile::Robots);
-        if nested > MAX_NESTED {
-            // It is no failure of a site's: by itself each may be read.
+        let not_learned = |why: &str| {
             let (retry_after, authority) = (COME_BACK, hop.first.clone());
-            let why = format!("redirected to {to}, and the rules there elsewhere, more than {MAX_NESTED} times").into();
-            return Err(FetchError::NotAsked(Refusal::RobotsUnreachable { retry_after, authority, why }));
+            let why = format!("redirected to {to}, and the rules there {why}").into();
+            FetchError::NotAsked(Refusal::RobotsUnreachable { retry_after, authority, why })
+        };
+        if nested > MAX_NESTED {
+            return Err(not_learned("are redirected in turn, again and again"));
         }
         let order = Order { reason: FetchReason::FirstUse, crawl_delay: None, nested, ..*hop.order };
-        let most = hop.settings.pace.max_wait + hop.settings.robots.timeout;
-        match timeout(most, self.refresh(host, order).end()).await {
+        match timeout(hop.settings.robots.timeout, self.refresh(host, order).end()).await {
             Ok(end) => end.map_err(FetchError::NotAsked),
-            Err(_) => Err(FetchError::Unreachable(format!("redirected to {to}: the rules there take too long"))),
+            Err(_) => Err(not_learned("are not known yet")),
         }
     }
 
