@@ -208,7 +208,7 @@ fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
-/// Several times while all settle on another server.
-const ASK_EVERY: Duration = Duration::from_millis(300);
+/// Each time costs the master a connection, by which its role is asked.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 /// At a time.
 const CALLS: usize = 1024;

@@ -102,6 +102,11 @@ impl Permit {
         self.note_start(Stage::Leaving);
     }
 
+    /// Nothing of it has been written after all.
+    pub fn has_not_left(&mut self) {
+        (self.stage, self.outcome) = (Stage::Kept, PaceOutcome::Unused);
+    }
+
     /// Its head has left. What the origin sees is this: writing may have taken a while.
     pub fn note_left(&mut self) {
         if self.stage == Stage::Leaving {

@@ -52,6 +52,8 @@ pub(super) enum FetchError {
     NotAsked(Refusal),
     /// A connection that was kept has turned out to be dead, or a shared one to be closing: worth another try, in its turn.
     Again(Want, String),
+    /// Its turn had ended before it could be sent: it takes another.
+    TurnLost(Want),
 }
 
 impl From<String> for FetchError {
@@ -144,10 +146,12 @@ pub(super) async fn get(
     {
         permit.outcome = PaceOutcome::Backoff { retry_after: None };
     }
-    let Got { status, headers, body, version, .. } = answered.map_err(|Unanswered { error, again }| match again {
-        Some(want) => FetchError::Again(want, error.to_string()),
-        None => error.into(),
-    })?;
+    let Got { status, headers, body, version, .. } =
+        answered.map_err(|Unanswered { error, again }| match (again, error) {
+            (Some(want), GetError::NotSent) => FetchError::TurnLost(want),
+            (Some(want), error) => FetchError::Again(want, error.to_string()),
+            (None, error) => error.into(),
+        })?;
     if let Some(upstream_proxy) = route.asks()
         && (status == 407 || says_a_proxy(&headers))
     {

@@ -75,6 +75,8 @@ pub struct Schedule<W = ()> {
     in_flight: u32,
     /// The start under a gap that has not left yet: when the next may is not known until then.
     leaving: Option<u64>,
+    /// The last one that another instance's start has come after, while it had yet to leave.
+    overtaken: Option<u64>,
     source: TurnSource,
     wait_queue: Option<Box<WaitQueue<W>>>,
 }
@@ -94,6 +96,7 @@ impl<W> Default for Schedule<W> {
             tickets: 0,
             in_flight: 0,
             leaving: None,
+            overtaken: None,
             source: TurnSource::default(),
             wait_queue: None,
         }

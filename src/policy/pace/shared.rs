@@ -39,6 +39,9 @@ impl<W> Schedule<W> {
         let last = self.last.max(others);
         if self.last != last || self.backoff.delay() != backoff {
             // They have come after what has started here.
+            if self.last.last_start != last.last_start {
+                self.overtaken = self.leaving;
+            }
             self.starts += u64::from(self.last != last);
             self.last = last;
             self.backoff.adopt(backoff, self.starts);
@@ -64,7 +67,7 @@ impl<W> Schedule<W> {
             (TurnSource::Fleet { .. }, false) => slot.gap.is_zero(),
             (TurnSource::Partitioned { .. }, is_shared) => !is_shared,
         };
-        is_there && (slot.gap.is_zero() || slot.number == self.starts)
+        is_there && (slot.gap.is_zero() || self.overtaken != Some(slot.number))
     }
 
     /// Unless it is the fleet's to give and not given.

@@ -176,6 +176,20 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_that_has_yet_to_leave_is_lost_to_anothers_start_and_to_nothing_else() {
+        let (mut schedule, now) = schedule(fleet(true, true));
+        let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
+        schedule.dry_run(now, A, &delay(1000));
+        schedule
+            .adopt(LastStarts { last_fetch: Some(now), last_start: Some(now - ms(5)), ..LastStarts::default() }, ms(0));
+        assert!(schedule.holds(&slot, true));
+        assert!(!schedule.holds(&slot, false), "the lease is another's");
+        let longest = LastStarts { last_start: Some(now + ms(10_000)), ..LastStarts::default() };
+        schedule.adopt(longest, ms(0));
+        assert!(!schedule.holds(&slot, true));
+    }
+
+    #[test]
     fn parted_each_keeps_every_gap_once_for_each_instance() {
         let (mut schedule, now) = schedule(TurnSource::Partitioned { instances: 3 });
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };

@@ -62,6 +62,11 @@ impl Exchange<'_> {
             return Err(Failure::ended("it asks for a signature").into());
         }
         self.learn(head);
+        // It has no end, and is no more requests to the host than a WebSocket is.
+        let is_stream = || head.named(b"content-type").is_some_and(|kind| kind.starts_with(b"text/event-stream"));
+        if self.permit.as_ref().is_some_and(|permit| !permit.gap().is_zero()) && is_stream() {
+            self.permit = None;
+        }
         if head.status == PAYMENT_REQUIRED || head.has_signals() {
             self.check_usage(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
         }

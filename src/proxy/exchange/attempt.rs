@@ -83,17 +83,20 @@ impl Exchange<'_> {
             );
         };
         let ends = self.request.framing == Framing::None || self.request.framing == Framing::Length(0);
+        // The connection's own task may write it before this one goes on.
+        self.leaves();
         let (response, sending) = match link.send_request(request, ends) {
             Ok(sent) => sent,
-            // Nothing has been sent.
             Err(error) => {
+                if let Some(permit) = &mut self.permit {
+                    permit.has_not_left();
+                }
                 // The connection takes no more streams.
                 let is_untried = error.is_go_away() || error.is_io();
                 let failure = Failure::ended(error);
                 return if is_untried { Tried::Untried(want, failure) } else { Tried::Again(want, failure) };
             }
         };
-        self.leaves();
         let mut side = Http2::default();
         side.sending = (!ends).then_some(sending);
         let is_paced = self.permit.as_ref().is_some_and(Permit::is_paced);

@@ -150,17 +150,13 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
 
     /// When to see whether the client goes on. `None`: nothing of it is waited for, or it has no turn.
     fn window_ends(&self) -> Option<Instant> {
-        let has_turn = self.left && self.stall < self.least.over && self.exchange.permit.is_some();
+        let has_turn = self.left && self.exchange.permit.is_some();
         (has_turn && (self.answered || !self.is_sent())).then(|| self.window.0 + self.stall)
     }
 
-    /// At the end of a window. Under a gap a turn is not held for an answer that has no end either.
+    /// At the end of a window.
     fn has_stalled(&self) -> bool {
-        let has_gap = self.exchange.permit.as_ref().is_some_and(|permit| !permit.gap().is_zero());
-        let is_waited_for = match self.answered {
-            true => self.down.is_held_up || has_gap,
-            false => !self.up.is_held_up,
-        };
+        let is_waited_for = if self.answered { self.down.is_held_up } else { !self.up.is_held_up };
         let moved = self.up.moved + self.down.moved - self.window.1;
         is_waited_for && u128::from(moved) * 1000 < SLOW * self.stall.as_millis()
     }

@@ -263,7 +263,9 @@ async fn nor_does_one_that_drips_or_that_listens_to_what_has_no_end() {
         let origin = Origin::http(|seen| match seen.path().as_str() {
             "/robots.txt" => Reply::text(delay("1")),
             "/huge" => Reply::pattern(1 << 30),
-            "/events" => Reply::drip(&["event"; 1000], Duration::from_millis(200)),
+            "/events" => {
+                Reply::drip(&["event"; 1000], Duration::from_millis(200)).field("Content-Type", "text/event-stream")
+            }
             _ => Reply::text("page"),
         })
         .await;

@@ -61,7 +61,7 @@ impl RobotsCache {
                         let first = format!("status {first_status} over {first_version}");
                         FetchError::Unreachable(format!("{first}; retried over HTTP/1.1: {why}"))
                     }
-                    other @ (FetchError::NotAsked(_) | FetchError::Again(..)) => other,
+                    other @ (FetchError::NotAsked(_) | FetchError::Again(..) | FetchError::TurnLost(_)) => other,
                 })?;
                 tracing::warn!(
                     %authority, first_status, status = reply.status,
@@ -165,7 +165,7 @@ impl RobotsCache {
     ) -> Result<Reply, FetchError> {
         for _ in 0..RETRIES {
             match self.once_in_turn(hop, request, left).await {
-                Err(FetchError::Again(want, _)) => request.want = want,
+                Err(FetchError::Again(want, _) | FetchError::TurnLost(want)) => request.want = want,
                 answered => return answered,
             }
         }
@@ -261,4 +261,4 @@ const OWN_NAME: &str = "politely";
 const RETRIES: usize = 2;
 /// As many as the redirects of one file.
 const MAX_NESTED: u8 = 5;
-const COME_BACK: Duration = Duration::from_secs(1);
+pub(super) const COME_BACK: Duration = Duration::from_secs(1);
