@@ -227,17 +227,6 @@ impl<W> Schedule<W> {
         self.backoff.delay().min(self.max_delay)
     }
 
-    /// What the host's answers have come to.
-    pub fn observed(&self) -> Observed {
-        Observed { latency: self.latency, refusals: self.backoff.refusals() }
-    }
-
-    /// Until when the host is left alone, as it has turned away too many in a row.
-    pub fn paused_until(&self, now: Instant) -> Option<Instant> {
-        let is_open = self.pauses_after.is_some_and(|after| self.backoff.refusals() >= after.get());
-        self.last.hold.filter(|hold| is_open && *hold > now)
-    }
-
     #[inline]
     fn is_open(&self, now: Instant, demand: SlotRequest) -> bool {
         self.may_turn(demand) && self.has_room(demand) && self.due(demand).is_none_or(|due| due <= now)

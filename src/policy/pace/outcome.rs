@@ -1,6 +1,6 @@
 //! What comes of a start: when it leaves, when its answer begins, how it ends.
 
-use super::{PaceOutcome, Schedule, Slot};
+use super::{Observed, PaceOutcome, Schedule, Slot};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
@@ -10,6 +10,11 @@ impl<W> Schedule<W> {
         *mark = (*mark).max(Some(at));
         self.pushed_back();
         is_gone && self.leaving.take_if(|number| *number == slot.number).is_some()
+    }
+
+    /// What the host's answers have come to.
+    pub fn observed(&self) -> Observed {
+        Observed { latency: self.latency, refusals: self.backoff.refusals() }
     }
 
     /// The answer to a request that keeps the host's [`adaptive`](super::Terms::adaptive) gap began after this time. `may_shorten`:

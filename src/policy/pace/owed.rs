@@ -5,6 +5,12 @@ use super::{Debt, Schedule, backoff, terms};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
+    /// Until when the host is left alone, as it has turned away too many in a row.
+    pub fn paused_until(&self, now: Instant) -> Option<Instant> {
+        let is_open = self.pauses_after.is_some_and(|after| self.backoff.refusals() >= after.get());
+        self.last.hold.filter(|hold| is_open && *hold > now)
+    }
+
     /// The longest gap that is in force: of the last starts, of waiting requests, of the backoff.
     pub fn longest_gap(&self) -> Duration {
         let head = self.wait_queue.as_ref().and_then(|wait_queue| wait_queue.head());
