@@ -180,8 +180,8 @@ mod tests {
         let (mut schedule, now) = schedule(fleet(true, true));
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
         schedule.dry_run(now, A, &delay(1000));
-        schedule
-            .adopt(LastStarts { last_fetch: Some(now), last_start: Some(now - ms(5)), ..LastStarts::default() }, ms(0));
+        let others = LastStarts { last_fetch: Some(now), last_start: Some(now - ms(5)), hold: Some(now + ms(3000)) };
+        schedule.adopt(others, ms(0));
         assert!(schedule.holds(&slot, true));
         assert!(!schedule.holds(&slot, false), "the lease is another's");
         let longest = LastStarts { last_start: Some(now + ms(10_000)), ..LastStarts::default() };
