@@ -133,7 +133,7 @@ impl Route {
 
     async fn get_http2(
         &self,
-        mut link: Http2Link,
+        link: Http2Link,
         request: &Outgoing<'_>,
         on_sent: &mut impl FnMut(Sent) -> bool,
     ) -> Result<Got, GetError> {
@@ -141,9 +141,9 @@ impl Route {
         if !on_sent(Sent::Begins) {
             return Err(GetError::NotSent);
         }
-        let (mut response, _) = link.send_request(request, true)?;
+        let (mut response, _, mut head) = link.send_request(request, true)?;
         // A connection that always has more to write never says that this has been written: the answer does.
-        let (head, mut is_reported, mut interim) = (link.sent_head(), false, 0);
+        let (mut is_reported, mut interim) = (false, 0);
         let response = poll_fn(|cx| {
             if !is_reported && head.poll_written(cx).is_ready() {
                 is_reported = true;

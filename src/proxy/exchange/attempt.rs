@@ -70,7 +70,7 @@ impl Exchange<'_> {
         client: &mut C,
         timer: &mut Timer,
         route: &Route,
-        mut link: Http2Link,
+        link: Http2Link,
         want: Want,
     ) -> Tried {
         if !client.begin_body(false, true) {
@@ -85,7 +85,7 @@ impl Exchange<'_> {
         let ends = self.request.framing == Framing::None || self.request.framing == Framing::Length(0);
         // The connection's own task may write it before this one goes on.
         self.leaves();
-        let (response, sending) = match link.send_request(request, ends) {
+        let (response, sending, head) = match link.send_request(request, ends) {
             Ok(sent) => sent,
             Err(error) => {
                 if let Some(permit) = &mut self.permit {
@@ -100,7 +100,7 @@ impl Exchange<'_> {
         let mut side = Http2::default();
         side.sending = (!ends).then_some(sending);
         let is_paced = self.permit.as_ref().is_some_and(Permit::is_paced);
-        let mut origin = Http2Origin::new(side, response, is_paced.then(|| link.sent_head()));
+        let mut origin = Http2Origin::new(side, response, is_paced.then_some(head));
         match self.carry(client, &mut origin, timer, route).await {
             Ok(carried) => {
                 if !carried.is_sent {

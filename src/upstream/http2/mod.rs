@@ -22,7 +22,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 use vitals::{Heard, Vitals, WINDOW};
@@ -30,7 +30,6 @@ use window::Window;
 
 /// One stream's right on a connection that others use as well. The right ends with this.
 pub struct Http2Link {
-    send: SendRequest<Bytes>,
     connection: Arc<Http2Connection>,
 }
 
@@ -40,16 +39,15 @@ impl Http2Link {
     /// # Errors
     /// The connection takes no more streams: nothing has been sent.
     pub fn send_request(
-        &mut self,
+        &self,
         request: Request<()>,
         end: bool,
-    ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
-        self.send.send_request(request, end)
-    }
-
-    /// The head that has just been sent, until it has been written.
-    pub fn sent_head(&self) -> HandedOver {
-        self.connection.vitals.turns.handed_over()
+    ) -> Result<(ResponseFuture, SendStream<Bytes>, SentHead), h2::Error> {
+        let mut send = self.connection.send.clone();
+        let (response, body) = send.send_request(request, end)?;
+        let turns = self.connection.vitals.turns.clone();
+        let handed_over = Some(turns.handed_over());
+        Ok((response, body, SentHead { send, turns, handed_over }))
     }
 
     /// Waits for the origin to speak HTTP/2, where that has not been agreed on: another would take what is sent for requests.
@@ -70,6 +68,34 @@ impl Http2Link {
     /// Whether others have had streams on the connection, so that its end may be of their making.
     pub fn is_shared(&self) -> bool {
         self.connection.vitals.is_shared.load(Relaxed)
+    }
+}
+
+/// The head of a request, on its way to the origin.
+pub struct SentHead {
+    /// Not ready while the connection has no room for the stream.
+    send: SendRequest<Bytes>,
+    turns: TaskTurns,
+    /// `None`: it has found the head to be waiting for its stream.
+    handed_over: Option<HandedOver>,
+}
+
+impl SentHead {
+    /// Ready when it has been written, or never will be.
+    pub fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if let Some(handed_over) = &self.handed_over {
+                ready!(handed_over.poll_written(cx));
+                if !matches!(self.send.poll_ready(cx), Poll::Pending) {
+                    return Poll::Ready(());
+                }
+                self.handed_over = None;
+            }
+            if ready!(self.send.poll_ready(cx)).is_err() {
+                return Poll::Ready(());
+            }
+            self.handed_over = Some(self.turns.handed_over());
+        }
     }
 }
 
@@ -202,7 +228,7 @@ impl Http2Connection {
     }
 
     fn link(self: &Arc<Self>) -> Http2Link {
-        Http2Link { send: self.send.clone(), connection: self.clone() }
+        Http2Link { connection: self.clone() }
     }
 
     fn is_alive(&self) -> bool {

@@ -1,14 +1,18 @@
 //! Origins that speak HTTP/2 and have their own ideas of how many streams a connection takes (RFC 9113 §5.1.2, §6.8, §8.7).
 
 use crate::support::client::get;
-use crate::support::h2_client::request;
-use crate::support::{Alpn, Origin, Proxy, Reply, test_ca, within};
+use crate::support::h2_client::{H2Client, request};
+use crate::support::{Alpn, Client, Origin, Proxy, Reply, test_ca, within};
 use bytes::Bytes;
-use std::sync::Arc;
+use futures_util::future::join_all;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::sleep_until;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::server::Acceptor;
 
@@ -251,7 +255,7 @@ async fn what_was_not_processed_is_sent_again_posts_too() {
         for number in 0..20 {
             let (proxy, host) = (proxy.clone(), host.clone());
             clients.spawn(async move {
-                let client = crate::support::Client::connect(proxy.address(), &host).await;
+                let client = Client::connect(proxy.address(), &host).await;
                 let body = format!("body {number}");
                 let (status, text) = if number % 2 == 0 {
                     let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
@@ -291,7 +295,7 @@ async fn one_that_says_nothing_to_http1_is_asked_over_http2() {
         let origin = Odd::start(Way::Silent).await;
         let proxy = Proxy::start(rules).await;
         let host = origin.authority();
-        let client = crate::support::Client::connect(proxy.address(), &host).await;
+        let client = Client::connect(proxy.address(), &host).await;
         let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
         let answer = client.get("/x", &host).await;
         assert_eq!(answer.status(), 200, "{rules}: {}", answer.text());
@@ -307,7 +311,7 @@ async fn what_a_connection_leaves_goes_to_the_next_until_it_is_served() {
     for _ in 0..30 {
         let (proxy, host) = (proxy.clone(), host.clone());
         clients.spawn(async move {
-            let client = crate::support::Client::connect(proxy.address(), &host).await;
+            let client = Client::connect(proxy.address(), &host).await;
             let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
             let response = client.get("/x", &host).await;
             assert_eq!(response.status(), 200, "{}", response.text());
@@ -333,7 +337,7 @@ async fn who_shares_a_connection_that_is_hung_up_on_asks_again() {
     for (number, method) in ["GET", "POST", "GET"].into_iter().enumerate() {
         let (proxy, host) = (proxy.clone(), host.clone());
         clients.push(tokio::spawn(async move {
-            let client = crate::support::Client::connect(proxy.address(), &host).await;
+            let client = Client::connect(proxy.address(), &host).await;
             let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
             client.send(format!("{method} /x HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n")).await;
             client.response().await.status()
@@ -357,7 +361,7 @@ async fn what_is_passed_over_again_and_again_keeps_the_gap() {
     for _ in 0..2 {
         let (proxy, host) = (proxy.clone(), origin.authority());
         clients.spawn(async move {
-            let client = crate::support::Client::connect(proxy.address(), &host).await;
+            let client = Client::connect(proxy.address(), &host).await;
             client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await.get("/x", &host).await.status()
         });
     }
@@ -367,13 +371,77 @@ async fn what_is_passed_over_again_and_again_keeps_the_gap() {
     assert!(start.elapsed() >= gap * (heads - 1), "{heads} heads within {:?}", start.elapsed());
 }
 
+/// A head that has to wait for a stream has not left, and what its connection allows it later is no reason to hurry after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_for_a_stream_of_its_connection_has_not_left() {
+    let gap = Duration::from_millis(300);
+    let (listener, heads) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let host = format!("a.localhost:{}", listener.local_addr().unwrap().port());
+    let (seen, opens) = (heads.clone(), Instant::now() + 4 * gap);
+    let origin = tokio::spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let seen = seen.clone();
+            connections.spawn(async move { without_streams_until(opens, stream, &seen).await });
+        }
+    });
+    let proxy = Proxy::start("hosts: { '*': { robots: ignore, crawl_delay: 300ms } }").await;
+    let (client, url) = (Client::connect(proxy.address(), &host).await, format!("http://{host}/x"));
+    // Without TLS, nothing is sent before the origin has shown that it speaks HTTP/2.
+    let client = H2Client::known(client).await;
+    let answers = join_all((0..3).map(|_| client.get(&url))).await;
+    assert!(answers.iter().all(|answer| answer.status() == 200));
+    origin.abort();
+    let heads = heads.lock().unwrap();
+    let gaps: Vec<_> = heads.windows(2).map(|two: &[Instant]| two[1] - two[0]).collect();
+    assert!(heads.len() == 3 && gaps.iter().all(|&it| it >= gap), "{gaps:?}");
+}
+
+/// An HTTP/2 connection that takes no stream before this, and then as many as there may be. Notes when heads come.
+async fn without_streams_until(opens: Instant, mut stream: TcpStream, heads: &Mutex<Vec<Instant>>) -> io::Result<()> {
+    let (mut from, mut to) = stream.split();
+    from.read_exact(&mut [0; 24]).await?;
+    to.write_all(b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\0").await?;
+    to.flush().await?;
+    let (mut head, mut opened) = ([0; 9], false);
+    loop {
+        tokio::select! {
+            () = sleep_until(opens.into()), if !opened => {
+                opened = true;
+                to.write_all(b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64").await?;
+            }
+            // Frames come whole: what follows one is there with it.
+            read = from.read_exact(&mut head) => {
+                read?;
+                let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+                from.read_exact(&mut payload).await?;
+                match (head[3], head[4]) {
+                    (HEADERS, _) => {
+                        heads.lock().unwrap().push(Instant::now());
+                        let stream = &head[5..];
+                        to.write_all(&[&[0, 0, 1, HEADERS, 0x5], stream, &[0x88]].concat()).await?;
+                    }
+                    (SETTINGS, 0) => to.write_all(&[0, 0, 0, SETTINGS, 0x1, 0, 0, 0, 0]).await?,
+                    (PING, 0) => to.write_all(&[&[0, 0, 8, PING, 0x1, 0, 0, 0, 0], &payload[..]].concat()).await?,
+                    _ => {}
+                }
+            }
+        }
+        to.flush().await?;
+    }
+}
+
+const HEADERS: u8 = 0x1;
+const SETTINGS: u8 = 0x4;
+const PING: u8 = 0x6;
+
 /// ENHANCE_YOUR_CALM is the 429 of a connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_origin_that_asks_for_calm_is_left_alone_for_a_while() {
     let origin = Odd::start(Way::PassOver(h2::Reason::ENHANCE_YOUR_CALM)).await;
     let proxy = Proxy::start("hosts: { '*': { robots: ignore } }\npace: { max_wait: 500ms }").await;
     let host = origin.authority();
-    let client = crate::support::Client::connect(proxy.address(), &host).await;
+    let client = Client::connect(proxy.address(), &host).await;
     let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
     for target in ["/x", "/y"] {
         let refused = client.get(target, &host).await;
@@ -388,7 +456,7 @@ async fn what_follows_a_whole_answer_costs_the_client_nothing() {
     let origin = Odd::start(Way::TooMuch).await;
     let proxy = Proxy::start(FREE).await;
     let host = origin.authority();
-    let client = crate::support::Client::connect(proxy.address(), &host).await;
+    let client = Client::connect(proxy.address(), &host).await;
     let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
     for _ in 0..5 {
         let response = client.get("/x", &host).await;
@@ -401,7 +469,7 @@ async fn a_retry_that_would_wait_too_long_learns_when_its_turn_is() {
     let origin = Odd::start(Way::Refuse).await;
     let proxy = Proxy::start("hosts: { '*': { robots: ignore, crawl_delay: 30s } }\npace: { max_wait: 1s }").await;
     let host = origin.authority();
-    let client = crate::support::Client::connect(proxy.address(), &host).await;
+    let client = Client::connect(proxy.address(), &host).await;
     let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
     let refused = client.get("/x", &host).await;
     assert_eq!(refused.status(), 429, "{}", refused.text());

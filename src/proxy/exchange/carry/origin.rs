@@ -5,7 +5,7 @@ use super::http1::Http1;
 use super::http2::Http2;
 use super::side::{Fault, Side};
 use crate::http1::{Body, Framing, HeadError, ResponseHead, number, read_response};
-use crate::upstream::HandedOver;
+use crate::upstream::SentHead;
 use h2::client::ResponseFuture;
 use http::{HeaderMap, header};
 use std::pin::Pin;
@@ -117,14 +117,14 @@ pub struct Http2Origin {
     pub side: Http2,
     response: ResponseFuture,
     /// Its head, where it matters when that has been written.
-    sent_head: Option<HandedOver>,
+    sent_head: Option<SentHead>,
     /// Interim answers may come.
     interim: bool,
     touched: bool,
 }
 
 impl Http2Origin {
-    pub fn new(side: Http2, response: ResponseFuture, sent_head: Option<HandedOver>) -> Self {
+    pub fn new(side: Http2, response: ResponseFuture, sent_head: Option<SentHead>) -> Self {
         Http2Origin { side, response, sent_head, interim: true, touched: false }
     }
 }
@@ -172,7 +172,7 @@ impl Origin for Http2Origin {
     }
 
     fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match &self.sent_head {
+        match &mut self.sent_head {
             Some(head) if !self.touched => head.poll_written(cx),
             _ => Poll::Ready(()),
         }
