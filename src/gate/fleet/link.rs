@@ -4,7 +4,8 @@
 use super::figures::FleetFigures;
 use super::message::Message;
 use super::reach::{Reach, ServerLost, slept};
-use super::server::{Sentinels, ServerConnection, words};
+use super::sentinels::Sentinels;
+use super::server::{ServerConnection, words};
 use super::{instances, scripts};
 use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
 use crate::policy::Refusal;
@@ -158,7 +159,7 @@ impl ServerLink {
             };
             match connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECTING:?}"))) {
                 Ok(Connected { url, connection, mut sentinels, closed }) => {
-                    let named = OptionFuture::from(sentinels.as_mut().map(|all| all.name_another(CONNECTING)));
+                    let named = OptionFuture::from(sentinels.as_mut().map(Sentinels::name_another));
                     (why, since) = tokio::select! {
                         broken = self.beat(&url, connection) => broken,
                         () = closed.notified() => ("it closed the connection".into(), Instant::now()),

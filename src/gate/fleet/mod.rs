@@ -19,6 +19,7 @@ mod message;
 mod parcel;
 mod reach;
 mod scripts;
+mod sentinels;
 mod server;
 mod turn;
 

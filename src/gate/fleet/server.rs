@@ -1,5 +1,6 @@
 //! What a fleet's URL leads to: one server, one that Sentinels name, or a cluster, each by the redis crate's own client.
 
+use super::sentinels::{self, HostPort, Sentinels};
 use crate::config::SecretUrl;
 use crate::tls::roots;
 use futures_util::future::join_all;
@@ -7,14 +8,12 @@ use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo,
-    ProtocolVersion, RedisError, RedisResult, Script, ScriptInvocation, TlsCertificates, TlsMode,
+    ProtocolVersion, RedisError, RedisResult, Script, ScriptInvocation, TlsCertificates,
 };
 use std::path::Path;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
 use url::Url;
 
 /// A connection, which calls share.
@@ -22,26 +21,6 @@ use url::Url;
 pub(super) enum ServerConnection {
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
-}
-
-/// Those that have named the server of a connection.
-pub(super) struct Sentinels {
-    client: SentinelClient,
-    named: ConnectionAddr,
-}
-
-impl Sentinels {
-    /// Returns when they name another. Those that cannot be asked, or name none, say nothing.
-    pub async fn name_another(&mut self, patience: Duration) {
-        loop {
-            sleep(ASK_EVERY).await;
-            // It makes sure that the other is a master by now.
-            let named = timeout(patience, self.client.async_get_client()).await;
-            if named.is_ok_and(|named| named.is_ok_and(|it| *it.get_connection_info().addr() != self.named)) {
-                return;
-            }
-        }
-    }
 }
 
 impl ServerConnection {
@@ -63,7 +42,7 @@ impl ServerConnection {
             _ => None,
         };
         let opened = async {
-            let mut nodes = nodes(url, scheme)?;
+            let nodes = nodes(url, scheme)?;
             if kind == "cluster" {
                 let builder = ClusterClientBuilder::new(nodes)
                     .use_protocol(ProtocolVersion::RESP3)
@@ -75,23 +54,28 @@ impl ServerConnection {
                 let builder = certificates.into_iter().fold(builder, ClusterClientBuilder::certs);
                 return Ok((Self::Cluster(builder.build()?.get_async_connection().await?), None));
             }
-            let mut sentinels = None;
-            let client = match (kind, certificates) {
-                ("sentinel", certificates) => {
-                    let mut client = sentinel(url, &nodes, certificates)?;
-                    let master = client.async_get_client().await?;
-                    sentinels = Some(Sentinels { client, named: master.get_connection_info().addr().clone() });
-                    master
-                }
-                (_, Some(certificates)) => Client::build_with_tls(nodes.remove(0), certificates)?,
-                (_, None) => Client::open(nodes.remove(0))?,
+            let client = |node: ConnectionInfo| match &certificates {
+                Some(certificates) => Client::build_with_tls(node, certificates.clone()),
+                None => Client::open(node),
             };
+            let mut server = nodes[0].clone();
+            let mut sentinels = None;
+            if kind == "sentinel" {
+                let each = nodes
+                    .into_iter()
+                    .map(|node| client(node.set_redis_settings(sentinels::plain())))
+                    .collect::<RedisResult<_>>()?;
+                let master = url.query_pairs().find(|(name, _)| name == "master").map(|(_, master)| master);
+                let mut asked = Sentinels::new(each, &master.unwrap_or_default());
+                server = at(server, asked.name().await?);
+                sentinels = Some(asked);
+            }
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(patience))
                 .set_response_timeout(Some(patience))
                 .set_concurrency_limit(CALLS)
                 .set_push_sender(pushes);
-            let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            let connection = client(server)?.get_multiplexed_async_connection_with_config(&config).await?;
             Ok((Self::One(connection), sentinels))
         };
         opened.await.map_err(|error| words(&error))
@@ -181,34 +165,20 @@ fn nodes(url: &Url, scheme: &str) -> RedisResult<Vec<ConnectionInfo>> {
     urls.into_iter().map(|url| Ok(url.into_connection_info()?.set_tcp_settings(tcp()))).collect()
 }
 
-fn sentinel(url: &Url, nodes: &[ConnectionInfo], certificates: Option<TlsCertificates>) -> RedisResult<SentinelClient> {
-    let master = url.query_pairs().find(|(name, _)| name == "master").map(|(_, master)| master).unwrap_or_default();
-    let (sentinels, redis) = (nodes.iter().map(|node| node.addr().clone()), nodes[0].redis_settings());
-    let mut builder = SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
-        .set_client_to_redis_protocol(ProtocolVersion::RESP3)
-        .set_client_to_redis_db(redis.db())
-        .set_client_to_redis_tcp_settings(tcp())
-        .set_client_to_sentinel_tcp_settings(tcp());
-    if let Some(user) = redis.username() {
-        builder = builder.set_client_to_redis_username(user);
-    }
-    if let Some(password) = redis.password() {
-        builder = builder.set_client_to_redis_password(password);
-    }
-    if let Some(certificates) = certificates {
-        builder = builder
-            .set_client_to_redis_tls_mode(TlsMode::Secure)
-            .set_client_to_redis_certificates(certificates.clone())
-            .set_client_to_sentinel_certificates(certificates);
-    }
-    builder.build()
+/// The same at another place.
+fn at(node: ConnectionInfo, (host, port): HostPort) -> ConnectionInfo {
+    let addr = match node.addr() {
+        ConnectionAddr::TcpTls { insecure, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
+        }
+        _ => ConnectionAddr::Tcp(host, port),
+    };
+    node.set_addr(addr)
 }
 
 fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
-/// Each time costs the master a connection, by which its role is asked.
-const ASK_EVERY: Duration = Duration::from_secs(1);
 /// At a time.
 const CALLS: usize = 1024;

@@ -224,6 +224,30 @@ async fn the_successor_is_used_though_the_one_before_still_answers() {
     assert_eq!(role, "master", "and it has not gone");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_ask_the_sentinels_costs_the_server_no_connection() {
+    let Some((master, _replica, sentinel)) = watched().await else { return };
+    let _fleet = fleet(&url_of(&sentinel), 2).await;
+    let (mut to_master, mut to_sentinel) = (master.connection().await, sentinel.connection().await);
+    // Servers and Sentinels say no HELLO to each other.
+    let mut seen = async || {
+        let connections = stat(&mut to_master, "commandstats", "cmdstat_hello:calls=").await;
+        (connections, stat(&mut to_sentinel, "stats", "total_commands_processed:").await)
+    };
+    let (connections, asked) = seen().await;
+    sleep(Duration::from_secs(5)).await;
+    let (now_connections, now_asked) = seen().await;
+    assert!(now_asked >= asked + 4, "both go on to ask: {asked} {now_asked}");
+    assert_eq!(now_connections, connections);
+}
+
+/// The number behind this.
+async fn stat(connection: &mut redis::aio::MultiplexedConnection, section: &str, what: &str) -> u64 {
+    let info: String = redis::cmd("INFO").arg(section).query_async(connection).await.expect("it answers");
+    let digits = info.lines().find_map(|line| line.strip_prefix(what)).expect(what);
+    digits.split(',').next().expect("one").parse().expect("a number")
+}
+
 /// FLUSHALL, or a restart from an empty disk behind a proxy of its own: nothing else says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_has_forgotten_everything_hears_what_is_owed() {

@@ -1,0 +1,150 @@
+//! The Sentinels that say which server is the fleet's. Each is asked over a connection of its own, which is kept: the server
+//! hears nothing of that.
+
+use futures_util::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisConnectionInfo, RedisResult};
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Those that have named the server of a connection.
+pub(super) struct Sentinels {
+    each: Vec<(Client, Option<MultiplexedConnection>)>,
+    question: Cmd,
+    named: Option<HostPort>,
+}
+
+/// Where a server listens.
+pub(super) type HostPort = (String, u16);
+
+impl Sentinels {
+    pub fn new(each: Vec<Client>, master: &str) -> Self {
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("MASTER").arg(master);
+        Self { each: each.into_iter().map(|client| (client, None)).collect(), question, named: None }
+    }
+
+    /// The server, as of now.
+    pub async fn name(&mut self) -> RedisResult<HostPort> {
+        let named = self.ask().await?;
+        self.named = Some(named.clone());
+        Ok(named)
+    }
+
+    /// Returns when they name another. Those that cannot be asked, or name none, say nothing.
+    pub async fn name_another(&mut self) {
+        loop {
+            sleep(ASK_EVERY).await;
+            if let Ok(named) = self.ask().await
+                && Some(named) != self.named
+            {
+                return;
+            }
+        }
+    }
+
+    /// Where they differ, some have yet to hear of the last failover.
+    async fn ask(&mut self) -> RedisResult<HostPort> {
+        let question = &self.question;
+        let answers = join_all(self.each.iter_mut().map(|(client, connection)| async move {
+            let answer = ask_one(client, connection, question).await;
+            if answer.is_err() {
+                *connection = None;
+            }
+            answer
+        }));
+        let (mut latest, mut why) = (None, (ErrorKind::MasterNameNotFoundBySentinel, NONE_NAMED).into());
+        for answer in answers.await {
+            match answer {
+                Ok(named) => latest = latest.max(named),
+                Err(error) => why = error,
+            }
+        }
+        latest.map(|(_, named)| named).ok_or(why)
+    }
+}
+
+/// The server's epoch, and where it is. `None`: it is down, by what this one can see.
+async fn ask_one(
+    client: &Client,
+    connection: &mut Option<MultiplexedConnection>,
+    question: &Cmd,
+) -> RedisResult<Option<(u64, HostPort)>> {
+    let connection = match connection {
+        Some(connection) => connection,
+        none => {
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(ASK_EVERY))
+                .set_response_timeout(Some(ASK_EVERY));
+            none.insert(client.get_multiplexed_async_connection_with_config(&config).await?)
+        }
+    };
+    let mut said: HashMap<String, String> = question.query_async(connection).await?;
+    let host = said.remove("ip").filter(|_| said.get("flags").is_some_and(|flags| !flags.contains("_down")));
+    let number = |name: &str| said.get(name)?.parse::<u64>().ok();
+    let port = number("port").and_then(|port| u16::try_from(port).ok());
+    Ok(host.zip(port).map(|place| (number("config-epoch").unwrap_or(0), place)))
+}
+
+/// How they are asked: user, password and database are the server's.
+pub(super) fn plain() -> RedisConnectionInfo {
+    RedisConnectionInfo::default().set_skip_set_lib_name()
+}
+
+/// One that does not answer holds up the others for no longer.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+const NONE_NAMED: &str = "the Sentinels name no server that is up";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// One that answers so each time, and counts who connects.
+    async fn sentinel(answer: String, connections: &'static AtomicUsize) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let url = format!("redis://{}", listener.local_addr().expect("it is bound"));
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                connections.fetch_add(1, Ordering::Relaxed);
+                let answer = answer.clone();
+                tokio::spawn(async move {
+                    let mut asked = [0; 1024];
+                    while stream.read(&mut asked).await.is_ok_and(|read| read > 0) {
+                        if String::from_utf8_lossy(&asked).contains("SENTINEL") {
+                            let _ = stream.write_all(answer.as_bytes()).await;
+                        }
+                    }
+                });
+            }
+        });
+        let info = redis::IntoConnectionInfo::into_connection_info(url).expect("a good URL");
+        Client::open(info.set_redis_settings(plain())).expect("a good URL")
+    }
+
+    fn names(port: &str, epoch: u64, flags: &str) -> String {
+        let fields = ["ip", "127.0.0.1", "port", port, "flags", flags, "config-epoch", &epoch.to_string()];
+        let fields: String = fields.iter().map(|field| format!("${}\r\n{field}\r\n", field.len())).collect();
+        format!("*8\r\n{fields}")
+    }
+
+    #[tokio::test]
+    async fn who_has_heard_of_the_last_failover_is_believed_and_each_keeps_its_connection() {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let mut each = Vec::new();
+        for answer in [names("1", 3, "master"), names("2", 10, "master"), names("3", 11, "master,o_down")] {
+            each.push(sentinel(answer, &COUNT).await);
+        }
+        each.push(sentinel("-ERR No such master with that name\r\n".to_owned(), Box::leak(Box::default())).await);
+        let mut all = Sentinels::new(each, "main");
+        for _ in 0..3 {
+            assert_eq!(all.name().await.ok(), Some(("127.0.0.1".to_owned(), 2)));
+        }
+        assert_eq!(COUNT.load(Ordering::Relaxed), 3);
+        let unnamed = Sentinels::new(vec![sentinel(names("1", 3, "master,s_down"), &COUNT).await], "main").name().await;
+        assert_eq!(unnamed.map_err(|error| error.kind()), Err(ErrorKind::MasterNameNotFoundBySentinel));
+    }
+}
