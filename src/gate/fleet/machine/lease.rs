@@ -96,7 +96,7 @@ impl Machine {
         Ok(TurnPlace::Queued(left.clamp(look_every, LOOK_AGAIN)))
     }
 
-    fn let_go(&self, parts: &mut LockedParts, id: Id) -> io::Result<()> {
+    pub(super) fn let_go(&self, parts: &mut LockedParts, id: Id) -> io::Result<()> {
         parts.remove(&id).map_or(Ok(()), |byte| self.slots.unlock(byte, 1))
     }
 

@@ -78,8 +78,15 @@ impl Machine {
 
     /// Asks for a key's lease, or renews or returns it.
     pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, ServerLost> {
+        let id = self.slots.id(key);
+        let had_lease = self.parts.lock().get(&id) == Some(&id.lease());
         let asked = || self.ask(key, request, Instant::now()).map_err(|error| self.give_up(&error));
-        unlocked(key, asked).await
+        let answer = unlocked(key, asked).await;
+        if answer.is_err() && (request.op == LeaseOp::Give || !had_lease) {
+            // Nobody is to wait for what this process does nothing with. What is in flight keeps its turn.
+            let _ = self.let_go(&mut self.parts.lock(), id);
+        }
+        answer
     }
 
     /// Spends of a budget that all processes share, later ones included.

@@ -371,6 +371,25 @@ async fn what_another_has_locked_and_does_not_unlock_is_not_waited_for_for_ever(
     assert_eq!(one.lease("a", &take).await.map(|it| it.place), Ok(TurnPlace::Leased(LEASE)), "and asks again");
 }
 
+/// Else a host would have no turn until the process asks for it again, which may be never.
+#[tokio::test(start_paused = true)]
+async fn who_cannot_note_that_it_takes_or_gives_the_lease_keeps_it_from_nobody() {
+    use LeaseOp::{Give, Keep, Take};
+    // Where it goes on, it may have a request in flight.
+    for (has, op, goes_on) in [(false, Take, false), (true, Give, false), (true, Take, true), (true, Keep, true)] {
+        let ((directory, one, other), now) = (both(), Instant::now());
+        let (stopped, bucket) = (open(&directory), one.slots.id("a").bucket());
+        if has {
+            assert_eq!(one.at(now, NOW, Take, 3000).place, TurnPlace::Leased(LEASE));
+        }
+        assert!(stopped.slots.lock(bucket, BUCKET).expect("the file is there"));
+        let news = LeaseRequest { backoff: ms(500), ..request(op, 3000) };
+        assert_eq!(one.lease("a", &news).await, Err(ServerLost));
+        stopped.slots.unlock(bucket, BUCKET).expect("the file is there");
+        assert_eq!(soon(other.at(now, NOW, Take, 3000)), goes_on, "{op:?}");
+    }
+}
+
 fn fleets() -> (TempDir, Arc<Fleet>, Arc<Fleet>) {
     let directory = place();
     let open = || Arc::new(Fleet::on_machine(directory.path()).expect("it is there"));
