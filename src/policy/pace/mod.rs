@@ -44,6 +44,7 @@ pub use super::client_id::ClientId;
 use backoff::Backoff;
 pub use last_starts::LastStarts;
 pub use observed::Observed;
+use outcome::Leaving;
 pub use source::TurnSource;
 use terms::SlotRequest;
 pub use terms::{ARRIVAL, Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
@@ -73,10 +74,7 @@ pub struct Schedule<W = ()> {
     starts: u64,
     tickets: u64,
     in_flight: u32,
-    /// The start under a gap that has not left yet: when the next may is not known until then.
-    leaving: Option<u64>,
-    /// The last one that another instance's start has come after, while it had yet to leave.
-    overtaken: Option<u64>,
+    leaving: Leaving,
     source: TurnSource,
     wait_queue: Option<Box<WaitQueue<W>>>,
 }
@@ -95,8 +93,7 @@ impl<W> Default for Schedule<W> {
             starts: 0,
             tickets: 0,
             in_flight: 0,
-            leaving: None,
-            overtaken: None,
+            leaving: Leaving::None,
             source: TurnSource::default(),
             wait_queue: None,
         }
@@ -234,7 +231,7 @@ impl<W> Schedule<W> {
 
     #[inline]
     fn has_room(&self, demand: SlotRequest) -> bool {
-        self.in_flight < self.limit(demand) && self.leaving.is_none()
+        self.in_flight < self.limit(demand) && self.leaving == Leaving::None
     }
 
     #[inline]
@@ -259,7 +256,7 @@ impl<W> Schedule<W> {
         let shared = self.source.is_shared(demand, self.backoff());
         let exclusive = self.limit(demand) == 1;
         let gap = demand.gap(self.latency).max(self.backoff());
-        self.leaving = (!gap.is_zero()).then_some(self.starts);
+        self.leaving = if gap.is_zero() { Leaving::None } else { Leaving::Start(self.starts) };
         Slot { number: self.starts, first_fetch: demand.first_fetch, before, shared, exclusive, gap }
     }
 

@@ -1,5 +1,6 @@
 //! A key that a fleet shares: where its turns come from, and what the others know of it.
 
+use super::outcome::Leaving;
 use super::terms::SlotRequest;
 use super::{LastStarts, Observed, Schedule, Slot, TurnSource};
 use std::time::{Duration, Instant};
@@ -38,9 +39,10 @@ impl<W> Schedule<W> {
     pub fn adopt(&mut self, others: LastStarts, backoff: Duration) {
         let last = self.last.max(others);
         if self.last != last || self.backoff.delay() != backoff {
-            // They have come after what has started here.
-            if self.last.last_start != last.last_start {
-                self.overtaken = self.leaving;
+            if self.last.last_start != last.last_start
+                && let Leaving::Start(number) = self.leaving
+            {
+                self.leaving = Leaving::Overtaken(number);
             }
             self.starts += u64::from(self.last != last);
             self.last = last;
@@ -67,7 +69,7 @@ impl<W> Schedule<W> {
             (TurnSource::Fleet { .. }, false) => slot.gap.is_zero(),
             (TurnSource::Partitioned { .. }, is_shared) => !is_shared,
         };
-        is_there && (slot.gap.is_zero() || self.overtaken != Some(slot.number))
+        is_there && (slot.gap.is_zero() || self.leaving != Leaving::Overtaken(slot.number))
     }
 
     /// Unless it is the fleet's to give and not given.

@@ -51,8 +51,7 @@ impl FleetLease {
             // others.
             let is_first = self.busy > 0 || self.is_held(now);
             self.state.lapse(now);
-            let state = self.state.if_held();
-            let Self { rivals, busy, calling, slept, .. } = *self;
+            let Self { state, rivals, busy, calling, slept, .. } = *self;
             let ask_at = settled_at.filter(|_| !is_first);
             *self = Self { link, state, rivals, busy, calling, ask_at, slept, ..Self::default() };
         }
@@ -103,7 +102,6 @@ impl FleetLease {
         if op == LeaseOp::Give {
             // Once it is on its way, another may have it.
             self.state.lapse(now);
-            self.state = self.state.if_held();
         }
         let observed = schedule.observed();
         (self.calling, self.nudged, self.ask_at) = (Some((self.link, backoff, observed)), false, None);

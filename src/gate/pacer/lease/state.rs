@@ -35,15 +35,11 @@ impl LeaseState {
         self.held().is_some_and(|held| held.ends > now)
     }
 
-    /// Nothing starts under it any more.
+    /// Nothing starts under it any more, and the place in line is given up or gone.
     pub fn lapse(&mut self, now: Instant) {
-        if let Self::Held(held) = self {
-            held.ends = held.ends.min(now);
-        }
-    }
-
-    /// Without the place in line, which is given up or gone.
-    pub fn if_held(self) -> Self {
-        if self.held().is_some() { self } else { Self::None }
+        *self = match *self {
+            Self::Held(held) => Self::Held(HeldLease { ends: held.ends.min(now), ..held }),
+            Self::None | Self::Queued => Self::None,
+        };
     }
 }
