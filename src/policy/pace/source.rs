@@ -166,6 +166,20 @@ mod tests {
         );
     }
 
+    /// However long the others keep the lease, and whatever they start.
+    #[test]
+    fn who_waits_for_the_lease_waits_no_longer_than_max_wait_or_a_second() {
+        for (max_wait, at_most) in [(ms(5000), ms(5000)), (ms(300), ASKING), (ms(0), ASKING)] {
+            let terms = Terms { max_wait, ..delay(1000) };
+            let (mut schedule, now) = schedule(fleet(true, false));
+            assert!(matches!(schedule.request(now, A, &terms, || "it"), Turn::Wait { .. }));
+            for at in [ms(0), at_most / 2, at_most - ms(1)] {
+                assert_eq!(schedule.poll(now + at), NextTurn::WaitUntil(now + at_most));
+            }
+            assert!(matches!(schedule.poll(now + at_most), NextTurn::Refuse("it", Refused::TooLong { .. })));
+        }
+    }
+
     #[test]
     fn a_line_moves_on_once_for_each_rival() {
         let (mut schedule, now) = schedule(TurnSource::Fleet { known: true, leased: false, rivals: 3 });
