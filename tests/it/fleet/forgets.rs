@@ -1,7 +1,10 @@
 //! What a server has to keep: scripts, and what is owed.
 
-use super::{comes_to_say, get, instances, site};
+use super::{assert_apart, comes_to_say, get, instances, site};
 use crate::support::redis::Redis;
+use crate::support::{Client, client, within};
+use std::time::Duration;
+use tokio::time::sleep;
 
 async fn info(redis: &Redis, section: &str) -> String {
     redis::cmd("INFO").arg(section).query_async(&mut redis.connection().await).await.expect("it answers")
@@ -30,4 +33,44 @@ async fn one_that_may_evict_what_is_owed_is_warned_of() {
     }
     let fleet = instances(&redis, 1, "").await;
     comes_to_say(&fleet[0], "set `maxmemory-policy noeviction`").await;
+}
+
+/// By hand, or to make room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_was_deleted_is_taken_again_with_the_start_before() {
+    const GAP: Duration = Duration::from_secs(8);
+    let Some(redis) = Redis::start().await else { return };
+    let origin = site("8").await;
+    let fleet = instances(&redis, 2, "").await;
+    assert_eq!(get(&fleet[0], &origin.url("/page-0")).await.status(), 200);
+    let mut connection = redis.connection().await;
+    has_lease(&mut connection, false).await;
+    let mut waits = Client::open(fleet[0].address()).await;
+    waits.send(client::get(&origin.url("/gone"), &origin.authority("a.localhost"))).await;
+    let key = has_lease(&mut connection, true).await;
+    let () = redis::cmd("DEL").arg(key).query_async(&mut connection).await.expect("it may");
+    has_lease(&mut connection, true).await;
+    drop(waits);
+    assert_eq!(get(&fleet[1], &origin.url("/page-1")).await.status(), 200);
+    assert_eq!(origin.log.count("/gone"), 0);
+    assert_apart(&origin.log.starts("/page"), GAP);
+}
+
+/// Waits until the one key's lease is an instance's, or nobody's.
+async fn has_lease(connection: &mut redis::aio::MultiplexedConnection, wanted: bool) -> String {
+    within("the lease is as wanted", async {
+        loop {
+            let keys: Vec<String> =
+                redis::cmd("KEYS").arg("politely:*:lease").query_async(connection).await.expect("it answers");
+            if let [key] = &keys[..] {
+                let kept: Option<String> =
+                    redis::cmd("GET").arg(key).query_async(connection).await.expect("it answers");
+                if kept.is_some_and(|kept| kept.contains("\"owner\"") == wanted) {
+                    return key.clone();
+                }
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
 }

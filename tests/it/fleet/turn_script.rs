@@ -71,6 +71,20 @@ async fn one_has_the_lease_and_the_next_in_line_gets_it() {
     assert!(told[0] == LEASED && (0..1000).contains(&told[1]), "and learns of the last start: {told:?}");
 }
 
+/// Evicted, or by hand.
+#[tokio::test]
+async fn a_key_that_was_deleted_is_lent_to_who_asks_and_the_one_before_learns_so_when_it_renews() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!(take("a", 1, redis).await, LEASED);
+    let () = redis.del(KEY).await.expect("it may");
+    assert_eq!(take("b", 1, redis).await, LEASED, "nobody knows of the other");
+    assert_eq!(Call::new("keep", "a", 1).run(redis).await[0], NONE);
+    assert_eq!(Call { last: "500", ..Call::new("take", "a", 2) }.run(redis).await[0], LINE);
+    let told = Call::new("keep", "b", 1).run(redis).await;
+    assert!(told[0] == LEASED && told[1] > 400, "and learns of its start: {told:?}");
+}
+
 #[tokio::test]
 async fn who_lets_a_turn_go_by_holds_up_nobody_and_has_the_next_once_it_asks() {
     let Some(redis) = Redis::start().await else { return };

@@ -139,6 +139,13 @@ impl FleetLease {
             return;
         };
         (self.fails, self.known, self.rivals) = (false, !self.nudged, status.rivals);
+        if request.op == LeaseOp::Keep && status.place == TurnPlace::None {
+            // It ended, or somebody has deleted the key: what is known here is news again.
+            (self.reported, self.reported_backoff, self.reported_observed) = Default::default();
+            (self.state, self.ask_at) = (LeaseState::None, None);
+            schedule.adopt(status.starts, schedule.backoff().max(status.backoff));
+            return;
+        }
         self.reported = self.reported.max(request.starts).max(status.starts);
         let raised = schedule.backoff() != backoff;
         let adopted = if raised { schedule.backoff().max(status.backoff) } else { status.backoff };

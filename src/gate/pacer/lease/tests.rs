@@ -246,3 +246,23 @@ fn what_others_have_seen_to_pass_is_not_raised_again_by_one_that_has_yet_to_hear
     let raises = instance.call().expect("it asks again");
     assert_eq!(raises.observed, Observed { latency: Duration::ZERO, refusals: 1 }, "what it has seen since");
 }
+
+#[test]
+fn a_lease_of_which_the_server_knows_nothing_is_taken_again_with_all_that_is_known() {
+    let mut instance = Instance::leased();
+    instance.starts_in(ms(100), 1);
+    instance.schedule.adopt(LastStarts::default(), ms(500));
+    let keep = instance.call().expect("the backoff is news");
+    assert_eq!(keep.op, LeaseOp::Keep);
+    instance.answer_with(&keep, TurnPlace::Leased(LEASE), Observed::default());
+    let last = instance.schedule.last_starts();
+    instance.schedule.adopt(LastStarts::default(), ms(500));
+    instance.now += ms(1000);
+    instance.link(1);
+    let keep = instance.call().expect("it is to be renewed");
+    assert_eq!((keep.op, keep.starts), (LeaseOp::Keep, LastStarts::default()), "it has been reported");
+    instance.answer(&keep, TurnPlace::None);
+    assert_eq!(instance.starts_in(ms(10), 1), 0, "nothing starts");
+    let take = instance.call().expect("it asks at once");
+    assert_eq!((take.op, take.starts, take.backoff), (LeaseOp::Take, last, ms(500)));
+}
