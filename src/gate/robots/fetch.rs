@@ -50,6 +50,11 @@ pub(super) enum FetchError {
     Unreachable(String),
     /// Nobody was asked, for reasons of our own: a turn not had, no descriptor left.
     NotAsked(Refusal),
+}
+
+/// Why one try has none.
+pub(super) enum TryError {
+    Final(FetchError),
     /// A connection that was kept has turned out to be dead, or a shared one to be closing: worth another try, in its turn.
     Again(Want, String),
     /// Its turn had ended before it could be sent: it takes another.
@@ -59,6 +64,12 @@ pub(super) enum FetchError {
 impl From<String> for FetchError {
     fn from(why: String) -> Self {
         Self::Unreachable(why)
+    }
+}
+
+impl<E: Into<FetchError>> From<E> for TryError {
+    fn from(error: E) -> Self {
+        Self::Final(error.into())
     }
 }
 
@@ -100,7 +111,7 @@ pub(super) async fn get(
     client: ClientId,
     settings: &Settings,
     permit: &mut Permit,
-) -> Result<Reply, FetchError> {
+) -> Result<Reply, TryError> {
     let route = reach(upstream, request.authority, client).await?;
     let (target, agent) = (target(request.url), user_agent(settings));
     let validators = request.validators;
@@ -148,15 +159,15 @@ pub(super) async fn get(
     }
     let Got { status, headers, body, version, .. } =
         answered.map_err(|Unanswered { error, again }| match (again, error) {
-            (Some(want), GetError::NotSent) => FetchError::TurnLost(want),
-            (Some(want), error) => FetchError::Again(want, error.to_string()),
+            (Some(want), GetError::NotSent) => TryError::TurnLost(want),
+            (Some(want), error) => TryError::Again(want, error.to_string()),
             (None, error) => error.into(),
         })?;
     if let Some(upstream_proxy) = route.asks()
         && (status == 407 || says_a_proxy(&headers))
     {
         // It is no word of the site's, so it neither allows nor forbids anything.
-        return Err(FetchError::Unreachable(match status {
+        return Err(TryError::from(match status {
             407 => upstream_proxy.wants_credentials().to_string(),
             status => format!("{upstream_proxy} answers with status {status} of its own"),
         }));
@@ -180,6 +191,7 @@ pub(super) async fn get(
     let version = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
     Ok(Reply { asked, status, headers, body, version, asks_for_signature })
 }
+
 impl From<GetError> for FetchError {
     fn from(error: GetError) -> Self {
         match error {

@@ -1,7 +1,7 @@
 //! One file asked of its site: in the host's turn, along redirects, once more in the plainest form if our own message was at
 //! fault.
 
-use super::super::fetch::{self, FetchError, FileRequest, Reply, no_resolver, target};
+use super::super::fetch::{self, FetchError, FileRequest, Reply, TryError, no_resolver, target};
 use super::super::places::FETCHES;
 use super::super::redirect::{DeadEnd, Trail};
 use super::super::response::{Fetched, asked_to_wait};
@@ -61,7 +61,7 @@ impl RobotsCache {
                         let first = format!("status {first_status} over {first_version}");
                         FetchError::Unreachable(format!("{first}; retried over HTTP/1.1: {why}"))
                     }
-                    other @ (FetchError::NotAsked(_) | FetchError::Again(..) | FetchError::TurnLost(_)) => other,
+                    FetchError::NotAsked(_) => error,
                 })?;
                 tracing::warn!(
                     %authority, first_status, status = reply.status,
@@ -141,11 +141,7 @@ impl RobotsCache {
         to: &Url,
     ) -> Result<(), FetchError> {
         let nested = hop.order.nested + u8::from(file == SiteFile::Robots);
-        let not_learned = |why: &str| {
-            let (retry_after, authority) = (COME_BACK, hop.first.clone());
-            let why = format!("redirected to {to}, and the rules there {why}").into();
-            FetchError::NotAsked(Refusal::RobotsUnreachable { retry_after, authority, why })
-        };
+        let not_learned = |why: &str| hop.comes_back(&format!("redirected to {to}, and the rules there {why}"));
         if nested > MAX_NESTED {
             return Err(not_learned("are redirected in turn, again and again"));
         }
@@ -163,13 +159,21 @@ impl RobotsCache {
         request: &mut FileRequest<'_>,
         left: &mut Duration,
     ) -> Result<Reply, FetchError> {
-        for _ in 0..RETRIES {
-            match self.once_in_turn(hop, request, left).await {
-                Err(FetchError::Again(want, _) | FetchError::TurnLost(want)) => request.want = want,
-                answered => return answered,
+        let mut retries = 0..RETRIES;
+        loop {
+            let (want, error) = match self.once_in_turn(hop, request, left).await {
+                Ok(reply) => return Ok(reply),
+                Err(TryError::Final(error)) => return Err(error),
+                Err(TryError::Again(want, why)) => (want, FetchError::Unreachable(why)),
+                Err(TryError::TurnLost(want)) => {
+                    (want, hop.comes_back("each turn that it had was over before it could be sent"))
+                }
+            };
+            if retries.next().is_none() {
+                return Err(error);
             }
+            request.want = want;
         }
-        self.once_in_turn(hop, request, left).await
     }
 
     async fn once_in_turn(
@@ -177,7 +181,7 @@ impl RobotsCache {
         hop: &mut FetchHop<'_>,
         request: &FileRequest<'_>,
         left: &mut Duration,
-    ) -> Result<Reply, FetchError> {
+    ) -> Result<Reply, TryError> {
         let settings = hop.settings;
         let late = |_| format!("no complete answer within {:?}", settings.robots.timeout);
         let began = Instant::now();
@@ -248,6 +252,12 @@ impl FetchHop<'_> {
     fn is_at_home(&self, at: &Authority) -> bool {
         PaceKey::new(KeyBy::Host, self.first, None).is_of(KeyBy::Host, at, None)
     }
+
+    /// It could not be asked for, which is no failure of the site's: the next request tries again.
+    fn comes_back(&self, why: &str) -> FetchError {
+        let (retry_after, authority) = (COME_BACK, self.first.clone());
+        FetchError::NotAsked(Refusal::RobotsUnreachable { retry_after, authority, why: why.into() })
+    }
 }
 
 /// Whether the status says that our own message was at fault, so that it is worth another try in the plainest form.
@@ -261,4 +271,4 @@ const OWN_NAME: &str = "politely";
 const RETRIES: usize = 2;
 /// As many as the redirects of one file.
 const MAX_NESTED: u8 = 5;
-pub(super) const COME_BACK: Duration = Duration::from_secs(1);
+const COME_BACK: Duration = Duration::from_secs(1);

@@ -123,13 +123,8 @@ impl RobotsCache {
         let settings = self.settings.load_full();
         let fetched = match self.ask(&settings, host, &old, order, fetch).await {
             Ok(fetched) => fetched,
-            Err(FetchError::Unreachable(why) | FetchError::Again(_, why)) => Fetched::Unreachable(why),
+            Err(FetchError::Unreachable(why)) => Fetched::Unreachable(why),
             Err(FetchError::NotAsked(refusal)) => return Err(refusal),
-            Err(FetchError::TurnLost(_)) => {
-                let (retry_after, authority) = (ask::COME_BACK, host.authority.clone());
-                let why = "each turn that it had was over before it could be sent".into();
-                return Err(Refusal::RobotsUnreachable { retry_after, authority, why });
-            }
         };
         // As they are by now: a reload may have come meanwhile.
         let (settings, old) = (self.settings.load_full(), host.load_full());
