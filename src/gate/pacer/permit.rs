@@ -56,10 +56,23 @@ impl Permit {
         self.slot.as_ref().is_some_and(is_paced)
     }
 
+    /// It goes on beside the host's others, which need not wait for it any more. What becomes of it counts.
+    pub fn pass_on(&mut self) {
+        if let Some(slot) = &mut self.slot {
+            self.queue.pass_on(slot);
+        }
+    }
+
+    /// Whether the others still wait for it.
+    pub fn has_turn(&self) -> bool {
+        self.slot.as_ref().is_none_or(Slot::is_in_flight)
+    }
+
     /// Its answer has begun, so long after it was sent. `is_good`: it is one that the host's latency may be shortened by.
     #[inline]
     pub fn answered(&mut self, after: Duration, is_good: bool) {
-        if self.terms.adaptive.is_some() {
+        // It is not the host that took so long where the turn has been passed on.
+        if self.terms.adaptive.is_some() && self.has_turn() {
             self.answered = Some((after, is_good));
         }
     }
@@ -282,6 +295,19 @@ mod tests {
         permit.outcome = PaceOutcome::Backoff { retry_after: None };
         assert!(permit.again().now_or_never().is_none(), "it waits");
         assert_eq!(host.figures().backoff, Duration::from_secs(100));
+    }
+
+    #[tokio::test]
+    async fn what_goes_on_without_its_turn_still_says_how_it_ended() {
+        let host = host();
+        let mut permit = go(&host);
+        permit.leaves();
+        permit.note_left();
+        permit.pass_on();
+        assert_eq!((permit.has_turn(), host.figures().in_flight), (false, 0));
+        permit.outcome = PaceOutcome::Backoff { retry_after: None };
+        drop(permit);
+        assert_eq!((host.figures().backoff, host.figures().in_flight), (Duration::from_secs(100), 0));
     }
 
     #[tokio::test]

@@ -257,7 +257,8 @@ impl<W> Schedule<W> {
         let exclusive = self.limit(demand) == 1;
         let gap = demand.gap(self.latency).max(self.backoff());
         self.leaving = if gap.is_zero() { Leaving::None } else { Leaving::Start(self.starts) };
-        Slot { number: self.starts, first_fetch: demand.first_fetch, before, shared, exclusive, gap }
+        let (number, first_fetch) = (self.starts, demand.first_fetch);
+        Slot { number, first_fetch, before, shared, exclusive, in_flight: true, gap }
     }
 
     /// Why a request that would have to wait for so long is refused.

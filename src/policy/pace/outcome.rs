@@ -48,9 +48,15 @@ impl<W> Schedule<W> {
         self.pushed_back();
     }
 
+    /// The request goes on, and others need not wait for it: it is none in flight any more.
+    pub fn pass_on(&mut self, slot: &mut Slot) {
+        self.in_flight -= u32::from(slot.in_flight);
+        (slot.in_flight, slot.exclusive) = (false, false);
+    }
+
     /// Takes the slot of a request that is over. `now` is asked for only if it matters.
     pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
-        self.in_flight -= 1;
+        self.in_flight -= u32::from(slot.in_flight);
         self.leaving.end(&slot);
         match outcome {
             PaceOutcome::Success => self.backoff.succeeded(slot.number),

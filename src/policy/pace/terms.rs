@@ -119,6 +119,7 @@ pub struct Slot {
     pub(super) before: Option<Instant>,
     pub(super) shared: bool,
     pub(super) exclusive: bool,
+    pub(super) in_flight: bool,
     pub(super) gap: Duration,
 }
 
@@ -136,6 +137,11 @@ impl Slot {
     /// Whether it keeps that turn until it has finished.
     pub fn is_exclusive(&self) -> bool {
         self.exclusive
+    }
+
+    /// Whether others wait for it.
+    pub fn is_in_flight(&self) -> bool {
+        self.in_flight
     }
 
     /// To the next start, as far as is known.

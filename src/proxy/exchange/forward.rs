@@ -57,7 +57,7 @@ impl Exchange<'_> {
                 false => tries += 1,
             }
             // One more request to the host. A client that has stalled has no turn for it.
-            if self.permit.is_none() || tries >= MAX_TRIES || untried >= MAX_UNTRIED {
+            if !self.permit.as_ref().is_some_and(Permit::has_turn) || tries >= MAX_TRIES || untried >= MAX_UNTRIED {
                 return Outcome::Failed(failure);
             }
             if let Err(outcome) = self.take_turn(client, timer).await {

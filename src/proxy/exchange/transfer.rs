@@ -49,7 +49,7 @@ impl Exchange<'_> {
         route: &Route,
     ) -> Result<Carried, Broken> {
         let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
-        let limits = &self.settings.limits;
+        let (limits, expects_continue) = (&self.settings.limits, self.request.expects_continue);
         let least = Least { rate: limits.min_rate, over: limits.read_timeout };
         // A request that waits for the host has waited for its gap anyway.
         let stall = gap.max(limits.read_timeout / STALL);
@@ -66,6 +66,7 @@ impl Exchange<'_> {
             unsent: None,
             answered: false,
             left: false,
+            awaits_continue: expects_continue,
             window: (began, 0),
             interim: 0,
             least,
@@ -101,6 +102,8 @@ struct Carry<'c, 'e, C, O> {
     unsent: Option<Option<Fault>>,
     answered: bool,
     left: bool,
+    /// Nothing of its body comes before the origin's 100, or before the client is tired of waiting (RFC 9110 §10.1.1).
+    awaits_continue: bool,
     /// From when on, and behind how many bytes, it is seen whether the bodies go on.
     window: (Instant, u64),
     /// Interim answers so far.
@@ -128,8 +131,8 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 return Poll::Ready(Err(Broken::Gone));
             }
             let own = self.client.wake_at().filter(|_| self.is_sent());
-            let up = (!self.is_sent()).then_some(self.up.at);
-            let down = (self.is_sent() || self.answered).then_some(self.down.at);
+            let up = (!self.is_origins_turn()).then_some(self.up.at);
+            let down = (self.is_origins_turn() || self.answered).then_some(self.down.at);
             let Some(at) = [own, up, down, self.window_ends()].into_iter().flatten().min() else {
                 return Poll::Pending;
             };
@@ -138,9 +141,10 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             }
             let now = Instant::now();
             if self.window_ends().is_some_and(|at| at <= now) {
-                if self.has_stalled() {
+                let has_stalled = self.has_stalled();
+                if let Some(permit) = self.exchange.permit.as_mut().filter(|_| has_stalled) {
                     // It may go on whenever it likes; the host is others' meanwhile.
-                    self.exchange.permit = None;
+                    permit.pass_on();
                 }
                 self.window = (now, self.up.moved + self.down.moved);
             }
@@ -150,8 +154,8 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
 
     /// When to see whether the client goes on. `None`: nothing of it is waited for, or it has no turn.
     fn window_ends(&self) -> Option<Instant> {
-        let has_turn = self.left && self.exchange.permit.is_some();
-        (has_turn && (self.answered || !self.is_sent())).then(|| self.window.0 + self.stall)
+        let has_turn = self.left && self.exchange.permit.as_ref().is_some_and(Permit::has_turn);
+        (has_turn && (self.answered || !self.is_origins_turn())).then(|| self.window.0 + self.stall)
     }
 
     /// At the end of a window.
@@ -165,11 +169,25 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         self.up.is_done || self.unsent.is_some()
     }
 
+    /// It has all that it is to have for now.
+    fn is_origins_turn(&self) -> bool {
+        self.is_sent() || self.awaits_continue && !self.up.is_held_up
+    }
+
+    /// The body comes now.
+    fn continues(&mut self, now: Instant) {
+        self.awaits_continue = false;
+        self.window = (now, 0);
+        self.up.at = now + self.least.over;
+    }
+
     /// The request.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
-        let Poll::Ready(ended) = self.up.poll(cx, self.client.side(), self.origin.side(), self.least) else {
-            return Ok(());
-        };
+        let polled = self.up.poll(cx, self.client.side(), self.origin.side(), self.least);
+        if self.awaits_continue && self.up.moved > 0 {
+            self.continues(Instant::now());
+        }
+        let Poll::Ready(ended) = polled else { return Ok(()) };
         // The answer has its time from now on.
         self.down.at = Instant::now() + self.least.over;
         match ended {
@@ -189,7 +207,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     #[inline]
     fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<Carried, Broken>> {
         while !self.answered {
-            let mut now = self.began;
+            let (mut now, mut continues) = (self.began, false);
             let method = self.exchange.request.method;
             let limit = usize::try_from(self.exchange.settings.limits.max_header_size).unwrap_or(usize::MAX);
             let read = |head: &AnswerHead<'_>| {
@@ -199,13 +217,20 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                         return Err(Failure::malformed("interim answers without end").into());
                     }
                     self.client.interim(head);
+                    continues |= head.status == 100;
                     return Ok(Next::Interim);
                 }
                 now = Instant::now();
                 self.exchange.on_answer(head, now - self.began, self.client, self.route)
             };
             match self.origin.poll_head(cx, method, limit, read) {
-                Poll::Ready(Ok(Ok(Next::Interim))) => self.down.at = Instant::now() + self.least.over,
+                Poll::Ready(Ok(Ok(Next::Interim))) => {
+                    now = Instant::now();
+                    self.down.at = now + self.least.over;
+                    if self.awaits_continue && continues {
+                        self.continues(now);
+                    }
+                }
                 Poll::Ready(Ok(Ok(Next::Body { raw }))) => {
                     self.answered = true;
                     self.window = (now, self.up.moved);
@@ -245,14 +270,14 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     /// A deadline has passed.
     #[cold]
     fn late(&mut self, now: Instant) -> Result<(), Broken> {
-        if !self.is_sent() && now >= self.up.at {
+        if !self.is_origins_turn() && now >= self.up.at {
             if self.answered {
                 self.unsent = Some(None);
                 return Ok(());
             }
             return Err(if self.up.is_held_up { Broken::NotTaken } else { Broken::SlowRequest });
         }
-        if (self.is_sent() || self.answered) && now >= self.down.at {
+        if (self.is_origins_turn() || self.answered) && now >= self.down.at {
             return Err(match (self.answered, self.down.is_held_up) {
                 (false, _) => Broken::NoAnswer,
                 (true, true) => Broken::Cut("the client stopped reading".into()),

@@ -129,6 +129,23 @@ async fn nor_does_one_that_the_origin_refuses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_origin_that_says_nothing_to_one_that_waits_for_100_has_not_answered() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => Reply::silence().before_the_body(),
+    })
+    .await;
+    let proxy = Proxy::start("limits: { read_timeout: 1s }").await;
+    let (host, url) = (origin.authority("a.localhost"), origin.url("/x"));
+    let mut client = proxy.client().await;
+    client
+        .send(format!("POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n"))
+        .await;
+    let answer = client.response().await;
+    assert_eq!((answer.status(), answer.head.proxy_error().as_deref()), (504, Some("http_response_timeout")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_leaves_is_not_counted_as_a_failure() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),

@@ -195,6 +195,27 @@ async fn a_client_that_does_not_send_on_holds_up_nobody_who_waits() {
     assert_eq!(stalled.response().await.text(), "page", "it goes on whenever it likes");
 }
 
+/// The client sends nothing because the origin has not asked for it yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_waits_for_100_has_not_stalled() {
+    let slow = Duration::from_secs(4);
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(delay("1")),
+        "/form" => Reply::text("form").before_the_body().after(slow),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("limits: { read_timeout: 12s }\npace: { max_wait: 10s }").await;
+    let (mut client, host) = (proxy.client().await, origin.authority("a.localhost"));
+    let expecting = "Content-Length: 10\r\nExpect: 100-continue";
+    client.send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\n{expecting}\r\n\r\n", origin.url("/form"))).await;
+    eventually("its request", || origin.log.count("/form") == 1).await;
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
+    let apart = origin.log.starts("/page")[0] - origin.log.starts("/form")[0];
+    assert!(apart >= slow, "one at a time, and the first was under way: {apart:?}");
+    assert_eq!(client.response().await.text(), "form");
+}
+
 /// Its turn is another's by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_stalled_is_not_tried_again_without_a_turn() {
@@ -213,6 +234,27 @@ async fn who_has_stalled_is_not_tried_again_without_a_turn() {
     // On a connection that was kept it would be sent again, as it could not be known whether it was there.
     assert_eq!(stalled.response().await.status(), 502);
     assert_eq!(origin.log.count("/form"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_that_comes_after_the_turn_was_passed_on_holds_the_host_back_too() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(delay("1")),
+        "/form" => {
+            Reply::status(429).field("Retry-After", "100").before_the_body().after(Duration::from_secs(4)).then_close()
+        }
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("limits: { read_timeout: 12s }\npace: { max_wait: 10s }").await;
+    let (mut stalled, host) = (proxy.client().await, origin.authority("a.localhost"));
+    stalled.send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 10\r\n\r\n", origin.url("/form"))).await;
+    eventually("its request", || origin.log.count("/form") == 1).await;
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200, "its turn is another's");
+    assert_eq!(stalled.head().await.status(), 429);
+    let refused = proxy.get(&origin.url("/page2")).await;
+    assert_refused(&refused, 429, "http_request_denied", "crawl-delay");
+    assert!(refused.field("retry-after").unwrap().parse::<u64>().unwrap() > 10);
 }
 
 /// The host's only turn is with one who takes nothing of a long answer.

@@ -224,6 +224,18 @@ impl HostQueue {
         }
     }
 
+    /// Its request has left, and others need not wait for the rest of it.
+    pub(super) fn pass_on(self: &Arc<Self>, slot: &mut Slot) {
+        let mut state = self.state.lock();
+        let frees = state.lease.ended(slot, true);
+        state.schedule.pass_on(slot);
+        if frees {
+            self.wake(&mut state);
+        } else if state.driven {
+            self.changed.notify_one();
+        }
+    }
+
     /// `has_left`: [`left`](Self::left) has been called. `answered`: when the answer began, and whether it may shorten the latency.
     pub(super) fn give_back(
         self: &Arc<Self>,
