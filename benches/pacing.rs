@@ -78,7 +78,7 @@ async fn go(gate: &Gate, ask: &Request<'_>, last: &mut LastHost) {
     match gate.admit_next(ask, None, last, &mut Account::default()).await {
         Ok(Admitted::Go { mut permit, .. }) => {
             // One that never leaves gives its turn back.
-            permit.leaves();
+            permit.leaves(false);
             permit.note_left();
             permit.outcome = PaceOutcome::Success;
         }

@@ -77,6 +77,15 @@ impl Permit {
         }
     }
 
+    /// Its answer says how it stands with the host, and has not ended: it keeps its turn until then.
+    pub fn learn(&mut self, outcome: PaceOutcome) {
+        self.note_left();
+        if let Some(slot) = &self.slot {
+            self.queue.learn(slot, outcome);
+        }
+        self.outcome = PaceOutcome::Failure;
+    }
+
     /// Whether the host is left alone when it has turned away too many.
     #[inline]
     pub fn has_breaker(&self) -> bool {
@@ -107,12 +116,16 @@ impl Permit {
         Ok(())
     }
 
-    /// The request leaves now: the gap to the next is counted from here, not from before the connection was made.
-    pub fn leaves(&mut self) {
+    /// The request leaves now: the gap to the next is counted from here, not from before the connection was made. `is_late`: one was
+    /// made, which may matter to somebody even if the request itself knows no gap.
+    pub fn leaves(&mut self, is_late: bool) {
         debug_assert_eq!(self.stage, Stage::Kept, "each start leaves once");
         // Until an answer says otherwise.
         self.outcome = PaceOutcome::Failure;
         self.note_start(Stage::Leaving);
+        if let Some(slot) = self.slot.as_ref().filter(|slot| is_late && !is_paced(slot)) {
+            self.queue.left(slot, Instant::now() + ARRIVAL, true);
+        }
     }
 
     /// Nothing of it has been written after all.
@@ -282,7 +295,7 @@ mod tests {
             permit.outcome = PaceOutcome::Failure;
             assert!(permit.again().now_or_never().is_some_and(|turn| turn.is_ok()), "another address, at once");
         }
-        permit.leaves();
+        permit.leaves(true);
         permit.note_left();
         assert!(permit.again().now_or_never().is_none(), "a request that has left is one, and the next waits the gap");
     }
@@ -291,17 +304,40 @@ mod tests {
     async fn what_is_sent_again_learns_from_what_became_of_the_first() {
         let host = host();
         let mut permit = go(&host);
-        permit.leaves();
+        permit.leaves(true);
         permit.outcome = PaceOutcome::Backoff { retry_after: None };
         assert!(permit.again().now_or_never().is_none(), "it waits");
         assert_eq!(host.figures().backoff, Duration::from_secs(100));
     }
 
     #[tokio::test]
+    async fn what_an_answer_says_counts_at_once_and_its_turn_lasts_until_it_has_ended() {
+        let host = host();
+        let mut permit = go(&host);
+        permit.leaves(true);
+        permit.learn(PaceOutcome::Backoff { retry_after: None });
+        let stands = || (host.figures().backoff, host.figures().in_flight);
+        assert_eq!(stands(), (Duration::from_secs(100), 1));
+        drop(permit);
+        assert_eq!(stands(), (Duration::from_secs(100), 0), "once");
+    }
+
+    #[tokio::test]
+    async fn a_request_without_a_gap_counts_for_others_from_when_it_leaves() {
+        let host = host();
+        let Ok(Stand::Go(mut permit)) = host.stand(ClientId(1), &Terms::default()) else { panic!("it need not wait") };
+        let began = Instant::now();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        permit.leaves(true);
+        let Stand::Wait(waiting) = stand(&host) else { panic!("its gap is from the one before") };
+        assert!(waiting.due().is_some_and(|due| due >= began + Duration::from_millis(100_020)));
+    }
+
+    #[tokio::test]
     async fn what_goes_on_without_its_turn_still_says_how_it_ended() {
         let host = host();
         let mut permit = go(&host);
-        permit.leaves();
+        permit.leaves(true);
         permit.note_left();
         permit.pass_on();
         assert_eq!((permit.has_turn(), host.figures().in_flight), (false, 0));
@@ -333,7 +369,7 @@ mod tests {
         permit.outcome = PaceOutcome::Failure;
         drop(permit);
         let mut permit = go(&host);
-        permit.leaves();
+        permit.leaves(true);
         drop(permit);
         assert!(matches!(stand(&host), Stand::Wait(_)));
     }

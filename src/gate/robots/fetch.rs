@@ -141,7 +141,7 @@ pub(super) async fn get(
         Sent::Begins => {
             let holds = permit.holds();
             if holds {
-                permit.leaves();
+                permit.leaves(true);
             }
             holds
         }

@@ -58,12 +58,17 @@ impl<W> Schedule<W> {
     pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
         self.in_flight -= u32::from(slot.in_flight);
         self.leaving.end(&slot);
+        self.learn(now, &slot, outcome);
+    }
+
+    /// What is known of a request before it is over; it is taken back as a [`Failure`](PaceOutcome::Failure) then, which says nothing.
+    pub fn learn(&mut self, now: impl Fn() -> Instant, slot: &Slot, outcome: PaceOutcome) {
         match outcome {
             PaceOutcome::Success => self.backoff.succeeded(slot.number),
             PaceOutcome::TurnedAway if self.breaker.is_none() => self.backoff.succeeded(slot.number),
-            PaceOutcome::TurnedAway => self.turned_away(&now, &slot),
+            PaceOutcome::TurnedAway => self.turned_away(&now, slot),
             PaceOutcome::Backoff { retry_after } => {
-                self.turned_away(&now, &slot);
+                self.turned_away(&now, slot);
                 let hold = self.backoff.refused(slot.number, self.starts, retry_after, self.delay(), self.max_delay);
                 self.last.hold = self.last.hold.max(hold.map(|hold| now() + hold));
                 self.pushed_back();

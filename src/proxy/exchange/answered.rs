@@ -63,7 +63,7 @@ impl Exchange<'_> {
         }
         self.learn(head);
         // It has no end, and is no more requests to the host than a WebSocket is.
-        let is_stream = || head.named(b"content-type").is_some_and(|kind| kind.starts_with(b"text/event-stream"));
+        let is_stream = || head.named(b"content-type").is_some_and(|kind| is_event_stream(&kind));
         if self.permit.as_ref().is_some_and(|permit| !permit.gap().is_zero()) && is_stream() {
             self.permit = None;
         }
@@ -113,18 +113,16 @@ impl Exchange<'_> {
 
     fn learn(&mut self, head: &AnswerHead<'_>) {
         let Some(permit) = &mut self.permit else { return };
-        permit.outcome = if matches!(head.status, 429 | 503) {
+        // The host is left alone from now on, not from when the answer has been read.
+        if matches!(head.status, 429 | 503) {
             let (asked, date) = (head.joined(b"retry-after"), head.named(b"date"));
             let wait = asked.and_then(|asked| retry_after(&asked, date.as_deref(), SystemTime::now()));
-            PaceOutcome::Backoff { retry_after: wait }
+            permit.learn(PaceOutcome::Backoff { retry_after: wait });
         } else if permit.has_breaker() && turns_away(head.status, |name| head.named(name.as_bytes())) {
-            PaceOutcome::TurnedAway
+            permit.learn(PaceOutcome::TurnedAway);
         } else {
             permit.outcome = PaceOutcome::Success;
-            return;
-        };
-        // The host is left alone from now on, not from when the answer has been read.
-        self.permit = None;
+        }
     }
 
     /// What the client learns of the way, in Proxy-Status.
@@ -141,6 +139,12 @@ impl Exchange<'_> {
         let details: Vec<String> = unverified.into_iter().chain(reported).chain(offer).collect();
         Some(proxy_status(None, Some(&details.join("; "))))
     }
+}
+
+/// Media types have no case (RFC 9110 §8.3.1).
+fn is_event_stream(kind: &[u8]) -> bool {
+    const NAME: &[u8] = b"text/event-stream";
+    kind.get(..NAME.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(NAME))
 }
 
 /// It may name a price.

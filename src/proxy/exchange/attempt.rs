@@ -117,8 +117,9 @@ impl Exchange<'_> {
     }
 
     fn leaves(&mut self) {
+        let is_reused = self.trip.upstream.is_some_and(|(_, reused)| reused);
         if let Some(permit) = &mut self.permit {
-            permit.leaves();
+            permit.leaves(!is_reused);
         }
     }
 

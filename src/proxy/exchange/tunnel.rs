@@ -48,7 +48,7 @@ impl Exchange<'_> {
         while !permit.holds() {
             permit.again().await.map_err(Outcome::Refused)?;
         }
-        permit.leaves();
+        permit.leaves(true);
         permit.note_left();
         permit.outcome = PaceOutcome::Success;
         Ok(origin)

@@ -125,7 +125,7 @@ async fn who_waited_is_decided_by_the_rules_of_its_turn() {
     let first = gate.admit(&Request::new(&authority, b"/first"), None).await;
     assert!(matches!(first, Ok(Admitted::Go { .. })), "nothing is owed yet");
     if let Ok(Admitted::Go { mut permit, .. }) = first {
-        permit.leaves();
+        permit.leaves(false);
     }
     let (closed, open) = (Request::new(&authority, b"/closed"), Request::new(&authority, b"/open"));
     let (mut closed, mut open) = (pin!(gate.admit(&closed, None)), pin!(gate.admit(&open, None)));

@@ -189,6 +189,22 @@ async fn that_time_begins_when_it_says_so_and_not_when_it_has_finished() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_delay_is_in_force_nothing_starts_beside_an_answer_that_says_so() {
+    for status in [403, 429] {
+        let origin = Origin::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => Reply::text(delay("0.1")),
+            _ => Reply { status, ..Reply::drip(&["slow", " ", "down"], Duration::from_millis(700)) }
+                .field("Retry-After", "0"),
+        })
+        .await;
+        let proxy = Arc::new(Proxy::start("pace: { breaker: { after: 1, pause: 100ms } }").await);
+        all(&proxy, (0..3).map(|number| origin.url(&format!("/page{number}")))).await;
+        let gaps = origin.log.gaps("/page");
+        assert!(gaps.len() == 2 && gaps.iter().all(|gap| *gap >= Duration::from_millis(2100)), "{status}: {gaps:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_time_it_is_given_a_second_at_first() {
     let origin = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),

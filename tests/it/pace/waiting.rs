@@ -306,7 +306,7 @@ async fn nor_does_one_that_drips_or_that_listens_to_what_has_no_end() {
             "/robots.txt" => Reply::text(delay("1")),
             "/huge" => Reply::pattern(1 << 30),
             "/events" => {
-                Reply::drip(&["event"; 1000], Duration::from_millis(200)).field("Content-Type", "text/event-stream")
+                Reply::drip(&["event"; 1000], Duration::from_millis(200)).field("Content-Type", "Text/Event-Stream")
             }
             _ => Reply::text("page"),
         })

@@ -11,7 +11,7 @@ use crate::gate::reported::Reported;
 use crate::gate::store::Store;
 use crate::policy::pace::{ClientId, Debt, Observed, PaceOutcome, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -236,6 +236,13 @@ impl HostQueue {
         }
     }
 
+    /// What the host's answer to it comes to, though it has not ended.
+    pub(super) fn learn(self: &Arc<Self>, slot: &Slot, outcome: PaceOutcome) {
+        let mut state = self.state.lock();
+        state.schedule.learn(Instant::now, slot, outcome);
+        self.spread(state, false, outcome);
+    }
+
     /// `has_left`: [`left`](Self::left) has been called. `answered`: when the answer began, and whether it may shorten the latency.
     pub(super) fn give_back(
         self: &Arc<Self>,
@@ -250,6 +257,11 @@ impl HostQueue {
         }
         let frees = state.lease.ended(&slot, has_left);
         state.schedule.finished(Instant::now, slot, outcome);
+        self.spread(state, frees, outcome);
+    }
+
+    /// To whom it concerns: who waits here, and what has the host's pace as well. `frees`: the lease is not needed for it any more.
+    fn spread(self: &Arc<Self>, mut state: MutexGuard<'_, HostQueueState>, frees: bool, outcome: PaceOutcome) {
         let is_refused = matches!(outcome, PaceOutcome::Backoff { .. } | PaceOutcome::TurnedAway);
         if frees || self.fleet().is_some() && is_refused {
             self.wake(&mut state);
