@@ -109,6 +109,13 @@ impl HostQueue {
         self.look(None);
     }
 
+    /// Makes the driver look, if there is one. `is_needed`: there has to be.
+    pub(super) fn notify(self: &Arc<Self>, state: &mut HostQueueState, is_needed: bool) {
+        if is_needed || state.driven {
+            self.wake(state);
+        }
+    }
+
     /// Makes the driver look, and makes it if there is none.
     pub(super) fn wake(self: &Arc<Self>, state: &mut HostQueueState) {
         if std::mem::replace(&mut state.driven, true) {

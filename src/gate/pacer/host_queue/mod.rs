@@ -229,11 +229,7 @@ impl HostQueue {
         let mut state = self.state.lock();
         let frees = state.lease.ended(slot, true);
         state.schedule.pass_on(slot);
-        if frees {
-            self.wake(&mut state);
-        } else if state.driven {
-            self.changed.notify_one();
-        }
+        self.notify(&mut state, frees);
     }
 
     /// What the host's answer to it comes to, though it has not ended.
@@ -263,11 +259,7 @@ impl HostQueue {
     /// To whom it concerns: who waits here, and what has the host's pace as well. `frees`: the lease is not needed for it any more.
     fn spread(self: &Arc<Self>, mut state: MutexGuard<'_, HostQueueState>, frees: bool, outcome: PaceOutcome) {
         let is_refused = matches!(outcome, PaceOutcome::Backoff { .. } | PaceOutcome::TurnedAway);
-        if frees || self.fleet().is_some() && is_refused {
-            self.wake(&mut state);
-        } else if state.driven {
-            self.changed.notify_one();
-        }
+        self.notify(&mut state, frees || self.fleet().is_some() && is_refused);
         if is_refused {
             let now = Instant::now();
             self.note_debt(&state, now);
@@ -292,9 +284,7 @@ impl HostQueue {
         let mut state = self.state.lock();
         state.schedule.restore(now, debt);
         self.note_debt(&state, now);
-        if state.driven || self.fleet().is_some() {
-            self.wake(&mut state);
-        }
+        self.notify(&mut state, self.fleet().is_some());
     }
 
     fn follow(&self, state: &mut HostQueueState, now: Instant) {
