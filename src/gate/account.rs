@@ -62,11 +62,11 @@ impl Account {
 
     /// It goes, if there is room for it.
     pub(super) async fn pay(&mut self) -> Result<(), Refusal> {
-        match &mut self.bill {
+        if let Some(bill) = self.bill.take() {
             // What most requests do not do takes no room in them.
-            Some(bill) => Box::pin(bill.pay()).await,
-            None => Ok(()),
+            self.bill = Some(Box::pin(bill.pay()).await?);
         }
+        Ok(())
     }
 
     pub(super) fn begin_wait(&mut self) {

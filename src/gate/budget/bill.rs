@@ -1,11 +1,12 @@
 //! What one request is paid from: paid before it goes, settled when it is over, and given back if it was never sent.
 
 use super::Ledger;
+use crate::gate::decode::rethrown;
 use crate::gate::fleet::Spend;
 use crate::policy::{Budget, PaceKey, Refusal, Request, Spent};
 use futures_util::FutureExt;
 use std::fmt;
-use std::mem;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::runtime::Handle;
@@ -60,29 +61,18 @@ impl Bill {
     }
 
     /// One more request. Whoever stops waiting has paid nothing: others who count with us may be far away, and have counted it.
-    pub async fn pay(&mut self) -> Result<(), Refusal> {
+    pub async fn pay(self: Box<Self>) -> Result<Box<Self>, Refusal> {
         if self.ledger.fleet.is_none() {
             // Waits for nobody.
             return self.pay_all().await;
         }
-        let mut payment = Payment(self.take());
-        let paying = tokio::spawn(async move {
-            let paid = payment.0.pay_all().await;
-            (payment, paid)
-        });
+        let paying = tokio::spawn(async move { self.pay_all().await.map(|bill| Paid(Some(bill))) });
         // Else the process is ending.
-        let Ok((mut payment, paid)) = paying.await else { return std::future::pending().await };
-        *self = payment.0.take();
-        paid
+        let Ok(paid) = paying.await.map_err(rethrown) else { return pending().await };
+        paid.map(|mut paid| paid.0.take().expect("nobody else takes it"))
     }
 
-    /// Leaves one without items.
-    fn take(&mut self) -> Self {
-        let items = mem::take(&mut self.items);
-        Self { ledger: self.ledger.clone(), items, is_reported: self.is_reported }
-    }
-
-    async fn pay_all(&mut self) -> Result<(), Refusal> {
+    async fn pay_all(mut self: Box<Self>) -> Result<Box<Self>, Refusal> {
         for number in 0..self.items.len() {
             let item = &self.items[number];
             let within = Some(item.budget).filter(|_| !self.is_reported);
@@ -95,7 +85,7 @@ impl Bill {
             }
             self.items[number].paid = paid;
         }
-        Ok(())
+        Ok(self)
     }
 
     async fn give_back(&mut self) {
@@ -131,12 +121,14 @@ impl Bill {
     }
 }
 
-/// A bill that is being paid; given back if nobody takes it.
-struct Payment(Bill);
+/// A bill that has been paid; given back if nobody takes it.
+struct Paid(Option<Box<Bill>>);
 
-impl Drop for Payment {
+impl Drop for Paid {
     fn drop(&mut self) {
-        self.0.take().settle(false, 0);
+        if let Some(bill) = self.0.take() {
+            bill.settle(false, 0);
+        }
     }
 }
 
