@@ -67,6 +67,16 @@ pub enum HttpLink {
     Http2(Http2Link),
 }
 
+impl HttpLink {
+    /// Nothing has been asked on it: others may.
+    pub fn put_back(self) {
+        match self {
+            Self::Http1(link) => link.keep(),
+            Self::Http2(shared) => drop(shared),
+        }
+    }
+}
+
 /// A connection on which one exchange goes on at a time. Dropped, it is closed. Over TLS, an end without close_notify is read
 /// as the error [`io::ErrorKind::UnexpectedEof`].
 pub struct Http1Link {

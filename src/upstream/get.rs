@@ -95,6 +95,7 @@ impl Route {
         let mut input = Vec::with_capacity(HEAD);
         request.write_http1(self, &mut input);
         if !on_sent(Sent::Begins) {
+            link.keep();
             return Err(GetError::NotSent);
         }
         link.write_all(&input).await?;

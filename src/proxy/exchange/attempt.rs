@@ -10,6 +10,7 @@ use crate::http1::Framing;
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
 use crate::upstream::{Http2Link, Outgoing, OutgoingFields, Route, Versions, Want};
+use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How one try ended.
@@ -30,9 +31,10 @@ impl Exchange<'_> {
         route: &Route,
         mut link: L,
         keep: impl FnOnce(L),
-        reused: bool,
+        upstream: (SocketAddr, bool),
         want: Want,
     ) -> Tried {
+        let (_, reused) = upstream;
         let mut input = Buffer::new();
         let mut origin = Http1Origin::new(Http1::new(&mut link, &mut input));
         let raw = C::IS_HTTP1;
@@ -41,6 +43,7 @@ impl Exchange<'_> {
         }
         self.outgoing(route, |outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
         origin.side.send(Sending::of(self.request.framing, raw));
+        self.trip.upstream = Some(upstream);
         self.leaves();
         let carried = self.carry(client, &mut origin, timer, route).await;
         match carried {
@@ -71,6 +74,7 @@ impl Exchange<'_> {
         timer: &mut Timer,
         route: &Route,
         link: Http2Link,
+        upstream: (SocketAddr, bool),
         want: Want,
     ) -> Tried {
         if !client.begin_body(false, true) {
@@ -97,6 +101,7 @@ impl Exchange<'_> {
                 return if is_untried { Tried::Untried(want, failure) } else { Tried::Again(want, failure) };
             }
         };
+        self.trip.upstream = Some(upstream);
         let mut side = Http2::default();
         side.sending = (!ends).then_some(sending);
         let is_paced = self.permit.as_ref().is_some_and(Permit::is_paced);

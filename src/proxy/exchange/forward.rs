@@ -2,7 +2,7 @@
 
 use super::attempt::Tried;
 use super::carry::Client;
-use super::{Exchange, Outcome};
+use super::{Exchange, MAX_TRIES, Outcome};
 use crate::gate::Permit;
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
@@ -28,22 +28,20 @@ impl Exchange<'_> {
                 Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
                 None => return Outcome::Gone,
             };
-            let OriginConnection { mut reused, address, link } = connection;
+            let OriginConnection { reused, address, link } = connection;
             // What comes next goes to the same place.
             want.first = Some(address);
-            self.trip.upstream = Some((address, reused));
-            while !self.turn_holds() {
-                // It may have been closed by the time of the next.
-                reused = true;
-                if let Err(outcome) = self.take_turn(client, timer).await {
-                    return outcome;
-                }
-            }
+            let upstream = (address, reused);
             let tried = match link {
-                HttpLink::Http1(link) => {
-                    self.over_http1(client, timer, &route, link, Http1Link::keep, reused, want).await
+                link if !self.turn_holds() => {
+                    // It may have been closed by the time of the next.
+                    link.put_back();
+                    Tried::Again(Want { fresh: false, ..want }, Failure::turns_over())
                 }
-                HttpLink::Http2(link) => self.over_http2(client, timer, &route, link, want).await,
+                HttpLink::Http1(link) => {
+                    self.over_http1(client, timer, &route, link, Http1Link::keep, upstream, want).await
+                }
+                HttpLink::Http2(link) => self.over_http2(client, timer, &route, link, upstream, want).await,
             };
             let is_untried = matches!(tried, Tried::Untried(..));
             let failure;
@@ -81,25 +79,26 @@ impl Exchange<'_> {
 
     /// On a connection of its own, which may become another protocol's.
     async fn upgrade<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: &Route) -> Outcome {
-        let (stream, address) = match client.wait(timer, pin!(route.open())).await {
-            Some(Ok(opened)) => opened,
-            Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
-            None => return Outcome::Gone,
-        };
-        self.trip.upstream = Some((address, false));
-        while !self.turn_holds() {
+        for _ in 0..MAX_TRIES {
             if let Err(outcome) = self.take_turn(client, timer).await {
                 return outcome;
             }
+            let (stream, address) = match client.wait(timer, pin!(route.open())).await {
+                Some(Ok(opened)) => opened,
+                Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
+                None => return Outcome::Gone,
+            };
+            if self.turn_holds() {
+                let upstream = (address, false);
+                return match self.over_http1(client, timer, route, stream, drop, upstream, Want::default()).await {
+                    Tried::Over(outcome) => outcome,
+                    Tried::Again(_, failure) | Tried::Untried(_, failure) => Outcome::Failed(failure),
+                };
+            }
         }
-        match self.over_http1(client, timer, route, stream, drop, false, Want::default()).await {
-            Tried::Over(outcome) => outcome,
-            Tried::Again(_, failure) | Tried::Untried(_, failure) => Outcome::Failed(failure),
-        }
+        Outcome::Failed(Failure::turns_over())
     }
 }
 
-/// A connection that was kept may be dead; one that takes no more streams may be followed by another such.
-const MAX_TRIES: u32 = 4;
 /// Origins that end each connection after a few requests: of many at once, the last wait for that many connections.
 const MAX_UNTRIED: u32 = 32;

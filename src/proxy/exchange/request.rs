@@ -166,7 +166,8 @@ impl<'a> Request<'a> {
                 (false, Some(length)) => Framing::Length(length),
                 (false, None) => Framing::Chunked,
             },
-            expects_continue: !ends && fields.get(header::EXPECT).is_some_and(|it| it.as_bytes() == b"100-continue"),
+            expects_continue: !ends
+                && fields.get(header::EXPECT).is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"100-continue")),
             is_upgrade,
             ..Request::new(Version::HTTP_2, method, authority, outgoing_target(method, path), Head::Http2(fields))
         };

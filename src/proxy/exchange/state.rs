@@ -48,7 +48,7 @@ pub(super) struct Trip {
     pub(super) reported: Option<Reported>,
     /// What the answer says about its use.
     pub(super) noted: Option<Box<Noted>>,
-    /// The other end of the connection that it was sent on, and whether that was there before.
+    /// The other end of the connection that it was sent on, and whether that was there before. `None`: no head has left.
     pub(super) upstream: Option<(SocketAddr, bool)>,
     /// From when it was sent to the head of the answer.
     pub(super) origin: Option<Duration>,

@@ -2,7 +2,7 @@
 
 use super::carry::{Flow, Moved, Side, Stopped};
 use super::per_user::{hosts, is_listed};
-use super::{Exchange, Outcome};
+use super::{Exchange, MAX_TRIES, Outcome};
 use crate::gate::PaceOutcome;
 use crate::policy;
 use crate::proxy::io::Timer;
@@ -42,16 +42,19 @@ impl Exchange<'_> {
             proxy.log_reported(peer, &authority.to_string(), reported);
         }
         self.trip.reported = reported;
-        let opened = route.tunnel(via).await;
-        let (origin, address) = opened.map_err(|error| Outcome::Failed(Failure::from_dial(&error)))?;
-        self.trip.upstream = Some((address, false));
-        while !permit.holds() {
+        for _ in 0..MAX_TRIES {
             permit.again().await.map_err(Outcome::Refused)?;
+            let opened = route.tunnel(via).await;
+            let (origin, address) = opened.map_err(|error| Outcome::Failed(Failure::from_dial(&error)))?;
+            if permit.holds() {
+                self.trip.upstream = Some((address, false));
+                permit.leaves(true);
+                permit.note_left();
+                permit.outcome = PaceOutcome::Success;
+                return Ok(origin);
+            }
         }
-        permit.leaves(true);
-        permit.note_left();
-        permit.outcome = PaceOutcome::Success;
-        Ok(origin)
+        Err(Outcome::Failed(Failure::turns_over()))
     }
 }
 

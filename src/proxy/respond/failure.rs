@@ -58,6 +58,11 @@ impl Failure {
         )
     }
 
+    pub fn turns_over() -> Self {
+        let detail = "each of its turns at the host was over before there was a connection";
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "connection_timeout", detail)
+    }
+
     pub fn no_answer(limit: Duration) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "http_response_timeout", format!("no answer within {limit:?}"))
     }

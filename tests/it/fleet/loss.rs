@@ -3,7 +3,9 @@
 use super::relay::Relay;
 use super::{all, assert_apart, get, instances, says, site};
 use crate::support::redis::Redis;
-use crate::support::{Binary, Client, Origin, Proxy, Reply, assert_refused, eventually};
+use crate::support::{ADMIN_TOKEN, Alpn, Binary, Client, Origin, Proxy, Reply, assert_refused, eventually};
+use serde_json::Value;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -237,8 +239,10 @@ async fn a_turn_whose_lease_has_ended_before_the_request_leaves_is_none() {
     let Some(redis) = Redis::start().await else { return };
     let relay = Relay::to(redis.address()).await;
     let origin = Origin::https_after(Duration::from_secs(6), |_| Reply::text("page")).await;
-    let fleet = format!("fleet: 'redis://{}/0'\non_fleet_loss: refuse", relay.address);
-    let proxy = Proxy::start(&format!("{fleet}\nhosts: {{ '*': {{ robots: ignore, crawl_delay: 1s }} }}")).await;
+    let fleet =
+        format!("fleet: 'redis://{}/0'\non_fleet_loss: refuse\nadmin: {{ address: '127.0.0.1:0' }}", relay.address);
+    let host = "robots: ignore, crawl_delay: 1s, budget: { requests: 10, per: day }";
+    let proxy = Proxy::start(&format!("{fleet}\nhosts: {{ '*': {{ {host} }} }}")).await;
     let mut client = proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await;
     client.send(crate::support::client::get("/page", &origin.authority("a.localhost"))).await;
     eventually("the connection", || origin.connections() == 1).await;
@@ -246,4 +250,53 @@ async fn a_turn_whose_lease_has_ended_before_the_request_leaves_is_none() {
     relay.cut();
     assert_refused(&client.response().await, 503, "proxy_internal_error", "fleet-lost");
     assert!(origin.log.targets().is_empty(), "{:?}", origin.log.targets());
+    // Nor has it been one for its budget.
+    let admin = proxy.admin_address();
+    let spent = async || {
+        let mut client = Client::open(admin).await;
+        let token = format!("Authorization: Bearer {ADMIN_TOKEN}");
+        client.send(format!("GET /api/v1/status HTTP/1.1\r\nHost: {admin}\r\n{token}\r\n\r\n")).await;
+        let status = client.response().await;
+        serde_json::from_slice::<Value>(&status.body).expect("it is JSON")["budgets"][0]["requests"].as_u64()
+    };
+    for _ in 0..500 {
+        if spent().await == Some(0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{:?} requests are counted", spent().await);
+}
+
+/// It waits for another turn, and the connection that it had is closed meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_another_turn_takes_another_connection() {
+    let Some(redis) = Redis::start().await else { return };
+    let link = Relay::to(redis.address()).await;
+    let origin = Origin::https(Alpn::H1, |_| Reply::text("page")).await;
+    let way = Relay::to(origin.address()).await;
+    let of_fleet = async |server: SocketAddr| {
+        let hosts = "hosts: { '*': { robots: ignore, crawl_delay: 5s } }";
+        Proxy::start(&format!("fleet: 'redis://{server}/0'\n{hosts}")).await
+    };
+    // Alone each of the two keeps twice the gap.
+    let (proxy, _other) = (of_fleet(link.address).await, of_fleet(redis.address()).await);
+    let authority = format!("a.localhost:{}", way.address.port());
+    let client = Client::connect(proxy.address(), &authority).await;
+    let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+    assert_eq!(client.get("/first", &authority).await.status(), 200);
+    let before = origin.connections();
+    way.cut();
+    way.faults.holds.send_replace(true);
+    client.send(format!("POST /form HTTP/1.1\r\nHost: {authority}\r\nContent-Length: 4\r\n\r\nform")).await;
+    eventually("its turn and a connection", || origin.connections() > before).await;
+    link.faults.holds.send_replace(true);
+    link.cut();
+    eventually("the loss", || !proxy.has_fleet()).await;
+    way.faults.holds.send_replace(false);
+    eventually("its wait for another turn", || proxy.waiting() == 1 || origin.log.count("/form") == 1).await;
+    way.cut();
+    let answer = client.response().await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    assert_eq!(origin.log.count("/form"), 1);
 }

@@ -66,6 +66,12 @@ impl Proxy {
         self.running.as_ref().expect("only the shutdown takes it").figures().waiting
     }
 
+    /// Whether its fleet's server answers.
+    pub fn has_fleet(&self) -> bool {
+        let figures = self.running.as_ref().expect("only the shutdown takes it").figures();
+        figures.fleet.is_some_and(|fleet| fleet.is_up)
+    }
+
     /// Takes up these settings in place of those it was started with.
     pub fn reload(&self, yaml: &str) -> Result<(), String> {
         let settings = politely::config::Settings::parse("test.yaml", &configuration(self.directory.path(), yaml))
