@@ -7,7 +7,7 @@ use super::terms::{FAR, SlotRequest, Terms};
 impl Terms {
     /// The time between two starts, but for what the host's answers ask for: its latency, its refusals.
     pub fn gap(&self) -> Duration {
-        self.crawl_delay.max(self.min_delay).min(self.max_crawl_delay)
+        self.crawl_delay.max(self.min_delay).min(self.max_crawl_delay).min(FAR)
     }
 
     /// The delay that is cut down to `max_crawl_delay`, if it is: to be logged once for each robots.txt.

@@ -196,7 +196,7 @@ pub(super) struct SlotRequest {
 impl From<&Terms> for SlotRequest {
     fn from(terms: &Terms) -> Self {
         Self {
-            delay: terms.gap().min(FAR),
+            delay: terms.gap(),
             adaptive: terms.adaptive,
             // At least one, or nobody would ever start.
             max_concurrent: match terms.crawl_delay.is_zero() && terms.adaptive.is_none() {

@@ -704,7 +704,9 @@ fn absurd_durations_do_not_overflow() {
         ..Terms::default()
     };
     let mut host = Host::new();
-    host.visit(0, &terms, PaceOutcome::Backoff { retry_after: Some(Duration::MAX) });
+    let slot = host.go(0, &terms);
+    assert_eq!(slot.gap(), terms.gap(), "or each turn would be too early for its terms");
+    host.end(0, slot, PaceOutcome::Backoff { retry_after: Some(Duration::MAX) });
     assert!(matches!(host.ask(0, A, &terms, ""), Turn::Wait { .. }));
     assert!(matches!(host.schedule.poll(host.zero), NextTurn::WaitUntil(_)));
 }
