@@ -1,6 +1,6 @@
 //! A side of an exchange: bodies come out of it and go into it, whatever the version of HTTP.
 
-use crate::upstream::asks_for_calm;
+use crate::upstream::{asks_for_calm, is_unprocessed, wants_http1};
 use bytes::Bytes;
 use http::HeaderMap;
 use std::io;
@@ -63,8 +63,7 @@ impl Fault {
 
     /// It says itself that it has done nothing about the request (RFC 9113 §8.7).
     pub fn is_unprocessed(&self) -> bool {
-        let refused = |error: &h2::Error| error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
-        self.goes_away() || matches!(self, Fault::Http2(error) if refused(error))
+        matches!(self, Fault::Http2(error) if is_unprocessed(error))
     }
 
     /// The connection takes no more, and has done nothing about this request.
@@ -79,6 +78,6 @@ impl Fault {
 
     /// It would rather be asked in HTTP/1.1.
     pub fn wants_http1(&self) -> bool {
-        matches!(self, Fault::Http2(error) if error.reason() == Some(h2::Reason::HTTP_1_1_REQUIRED))
+        matches!(self, Fault::Http2(error) if wants_http1(error))
     }
 }
