@@ -1,12 +1,10 @@
 //! The head of a final answer: whether it is one to what was asked, what is learned from it, what the client has of it.
 
-use super::Exchange;
-use super::Outcome;
 use super::carry::{Added, AnswerHead, Client, Next};
 use super::pages::Pages;
 use super::request::Head;
 use super::state::Signature;
-use super::websocket;
+use super::{Exchange, Outcome, websocket};
 use crate::gate::PaceOutcome;
 use crate::http1::{Framing, list};
 use crate::policy::{retry_after, turns_away};

@@ -288,7 +288,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     }
 }
 
-/// The part of `read_timeout` after which a client that takes next to nothing of its answer has the host's turn no longer:
+/// The part of `read_timeout` after which a client that moves next to nothing has the host's turn no longer:
 const STALL: u32 = 12;
 /// fewer bytes a second than any way to a client has.
 const SLOW: u128 = 1024;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// A client that speaks HTTP/1.
 pub struct Http1Client<'a> {
     pub side: Http1<'a, Wire>,
-    pub framing: Framing,
+    framing: Framing,
     /// HTTP/1.0.
     pub is_old: bool,
     pub is_head: bool,

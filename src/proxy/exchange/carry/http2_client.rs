@@ -19,10 +19,10 @@ use tokio::time::{Instant, timeout};
 /// A client's stream in HTTP/2.
 pub struct Http2Client {
     pub side: Http2,
-    pub respond: SendResponse<Bytes>,
+    respond: SendResponse<Bytes>,
     /// Of the connection.
     turns: TaskTurns,
-    pub is_head: bool,
+    is_head: bool,
     began: bool,
     answered: bool,
     is_cut: bool,

@@ -43,7 +43,7 @@ pub struct Http1Origin<'a, T> {
     scanned: usize,
     framing: Framing,
     /// The connection ends with this answer.
-    pub closes: bool,
+    closes: bool,
     touched: bool,
 }
 
