@@ -25,12 +25,13 @@ use arc_swap::ArcSwap;
 use compare::{is_due, is_unknown};
 use host_table::HostTable;
 use intern::Intern;
+use parking_lot::Mutex;
 use places::FetchPlaces;
 use response::interpret_response;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
-use under_way::{BACKGROUND, Fetch, FetchesUnderWay, Underway};
+use under_way::{BACKGROUND, Fetch, FetchTable, Underway};
 
 /// All authorities that are known of.
 pub(super) struct RobotsCache {
@@ -42,7 +43,7 @@ pub(super) struct RobotsCache {
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
-    fetches: FetchesUnderWay,
+    fetches: Mutex<FetchTable>,
     trimming: AtomicBool,
     /// Of each file.
     fetched: [AtomicU64; 2],
@@ -102,7 +103,7 @@ impl RobotsCache {
             pacer,
             settings,
             fleet,
-            fetches: FetchesUnderWay::default(),
+            fetches: Mutex::default(),
             trimming: AtomicBool::new(false),
             fetched: Default::default(),
             failed: Default::default(),
@@ -148,33 +149,44 @@ impl RobotsCache {
 
     /// Learns about an authority as ordered; joins a fetch under way.
     pub fn refresh(self: &Arc<Self>, host: &Arc<HostEntry>, order: Order) -> Fetching {
-        let (mut fetches, key) = (self.fetches.lock(), (host.file, host.authority.clone()));
+        self.under_way(&mut self.fetches.lock(), host, order).join()
+    }
+
+    /// The same on behalf of another fetch, which cannot go on before. `None`: it would wait for itself.
+    fn refresh_for(self: &Arc<Self>, waiting: &Fetch, host: &Arc<HostEntry>, order: Order) -> Option<Fetching> {
+        // The lock is kept: of two that begin to wait for one another, the second sees the first.
+        let mut fetches = self.fetches.lock();
+        self.under_way(&mut fetches, host, order).join_for(waiting)
+    }
+
+    /// Goes on only if it is joined before `fetches` is let go.
+    fn under_way(self: &Arc<Self>, fetches: &mut FetchTable, host: &Arc<HostEntry>, order: Order) -> Arc<Fetch> {
+        let key = (host.file, host.authority.clone());
         if let Some(fetch) = fetches.get(&key) {
             if order.reason != FetchReason::FirstUse {
                 fetch.keep_running();
             }
-            return fetch.join();
+            return fetch.clone();
         }
         let fetch = Arc::new(Fetch::new(order.reason));
-        let fetching = fetch.join();
         if order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now()) {
             // It was under way when the caller looked, and has just ended.
             fetch.set_end(Ok(()));
-            return fetching;
+            return fetch;
         }
         fetches.insert(key.clone(), fetch.clone());
-        let (inner, host) = (self.clone(), host.clone());
+        let (inner, host, begun) = (self.clone(), host.clone(), fetch.clone());
         tokio::spawn(async move {
-            let underway = Underway { fetches: &inner.fetches, key, fetch: &fetch };
-            let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &fetch)));
+            let underway = Underway { fetches: &inner.fetches, key, fetch: &begun };
+            let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &begun)));
             let end = underway.until_nobody_waits(work).await;
             drop(underway);
             if let Some(end) = end {
-                fetch.set_end(end.unwrap_or(Ok(())));
+                begun.set_end(end.unwrap_or(Ok(())));
             }
             inner.trim();
         });
-        fetching
+        fetch
     }
 
     /// Another instance has fetched this: requests that wait for it here continue, and a copy that is in use is replaced. Empty:

@@ -7,14 +7,15 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::pending;
 use std::pin::pin;
-use std::sync::Arc;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 
-/// By what is fetched.
-pub(super) type FetchesUnderWay = Mutex<HashMap<(SiteFile, Authority), Arc<Fetch>>>;
+/// Those under way, by what is fetched.
+pub(super) type FetchTable = HashMap<(SiteFile, Authority), Arc<Fetch>>;
 
 /// A fetch to be made.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +54,8 @@ pub(super) struct Fetch {
     progress: watch::Sender<FetchProgress>,
     /// Whether or not anybody waits for it.
     keeps_running: AtomicBool,
+    /// The one that it waits for, or has waited for last, to learn whether a redirect may be followed.
+    waits_for: Mutex<Weak<Fetch>>,
 }
 
 /// How far it is.
@@ -77,11 +80,27 @@ impl Order {
 
 impl Fetch {
     pub fn new(reason: FetchReason) -> Self {
-        Fetch { progress: watch::Sender::default(), keeps_running: AtomicBool::new(reason != FetchReason::FirstUse) }
+        let keeps_running = AtomicBool::new(reason != FetchReason::FirstUse);
+        Fetch { progress: watch::Sender::default(), keeps_running, waits_for: Mutex::default() }
     }
 
     pub fn join(&self) -> Fetching {
         Fetching(self.progress.subscribe())
+    }
+
+    /// The same on behalf of another, which cannot go on before. `None`: this one waits for that.
+    pub fn join_for(self: &Arc<Self>, waiting: &Fetch) -> Option<Fetching> {
+        if self.waits_for(waiting) {
+            return None;
+        }
+        *waiting.waits_for.lock() = Arc::downgrade(self);
+        Some(self.join())
+    }
+
+    /// Itself, or by way of others: there are no circles, as nobody enters one.
+    fn waits_for(&self, other: &Fetch) -> bool {
+        let next = self.waits_for.lock().upgrade();
+        next.is_some_and(|next| ptr::eq(&*next, other) || next.waits_for(other))
     }
 
     /// It waits for a turn that is likely to come then, or does not wait for one any more.
@@ -129,7 +148,7 @@ impl Fetching {
 
 /// Its place among the fetches under way.
 pub(super) struct Underway<'a> {
-    pub fetches: &'a FetchesUnderWay,
+    pub fetches: &'a Mutex<FetchTable>,
     pub key: (SiteFile, Authority),
     pub fetch: &'a Arc<Fetch>,
 }

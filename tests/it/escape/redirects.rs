@@ -2,6 +2,7 @@
 
 use super::siege::Siege;
 use crate::support::{Origin, Proxy, Reply, within};
+use futures_util::future::join_all;
 use std::time::Duration;
 
 /// Where the redirect points; `{p}` is the port of an origin that nobody opened.
@@ -162,4 +163,52 @@ async fn robots_txts_that_wait_for_one_another_end() {
     })
     .await;
     assert_eq!(origin.log.count("/page"), 0);
+}
+
+/// A fetch may take longer than anybody waits here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn robots_txts_that_wait_for_one_another_end_at_once() {
+    for asked in [&["a"][..], &["a", "b"], &["a", "b", "c"]] {
+        let origin = Origin::http(|seen| {
+            let (first, rest) = seen.host.split_once('.').expect("it is one of these");
+            let next = ["b", "c", "a"][usize::from(first.as_bytes()[0] - b'a')];
+            match seen.path().as_str() {
+                "/robots.txt" => {
+                    Reply::redirect(format!("http://{next}.{rest}/rules")).after(Duration::from_millis(200))
+                }
+                _ => Reply::text("page"),
+            }
+        })
+        .await;
+        let proxy = Proxy::start("robots: { timeout: 10m }").await;
+        let get = async |host: &&str| proxy.get(&origin.url_at(&format!("{host}.localhost"), "/page")).await;
+        for refused in within("all", join_all(asked.iter().map(get))).await {
+            assert_eq!(refused.status(), 503);
+            assert!(refused.text().contains("robots-unreachable"), "{}", refused.text());
+        }
+        assert_eq!(origin.log.targets(), ["/robots.txt"; 3], "each once");
+        // It is a failure of theirs, after which they are left alone.
+        assert_eq!(get(&"a").await.status(), 503);
+        assert_eq!(origin.log.all().len(), 3);
+    }
+}
+
+/// Who waits for one that waits for a third waits for both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_who_waits_is_no_circle() {
+    let origin = Origin::http(|seen| {
+        let (first, rest) = seen.host.split_once('.').expect("it is one of these");
+        match (first, seen.path().as_str()) {
+            ("a", "/robots.txt") => Reply::redirect(format!("http://b.{rest}/rules")),
+            ("b", "/robots.txt") => Reply::redirect(format!("http://c.{rest}/rules")),
+            ("c", "/robots.txt") => Reply::text("").after(Duration::from_millis(300)),
+            _ => Reply::text("User-agent: *\nDisallow: /page\n"),
+        }
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    let get = async |host: &&str| proxy.get(&origin.url_at(&format!("{host}.localhost"), "/page")).await;
+    for (host, answer) in ["b", "a", "c"].iter().zip(within("all", join_all(["b", "a", "c"].iter().map(get))).await) {
+        assert_eq!(answer.status(), if *host == "c" { 200 } else { 403 }, "{host}");
+    }
 }

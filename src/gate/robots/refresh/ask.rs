@@ -131,8 +131,8 @@ impl RobotsCache {
         }
     }
 
-    /// Fetches the robots.txt of where `file` is redirected. It may be redirected in turn to where rules have to be learned, and so on,
-    /// or wait for this very fetch: both have an end, and are no failure of a site's, as by itself each may be read.
+    /// Fetches the robots.txt of where `file` is redirected, which may be redirected in turn to where rules have to be learned, and so on.
+    /// In a circle of these none can ever be read; that a chain is too long is no failure of a site's, as by itself each may be read.
     async fn learn_rules_of(
         self: &Arc<Self>,
         host: &Arc<HostEntry>,
@@ -141,14 +141,18 @@ impl RobotsCache {
         to: &Url,
     ) -> Result<(), FetchError> {
         let nested = hop.order.nested + u8::from(file == SiteFile::Robots);
-        let not_learned = |why: &str| hop.comes_back(&format!("redirected to {to}, and the rules there {why}"));
+        let why = |why: &str| format!("redirected to {to}, and the rules there {why}");
         if nested > MAX_NESTED {
-            return Err(not_learned("are redirected in turn, again and again"));
+            return Err(hop.comes_back(&why("are redirected in turn, again and again")));
         }
         let order = Order { reason: FetchReason::FirstUse, crawl_delay: None, nested, ..*hop.order };
-        match timeout(hop.settings.robots.timeout, self.refresh(host, order).end()).await {
+        let Some(fetching) = self.refresh_for(hop.fetch, host, order) else {
+            return Err(why("can only be read once those of the file that redirects are known").into());
+        };
+        // Instances of a fleet may wait for one another, which none of them sees.
+        match timeout(hop.settings.robots.timeout, fetching.end()).await {
             Ok(end) => end.map_err(FetchError::NotAsked),
-            Err(_) => Err(not_learned("are not known yet")),
+            Err(_) => Err(hop.comes_back(&why("are not known yet"))),
         }
     }
 
