@@ -4,7 +4,7 @@ use super::bodies::{Bodies, BodyError};
 use super::chain::{Hash, digits};
 use super::read::{Decision, Kind, SiteCopy, each_line, parse};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, Entry, SiteAnswer, Trouble, Validators};
+use crate::policy::{Access, Authority, Entry, SiteAnswer, Trouble};
 use crate::robots::{ParseOptions, RobotsTxt, TdmRep};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -153,15 +153,8 @@ impl PastCopy {
 
     fn entry(&self, read: impl FnOnce(&[u8]) -> Access, at: SystemTime) -> Entry {
         let answered = |access, status| {
-            Entry::answered(SiteAnswer {
-                access,
-                status,
-                asked_again: None,
-                is_foreign: false,
-                // However long ago it was fetched, nothing that came after it is known.
-                freshness: Freshness::new(at, Duration::from_secs(60), 0.0),
-                validators: Validators::default(),
-            })
+            // However long ago it was fetched, nothing that came after it is known.
+            Entry::answered(SiteAnswer::new(access, status, Freshness::new(at, Duration::from_secs(60), 0.0)))
         };
         match &self.file {
             PastFile::Body(body) => answered(read(body), self.copy.status.unwrap_or(200)),

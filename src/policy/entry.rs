@@ -141,6 +141,14 @@ pub struct Trouble {
     pub why: Box<str>,
 }
 
+impl SiteAnswer {
+    /// The site's own, at the first try, without anything to revalidate it by.
+    pub fn new(access: Access, status: u16, freshness: Freshness) -> Self {
+        let validators = Validators::default();
+        SiteAnswer { access, status, asked_again: None, is_foreign: false, freshness, validators }
+    }
+}
+
 impl Entry {
     /// After an answer that settles what may be crawled.
     pub fn answered(answer: SiteAnswer) -> Self {

@@ -8,7 +8,7 @@ use crate::admin;
 use crate::config::Settings;
 use crate::policy::explain::{Explanation, TdmRepState, explain};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, Entry, HostRules, PreferenceEvidence, Request, SiteAnswer, Validators};
+use crate::policy::{Access, Authority, Entry, HostRules, PreferenceEvidence, Request, SiteAnswer};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use serde_json::Value;
@@ -97,14 +97,8 @@ fn by_file(
 }
 
 fn as_fetched(robots: RobotsTxt, now: SystemTime) -> Entry {
-    Entry::answered(SiteAnswer {
-        access: Access::Rules(robots),
-        status: 200,
-        asked_again: None,
-        is_foreign: false,
-        freshness: Freshness::new(now, Duration::from_secs(1), 0.0),
-        validators: Validators::default(),
-    })
+    let freshness = Freshness::new(now, Duration::from_secs(1), 0.0);
+    Entry::answered(SiteAnswer::new(Access::Rules(robots), 200, freshness))
 }
 
 /// What the site's answers asked for in return (`Link`, 402), as the proxy that runs with this configuration has seen them.

@@ -4,7 +4,7 @@ use super::read::{Lines, Tail};
 use super::segment::{MOST_LINE, Stored};
 use super::*;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, SiteAnswer, Validators};
+use crate::policy::{Access, Authority, SiteAnswer};
 use crate::robots::{ParseOptions, RobotsTxt};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -43,16 +43,7 @@ fn record(evidence: &Evidence, url: &str, at: SystemTime) {
 
 fn entry() -> Arc<Entry> {
     let access = Access::Rules(RobotsTxt::parse(ROBOTS));
-    let freshness = Freshness::new(SystemTime::now(), KEEP, 0.0);
-    let validators = Validators::default();
-    Arc::new(Entry::answered(SiteAnswer {
-        access,
-        status: 200,
-        asked_again: None,
-        is_foreign: false,
-        freshness,
-        validators,
-    }))
+    Arc::new(Entry::answered(SiteAnswer::new(access, 200, Freshness::new(SystemTime::now(), KEEP, 0.0))))
 }
 
 fn digest() -> Hash {

@@ -46,9 +46,7 @@ pub(super) fn interpret_response(
         Fetched::DeadEnd { asked, status, why } => {
             tracing::debug!(?why, "the redirects of {} cannot be followed", file.name());
             let freshness = freshness(&HeaderMap::new(), settings, *asked);
-            let (access, validators) = (Access::Missing, Validators::default());
-            let (status, asked_again, is_foreign) = (*status, None, false);
-            return Entry::answered(SiteAnswer { access, status, asked_again, is_foreign, freshness, validators });
+            return Entry::answered(SiteAnswer::new(Access::Missing, *status, freshness));
         }
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
     };

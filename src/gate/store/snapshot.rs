@@ -208,9 +208,8 @@ mod tests {
         for (access, is_foreign) in [(file(), false), (file(), true), (Access::Missing, false)] {
             let freshness = Freshness::new(at(1000), Duration::from_secs(100), 0.0);
             let validators = Validators::new(Some("\"é\""), None);
-            let (status, asked_again) = (404, None);
-            let answered =
-                Entry::answered(SiteAnswer { access, status, asked_again, is_foreign, freshness, validators });
+            let answer = SiteAnswer::new(access, 404, freshness);
+            let answered = Entry::answered(SiteAnswer { is_foreign, validators, ..answer });
             entries.extend([failed(&answered), answered]);
         }
         entries

@@ -43,14 +43,7 @@ fn entry(body: &str) -> Arc<Entry> {
     let access = Access::Rules(RobotsTxt::parse(body.as_bytes()));
     let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(3600), 0.5);
     let validators = Validators::new(Some("\"v1\""), None);
-    Arc::new(Entry::answered(SiteAnswer {
-        access,
-        status: 200,
-        asked_again: None,
-        is_foreign: false,
-        freshness,
-        validators,
-    }))
+    Arc::new(Entry::answered(SiteAnswer { validators, ..SiteAnswer::new(access, 200, freshness) }))
 }
 
 fn load(store: &Store, number: usize) -> Option<String> {
@@ -440,15 +433,8 @@ fn read_by(written: u64, read: u64) -> Entry {
     let disk = disk(directory.path());
     let access = Access::Rules(RobotsTxt::parse(b"Disallow: /"));
     let freshness = Freshness::new(at(written), Duration::from_secs(DAY), 0.0);
-    let answer = SiteAnswer {
-        access,
-        status: 200,
-        asked_again: None,
-        is_foreign: false,
-        freshness,
-        validators: Validators::default(),
-    };
-    let entry = Entry::answered(answer).failed(at(written), "status 503", Some(HOUR), 0.0);
+    let entry =
+        Entry::answered(SiteAnswer::new(access, 200, freshness)).failed(at(written), "status 503", Some(HOUR), 0.0);
     let mut batch = WriteBatch::default();
     batch.save("x".into(), Arc::new(entry));
     disk.commit(&batch).unwrap();

@@ -18,8 +18,7 @@ fn midnight() -> SystemTime {
 }
 
 fn answer(access: Access, status: u16) -> SiteAnswer {
-    let freshness = Freshness::new(midnight(), HOUR, 1.0);
-    SiteAnswer { access, status, asked_again: None, is_foreign: false, freshness, validators: Validators::default() }
+    SiteAnswer::new(access, status, Freshness::new(midnight(), HOUR, 1.0))
 }
 
 fn file() -> Entry {

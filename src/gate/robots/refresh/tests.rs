@@ -6,7 +6,7 @@ use crate::gate::pacer::Pacer;
 use crate::gate::robots::{FetchReason, RobotsCache};
 use crate::gate::store::Store;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, SiteAnswer, Validators};
+use crate::policy::{Access, SiteAnswer};
 use arc_swap::ArcSwap;
 
 pub(in crate::gate::robots) fn cache() -> Arc<RobotsCache> {
@@ -78,8 +78,7 @@ async fn a_fetch_keeps_the_gap_of_the_crawler_that_is_named_to_the_site() {
 fn copy(age: i64) -> Entry {
     let (now, by) = (SystemTime::now(), Duration::from_secs(age.unsigned_abs()));
     let freshness = Freshness::new(if age < 0 { now + by } else { now - by }, Duration::from_secs(DAY as u64), 0.0);
-    let (access, validators) = (Access::Missing, Validators::default());
-    Entry::answered(SiteAnswer { access, status: 404, asked_again: None, is_foreign: false, freshness, validators })
+    Entry::answered(SiteAnswer::new(Access::Missing, 404, freshness))
 }
 
 #[test]
