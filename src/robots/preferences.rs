@@ -26,9 +26,16 @@ pub(crate) struct UsageRules {
 pub(crate) struct Unwelcome {
     /// Where the value of the first line with this path begins.
     path: u32,
-    /// The same of the line that says it.
-    pub(crate) line: u32,
+    /// What the line that says it begins with: its path, empty where it is about everything.
+    pub(crate) pattern: Span,
     pub(crate) purpose: Purpose,
+}
+
+impl Unwelcome {
+    /// Where the value of the line begins.
+    pub(crate) fn line(&self) -> u32 {
+        self.pattern.start
+    }
 }
 
 impl UsageRules {
@@ -41,8 +48,10 @@ impl UsageRules {
             for &(_, line) in lines.iter().filter(|(of, _)| *of == vocabulary) {
                 let value = source.slice(line);
                 let read = usage::parse(vocabulary, value, options.lenient_usage);
+                let begin = line.start as usize;
+                let written = Span::new(begin + read.pattern.start..begin + read.pattern.end);
                 // A line without a path is about everything.
-                let pattern = if read.pattern.is_empty() { b"/" } else { &value[read.pattern] };
+                let pattern = if read.pattern.is_empty() { b"/" } else { source.slice(written) };
                 let compared = match options.percent_encoding {
                     PercentEncoding::Normalised => path::normalise(pattern),
                     PercentEncoding::AsWritten => pattern.into(),
@@ -54,9 +63,9 @@ impl UsageRules {
                 let no = read.welcome.into_iter().filter(|(_, is_welcome)| !is_welcome);
                 for (purpose, _) in no {
                     // `ai-train=no, use=reference` says it twice.
-                    let mut said = unwelcome.iter().rev().take_while(|said: &&Unwelcome| said.line == line.start);
+                    let mut said = unwelcome.iter().rev().take_while(|said: &&Unwelcome| said.line() == line.start);
                     if !said.any(|said| said.purpose == purpose) {
-                        unwelcome.push(Unwelcome { path, line: line.start, purpose });
+                        unwelcome.push(Unwelcome { path, pattern: written, purpose });
                     }
                 }
             }
@@ -64,7 +73,7 @@ impl UsageRules {
                 paths.push(Matcher::new(rules));
             }
         }
-        unwelcome.sort_by_key(|said| (said.path, said.line));
+        unwelcome.sort_by_key(|said| (said.path, said.line()));
         let lines: Vec<_> = lines.iter().map(|(_, line)| *line).collect();
         (!lines.is_empty()).then_some(Self { lines, paths, unwelcome })
     }
@@ -105,7 +114,7 @@ impl UsageRules {
 
 #[cfg(test)]
 mod tests {
-    use crate::robots::RobotsTxt;
+    use crate::robots::{ParseOptions, RobotsTxt};
 
     #[test]
     fn what_a_line_says_twice_is_one_preference() {
@@ -114,5 +123,22 @@ mod tests {
         let rules = file.rules_for(&everybody);
         let said: Vec<_> = rules.preferences_for(b"/").into_iter().map(|it| it.purpose().to_owned()).collect();
         assert_eq!(said, ["ai-train", "search"]);
+    }
+
+    #[test]
+    fn a_preference_has_the_path_that_its_line_begins_with() {
+        for (line, lenient, path) in [
+            ("Content-Usage: /a[/\ttrain-ai=n", false, "/a[/"),
+            ("Content-Usage: train-ai=n", false, ""),
+            ("Content-Usage: *.pdf=n", false, ""),
+            ("Content-Usage: *.pdf ai-train=no", true, "*.pdf"),
+        ] {
+            let options = ParseOptions { lenient_usage: lenient, ..ParseOptions::default() };
+            let file = RobotsTxt::parse_with(format!("User-agent: *\n{line}\n").as_bytes(), &options);
+            let everybody: [&str; 0] = [];
+            let rules = file.rules_for(&everybody);
+            let said: Vec<_> = rules.preferences_for(b"/a[/x.pdf").into_iter().map(|it| it.path()).collect();
+            assert_eq!(said, [path], "{line}");
+        }
     }
 }

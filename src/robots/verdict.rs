@@ -149,12 +149,12 @@ pub struct PreferenceRef<'a> {
 impl<'a> PreferenceRef<'a> {
     /// The line of the file, from 1.
     pub fn line(&self) -> u32 {
-        self.source.line_of(self.said.line as usize)
+        self.source.line_of(self.said.line() as usize)
     }
 
     /// The line's key as it is written, such as `Content-Usage`.
     pub fn key(&self) -> &'a str {
-        self.source.key_of(self.said.line as usize)
+        self.source.key_of(self.said.line() as usize)
     }
 
     /// The purpose that the content is not meant for, such as `ai-train`.
@@ -164,7 +164,12 @@ impl<'a> PreferenceRef<'a> {
 
     /// The line's value as it is written, such as `/ train-ai=n`.
     pub fn value(&self) -> &'a str {
-        self.source.value_at(self.said.line as usize)
+        self.source.value_at(self.said.line() as usize)
+    }
+
+    /// The path pattern that the value begins with, as it is written; empty where the line is about everything.
+    pub fn path(&self) -> &'a str {
+        self.source.str_at(self.said.pattern)
     }
 }
 

@@ -271,10 +271,8 @@ impl Case<'_> {
 
 /// The pattern of the rule or preference that decided, as it is written.
 fn said(verdict: Verdict<'_>) -> &str {
-    let preference = verdict.preference().map(|preference| preference.value());
-    let preference =
-        preference.filter(|value| value.starts_with(['/', '*'])).and_then(|value| value.split_whitespace().next());
-    verdict.rule().map(|rule| rule.pattern()).or(preference).unwrap_or_default()
+    let preference = || verdict.preference().map(|preference| preference.path());
+    verdict.rule().map(|rule| rule.pattern()).or_else(preference).unwrap_or_default()
 }
 
 /// The time until a site that is closed now opens; `None` if it is open.
