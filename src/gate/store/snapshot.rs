@@ -96,6 +96,7 @@ struct AnswerRecord<'a> {
     last_modified: Option<&'a str>,
 }
 
+/// To a version that lacks one of the later kinds the entry is as good as absent.
 #[derive(Serialize, Deserialize)]
 enum AnswerKind {
     /// The name of the file says which one that is.
@@ -183,7 +184,7 @@ fn of_this_version<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     rest.is_empty().then_some(value)
 }
 
-/// Raised with each change of the records above. 1 was written by hand.
+/// Raised with each change of the records above that one version would misread of the other's. 1 was written by hand.
 const VERSION: u8 = 4;
 /// Good enough at twice the speed of those above it.
 const LEVEL: i32 = 3;
@@ -259,6 +260,37 @@ mod tests {
             let mut bytes = pack(&Entry::default(), at(0)).unwrap();
             bytes[0] = version;
             assert!(unpack(&bytes, at(0), at(0), read).is_none());
+        }
+    }
+
+    /// Before 1.0 nobody knew whether a file came from another host.
+    #[derive(Serialize, Deserialize)]
+    struct EarlierEntry<'a> {
+        #[serde(borrow)]
+        answer: Option<EarlierAnswer<'a>>,
+        #[serde(borrow)]
+        trouble: Option<TroubleRecord<'a>>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct EarlierAnswer<'a> {
+        is_missing: bool,
+        status: u16,
+        freshness: [u64; 3],
+        etag: Option<&'a str>,
+        last_modified: Option<&'a str>,
+    }
+
+    #[test]
+    fn what_has_no_kind_is_read_as_it_was_meant_and_a_foreign_file_is_absent_to_who_knows_none() {
+        for entry in entries() {
+            let bytes = encode(&entry);
+            let earlier = of_this_version::<EarlierEntry<'_>>(&bytes);
+            assert_eq!(earlier.is_none(), entry.answer.as_ref().is_some_and(|answer| answer.is_foreign));
+            let Some(earlier) = earlier else { continue };
+            let is_missing = entry.answer.as_ref().map(|answer| matches!(answer.access, Access::Missing));
+            assert_eq!(earlier.answer.as_ref().map(|answer| answer.is_missing), is_missing);
+            assert_eq!(with_version(&earlier), bytes, "and what it writes is what is written now");
         }
     }
 
