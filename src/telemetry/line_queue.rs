@@ -104,8 +104,7 @@ impl LineQueue {
     fn run(&self, writer: &LineWriter, mut target: impl Write) {
         let mut batch = Vec::new();
         let mut is_cut = false;
-        let mut reported = self.dropped();
-        let mut failed_at = None::<Instant>;
+        let mut losses = LossReport { reported: self.dropped(), ..LossReport::default() };
         loop {
             {
                 let mut state = writer.state.lock();
@@ -125,32 +124,50 @@ impl LineQueue {
             self.dropped.fetch_add(lost, Ordering::Relaxed);
             batch.clear();
             batch.shrink_to(KEPT);
-            let dropped = self.dropped();
-            if dropped == reported {
-                continue;
+            for (lines, why) in losses.take(self.dropped(), lost, error, Instant::now()) {
+                tracing::warn!(log = self.name, lines, "log lines were dropped: {why}");
             }
-            let lines = dropped - reported;
-            match error {
-                None => {
-                    tracing::warn!(
-                        log = self.name,
-                        lines,
-                        "log lines were dropped: the log's reader or disk is too slow"
-                    );
-                }
-                // The warning may be a line of the same log.
-                Some(_) if failed_at.is_some_and(|at| at.elapsed() < REPORTED_EACH) => continue,
-                Some(error) => {
-                    tracing::warn!(
-                        log = self.name,
-                        lines,
-                        "log lines were dropped: the log cannot be written: {error}"
-                    );
-                    failed_at = Some(Instant::now());
-                }
-            }
-            reported = dropped;
         }
+    }
+}
+
+/// What has yet to be said of lines that were dropped.
+#[derive(Default)]
+struct LossReport {
+    /// Of all, those of which it has been said.
+    reported: u64,
+    /// Those that could not be written, and why the last could not.
+    unwritten: u64,
+    error: Option<io::Error>,
+    /// When that was said.
+    failed_at: Option<Instant>,
+}
+
+impl LossReport {
+    /// How many lines are lost that nobody has been told of, and why: of `dropped` in all, of which `unwritten` could not be written just
+    /// now.
+    fn take(
+        &mut self,
+        dropped: u64,
+        unwritten: u64,
+        error: Option<io::Error>,
+        now: Instant,
+    ) -> impl Iterator<Item = (u64, String)> {
+        let fails = error.is_some();
+        self.unwritten += unwritten;
+        self.error = error.or(self.error.take());
+        // The warning may be a line of the same log.
+        let is_soon = fails && self.failed_at.is_some_and(|at| now.duration_since(at) < REPORTED_EACH);
+        let (mut failed, mut slow) = ((0, String::new()), (0, String::new()));
+        if !is_soon {
+            slow = (dropped - self.reported - self.unwritten, "the log's reader or disk is too slow".to_owned());
+            if let Some(error) = self.error.take() {
+                failed = (std::mem::take(&mut self.unwritten), format!("the log could not be written: {error}"));
+                self.failed_at = if fails { Some(now) } else { self.failed_at };
+            }
+            self.reported = dropped;
+        }
+        [failed, slow].into_iter().filter(|(lines, _)| *lines > 0)
     }
 }
 
@@ -304,6 +321,24 @@ mod tests {
         disk.0 = 100;
         assert_eq!(write_lines(&mut disk, b"six\n", &mut is_cut, &mut None), 0);
         assert_eq!(String::from_utf8(disk.1).unwrap(), "one\ntw\nsix\n");
+    }
+
+    #[test]
+    fn what_is_lost_is_reported_with_its_reason_also_once_it_can_be_written_again() {
+        let (mut losses, start) = (LossReport::default(), Instant::now());
+        let mut after = |seconds, dropped, unwritten, is_full: bool| {
+            let error = is_full.then(|| io::Error::from(ErrorKind::StorageFull));
+            losses.take(dropped, unwritten, error, start + Duration::from_secs(seconds)).collect::<Vec<_>>()
+        };
+        let full = |lines| (lines, "the log could not be written: no storage space".to_owned());
+        let slow = |lines| (lines, "the log's reader or disk is too slow".to_owned());
+        assert_eq!(after(0, 2, 0, false), [slow(2)]);
+        assert_eq!(after(1, 5, 3, true), [full(3)]);
+        assert_eq!(after(2, 9, 4, true), [], "that has just been said");
+        assert_eq!(after(3, 10, 0, false), [full(4), slow(1)], "once there is room");
+        assert_eq!(after(4, 10, 0, false), []);
+        assert_eq!(after(5, 11, 1, true), [], "it is full again");
+        assert_eq!(after(62, 13, 2, true), [full(3)], "and still");
     }
 
     #[test]
