@@ -3,15 +3,12 @@
 use super::running_file::{self, RunningProxy};
 use super::{CommandError, ConfigArg, Format};
 use crate::config::{AdminToken, ListenAddress};
-use crate::policy::{Authority, Host};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use crate::policy::Authority;
 use serde_json::Value;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use url::Url;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct AdminArgs {
@@ -120,87 +117,12 @@ pub(super) fn segment(authority: &Authority) -> String {
     authority.to_string().replace(':', "%3A").replace('/', "%2F").replace('[', "%5B").replace(']', "%5D")
 }
 
-/// A proxy on another machine.
-pub(super) struct Elsewhere {
-    /// As it was asked for.
-    pub name: String,
-    pub ca_pem: String,
-    /// `None`: it speaks TLS to its clients, which few programs can.
-    pub proxy: Option<(String, u16)>,
-    /// What stands before the host in its URL: nothing, or `NAME:PASSWORD@`.
-    pub credentials: String,
-}
-
-/// The certificate of a proxy that runs elsewhere: from the proxy itself, which serves it to its clients at `setup_host`, or
-/// from its admin address, which says where the proxy listens. `token_file`: that proxy's, never this machine's own, which is
-/// nothing for others to hear.
-pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<Elsewhere, CommandError> {
-    let text = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-    let parsed = Url::parse(&text).ok().filter(|url| url.scheme() == "http" && url.has_host());
-    let parsed = parsed.ok_or_else(|| CommandError::usage(format!("`{url}` is not the URL of a proxy"), FROM_HINT))?;
-    let (host, port) = (parsed.host_str().unwrap_or_default(), parsed.port().unwrap_or(80));
-    let told_by_admin = admin_elsewhere(&format!("{host}:{port}"), token_file);
-    if told_by_admin.is_ok() {
-        return told_by_admin;
-    }
-    let credentials = match (parsed.username(), parsed.password()) {
-        ("", None) => String::new(),
-        (name, password) => format!("{name}:{}@", password.unwrap_or_default()),
-    };
-    let plain = percent_encoding::percent_decode_str(credentials.trim_end_matches('@')).collect::<Vec<u8>>();
-    let shown = match credentials.is_empty() {
-        true => String::new(),
-        false => format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(plain)),
-    };
-    let request =
-        format!("GET http://{setup_host}/ca.pem HTTP/1.1\r\nHost: {setup_host}\r\n{shown}Connection: close\r\n\r\n");
-    match connect((host.trim_matches(['[', ']']), port)).and_then(|stream| send(stream, &request, READ)) {
-        Ok((200, pem)) if pem.starts_with(PEM.as_bytes()) => Ok(Elsewhere {
-            name: format!("{host}:{port}"),
-            ca_pem: String::from_utf8_lossy(&pem).into_owned(),
-            proxy: Some((host.to_owned(), port)),
-            credentials,
-        }),
-        Ok((407, _)) => Err(CommandError::usage(
-            "the proxy requires a user name and password",
-            "put them in the URL: http://NAME:PASSWORD@proxy:3128",
-        )),
-        Ok(_) | Err(_) => told_by_admin,
-    }
-}
-
-fn admin_elsewhere(name: &str, token_file: Option<&Path>) -> Result<Elsewhere, CommandError> {
-    let wrong = |error: &dyn std::fmt::Display| {
-        CommandError::usage(format!("cannot get the certificate from {name}: {error}"), FROM_HINT)
-    };
-    let token = token(token_file)?;
-    let get = |target| match answer(name, "GET", target, token.as_deref()).map_err(|error| wrong(&error))? {
-        (200, body) => String::from_utf8(body).map_err(|error| wrong(&error)),
-        (401, _) => Err(CommandError::usage(
-            "the proxy requires a token",
-            "pass `--token-file FILE`; the file contains the token of that proxy's admin address",
-        )),
-        (status, _) => Err(wrong(&format!("status {status} for {target}"))),
-    };
-    let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
-    let proxy = pac.split_once("return \"").and_then(|(_, rest)| rest.split_once('"')?.0.split_once(' '));
-    let proxy = proxy.and_then(|(how, proxy)| {
-        let (host, port) = proxy.rsplit_once(':')?;
-        let proxy = (host.to_owned(), port.parse().ok()?);
-        Some((how == "PROXY").then_some(proxy))
-    });
-    let proxy = proxy
-        .filter(|_| ca_pem.starts_with(PEM))
-        .ok_or_else(|| wrong(&"this is neither a politely proxy nor its admin address"))?;
-    Ok(Elsewhere { proxy, ca_pem, name: name.to_owned(), credentials: String::new() })
-}
-
 /// Whether our token may be sent there: always to loopback; elsewhere only if both the address and the token are configured.
 fn may_send_own_token(address: SocketAddr, is_given: bool, is_configured: bool) -> bool {
     address.ip().to_canonical().is_loopback() || is_configured && !is_given
 }
 
-fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
+pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
     let Some(path) = file else { return Ok(None) };
     let token = std::fs::read_to_string(path).map_err(|error| {
         CommandError::usage(
@@ -234,10 +156,14 @@ fn fault(what: &str) -> io::Error {
 }
 
 /// Status and body.
-fn answer(to: impl ToSocketAddrs, method: &str, target: &str, token: Option<&str>) -> io::Result<(u16, Vec<u8>)> {
+pub(super) fn answer(
+    address: SocketAddr,
+    method: &str,
+    target: &str,
+    token: Option<&str>,
+) -> io::Result<(u16, Vec<u8>)> {
     let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
-    let stream = connect(to)?;
-    let address = stream.peer_addr()?;
+    let stream = connect(address)?;
     let request = format!(
         "{method} {target} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
     );
@@ -245,14 +171,12 @@ fn answer(to: impl ToSocketAddrs, method: &str, target: &str, token: Option<&str
     send(stream, &request, if method == "POST" { REFRESH } else { READ })
 }
 
-/// To the first address that can be connected to.
-fn connect(to: impl ToSocketAddrs) -> io::Result<TcpStream> {
-    let none = Err(fault("it has no address"));
-    to.to_socket_addrs()?.fold(none, |tried, address| tried.or_else(|_| TcpStream::connect_timeout(&address, CONNECT)))
+pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    TcpStream::connect_timeout(&address, CONNECT)
 }
 
 /// Status and body.
-fn send(mut stream: TcpStream, request: &str, patience: Duration) -> io::Result<(u16, Vec<u8>)> {
+pub(super) fn send(mut stream: TcpStream, request: &str, patience: Duration) -> io::Result<(u16, Vec<u8>)> {
     stream.set_read_timeout(Some(patience))?;
     stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();
@@ -267,9 +191,6 @@ fn send(mut stream: TcpStream, request: &str, patience: Duration) -> io::Result<
 }
 
 const NOBODY_RUNS: &str = "hint: no running proxy was found for this file, and without a valid file its admin address is unknown; pass `--admin ADDR`";
-const FROM_HINT: &str =
-    "give the URL of a proxy, such as http://proxy:3128, or of its admin address, such as http://proxy:3129";
-const PEM: &str = "-----BEGIN CERTIFICATE-----";
 const CONNECT: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(10);
 const REFRESH: Duration = Duration::from_secs(600);

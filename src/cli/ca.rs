@@ -12,6 +12,7 @@ use crate::tls::{Ca, CaError, ca, keep, roots};
 
 use super::CommandError;
 use super::admin_client;
+use super::elsewhere;
 use super::trust::{StoreKind, TrustChange, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
 
 #[derive(Debug, clap::Args)]
@@ -170,7 +171,7 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
             (ca::directory(&settings.intercept.ca), ca.trusted_pem(), proxy)
         }
         Some(url) => {
-            let elsewhere = admin_client::elsewhere(url, args.token_file.as_deref(), &settings.intercept.setup_host)?;
+            let elsewhere = elsewhere::elsewhere(url, args.token_file.as_deref(), &settings.intercept.setup_host)?;
             let name: String = elsewhere.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
             credentials = elsewhere.credentials;
             (state_directory().join("from").join(name), elsewhere.ca_pem, elsewhere.proxy)

@@ -7,6 +7,7 @@ mod check;
 mod command_error;
 mod config_arg;
 mod demo;
+mod elsewhere;
 mod evidence;
 mod explain;
 mod identity;

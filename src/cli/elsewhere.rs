@@ -1,0 +1,216 @@
+//! `politely ca env --from`: the certificate of a proxy that runs on another machine.
+
+use super::CommandError;
+use super::admin_client::{answer, connect, send, token};
+use crate::policy::Host;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use std::fmt::Display;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::time::Duration;
+use url::Url;
+
+/// A proxy on another machine.
+pub(super) struct Elsewhere {
+    /// As it was asked for.
+    pub name: String,
+    pub ca_pem: String,
+    /// `None`: it speaks TLS to its clients, which few programs can.
+    pub proxy: Option<(String, u16)>,
+    /// What stands before the host in its URL: nothing, or `NAME:PASSWORD@`.
+    pub credentials: String,
+}
+
+/// The certificate of a proxy that runs elsewhere: from the proxy itself, which serves it to its clients at `setup_host`, or
+/// from its admin address, which says where the proxy listens. `token_file`: that proxy's, never this machine's own, which is
+/// nothing for others to hear.
+pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<Elsewhere, CommandError> {
+    let text = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let parsed = Url::parse(&text).ok().filter(|url| url.scheme() == "http" && url.has_host());
+    let parsed = parsed.ok_or_else(|| CommandError::usage(format!("`{url}` is not the URL of a proxy"), FROM_HINT))?;
+    let (host, port) = (parsed.host_str().unwrap_or_default(), parsed.port().unwrap_or(80));
+    let credentials = match (parsed.username(), parsed.password()) {
+        ("", None) => String::new(),
+        (name, password) => format!("{name}:{}@", password.unwrap_or_default()),
+    };
+    let asked =
+        Asked { name: format!("{host}:{port}"), host, port, setup_host, credentials, token: token(token_file)? };
+    let addresses = (host.trim_matches(['[', ']']), port).to_socket_addrs();
+    let addresses = addresses.map_err(|error| asked.wrong(&error))?;
+    let had = from_first(addresses, |address| asked.at(address));
+    had.map_err(|failed| failed.map_or_else(|| asked.wrong(&"it has no address"), |Failed { why, .. }| why))
+}
+
+/// From the first address that has it; else why the one has not that came furthest.
+fn from_first<T>(
+    addresses: impl Iterator<Item = SocketAddr>,
+    mut ask: impl FnMut(SocketAddr) -> Result<T, Failed>,
+) -> Result<T, Option<Failed>> {
+    let mut furthest: Option<Failed> = None;
+    for address in addresses {
+        match ask(address) {
+            Ok(had) => return Ok(had),
+            Err(failed) if furthest.as_ref().is_none_or(|before| before.came < failed.came) => furthest = Some(failed),
+            Err(_) => {}
+        }
+    }
+    Err(furthest)
+}
+
+/// Why it is not had from an address.
+#[derive(Debug)]
+struct Failed {
+    came: Came,
+    why: CommandError,
+}
+
+/// How far one came there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Came {
+    Nowhere,
+    /// To something else that speaks HTTP.
+    ToHttp,
+    /// To who wants to know for whom it is.
+    ToProxy,
+}
+
+/// What is asked for, at whichever of its addresses.
+struct Asked<'a> {
+    name: String,
+    host: &'a str,
+    port: u16,
+    setup_host: &'a Host,
+    credentials: String,
+    token: Option<String>,
+}
+
+impl Asked<'_> {
+    fn at(&self, address: SocketAddr) -> Result<Elsewhere, Failed> {
+        let told_by_admin = self.admin_at(address);
+        if told_by_admin.is_ok() {
+            return told_by_admin;
+        }
+        let Self { setup_host, credentials, .. } = self;
+        let plain = percent_encoding::percent_decode_str(credentials.trim_end_matches('@')).collect::<Vec<u8>>();
+        let shown = match credentials.is_empty() {
+            true => String::new(),
+            false => format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(plain)),
+        };
+        let request = format!(
+            "GET http://{setup_host}/ca.pem HTTP/1.1\r\nHost: {setup_host}\r\n{shown}Connection: close\r\n\r\n"
+        );
+        match connect(address).and_then(|stream| send(stream, &request, READ)) {
+            Ok((200, pem)) if pem.starts_with(PEM.as_bytes()) => Ok(Elsewhere {
+                name: self.name.clone(),
+                ca_pem: String::from_utf8_lossy(&pem).into_owned(),
+                proxy: Some((self.host.to_owned(), self.port)),
+                credentials: credentials.clone(),
+            }),
+            Ok((407, _)) => Err(Failed {
+                came: Came::ToProxy,
+                why: CommandError::usage(
+                    "the proxy requires a user name and password",
+                    "put them in the URL: http://NAME:PASSWORD@proxy:3128",
+                ),
+            }),
+            Ok(_) | Err(_) => told_by_admin,
+        }
+    }
+
+    fn admin_at(&self, address: SocketAddr) -> Result<Elsewhere, Failed> {
+        let failed = |came, error: &dyn Display| Failed { came, why: self.wrong(error) };
+        let get = |target| match answer(address, "GET", target, self.token.as_deref()) {
+            Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(Came::ToHttp, &error)),
+            Ok((401, _)) => Err(Failed {
+                came: Came::ToProxy,
+                why: CommandError::usage(
+                    "the proxy requires a token",
+                    "pass `--token-file FILE`; the file contains the token of that proxy's admin address",
+                ),
+            }),
+            Ok((status, _)) => Err(failed(Came::ToHttp, &format!("status {status} for {target}"))),
+            Err(error) => Err(failed(Came::Nowhere, &error)),
+        };
+        let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
+        let proxy = pac.split_once("return \"").and_then(|(_, rest)| rest.split_once('"')?.0.split_once(' '));
+        let proxy = proxy.and_then(|(how, proxy)| {
+            let (host, port) = proxy.rsplit_once(':')?;
+            let proxy = (host.to_owned(), port.parse().ok()?);
+            Some((how == "PROXY").then_some(proxy))
+        });
+        let proxy = proxy
+            .filter(|_| ca_pem.starts_with(PEM))
+            .ok_or_else(|| failed(Came::ToHttp, &"this is neither a politely proxy nor its admin address"))?;
+        Ok(Elsewhere { proxy, ca_pem, name: self.name.clone(), credentials: String::new() })
+    }
+
+    fn wrong(&self, error: &dyn Display) -> CommandError {
+        CommandError::usage(format!("cannot get the certificate from {}: {error}", self.name), FROM_HINT)
+    }
+}
+
+const FROM_HINT: &str =
+    "give the URL of a proxy, such as http://proxy:3128, or of its admin address, such as http://proxy:3129";
+const PEM: &str = "-----BEGIN CERTIFICATE-----";
+const READ: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    const PAC: &str = "function FindProxyForURL() { return \"PROXY proxy.example:3128\"; }";
+
+    /// An address at which every request is answered like this, but for where a proxy's admin address says more.
+    fn site(status: &'static str, is_proxy: bool) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+                let asked = lines.next().unwrap_or_default();
+                lines.find(String::is_empty);
+                let body = match asked.contains("proxy.pac") {
+                    _ if !is_proxy => "",
+                    true => PAC,
+                    false => PEM,
+                };
+                let _ = write!(&stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            }
+        });
+        address
+    }
+
+    fn ask(addresses: &[SocketAddr]) -> Result<Elsewhere, String> {
+        let setup_host = Host::parse("politely.localhost").unwrap();
+        let (name, credentials) = ("proxy.example:3129".to_owned(), String::new());
+        let asked =
+            Asked { name, host: "proxy.example", port: 3129, setup_host: &setup_host, credentials, token: None };
+        from_first(addresses.iter().copied(), |address| asked.at(address))
+            .map_err(|failed| failed.expect("there are addresses").why.message)
+    }
+
+    #[test]
+    fn of_the_addresses_of_a_name_the_first_that_is_a_proxys_is_taken() {
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (other, proxy) = (site("404 Not Found", false), site("200 OK", true));
+        for addresses in [&[proxy, other][..], &[other, proxy], &[nobody, other, proxy]] {
+            let had = ask(addresses).ok().expect("one of them is a proxy's");
+            assert_eq!((had.name.as_str(), had.ca_pem.as_str()), ("proxy.example:3129", PEM));
+            assert_eq!(had.proxy, Some(("proxy.example".to_owned(), 3128)));
+        }
+        let closed = site("407 Proxy Authentication Required", false);
+        for (addresses, why) in [
+            (&[nobody][..], "refused"),
+            (&[nobody, other], "status 404 for /ca.pem"),
+            (&[other, nobody], "status 404 for /ca.pem"),
+            (&[closed, other], "user name and password"),
+            (&[other, closed, nobody], "user name and password"),
+        ] {
+            assert!(ask(addresses).err().is_some_and(|said| said.contains(why)), "{why}");
+        }
+    }
+}
