@@ -5,6 +5,7 @@ use std::ptr;
 
 use super::error::{Complaint, nearest};
 use super::source::{At, Value, YamlNode};
+use crate::policy::HostPattern;
 
 /// Collects faults under the keys they are about.
 pub(in crate::config) struct Check<'a> {
@@ -68,14 +69,22 @@ impl<'a> Check<'a> {
             }
     }
 
-    /// Of a list, what was dropped does not count.
+    /// Of a list, what was dropped does not count; of a map, the key of a host may be written in another way.
     fn below(&self, node: &'a YamlNode, step: &str) -> Option<&'a YamlNode> {
         match &node.value {
             Value::List(items) => {
                 let mut kept = items.iter().filter(|item| !self.is_dropped(item));
                 kept.nth(step.parse().ok()?)
             }
-            _ => node.below(step),
+            _ => node.below(step).or_else(|| self.below_host(node, &HostPattern::parse(step).ok()?)),
         }
+    }
+
+    fn below_host(&self, node: &'a YamlNode, pattern: &HostPattern) -> Option<&'a YamlNode> {
+        let is_it = |key: &YamlNode| {
+            let read = key.text().filter(|_| !self.is_dropped(key)).and_then(|text| HostPattern::parse(text).ok());
+            read.as_ref() == Some(pattern)
+        };
+        node.entries().iter().find(|(key, _)| is_it(key)).map(|(_, value)| value)
     }
 }

@@ -270,3 +270,16 @@ fn a_users_name_is_not_called_a_url() {
         ]
     );
 }
+
+#[test]
+fn what_keys_of_a_host_mean_together_is_shown_there_however_the_host_is_written() {
+    let yaml = "\
+hosts:
+  '*.Example.COM': { verify: off, budget: { per: hour } }
+  B\u{fc}cher.example.: { adaptive: { min: 2s, max: 1s }, intercept: tunnel }
+intercept: { hosts: { b\u{fc}cher.EXAMPLE: deny } }
+access: { users: [{ name: bob, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA', hosts: { Example.COM: { breaker: { after: 1, pause: 2h } } } }] }
+";
+    let places: Vec<_> = short(yaml).iter().map(|fault| fault.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(places, ["2:30", "2:50", "3:39", "4:39", "5:159"], "{:#?}", short(yaml));
+}

@@ -74,7 +74,7 @@ fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
         ),
         (
             "hosts: { a.example: { intercept: deny } }\nintercept: { hosts: { A.example: tunnel } }",
-            "2:21 `hosts` has another setting for this host | keep one of the two",
+            "2:34 `hosts` has another setting for this host | keep one of the two",
         ),
         (
             "egress: { upstream_proxy: 'http://127.0.0.1:3128' }",
