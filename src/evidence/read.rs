@@ -4,8 +4,8 @@ use super::chain::{Hash, from_hex, sha256};
 use super::segment::{MOST_LINE, Stored};
 use flate2::read::MultiGzDecoder;
 use serde::{Deserialize, Deserializer, de};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -142,7 +142,18 @@ impl Lines {
             }
             Err(error) => return Err(error),
         };
-        Ok(Lines { input: BufReader::with_capacity(1 << 16, input), line: Vec::new(), is_over: false })
+        Ok(Self::new(input))
+    }
+
+    /// Those of a plain one that end behind this byte.
+    fn behind(stored: &Stored, byte: u64) -> io::Result<Self> {
+        let mut file = File::open(&stored.path)?;
+        file.seek(SeekFrom::Start(byte))?;
+        Ok(Self::new(Box::new(file)))
+    }
+
+    fn new(input: Box<dyn Read>) -> Self {
+        Lines { input: BufReader::with_capacity(1 << 16, input), line: Vec::new(), is_over: false }
     }
 
     /// The next, as it is written and its hash.
@@ -206,8 +217,25 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    pub fn of(mut lines: Lines) -> Result<Self, ReadError> {
-        let mut tail = Self::default();
+    /// Of a plain one, no more is read than there has to be. `all`: its lines.
+    pub fn of(stored: &Stored, all: Lines) -> Result<Self, ReadError> {
+        let length = if stored.is_compressed { 0 } else { fs::metadata(&stored.path)?.len() };
+        let most = [1, 16, 256].map(|times| times * TAIL).into_iter();
+        for begin in most.filter_map(|most| length.checked_sub(most)) {
+            let mut lines = Lines::behind(stored, begin)?;
+            // The first may have begun before.
+            let Some(Ok((line, _))) = lines.next() else { continue };
+            let tail = Self::read(begin + line.len() as u64, lines)?;
+            if tail.last.is_some() {
+                return Ok(tail);
+            }
+        }
+        Self::read(0, all)
+    }
+
+    /// `length`: of the lines before these.
+    fn read(length: u64, mut lines: Lines) -> Result<Self, ReadError> {
+        let mut tail = Tail { length, ..Self::default() };
         while let Some(read) = lines.next() {
             match read {
                 Ok((line, _)) => {
@@ -224,6 +252,9 @@ impl Tail {
         Ok(tail)
     }
 }
+
+/// Some dozens of records.
+const TAIL: u64 = 1 << 16;
 
 /// What a line says.
 pub(super) fn parse(line: &[u8]) -> Result<Line, ReadError> {

@@ -260,6 +260,10 @@ fn a_directory_is_one_processs_at_a_time() {
     drop(open(directory.path()));
 }
 
+fn tail_of(stored: &Stored) -> Result<Tail, ReadError> {
+    Tail::of(stored, Lines::of(stored)?)
+}
+
 #[test]
 fn a_tail_is_found_however_the_file_ends() {
     let directory = tempfile::tempdir().unwrap();
@@ -269,10 +273,36 @@ fn a_tail_is_found_however_the_file_ends() {
     {
         fs::write(&path, text).unwrap();
         let stored = Stored { number: 1, path: path.clone(), is_compressed: false };
-        let tail = Tail::of(Lines::of(&stored).unwrap()).unwrap();
+        let tail = tail_of(&stored).unwrap();
         assert_eq!((tail.length, tail.last.as_deref()), (length, last.map(str::as_bytes)));
         assert_eq!(tail.torn, torn.as_bytes());
     }
+}
+
+#[test]
+fn of_a_long_segment_the_end_is_read_alone_however_long_its_last_lines_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tail");
+    let stored = Stored { number: 1, path: path.clone(), is_compressed: false };
+    let line = |length: usize| format!("{}\n", "x".repeat(length - 1));
+    // Who reads it is told that no line of ours is that long.
+    let begin = line(MOST_LINE + 2) + &line(MOST_LINE).repeat(5);
+    for (before, last, torn) in [
+        (10, 10, 0),
+        (10, 10, 7),
+        (1 << 16, 1 << 16, 0),
+        (9, 2, 1 << 17),
+        (3 << 20, 2 << 20, 1 << 20),
+        (5, MOST_LINE, 3),
+    ] {
+        let whole = begin.clone() + &line(before) + &line(last);
+        fs::write(&path, whole.clone() + &"t".repeat(torn)).unwrap();
+        let tail = tail_of(&stored).unwrap();
+        assert_eq!((tail.length, tail.last.map(|it| it.len())), (whole.len() as u64, Some(last)), "{before} {last}");
+        assert_eq!(tail.torn.len(), torn, "{before} {last}");
+    }
+    fs::write(&path, begin.clone() + &"t".repeat(17 * MOST_LINE)).unwrap();
+    assert!(matches!(tail_of(&stored), Err(ReadError::TooLong)), "all of it is looked at");
 }
 
 #[test]

@@ -53,7 +53,8 @@ pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Chai
             path: directory.to_owned(),
             why: format!("{}: {why}", last.path.display()),
         };
-        let tail = Tail::of(Lines::of(&last).map_err(io)?).map_err(|error| broken(error.to_string()))?;
+        let lines = Lines::of(&last).map_err(io)?;
+        let tail = Tail::of(&last, lines).map_err(|error| broken(error.to_string()))?;
         let line = tail.last.as_deref().map(parse);
         let is_stop = matches!(line, Some(Ok(Line { kind: Kind::Stop, .. })));
         let head = tail.last.as_deref().map_or(NOTHING, sha256);
