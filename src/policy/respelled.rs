@@ -48,7 +48,8 @@ const RESERVED: u8 = 2;
 const ALL: u8 = ODD | RESERVED;
 const ESCAPE: u8 = 4;
 
-const KINDS: [u8; 256] = {
+/// Those of a byte as it is written.
+pub(super) const KINDS: [u8; 256] = {
     let mut kinds = [0; 256];
     kinds[b'%' as usize] = ESCAPE;
     let (odd, reserved) = (b"[]{}|\\^", b":;,@!'()");

@@ -63,10 +63,10 @@ pub fn first_refused<R>(
     if let Some(said) = refuses(JudgedForm { target, respelled: 0 }) {
         return Served::Refused(said, None);
     }
-    let path = path_of(target);
-    if paths == Paths::AsSent || (is_plain(path) && respelled::kinds(target) == 0) {
+    if paths == Paths::AsSent || is_ordinary(target) {
         return Served::Silent;
     }
+    let path = path_of(target);
     let query = &target[path.len()..];
     let Some(mut forms) = served_forms(path).filter(|forms| forms.len() * query.len() <= MOST_QUERY_BYTES) else {
         return Served::TooMany;
@@ -89,6 +89,17 @@ pub fn first_refused<R>(
         }
     }
     Served::Silent
+}
+
+/// Whether one look at each byte shows that all servers take a target as it is, and all clients write it alike.
+fn is_ordinary(target: &[u8]) -> bool {
+    let (mut before, mut found) = (0, 0);
+    for &byte in target {
+        let kind = LOOKS[usize::from(byte)];
+        found |= kind & (SPECIAL | before);
+        before = kind;
+    }
+    found == 0
 }
 
 /// The paths that servers make of one, but for itself; none if all take it as it is. `None`: there are too many.
@@ -215,6 +226,20 @@ const KINDS: [u8; 256] = {
     }
     kinds
 };
+
+/// What [`is_ordinary`] looks for: bytes of a kind, and a slash behind another.
+const LOOKS: [u8; 256] = {
+    let mut looks = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        looks[byte] = if KINDS[byte] | respelled::KINDS[byte] == 0 { 0 } else { SPECIAL };
+        byte += 1;
+    }
+    looks[b'/' as usize] = SLASH;
+    looks
+};
+const SPECIAL: u8 = 1;
+const SLASH: u8 = 2;
 
 fn path_of(target: &[u8]) -> &[u8] {
     &target[..memchr::memchr(b'?', target).unwrap_or(target.len())]
@@ -392,6 +417,19 @@ mod tests {
             ["//a", "/a//b", "/a;b", "/a%2fb", "/a%5Cb", "/a\\b", "/a#b", "/a%3Bb", "/a%2e%2f", "/a%80", "/a%u0061"]
         {
             assert!(!is_plain(target.as_bytes()), "{target}");
+        }
+    }
+
+    #[test]
+    fn what_is_ordinary_has_one_form_and_is_written_in_one_way() {
+        for target in ["/", "/a/b.html?c=d&e=f+g~h$i*j_k-l", "", "*", "?a"] {
+            assert!(is_ordinary(target.as_bytes()), "{target}");
+        }
+        for byte in 0..=u8::MAX {
+            for text in [&[b'/', byte][..], &[b'/', b'a', byte, b'b', b'/'], &[b'/', b'?', byte], &[b'a', byte]] {
+                let is_one = served_forms(path_of(text)).is_some_and(|forms| forms.is_empty());
+                assert!(!is_ordinary(text) || is_one && respelled::kinds(text) == 0, "{text:?}");
+            }
         }
     }
 
