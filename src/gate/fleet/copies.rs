@@ -3,6 +3,7 @@
 use super::link::ServerLink;
 use super::parcel::{FoundCopy, Parcel};
 use super::reach::ServerLost;
+use super::turn::millis;
 use super::{Fleet, FleetWay, scripts};
 use crate::gate::store::snapshot;
 use crate::policy::Entry;
@@ -160,10 +161,6 @@ fn fresh_until(entry: &Entry) -> SystemTime {
         (None, Some(answer)) => answer.freshness.refresh_at(),
         (None, None) => SystemTime::now(),
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).expect("no duration here is that long")
 }
 
 /// For how long the right outlives its instance.

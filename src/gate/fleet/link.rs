@@ -4,9 +4,9 @@
 use super::figures::FleetFigures;
 use super::message::Message;
 use super::reach::{Reach, ServerLost, slept};
+use super::scripts;
 use super::sentinels::Sentinels;
 use super::server::{ServerConnection, words};
-use super::{instances, scripts};
 use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
@@ -244,7 +244,7 @@ impl ServerLink {
 
     /// False: the server did not know of this instance, and may have forgotten everything.
     async fn register(&self, connection: &mut ServerConnection) -> Result<bool, String> {
-        let script = instances::invocation(&self.me);
+        let script = scripts::register(&self.me);
         let answer = timeout(PATIENCE, connection.invoke(&script)).await;
         let (instances, is_known): (u32, bool) = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
         self.calls.fetch_add(1, Ordering::Relaxed);

@@ -12,7 +12,6 @@
 mod budget;
 mod copies;
 mod figures;
-mod instances;
 mod link;
 mod machine;
 mod message;
