@@ -30,7 +30,6 @@ demo: needs
 
 # Tests wait more than they compute: eight at a time for each core.
 test: needs
-	@$(CARGO) test --locked --no-default-features --lib --quiet
 	@RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((8 * $$(nproc)))} $(CARGO) test --locked
 
 build: needs
