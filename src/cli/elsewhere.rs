@@ -61,13 +61,13 @@ fn from_first<T>(
 /// Why it is not had from an address.
 #[derive(Debug)]
 struct Failed {
-    came: Came,
+    came: HowFar,
     why: CommandError,
 }
 
 /// How far one came there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Came {
+enum HowFar {
     Nowhere,
     /// To something else that speaks HTTP.
     ToHttp,
@@ -108,7 +108,7 @@ impl Asked<'_> {
                 credentials: credentials.clone(),
             }),
             Ok((407, _)) => Err(Failed {
-                came: Came::ToProxy,
+                came: HowFar::ToProxy,
                 why: CommandError::usage(
                     "the proxy requires a user name and password",
                     "put them in the URL: http://NAME:PASSWORD@proxy:3128",
@@ -121,16 +121,16 @@ impl Asked<'_> {
     fn admin_at(&self, address: SocketAddr) -> Result<Elsewhere, Failed> {
         let failed = |came, error: &dyn Display| Failed { came, why: self.wrong(error) };
         let get = |target| match answer(address, "GET", target, self.token.as_deref()) {
-            Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(Came::ToHttp, &error)),
+            Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(HowFar::ToHttp, &error)),
             Ok((401, _)) => Err(Failed {
-                came: Came::ToProxy,
+                came: HowFar::ToProxy,
                 why: CommandError::usage(
                     "the proxy requires a token",
                     "pass `--token-file FILE`; the file contains the token of that proxy's admin address",
                 ),
             }),
-            Ok((status, _)) => Err(failed(Came::ToHttp, &format!("status {status} for {target}"))),
-            Err(error) => Err(failed(Came::Nowhere, &error)),
+            Ok((status, _)) => Err(failed(HowFar::ToHttp, &format!("status {status} for {target}"))),
+            Err(error) => Err(failed(HowFar::Nowhere, &error)),
         };
         let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
         let proxy = pac.split_once("return \"").and_then(|(_, rest)| rest.split_once('"')?.0.split_once(' '));
@@ -141,7 +141,7 @@ impl Asked<'_> {
         });
         let proxy = proxy
             .filter(|_| ca_pem.starts_with(PEM))
-            .ok_or_else(|| failed(Came::ToHttp, &"this is neither a politely proxy nor its admin address"))?;
+            .ok_or_else(|| failed(HowFar::ToHttp, &"this is neither a politely proxy nor its admin address"))?;
         Ok(Elsewhere { proxy, ca_pem, name: self.name.clone(), credentials: String::new() })
     }
 

@@ -40,7 +40,7 @@ use fleet::{Fleet, Message};
 use held::HeldRequests;
 use http::HeaderMap;
 use pacer::{Pacer, Stand};
-use robots::{FetchReason, Fetched, HostEntry, Order, RobotsCache};
+use robots::{FetchReason, HostEntry, Order, RobotsCache};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use store::Store;
@@ -133,10 +133,7 @@ impl Gate {
 
     /// Takes a robots.txt from elsewhere as if it had just been fetched.
     pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
-        let (headers, body, asked, is_redirected) = (headers.clone(), body.to_vec(), SystemTime::now(), false);
-        let (is_foreign, asked_again) = (false, None);
-        let fetched = Fetched::Answer { asked, status, headers, body, is_redirected, is_foreign, asked_again };
-        self.robots.insert(authority, &fetched);
+        self.robots.insert(authority, status, headers, body);
     }
 
     /// Returns when all that is known is in the store.

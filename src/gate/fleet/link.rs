@@ -5,7 +5,7 @@ use super::figures::FleetFigures;
 use super::message::Message;
 use super::reach::{Reach, ServerLost, slept};
 use super::scripts;
-use super::sentinels::Sentinels;
+use super::sentinels::{HostPort, Sentinels};
 use super::server::{ServerConnection, words};
 use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
 use crate::policy::Refusal;
@@ -48,7 +48,7 @@ struct Live {
 struct Connected {
     url: SecretUrl,
     connection: ServerConnection,
-    sentinels: Option<Sentinels>,
+    sentinels: Option<(Sentinels, HostPort)>,
     closed: Arc<Notify>,
 }
 
@@ -159,7 +159,7 @@ impl ServerLink {
             };
             match connected.unwrap_or_else(|_| Err(format!("no connection within {CONNECTING:?}"))) {
                 Ok(Connected { url, connection, mut sentinels, closed }) => {
-                    let named = OptionFuture::from(sentinels.as_mut().map(Sentinels::name_another));
+                    let named = OptionFuture::from(sentinels.as_mut().map(|(all, named)| all.name_another(named)));
                     (why, since) = tokio::select! {
                         broken = self.beat(&url, connection) => broken,
                         () = closed.notified() => ("it closed the connection".into(), Instant::now()),

@@ -8,11 +8,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Those that have named the server of a connection.
+/// Those of one server.
 pub(super) struct Sentinels {
     each: Vec<(Client, Option<MultiplexedConnection>)>,
     question: Cmd,
-    named: Option<HostPort>,
 }
 
 /// Where a server listens.
@@ -22,33 +21,24 @@ impl Sentinels {
     pub fn new(each: Vec<Client>, master: &str) -> Self {
         let mut question = redis::cmd("SENTINEL");
         question.arg("MASTER").arg(master);
-        Self { each: each.into_iter().map(|client| (client, None)).collect(), question, named: None }
-    }
-
-    /// The server, as of now.
-    pub async fn name(&mut self) -> RedisResult<HostPort> {
-        let named = self.ask().await?;
-        self.named = Some(named.clone());
-        Ok(named)
+        Self { each: each.into_iter().map(|client| (client, None)).collect(), question }
     }
 
     /// Returns when they name another. Those that cannot be asked, or name none, say nothing.
-    pub async fn name_another(&mut self) {
+    pub async fn name_another(&mut self, than: &HostPort) {
         loop {
             sleep(ASK_EVERY).await;
-            if let Ok(named) = self.ask().await
-                && Some(named) != self.named
-            {
+            if self.name().await.is_ok_and(|named| named != *than) {
                 return;
             }
         }
     }
 
-    /// Where they differ, some have yet to hear of the last failover.
-    async fn ask(&mut self) -> RedisResult<HostPort> {
+    /// The server, as of now. Where they differ, some have yet to hear of the last failover.
+    pub async fn name(&mut self) -> RedisResult<HostPort> {
         let question = &self.question;
         let answers = join_all(self.each.iter_mut().map(|(client, connection)| async move {
-            let answer = ask_one(client, connection, question).await;
+            let answer = ask(client, connection, question).await;
             if answer.is_err() {
                 *connection = None;
             }
@@ -66,25 +56,23 @@ impl Sentinels {
 }
 
 /// The server's epoch, and where it is. `None`: it is down, by what this one can see.
-async fn ask_one(
+async fn ask(
     client: &Client,
     connection: &mut Option<MultiplexedConnection>,
     question: &Cmd,
 ) -> RedisResult<Option<(u64, HostPort)>> {
-    let connection = match connection {
-        Some(connection) => connection,
-        none => {
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(ASK_EVERY))
-                .set_response_timeout(Some(ASK_EVERY));
-            none.insert(client.get_multiplexed_async_connection_with_config(&config).await?)
-        }
+    if connection.is_none() {
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(ASK_EVERY));
+        let config = config.set_response_timeout(Some(ASK_EVERY));
+        *connection = Some(client.get_multiplexed_async_connection_with_config(&config).await?);
+    }
+    let said: HashMap<String, String> = question.query_async(connection.as_mut().expect("as of now")).await?;
+    let named = || {
+        let is_up = !said.get("flags")?.contains("_down");
+        let (epoch, port) = (said.get("config-epoch")?.parse().ok()?, said.get("port")?.parse().ok()?);
+        is_up.then_some((epoch, (said.get("ip")?.clone(), port)))
     };
-    let mut said: HashMap<String, String> = question.query_async(connection).await?;
-    let host = said.remove("ip").filter(|_| said.get("flags").is_some_and(|flags| !flags.contains("_down")));
-    let number = |name: &str| said.get(name)?.parse::<u64>().ok();
-    let port = number("port").and_then(|port| u16::try_from(port).ok());
-    Ok(host.zip(port).map(|place| (number("config-epoch").unwrap_or(0), place)))
+    Ok(named())
 }
 
 /// How they are asked: user, password and database are the server's.

@@ -31,7 +31,7 @@ impl ServerConnection {
         ca_file: Option<&Path>,
         pushes: impl AsyncPushSender,
         patience: Duration,
-    ) -> Result<(Self, Option<Sentinels>), String> {
+    ) -> Result<(Self, Option<(Sentinels, HostPort)>), String> {
         let url = url.expose();
         let (scheme, kind) = url.scheme().split_once('+').unwrap_or((url.scheme(), ""));
         let certificates = match scheme {
@@ -67,8 +67,9 @@ impl ServerConnection {
                     .collect::<RedisResult<_>>()?;
                 let master = url.query_pairs().find(|(name, _)| name == "master").map(|(_, master)| master);
                 let mut asked = Sentinels::new(each, &master.unwrap_or_default());
-                server = at(server, asked.name().await?);
-                sentinels = Some(asked);
+                let named = asked.name().await?;
+                server = at(server, named.clone());
+                sentinels = Some((asked, named));
             }
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(patience))

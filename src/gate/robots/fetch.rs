@@ -254,5 +254,5 @@ fn user_agent(settings: &Settings) -> String {
 /// Of a body that nobody reads.
 const DISCARD: usize = 64 * 1024;
 const DISCARD_TIME: Duration = Duration::from_millis(200);
-/// Descriptors come and go.
-const COME_BACK: Duration = Duration::from_secs(1);
+/// What keeps us from asking comes and goes.
+pub(super) const COME_BACK: Duration = Duration::from_secs(1);

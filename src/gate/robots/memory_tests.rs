@@ -1,9 +1,7 @@
 //! What is counted against `store.memory` is what is taken, by an allocator that counts.
 
 use super::*;
-use crate::policy::KeyBy;
-use crate::policy::PaceKey;
-use crate::policy::SiteFile;
+use crate::policy::{KeyBy, PaceKey};
 use crate::robots::ProductToken;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -55,19 +53,7 @@ async fn rules_and_paces_are_counted_as_they_are_taken() {
         for number in 0..4000 {
             let authority = Authority::from_url(&format!("https://www.host-{number}.example")).unwrap();
             match kind {
-                "files" => {
-                    let (status, headers, body) = (200, http::HeaderMap::new(), body(number));
-                    let answer = Fetched::Answer {
-                        asked: SystemTime::now(),
-                        status,
-                        headers,
-                        body,
-                        is_redirected: false,
-                        is_foreign: false,
-                        asked_again: None,
-                    };
-                    cache.insert(&authority, &answer);
-                }
+                "files" => cache.insert(&authority, 200, &HeaderMap::new(), &body(number)),
                 "rules" => _ = hosts.host(&authority, SiteFile::Robots).load().robots_txt().unwrap().rules_for(&tokens),
                 _ => _ = pacer.queue(&PaceKey::new(KeyBy::Host, &authority, None)),
             }

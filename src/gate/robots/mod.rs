@@ -11,7 +11,6 @@ mod response;
 mod under_way;
 
 pub(super) use host_table::HostEntry;
-pub(super) use response::Fetched;
 pub(super) use under_way::{FetchReason, Fetching, Order};
 
 use super::fleet::Fleet;
@@ -24,10 +23,11 @@ use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use compare::{is_due, is_unknown};
 use host_table::HostTable;
+use http::HeaderMap;
 use intern::Intern;
 use parking_lot::Mutex;
 use places::FetchPlaces;
-use response::interpret_response;
+use response::{Fetched, interpret_response};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -138,11 +138,14 @@ impl RobotsCache {
         [self.ages[0].read(), self.ages[1].read()]
     }
 
-    /// Takes an answer as if it had just been fetched.
-    pub fn insert(self: &Arc<Self>, authority: &Authority, fetched: &Fetched) {
+    /// Takes an answer to a site's robots.txt as if it had just come.
+    pub fn insert(self: &Arc<Self>, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
         let host = self.host(SiteFile::Robots, authority);
-        let (old, settings) = (host.load_full(), self.settings.load());
-        let entry = interpret_response(host.file, &old, fetched, &self.files, &settings, SystemTime::now());
+        let (old, settings, asked) = (host.load_full(), self.settings.load(), SystemTime::now());
+        let (headers, body, asked_again) = (headers.clone(), body.to_vec(), None);
+        let (is_redirected, is_foreign) = (false, false);
+        let fetched = Fetched::Answer { asked, status, headers, body, is_redirected, is_foreign, asked_again };
+        let entry = interpret_response(host.file, &old, &fetched, &self.files, &settings, asked);
         self.keep(&host, Arc::new(entry));
         self.trim();
     }

@@ -10,7 +10,7 @@ use url::Url;
 
 /// One way that a redirect ends the search: the file is unavailable, which allows everything (§2.3.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) enum DeadEnd {
+pub(super) enum DeadEnd {
     /// No Location, or one that is no http(s) URL.
     Nowhere,
     /// To where it has been.

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 /// How a fetch ended.
 #[derive(Debug)]
-pub(in crate::gate) enum Fetched {
+pub(super) enum Fetched {
     /// Any final answer; 3xx only if it is 304.
     Answer {
         asked: SystemTime,

@@ -32,6 +32,7 @@ mod last_starts;
 mod observed;
 mod outcome;
 mod owed;
+mod pending_start;
 mod shared;
 mod source;
 mod terms;
@@ -44,7 +45,7 @@ pub use super::client_id::ClientId;
 use backoff::Backoff;
 pub use last_starts::LastStarts;
 pub use observed::Observed;
-use outcome::Leaving;
+use pending_start::PendingStart;
 pub use source::TurnSource;
 use terms::SlotRequest;
 pub use terms::{ARRIVAL, Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
@@ -74,7 +75,7 @@ pub struct Schedule<W = ()> {
     starts: u64,
     tickets: u64,
     in_flight: u32,
-    leaving: Leaving,
+    pending: PendingStart,
     source: TurnSource,
     wait_queue: Option<Box<WaitQueue<W>>>,
 }
@@ -93,7 +94,7 @@ impl<W> Default for Schedule<W> {
             starts: 0,
             tickets: 0,
             in_flight: 0,
-            leaving: Leaving::None,
+            pending: PendingStart::None,
             source: TurnSource::default(),
             wait_queue: None,
         }
@@ -231,7 +232,7 @@ impl<W> Schedule<W> {
 
     #[inline]
     fn has_room(&self, demand: SlotRequest) -> bool {
-        self.in_flight < self.limit(demand) && self.leaving == Leaving::None
+        self.in_flight < self.limit(demand) && self.pending == PendingStart::None
     }
 
     #[inline]
@@ -256,7 +257,7 @@ impl<W> Schedule<W> {
         let shared = self.source.is_shared(demand, self.backoff());
         let exclusive = self.limit(demand) == 1;
         let gap = demand.gap(self.latency).max(self.backoff());
-        self.leaving = if gap.is_zero() { Leaving::None } else { Leaving::Start(self.starts) };
+        self.pending = if gap.is_zero() { PendingStart::None } else { PendingStart::Start(self.starts) };
         let (number, first_fetch) = (self.starts, demand.first_fetch);
         Slot { number, first_fetch, before, shared, exclusive, in_flight: true, gap }
     }

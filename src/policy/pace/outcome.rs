@@ -3,35 +3,13 @@
 use super::{Observed, PaceOutcome, Schedule, Slot};
 use std::time::{Duration, Instant};
 
-/// The start under a gap that has not left yet: when the next may is not known until then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Leaving {
-    #[default]
-    None,
-    /// By its number.
-    Start(u64),
-    /// Another instance's start has come after it.
-    Overtaken(u64),
-}
-
-impl Leaving {
-    /// This one has left, or will not. True: it was the one.
-    fn end(&mut self, slot: &Slot) -> bool {
-        let is_it = matches!(self, Self::Start(number) | Self::Overtaken(number) if *number == slot.number);
-        if is_it {
-            *self = Self::None;
-        }
-        is_it
-    }
-}
-
 impl<W> Schedule<W> {
     /// Corrects the time of a start to when it leaves. `is_gone`: it has left. True: the next has waited for that.
     pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         let mark = self.last.of(slot.first_fetch);
         *mark = (*mark).max(Some(at));
         self.pushed_back();
-        is_gone && self.leaving.end(slot)
+        is_gone && self.pending.end(slot.number)
     }
 
     /// What the host's answers have come to.
@@ -57,7 +35,7 @@ impl<W> Schedule<W> {
     /// Takes the slot of a request that is over. `now` is asked for only if it matters.
     pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
         self.in_flight -= u32::from(slot.in_flight);
-        self.leaving.end(&slot);
+        self.pending.end(slot.number);
         self.learn(now, &slot, outcome);
     }
 

@@ -1,6 +1,6 @@
 //! A key that a fleet shares: where its turns come from, and what the others know of it.
 
-use super::outcome::Leaving;
+use super::pending_start::PendingStart;
 use super::terms::SlotRequest;
 use super::{LastStarts, Observed, Schedule, Slot, TurnSource};
 use std::time::{Duration, Instant};
@@ -40,9 +40,9 @@ impl<W> Schedule<W> {
         let last = self.last.max(others);
         if self.last != last || self.backoff.delay() != backoff {
             if self.last.last_start != last.last_start
-                && let Leaving::Start(number) = self.leaving
+                && let PendingStart::Start(number) = self.pending
             {
-                self.leaving = Leaving::Overtaken(number);
+                self.pending = PendingStart::Overtaken(number);
             }
             self.starts += u64::from(self.last != last);
             self.last = last;
@@ -69,7 +69,7 @@ impl<W> Schedule<W> {
             (TurnSource::Fleet { .. }, false) => slot.gap.is_zero(),
             (TurnSource::Partitioned { .. }, is_shared) => !is_shared,
         };
-        is_there && (slot.gap.is_zero() || self.leaving != Leaving::Overtaken(slot.number))
+        is_there && (slot.gap.is_zero() || self.pending != PendingStart::Overtaken(slot.number))
     }
 
     /// Unless it is the fleet's to give and not given.

@@ -2,7 +2,8 @@
 
 use super::attempt::Tried;
 use super::carry::Client;
-use super::{Exchange, MAX_TRIES, Outcome};
+use super::state::MAX_TRIES;
+use super::{Exchange, Outcome};
 use crate::gate::Permit;
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;

@@ -224,8 +224,6 @@ fn is_timed() -> bool {
 }
 
 const TIMED: u8 = 64;
-/// A connection that was kept may be dead; one that takes no more streams may be followed by another such.
-const MAX_TRIES: u32 = 4;
 
 /// A client that does not read loses its connection.
 async fn flush<C: Client>(settings: &Settings, client: &mut C, timer: &mut Timer) -> bool {

@@ -81,3 +81,7 @@ impl<'a> Exchange<'a> {
         }
     }
 }
+
+/// Connections for one request: one that was kept may be dead, one that takes no more streams may be followed by another such, and
+/// a turn may be over before there is one.
+pub(super) const MAX_TRIES: u32 = 4;

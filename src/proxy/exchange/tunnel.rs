@@ -2,7 +2,8 @@
 
 use super::carry::{Flow, Moved, Side, Stopped};
 use super::per_user::{hosts, is_listed};
-use super::{Exchange, MAX_TRIES, Outcome};
+use super::state::MAX_TRIES;
+use super::{Exchange, Outcome};
 use crate::gate::PaceOutcome;
 use crate::policy;
 use crate::proxy::io::Timer;

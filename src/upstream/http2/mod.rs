@@ -3,6 +3,7 @@
 //! on which nothing comes back is asked for a sign of life, and ended if there is none.
 
 mod said;
+mod sent_head;
 mod vitals;
 mod window;
 
@@ -10,7 +11,7 @@ use super::dial_error::{DialError, DialFault};
 use super::endpoint::Endpoint;
 use super::gathered::Gathered;
 use super::stream::Stream;
-use super::turns::{HandedOver, TaskTurns};
+use super::turns::TaskTurns;
 use crate::config::LimitSettings;
 use bytes::Bytes;
 use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
@@ -18,11 +19,12 @@ use h2::{Ping, PingPong, SendStream};
 use http::Request;
 use parking_lot::Mutex;
 pub use said::{asks_for_calm, is_unprocessed, wants_http1};
+pub use sent_head::SentHead;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 use vitals::{Heard, Vitals, WINDOW};
@@ -45,9 +47,7 @@ impl Http2Link {
     ) -> Result<(ResponseFuture, SendStream<Bytes>, SentHead), h2::Error> {
         let mut send = self.connection.send.clone();
         let (response, body) = send.send_request(request, end)?;
-        let turns = self.connection.vitals.turns.clone();
-        let handed_over = Some(turns.handed_over());
-        Ok((response, body, SentHead { send, turns, handed_over }))
+        Ok((response, body, SentHead::new(send, &self.connection.vitals.turns)))
     }
 
     /// Waits for the origin to speak HTTP/2, where that has not been agreed on: another would take what is sent for requests.
@@ -68,34 +68,6 @@ impl Http2Link {
     /// Whether others have had streams on the connection, so that its end may be of their making.
     pub fn is_shared(&self) -> bool {
         self.connection.vitals.is_shared.load(Relaxed)
-    }
-}
-
-/// The head of a request, on its way to the origin.
-pub struct SentHead {
-    /// Not ready while the connection has no room for the stream.
-    send: SendRequest<Bytes>,
-    turns: TaskTurns,
-    /// `None`: it has found the head to be waiting for its stream.
-    handed_over: Option<HandedOver>,
-}
-
-impl SentHead {
-    /// Ready when it has been written, or never will be.
-    pub fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            if let Some(handed_over) = &self.handed_over {
-                ready!(handed_over.poll_written(cx));
-                if !matches!(self.send.poll_ready(cx), Poll::Pending) {
-                    return Poll::Ready(());
-                }
-                self.handed_over = None;
-            }
-            if ready!(self.send.poll_ready(cx)).is_err() {
-                return Poll::Ready(());
-            }
-            self.handed_over = Some(self.turns.handed_over());
-        }
     }
 }
 

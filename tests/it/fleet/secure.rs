@@ -2,7 +2,7 @@
 
 use super::get;
 use crate::support::binary::politely;
-use crate::support::redis::{PASSWORD, Redis};
+use crate::support::redis::{PASSWORD, PASSWORD_IN_URL, Redis};
 use crate::support::{Binary, Origin, Reply};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -16,6 +16,16 @@ async fn a_fleet_over_tls_with_a_password() {
         assert!(!super::says(instance, "s3cret"));
     }
     assert_eq!(origin.log.count("/robots.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_are_asked_over_tls_too_and_the_password_is_the_servers() {
+    let Some(redis) = Redis::with_password_and_tls().await else { return };
+    let sentinel = Redis::sentinel_of(&redis).await.expect("redis-server");
+    let url = sentinel.url_with(PASSWORD_IN_URL).replace("rediss://", "rediss+sentinel://");
+    let instance = Binary::serve(&format!("fleet: '{url}?master=main'")).await;
+    super::comes_to_say(&instance, "joined the fleet at rediss+sentinel://localhost").await;
+    assert!(!super::says(&instance, "s3cret"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,7 +18,7 @@ pub struct Redis {
 
 /// Who may come in, for [`Redis::with_password`].
 pub const PASSWORD: &str = "s3cret:/?#[]@";
-const PASSWORD_IN_URL: &str = "s3cret%3A%2F%3F%23%5B%5D%40";
+pub const PASSWORD_IN_URL: &str = "s3cret%3A%2F%3F%23%5B%5D%40";
 
 impl Redis {
     /// `None`: there is none on this machine, which the test then says and ends.
@@ -75,18 +75,29 @@ impl Redis {
         Self::with(options.to_vec(), "redis", "", tempdir()).await
     }
 
-    /// Watches over a master called `main`.
+    /// Watches over a master called `main`: over TLS where that speaks it, by the name that its certificate has. It asks nobody for
+    /// a password.
     pub async fn sentinel_of(master: &Self) -> Option<Self> {
         let directory = tempdir();
         let file = directory.path().join("sentinel.conf");
-        let text = format!(
-            "sentinel monitor main 127.0.0.1 {} 1\nsentinel down-after-milliseconds main 1000\n\
+        let is_tls = master.scheme == "rediss";
+        let (names, host) = if is_tls { ("yes", "localhost") } else { ("no", "127.0.0.1") };
+        let mut text = format!(
+            "sentinel resolve-hostnames {names}\nsentinel announce-hostnames {names}\n\
+             sentinel monitor main {host} {} 1\nsentinel down-after-milliseconds main 1000\n\
              sentinel failover-timeout main 5000\n",
             master.port
         );
+        if is_tls {
+            text += &format!("sentinel auth-pass main \"{PASSWORD}\"\n");
+        }
         std::fs::write(&file, text).expect("the directory is writable");
-        let file = file.to_str().expect("UTF-8").to_owned();
-        Self::with(vec![file, "--sentinel".to_owned()], "redis", "", directory).await
+        let mut options = vec![file.to_str().expect("UTF-8").to_owned(), "--sentinel".to_owned()];
+        if is_tls {
+            options.extend(["--tls-replication", "yes"].map(str::to_owned));
+            options.extend(master.options.iter().filter(|it| *it != "--requirepass" && *it != PASSWORD).cloned());
+        }
+        Self::with(options, master.scheme, "", directory).await
     }
 
     async fn with(

@@ -2,6 +2,7 @@
 //! most one task a host queue, the driver, sleeps until the next turn is due; it alone asks the fleet.
 
 mod driver;
+mod ends;
 
 use super::lease::FleetLease;
 use super::permit::{Permit, Waiting, refusal};
@@ -9,9 +10,9 @@ use super::waiters::Waiters;
 use crate::gate::fleet::Fleet;
 use crate::gate::reported::Reported;
 use crate::gate::store::Store;
-use crate::policy::pace::{ClientId, Debt, Observed, PaceOutcome, Refused, Schedule, Slot, Terms, Ticket, Turn};
+use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -165,7 +166,9 @@ impl HostQueue {
 
     /// Whether the origin has asked for time: then nothing goes in a burst.
     pub fn is_held_back(&self) -> bool {
-        !self.state.lock().schedule.backoff().is_zero()
+        let mut state = self.state.lock();
+        self.follow(&mut state, Instant::now());
+        !state.schedule.backoff().is_zero()
     }
 
     /// Logs that a delay is not kept in full, once for each delay that the host asks for.
@@ -209,82 +212,12 @@ impl HostQueue {
         state.schedule.holds(slot, state.lease.is_held(now))
     }
 
-    /// The request leaves, or `is_gone`.
-    pub(super) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool) {
-        let mut state = self.state.lock();
-        let has_waited = state.schedule.left(slot, at, is_gone);
-        if let Some(fleet) = self.fleet().filter(|_| slot.is_shared()) {
-            fleet.starts(&self.key, state.schedule.last_starts(), !is_gone);
-        }
-        self.note_debt(&state, Instant::now());
-        if is_gone && state.lease.left(slot) {
-            self.wake(&mut state);
-        } else if has_waited && state.driven {
-            self.changed.notify_one();
-        }
-    }
-
-    /// Its request has left, and others need not wait for the rest of it.
-    pub(super) fn pass_on(self: &Arc<Self>, slot: &mut Slot) {
-        let mut state = self.state.lock();
-        let frees = state.lease.ended(slot, true);
-        state.schedule.pass_on(slot);
-        self.notify(&mut state, frees);
-    }
-
-    /// What the host's answer to it comes to, though it has not ended.
-    pub(super) fn learn(self: &Arc<Self>, slot: &Slot, outcome: PaceOutcome) {
-        let mut state = self.state.lock();
-        state.schedule.learn(Instant::now, slot, outcome);
-        self.spread(state, false, outcome);
-    }
-
-    /// `has_left`: [`left`](Self::left) has been called. `answered`: when the answer began, and whether it may shorten the latency.
-    pub(super) fn give_back(
-        self: &Arc<Self>,
-        slot: Slot,
-        has_left: bool,
-        outcome: PaceOutcome,
-        answered: Option<(Duration, bool)>,
-    ) {
-        let mut state = self.state.lock();
-        if let Some((after, is_good)) = answered {
-            state.schedule.answered(after, is_good);
-        }
-        let frees = state.lease.ended(&slot, has_left);
-        state.schedule.finished(Instant::now, slot, outcome);
-        self.spread(state, frees, outcome);
-    }
-
-    /// To whom it concerns: who waits here, and what has the host's pace as well. `frees`: the lease is not needed for it any more.
-    fn spread(self: &Arc<Self>, mut state: MutexGuard<'_, HostQueueState>, frees: bool, outcome: PaceOutcome) {
-        let is_refused = matches!(outcome, PaceOutcome::Backoff { .. } | PaceOutcome::TurnedAway);
-        self.notify(&mut state, frees || self.fleet().is_some() && is_refused);
-        if is_refused {
-            let now = Instant::now();
-            self.note_debt(&state, now);
-            let debt = state.schedule.debt(now);
-            drop(state);
-            if let (Some(page), Some(debt)) = (self.page.as_ref().and_then(Weak::upgrade), debt) {
-                page.restore(now, debt);
-            }
-        }
-    }
-
     /// Gives a place in the line back.
     pub(super) fn cancel(&self, ticket: Ticket) {
         let left = self.state.lock().schedule.cancel(ticket);
         if left.is_some() {
             self.changed.notify_one();
         }
-    }
-
-    /// A subresource was asked to come later: so are the pages.
-    fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
-        let mut state = self.state.lock();
-        state.schedule.restore(now, debt);
-        self.note_debt(&state, now);
-        self.notify(&mut state, self.fleet().is_some());
     }
 
     fn follow(&self, state: &mut HostQueueState, now: Instant) {

@@ -34,21 +34,21 @@ impl RobotsCache {
         let is_first_fetch = file == SiteFile::Robots && old.answer.is_none();
         let start = Url::parse(&authority.url(file.path())).map_err(|error| error.to_string())?;
         let mut trail = Trail::new(start);
-        let mut hop = FetchHop { settings, order, first: authority, is_first_fetch, fetch };
+        let hop = FetchHop { settings, order, first: authority, is_first_fetch, fetch };
         let mut left = settings.robots.timeout;
         let mut asked_again = None;
         let versions = order.versions;
         loop {
             let url = trail.current().clone();
-            let at = Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}"))?;
+            let at = authority_of(&url)?;
             // They are those of a file that was here; what is found elsewhere is kept without.
             let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
             let want = Want { versions, ..Want::default() };
             let mut request = FileRequest { authority: &at, url: &url, file, validators, want, is_repeated: false };
-            let mut reply = self.in_turn(&mut hop, &mut request, &mut left).await?;
+            let mut reply = self.in_turn(&hop, &mut request, &mut left).await?;
             if reply.asks_for_signature {
                 request.is_repeated = true;
-                reply = self.in_turn(&mut hop, &mut request, &mut left).await?;
+                reply = self.in_turn(&hop, &mut request, &mut left).await?;
             }
             if is_our_fault(reply.status) && asked_again.is_none() {
                 let (first_status, first_version) = (reply.status, reply.version);
@@ -56,7 +56,7 @@ impl RobotsCache {
                 request.want = Want { fresh: true, versions: Versions::Http1Only, ..Want::default() };
                 // It may be what they ask that was at fault.
                 request.validators = None;
-                reply = self.in_turn(&mut hop, &mut request, &mut left).await.map_err(|error| match error {
+                reply = self.in_turn(&hop, &mut request, &mut left).await.map_err(|error| match error {
                     FetchError::Unreachable(why) => {
                         let first = format!("status {first_status} over {first_version}");
                         FetchError::Unreachable(format!("{first}; retried over HTTP/1.1: {why}"))
@@ -108,7 +108,7 @@ impl RobotsCache {
         trail: &Trail,
     ) -> Result<bool, FetchError> {
         let to = trail.current();
-        let at = Authority::from_url(to.as_str()).map_err(|error| format!("redirected to {to}: {error}"))?;
+        let at = authority_of(to)?;
         let (target, tokens) = (target(to), [ProductToken::parse(OWN_NAME).expect("it is a token")]);
         let request = policy::Request { agent_tokens: &tokens, ..policy::Request::new(&at, target.as_bytes()) };
         let rules = &hop.settings.hosts.get(at.host()).rules;
@@ -159,7 +159,7 @@ impl RobotsCache {
     /// A fetch is a request to the host that it goes to, like any other, and takes its turn there.
     async fn in_turn(
         &self,
-        hop: &mut FetchHop<'_>,
+        hop: &FetchHop<'_>,
         request: &mut FileRequest<'_>,
         left: &mut Duration,
     ) -> Result<Reply, FetchError> {
@@ -182,7 +182,7 @@ impl RobotsCache {
 
     async fn once_in_turn(
         &self,
-        hop: &mut FetchHop<'_>,
+        hop: &FetchHop<'_>,
         request: &FileRequest<'_>,
         left: &mut Duration,
     ) -> Result<Reply, TryError> {
@@ -259,9 +259,13 @@ impl FetchHop<'_> {
 
     /// It could not be asked for, which is no failure of the site's: the next request tries again.
     fn comes_back(&self, why: &str) -> FetchError {
-        let (retry_after, authority) = (COME_BACK, self.first.clone());
+        let (retry_after, authority) = (fetch::COME_BACK, self.first.clone());
         FetchError::NotAsked(Refusal::RobotsUnreachable { retry_after, authority, why: why.into() })
     }
+}
+
+fn authority_of(url: &Url) -> Result<Authority, FetchError> {
+    Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}").into())
 }
 
 /// Whether the status says that our own message was at fault, so that it is worth another try in the plainest form.
@@ -275,4 +279,3 @@ const OWN_NAME: &str = "politely";
 const RETRIES: usize = 2;
 /// As many as the redirects of one file.
 const MAX_NESTED: u8 = 5;
-const COME_BACK: Duration = Duration::from_secs(1);

@@ -93,7 +93,7 @@ impl RobotsCache {
 
     /// Away from the threads that serve requests: how long it takes is the sender's to say. It is fresh for no longer
     /// than this instance has it.
-    pub(super) async fn unpack(self: &Arc<Self>, file: SiteFile, copy: Option<Parcel>) -> Option<Entry> {
+    async fn unpack(self: &Arc<Self>, file: SiteFile, copy: Option<Parcel>) -> Option<Entry> {
         let (inner, copy) = (self.clone(), copy?);
         let unpack = move || {
             let robots = &inner.settings.load().robots;

@@ -41,19 +41,7 @@ fn gap_at(configured: &str) -> Duration {
     let cache = cache_with(settings.clone());
     let authority = Authority::from_url("https://a.example").unwrap();
     let file = b"User-agent: ours\nCrawl-delay: 7\n\nUser-agent: *\nCrawl-delay: 3\n";
-    let (status, headers, asked_again) = (200, http::HeaderMap::new(), None);
-    cache.insert(
-        &authority,
-        &Fetched::Answer {
-            asked: SystemTime::now(),
-            status,
-            headers,
-            body: file.to_vec(),
-            is_redirected: false,
-            is_foreign: false,
-            asked_again,
-        },
-    );
+    cache.insert(&authority, 200, &http::HeaderMap::new(), file);
     let fetch = Fetch::new(FetchReason::Renewal);
     let order = Order::background(FetchReason::Renewal);
     let hop = FetchHop { settings: &settings, order: &order, first: &authority, is_first_fetch: false, fetch: &fetch };

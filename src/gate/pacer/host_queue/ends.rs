@@ -1,0 +1,79 @@
+//! What comes of a turn: its request leaves, is answered, ends; and who has to know.
+
+use super::{HostQueue, HostQueueState};
+use crate::policy::pace::{Debt, PaceOutcome, Slot};
+use parking_lot::MutexGuard;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+impl HostQueue {
+    /// The request leaves, or `is_gone`.
+    pub(in crate::gate::pacer) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool) {
+        let mut state = self.state.lock();
+        let has_waited = state.schedule.left(slot, at, is_gone);
+        if let Some(fleet) = self.fleet().filter(|_| slot.is_shared()) {
+            fleet.starts(&self.key, state.schedule.last_starts(), !is_gone);
+        }
+        self.note_debt(&state, Instant::now());
+        if is_gone && state.lease.left(slot) {
+            self.wake(&mut state);
+        } else if has_waited && state.driven {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Its request has left, and others need not wait for the rest of it.
+    pub(in crate::gate::pacer) fn pass_on(self: &Arc<Self>, slot: &mut Slot) {
+        let mut state = self.state.lock();
+        let frees = state.lease.ended(slot, true);
+        state.schedule.pass_on(slot);
+        self.notify(&mut state, frees);
+    }
+
+    /// What the host's answer to it comes to, though it has not ended.
+    pub(in crate::gate::pacer) fn learn(self: &Arc<Self>, slot: &Slot, outcome: PaceOutcome) {
+        let mut state = self.state.lock();
+        state.schedule.learn(Instant::now, slot, outcome);
+        self.spread(state, false, outcome);
+    }
+
+    /// `has_left`: [`left`](Self::left) has been called. `answered`: when the answer began, and whether it may shorten the latency.
+    pub(in crate::gate::pacer) fn give_back(
+        self: &Arc<Self>,
+        slot: Slot,
+        has_left: bool,
+        outcome: PaceOutcome,
+        answered: Option<(Duration, bool)>,
+    ) {
+        let mut state = self.state.lock();
+        if let Some((after, is_good)) = answered {
+            state.schedule.answered(after, is_good);
+        }
+        let frees = state.lease.ended(&slot, has_left);
+        state.schedule.finished(Instant::now, slot, outcome);
+        self.spread(state, frees, outcome);
+    }
+
+    /// To whom it concerns: who waits here, and what has the host's pace as well. `frees`: the lease is not needed for it any more.
+    fn spread(self: &Arc<Self>, mut state: MutexGuard<'_, HostQueueState>, frees: bool, outcome: PaceOutcome) {
+        let is_refused = matches!(outcome, PaceOutcome::Backoff { .. } | PaceOutcome::TurnedAway);
+        self.notify(&mut state, frees || self.fleet().is_some() && is_refused);
+        if is_refused {
+            let now = Instant::now();
+            self.note_debt(&state, now);
+            let debt = state.schedule.debt(now);
+            drop(state);
+            if let (Some(page), Some(debt)) = (self.page.as_ref().and_then(Weak::upgrade), debt) {
+                page.restore(now, debt);
+            }
+        }
+    }
+
+    /// A subresource was asked to come later: so are the pages.
+    fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
+        let mut state = self.state.lock();
+        state.schedule.restore(now, debt);
+        self.note_debt(&state, now);
+        self.notify(&mut state, self.fleet().is_some());
+    }
+}
