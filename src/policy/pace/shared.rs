@@ -14,6 +14,11 @@ impl<W> Schedule<W> {
         }
     }
 
+    /// Whether the fleet has yet to say how the key stands.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.source, TurnSource::Fleet { known: false, .. })
+    }
+
     /// Somebody waits while another instance may start.
     pub fn is_behind_another(&self) -> bool {
         self.wait_queue.is_some() && matches!(self.source, TurnSource::Fleet { leased: false, .. })

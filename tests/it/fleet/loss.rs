@@ -268,35 +268,77 @@ async fn a_turn_whose_lease_has_ended_before_the_request_leaves_is_none() {
     panic!("{:?} requests are counted", spent().await);
 }
 
-/// It waits for another turn, and the connection that it had is closed meanwhile.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_takes_another_turn_takes_another_connection() {
-    let Some(redis) = Redis::start().await else { return };
-    let link = Relay::to(redis.address()).await;
-    let origin = Origin::https(Alpn::H1, |_| Reply::text("page")).await;
-    let way = Relay::to(origin.address()).await;
-    let of_fleet = async |server: SocketAddr| {
-        let hosts = "hosts: { '*': { robots: ignore, crawl_delay: 5s } }";
-        Proxy::start(&format!("fleet: 'redis://{server}/0'\n{hosts}")).await
-    };
-    // Alone each of the two keeps twice the gap.
-    let (proxy, _other) = (of_fleet(link.address).await, of_fleet(redis.address()).await);
-    let authority = format!("a.localhost:{}", way.address.port());
-    let client = Client::connect(proxy.address(), &authority).await;
-    let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
-    assert_eq!(client.get("/first", &authority).await.status(), 200);
-    let before = origin.connections();
+/// An instance whose turns can be taken away. Alone, it and another keep twice the gap.
+struct Parted {
+    proxy: Proxy,
+    link: Relay,
+    _other: Proxy,
+    _redis: Redis,
+}
+
+impl Parted {
+    async fn start(yaml: &str) -> Option<Self> {
+        let redis = Redis::start().await?;
+        let link = Relay::to(redis.address()).await;
+        let instance = async |server: SocketAddr| Proxy::start(&format!("fleet: 'redis://{server}/0'\n{yaml}")).await;
+        let (proxy, other) = (instance(link.address).await, instance(redis.address()).await);
+        Some(Self { proxy, link, _other: other, _redis: redis })
+    }
+
+    /// A turn ends while who has it connects by `way`, which has been closed until now; the connection ends while it waits for
+    /// another turn. `before`: as many have been made by this way. `is_over`: it has not had to wait.
+    async fn take_away(&self, way: &Relay, before: u64, is_over: impl Fn() -> bool) {
+        eventually("a turn and a connection", || way.faults.accepted.load(Ordering::Relaxed) > before).await;
+        self.link.faults.holds.send_replace(true);
+        self.link.cut();
+        eventually("the loss", || !self.proxy.has_fleet()).await;
+        way.faults.holds.send_replace(false);
+        eventually("a wait for another turn", || self.proxy.waiting() == 1 || is_over()).await;
+        way.cut();
+    }
+}
+
+/// Closes a way that has nothing to carry for now. How many have gone by it.
+fn close(way: &Relay) -> u64 {
     way.cut();
     way.faults.holds.send_replace(true);
+    way.faults.accepted.load(Ordering::Relaxed)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_another_turn_takes_another_connection() {
+    let origin = Origin::https(Alpn::H1, |_| Reply::text("page")).await;
+    let way = Relay::to(origin.address()).await;
+    let hosts = "hosts: { '*': { robots: ignore, crawl_delay: 5s } }";
+    let Some(fleet) = Parted::start(hosts).await else { return };
+    let authority = format!("a.localhost:{}", way.address.port());
+    let client = Client::connect(fleet.proxy.address(), &authority).await;
+    let mut client = client.tls("a.localhost", &fleet.proxy.ca_pem_path(), &[b"http/1.1"]).await;
+    assert_eq!(client.get("/first", &authority).await.status(), 200);
+    let before = close(&way);
     client.send(format!("POST /form HTTP/1.1\r\nHost: {authority}\r\nContent-Length: 4\r\n\r\nform")).await;
-    eventually("its turn and a connection", || origin.connections() > before).await;
-    link.faults.holds.send_replace(true);
-    link.cut();
-    eventually("the loss", || !proxy.has_fleet()).await;
-    way.faults.holds.send_replace(false);
-    eventually("its wait for another turn", || proxy.waiting() == 1 || origin.log.count("/form") == 1).await;
-    way.cut();
+    fleet.take_away(&way, before, || origin.log.count("/form") == 1).await;
     let answer = client.response().await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
     assert_eq!(origin.log.count("/form"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_does_a_tunnel() {
+    let (origin, tunnels) = (Origin::http(|_| Reply::text("page")).await, "intercept: { default: tunnel }");
+    let upstream_proxy = Proxy::start(tunnels).await;
+    let way = Relay::to(upstream_proxy.address()).await;
+    let egress = format!("egress: {{ upstream_proxy: 'http://{}' }}", way.address);
+    let yaml = format!("{tunnels}\n{egress}\nhosts: {{ '*': {{ crawl_delay: 5s }} }}");
+    let Some(fleet) = Parted::start(&yaml).await else { return };
+    let (proxy, authority) = (fleet.proxy.address(), origin.authority("a.localhost"));
+    drop(Client::connect(proxy, &authority).await);
+    let before = close(&way);
+    let connecting = {
+        let authority = authority.clone();
+        tokio::spawn(async move { Client::connect(proxy, &authority).await })
+    };
+    fleet.take_away(&way, before, || connecting.is_finished()).await;
+    let mut client = connecting.await.expect("it is granted");
+    assert_eq!(client.get("/page", &authority).await.status(), 200, "by a connection that is there");
 }

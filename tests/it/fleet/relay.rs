@@ -28,6 +28,8 @@ pub struct Faults {
     pub holds: watch::Sender<bool>,
     /// Counts cuts.
     pub cuts: watch::Sender<u64>,
+    /// Counts connections.
+    pub accepted: AtomicU64,
 }
 
 impl Relay {
@@ -40,6 +42,7 @@ impl Relay {
             swallows: AtomicBool::new(false),
             holds: watch::Sender::new(false),
             cuts: watch::Sender::new(0),
+            accepted: AtomicU64::new(0),
         });
         let mut ends = tokio::task::JoinSet::new();
         ends.spawn({
@@ -47,6 +50,7 @@ impl Relay {
             async move {
                 let mut connections = tokio::task::JoinSet::new();
                 while let Ok((client, _)) = listener.accept().await {
+                    faults.accepted.fetch_add(1, Ordering::Relaxed);
                     let faults = faults.clone();
                     connections.spawn(async move {
                         let mut cuts = faults.cuts.subscribe();

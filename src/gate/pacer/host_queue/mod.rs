@@ -164,11 +164,11 @@ impl HostQueue {
         (Permit::new(self, None, terms), held)
     }
 
-    /// Whether the origin has asked for time: then nothing goes in a burst.
+    /// Whether the origin has asked for time, of whomever, or may have: then nothing goes in a burst.
     pub fn is_held_back(&self) -> bool {
         let mut state = self.state.lock();
         self.follow(&mut state, Instant::now());
-        !state.schedule.backoff().is_zero()
+        !state.schedule.backoff().is_zero() || state.schedule.is_unknown()
     }
 
     /// Logs that a delay is not kept in full, once for each delay that the host asks for.
