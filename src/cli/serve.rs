@@ -48,7 +48,10 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     // Held until the end, which is when nobody is to be asked any more.
     let _file = announced(&running, path);
     let (file, own) = (path.map(Path::to_owned), listen.map(str::to_owned));
-    running.reload_from(move || load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string()));
+    running.reload_from(move || {
+        is_written(file.as_deref())?;
+        load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string())
+    });
     tracing::info!("HTTPS clients have to trust {}", running.ca_path().display());
     notify(&[sd_notify::NotifyState::Ready]);
     while signals.next().await == SignalKind::hangup() {
@@ -75,6 +78,17 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     running.shutdown_before(cut).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// A file that is written in place, or for which the disk has no room, is empty for a moment: that is no wish for all defaults.
+fn is_written(path: Option<&Path>) -> Result<(), String> {
+    match path.and_then(|path| Some((path, path.metadata().ok()?))) {
+        Some((path, file)) if file.is_file() && file.len() == 0 => {
+            let hint = "write the new configuration to another file and rename that; for all defaults, write `{}`";
+            Err(format!("error: {} is empty\nhint: {hint}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn load(path: Option<&Path>, listen: Option<&str>) -> Result<Settings, CommandError> {

@@ -114,10 +114,11 @@ impl Right {
         tokio::select! { done = work => done, never = keep => never }
     }
 
-    /// Hands the copy to all. Nobody here waits until a server has it.
+    /// Hands the copy to all. Nobody here waits until a server has it; after a while no request does, and the next one that needs
+    /// it fetches it.
     pub async fn publish(self, entry: Arc<Entry>) {
         match &self.fleet.way {
-            FleetWay::Server(_) => drop(tokio::spawn(self.put(entry))),
+            FleetWay::Server(_) => drop(tokio::spawn(timeout(HELD, self.put(entry)))),
             FleetWay::Machine(machine) => machine.leave(&self.name, entry.clone(), fresh_until(&entry)).await,
         }
     }
@@ -125,25 +126,20 @@ impl Right {
     /// Others wait for as long as the right is kept: where the server is lost, it has the copy when it is back by then.
     async fn put(self, entry: Arc<Entry>) {
         let FleetWay::Server(link) = &self.fleet.way else { return };
-        let put = async {
-            loop {
-                let now = SystemTime::now();
-                let Some(copy) = snapshot::pack(&entry, now) else { return };
-                let fresh_for = fresh_until(&entry).duration_since(now).unwrap_or_default();
-                let (granted, since) = self.granted;
-                let at = granted + millis(now.duration_since(since).unwrap_or_default());
-                let (fresh_for, lasts) = (millis(fresh_for), millis(LAST_GOOD_USE));
-                let sent = link.copy(&self.name, |call| {
-                    call.arg("put").arg(fresh_for).arg(&copy[..]).arg(lasts).arg(at).arg(granted)
-                });
-                if sent.await.is_ok() {
-                    return;
-                }
-                tokio::join!(sleep(AGAIN), link.is_there());
+        loop {
+            let now = SystemTime::now();
+            let Some(copy) = snapshot::pack(&entry, now) else { return };
+            let fresh_for = millis(fresh_until(&entry).duration_since(now).unwrap_or_default());
+            let (granted, since) = self.granted;
+            let at = granted + millis(now.duration_since(since).unwrap_or_default());
+            let sent = link.copy(&self.name, |call| {
+                call.arg("put").arg(fresh_for).arg(&copy[..]).arg(millis(LAST_GOOD_USE)).arg(at).arg(granted)
+            });
+            if sent.await.is_ok() {
+                return;
             }
-        };
-        // No request waits any more: the next one that needs it fetches it.
-        let _ = timeout(HELD, put).await;
+            tokio::join!(sleep(AGAIN), link.is_there());
+        }
     }
 }
 

@@ -306,3 +306,30 @@ async fn a_circle_of_robots_txts_through_two_processes_ends() {
     assert_eq!(answers, (503, 503));
     assert_eq!(origin.log.count("/page"), 0);
 }
+
+/// One process is told to come later, another has a part of a page to ask for, which else would follow it at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_was_asked_for_holds_the_bursts_of_another_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/busy" => Reply::status(429).field("Retry-After", "100"),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let yaml = format!(
+        "store: {{ directory: '{}' }}\npace: {{ subresources: burst, max_wait: 1s }}",
+        directory.path().display()
+    );
+    let (one, other) = (Binary::serve(&yaml).await, Binary::serve(&yaml).await);
+    assert_eq!(get(&other, &origin.url("/page")).await, 200);
+    assert_eq!(get(&one, &origin.url("/busy")).await, 429);
+    // All know within 50 ms.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let host = origin.authority("a.localhost");
+    let image = format!("GET {} HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Dest: image\r\n\r\n", origin.url("/image"));
+    let mut client = Client::open(other.address()).await;
+    client.send(image).await;
+    assert_eq!(client.response().await.status(), 429);
+    assert_eq!(origin.log.count("/image"), 0);
+}

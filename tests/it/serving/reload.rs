@@ -55,6 +55,17 @@ async fn the_command_says_what_changed_and_exits_0_when_all_is_in_force() {
     binary.stop().await;
 }
 
+/// As it is for a moment where it is written in place, and for longer on a full disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_file_is_no_configuration() {
+    let binary = Binary::serve(ADMIN).await;
+    std::fs::write(binary.file(), "").expect("it is writable");
+    binary.signal(libc::SIGHUP);
+    eventually("the refusal", || binary.output().contains("politely.yaml is empty")).await;
+    assert_eq!(said(&binary.reload(ADMIN).await), (0, "reloaded: nothing has changed\n"), "all has stayed as it was");
+    binary.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_takes_a_restart_is_named_and_never_shown_as_reloaded() {
     let binary = Binary::serve(ADMIN).await;

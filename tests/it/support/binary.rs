@@ -199,8 +199,12 @@ impl Binary {
     }
 
     fn write(&self, yaml: &str) {
-        let file = self.directory.path().join("politely.yaml");
-        std::fs::write(file, configuration(self.directory.path(), yaml)).expect("the directory is writable");
+        std::fs::write(self.file(), configuration(self.directory.path(), yaml)).expect("the directory is writable");
+    }
+
+    /// Its configuration.
+    pub fn file(&self) -> PathBuf {
+        self.directory.path().join("politely.yaml")
     }
 
     /// Waits for its end.

@@ -147,9 +147,13 @@ impl Redis {
 
     /// A connection to look around by.
     pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
+        self.try_connection().await.expect("it listens")
+    }
+
+    /// The same, unless it hangs up.
+    pub async fn try_connection(&self) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
         let client = redis::Client::open(self.url()).expect("a good URL");
-        let connected = within("a connection to redis-server", client.get_multiplexed_async_connection());
-        connected.await.expect("it listens")
+        within("a connection to redis-server", client.get_multiplexed_async_connection()).await
     }
 
     /// How often scripts have been run so far.
