@@ -194,6 +194,28 @@ async fn every_fetch_keeps_the_gap() {
 }
 
 /// A redirect to a host that has just been asked for a page waits there, and the first one's page does not wait for it.
+/// A crawler with a delay of its own asks, which no other has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_keeps_the_delay_that_is_everybodys_and_holds_up_nobody_else() {
+    let robots = "User-agent: SlowBot\nCrawl-delay: 30\n\nUser-agent: *\nDisallow: /no\n";
+    let origin = Origin::site(robots).await;
+    let proxy = Proxy::start(
+        "identity: { product_tokens: [] }\nrobots: { min_ttl: 200ms, max_ttl: 200ms }\npace: { max_wait: 10s }",
+    )
+    .await;
+    let ask = async |agent: &str, path: &str| {
+        let (mut client, host) = (proxy.client().await, origin.authority("a.localhost"));
+        let fields = format!("Host: {host}\r\nUser-Agent: {agent}/1.0\r\nPrefer: wait=1");
+        client.send(format!("GET {} HTTP/1.1\r\n{fields}\r\n\r\n", origin.url(path))).await;
+        client.response().await.status()
+    };
+    assert_eq!(ask("AliceBot", "/page1").await, 200);
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!(ask("SlowBot", "/page2").await, 429);
+    assert_eq!(ask("AliceBot", "/page3").await, 200);
+    eventually("the renewal", || origin.log.count("/robots.txt") > 1).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_hop_keeps_the_gap_of_the_host_it_goes_to() {
     let other = Origin::site("User-agent: *\nCrawl-delay: 2\n").await;

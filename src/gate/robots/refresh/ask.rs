@@ -222,9 +222,9 @@ impl RobotsCache {
         let is_at_home = hop.is_at_home(at);
         let known = self.hosts.find(at, SiteFile::Robots).map(|host| host.load_full()).unwrap_or_default();
         let rules = &settings.hosts.get(at.host()).rules;
-        let known = rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt"));
-        let asked = order.crawl_delay.filter(|_| at == first);
-        let crawl_delay = known.max(asked);
+        // That of who asks may be their own, and is for the rest to be held up by only while there is no other.
+        let asked = order.crawl_delay.filter(|_| at == first && known.answer.is_none());
+        let crawl_delay = asked.or_else(|| rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt")));
         // The page that it is fetched for goes right after it; there is none at another host.
         let is_first_fetch = is_first_fetch && is_at_home;
         // Once the site has answered, the rest is not given up because no turn is granted.
