@@ -104,7 +104,8 @@ impl Route {
     ///
     /// # Errors
     /// No address can be reached, or what is spoken there is not what is wanted.
-    pub async fn connect(&self, want: Want) -> Result<OriginConnection, DialError> {
+    pub async fn connect(&self, mut want: Want) -> Result<OriginConnection, DialError> {
+        want.versions = self.versions(want.versions);
         if !want.fresh
             && let Some(kept) = self.kept(want).await
         {
@@ -112,6 +113,19 @@ impl Route {
         }
         // So that what most requests need not do takes no room in them.
         Box::pin(self.open_for(want)).await
+    }
+
+    /// HTTP/1.1 before HTTP/2, unless the version is known without TLS: then the origin may have no other.
+    pub fn http1_first(&self, versions: Versions) -> Versions {
+        match versions {
+            Versions::Http2First | Versions::Http2Known if is_tls(&self.0.authority) => Versions::Http1First,
+            versions => versions,
+        }
+    }
+
+    /// Those that a request may go over, as far as it is known what the origin makes of them.
+    fn versions(&self, wanted: Versions) -> Versions {
+        if self.0.endpoint.http2.is_broken_off.load(Relaxed) { self.http1_first(wanted) } else { wanted }
     }
 
     /// Whether HTTP/2 is to be spoken, as far as it is known what the origin speaks.
@@ -130,7 +144,7 @@ impl Route {
     /// say so in no other way. From then on it is offered, until it is seen not to be chosen.
     pub fn may_be_only_http2(&self, versions: Versions) -> bool {
         let shared = &self.0.endpoint.http2;
-        versions == Versions::Http1First
+        self.versions(versions) == Versions::Http1First
             && is_tls(&self.0.authority)
             && shared.chose_none.load(Relaxed)
             && !shared.is_http1.load(Relaxed)

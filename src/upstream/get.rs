@@ -4,7 +4,7 @@
 use super::body_stream::{BodyStream, GetError, ReplyBody};
 use super::connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 use super::dial_error::DialFault;
-use super::http2::{Http2Link, is_unprocessed, wants_http1};
+use super::http2::{Http2Link, is_broken_off, is_unprocessed, wants_http1};
 use super::outgoing::Outgoing;
 use super::route::Route;
 use crate::http1::{Body, Framing, ResponseHead, read_response};
@@ -74,6 +74,9 @@ impl Route {
             GetError::Http2(_) if self.is_known_http2(want.versions) => http1,
             GetError::Http2(error) if want.versions != Versions::Http1Only && wants_http1(error) => {
                 Some(Want { versions: Versions::Http1Only, first, ..Want::default() })
+            }
+            GetError::Http2(error) if !want.fresh && is_broken_off(error) => {
+                Some(Want { fresh: true, versions: self.http1_first(want.versions), first, ..want })
             }
             GetError::Http2(error) if !want.fresh && (reused || is_unprocessed(error)) => {
                 Some(Want { fresh: true, first, ..want })

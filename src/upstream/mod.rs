@@ -31,7 +31,7 @@ pub use dialler::connector_conf;
 pub use egress::Denied;
 pub use gathered::Gathered;
 pub use get::{Got, MAX_INTERIM, Sent, Unanswered};
-pub use http2::{Http2Link, SentHead, asks_for_calm, is_unprocessed, wants_http1};
+pub use http2::{Http2Link, SentHead, asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 pub use origin_settings::SetupError;
 pub use outgoing::{NotForHttp2, Outgoing, OutgoingFields};
 pub use reach_error::ReachError;

@@ -9,7 +9,7 @@ use crate::gate::{PaceOutcome, Permit};
 use crate::http1::Framing;
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http2Link, Outgoing, OutgoingFields, Route, Versions, Want};
+use crate::upstream::{Http2Link, Outgoing, OutgoingFields, Route, Versions, Want, is_broken_off};
 use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -180,6 +180,10 @@ impl Exchange<'_> {
                     _ if !untouched => None,
                     fault if fault.wants_http1() => Some(Want { versions: Versions::Http1Only, ..want }),
                     fault if fault.is_unprocessed() => Some(want),
+                    // It may be this answer or that to somebody else.
+                    fault if fault.is_broken_off() && self.request.is_idempotent() && (shared || !want.fresh) => {
+                        Some(Want { fresh: true, versions: route.http1_first(want.versions), ..want })
+                    }
                     // It was closed while it was kept, or for what somebody else asked, or it may speak only HTTP/2.
                     fault
                         if self.request.is_idempotent()
@@ -194,6 +198,9 @@ impl Exchange<'_> {
                     Fault::Malformed(why) => Failure::malformed(why),
                     Fault::TooLarge(limit) => Failure::too_large(limit),
                     Fault::Ended => Failure::ended("it closed the connection before its answer was complete"),
+                    Fault::Http2(error) if is_broken_off(&error) => {
+                        Failure::malformed(format!("HTTP/2 ended the connection for what came on it: {error}"))
+                    }
                     Fault::Http2(error) if !(error.is_io() || error.is_go_away() || error.is_reset()) => {
                         Failure::malformed(error)
                     }

@@ -18,7 +18,7 @@ use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
 use h2::{Ping, PingPong, SendStream};
 use http::Request;
 use parking_lot::Mutex;
-pub use said::{asks_for_calm, is_unprocessed, wants_http1};
+pub use said::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 pub use sent_head::SentHead;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -89,6 +89,9 @@ pub(super) struct EndpointConnections {
     pub is_http1: AtomicBool,
     /// The endpoint has refused to speak HTTP/1, or said nothing to it.
     pub is_only: AtomicBool,
+    /// It has sent in HTTP/2 what ends a connection for all who share it: over HTTP/1.1, it ends the connection of the one
+    /// who asked.
+    pub is_broken_off: AtomicBool,
     /// When last asked, it chose none of the versions that it was offered.
     pub chose_none: AtomicBool,
 }
@@ -237,6 +240,9 @@ async fn carry(
             biased;
             ended = &mut carrier => {
                 if let Err(error) = ended {
+                    if is_broken_off(&error) {
+                        endpoint.upgrade().iter().for_each(|it| it.http2.is_broken_off.store(true, Relaxed));
+                    }
                     tracing::debug!(%error, "an HTTP/2 connection to an origin ended");
                 }
                 break;

@@ -1,4 +1,4 @@
-//! What an origin says by ending a stream or the connection.
+//! What an origin says by ending a stream or the connection, and that we have ended the connection for what it said.
 
 use h2::Reason;
 
@@ -10,6 +10,12 @@ pub fn is_unprocessed(error: &h2::Error) -> bool {
 /// Whether the origin says that it is asked too much.
 pub fn asks_for_calm(error: &h2::Error) -> bool {
     error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
+}
+
+/// Whether the connection was ended by us, for what the origin has sent on one of its streams: a field that it may not, which its
+/// server may have passed on from somebody else.
+pub fn is_broken_off(error: &h2::Error) -> bool {
+    error.is_library() && error.is_go_away() && error.reason() != Some(Reason::NO_ERROR)
 }
 
 /// Whether the origin wants the request over HTTP/1.1.

@@ -37,6 +37,10 @@ enum Way {
     HangUp,
     /// More follows than its content-length says.
     TooMuch,
+    /// The first stream of all is answered by half, all others with a field that has a control character. It speaks HTTP/1.1 too.
+    BadField,
+    /// The same for all streams, and HTTP/2 is all that it speaks.
+    BadFieldAlone,
 }
 
 struct Odd {
@@ -49,7 +53,7 @@ impl Odd {
     async fn start(way: Way) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let protocols: &[&[u8]] = if let Way::Http1 = way { &[b"h2", b"http/1.1"] } else { &[b"h2"] };
+        let protocols: &[&[u8]] = if let Way::Http1 | Way::BadField = way { &[b"h2", b"http/1.1"] } else { &[b"h2"] };
         let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], protocols));
         let without = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], &[]));
         let asked = Arc::new(AtomicUsize::new(0));
@@ -90,6 +94,9 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
     if let Way::TooMuch = way {
         return say_too_much(stream).await;
     }
+    if let Way::BadField | Way::BadFieldAlone = way {
+        return say_what_none_may(stream, way, asked).await;
+    }
     if let Way::PassOver(reason) = way {
         let pass_over = |_| {
             asked.fetch_add(1, Ordering::Relaxed);
@@ -121,7 +128,7 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
                 continue;
             }
             Way::GoAway(_) | Way::One | Way::Refuse | Way::HangUp | Way::Silent => {}
-            Way::Leave | Way::TooMuch | Way::PassOver(_) => {}
+            Way::Leave | Way::TooMuch | Way::PassOver(_) | Way::BadField | Way::BadFieldAlone => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -182,6 +189,16 @@ async fn say_too_much(stream: Stream) {
         // `:status: 200`, `content-length: 2`.
         let head = frame(1, 4, id, &[0x88, 0x0f, 0x0d, 1, b'2']);
         [head, frame(0, 0, id, b"ok"), frame(0, 1, id, b"evil")].concat()
+    })
+    .await;
+}
+
+async fn say_what_none_may(stream: Stream, way: Way, asked: &AtomicUsize) {
+    on_heads(stream, |id| match (way, asked.fetch_add(1, Ordering::Relaxed)) {
+        // `:status: 200`, `content-length: 2`.
+        (Way::BadField, 0) => [frame(1, 4, id, &[0x88, 0x0f, 0x0d, 1, b'2']), frame(0, 0, id, b"o")].concat(),
+        // `:status: 200`, `location: /` and DEL.
+        _ => frame(1, 5, id, &[0x88, 0x0f, 0x1f, 2, b'/', 0x7f]),
     })
     .await;
 }
@@ -461,6 +478,43 @@ async fn what_follows_a_whole_answer_costs_the_client_nothing() {
     for _ in 0..5 {
         let response = client.get("/x", &host).await;
         assert_eq!((response.status(), response.text()), (200, "ok".to_owned()));
+    }
+}
+
+/// A field that HTTP/2 may not carry ends the connection for all who share it. That must not be done to them again and again by
+/// whoever finds a page with one: from then on, it is HTTP/1.1 that is spoken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_ends_the_connection_of_all_does_so_once() {
+    let origin = Odd::start(Way::BadField).await;
+    let proxy = Proxy::start(FREE).await;
+    let (host, url) = (origin.authority(), format!("https://{}/x", origin.authority()));
+    let tunnel = async || {
+        let client = Client::connect(proxy.address(), &host).await;
+        H2Client::over(client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await).await
+    };
+    let (one, other) = (tunnel().await, tunnel().await);
+    let cut = one.send(request("GET", &url), true).await;
+    crate::support::eventually("the request", || origin.asked.load(Ordering::Relaxed) == 1).await;
+    assert_eq!(other.get(&url).await.status(), 200, "it is asked for over HTTP/1.1");
+    assert!(cut.response().await.is_err());
+    for client in [&one, &other, &one] {
+        assert_eq!(client.get(&url).await.status(), 200);
+    }
+    assert_eq!(origin.asked.load(Ordering::Relaxed), 2, "over HTTP/2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_http2_may_not_carry_is_called_malformed_where_there_is_nothing_else() {
+    let origin = Odd::start(Way::BadFieldAlone).await;
+    let proxy = Proxy::start(FREE).await;
+    let host = origin.authority();
+    let client = Client::connect(proxy.address(), &host).await;
+    let client = H2Client::over(client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await).await;
+    for asked in [2, 4] {
+        let answer = client.get(&format!("https://{host}/x")).await;
+        assert_eq!(answer.status(), 502);
+        assert!(answer.text().contains("malformed answer: HTTP/2 ended the connection"), "{}", answer.text());
+        assert!(origin.asked.load(Ordering::Relaxed) <= asked);
     }
 }
 

@@ -1,6 +1,6 @@
 //! A side of an exchange: bodies come out of it and go into it, whatever the version of HTTP.
 
-use crate::upstream::{asks_for_calm, is_unprocessed, wants_http1};
+use crate::upstream::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 use bytes::Bytes;
 use http::HeaderMap;
 use std::io;
@@ -74,6 +74,11 @@ impl Fault {
     /// In the words of HTTP/2 for 429: it is asked too much.
     pub fn asks_for_calm(&self) -> bool {
         matches!(self, Fault::Http2(error) if asks_for_calm(error))
+    }
+
+    /// We have ended the connection, for what has come on it.
+    pub fn is_broken_off(&self) -> bool {
+        matches!(self, Fault::Http2(error) if is_broken_off(error))
     }
 
     /// It would rather be asked in HTTP/1.1.
