@@ -29,6 +29,8 @@ pub enum FieldKind {
     Te,
     Trailer,
     Upgrade,
+    /// Alt-Svc and Alt-Used (RFC 7838).
+    Alternative,
     Expect,
     Via,
     CacheControl,
@@ -56,8 +58,10 @@ impl FieldKind {
             6 if is(name, b"cookie") => Self::Cookie,
             6 if is(name, b"expect") => Self::Expect,
             6 if is(name, b"prefer") => Self::Prefer,
+            7 if is(name, b"alt-svc") => Self::Alternative,
             7 if is(name, b"trailer") => Self::Trailer,
             7 if is(name, b"upgrade") => Self::Upgrade,
+            8 if is(name, b"alt-used") => Self::Alternative,
             10 if is(name, b"user-agent") => Self::UserAgent,
             10 if is(name, b"connection") => Self::Connection,
             10 if is(name, b"keep-alive") => Self::KeepAlive,
@@ -78,8 +82,8 @@ impl FieldKind {
         }
     }
 
-    /// Meant for one connection, whatever the message's Connection says. Framing is not among them: how it is handled
-    /// depends on where the message goes.
+    /// Meant for one connection, whatever the message's Connection says, or for a way past the one who carries it. Framing is not
+    /// among them: how it is handled depends on where the message goes.
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {
         matches!(
@@ -92,6 +96,7 @@ impl FieldKind {
                 | Self::ProxyAuthenticationInfo
                 | Self::Te
                 | Self::Upgrade
+                | Self::Alternative
         )
     }
 

@@ -44,6 +44,43 @@ async fn hop_by_hop_fields_of_requests_end_here() {
     }
 }
 
+/// RFC 7838: to a client that asks a proxy it is a way past that: another authority, or HTTP/3 over UDP.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_alternative_service_is_named_to_a_client_nor_to_an_origin() {
+    let answer = |_: &Seen| {
+        let answer = Reply::text("x").field("Alt-Svc", "h3=\":443\"; ma=86400").field("X-Stay", "3");
+        answer.trailer("alt-svc", "h2=\"other.example:443\"").trailer("x-sum", "9")
+    };
+    let plain = Origin::http(answer).await;
+    let tls = [Origin::https(Alpn::H1, answer).await, Origin::https(Alpn::H2, answer).await];
+    let proxy = Proxy::start("hosts: { '*': { robots: ignore } }").await;
+    let mut answers = Vec::new();
+    let with = |target: &str, origin: &Origin| {
+        get(target, &origin.authority("a.localhost"))
+            .replace("Accept", "Alt-Used: a.localhost\r\nTE: trailers\r\nAccept")
+    };
+    let mut client = proxy.client().await;
+    client.send(with(&plain.url("/x"), &plain)).await;
+    answers.push(client.response().await);
+    for origin in &tls {
+        let mut client = proxy.tls(origin, "a.localhost", &[b"http/1.1"]).await;
+        client.send(with("/x", origin)).await;
+        answers.push(client.response().await);
+        let mut asked = request("GET", &origin.url("/x"));
+        asked.headers_mut().append("alt-used", "a.localhost".parse().unwrap());
+        let client = proxy.h2(origin, "a.localhost").await;
+        answers.push(client.send(asked, true).await.response().await.unwrap());
+    }
+    for answer in answers {
+        assert_eq!((answer.status(), answer.field("x-stay")), (200, Some("3")));
+        assert!(answer.head.all("alt-svc").is_empty(), "{:?}", answer.head);
+        assert!(answer.trailers.iter().all(|(name, _)| name == "x-sum"), "{:?}", answer.trailers);
+    }
+    for origin in tls.iter().chain([&plain]) {
+        assert!(origin.log.all().iter().all(|seen| seen.all("alt-used").is_empty()));
+    }
+}
+
 /// `Connection: keep-alive` of the proxy's own is its business.
 fn is_left(seen: &Seen, name: &str) -> bool {
     let all = seen.all(name);
