@@ -4,7 +4,9 @@ use super::pacer::{Permit, Waiting};
 use super::robots::Fetching;
 use super::{Gate, rules};
 use crate::config::Hosts;
-use crate::policy::{Refusal, Request};
+use crate::policy::{Authority, KeyBy, PaceKey, Refusal, Request};
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 
@@ -51,6 +53,26 @@ impl Gate {
             permit = waiting.turn() => permit,
             refusal = self.drained(due) => Err(refusal),
         }
+    }
+
+    /// One more request under this permit, in its turn, or the first, whose turn may be elsewhere: `address` is where it goes now, where
+    /// the pace is kept by addresses.
+    pub async fn turn_again(
+        &self,
+        permit: &mut Permit,
+        authority: &Authority,
+        address: Option<IpAddr>,
+    ) -> Result<(), Refusal> {
+        let before = permit.queue().clone();
+        let queue = match address {
+            Some(address) if !before.key().is_of(KeyBy::Address, authority, Some(address)) => {
+                let is_of_pages = Arc::ptr_eq(&self.pacer.queue(before.key()), &before);
+                let queue = self.pacer.queue(&PaceKey::new(KeyBy::Address, authority, Some(address)));
+                if is_of_pages { queue } else { queue.beside().clone() }
+            }
+            _ => before,
+        };
+        permit.again(&queue).await
     }
 
     /// Returns when the proxy stops and a request whose turn is `due` then cannot have it any more. `None`: nobody knows.

@@ -106,6 +106,8 @@ impl Route {
     /// No address can be reached, or what is spoken there is not what is wanted.
     pub async fn connect(&self, mut want: Want) -> Result<OriginConnection, DialError> {
         want.versions = self.versions(want.versions);
+        // Where its turn is.
+        want.first = self.place(want.first).or(want.first);
         if !want.fresh
             && let Some(kept) = self.kept(want).await
         {
@@ -155,14 +157,16 @@ impl Route {
         versions == Versions::Http2Known && !is_tls(&self.0.authority) && self.asks().is_none()
     }
 
-    /// One that is there.
+    /// One that is there; where the pace is kept by addresses, at that which is wanted.
     async fn kept(&self, want: Want) -> Option<OriginConnection> {
+        let place = self.place(want.first);
         if !self.may_be_http2(want.versions) {
-            let Idle { stream, address, .. } = self.0.endpoint.take(self.0.by.limits().idle_timeout, want.once).await?;
+            let Idle { stream, address, .. } =
+                self.0.endpoint.take(self.0.by.limits().idle_timeout, want.once, place).await?;
             return Some(OriginConnection { reused: true, address, link: self.http1(stream, address) });
         }
         loop {
-            match self.0.endpoint.http2.take() {
+            match self.0.endpoint.http2.take(place) {
                 FoundConnection::Link(link, address) => {
                     return Some(OriginConnection { reused: true, address, link: HttpLink::Http2(link) });
                 }

@@ -68,6 +68,11 @@ impl Dialler {
         opened
     }
 
+    /// The one of these that is tried first.
+    pub fn first(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
+        self.failed.first(addresses)
+    }
+
     /// Makes room where this machine is at its limits: a quarter of the idle connections go, the oldest. How many.
     pub fn close_idle(&self) -> usize {
         self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM))

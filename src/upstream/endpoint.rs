@@ -46,12 +46,12 @@ impl Endpoint {
     }
 
     /// The one used last that is still open, of this thread's first. Not one that has been idle for `limit`. `once`: it is
-    /// looked at again behind what the runtime knows of it.
-    pub async fn take(&self, limit: Duration, once: bool) -> Option<Idle> {
+    /// looked at again behind what the runtime knows of it. `place`: one that leads there.
+    pub async fn take(&self, limit: Duration, once: bool, place: Option<SocketAddr>) -> Option<Idle> {
         let own = shard();
         for at in 0..self.idle.len() {
             while self.len() > 0
-                && let Some(mut idle) = self.pop((own + at) % self.idle.len())
+                && let Some(mut idle) = self.pop((own + at) % self.idle.len(), place)
             {
                 if idle.since.elapsed() >= limit || !is_quiet(&mut idle.stream).await {
                     continue;
@@ -106,8 +106,11 @@ impl Endpoint {
         !self.is_known.load(Relaxed) && !self.is_known.swap(true, Relaxed)
     }
 
-    fn pop(&self, shard: usize) -> Option<Idle> {
-        let idle = self.idle[shard].lock().pop()?;
+    fn pop(&self, shard: usize, place: Option<SocketAddr>) -> Option<Idle> {
+        let mut shard = self.idle[shard].lock();
+        let last = shard.iter().rposition(|idle| place.is_none_or(|place| idle.address == place))?;
+        let idle = shard.remove(last);
+        drop(shard);
         self.forget(1);
         Some(idle)
     }
@@ -185,7 +188,7 @@ mod tests {
             assert!(is_quiet(&mut stream).await);
             endpoint.put(Idle { stream, address, since: Instant::now() });
             let theirs = (!is_closed).then_some(theirs);
-            let taken = endpoint.take(Duration::from_secs(60), once).await;
+            let taken = endpoint.take(Duration::from_secs(60), once, None).await;
             assert_eq!(taken.is_some(), !is_closed, "{once}");
             drop(theirs);
         }

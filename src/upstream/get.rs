@@ -12,6 +12,7 @@ use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::Poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -38,7 +39,8 @@ pub struct Unanswered {
 /// How far a request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    Begins,
+    /// On a connection to here, where the pace is kept by addresses.
+    Begins(Option<IpAddr>),
     Whole,
 }
 
@@ -60,9 +62,10 @@ impl Route {
             let again = http1.filter(|_| error.kind == DialFault::Malformed);
             Unanswered { error: error.into(), again }
         })?;
+        let begins = Sent::Begins(self.paced_at(Some(address)));
         let answered = match link {
-            HttpLink::Http1(link) => self.get_http1(link, request, &mut on_sent).await,
-            HttpLink::Http2(link) => self.get_http2(link, request, &mut on_sent).await,
+            HttpLink::Http1(link) => self.get_http1(link, request, begins, &mut on_sent).await,
+            HttpLink::Http2(link) => self.get_http2(link, request, begins, &mut on_sent).await,
         };
         let error = match answered {
             Ok(got) => return Ok(Got { reused, ..got }),
@@ -93,11 +96,12 @@ impl Route {
         &self,
         mut link: Http1Link,
         request: &Outgoing<'_>,
+        begins: Sent,
         on_sent: &mut impl FnMut(Sent) -> bool,
     ) -> Result<Got, GetError> {
         let mut input = Vec::with_capacity(HEAD);
         request.write_http1(self, &mut input);
-        if !on_sent(Sent::Begins) {
+        if !on_sent(begins) {
             link.keep();
             return Err(GetError::NotSent);
         }
@@ -139,10 +143,11 @@ impl Route {
         &self,
         link: Http2Link,
         request: &Outgoing<'_>,
+        begins: Sent,
         on_sent: &mut impl FnMut(Sent) -> bool,
     ) -> Result<Got, GetError> {
         let request = request.to_http2(self).map_err(|_| GetError::Malformed("the request"))?;
-        if !on_sent(Sent::Begins) {
+        if !on_sent(begins) {
             return Err(GetError::NotSent);
         }
         let (mut response, _, mut head) = link.send_request(request, true)?;

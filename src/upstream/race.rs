@@ -36,6 +36,11 @@ impl FailedAddresses {
         ordered
     }
 
+    /// The one that is tried first.
+    pub fn first(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
+        if let [one] = addresses { Some(*one) } else { self.order(addresses, None).first().copied() }
+    }
+
     fn has_failed(&self, address: SocketAddr) -> bool {
         self.0.get(&address).is_some_and(|at| at.elapsed() < KEEP)
     }

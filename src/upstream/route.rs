@@ -8,7 +8,7 @@ use super::stream::Stream;
 use super::trust::TlsTerms;
 use super::upstream_proxy::UpstreamProxy;
 use crate::config::OriginTls;
-use crate::policy::{Authority, Host, Scheme};
+use crate::policy::{Authority, Host, KeyBy, Scheme};
 use crate::signing::RequestSigner;
 use pingora_core::protocols::ALPN;
 use rustls::ClientConfig;
@@ -41,9 +41,17 @@ pub(super) struct RouteInner {
 }
 
 impl Route {
-    /// The origin's address that is tried first. `None`: the upstream proxy alone knows it.
-    pub fn origin(&self) -> Option<IpAddr> {
-        self.0.addresses.first().filter(|_| self.0.by.upstream_proxy.is_none()).map(|address| address.ip())
+    /// The address of the origin that a pace is kept for: where a connection leads, or what is tried first. `None`: the pace is not
+    /// kept by addresses, or the upstream proxy alone knows them.
+    pub fn paced_at(&self, dialled: Option<SocketAddr>) -> Option<IpAddr> {
+        self.place(dialled).map(|address| address.ip())
+    }
+
+    /// The same, with its port.
+    pub(super) fn place(&self, dialled: Option<SocketAddr>) -> Option<SocketAddr> {
+        let way = &*self.0;
+        let is_by_address = way.by.made_of.pace.key == KeyBy::Address && way.by.upstream_proxy.is_none();
+        is_by_address.then(|| dialled.or_else(|| way.by.dialler.first(&way.addresses))).flatten()
     }
 
     /// Whether the origin's certificate is accepted unseen.
@@ -62,21 +70,25 @@ impl Route {
     }
 
     /// A connection of its own on which HTTP/1.1 is spoken with the origin itself, TLS included: for what may become another
-    /// protocol.
-    pub async fn open(&self) -> Result<(Stream, SocketAddr), DialError> {
+    /// protocol. `first`: the address to try before the others.
+    pub async fn open(&self, first: Option<SocketAddr>) -> Result<(Stream, SocketAddr), DialError> {
         let tls = self.0.own_tls.as_ref().unwrap_or(&self.0.by.trust.plain);
         let tls = is_tls(&self.0.authority).then(|| tls.http1.clone());
-        self.0.by.dialler.open(&self.0.hop_to(true, tls), None, &self.0.addresses, None).await
+        self.0.by.dialler.open(&self.0.hop_to(true, tls), None, &self.0.addresses, first).await
     }
 
     /// The same without TLS of ours: what the client sends goes through unread. `via`: the lines of Via that came with
     /// the client's CONNECT.
-    pub async fn tunnel(&self, via: Option<&str>) -> Result<(Stream, SocketAddr), DialError> {
+    pub async fn tunnel(
+        &self,
+        via: Option<&str>,
+        first: Option<SocketAddr>,
+    ) -> Result<(Stream, SocketAddr), DialError> {
         let mut hop = self.0.hop_to(true, None);
         if let (Some(through), Some(before)) = (&mut hop.upstream_proxy, via) {
             through.via = format!("{before}, {}", through.via).into();
         }
-        self.0.by.dialler.open(&hop, None, &self.0.addresses, None).await
+        self.0.by.dialler.open(&hop, None, &self.0.addresses, first).await
     }
 }
 

@@ -87,3 +87,25 @@ async fn an_address_of_our_own_closes_the_name() {
     let denied = upstream.reach(&authority).await.err().unwrap();
     assert!(matches!(denied, ReachError::Denied(Denied::OwnListener(_))), "{denied}");
 }
+
+/// A pace that is kept by addresses is kept where the connection leads, not where the name used to.
+#[tokio::test]
+async fn by_addresses_a_connection_that_was_kept_serves_its_own_alone() {
+    let one = tokio::net::TcpListener::bind("127.0.0.2:0").await.unwrap();
+    let port = one.local_addr().unwrap().port();
+    let Ok(_other) = tokio::net::TcpListener::bind(("127.0.0.3", port)).await else { return };
+    let authority = Authority::new(Scheme::Http, "moves.example", Some(port)).unwrap();
+    for (key, reused) in [("address", [false, false, true]), ("host", [false, true, true])] {
+        let upstream =
+            upstream(&format!("egress: {{ allow: [127.0.0.0/8], ports: ['1-65535'] }}\npace: {{ key: {key} }}"));
+        for (last, reused) in [2, 3, 2].into_iter().zip(reused) {
+            let address = IpAddr::from([127, 0, 0, last]);
+            upstream.resolver.remember("moves.example", &[address]);
+            let route = upstream.reach(&authority).await.unwrap();
+            let connection = route.connect(Want::default()).await.unwrap();
+            assert_eq!(connection.reused, reused, "{key}");
+            assert!(key == "host" || connection.address.ip() == address);
+            connection.link.put_back();
+        }
+    }
+}

@@ -3,9 +3,10 @@
 use super::host_queue::HostQueue;
 use super::waiters::WaitPlace;
 use crate::gate::fleet::Fleet;
-use crate::policy::Refusal;
 use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
+use crate::policy::{Authority, KeyBy, Refusal};
 use futures_util::future::OptionFuture;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -98,18 +99,27 @@ impl Permit {
         self.slot.as_ref().is_none_or(|slot| !is_paced(slot) || self.queue.holds(slot))
     }
 
-    /// One more request to the host under the same permit, in its turn: a retry. If the first has never left, it has not
-    /// been a request, and the turn is still there, as long as it [holds](Self::holds).
-    pub async fn again(&mut self) -> Result<(), Refusal> {
+    /// The same, for a connection to this address, where the pace is kept by addresses.
+    #[inline]
+    pub fn holds_at(&self, authority: &Authority, address: Option<IpAddr>) -> bool {
+        let is_here = |address| self.slot.is_none() || self.queue.key().is_of(KeyBy::Address, authority, Some(address));
+        self.holds() && address.is_none_or(is_here)
+    }
+
+    /// One more request to the host under the same permit, in its turn in this queue: a retry. If the first has never left, it has
+    /// not been a request, and the turn is still there, as long as it [holds](Self::holds).
+    pub(in crate::gate) async fn again(&mut self, queue: &Arc<HostQueue>) -> Result<(), Refusal> {
         self.note_left();
         let outcome = std::mem::replace(&mut self.outcome, PaceOutcome::Unused);
         let has_left = std::mem::replace(&mut self.stage, Stage::Kept) == Stage::Left;
-        if !has_left && self.holds() {
+        let is_here = Arc::ptr_eq(queue, &self.queue);
+        if !has_left && is_here && self.holds() {
             return Ok(());
         }
         // In report mode there is none.
         let Some(slot) = self.slot.take() else { return Ok(()) };
         self.queue.give_back(slot, has_left, if has_left { outcome } else { PaceOutcome::Unused }, None);
+        self.queue = queue.clone();
         // It has waited for its turn already and stands at the end of the line now.
         let mut next = self.queue.turn(RETRIES, &self.terms).await?;
         self.slot = next.slot.take();
@@ -293,11 +303,14 @@ mod tests {
         let mut permit = go(&host);
         for _ in 0..2 {
             permit.outcome = PaceOutcome::Failure;
-            assert!(permit.again().now_or_never().is_some_and(|turn| turn.is_ok()), "another address, at once");
+            assert!(permit.again(&host).now_or_never().is_some_and(|turn| turn.is_ok()), "another address, at once");
         }
         permit.leaves(true);
         permit.note_left();
-        assert!(permit.again().now_or_never().is_none(), "a request that has left is one, and the next waits the gap");
+        assert!(
+            permit.again(&host).now_or_never().is_none(),
+            "a request that has left is one, and the next waits the gap"
+        );
     }
 
     #[tokio::test]
@@ -306,7 +319,7 @@ mod tests {
         let mut permit = go(&host);
         permit.leaves(true);
         permit.outcome = PaceOutcome::Backoff { retry_after: None };
-        assert!(permit.again().now_or_never().is_none(), "it waits");
+        assert!(permit.again(&host).now_or_never().is_none(), "it waits");
         assert_eq!(host.figures().backoff, Duration::from_secs(100));
     }
 

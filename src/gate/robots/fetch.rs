@@ -138,8 +138,8 @@ pub(super) async fn get(
     };
     let is_signed = route.signature().is_some_and(|signer| outgoing.is_signed_by(signer));
     let on_sent = |sent| match sent {
-        Sent::Begins => {
-            let holds = permit.holds();
+        Sent::Begins(address) => {
+            let holds = permit.holds_at(request.authority, address);
             if holds {
                 permit.leaves(true);
             }

@@ -124,7 +124,7 @@ impl Exchange<'_> {
             user: user.map(|user| user.name.as_ref()),
             budget: user.and_then(|user| user.budget.as_ref()),
             from: Some(peer.address.ip()),
-            address: route.and_then(Route::origin),
+            address: route.and_then(|route| route.paced_at(None)),
             speaks_http2: request.version == Version::HTTP_2
                 && (peer.tunnel.is_some() || authority.scheme() == Scheme::Https),
             is_subresource: request.is_subresource.unwrap_or_else(|| self.follows_page()),

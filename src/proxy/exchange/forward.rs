@@ -8,6 +8,7 @@ use crate::gate::Permit;
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
 use crate::upstream::{Http1Link, HttpLink, OriginConnection, Route, Versions, Want};
+use std::net::SocketAddr;
 use std::pin::pin;
 
 impl Exchange<'_> {
@@ -34,7 +35,7 @@ impl Exchange<'_> {
             want.first = Some(address);
             let upstream = (address, reused);
             let tried = match link {
-                link if !self.turn_holds() => {
+                link if !self.turn_holds(&route, address) => {
                     // It may have been closed by the time of the next.
                     link.put_back();
                     Tried::Again(Want { fresh: false, ..want }, Failure::turns_over())
@@ -59,20 +60,29 @@ impl Exchange<'_> {
             if !self.permit.as_ref().is_some_and(Permit::has_turn) || tries >= MAX_TRIES || untried >= MAX_UNTRIED {
                 return Outcome::Failed(failure);
             }
-            if let Err(outcome) = self.take_turn(client, timer).await {
+            if let Err(outcome) = self.take_turn(client, timer, &route, want.first).await {
                 return outcome;
             }
         }
     }
 
-    fn turn_holds(&self) -> bool {
-        self.permit.as_ref().is_none_or(Permit::holds)
+    /// Whether the turn is still there, and is one at this address.
+    fn turn_holds(&self, route: &Route, address: SocketAddr) -> bool {
+        let address = route.paced_at(Some(address));
+        self.permit.as_ref().is_none_or(|permit| permit.holds_at(&self.request.authority, address))
     }
 
-    /// Another, unless the first is still there.
-    async fn take_turn<C: Client>(&mut self, client: &mut C, timer: &mut Timer) -> Result<(), Outcome> {
+    /// Another, unless the first is still there. `first`: the address to try before the others.
+    async fn take_turn<C: Client>(
+        &mut self,
+        client: &mut C,
+        timer: &mut Timer,
+        route: &Route,
+        first: Option<SocketAddr>,
+    ) -> Result<(), Outcome> {
         let Some(permit) = &mut self.permit else { return Ok(()) };
-        match client.wait(timer, Box::pin(permit.again()).as_mut()).await {
+        let turn = self.proxy.gate.turn_again(permit, &self.request.authority, route.paced_at(first));
+        match client.wait(timer, Box::pin(turn).as_mut()).await {
             Some(turn) => turn.map_err(Outcome::Refused),
             None => Err(Outcome::Gone),
         }
@@ -80,16 +90,18 @@ impl Exchange<'_> {
 
     /// On a connection of its own, which may become another protocol's.
     async fn upgrade<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: &Route) -> Outcome {
+        let mut first = None;
         for _ in 0..MAX_TRIES {
-            if let Err(outcome) = self.take_turn(client, timer).await {
+            if let Err(outcome) = self.take_turn(client, timer, route, first).await {
                 return outcome;
             }
-            let (stream, address) = match client.wait(timer, pin!(route.open())).await {
+            let (stream, address) = match client.wait(timer, pin!(route.open(first))).await {
                 Some(Ok(opened)) => opened,
                 Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
                 None => return Outcome::Gone,
             };
-            if self.turn_holds() {
+            first = Some(address);
+            if self.turn_holds(route, address) {
                 let upstream = (address, false);
                 return match self.over_http1(client, timer, route, stream, drop, upstream, Want::default()).await {
                     Tried::Over(outcome) => outcome,

@@ -33,7 +33,7 @@ impl Exchange<'_> {
             client: peer.client(),
             user: peer.user.as_ref().map(|user| user.name.as_ref()),
             from: Some(peer.address.ip()),
-            address: route.origin(),
+            address: route.paced_at(None),
             ..policy::Request::new(authority, b"")
         };
         let hosts = hosts(peer.user.as_deref());
@@ -43,11 +43,14 @@ impl Exchange<'_> {
             proxy.log_reported(peer, &authority.to_string(), reported);
         }
         self.trip.reported = reported;
+        let mut first = None;
         for _ in 0..MAX_TRIES {
-            permit.again().await.map_err(Outcome::Refused)?;
-            let opened = route.tunnel(via).await;
+            let turn = proxy.gate.turn_again(&mut permit, authority, route.paced_at(first)).await;
+            turn.map_err(Outcome::Refused)?;
+            let opened = route.tunnel(via, first).await;
             let (origin, address) = opened.map_err(|error| Outcome::Failed(Failure::from_dial(&error)))?;
-            if permit.holds() {
+            first = Some(address);
+            if permit.holds_at(authority, route.paced_at(first)) {
                 self.trip.upstream = Some((address, false));
                 permit.leaves(true);
                 permit.note_left();

@@ -116,17 +116,18 @@ impl EndpointConnections {
         EndpointConnections { all, ..Self::default() }
     }
 
-    /// A stream on one of the connections.
-    pub fn take(&self) -> FoundConnection {
+    /// A stream on one of the connections. `place`: that leads there.
+    pub fn take(&self, place: Option<SocketAddr>) -> FoundConnection {
         let mut connections = self.connections.lock();
         if connections.is_empty() {
             return FoundConnection::None;
         }
         connections.retain(|connection| connection.is_alive());
-        if let Some(connection) = connections.iter().find(|connection| connection.begin_stream()) {
+        let there = || connections.iter().filter(|connection| place.is_none_or(|place| connection.address == place));
+        if let Some(connection) = there().find(|connection| connection.begin_stream()) {
             return FoundConnection::Link(connection.link(), connection.address);
         }
-        let soon = connections.iter().find(|connection| !connection.vitals.is_known.load(Relaxed));
+        let soon = there().find(|connection| !connection.vitals.is_known.load(Relaxed));
         soon.map_or(FoundConnection::None, |connection| FoundConnection::Soon(connection.clone()))
     }
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
+const UPGRADE: &str = "Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+                       Sec-WebSocket-Version: 13\r\nAccept:";
 
 fn part(dest: &str, url: &str, host: &str) -> String {
     get(url, host).replace("Accept:", &format!("Sec-Fetch-Dest: {dest}\r\nAccept:"))
@@ -22,6 +24,40 @@ async fn names_of_one_address_share_a_pace_where_that_is_the_key() {
     assert!(responses.iter().all(|response| response.status() == 200));
     let gaps = origin.log.gaps("/page");
     assert!(gaps.len() == 2 && gaps.iter().all(|&gap| gap >= SECOND), "{gaps:?}");
+}
+
+/// The name has 127.0.0.1 before ::1, and there nobody listens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_to_another_address_than_the_first_is_paced_there() {
+    let pages = crate::support::origin::pages(&delay("1"));
+    let Ok(origin) = Origin::try_http_on("[::1]:0", pages).await else { return };
+    let proxy = Arc::new(Proxy::start("pace: { key: address }").await);
+    let hosts = ["a.localhost", "[::1]", "b.localhost", "[::1]", "a.localhost"];
+    let urls = hosts.iter().enumerate().map(|(number, host)| origin.url_at(host, &format!("/page{number}")));
+    let responses = all(&proxy, urls).await;
+    assert!(responses.iter().all(|response| response.status() == 200));
+    let gaps = origin.log.gaps("/page");
+    assert!(gaps.len() == 4 && gaps.iter().all(|&gap| gap >= SECOND), "{gaps:?}");
+}
+
+/// Of these, the connection is what is paced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_are_tunnels_and_upgrades() {
+    let Ok(origin) = Origin::try_http_on("[::1]:0", |_| Reply::websocket()).await else { return };
+    let rules = "pace: { key: address, min_delay: 1s }\nhosts: { '*': { robots: ignore, intercept: tunnel } }";
+    let proxy = Proxy::start(rules).await;
+    let start = Instant::now();
+    for (waited, host) in ["[::1]", "a.localhost", "[::1]", "b.localhost"].into_iter().enumerate() {
+        let mut client = proxy.client().await;
+        let host = origin.authority(host);
+        match waited {
+            0 | 1 => client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await,
+            _ => client.send(get(&format!("http://{host}/"), &host).replace("Accept:", UPGRADE)).await,
+        }
+        let status = client.head().await.status();
+        assert!(matches!(status, 200 | 101), "{host}: {status}");
+        assert!(start.elapsed() >= SECOND * waited as u32, "{host}: {:?}", start.elapsed());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

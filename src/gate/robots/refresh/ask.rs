@@ -193,11 +193,8 @@ impl RobotsCache {
         let found = timeout(*left, fetch::reach(&self.upstream, request.authority, hop.order.client)).await;
         let route = found.map_err(|_| no_resolver(request.authority))??;
         *left = left.saturating_sub(began.elapsed());
-        let dialled = match settings.pace.key {
-            KeyBy::Address => route.origin(),
-            KeyBy::Host | KeyBy::Site => None,
-        };
-        let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, dialled));
+        let address = route.paced_at(request.want.first);
+        let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, address));
         let (client, terms) = (hop.order.client, self.terms(hop, request.authority));
         let stands = if hop.is_at_home(request.authority) { FETCHES } else { client };
         let in_turn = self.places.take_in_turn(client, &pace, stands, &terms, settings.robots.timeout, hop.fetch).await;
