@@ -132,7 +132,7 @@ pub(super) async fn get(
         target: target.as_bytes(),
         fields: OutgoingFields::Own(&fields),
         framing: Framing::None,
-        received: None,
+        received: Version::HTTP_11,
         user_agent: None,
         upgrade: None,
     };
@@ -169,6 +169,7 @@ pub(super) async fn get(
         // It is no word of the site's, so it neither allows nor forbids anything.
         return Err(TryError::from(match status {
             407 => upstream_proxy.wants_credentials().to_string(),
+            508 => return Err(FetchError::NotAsked(Refusal::Loop).into()),
             status => format!("{upstream_proxy} answers with status {status} of its own"),
         }));
     }
@@ -196,6 +197,7 @@ impl From<GetError> for FetchError {
     fn from(error: GetError) -> Self {
         match error {
             GetError::Dial(error @ DialError { kind: DialFault::OwnLimit, .. }) => own_limit(&error),
+            GetError::Dial(DialError { kind: DialFault::Loop, .. }) => Self::NotAsked(Refusal::Loop),
             error => Self::Unreachable(error.to_string()),
         }
     }

@@ -141,7 +141,7 @@ impl Exchange<'_> {
             target: &request.target,
             fields,
             framing: request.framing,
-            received: Some(request.version),
+            received: request.version,
             user_agent: self.settings.identity.user_agent.as_deref(),
             upgrade,
         };

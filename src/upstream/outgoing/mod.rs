@@ -20,8 +20,8 @@ pub struct Outgoing<'a> {
     pub fields: OutgoingFields<'a>,
     /// Of the body as it is sent on: over HTTP/2, only a length is given.
     pub framing: Framing,
-    /// The version in which it came to us. `None`: it is our own, and nobody forwards it.
-    pub received: Option<Version>,
+    /// The version in which it came to us; our own is marked as well, so that it is known if it comes back.
+    pub received: Version,
     /// In place of the User-Agent that came.
     pub user_agent: Option<&'a str>,
     /// The protocol that the connection is to change to: HTTP/1.1 alone.
@@ -143,7 +143,7 @@ impl Outgoing<'_> {
     /// Each field that goes on, ours among them; not what frames the body and names the host, which the version decides.
     /// `crumbs`: but for Cookie.
     fn pass(&self, route: &Route, crumbs: bool, is_http2: bool, mut put: impl FnMut(&[u8], &[u8])) {
-        let counts = self.received.is_some() && matches!(self.method, "OPTIONS" | "TRACE");
+        let counts = matches!(self.method, "OPTIONS" | "TRACE");
         let mut agent = self.user_agent.map(str::as_bytes);
         let mut is_renamed = false;
         self.fields.each(|field, ends_here| match field.kind {
@@ -173,10 +173,7 @@ impl Outgoing<'_> {
         if let Some(agent) = agent.filter(|_| !is_renamed) {
             put(b"User-Agent", agent);
         }
-        if let Some(received) = self.received {
-            let mut line = [0; 64];
-            put(b"Via", via(received, &route.0.name, &mut line));
-        }
+        put(b"Via", via(self.received, &route.0.name, &mut [0; 64]));
         // After all that may be changed has been.
         if let Some(signer) = route.signature()
             && !self.is_signed()

@@ -41,7 +41,7 @@ fn asking(target: &str) -> Outgoing<'_> {
         target: target.as_bytes(),
         fields: OutgoingFields::Own(&[("User-Agent", b"ExampleBot")]),
         framing: Framing::None,
-        received: None,
+        received: http::Version::HTTP_11,
         user_agent: None,
         upgrade: None,
     }

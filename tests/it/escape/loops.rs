@@ -1,7 +1,10 @@
 //! Requests that would come back to the proxy.
 
 use super::siege::{Siege, refused, shoot};
-use crate::support::{Origin, Proxy};
+use crate::support::{Client, Origin, Proxy, assert_refused};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_proxy_s_own_addresses_are_no_targets() {
@@ -71,6 +74,32 @@ async fn a_robots_txt_that_points_at_the_proxy_is_not_followed() {
     let answer = proxy.get(&origin.url("/x")).await;
     assert_eq!(refused(Some(&answer), &[503]), None);
     assert_eq!(origin.log.pages(), Vec::<String>::new());
+}
+
+/// The upstream proxy is a forwarder of TCP that leads back here: robots.txt is asked for first, and comes back like anything else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loop_that_only_shows_on_the_way_ends_at_once() {
+    let forwarder = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let parent = forwarder.local_addr().unwrap();
+    let proxy =
+        Proxy::start(&format!("egress: {{ upstream_proxy: 'http://{parent}' }}\nrobots: {{ timeout: 60s }}")).await;
+    let to = proxy.address();
+    let forwarding = tokio::spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((mut from, _)) = forwarder.accept().await {
+            connections.spawn(async move {
+                let mut to = TcpStream::connect(to).await?;
+                tokio::io::copy_bidirectional(&mut from, &mut to).await
+            });
+        }
+    });
+    let start = Instant::now();
+    assert_refused(&proxy.get("http://a.localhost:8080/x").await, 508, "proxy_loop_detected", "loop");
+    let client = Client::connect(proxy.address(), "a.localhost:8443").await;
+    let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+    assert_refused(&client.get("/x", "a.localhost:8443").await, 508, "proxy_loop_detected", "loop");
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    forwarding.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
