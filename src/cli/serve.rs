@@ -2,7 +2,7 @@
 
 use super::CommandError;
 use super::running_file::{self, RunningFile, RunningProxy};
-use super::signal_set::SignalSet;
+use super::signal_set::{OTHER, STOP, SignalSet};
 use crate::config::Settings;
 use crate::server::{self, Running, StartError};
 use crate::telemetry;
@@ -36,7 +36,7 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
         tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
     }
     // Before anything listens, so that no early signal is missed.
-    let mut signals = SignalSet::catch(&[SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()])?;
+    let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()], &OTHER.map(|(kind, _)| kind)].concat())?;
     let running = server::start(settings).await?;
     for address in running.addresses() {
         tracing::info!("listening on {address}");
@@ -54,8 +54,15 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     });
     tracing::info!("HTTPS clients have to trust {}", running.ca_path().display());
     notify(&[sd_notify::NotifyState::Ready]);
-    while signals.next().await == SignalKind::hangup() {
-        running.reload_from_file().await;
+    loop {
+        match signals.next().await {
+            kind if kind == SignalKind::hangup() => running.reload_from_file().await,
+            kind if STOP.contains(&kind) => break,
+            kind => {
+                let name = OTHER.iter().find(|(other, _)| *other == kind).map_or("a signal", |(_, name)| name);
+                tracing::warn!(hint = SIGNALS, "{name} does nothing here");
+            }
+        }
     }
     notify(&[sd_notify::NotifyState::Stopping]);
     running.leave();
@@ -66,12 +73,12 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     let mut is_pressed = false;
     tokio::select! {
         () = tokio::time::sleep(delay) => {}
-        () = signals.next_but_hangup() => is_pressed = true,
+        () = signals.next_to_stop() => is_pressed = true,
     }
     tracing::info!("shutting down: waiting up to {} s for active requests", running.drain_timeout().as_secs_f32());
     let cut = async {
         if !is_pressed {
-            signals.next_but_hangup().await;
+            signals.next_to_stop().await;
         }
         tracing::warn!("second signal: active requests are cut off");
     };
@@ -114,3 +121,6 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
         tracing::warn!(%error, "cannot notify systemd");
     }
 }
+
+const SIGNALS: &str =
+    "SIGHUP reloads the configuration and reopens the access log; SIGTERM, SIGINT and SIGQUIT stop the proxy";

@@ -23,8 +23,17 @@ impl SignalSet {
         .await
     }
 
-    /// The next one that is no SIGHUP.
-    pub async fn next_but_hangup(&mut self) {
-        while self.next().await == SignalKind::hangup() {}
+    /// The next one by which somebody asks for the end.
+    pub async fn next_to_stop(&mut self) {
+        while !STOP.contains(&self.next().await) {}
     }
 }
+
+/// What a program that has nothing else to do with them ends by, in good order.
+pub(super) const STOP: [SignalKind; 3] = [SignalKind::interrupt(), SignalKind::quit(), SignalKind::terminate()];
+/// Those for whatever a program likes: some reopen their logs, others do nothing.
+pub(super) const OTHER: [(SignalKind, &str); 3] = [
+    (SignalKind::user_defined1(), "SIGUSR1"),
+    (SignalKind::user_defined2(), "SIGUSR2"),
+    (SignalKind::alarm(), "SIGALRM"),
+];

@@ -17,7 +17,9 @@ use futures_util::{FutureExt, StreamExt};
 use progress::{HELD_LONG, Progress};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
-use signals::{EndSignals, INTERRUPTED, end_if_interrupted, exit_code, is_by_signal, is_interrupted, pass_on};
+use signals::{
+    INTERRUPTED, RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on,
+};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -158,7 +160,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         unsafe { command.pre_exec(end_if_interrupted) };
         Ok::<_, CommandError>(())
     };
-    let mut signals = EndSignals::catch()?;
+    let mut signals = RunSignals::catch()?;
     let (running, mut child) = if args.isolate {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -203,9 +205,9 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         tokio::select! {
             // A signal that ends the command is the command's, and not the one that cuts off what it leaves.
             biased;
-            passed_on = signals.next() => {
-                is_signalled = true;
-                passed_on.into_iter().for_each(|signal| pass_on(&child, signal));
+            signal = signals.next() => {
+                is_signalled |= is_to_end(signal);
+                pass_on(&child, signal);
             }
             status = child.wait() => break status?,
             () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref()),

@@ -1,6 +1,6 @@
-//! The signals that end a run: which of them reach the command by themselves, which it gets from us, and what its end says.
+//! The signals that a run gets: which of them reach the command by themselves, which it gets from us, and what its end says.
 
-use crate::cli::signal_set::SignalSet;
+use crate::cli::signal_set::{OTHER, STOP, SignalSet};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io;
@@ -11,35 +11,28 @@ use tokio::process::Child;
 use tokio::signal::unix::SignalKind;
 
 /// Those that somebody sends to us.
-pub(super) struct EndSignals(SignalSet);
+pub(super) struct RunSignals(SignalSet);
 
-impl EndSignals {
+impl RunSignals {
     pub fn catch() -> io::Result<Self> {
-        let mut kinds = vec![SignalKind::interrupt(), SignalKind::quit(), SignalKind::terminate()];
-        // Ignored, as under nohup, it is so here and by the command.
-        if !hang_up_is_ignored() {
-            kinds.push(SignalKind::hangup());
-        }
-        let signals = SignalSet::catch(&kinds)?;
+        // What is ignored, as by nohup, is so here and by the command.
+        let ignored = ignored();
+        let others = [SignalKind::hangup()].into_iter().chain(OTHER.map(|(kind, _)| kind));
+        let heard = others.filter(|kind| ignored & (1 << (kind.as_raw_value() - 1)) == 0);
+        let signals = SignalSet::catch(&STOP.into_iter().chain(heard).collect::<Vec<_>>())?;
         // One that came before there was a command did not reach it.
         // SAFETY: a store to an atomic may be done in any signal handler.
         unsafe { signal_hook_registry::register(libc::SIGINT, || IS_INTERRUPTED.store(true, Ordering::Relaxed)) }?;
         Ok(Self(signals))
     }
 
-    /// The next that ends the command: sent on to it, if it does not reach it by itself. A Ctrl-C or Ctrl-\ does, as it is in our
-    /// process group; it decides, and we report its end.
-    pub async fn next(&mut self) -> Option<Signal> {
-        match self.0.next().await {
-            kind if kind == SignalKind::terminate() => Some(Signal::TERM),
-            kind if kind == SignalKind::hangup() => Some(Signal::HUP),
-            _ => None,
-        }
+    pub async fn next(&mut self) -> SignalKind {
+        self.0.next().await
     }
 
     /// Until somebody is tired of waiting for what the command has left.
     pub async fn cut(&mut self) {
-        self.0.next_but_hangup().await;
+        self.0.next_to_stop().await;
     }
 }
 
@@ -56,18 +49,29 @@ pub(super) fn end_if_interrupted() -> io::Result<()> {
     }
 }
 
-/// As the parent process has left it; read before a handler is set.
-fn hang_up_is_ignored() -> bool {
+/// As the parent process has left them, a bit for each; read before a handler is set.
+fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    ignored.is_some_and(|signals| signals & (1 << (Signal::HUP.as_raw() - 1)) != 0)
+    ignored.unwrap_or_default()
 }
 
-pub(super) fn pass_on(child: &Child, signal: Signal) {
+/// To the command, unless it reaches it by itself: a Ctrl-C or Ctrl-\ does, as it is in our process group; it decides, and we
+/// report its end.
+pub(super) fn pass_on(child: &Child, kind: SignalKind) {
+    if kind == SignalKind::interrupt() || kind == SignalKind::quit() {
+        return;
+    }
     // Our own child, not waited for yet, so the number is still its; it may have ended.
-    if let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
+    let pid = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+    if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(kind.as_raw_value())) {
         let _ = kill_process(pid, signal);
     }
+}
+
+/// Whether it ends all but a command that has another use for it.
+pub(super) fn is_to_end(kind: SignalKind) -> bool {
+    STOP.contains(&kind) || kind == SignalKind::hangup()
 }
 
 /// As a shell reports it: 128 and the signal's number for a command that a signal ended.
@@ -85,4 +89,5 @@ static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 pub(super) const INTERRUPTED: u8 = 128 + libc::SIGINT as u8;
 const BY_SIGNAL: i32 = 128;
 /// Signals that end a command.
-const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+const ENDING: [i32; 7] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGTERM];

@@ -56,6 +56,22 @@ async fn run_passes_a_hang_up_on() {
     assert_eq!(ended.code, 9, "{}", ended.stderr);
 }
 
+/// They are the command's: what they would end is the proxy that it goes through.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_passes_on_the_signals_that_a_command_may_use_as_it_likes() {
+    for name in ["USR1", "USR2", "ALRM"] {
+        let default = ["env", &format!("--default-signal={name}"), env!("CARGO_BIN_EXE_politely"), "run", "sh", "-c"];
+        let script = |then: &str| format!("{then}; kill -{name} $PPID; for i in $(seq 100); do sleep 0.1; done");
+        let ended = run(&[&default[..], &[&script(&format!("trap 'exit 9' {name}"))]].concat()).await;
+        assert_eq!(ended.code, 9, "{name}: {}", ended.stderr);
+        let ended = run(&[&default[..], &[&script(":")]].concat()).await;
+        assert!(ended.code > 128 && !ended.stderr.contains("bypassed"), "{name}: {}: {}", ended.code, ended.stderr);
+        let ignoring = format!("trap '' {name}; exec \"$0\" run -q sh -c 'kill -{name} $PPID $$; sleep 0.2; exit 7'");
+        let ended = run(&["sh", "-c", &ignoring, env!("CARGO_BIN_EXE_politely")]).await;
+        assert_eq!(ended.code, 7, "{name}: what is ignored stays so: {}", ended.stderr);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_says_where_it_can_keep_no_temporary_files() {
     let ended = politely_with(&["run", "true"], &[("TMPDIR", "/no/such/directory")]).await;

@@ -146,6 +146,45 @@ async fn ctrl_c_ends_it_as_well() {
     assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
 }
 
+/// It is how operators of nginx stop theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigquit_ends_it_in_good_order() {
+    let origin = Origin::http(slow).await;
+    let mut binary = Binary::serve("").await;
+    let mut client = Client::open(binary.address()).await;
+    client.send(get(&origin.url("/slow"), &origin.authority("a.localhost"))).await;
+    eventually("the request", || origin.log.count("/slow") == 1).await;
+    binary.signal(libc::SIGQUIT);
+    assert_eq!(client.response().await.text(), "done");
+    assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+}
+
+/// Some servers reopen their logs or upgrade on these: here the log says what does that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signals_for_other_servers_end_nothing_and_are_logged() {
+    let origin = Origin::http(slow).await;
+    let mut binary = Binary::serve("").await;
+    let host = origin.authority("a.localhost");
+    let mut client = Client::open(binary.address()).await;
+    let others = [(libc::SIGUSR1, "SIGUSR1"), (libc::SIGUSR2, "SIGUSR2"), (libc::SIGALRM, "SIGALRM")];
+    for (signal, name) in others {
+        binary.signal(signal);
+        let line = format!("{name} does nothing here");
+        eventually(&line, || binary.output().contains(&line)).await;
+        assert!(binary.output().contains("SIGHUP reloads"), "{}", binary.output());
+        assert_eq!(client.get(&origin.url("/x"), &host).await.status(), 200);
+    }
+    client.send(get(&origin.url("/slow"), &host)).await;
+    eventually("the request", || origin.log.count("/slow") == 1).await;
+    binary.signal(libc::SIGTERM);
+    eventually("the drain", || binary.output().contains("for active requests")).await;
+    for (signal, _) in others {
+        binary.signal(signal);
+    }
+    assert_eq!(client.response().await.text(), "done", "nor do they cut anything off at the end");
+    assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn systemd_is_notified_when_it_is_ready_and_when_it_stops() {
     let directory = tempfile::tempdir().unwrap();
