@@ -13,6 +13,7 @@ mod explain;
 mod identity;
 mod isolate;
 mod lint;
+mod orphans;
 mod output;
 mod packaging;
 mod refresh;

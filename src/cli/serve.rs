@@ -1,8 +1,8 @@
 //! `politely serve`: the proxy as a service, until it is stopped.
 
-use super::CommandError;
 use super::running_file::{self, RunningFile, RunningProxy};
 use super::signal_set::{OTHER, STOP, SignalSet};
+use super::{CommandError, orphans};
 use crate::config::Settings;
 use crate::server::{self, Running, StartError};
 use crate::telemetry;
@@ -37,6 +37,7 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     }
     // Before anything listens, so that no early signal is missed.
     let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()], &OTHER.map(|(kind, _)| kind)].concat())?;
+    orphans::reap(None)?;
     let running = server::start(settings).await?;
     for address in running.addresses() {
         tracing::info!("listening on {address}");

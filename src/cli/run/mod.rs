@@ -7,7 +7,7 @@ mod summary;
 mod tally;
 
 use super::trust::{PROXY, TrustFiles, TrustOutcome, UserMachine, direct};
-use super::{CommandError, isolate};
+use super::{CommandError, isolate, orphans};
 use crate::config::{self, AccessLog, LogLevel, Settings, units};
 use crate::proxy::RecentDecision;
 use crate::server::{self, StartError};
@@ -192,6 +192,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             }
         }
     };
+    orphans::reap(child.id())?;
     let mut refused = pin!(running.decisions().follow(0));
     let (mut tally, mut progress) = (Tally::default(), Progress::new(args.quiet, args.verbose));
     let mut hear = |decision: &RecentDecision| {

@@ -72,6 +72,19 @@ async fn run_passes_on_the_signals_that_a_command_may_use_as_it_likes() {
     }
 }
 
+/// In a container it is process 1, which inherits what the command's processes leave behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_as_process_1_leaves_no_zombies() {
+    let first = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
+    if run(&[&first[..], &["true"]].concat()).await.code != 0 {
+        return eprintln!("skipped: this system has no process namespaces for us");
+    }
+    let script = "[ $PPID = 1 ] || exit 3; (sleep 0.1 & echo $! > \"$HOME/orphan\"); read orphan < \"$HOME/orphan\"; \
+         for i in $(seq 100); do [ -d /proc/$orphan ] || exit 7; sleep 0.1; done; exit 4";
+    let ended = run(&[&first[..], &[env!("CARGO_BIN_EXE_politely"), "run", "-q", "sh", "-c", script]].concat()).await;
+    assert_eq!(ended.code, 7, "{}", ended.stderr);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_says_where_it_can_keep_no_temporary_files() {
     let ended = politely_with(&["run", "true"], &[("TMPDIR", "/no/such/directory")]).await;
