@@ -42,10 +42,11 @@ impl AdminArgs {
         let (address, token) = self.asked()?;
         let shown = token.as_ref().ok().and_then(Option::as_deref);
         let (status, body) = exchange(address, method, target, shown).map_err(|error| {
-            CommandError::usage(
-                format!("the request to {address} failed: {error}"),
-                "check that a proxy is running and that this is its admin address",
-            )
+            let hint = match error.kind() {
+                io::ErrorKind::TimedOut => "check that the process that listens there is not stopped or overloaded",
+                _ => "check that a proxy is running and that this is its admin address",
+            };
+            CommandError::usage(format!("the request to {address} failed: {error}"), hint)
         })?;
         match (status, token) {
             (401, Err(why)) => Err(CommandError::usage(
@@ -180,7 +181,12 @@ pub(super) fn send(mut stream: TcpStream, request: &str, patience: Duration) -> 
     stream.set_read_timeout(Some(patience))?;
     stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
+    stream.read_to_end(&mut bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", patience.as_secs()))
+        }
+        _ => error,
+    })?;
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut fields);
     let length = match head.parse(&bytes) {
