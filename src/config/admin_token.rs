@@ -1,8 +1,7 @@
 //! The token that callers of the admin address show: the operator's own, or one that is made when it is first needed.
 
-use super::{Settings, give_to_owner, private_directory, state_directory};
+use super::{Settings, give_to_owner, private_directory, read_line, state_directory};
 use ring::rand::{SecureRandom, SystemRandom};
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -30,11 +29,8 @@ impl AdminToken {
     /// # Errors
     /// It cannot be read, is not text, or is empty.
     pub fn read(&self) -> io::Result<String> {
-        let text = fs::read_to_string(&self.path)?;
-        match text.trim() {
-            "" => Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty")),
-            token => Ok(token.to_owned()),
-        }
+        let token = read_line(&self.path)?;
+        if token.is_empty() { Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty")) } else { Ok(token) }
     }
 
     /// The same, made if it is ours and is not there yet.
@@ -77,6 +73,7 @@ const NAME: &str = "admin-token";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]

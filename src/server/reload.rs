@@ -3,7 +3,7 @@
 use super::listeners::Listeners;
 use super::{StartError, roots_of};
 use crate::admin::Admin;
-use crate::config::{Changes, Hosts, Settings};
+use crate::config::{Changes, Hosts, Settings, read_file};
 use crate::proxy::Proxy;
 use crate::telemetry::LogChange;
 use crate::tls::{Ca, roots};
@@ -176,7 +176,7 @@ fn files(settings: &Settings, ca: &Path) -> FileDigests {
     for path in pairs.flat_map(|pair| [&pair.certificate, &pair.key]) {
         name(format!("hosts: {}", path.display()), Some(path));
     }
-    let read = |path: &Path| digest(&SHA256, &std::fs::read(path).ok()?).as_ref().try_into().ok();
+    let read = |path: &Path| digest(&SHA256, &read_file(path).ok()?).as_ref().try_into().ok();
     named.into_iter().map(|(key, path)| (key, read(&path))).collect()
 }
 

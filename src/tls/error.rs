@@ -43,7 +43,9 @@ impl CaError {
                         path.display()
                     )
                 }
-                io::ErrorKind::NotFound => String::from("correct the path in `intercept.ca`"),
+                io::ErrorKind::NotFound | io::ErrorKind::FileTooLarge => {
+                    String::from("correct the path in `intercept.ca`")
+                }
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     format!("make room where {} is", path.display())
                 }

@@ -3,7 +3,7 @@
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::{self, PemObject};
 
 use super::error::CaError;
-use crate::config::{give_to_owner, private_directory};
+use crate::config::{give_to_owner, private_directory, read_whole};
 
 /// Makes the directory, 0700, if it is not there.
 pub(crate) fn directory(path: &Path) -> Result<(), CaError> {
@@ -76,14 +76,12 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result
 
 /// Reads a key, if only its owner can.
 pub(super) fn read_key(path: &Path) -> Result<Vec<u8>, CaError> {
-    let mut file = File::open(path).map_err(fault(path, "read"))?;
+    let file = File::open(path).map_err(fault(path, "read"))?;
     let mode = file.metadata().map_err(fault(path, "read"))?.mode() & 0o7777;
     if mode & 0o077 != 0 && !is_credential(path) {
         return Err(CaError::KeyOpen { path: path.to_owned(), mode });
     }
-    let mut content = Vec::new();
-    file.read_to_end(&mut content).map_err(fault(path, "read"))?;
-    Ok(content)
+    read_whole(file).map_err(fault(path, "read"))
 }
 
 /// systemd's credentials lie in a directory of the service's own, with an access list that shows as a group's mode.

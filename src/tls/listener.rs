@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::config::ListenerTls;
+use crate::config::{ListenerTls, read_file};
 use crate::tls_words;
 
 use super::provider;
@@ -30,11 +30,8 @@ pub enum ListenerTlsError {
 /// A file is missing or holds something else.
 pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerTlsError> {
     let chain = certificates(&tls.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|source| ListenerTlsError::File {
-        path: tls.key.clone(),
-        what: "a PEM key",
-        source,
-    })?;
+    let key = read_file(&tls.key).map_err(pem::Error::Io).and_then(|text| PrivateKeyDer::from_pem_slice(&text));
+    let key = key.map_err(|source| ListenerTlsError::File { path: tls.key.clone(), what: "a PEM key", source })?;
     let pair = |source| ListenerTlsError::Pair { certificate: tls.certificate.clone(), key: tls.key.clone(), source };
     let builder =
         ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().map_err(pair)?;
@@ -56,6 +53,7 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerT
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ListenerTlsError> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let text = read_file(path).map_err(pem::Error::Io);
+    let read = text.and_then(|text| CertificateDer::pem_slice_iter(&text).collect());
     read.map_err(|source| ListenerTlsError::File { path: path.to_owned(), what: "PEM certificates", source })
 }

@@ -1,6 +1,5 @@
 //! The authorities that origins' certificates are verified against: the system's, and the operator's own.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use super::certificate::to_pem;
 use super::error::{CaError, RootsError};
 use super::keep;
+use crate::config::read_file;
 use crate::tls_words;
 
 /// Roots, each of which rustls accepts, in both forms.
@@ -109,7 +109,7 @@ fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Resu
         }
     }
     if let Some(path) = ca_file {
-        let text = fs::read(path).map_err(|source| RootsError::Unreadable { path: path.to_owned(), source })?;
+        let text = read_file(path).map_err(|source| RootsError::Unreadable { path: path.to_owned(), source })?;
         let mut number = 0;
         for certificate in CertificateDer::pem_slice_iter(&text) {
             number += 1;

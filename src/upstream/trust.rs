@@ -1,7 +1,7 @@
 //! TLS settings for connections that pingora does not make: to an upstream proxy, for upgraded protocols,
 //! and to hosts that have settings of their own (`pin`, `client_certificate`, `verify`). Built by `OriginSettings`.
 
-use crate::config::{CertificatePair, OriginTls};
+use crate::config::{CertificatePair, OriginTls, read_file};
 use crate::tls_words;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -90,9 +90,11 @@ impl Trust {
 
 fn read(pair: &CertificatePair) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TrustError> {
     let file = |path: &PathBuf, what, source| TrustError::File { path: path.clone(), what, source };
-    let chain = CertificateDer::pem_file_iter(&pair.certificate).and_then(Iterator::collect);
+    let text = |path: &PathBuf| read_file(path).map_err(pem::Error::Io);
+    let chain = text(&pair.certificate).and_then(|text| CertificateDer::pem_slice_iter(&text).collect());
     let chain = chain.map_err(|source| file(&pair.certificate, "PEM certificates", source))?;
-    let key = PrivateKeyDer::from_pem_file(&pair.key).map_err(|source| file(&pair.key, "a PEM key", source))?;
+    let key = text(&pair.key).and_then(|text| PrivateKeyDer::from_pem_slice(&text));
+    let key = key.map_err(|source| file(&pair.key, "a PEM key", source))?;
     Ok((chain, key))
 }
 

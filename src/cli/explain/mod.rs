@@ -5,14 +5,13 @@ mod past;
 use super::admin_client::{ask_running, segment};
 use super::{CommandError, ConfigArg, Format, NO, kept};
 use crate::admin;
-use crate::config::Settings;
+use crate::config::{Settings, read_file, read_whole};
 use crate::policy::explain::{Explanation, TdmRepState, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, HostRules, PreferenceEvidence, Request, SiteAnswer};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use serde_json::Value;
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -79,10 +78,9 @@ fn by_file(
     settings: &Settings,
 ) -> Result<Explanation, CommandError> {
     let (name, bytes) = if file.as_os_str() == "-" {
-        let mut bytes = Vec::new();
-        ("standard input".to_owned(), std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes))
+        ("standard input".to_owned(), read_whole(std::io::stdin().lock()))
     } else {
-        (file.display().to_string(), std::fs::read(file))
+        (file.display().to_string(), read_file(file))
     };
     let bytes = bytes.map_err(|error| {
         CommandError::usage(format!("cannot read {name}: {error}"), "`--robots` takes a robots.txt, or `-`")

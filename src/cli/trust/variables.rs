@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::{Network, Settings};
+use crate::config::{Network, Settings, read_file};
 use crate::tls::{CaError, Roots, keep, roots};
 
 /// What programs are given.
@@ -113,7 +113,7 @@ fn apt(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsStrin
 /// The variable names one file, so that what the user has set up is in ours: once, however often it is asked for.
 fn together(file: PathBuf, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
     if theirs.as_ref() != Some(&file) {
-        let mut all = theirs.and_then(|theirs| fs::read(theirs).ok()).unwrap_or_default();
+        let mut all = theirs.and_then(|theirs| read_file(&theirs).ok()).unwrap_or_default();
         all.extend_from_slice(ours);
         // Theirs may hold a password.
         keep::write(&file, all, 0o600).ok()?;

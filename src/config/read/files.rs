@@ -63,7 +63,10 @@ impl ConfigFiles {
                     Ok(text) => text,
                     Err(fault) => {
                         let what = format!("{name}: {}", fault.complaint.what);
-                        self.faults.push((at, Complaint::new(what, "make it readable, or move it away")));
+                        self.faults.push((
+                            at,
+                            Complaint::new(what, "check that it is the right file and readable, or move it away"),
+                        ));
                         continue;
                     }
                 };

@@ -1,20 +1,21 @@
 //! The file as text: reading it, and what to say of one that is not YAML.
 
-use std::fs;
+use std::io;
 use std::path::Path;
 
 use super::error::{Complaint, ConfigFault, ConfigPlace};
 use super::source::OURS;
+use crate::config::read_file;
 
 pub(in crate::config) fn read_text(path: &Path) -> Result<String, ConfigFault> {
     let whole = |what, hint: &str| ConfigFault { place: ConfigPlace::File(0), complaint: Complaint::new(what, hint) };
-    let bytes = fs::read(path).map_err(|error| {
-        let hint = "give the path of a readable file; without one the defaults are used";
+    let bytes = read_file(path).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::FileTooLarge => "check that it is the right file",
+            _ => "give the path of a readable file; without one the defaults are used",
+        };
         whole(format!("the configuration cannot be read: {error}"), hint)
     })?;
-    if bytes.len() > MOST_BYTES {
-        return Err(whole(String::from("the configuration is larger than 16 MiB"), "check that it is the right file"));
-    }
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -55,4 +56,3 @@ const SYNTAX_HINTS: &[(&str, &str)] = &[
     ("one document", "leave out the line `---` and what follows"),
 ];
 const SYNTAX_HINT: &str = "check the indentation, the quotes and the brackets here and in the line before";
-const MOST_BYTES: usize = 16 << 20;

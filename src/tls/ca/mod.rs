@@ -4,8 +4,7 @@ mod directory;
 
 pub use directory::{CERTIFICATE, KEY};
 
-use std::fs::{self, File, TryLockError};
-use std::io::Read;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXUPPER;
@@ -14,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use time::{Duration, OffsetDateTime};
 
-use crate::config::{CaSource, state_directory};
+use crate::config::{CaSource, read_file, read_whole, state_directory};
 
 use super::certificate::{anchor_in, mark, may_sign, parse, shown, to_pem};
 use super::error::CaError;
@@ -81,7 +80,7 @@ impl Ca {
 
     /// Whether another lies in its place, to be taken by the next reload.
     fn is_replaced(&self) -> bool {
-        fs::read(&self.path).is_ok_and(|now| now != self.written)
+        read_file(&self.path).is_ok_and(|now| now != self.written)
     }
 
     /// Opens a certificate, whose intermediates and root may follow it in the file, and its key (PKCS #8), both PEM.
@@ -96,7 +95,7 @@ impl Ca {
 
     fn open_at(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
         let unusable = |why: &str| CaError::CertificateUnusable { path: certificate.to_owned(), why: why.to_owned() };
-        let mut file = File::open(certificate).map_err(fault(certificate, "read"))?;
+        let file = File::open(certificate).map_err(fault(certificate, "read"))?;
         // Where there are no locks nobody asks for them either. A check whether it is in use has it for a moment.
         for _ in 0..LOOKS {
             match file.try_lock_shared() {
@@ -104,8 +103,7 @@ impl Ca {
                 Ok(()) | Err(TryLockError::Error(_)) => break,
             }
         }
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(fault(certificate, "read"))?;
+        let text = read_whole(&file).map_err(fault(certificate, "read"))?;
         let all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<_, _>>()
             .map_err(|error| unusable(&format!("it is not PEM: {error}")))?;
@@ -270,6 +268,7 @@ mod tests {
     use crate::policy::Host;
     use crate::tls::LeafCache;
     use rcgen::PKCS_ECDSA_P256_SHA256;
+    use std::fs;
     use time::macros::datetime;
 
     const RIGHT: OffsetDateTime = datetime!(2027-03-01 12:00 UTC);

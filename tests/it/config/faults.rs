@@ -16,6 +16,52 @@ hint: did you mean `crawl_delay`?"
     );
 }
 
+/// A slip that names a device, which has no end.
+#[test]
+fn no_file_that_is_named_is_read_without_end() {
+    let home = tempfile::tempdir().unwrap();
+    let [main, key] = ["politely.yaml", "key.pem"].map(|name| home.path().join(name));
+    // What is for its owner alone is read on.
+    let made = Command::new("sh").args(["-c", "umask 077; head -c 20M /dev/zero > \"$0\""]).arg(&key).status().unwrap();
+    assert!(made.success());
+    let key = key.display();
+    for yaml in [
+        String::from("include: [/dev/zero]"),
+        String::from("egress: { ca_file: /dev/zero }"),
+        String::from("admin: { address: '127.0.0.1:0', token_file: /dev/zero }"),
+        format!("intercept: {{ ca: {{ certificate: /dev/zero, key: {key} }} }}"),
+        format!("intercept: {{ ca: {{ certificate: /dev/null, key: {key} }} }}"),
+        String::from("listen: [{ address: '127.0.0.1:0', tls: { certificate: /dev/zero, key: /dev/null } }]"),
+        String::from("listen: [{ address: '127.0.0.1:0', tls: { certificate: /dev/null, key: /dev/zero } }]"),
+        String::from("hosts: { a.example: { client_certificate: { certificate: /dev/zero, key: /dev/null } } }"),
+        String::from("hosts: { a.example: { client_certificate: { certificate: /dev/null, key: /dev/zero } } }"),
+    ] {
+        fs::write(&main, format!("store: {{ directory: s }}\n{yaml}\n")).unwrap();
+        let told = serve_that_fails(&main, home.path());
+        assert!(told.contains("it is larger than 16 MiB") && told.contains("hint: "), "{yaml}: {told}");
+    }
+    let told = serve_that_fails(Path::new("/dev/zero"), home.path());
+    assert!(told.contains("it is larger than 16 MiB\n  --> /dev/zero\nhint: check that"), "{told}");
+}
+
+/// Its standard error, with little memory and time.
+fn serve_that_fails(file: &Path, home: &Path) -> String {
+    let mut command = Command::new("sh");
+    let bounded = "ulimit -v 4000000; exec timeout -k 1 50 \"$0\" serve --config \"$1\"";
+    command.args(["-c", bounded, env!("CARGO_BIN_EXE_politely")]).arg(file).env("STATE_DIRECTORY", home.join("state"));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// As a shell's `<(…)` is one.
+#[test]
+fn a_pipe_is_a_file() {
+    let script = "\"$0\" check --config <(echo 'pace: { max_wait: 7s }'; echo 'include: [/dev/null]')";
+    let output = Command::new("bash").args(["-c", script, env!("CARGO_BIN_EXE_politely")]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn every_fault_of_a_file_is_shown_in_its_order() {
     let yaml = "\
