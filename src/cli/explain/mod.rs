@@ -12,7 +12,7 @@ use crate::policy::{Access, Authority, Entry, HostRules, PreferenceEvidence, Req
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -72,7 +72,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
 }
 
 fn by_file(
-    file: &PathBuf,
+    file: &Path,
     request: &Request<'_>,
     rules: &HostRules,
     settings: &Settings,

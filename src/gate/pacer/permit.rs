@@ -93,7 +93,7 @@ impl Permit {
         self.terms.breaker.is_some()
     }
 
-    /// Whether the turn is still there; to be asked right before the request leaves. If not, it takes another ([`again`](Self::again)).
+    /// Whether the turn is still there; to be asked right before the request leaves. If not, it takes another (`again`).
     #[inline]
     pub fn holds(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| !is_paced(slot) || self.queue.holds(slot))
