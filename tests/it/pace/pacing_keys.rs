@@ -5,6 +5,7 @@ use crate::support::client::get;
 use crate::support::{Origin, Proxy, Reply, assert_refused};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::TcpSocket;
 
 const SECOND: Duration = Duration::from_secs(1);
 const UPGRADE: &str = "Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
@@ -12,6 +13,18 @@ const UPGRADE: &str = "Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocke
 
 fn part(dest: &str, url: &str, host: &str) -> String {
     get(url, host).replace("Accept:", &format!("Sec-Fetch-Dest: {dest}\r\nAccept:"))
+}
+
+/// A port of 127.0.0.1 at which nobody listens, nor will before this goes: another test would be asked in the origin's place.
+fn nobody() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket
+}
+
+/// The same port of ::1.
+fn beside(nobody: &TcpSocket) -> String {
+    format!("[::1]:{}", nobody.local_addr().unwrap().port())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,8 +42,8 @@ async fn names_of_one_address_share_a_pace_where_that_is_the_key() {
 /// The name has 127.0.0.1 before ::1, and there nobody listens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_goes_to_another_address_than_the_first_is_paced_there() {
-    let pages = crate::support::origin::pages(&delay("1"));
-    let Ok(origin) = Origin::try_http_on("[::1]:0", pages).await else { return };
+    let (pages, nobody) = (crate::support::origin::pages(&delay("1")), nobody());
+    let Ok(origin) = Origin::try_http_on(&beside(&nobody), pages).await else { return };
     let proxy = Arc::new(Proxy::start("pace: { key: address }").await);
     let hosts = ["a.localhost", "[::1]", "b.localhost", "[::1]", "a.localhost"];
     let urls = hosts.iter().enumerate().map(|(number, host)| origin.url_at(host, &format!("/page{number}")));
@@ -43,7 +56,8 @@ async fn what_goes_to_another_address_than_the_first_is_paced_there() {
 /// Of these, the connection is what is paced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn so_are_tunnels_and_upgrades() {
-    let Ok(origin) = Origin::try_http_on("[::1]:0", |_| Reply::websocket()).await else { return };
+    let nobody = nobody();
+    let Ok(origin) = Origin::try_http_on(&beside(&nobody), |_| Reply::websocket()).await else { return };
     let rules = "pace: { key: address, min_delay: 1s }\nhosts: { '*': { robots: ignore, intercept: tunnel } }";
     let proxy = Proxy::start(rules).await;
     let start = Instant::now();
