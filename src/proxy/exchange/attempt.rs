@@ -44,7 +44,7 @@ impl Exchange<'_> {
         self.outgoing(route, |outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
         origin.side.send(Sending::of(self.request.framing, raw));
         self.trip.upstream = Some(upstream);
-        self.leaves();
+        self.leaves(reused);
         let carried = self.carry(client, &mut origin, timer, route).await;
         match carried {
             Ok(carried) if carried.is_switched => {
@@ -88,7 +88,7 @@ impl Exchange<'_> {
         };
         let ends = self.request.framing == Framing::None || self.request.framing == Framing::Length(0);
         // The connection's own task may write it before this one goes on.
-        self.leaves();
+        self.leaves(upstream.1);
         let (response, sending, head) = match link.send_request(request, ends) {
             Ok(sent) => sent,
             Err(error) => {
@@ -121,10 +121,10 @@ impl Exchange<'_> {
         }
     }
 
-    fn leaves(&mut self) {
-        let is_reused = self.trip.upstream.is_some_and(|(_, reused)| reused);
+    /// `reused`: its connection was there before.
+    fn leaves(&mut self, reused: bool) {
         if let Some(permit) = &mut self.permit {
-            permit.leaves(!is_reused);
+            permit.leaves(!reused);
         }
     }
 
