@@ -198,7 +198,7 @@ pub(super) fn send(mut stream: TcpStream, request: &str, patience: Duration) -> 
 
 const NOBODY_RUNS: &str = "hint: no running proxy was found for this file, and without a valid file its admin address is unknown; pass `--admin ADDR`";
 const CONNECT: Duration = Duration::from_secs(5);
-const READ: Duration = Duration::from_secs(10);
+pub(super) const READ: Duration = Duration::from_secs(10);
 const REFRESH: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! `politely ca env --from`: the certificate of a proxy that runs on another machine.
 
 use super::CommandError;
-use super::admin_client::{answer, connect, send, token};
+use super::admin_client::{READ, answer, connect, send, token};
 use crate::policy::Host;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use std::fmt::Display;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
-use std::time::Duration;
 use url::Url;
 
 /// A proxy on another machine.
@@ -153,7 +152,6 @@ impl Asked<'_> {
 const FROM_HINT: &str =
     "give the URL of a proxy, such as http://proxy:3128, or of its admin address, such as http://proxy:3129";
 const PEM: &str = "-----BEGIN CERTIFICATE-----";
-const READ: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

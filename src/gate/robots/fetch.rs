@@ -167,11 +167,11 @@ pub(super) async fn get(
         && (status == 407 || says_a_proxy(&headers))
     {
         // It is no word of the site's, so it neither allows nor forbids anything.
-        return Err(TryError::from(match status {
-            407 => upstream_proxy.wants_credentials().to_string(),
-            508 => return Err(FetchError::NotAsked(Refusal::Loop).into()),
-            status => format!("{upstream_proxy} answers with status {status} of its own"),
-        }));
+        return Err(match status {
+            407 => upstream_proxy.wants_credentials().to_string().into(),
+            508 => FetchError::NotAsked(Refusal::Loop).into(),
+            status => format!("{upstream_proxy} answers with status {status} of its own").into(),
+        });
     }
     let asks_for_signature = route.signature().is_some_and(|signer| {
         let asked: Vec<_> = headers.get_all(ACCEPT_SIGNATURE).iter().map(|line| line.as_bytes()).collect();

@@ -1,7 +1,7 @@
 //! The head of a final answer: whether it is one to what was asked, what is learned from it, what the client has of it.
 
 use super::carry::{Added, AnswerHead, Client, Next};
-use super::pages::Pages;
+use super::pages::{Pages, media_type};
 use super::request::Head;
 use super::state::Signature;
 use super::{Exchange, Outcome, websocket};
@@ -61,8 +61,9 @@ impl Exchange<'_> {
         }
         self.learn(head);
         // It has no end, and is no more requests to the host than a WebSocket is.
-        let is_stream = || head.named(b"content-type").is_some_and(|kind| is_event_stream(&kind));
-        if self.permit.as_ref().is_some_and(|permit| !permit.gap().is_zero()) && is_stream() {
+        if self.permit.as_ref().is_some_and(|permit| !permit.gap().is_zero())
+            && head.named(b"content-type").is_some_and(|kind| media_type(&kind).eq_ignore_ascii_case(EVENT_STREAM))
+        {
             self.permit = None;
         }
         if head.status == PAYMENT_REQUIRED || head.has_signals() {
@@ -139,12 +140,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Media types have no case (RFC 9110 §8.3.1).
-fn is_event_stream(kind: &[u8]) -> bool {
-    const NAME: &[u8] = b"text/event-stream";
-    kind.get(..NAME.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(NAME))
-}
-
+const EVENT_STREAM: &[u8] = b"text/event-stream";
 /// It may name a price.
 const PAYMENT_REQUIRED: u16 = 402;
 const UNVERIFIED: &str = "the origin's certificate was not verified, as configured";

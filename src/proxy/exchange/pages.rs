@@ -31,8 +31,8 @@ impl Pages {
 
     /// A page, or a style, which names fonts and images.
     pub fn is_one(content_type: &[u8]) -> bool {
-        let kind = content_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
-        [&b"text/html"[..], b"application/xhtml+xml", b"text/css"].iter().any(|page| kind.eq_ignore_ascii_case(page))
+        let kinds = [&b"text/html"[..], b"application/xhtml+xml", b"text/css"];
+        kinds.iter().any(|kind| media_type(content_type).eq_ignore_ascii_case(kind))
     }
 
     pub fn hand(&self, client: ClientId, request: &Request<'_>, now: Instant) {
@@ -53,6 +53,11 @@ impl Pages {
     fn key(&self, client: ClientId, page: &[u8]) -> u64 {
         self.keys.hash_one((client.0, page))
     }
+}
+
+/// What a Content-Type names, without its parameters; it has no case (RFC 9110 §8.3.1).
+pub fn media_type(content_type: &[u8]) -> &[u8] {
+    content_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii()
 }
 
 /// Whether it asks for what pages are made of. What takes anything, as crawlers do, goes by its name.

@@ -15,10 +15,9 @@ impl HostQueue {
             fleet.starts(&self.key, state.schedule.last_starts(), !is_gone);
         }
         self.note_debt(&state, Instant::now());
-        if is_gone && state.lease.left(slot) {
-            self.wake(&mut state);
-        } else if has_waited && state.driven {
-            self.changed.notify_one();
+        let frees = is_gone && state.lease.left(slot);
+        if frees || has_waited {
+            self.notify(&mut state, frees);
         }
     }
 
