@@ -9,6 +9,7 @@ use crate::telemetry;
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::SignalKind;
 
 #[derive(Debug, clap::Args)]
@@ -49,9 +50,15 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     // Held until the end, which is when nobody is to be asked any more.
     let _file = announced(&running, path);
     let (file, own) = (path.map(Path::to_owned), listen.map(str::to_owned));
+    let was_empty = AtomicBool::new(file.as_deref().is_some_and(is_empty));
     running.reload_from(move || {
-        is_written(file.as_deref())?;
-        load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string())
+        if let Some(file) = file.as_deref().filter(|file| is_empty(file) && !was_empty.load(Ordering::Relaxed)) {
+            let hint = "write the new configuration to another file and rename that; for all defaults, write `{}`";
+            return Err(format!("error: {} is empty\nhint: {hint}", file.display()));
+        }
+        let settings = load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string())?;
+        was_empty.store(file.as_deref().is_some_and(is_empty), Ordering::Relaxed);
+        Ok(settings)
     });
     tracing::info!("HTTPS clients have to trust {}", running.ca_path().display());
     notify(&[sd_notify::NotifyState::Ready]);
@@ -88,15 +95,10 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     Ok(())
 }
 
-/// A file that is written in place, or for which the disk has no room, is empty for a moment: that is no wish for all defaults.
-fn is_written(path: Option<&Path>) -> Result<(), String> {
-    match path.and_then(|path| Some((path, path.metadata().ok()?))) {
-        Some((path, file)) if file.is_file() && file.len() == 0 => {
-            let hint = "write the new configuration to another file and rename that; for all defaults, write `{}`";
-            Err(format!("error: {} is empty\nhint: {hint}", path.display()))
-        }
-        _ => Ok(()),
-    }
+/// As a file is for a moment that is written in place, or for which the disk has no room: no wish for all defaults, unless it was
+/// so before.
+fn is_empty(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.len() == 0)
 }
 
 fn load(path: Option<&Path>, listen: Option<&str>) -> Result<Settings, CommandError> {

@@ -59,14 +59,20 @@ impl ConfigFiles {
             };
             for file in files.into_iter().filter(|file| !is_same(file, &main)) {
                 let name = file.display().to_string();
-                let text = match read_text(&file) {
-                    Ok(text) => text,
+                let read = match read_text(&file) {
+                    // One that is being written, or for which the disk has no room: what it adds is not gone.
+                    Ok(text) if text.is_empty() && file.is_file() => {
+                        Err(("it is empty".into(), "write `{}` into it, or move it away"))
+                    }
+                    Ok(text) => Ok(text),
                     Err(fault) => {
-                        let what = format!("{name}: {}", fault.complaint.what);
-                        self.faults.push((
-                            at,
-                            Complaint::new(what, "check that it is the right file and readable, or move it away"),
-                        ));
+                        Err((fault.complaint.what, "check that it is the right file and readable, or move it away"))
+                    }
+                };
+                let text = match read {
+                    Ok(text) => text,
+                    Err((what, hint)) => {
+                        self.faults.push((at, Complaint::new(format!("{name}: {what}"), hint)));
                         continue;
                     }
                 };

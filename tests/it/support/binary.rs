@@ -47,6 +47,16 @@ impl Binary {
         Self::start(directory, yaml, &[]).await
     }
 
+    /// `politely serve` with an empty configuration file, and all that a test needs from these environment variables.
+    pub async fn serve_empty(variables: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut command = Command::new("sh");
+        let script = format!("> \"$HOME/politely.yaml\"; exec {} \"$@\"", env!("CARGO_BIN_EXE_politely"));
+        command.args(["-c", &script, "sh"]);
+        at_home(&mut command, directory.path());
+        Self::start_by(command, directory, "", variables).await
+    }
+
     /// The same on a socket that is handed over as systemd does it, under the name `politely`.
     pub async fn serve_on(socket: &std::net::TcpListener, yaml: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
