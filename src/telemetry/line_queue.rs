@@ -13,6 +13,7 @@ pub struct LineQueue {
     name: &'static str,
     writer: Mutex<Option<Arc<LineWriter>>>,
     dropped: AtomicU64,
+    losses: Mutex<LossReport>,
 }
 
 /// What is written to one place, in the order in which it came.
@@ -34,7 +35,7 @@ struct LineWriterState {
 impl LineQueue {
     /// One that is written nowhere yet: its lines are lost.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, writer: Mutex::new(None), dropped: AtomicU64::new(0) }
+        Self { name, writer: Mutex::new(None), dropped: AtomicU64::new(0), losses: Mutex::new(LossReport::NONE) }
     }
 
     /// Writes to `target` from now on. What came before goes to where it went so far.
@@ -101,10 +102,16 @@ impl LineQueue {
         }
     }
 
+    /// What is to be said of lines that were dropped, now that so many could not be written.
+    fn report(&self, unwritten: u64, error: Option<io::Error>, now: Instant) -> Vec<(u64, String)> {
+        let mut losses = self.losses.lock();
+        let dropped = self.dropped.fetch_add(unwritten, Ordering::Relaxed) + unwritten;
+        losses.take(dropped, unwritten, error, now).collect()
+    }
+
     fn run(&self, writer: &LineWriter, mut target: impl Write) {
         let mut batch = Vec::new();
         let mut is_cut = false;
-        let mut losses = LossReport { reported: self.dropped(), ..LossReport::default() };
         loop {
             {
                 let mut state = writer.state.lock();
@@ -121,18 +128,16 @@ impl LineQueue {
             }
             let mut error = None;
             let lost = write_lines(&mut target, &batch, &mut is_cut, &mut error);
-            self.dropped.fetch_add(lost, Ordering::Relaxed);
             batch.clear();
             batch.shrink_to(KEPT);
-            for (lines, why) in losses.take(self.dropped(), lost, error, Instant::now()) {
+            for (lines, why) in self.report(lost, error, Instant::now()) {
                 tracing::warn!(log = self.name, lines, "log lines were dropped: {why}");
             }
         }
     }
 }
 
-/// What has yet to be said of lines that were dropped.
-#[derive(Default)]
+/// What has yet to be said of lines that were dropped, wherever they were to go.
 struct LossReport {
     /// Of all, those of which it has been said.
     reported: u64,
@@ -144,6 +149,8 @@ struct LossReport {
 }
 
 impl LossReport {
+    const NONE: Self = Self { reported: 0, unwritten: 0, error: None, failed_at: None };
+
     /// How many lines are lost that nobody has been told of, and why: of `dropped` in all, of which `unwritten` could not be written just
     /// now.
     fn take(
@@ -325,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_reported_with_its_reason_also_once_it_can_be_written_again() {
-        let (mut losses, start) = (LossReport::default(), Instant::now());
+        let (mut losses, start) = (LossReport::NONE, Instant::now());
         let mut after = |seconds, dropped, unwritten, is_full: bool| {
             let error = is_full.then(|| io::Error::from(ErrorKind::StorageFull));
             losses.take(dropped, unwritten, error, start + Duration::from_secs(seconds)).collect::<Vec<_>>()

@@ -103,3 +103,34 @@ async fn that_the_access_log_cannot_be_written_is_told_at_the_first_line_with_th
     assert!(output.contains("No space left on device"), "{output}");
     binary.stop().await;
 }
+
+/// A disk that was full has been changed for another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_that_were_lost_are_told_also_where_the_log_is_reopened_in_between() {
+    let origin = Origin::site("").await;
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("access.log");
+    std::os::unix::fs::symlink("/dev/full", &log).unwrap();
+    let binary = Binary::serve(&format!("log: {{ access: {} }}", log.display())).await;
+    let told = || {
+        let output = binary.output();
+        let lines = output.lines().filter(|line| line.contains("log lines were dropped"));
+        lines.filter_map(|line| line.split("lines=").nth(1)?.split(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    assert_eq!(binary.curl(&[&origin.url("/first")]).await.status(), 200);
+    eventually("the first", || told() == 1).await;
+    for page in ["/second", "/third"] {
+        assert_eq!(binary.curl(&[&origin.url(page)]).await.status(), 200);
+    }
+    std::fs::remove_file(&log).unwrap();
+    binary.signal(libc::SIGHUP);
+    eventually("the reload", || binary.output().contains("configuration reloaded")).await;
+    for _ in 0..100 {
+        assert_eq!(binary.curl(&[&origin.url("/after")]).await.status(), 200);
+        if told() == 3 {
+            assert_eq!(binary.output().matches("too slow").count(), 0, "{}", binary.output());
+            return;
+        }
+    }
+    panic!("{}", binary.output());
+}
