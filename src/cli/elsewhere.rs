@@ -87,7 +87,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn at(&self, address: SocketAddr) -> Result<Elsewhere, Failed> {
         let told_by_admin = self.admin_at(address);
-        if told_by_admin.is_ok() {
+        if !matches!(&told_by_admin, Err(Failed { came, .. }) if *came > HowFar::Nowhere) {
             return told_by_admin;
         }
         let Self { setup_host, credentials, .. } = self;

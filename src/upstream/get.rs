@@ -41,6 +41,8 @@ pub struct Unanswered {
 pub enum Sent {
     /// On a connection to here, where the pace is kept by addresses.
     Begins(Option<IpAddr>),
+    /// Nothing of it after all.
+    Withdrawn,
     Whole,
 }
 
@@ -150,7 +152,10 @@ impl Route {
         if !on_sent(begins) {
             return Err(GetError::NotSent);
         }
-        let (mut response, _, mut head) = link.send_request(request, true)?;
+        let sent = link.send_request(request, true).inspect_err(|_| {
+            on_sent(Sent::Withdrawn);
+        });
+        let (mut response, _, mut head) = sent?;
         // A connection that always has more to write never says that this has been written: the answer does.
         let (mut is_reported, mut interim) = (false, 0);
         let response = poll_fn(|cx| {

@@ -55,10 +55,9 @@ pub(super) enum FetchError {
 /// Why one try has none.
 pub(super) enum TryError {
     Final(FetchError),
-    /// A connection that was kept has turned out to be dead, or a shared one to be closing: worth another try, in its turn.
-    Again(Want, String),
-    /// Its turn had ended before it could be sent: it takes another.
-    TurnLost(Want),
+    /// A connection that was kept has turned out to be dead, or a shared one to be closing: worth another try, in its turn. `None`: its
+    /// turn had ended before it could be sent.
+    Again(Want, Option<String>),
 }
 
 impl From<String> for FetchError {
@@ -145,6 +144,10 @@ pub(super) async fn get(
             }
             holds
         }
+        Sent::Withdrawn => {
+            permit.has_not_left();
+            true
+        }
         Sent::Whole => {
             permit.note_left();
             true
@@ -159,8 +162,8 @@ pub(super) async fn get(
     }
     let Got { status, headers, body, version, .. } =
         answered.map_err(|Unanswered { error, again }| match (again, error) {
-            (Some(want), GetError::NotSent) => TryError::TurnLost(want),
-            (Some(want), error) => TryError::Again(want, error.to_string()),
+            (Some(want), GetError::NotSent) => TryError::Again(want, None),
+            (Some(want), error) => TryError::Again(want, Some(error.to_string())),
             (None, error) => error.into(),
         })?;
     if let Some(upstream_proxy) = route.asks()

@@ -163,20 +163,20 @@ impl RobotsCache {
         request: &mut FileRequest<'_>,
         left: &mut Duration,
     ) -> Result<Reply, FetchError> {
-        let mut retries = 0..RETRIES;
+        // A turn that was lost is a try, and no failure of the site's.
+        let (mut retries, mut is_lost) = (0..RETRIES, false);
         loop {
-            let (want, error) = match self.once_in_turn(hop, request, left).await {
+            let (want, why) = match self.once_in_turn(hop, request, left).await {
                 Ok(reply) => return Ok(reply),
                 Err(TryError::Final(error)) => return Err(error),
-                Err(TryError::Again(want, why)) => (want, FetchError::Unreachable(why)),
-                Err(TryError::TurnLost(want)) => {
-                    (want, hop.comes_back("each turn that it had was over before it could be sent"))
-                }
+                Err(TryError::Again(want, why)) => (want, why),
             };
-            if retries.next().is_none() {
-                return Err(error);
+            is_lost |= why.is_none();
+            match (retries.next(), why) {
+                (Some(_), _) => request.want = want,
+                (None, Some(why)) if !is_lost => return Err(FetchError::Unreachable(why)),
+                (None, _) => return Err(hop.comes_back("its turns were over before it could be sent")),
             }
-            request.want = want;
         }
     }
 
