@@ -106,7 +106,7 @@ impl LineFormat {
             write!(text, "{dim}{now}{plain} {loud}{level:>5}{plain} ")?;
         }
         // What sites and clients have said is in it.
-        text.extend(message.chars().map(|char| if char.is_control() && char != '\n' { '\u{fffd}' } else { char }));
+        text.extend(message.chars().map(|char| if is_unseen(char) && char != '\n' { '\u{fffd}' } else { char }));
         if !out.is_empty() {
             write!(text, "{}{dim}{out}{plain}", if message.is_empty() { "" } else { " " })?;
         }
@@ -179,8 +179,15 @@ impl Visit for EventFields {
 
 /// What a reader of logfmt would take for the end of the value, or not show.
 fn needs_quotes(value: &str) -> bool {
-    let special = |c: char| c <= ' ' || matches!(c, '"' | '=' | '\\' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}');
+    let special = |c: char| matches!(c, ' ' | '"' | '=' | '\\') || is_unseen(c);
     value.is_empty() || value.contains(special)
+}
+
+/// What is not shown, but may have others shown elsewhere than where they stand: of Unicode's general categories Cc, Zl, Zp and, of Cf,
+/// those that join, hide or turn around.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// As a string of JSON (RFC 8259 §7), which readers of logfmt take as well. What a terminal might obey is escaped.
@@ -192,7 +199,7 @@ fn put_quoted(out: &mut String, value: &str) {
             '\n' => *out += "\\n",
             '\r' => *out += "\\r",
             '\t' => *out += "\\t",
-            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => _ = write!(out, "\\u{:04x}", u32::from(c)),
+            c if is_unseen(c) => _ = write!(out, "\\u{:04x}", u32::from(c)),
             c => out.push(c),
         }
     }
@@ -236,9 +243,9 @@ mod tests {
 
     #[test]
     fn what_is_quoted_is_read_as_it_was() {
-        let all: String = (0..0x250).filter_map(char::from_u32).chain("\u{2028}\u{1f600}".chars()).collect();
+        let all: String = (0..0x250).filter_map(char::from_u32).chain("\u{2028}\u{202e}\u{1f600}".chars()).collect();
         assert_eq!(serde_json::from_str::<String>(&quoted(&all)).unwrap(), all);
-        assert!(!quoted(&all).contains(char::is_control));
+        assert!(!quoted(&all).contains(is_unseen));
     }
 
     #[test]
@@ -246,7 +253,7 @@ mod tests {
         for plain in ["a", "https://a.example/x?y&z", "robots-disallowed", "\u{e9}", "[::1]:80", "1.5", "{a}"] {
             assert!(!needs_quotes(plain), "{plain}");
         }
-        for special in ["", "a b", "a=b", "a\"", "a\\b", "a\nb", "\x1b[31m", "\u{9b}31m", "a\tb"] {
+        for special in ["", "a b", "a=b", "a\"", "a\\b", "a\nb", "\x1b[31m", "\u{9b}31m", "a\tb", "gpj.\u{202e}exe"] {
             assert!(needs_quotes(special), "{special:?}");
         }
     }

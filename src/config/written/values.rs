@@ -231,7 +231,8 @@ impl MethodName {
     fn parse(text: &str) -> Result<Self, Complaint> {
         let is_known =
             http::Method::from_bytes(text.as_bytes()).is_ok() && !text.bytes().any(|byte| byte.is_ascii_lowercase());
-        match is_known {
+        // `*` is a token, and the name of none.
+        match is_known && text != "*" {
             true => Ok(Self(text.into())),
             false => Err(Complaint::new(format!("`{text}` is not a method"), METHOD_FORMS)),
         }
@@ -308,7 +309,7 @@ const PORT_FORMS: &str = "a port is a number from 1 to 65535, a range of them \"
 const NETWORK_FORMS: &str = "a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address";
 const ACCESS_LOG_FORMS: &str = "write `off`, `stdout`, `journal`, or a path such as `/var/log/politely/access.log`";
 const PURPOSE_FORMS: &str = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
-const METHOD_FORMS: &str = "write methods as requests have them: `GET`, `HEAD`, `POST`";
+const METHOD_FORMS: &str = "write methods as requests have them, `GET`, `HEAD`, `POST`, or `[]` for any";
 const INSTANCE_FORMS: &str = "write up to 40 letters, digits, `-`, `.`, `_` or `~`: `crawl3.example.com`";
 const MOST_OF_INSTANCE: usize = 40;
 const PATHNAME_FORMS: &str = "write `/etc/politely/name`, or `name` for what is beside the file";

@@ -164,6 +164,16 @@ fn a_value_of_the_wrong_kind_is_shown_with_what_should_stand_there() {
     }
 }
 
+#[test]
+fn what_no_request_can_have_as_its_method_is_refused() {
+    for method in ["get", "*", "G ET", ""] {
+        let fault = format!(
+            "1:21 `{method}` is not a method | write methods as requests have them, `GET`, `HEAD`, `POST`, or `[]` for any"
+        );
+        assert_eq!(short(&format!("egress: {{ methods: ['{method}'] }}")), [fault], "{method}");
+    }
+}
+
 /// Joined to the file's directory, it would be that directory.
 #[test]
 fn an_empty_path_is_refused_wherever_a_path_is_written() {
