@@ -62,7 +62,9 @@ impl Exchange<'_> {
         self.learn(head);
         // It has no end, and is no more requests to the host than a WebSocket is.
         if self.permit.as_ref().is_some_and(|permit| !permit.gap().is_zero())
-            && head.named(b"content-type").is_some_and(|kind| media_type(&kind).eq_ignore_ascii_case(EVENT_STREAM))
+            && head
+                .named(b"content-type")
+                .is_some_and(|kind| ENDLESS.iter().any(|one| media_type(&kind).eq_ignore_ascii_case(one)))
         {
             self.permit = None;
         }
@@ -140,7 +142,8 @@ impl Exchange<'_> {
     }
 }
 
-const EVENT_STREAM: &[u8] = b"text/event-stream";
+/// What a server sends as it comes.
+const ENDLESS: [&[u8]; 2] = [b"text/event-stream", b"multipart/x-mixed-replace"];
 /// It may name a price.
 const PAYMENT_REQUIRED: u16 = 402;
 const UNVERIFIED: &str = "the origin's certificate was not verified, as configured";

@@ -301,13 +301,15 @@ async fn a_request_whose_robots_txt_has_its_turn_too_late_learns_at_once_how_lon
 /// Nor does one who sends or takes just enough to seem alive, nor one who listens to what has no end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_does_one_that_drips_or_that_listens_to_what_has_no_end() {
-    for target in ["/huge", "/form", "/events"] {
+    for target in ["/huge", "/form", "/events", "/camera"] {
         let origin = Origin::http(|seen| match seen.path().as_str() {
             "/robots.txt" => Reply::text(delay("1")),
             "/huge" => Reply::pattern(1 << 30),
             "/events" => {
                 Reply::drip(&["event"; 1000], Duration::from_millis(200)).field("Content-Type", "Text/Event-Stream")
             }
+            "/camera" => Reply::drip(&["frame of a kilobyte"; 1000], Duration::from_millis(10))
+                .field("Content-Type", "multipart/x-mixed-replace; boundary=frame"),
             _ => Reply::text("page"),
         })
         .await;
