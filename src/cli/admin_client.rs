@@ -168,12 +168,18 @@ pub(super) fn answer(
     let request = format!(
         "{method} {target} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
     );
-    // A refresh takes as long as the origin and its pace do.
-    send(stream, &request, if method == "POST" { REFRESH } else { READ })
+    // That takes as long as the origin and its pace do.
+    send(stream, &request, if target.ends_with("/refresh") { REFRESH } else { READ })
 }
 
 pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    TcpStream::connect_timeout(&address, CONNECT)
+    TcpStream::connect_timeout(&address, CONNECT).map_err(|error| match error.kind() {
+        // Who does not even connect may not be there.
+        io::ErrorKind::TimedOut => {
+            io::Error::new(io::ErrorKind::NotConnected, format!("no connection within {} s", CONNECT.as_secs()))
+        }
+        _ => error,
+    })
 }
 
 /// Status and body.

@@ -6,7 +6,6 @@ use super::{Gate, rules};
 use crate::config::Hosts;
 use crate::policy::{Authority, KeyBy, PaceKey, Refusal, Request};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 
@@ -64,15 +63,19 @@ impl Gate {
         address: Option<IpAddr>,
     ) -> Result<(), Refusal> {
         let before = permit.queue().clone();
-        let queue = match address {
-            Some(address) if !before.key().is_of(KeyBy::Address, authority, Some(address)) => {
-                let is_of_pages = Arc::ptr_eq(&self.pacer.queue(before.key()), &before);
-                let queue = self.pacer.queue(&PaceKey::new(KeyBy::Address, authority, Some(address)));
-                if is_of_pages { queue } else { queue.beside().clone() }
+        let page = before.page();
+        let (in_burst, mut pages) = (page.is_some(), page.unwrap_or_else(|| before.clone()));
+        if let Some(address) = address.filter(|_| !before.key().is_of(KeyBy::Address, authority, address)) {
+            pages = self.pacer.queue(&PaceKey::new(KeyBy::Address, authority, Some(address)));
+        }
+        if in_burst && !pages.is_held_back() {
+            permit.again(&pages.beside().clone()).await?;
+            if !pages.is_held_back() {
+                return Ok(());
             }
-            _ => before,
-        };
-        permit.again(&queue).await
+        }
+        // Nothing goes in a burst once the origin has asked for time.
+        permit.again(&pages).await
     }
 
     /// Returns when the proxy stops and a request whose turn is `due` then cannot have it any more. `None`: nobody knows.

@@ -45,12 +45,15 @@ async fn status_says_when_it_asks_something_else() {
 
 /// What is stopped still has its connections accepted, by the system.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn status_says_when_nobody_answers() {
+async fn status_and_reload_say_when_nobody_answers() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let ended = politely(&["status", "--admin", &address]).await;
-    let is_told = ended.stderr.contains("no answer within 10 s") && ended.stderr.contains("stopped or overloaded");
-    assert!(ended.code == 2 && is_told, "{}: {}", ended.code, ended.stderr);
+    let (status, reload) = (["status", "--admin", &address], ["reload", "--admin", &address]);
+    let (status, reload) = tokio::join!(politely(&status), politely(&reload));
+    for ended in [status, reload] {
+        let is_told = ended.stderr.contains("no answer within 10 s") && ended.stderr.contains("stopped or overloaded");
+        assert!(ended.code == 2 && is_told, "{}: {}", ended.code, ended.stderr);
+    }
 }
 
 /// The terminal is closed: the command does not stay behind.

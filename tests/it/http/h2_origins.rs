@@ -504,6 +504,20 @@ async fn a_page_that_ends_the_connection_of_all_does_so_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_does_a_robots_txt() {
+    let origin = Odd::start(Way::BadField).await;
+    // The second, by its count.
+    origin.asked.store(1, Ordering::Relaxed);
+    let proxy = Proxy::start("").await;
+    let host = origin.authority();
+    let client = Client::connect(proxy.address(), &host).await;
+    let client = H2Client::over(client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await).await;
+    let answer = client.get(&format!("https://{host}/x")).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    assert_eq!(origin.asked.load(Ordering::Relaxed), 2, "over HTTP/2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_http2_may_not_carry_is_called_malformed_where_there_is_nothing_else() {
     let origin = Odd::start(Way::BadFieldAlone).await;
     let proxy = Proxy::start(FREE).await;

@@ -193,7 +193,6 @@ async fn every_fetch_keeps_the_gap() {
     }
 }
 
-/// A redirect to a host that has just been asked for a page waits there, and the first one's page does not wait for it.
 /// A crawler with a delay of its own asks, which no other has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_keeps_the_delay_that_is_everybodys_and_holds_up_nobody_else() {
@@ -216,6 +215,7 @@ async fn a_renewal_keeps_the_delay_that_is_everybodys_and_holds_up_nobody_else()
     eventually("the renewal", || origin.log.count("/robots.txt") > 1).await;
 }
 
+/// A redirect to a host that has just been asked for a page waits there, and the first one's page does not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_hop_keeps_the_gap_of_the_host_it_goes_to() {
     let other = Origin::site("User-agent: *\nCrawl-delay: 2\n").await;

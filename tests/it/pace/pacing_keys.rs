@@ -43,7 +43,7 @@ async fn names_of_one_address_share_a_pace_where_that_is_the_key() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_goes_to_another_address_than_the_first_is_paced_there() {
     let (pages, nobody) = (crate::support::origin::pages(&delay("1")), nobody());
-    let Ok(origin) = Origin::try_http_on(&beside(&nobody), pages).await else { return };
+    let Ok(origin) = Origin::try_http_on(&beside(&nobody), pages).await else { return no_ipv6() };
     let proxy = Arc::new(Proxy::start("pace: { key: address }").await);
     let hosts = ["a.localhost", "[::1]", "b.localhost", "[::1]", "a.localhost"];
     let urls = hosts.iter().enumerate().map(|(number, host)| origin.url_at(host, &format!("/page{number}")));
@@ -57,7 +57,7 @@ async fn what_goes_to_another_address_than_the_first_is_paced_there() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn so_are_tunnels_and_upgrades() {
     let nobody = nobody();
-    let Ok(origin) = Origin::try_http_on(&beside(&nobody), |_| Reply::websocket()).await else { return };
+    let Ok(origin) = Origin::try_http_on(&beside(&nobody), |_| Reply::websocket()).await else { return no_ipv6() };
     let rules = "pace: { key: address, min_delay: 1s }\nhosts: { '*': { robots: ignore, intercept: tunnel } }";
     let proxy = Proxy::start(rules).await;
     let start = Instant::now();
@@ -182,4 +182,50 @@ async fn report_mode_delays_nothing_and_says_how_long_it_would_have_been() {
     assert!(held.starts_with("it would have waited ") && held.ends_with(" s for its crawl-delay"), "{held}");
     let late = told[2].as_deref().expect("the third would have been refused");
     assert!(late.contains("over max_wait"), "{late}");
+}
+
+fn no_ipv6() {
+    eprintln!("skipped: there is no ::1 here, or nothing to listen on there");
+}
+
+/// The part's turn is at the first address of its name, which does not answer; the other has asked for time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_part_goes_in_a_burst_to_another_address_that_has_asked_for_time() {
+    let nobody = nobody();
+    let answer = |seen: &crate::support::Seen| match &seen.target[..] {
+        b"/busy" => Reply::status(429).field("Retry-After", "3"),
+        _ => Reply::text("x"),
+    };
+    let Ok(origin) = Origin::try_http_on(&beside(&nobody), answer).await else { return no_ipv6() };
+    let rules = "pace: { key: address, subresources: burst, min_delay: 100ms }\nhosts: { '*': { robots: ignore } }";
+    let proxy = Proxy::start(rules).await;
+    let busy = origin.authority("[::1]");
+    assert_eq!(proxy.client().await.get(&format!("http://{busy}/busy"), &busy).await.status(), 429);
+    let (start, host) = (Instant::now(), origin.authority("a.localhost"));
+    let mut client = proxy.client().await;
+    client.send(part("image", &format!("http://{host}/i"), &host)).await;
+    let status = client.response().await.status();
+    assert!(status != 200 || start.elapsed() >= SECOND * 2, "{status} after {:?}", start.elapsed());
+}
+
+/// Nor is one sent again then: its connection, which was kept, has ended meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_part_is_sent_again_in_a_burst_after_the_origin_has_asked_for_time() {
+    let answer = |seen: &crate::support::Seen| match &seen.target[..] {
+        b"/busy" => Reply::status(429).field("Retry-After", "10"),
+        b"/i" => Reply::reset().after(SECOND * 4),
+        _ => Reply::text("x"),
+    };
+    let origin = Origin::http(answer).await;
+    let rules = "pace: { subresources: burst, min_delay: 100ms }\nhosts: { '*': { robots: ignore } }";
+    let proxy = Proxy::start(rules).await;
+    let host = origin.authority("a.localhost");
+    let mut one = proxy.client().await;
+    one.send(part("image", &origin.url("/warm"), &host)).await;
+    assert_eq!(one.response().await.status(), 200);
+    one.send(part("image", &origin.url("/i"), &host)).await;
+    crate::support::eventually("the part", || origin.log.count("/i") == 1).await;
+    assert_eq!(proxy.get(&origin.url("/busy")).await.status(), 429);
+    tokio::time::sleep(SECOND * 5).await;
+    assert_eq!(origin.log.count("/i"), 1, "it is not sent again before the time is over");
 }

@@ -97,6 +97,11 @@ impl HostQueue {
         &self.key
     }
 
+    /// For a host queue of subresources: that of the pages. It is there for as long as a turn in this one is.
+    pub fn page(&self) -> Option<Arc<Self>> {
+        self.page.as_ref().and_then(Weak::upgrade)
+    }
+
     /// The queue of the subresources that follow the pages of this one.
     pub fn beside(self: &Arc<Self>) -> &Arc<Self> {
         self.beside.get_or_init(|| {
