@@ -3,7 +3,7 @@
 use super::running_file::{self, RunningFile, RunningProxy};
 use super::signal_set::{OTHER, STOP, SignalSet};
 use super::{CommandError, orphans};
-use crate::config::Settings;
+use crate::config::{Settings, read_file};
 use crate::server::{self, Running, StartError};
 use crate::telemetry;
 use serde_json::json;
@@ -54,7 +54,7 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     running.reload_from(move || {
         if let Some(file) = file.as_deref().filter(|file| is_empty(file) && !was_empty.load(Ordering::Relaxed)) {
             let hint = "write the new configuration to another file and rename that; for all defaults, write `{}`";
-            return Err(format!("error: {} is empty\nhint: {hint}", file.display()));
+            return Err(format!("error: {} is empty, but for comments\nhint: {hint}", file.display()));
         }
         let settings = load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string())?;
         was_empty.store(file.as_deref().is_some_and(is_empty), Ordering::Relaxed);
@@ -95,10 +95,11 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     Ok(())
 }
 
-/// As a file is for a moment that is written in place, or for which the disk has no room: no wish for all defaults, unless it was
-/// so before.
+/// As a file is for a moment that is written in place, or for which the disk has no room, or of which only the first comment is there:
+/// no wish for all defaults, unless it was so before.
 fn is_empty(path: &Path) -> bool {
-    path.metadata().is_ok_and(|file| file.is_file() && file.len() == 0)
+    let text = if path.is_file() { read_file(path).unwrap_or_default() } else { return false };
+    serde_yaml::from_slice::<serde_yaml::Value>(&text).is_ok_and(|value| value.is_null())
 }
 
 fn load(path: Option<&Path>, listen: Option<&str>) -> Result<Settings, CommandError> {

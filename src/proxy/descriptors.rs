@@ -3,14 +3,18 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises this process's soft limit on open files to its hard limit, as far as that goes. The soft limit is 1,024 on
-/// most systems, for the sake of programs that use select(2).
+/// most systems, for the sake of programs that use select(2). Warns if there is room for few clients even so.
 pub(crate) fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current == maximum {
-        return;
-    }
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+    if current != maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
         tracing::debug!(%error, "cannot raise the limit on open files");
+    }
+    let clients = room_for_clients();
+    if clients < FEW {
+        let hint = "raise the limit: `ulimit -n`, or `LimitNOFILE` in a systemd unit";
+        tracing::warn!(hint, "the limit on open files leaves room for {clients} client connections at a time");
     }
 }
 
@@ -23,3 +27,5 @@ pub(crate) fn room_for_clients() -> usize {
 
 /// Listeners, the store, logs, what a fleet takes.
 const OWN: usize = 48;
+/// One browser opens about as many.
+const FEW: usize = 100;

@@ -294,6 +294,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(1);
-/// All notice within this time that a server has been replaced, and report what they hold.
-const SETTLING: Duration = Duration::from_secs(1);
+/// All notice within this time that a server has been replaced, or is back, and report what they hold: who has lost it tries again
+/// within one and a half of these pauses.
+const SETTLING: Duration = PAUSE.saturating_mul(2);
 const REGISTER_EVERY: Duration = Duration::from_secs(1);
