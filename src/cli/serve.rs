@@ -9,7 +9,6 @@ use crate::telemetry;
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::SignalKind;
 
 #[derive(Debug, clap::Args)]
@@ -23,16 +22,23 @@ pub(super) struct ServeArgs {
 
 pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let path = args.config.path();
+    let was_empty = path.as_deref().is_some_and(is_empty);
     let settings = load(path.as_deref(), args.listen.as_deref())?;
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     let runtime = super::runtime()?;
-    let served = runtime.block_on(serve(settings, path.as_deref(), args.listen.as_deref()));
+    let served = runtime.block_on(serve(settings, path.as_deref(), was_empty, args.listen.as_deref()));
     // What blocks in the system, such as a look-up that is not answered, holds nobody up.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) -> Result<(), CommandError> {
+/// `was_empty`: the file at `path`.
+async fn serve(
+    settings: Settings,
+    path: Option<&Path>,
+    was_empty: bool,
+    listen: Option<&str>,
+) -> Result<(), CommandError> {
     for warning in settings.warnings() {
         tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
     }
@@ -50,15 +56,12 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
     // Held until the end, which is when nobody is to be asked any more.
     let _file = announced(&running, path);
     let (file, own) = (path.map(Path::to_owned), listen.map(str::to_owned));
-    let was_empty = AtomicBool::new(file.as_deref().is_some_and(is_empty));
     running.reload_from(move || {
-        if let Some(file) = file.as_deref().filter(|file| is_empty(file) && !was_empty.load(Ordering::Relaxed)) {
+        if let Some(file) = file.as_deref().filter(|file| !was_empty && is_empty(file)) {
             let hint = "write the new configuration to another file and rename that; for all defaults, write `{}`";
             return Err(format!("error: {} is empty, but for comments\nhint: {hint}", file.display()));
         }
-        let settings = load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string())?;
-        was_empty.store(file.as_deref().is_some_and(is_empty), Ordering::Relaxed);
-        Ok(settings)
+        load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string())
     });
     tracing::info!("HTTPS clients have to trust {}", running.ca_path().display());
     notify(&[sd_notify::NotifyState::Ready]);
@@ -96,7 +99,7 @@ async fn serve(settings: Settings, path: Option<&Path>, listen: Option<&str>) ->
 }
 
 /// As a file is for a moment that is written in place, or for which the disk has no room, or of which only the first comment is there:
-/// no wish for all defaults, unless it was so before.
+/// no wish for all defaults, unless it was so at the start.
 fn is_empty(path: &Path) -> bool {
     let text = if path.is_file() { read_file(path).unwrap_or_default() } else { return false };
     serde_yaml::from_slice::<serde_yaml::Value>(&text).is_ok_and(|value| value.is_null())

@@ -19,5 +19,6 @@ pub(super) fn terms(settings: &Settings, manners: &Manners, crawl_delay: Option<
         max_waiting: pace.max_waiting,
         first_fetch,
         is_renewal: false,
+        of_page: None,
     }
 }

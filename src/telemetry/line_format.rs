@@ -187,7 +187,7 @@ fn needs_quotes(value: &str) -> bool {
 /// those that join, hide or turn around.
 fn is_unseen(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// As a string of JSON (RFC 8259 §7), which readers of logfmt take as well. What a terminal might obey is escaped.

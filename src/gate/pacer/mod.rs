@@ -146,7 +146,8 @@ impl Shard {
 /// The terms of a subresource that follows its page: without the delay. The page may still be in flight.
 pub(super) fn without_delay(terms: Terms) -> Terms {
     let max_concurrent = (terms.max_concurrent - 1).max(1);
-    Terms { crawl_delay: Duration::ZERO, min_delay: Duration::ZERO, adaptive: None, max_concurrent, ..terms }
+    let of_page = Some(Box::new(terms.clone()));
+    Terms { crawl_delay: Duration::ZERO, min_delay: Duration::ZERO, adaptive: None, max_concurrent, of_page, ..terms }
 }
 
 const SHARDS: usize = 256;

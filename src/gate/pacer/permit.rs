@@ -120,6 +120,11 @@ impl Permit {
         let Some(slot) = self.slot.take() else { return Ok(()) };
         self.queue.give_back(slot, has_left, if has_left { outcome } else { PaceOutcome::Unused }, None);
         self.queue = queue.clone();
+        if queue.page().is_none()
+            && let Some(of_page) = self.terms.of_page.take()
+        {
+            self.terms = of_page;
+        }
         // It has waited for its turn already and stands at the end of the line now.
         let mut next = self.queue.turn(RETRIES, &self.terms).await?;
         self.slot = next.slot.take();

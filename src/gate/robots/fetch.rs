@@ -158,7 +158,8 @@ pub(super) async fn get(
     if let Err(Unanswered { error: GetError::Http2(error), .. }) = &answered
         && asks_for_calm(error)
     {
-        permit.outcome = PaceOutcome::Backoff { retry_after: None };
+        // Of what has not left either.
+        permit.learn(PaceOutcome::Backoff { retry_after: None });
     }
     let Got { status, headers, body, version, .. } =
         answered.map_err(|Unanswered { error, again }| match (again, error) {

@@ -31,6 +31,8 @@ pub struct Terms {
     /// A later fetch of robots.txt: it waits however long (`max_wait` and `queue` do not bind it, and it takes no place
     /// from others), and comes before the requests that wait.
     pub is_renewal: bool,
+    /// For a subresource that goes without the delay: what holds for it where it may not.
+    pub of_page: Option<Box<Terms>>,
 }
 
 impl Default for Terms {
@@ -47,6 +49,7 @@ impl Default for Terms {
             max_waiting: 10_000,
             first_fetch: false,
             is_renewal: false,
+            of_page: None,
         }
     }
 }

@@ -11,7 +11,7 @@ mod hung_up;
 mod loss;
 mod many_servers;
 mod one_pace;
-mod relay;
+pub mod relay;
 mod secure;
 mod turn_script;
 

@@ -308,7 +308,7 @@ async fn nor_does_one_that_drips_or_that_listens_to_what_has_no_end() {
             "/events" => {
                 Reply::drip(&["event"; 1000], Duration::from_millis(200)).field("Content-Type", "Text/Event-Stream")
             }
-            "/camera" => Reply::drip(&["frame of a kilobyte"; 1000], Duration::from_millis(10))
+            "/camera" => Reply::drip(&[&*"frame".repeat(10_000); 1000], Duration::from_millis(100))
                 .field("Content-Type", "multipart/x-mixed-replace; boundary=frame"),
             _ => Reply::text("page"),
         })

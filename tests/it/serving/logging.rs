@@ -127,7 +127,9 @@ async fn lines_that_were_lost_are_told_also_where_the_log_is_reopened_in_between
     eventually("the reload", || binary.output().contains("configuration reloaded")).await;
     for _ in 0..100 {
         assert_eq!(binary.curl(&[&origin.url("/after")]).await.status(), 200);
-        if told() == 3 {
+        // A line may come after its answer, and here after the reload.
+        let late = ["/second", "/third"].iter().filter(|page| text(&log).contains(**page)).count();
+        if told() == 3 - late as u64 {
             assert_eq!(binary.output().matches("too slow").count(), 0, "{}", binary.output());
             return;
         }

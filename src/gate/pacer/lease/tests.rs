@@ -41,7 +41,7 @@ impl Instance {
         instance
     }
 
-    /// To this server; those that may have forgotten are settled after a while.
+    /// To this server; those that may have forgotten are settled after a second.
     fn link(&mut self, link: u64) {
         let settled_at = (link > 1).then(|| self.now + ms(1000));
         self.lease.follow(&mut self.schedule, Reach { link, settled_at, ..Reach::default() }, self.now);

@@ -175,7 +175,10 @@ impl RobotsCache {
             match (retries.next(), why) {
                 (Some(_), _) => request.want = want,
                 (None, Some(why)) if !is_lost => return Err(FetchError::Unreachable(why)),
-                (None, _) => return Err(hop.comes_back("its turns were over before it could be sent")),
+                (None, why) => {
+                    let last = why.map(|why| format!("; the last try: {why}")).unwrap_or_default();
+                    return Err(hop.comes_back(&format!("a turn was over before it could be sent{last}")));
+                }
             }
         }
     }
