@@ -3,7 +3,7 @@
 //! origin saw of those that the delay allows, and the smallest gap; run with `cargo bench --bench fleet` (`--profile dev`
 //! spares the optimised build, and `-- --binary FILE` takes one that is there).
 
-#[path = "../tests/it/fleet/relay.rs"]
+#[path = "../tests/it/support/relay.rs"]
 mod relay;
 
 use std::net::SocketAddr;

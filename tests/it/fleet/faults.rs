@@ -1,8 +1,8 @@
 //! Slow links, lost and late answers, cut connections: no start is early, and no two are in flight.
 
-use super::relay::Relay;
 use super::{assert_apart, get, says};
 use crate::support::redis::Redis;
+use crate::support::relay::Relay;
 use crate::support::{Binary, Client, Origin, Reply, eventually};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

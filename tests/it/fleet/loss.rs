@@ -1,8 +1,8 @@
 //! The server dies, stops, and comes back, under load: nobody waits for it, and all are one fleet again by themselves.
 
-use super::relay::Relay;
 use super::{all, assert_apart, get, instances, says, site};
 use crate::support::redis::Redis;
+use crate::support::relay::Relay;
 use crate::support::{ADMIN_TOKEN, Alpn, Binary, Client, Origin, Proxy, Reply, assert_refused, eventually};
 use serde_json::Value;
 use std::net::SocketAddr;

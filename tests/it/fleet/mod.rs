@@ -1,6 +1,5 @@
 //! Several instances, one redis-server: one pace, one fetch of each robots.txt, and what happens without the server.
 
-mod bad_link;
 mod budget_script;
 mod clocks;
 mod copies;
@@ -11,7 +10,6 @@ mod hung_up;
 mod loss;
 mod many_servers;
 mod one_pace;
-pub mod relay;
 mod secure;
 mod turn_script;
 

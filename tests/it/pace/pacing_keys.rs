@@ -1,8 +1,8 @@
 //! What shares a pace, what follows without one, and what report mode tells of it.
 
 use super::pacing::{all, assert_gaps, delay};
-use crate::fleet::relay::Relay;
 use crate::support::client::get;
+use crate::support::relay::Relay;
 use crate::support::{Origin, Proxy, Reply, assert_refused, eventually};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 //! curl, and the proxy itself, in this process or as the built binary. Loopback only, port 0 only.
 
 pub mod authority;
+mod bad_link;
 pub mod binary;
 pub mod certs;
 pub mod client;
@@ -17,6 +18,7 @@ pub mod pattern;
 pub mod proxy;
 pub mod redis;
 pub mod refusal;
+pub mod relay;
 pub mod reply;
 pub mod stamped;
 pub mod strict;
