@@ -86,10 +86,10 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn at(&self, address: SocketAddr) -> Result<Elsewhere, Failed> {
-        let told_by_admin = self.admin_at(address);
-        if !matches!(&told_by_admin, Err(Failed { came, .. }) if *came > HowFar::Nowhere) {
-            return told_by_admin;
-        }
+        let failed = match self.admin_at(address) {
+            Err(failed) if failed.came > HowFar::Nowhere => failed,
+            told_by_admin => return told_by_admin,
+        };
         let Self { setup_host, credentials, .. } = self;
         let plain = percent_encoding::percent_decode_str(credentials.trim_end_matches('@')).collect::<Vec<u8>>();
         let shown = match credentials.is_empty() {
@@ -113,7 +113,7 @@ impl Asked<'_> {
                     "put them in the URL: http://NAME:PASSWORD@proxy:3128",
                 ),
             }),
-            Ok(_) | Err(_) => told_by_admin,
+            Ok(_) | Err(_) => Err(failed),
         }
     }
 

@@ -186,8 +186,10 @@ fn needs_quotes(value: &str) -> bool {
 /// What is not shown, but may have others shown elsewhere than where they stand: of Unicode's general categories Cc, Zl, Zp and, of Cf,
 /// those that join, hide or turn around.
 fn is_unseen(c: char) -> bool {
+    let is_mark = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}');
     c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || is_mark
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
 }
 
 /// As a string of JSON (RFC 8259 §7), which readers of logfmt take as well. What a terminal might obey is escaped.

@@ -59,17 +59,7 @@ impl ConfigFiles {
             };
             for file in files.into_iter().filter(|file| !is_same(file, &main)) {
                 let name = file.display().to_string();
-                let read = match read_text(&file) {
-                    // One that is being written, or for which the disk has no room: what it adds is not gone.
-                    Ok(text) if text.is_empty() && file.is_file() => {
-                        Err(("it is empty".into(), "write `{}` into it, or move it away"))
-                    }
-                    Ok(text) => Ok(text),
-                    Err(fault) => {
-                        Err((fault.complaint.what, "check that it is the right file and readable, or move it away"))
-                    }
-                };
-                let text = match read {
+                let text = match read_included(&file) {
                     Ok(text) => text,
                     Err((what, hint)) => {
                         self.faults.push((at, Complaint::new(format!("{name}: {what}"), hint)));
@@ -156,6 +146,17 @@ impl ConfigFiles {
 }
 
 /// A file, or those of a directory in the order of their names.
+/// The text, or what is wrong and what to do. One of no bytes is being written, or the disk has no room for it: what it adds is not gone.
+fn read_included(file: &Path) -> Result<String, (String, &'static str)> {
+    match read_text(file) {
+        Ok(text) if text.is_empty() && file.is_file() => {
+            Err(("it is empty".to_owned(), "write `{}` into it, or move it away"))
+        }
+        read => read
+            .map_err(|fault| (fault.complaint.what, "check that it is the right file and readable, or move it away")),
+    }
+}
+
 fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -62,9 +62,8 @@ impl Exchange<'_> {
         self.learn(head);
         // It has no end, and is no more requests to the host than a WebSocket is.
         if self.permit.as_ref().is_some_and(|permit| !permit.gap().is_zero())
-            && head
-                .named(b"content-type")
-                .is_some_and(|kind| ENDLESS.iter().any(|one| media_type(&kind).eq_ignore_ascii_case(one)))
+            && let Some(kind) = head.named(b"content-type")
+            && ENDLESS.iter().any(|endless| endless.eq_ignore_ascii_case(media_type(&kind)))
         {
             self.permit = None;
         }

@@ -3,7 +3,7 @@
 use super::{HostQueue, HostQueueState};
 use crate::policy::pace::{Debt, PaceOutcome, Slot};
 use parking_lot::MutexGuard;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl HostQueue {
@@ -62,7 +62,7 @@ impl HostQueue {
             self.note_debt(&state, now);
             let debt = state.schedule.debt(now);
             drop(state);
-            if let (Some(page), Some(debt)) = (self.page.as_ref().and_then(Weak::upgrade), debt) {
+            if let (Some(page), Some(debt)) = (self.page(), debt) {
                 page.restore(now, debt);
             }
         }
