@@ -6,6 +6,8 @@ PREFIX ?= /usr/local
 UNITDIR ?= /etc/systemd/system
 # What `make install` installs.
 BINARY ?= target/release/politely
+# What `make deb` packages.
+DIST ?= target/dist/politely
 
 man1 = $(DESTDIR)$(PREFIX)/share/man/man1
 man5 = $(DESTDIR)$(PREFIX)/share/man/man5
@@ -14,7 +16,7 @@ zsh = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test ci build install uninstall deb needs
+.PHONY: help demo test ci build dist install uninstall deb needs
 
 help:
 	@echo "make demo       crawl a sample site on this machine through the proxy, each answer explained"
@@ -22,7 +24,8 @@ help:
 	@echo "make build      the optimised binary, target/release/politely, its debug information beside it"
 	@echo "make install    that binary, manual, completions, configuration and systemd service, below $(PREFIX) and /etc"
 	@echo "make uninstall  removes them, but for configuration and state"
-	@echo "make deb        a Debian package of that binary"
+	@echo "make dist       target/dist/politely: optimised further, several times longer to build"
+	@echo "make deb        a Debian package of that one"
 	@echo "make ci         everything that must hold before a change goes in"
 
 demo: needs
@@ -36,6 +39,9 @@ build: needs
 	@$(CARGO) build --locked --release
 	@packaging/stage target/release/politely $(PREFIX)/bin target/package
 	@if [ -e target/package/politely.debug ]; then mv target/package/politely target/package/politely.debug target/release/; fi
+
+dist: needs
+	@$(CARGO) build --locked --profile dist
 
 # Of what is built already: root may have no cargo.
 install:
@@ -63,7 +69,7 @@ uninstall:
 	@echo "left as they are: $(DESTDIR)/etc/politely, $(DESTDIR)/var/lib/politely"
 
 deb:
-	@packaging/deb/build $(BINARY)
+	@packaging/deb/build $(DIST)
 
 ci:
 	@bash .ci/run
