@@ -35,6 +35,7 @@ pub enum FieldKind {
     Via,
     CacheControl,
     Cookie,
+    Authorization,
     MaxForwards,
     UserAgent,
     Accept,
@@ -68,6 +69,7 @@ impl FieldKind {
             12 if is(name, b"max-forwards") => Self::MaxForwards,
             12 if is(name, b"proxy-status") => Self::ProxyStatus,
             12 if is(name, b"x-robots-tag") => Self::Signal,
+            13 if is(name, b"authorization") => Self::Authorization,
             13 if is(name, b"cache-control") => Self::CacheControl,
             13 if is(name, b"content-usage") => Self::Signal,
             14 if is(name, b"content-length") => Self::ContentLength,
@@ -220,8 +222,7 @@ pub fn find_field<'a>(raw: &'a [u8], name: &str) -> Option<&'a [u8]> {
 
 const MAX_NAMED: usize = 32;
 /// Of those without a kind: credentials, conditions, what the content is, how long it may be kept.
-const NO_TRAILERS: [&str; 20] = [
-    "authorization",
+const NO_TRAILERS: [&str; 19] = [
     "www-authenticate",
     "set-cookie",
     "content-encoding",

@@ -4,12 +4,14 @@ use super::dial_error::{DialError, DialFault};
 use super::endpoint::Idle;
 use super::hop::is_tls;
 use super::http2::{self, FoundConnection, Http2Link};
+use super::private::PrivateConnections;
 use super::route::Route;
 use super::stream::Stream;
 use http::Version;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -83,14 +85,26 @@ pub struct Http1Link {
     stream: Stream,
     address: SocketAddr,
     route: Route,
+    /// The client connection that it serves alone.
+    private: Option<Arc<PrivateConnections>>,
 }
 
 impl Http1Link {
     /// For the next request: after a whole exchange only, when nothing is left to be read.
     pub fn keep(self) {
-        let Http1Link { stream, address, route } = self;
-        let idle = Idle { stream, address, since: Instant::now() };
+        let Http1Link { stream, address, route, private } = self;
+        if let Some(private) = &private {
+            private.note(&route.0.endpoint);
+        }
+        let idle =
+            Idle { stream, address, since: Instant::now(), private: private.as_ref().map(|private| private.id()) };
         route.0.by.dialler.pool.put(&route.0.endpoint, idle, route.0.by.limits());
+    }
+
+    /// The same. `private`: for requests of this client connection alone, from now on.
+    pub fn keep_private(mut self, private: Option<&Arc<PrivateConnections>>) {
+        self.private = private.cloned().or(self.private);
+        self.keep();
     }
 
     /// For another protocol.
@@ -104,10 +118,28 @@ impl Route {
     ///
     /// # Errors
     /// No address can be reached, or what is spoken there is not what is wanted.
-    pub async fn connect(&self, mut want: Want) -> Result<OriginConnection, DialError> {
+    pub async fn connect(&self, want: Want) -> Result<OriginConnection, DialError> {
+        self.connect_for(want, None).await
+    }
+
+    /// The same for a request of a client connection, which may have connections that serve it alone: these come first.
+    ///
+    /// # Errors
+    /// No address can be reached, or what is spoken there is not what is wanted.
+    pub async fn connect_for(
+        &self,
+        mut want: Want,
+        private: Option<&Arc<PrivateConnections>>,
+    ) -> Result<OriginConnection, DialError> {
         want.versions = self.versions(want.versions);
         // Where its turn is.
         want.first = self.place(want.first).or(want.first);
+        if !want.fresh
+            && let Some(private) = private.filter(|private| private.may_be_at(&self.0.endpoint))
+            && let Some(kept) = self.kept_http1(want, Some(private)).await
+        {
+            return Ok(kept);
+        }
         if !want.fresh
             && let Some(kept) = self.kept(want).await
         {
@@ -159,12 +191,10 @@ impl Route {
 
     /// One that is there; where the pace is kept by addresses, at that which is wanted.
     async fn kept(&self, want: Want) -> Option<OriginConnection> {
-        let place = self.place(want.first);
         if !self.may_be_http2(want.versions) {
-            let Idle { stream, address, .. } =
-                self.0.endpoint.take(self.0.by.limits().idle_timeout, want.once, place).await?;
-            return Some(OriginConnection { reused: true, address, link: self.http1(stream, address) });
+            return self.kept_http1(want, None).await;
         }
+        let place = self.place(want.first);
         loop {
             match self.0.endpoint.http2.take(place) {
                 FoundConnection::Link(link, address) => {
@@ -174,6 +204,14 @@ impl Route {
                 FoundConnection::None => return None,
             }
         }
+    }
+
+    async fn kept_http1(&self, want: Want, private: Option<&Arc<PrivateConnections>>) -> Option<OriginConnection> {
+        let (idle, place) = (self.0.by.limits().idle_timeout, self.place(want.first));
+        let id = private.map(|private| private.id());
+        let Idle { stream, address, .. } = self.0.endpoint.take(idle, want.once, place, id).await?;
+        let link = Http1Link { stream, address, route: self.clone(), private: private.cloned() };
+        Some(OriginConnection { reused: true, address, link: HttpLink::Http1(link) })
     }
 
     async fn open_for(&self, want: Want) -> Result<OriginConnection, DialError> {
@@ -227,13 +265,9 @@ impl Route {
                 }
                 HttpLink::Http2(link)
             }
-            false => self.http1(stream, address),
+            false => HttpLink::Http1(Http1Link { stream, address, route: self.clone(), private: None }),
         };
         Ok(OriginConnection { reused: false, address, link })
-    }
-
-    fn http1(&self, stream: Stream, address: SocketAddr) -> HttpLink {
-        HttpLink::Http1(Http1Link { stream, address, route: self.clone() })
     }
 }
 

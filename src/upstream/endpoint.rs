@@ -31,7 +31,13 @@ pub(super) struct Idle {
     pub stream: Stream,
     pub address: SocketAddr,
     pub since: Instant,
+    /// The client connection that it serves alone.
+    pub private: Option<PrivateId>,
 }
+
+/// Marks an idle connection as one client connection's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PrivateId(pub u64);
 
 impl Endpoint {
     pub fn new(all: Arc<AtomicUsize>) -> Self {
@@ -46,12 +52,19 @@ impl Endpoint {
     }
 
     /// The one used last that is still open, of this thread's first. Not one that has been idle for `limit`. `once`: it is
-    /// looked at again behind what the runtime knows of it. `place`: one that leads there.
-    pub async fn take(&self, limit: Duration, once: bool, place: Option<SocketAddr>) -> Option<Idle> {
+    /// looked at again behind what the runtime knows of it. `place`: one that leads there. `private`: one of this client
+    /// connection's alone; else one that is nobody's.
+    pub async fn take(
+        &self,
+        limit: Duration,
+        once: bool,
+        place: Option<SocketAddr>,
+        private: Option<PrivateId>,
+    ) -> Option<Idle> {
         let own = shard();
         for at in 0..self.idle.len() {
             while self.len() > 0
-                && let Some(mut idle) = self.pop((own + at) % self.idle.len(), place)
+                && let Some(mut idle) = self.pop((own + at) % self.idle.len(), place, private)
             {
                 if idle.since.elapsed() >= limit || !is_quiet(&mut idle.stream).await {
                     continue;
@@ -95,6 +108,20 @@ impl Endpoint {
         self.http2.close_idle(then);
     }
 
+    /// Closes those that serve this client connection alone.
+    pub fn close_private(&self, private: PrivateId) {
+        let mut closed = Vec::new();
+        for shard in &self.idle {
+            closed.extend(shard.lock().extract_if(.., |idle| idle.private == Some(private)));
+        }
+        self.forget(closed.len());
+    }
+
+    /// Whether one is idle that serves this client connection alone.
+    pub fn has(&self, private: PrivateId) -> bool {
+        self.idle.iter().any(|shard| shard.lock().iter().any(|idle| idle.private == Some(private)))
+    }
+
     /// Since when each has been idle.
     pub fn since(&self, into: &mut Vec<Instant>) {
         self.idle.iter().for_each(|shard| into.extend(shard.lock().iter().map(|idle| idle.since)));
@@ -106,9 +133,10 @@ impl Endpoint {
         !self.is_known.load(Relaxed) && !self.is_known.swap(true, Relaxed)
     }
 
-    fn pop(&self, shard: usize, place: Option<SocketAddr>) -> Option<Idle> {
+    fn pop(&self, shard: usize, place: Option<SocketAddr>, private: Option<PrivateId>) -> Option<Idle> {
         let mut shard = self.idle[shard].lock();
-        let last = shard.iter().rposition(|idle| place.is_none_or(|place| idle.address == place))?;
+        let fits = |idle: &Idle| idle.private == private && place.is_none_or(|place| idle.address == place);
+        let last = shard.iter().rposition(fits)?;
         let idle = shard.remove(last);
         drop(shard);
         self.forget(1);
@@ -169,7 +197,7 @@ mod tests {
         let endpoint = Endpoint::new(Arc::default());
         let room = || endpoint.idle.iter().map(|shard| shard.lock().capacity()).sum::<usize>();
         let stream = Stream::Tcp(TcpStream::connect(address).await.unwrap());
-        endpoint.put(Idle { stream, address, since: Instant::now() });
+        endpoint.put(Idle { stream, address, since: Instant::now(), private: None });
         assert_eq!((endpoint.len(), room()), (1, 1));
         endpoint.close_idle(Instant::now());
         assert_eq!((endpoint.len(), room()), (0, 0));
@@ -186,9 +214,9 @@ mod tests {
             let theirs = listener.accept().await.unwrap().0.into_std().unwrap();
             let mut stream = Stream::Tcp(ours);
             assert!(is_quiet(&mut stream).await);
-            endpoint.put(Idle { stream, address, since: Instant::now() });
+            endpoint.put(Idle { stream, address, since: Instant::now(), private: None });
             let theirs = (!is_closed).then_some(theirs);
-            let taken = endpoint.take(Duration::from_secs(60), once, None).await;
+            let taken = endpoint.take(Duration::from_secs(60), once, None, None).await;
             assert_eq!(taken.is_some(), !is_closed, "{once}");
             drop(theirs);
         }

@@ -6,9 +6,9 @@ use super::super::exchange::carry::{Client, Http1, Http1Client};
 use super::super::exchange::request::{Head, Request};
 use super::super::exchange::{Exchange, Outcome, intercept_mode};
 use super::super::io::{Buffer, Timer};
+use super::Tunnel;
 use super::connection::Connection;
 use super::wire::{GOODBYE, GOODBYE_BYTES, TLS_HANDSHAKE, Wire};
-use super::{Peer, Tunnel};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
 use crate::policy::{Authority, Host, Refusal, Scheme};
@@ -152,8 +152,8 @@ async fn intercept(
         }
         Some(byte) if byte.is_ascii_alphabetic() => {
             // What was said outside says nothing inside.
-            let Connection { wire, input, mut peer, timer, permit, place, .. } = connection;
-            peer.tunnel = Some(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
+            let Connection { wire, input, peer, timer, permit, place, .. } = connection;
+            let peer = peer.within(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
             Box::pin(Connection::new(wire, input, peer, timer, permit, place).serve(proxy)).await;
         }
         Some(_) => {
@@ -226,7 +226,7 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
         () = proxy.stopped_for_a_while() => None,
     };
     let (tls, tunnel) = finished.unwrap_or_else(|| Err(failed(io::ErrorKind::TimedOut.into(), false, None)))?;
-    let peer = Peer { tunnel: Some(tunnel), ..peer };
+    let peer = peer.within(tunnel);
     Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), peer, timer, permit, place))
 }
 

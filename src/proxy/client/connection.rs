@@ -70,13 +70,13 @@ pub(super) async fn identify(
         return auth::readmit(&settings.access, &mut peer.user);
     }
     if settings.access.users.is_empty() {
-        peer.user = None;
+        peer.set_user(None);
         return Ok(());
     }
     let users = &settings.access.users;
     let user = proxy.passwords.identify(users, peer.address.ip(), credentials).await?;
     *place = user_place(proxy, user.as_deref(), place.take())?;
-    peer.user = user;
+    peer.set_user(user);
     Ok(())
 }
 

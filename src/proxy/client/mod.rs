@@ -17,6 +17,7 @@ pub use wire::Wire;
 use crate::config::User;
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
+use crate::upstream::PrivateConnections;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -31,12 +32,28 @@ pub struct Peer {
     pub tunnel: Option<Tunnel>,
     /// The user who asked for the tunnel, by the credentials of its CONNECT; else the user who asked last.
     pub user: Option<Arc<User>>,
+    /// The connections to origins that serve this one and its user alone.
+    pub private: Arc<PrivateConnections>,
 }
 
 impl Peer {
     /// Among whom its requests take turns.
     pub fn client(&self) -> ClientId {
         ClientId::of(self.user.as_ref().map(|user| user.name.as_ref()), self.address.ip())
+    }
+
+    /// Inside of the CONNECT there is another connection.
+    fn within(self, tunnel: Tunnel) -> Self {
+        Peer { tunnel: Some(tunnel), private: Arc::default(), ..self }
+    }
+
+    /// Another user has nothing of what the one before had.
+    fn set_user(&mut self, user: Option<Arc<User>>) {
+        let name = |user: &Option<Arc<User>>| user.as_ref().map(|user| user.name.clone());
+        if name(&self.user) != name(&user) {
+            self.private = Arc::default();
+        }
+        self.user = user;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::carry::{Added, AnswerHead, Client, Next};
 use super::pages::{Pages, media_type};
+use super::private::authenticates_connection;
 use super::request::Head;
 use super::state::Signature;
 use super::{Exchange, Outcome, websocket};
@@ -59,6 +60,8 @@ impl Exchange<'_> {
             self.signature.is_wanted = true;
             return Err(Failure::ended("it asks for a signature").into());
         }
+        self.is_private |= matches!(head.status, 401 | 407)
+            && head.joined(WWW_AUTHENTICATE).is_some_and(|it| authenticates_connection(&it));
         self.learn(head);
         // It has no end, and is no more requests to the host than a WebSocket is.
         if self.permit.as_ref().is_some_and(|permit| !permit.gap().is_zero())
@@ -143,6 +146,7 @@ impl Exchange<'_> {
 
 /// What a server sends as it comes.
 const ENDLESS: [&[u8]; 2] = [b"text/event-stream", b"multipart/x-mixed-replace"];
+const WWW_AUTHENTICATE: &[u8] = b"www-authenticate";
 /// It may name a price.
 const PAYMENT_REQUIRED: u16 = 402;
 const UNVERIFIED: &str = "the origin's certificate was not verified, as configured";

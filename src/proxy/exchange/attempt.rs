@@ -9,8 +9,9 @@ use crate::gate::{PaceOutcome, Permit};
 use crate::http1::Framing;
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http2Link, Outgoing, OutgoingFields, Route, Versions, Want, is_broken_off};
+use crate::upstream::{Http2Link, Outgoing, OutgoingFields, PrivateConnections, Route, Versions, Want, is_broken_off};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How one try ended.
@@ -30,7 +31,7 @@ impl Exchange<'_> {
         timer: &mut Timer,
         route: &Route,
         mut link: L,
-        keep: impl FnOnce(L),
+        keep: impl FnOnce(L, Option<&Arc<PrivateConnections>>),
         upstream: (SocketAddr, bool),
         want: Want,
     ) -> Tried {
@@ -60,7 +61,7 @@ impl Exchange<'_> {
                 let is_kept = carried.is_sent && origin.is_kept();
                 drop(origin);
                 if is_kept {
-                    keep(link);
+                    keep(link, self.is_private.then_some(&self.peer.private));
                 }
                 Tried::Over(Outcome::Forwarded)
             }

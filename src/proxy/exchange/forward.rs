@@ -17,12 +17,16 @@ impl Exchange<'_> {
             // What most requests are not takes no room in them, here and below.
             return Box::pin(self.upgrade(client, timer, &route)).await;
         }
-        let versions = Versions::of(self.request.version, self.peer.tunnel.is_some());
+        let versions = match self.request.private.authenticates {
+            // HTTP/2 knows no such connections.
+            true => Versions::Http1Only,
+            false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
+        };
         let mut want = Want { versions, once: !self.request.is_idempotent(), ..Want::default() };
         let (mut tries, mut untried) = (0, 0);
         loop {
             let connected = {
-                let connecting = pin!(route.connect(want));
+                let connecting = pin!(route.connect_for(want, Some(&self.peer.private)));
                 client.wait(timer, connecting).await
             };
             let connection = match connected {
@@ -41,7 +45,7 @@ impl Exchange<'_> {
                     Tried::Again(Want { fresh: false, ..want }, Failure::turns_over())
                 }
                 HttpLink::Http1(link) => {
-                    self.over_http1(client, timer, &route, link, Http1Link::keep, upstream, want).await
+                    self.over_http1(client, timer, &route, link, Http1Link::keep_private, upstream, want).await
                 }
                 HttpLink::Http2(link) => self.over_http2(client, timer, &route, link, upstream, want).await,
             };
@@ -103,7 +107,7 @@ impl Exchange<'_> {
             first = Some(address);
             if self.turn_holds(route, address) {
                 let upstream = (address, false);
-                return match self.over_http1(client, timer, route, stream, drop, upstream, Want::default()).await {
+                return match self.over_http1(client, timer, route, stream, |_, _| (), upstream, Want::default()).await {
                     Tried::Over(outcome) => outcome,
                     Tried::Again(_, failure) | Tried::Untried(_, failure) => Outcome::Failed(failure),
                 };

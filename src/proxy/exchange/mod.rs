@@ -13,6 +13,7 @@ pub mod offers;
 mod outcome;
 pub mod pages;
 mod per_user;
+mod private;
 pub mod published;
 pub mod recent;
 mod record;

@@ -1,5 +1,6 @@
 //! What a client asks: read once from its head, whatever the version, and used by everything after that.
 
+use super::private::{PrivateNeeds, authenticates_connection};
 use super::target;
 use super::via::Via;
 use super::websocket;
@@ -19,6 +20,7 @@ pub struct Request<'a> {
     pub target: Cow<'a, [u8]>,
     pub framing: Framing,
     pub expects_continue: bool,
+    pub private: PrivateNeeds,
     /// It asks for a WebSocket (RFC 6455 §4.1).
     pub is_upgrade: bool,
     /// The client keeps the connection.
@@ -104,6 +106,7 @@ impl<'a> Request<'a> {
             target,
             framing: Framing::None,
             expects_continue: false,
+            private: PrivateNeeds::default(),
             is_upgrade: false,
             persists: true,
             is_looped: false,
@@ -185,6 +188,8 @@ impl<'a> Request<'a> {
             FieldKind::UserAgent if self.user_agent.replace(value).is_some() => {
                 return Err(Refusal::bad_request("more than one User-Agent field"));
             }
+            FieldKind::Authorization => self.private.authenticates |= authenticates_connection(value),
+            FieldKind::Expect => self.private.expects = true,
             FieldKind::Accept => self.accept = self.accept.or(Some(value)),
             FieldKind::ProxyAuthorization => self.credentials = self.credentials.or(Some(value)),
             FieldKind::Via => {

@@ -23,6 +23,8 @@ pub struct Exchange<'a> {
     /// Its turn at the host.
     pub(super) permit: Option<Permit>,
     pub(super) signature: Signature,
+    /// Its connection to the origin is for this client connection alone.
+    pub(super) is_private: bool,
     pub(super) trip: Trip,
     pub(super) is_concluded: bool,
 }
@@ -76,6 +78,7 @@ impl<'a> Exchange<'a> {
             began,
             permit: None,
             signature: Signature::default(),
+            is_private: request.private.are_there(request.framing),
             trip,
             is_concluded: false,
         }

@@ -2,6 +2,7 @@
 
 mod broken;
 mod kept;
+mod private;
 mod robots;
 mod servers;
 mod shared;

@@ -1,0 +1,95 @@
+//! Origin connections that serve one client connection alone. An origin may have authenticated such a connection rather than a
+//! request (NTLM, Negotiate), or may take a request's body for the next request: what comes on it is nobody else's.
+
+use super::endpoint::{Endpoint, PrivateId};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+/// The origin connections of one client connection and its user. Dropped with it, the idle ones are closed.
+pub struct PrivateConnections {
+    id: PrivateId,
+    /// Where it has had an idle one.
+    endpoints: Mutex<Vec<Weak<Endpoint>>>,
+}
+
+impl PrivateConnections {
+    pub(super) fn id(&self) -> PrivateId {
+        self.id
+    }
+
+    /// An idle connection of its is there.
+    pub(super) fn note(&self, endpoint: &Arc<Endpoint>) {
+        let mut endpoints = self.endpoints.lock();
+        if !endpoints.iter().any(|known| known.as_ptr() == Arc::as_ptr(endpoint)) {
+            if endpoints.len() == endpoints.capacity() {
+                endpoints.retain(|known| known.upgrade().is_some_and(|known| known.has(self.id)));
+            }
+            endpoints.push(Arc::downgrade(endpoint));
+        }
+    }
+
+    pub(super) fn may_be_at(&self, endpoint: &Arc<Endpoint>) -> bool {
+        self.endpoints.lock().iter().any(|known| known.as_ptr() == Arc::as_ptr(endpoint))
+    }
+}
+
+impl Default for PrivateConnections {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        PrivateConnections { id: PrivateId(NEXT.fetch_add(1, Relaxed)), endpoints: Mutex::default() }
+    }
+}
+
+impl Drop for PrivateConnections {
+    fn drop(&mut self) {
+        for endpoint in self.endpoints.get_mut().iter().filter_map(Weak::upgrade) {
+            endpoint.close_private(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for PrivateConnections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateConnections({})", self.id.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::endpoint::Idle;
+    use crate::upstream::stream::Stream;
+    use std::time::Duration;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::Instant;
+
+    #[tokio::test]
+    async fn a_client_of_many_hosts_remembers_those_alone_where_it_has_a_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let private = PrivateConnections::default();
+        let endpoints: Vec<_> = (0..10_000).map(|_| Arc::new(Endpoint::new(Arc::default()))).collect();
+        let idle = || async {
+            let stream = Stream::Tcp(TcpStream::connect(address).await.unwrap());
+            Idle { stream, address, since: Instant::now(), private: Some(private.id()) }
+        };
+        for (number, endpoint) in endpoints.iter().enumerate() {
+            private.note(endpoint);
+            // Of the others, the connections have been closed meanwhile.
+            if number % 1000 == 0 {
+                endpoint.put(idle().await);
+                drop(listener.accept().await);
+            }
+        }
+        assert!(private.endpoints.lock().len() < 64, "{}", private.endpoints.lock().len());
+        let has = |endpoint: &&Arc<Endpoint>| endpoint.has(private.id());
+        assert_eq!(endpoints.iter().filter(has).count(), 10);
+        let limit = Duration::from_secs(60);
+        assert!(endpoints[0].take(limit, false, None, None).await.is_none(), "it is nobody else's");
+        let id = private.id();
+        drop(private);
+        assert!(!endpoints.iter().any(|endpoint| endpoint.has(id)));
+    }
+}

@@ -1,0 +1,143 @@
+//! Connections to origins that serve one client connection alone: those that an origin has authenticated (NTLM, Negotiate), and
+//! those that have carried a body.
+
+use crate::support::client::get;
+use crate::support::{Alpn, Client, Origin, Protocol, Proxy, Reply, Seen, eventually};
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+const NO_ROBOTS: &str = "hosts: { '*.localhost': { robots: ignore } }";
+
+/// An origin that authenticates connections, as those do that speak NTLM or Negotiate: whoever asks on one is alice from then on.
+fn authenticating(scheme: &'static str) -> impl Fn(&Seen) -> Reply + Send + Sync + 'static {
+    let alices = Mutex::new(HashSet::new());
+    move |seen| {
+        let mut alices = alices.lock().unwrap();
+        let challenge = |challenge: &str| Reply::status(401).field("WWW-Authenticate", challenge).body("who");
+        match seen.field("authorization").and_then(|value| value.split_once(' ')) {
+            Some((_, "hello")) => challenge(&format!("{scheme} challenge")),
+            Some((_, "response")) => {
+                alices.insert(seen.connection);
+                Reply::text("alice")
+            }
+            _ if alices.contains(&seen.connection) => Reply::text("alice"),
+            _ => challenge(scheme),
+        }
+    }
+}
+
+/// A client to the origin: through CONNECT, or to the proxy itself.
+async fn client(proxy: &Proxy, origin: &Origin) -> Client {
+    match origin.url("").starts_with("https") {
+        true => proxy.tls(origin, "a.localhost", &[b"http/1.1"]).await,
+        false => proxy.client().await,
+    }
+}
+
+async fn ask(client: &mut Client, origin: &Origin, fields: &str, body: &str) -> (u16, String) {
+    let target = if origin.url("").starts_with("https") { "/x".to_owned() } else { origin.url("/x") };
+    let method = if body.is_empty() { "GET" } else { "POST" };
+    let head = get(&target, &origin.authority("a.localhost")).replacen("GET", method, 1);
+    client.send(head.replacen("\r\n\r\n", &format!("\r\n{fields}\r\n{body}"), 1)).await;
+    let response = client.response().await;
+    (response.status(), response.text())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_an_origin_has_authenticated_serves_nobody_else() {
+    for (scheme, written) in [("NTLM", "nTLM"), ("Negotiate", "Negotiate")] {
+        for origin in [
+            Origin::http(authenticating(scheme)).await,
+            Origin::https(Alpn::H1, authenticating(scheme)).await,
+            Origin::https(Alpn::Both, authenticating(scheme)).await,
+        ] {
+            let proxy = Proxy::start(NO_ROBOTS).await;
+            let mut alice = client(&proxy, &origin).await;
+            assert_eq!(ask(&mut alice, &origin, "", "").await.0, 401);
+            for (word, expected) in [("hello", (401, "who")), ("response", (200, "alice"))] {
+                let (status, text) =
+                    ask(&mut alice, &origin, &format!("Authorization: {written} {word}\r\n"), "").await;
+                assert_eq!((status, text.as_str()), expected, "{scheme} {}", origin.url(""));
+            }
+            // As over a connection without a proxy, the next request is hers without a word.
+            assert_eq!(ask(&mut alice, &origin, "", "").await, (200, "alice".into()));
+            for _ in 0..3 {
+                let mut bob = client(&proxy, &origin).await;
+                assert_eq!(ask(&mut bob, &origin, "", "").await, (401, "who".into()), "{scheme}");
+            }
+            assert_eq!(ask(&mut alice, &origin, "", "").await, (200, "alice".into()));
+            let asked = origin.log.of("/x");
+            let with_terms = asked.iter().filter(|seen| seen.field("authorization").is_some());
+            assert!(with_terms.clone().all(|seen| seen.protocol == Protocol::Http1));
+            assert_eq!(with_terms.map(|seen| seen.connection).collect::<HashSet<_>>().len(), 1);
+            let open = origin.open_connections();
+            drop(alice);
+            eventually("it is closed with her connection", || origin.open_connections() < open).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_user_on_the_same_client_connection_is_somebody_else() {
+    use argon2::PasswordHasher;
+    let hash = argon2::Argon2::from(argon2::Params::new(8, 1, 1, None).unwrap()).hash_password(b"pw").unwrap();
+    let users = ["alice", "bob"].map(|name| format!("{{ name: {name}, password: '{hash}' }}")).join(", ");
+    let proxy = Proxy::start(&format!("{NO_ROBOTS}\naccess: {{ users: [{users}] }}")).await;
+    let origin = Origin::http(authenticating("NTLM")).await;
+    let mut shared = client(&proxy, &origin).await;
+    let by = |user: &str| {
+        use base64::Engine;
+        format!("Proxy-Authorization: Basic {}\r\n", base64::prelude::BASE64_STANDARD.encode(format!("{user}:pw")))
+    };
+    let authenticated = format!("{}Authorization: NTLM response\r\n", by("alice"));
+    assert_eq!(ask(&mut shared, &origin, &authenticated, "").await.0, 200);
+    assert_eq!(ask(&mut shared, &origin, &by("alice"), "").await.0, 200);
+    assert_eq!(ask(&mut shared, &origin, &by("bob"), "").await.0, 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_http2_the_client_connection_is_what_counts() {
+    let origin = Origin::https(Alpn::Both, authenticating("Negotiate")).await;
+    let proxy = Proxy::start(NO_ROBOTS).await;
+    let [alice, bob] = [proxy.h2(&origin, "a.localhost").await, proxy.h2(&origin, "a.localhost").await];
+    let mut request = crate::support::h2_client::request("GET", &origin.url("/x"));
+    request.headers_mut().insert("authorization", http::HeaderValue::from_static("Negotiate response"));
+    assert_eq!(alice.exchange(request, b"").await.unwrap().text(), "alice");
+    assert_eq!(bob.get(&origin.url("/x")).await.status(), 401);
+    assert_eq!(alice.get(&origin.url("/x")).await.text(), "alice");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_has_carried_a_body_serves_its_own_client_alone() {
+    for origin in [Origin::http(|_| Reply::text("x")).await, Origin::https(Alpn::H1, |_| Reply::text("x")).await] {
+        let proxy = Proxy::start(NO_ROBOTS).await;
+        let (mut one, mut other) = (client(&proxy, &origin).await, client(&proxy, &origin).await);
+        let chunked = "Transfer-Encoding: chunked\r\n";
+        for (fields, body) in [("Content-Length: 4\r\n", "body"), (chunked, "4\r\nbody\r\n0\r\n\r\n")] {
+            assert_eq!(ask(&mut one, &origin, fields, body).await.0, 200);
+            assert_eq!(ask(&mut other, &origin, "", "").await.0, 200);
+            assert_eq!(ask(&mut one, &origin, "", "").await.0, 200);
+        }
+        let on: Vec<_> = origin.log.of("/x").iter().map(|seen| seen.connection).collect();
+        assert!(on[2] == on[0] && on[3] == on[0] && on[5] == on[0], "its own client uses it again: {on:?}");
+        assert!(on[1] != on[0] && on[4] != on[0], "another does not: {on:?}");
+        assert_eq!(on.iter().collect::<HashSet<_>>().len(), 2, "{on:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_ones_of_many_clients_keep_within_the_limit() {
+    let origin = Origin::http(|_| Reply::text("x")).await;
+    let proxy = Proxy::start(&format!("{NO_ROBOTS}\nlimits: {{ max_idle_connections: 50 }}")).await;
+    let mut clients = Vec::new();
+    for _ in 0..300 {
+        let mut client = client(&proxy, &origin).await;
+        assert_eq!(ask(&mut client, &origin, "Content-Length: 4\r\n", "body").await.0, 200);
+        clients.push(client);
+    }
+    eventually("the oldest make room", || origin.open_connections() <= 50).await;
+    // Whose connection has gone gets another.
+    assert_eq!(ask(&mut clients[0], &origin, "Content-Length: 4\r\n", "body").await.0, 200);
+    drop(clients);
+    eventually("all are closed with their clients", || origin.open_connections() == 0).await;
+}
