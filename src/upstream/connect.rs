@@ -200,7 +200,7 @@ impl Route {
                 FoundConnection::Link(link, address) => {
                     return Some(OriginConnection { reused: true, address, link: HttpLink::Http2(link) });
                 }
-                FoundConnection::Soon(connection) => connection.known().await,
+                FoundConnection::Soon(connection) => connection.soon_known().await,
                 FoundConnection::None => return None,
             }
         }

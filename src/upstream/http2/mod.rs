@@ -22,11 +22,12 @@ pub use said::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 pub use sent_head::SentHead;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use vitals::{Heard, Vitals, WINDOW};
 use window::Window;
 
@@ -52,7 +53,7 @@ impl Http2Link {
 
     /// Waits for the origin to speak HTTP/2, where that has not been agreed on: another would take what is sent for requests.
     pub(super) async fn spoken(&self, endpoint: &Endpoint) -> Result<(), DialError> {
-        self.connection.known().await;
+        self.connection.known(SPOKEN_TIME).await;
         if self.connection.vitals.is_known.load(Relaxed) {
             return Ok(());
         }
@@ -99,7 +100,7 @@ pub(super) struct EndpointConnections {
 /// What there is for a request.
 pub(super) enum FoundConnection {
     Link(Http2Link, SocketAddr),
-    /// A connection of which it is not yet known how many streams it takes.
+    /// A new connection of which it is not yet known how many streams it takes.
     Soon(Arc<Http2Connection>),
     None,
 }
@@ -127,7 +128,9 @@ impl EndpointConnections {
         if let Some(connection) = there().find(|connection| connection.begin_stream()) {
             return FoundConnection::Link(connection.link(), connection.address);
         }
-        let soon = there().find(|connection| !connection.vitals.is_known.load(Relaxed));
+        // Where one has said nothing for long, none is waited for.
+        let is_mute = there().any(|connection| connection.is_mute());
+        let soon = there().find(|connection| !is_mute && !connection.vitals.is_known.load(Relaxed));
         soon.map_or(FoundConnection::None, |connection| FoundConnection::Soon(connection.clone()))
     }
 
@@ -165,8 +168,7 @@ impl Http2Connection {
             .max_header_list_size(u32::try_from(limits.max_header_size).unwrap_or(u32::MAX))
             .max_send_buffer_size(WINDOW as usize)
             .enable_push(false)
-            // Until the origin has said how many: more could be refused.
-            .initial_max_send_streams(1);
+            .initial_max_send_streams(FIRST_STREAMS);
         let failed = |error: h2::Error| DialError::new(DialFault::Malformed, format!("HTTP/2: {error}"));
         let (send, mut carrier) = builder.handshake::<_, Bytes>(heard).await.map_err(failed)?;
         let ping = carrier.ping_pong().expect("it is taken once");
@@ -176,13 +178,22 @@ impl Http2Connection {
         Ok(connection.link())
     }
 
-    /// Waits until it is known how many streams it takes.
-    pub async fn known(&self) {
+    /// Waits until it is known how many streams it takes, or the connection is [mute](Self::is_mute).
+    pub async fn soon_known(&self) {
+        self.known(SETTINGS_TIME).await;
+    }
+
+    /// It has not been known for long how many streams it takes: who wants one opens another connection.
+    fn is_mute(&self) -> bool {
+        !self.vitals.is_known.load(Relaxed) && self.vitals.began.elapsed() >= SETTINGS_TIME
+    }
+
+    async fn known(&self, limit: Duration) {
         let known = self.vitals.known.notified();
         tokio::pin!(known);
         known.as_mut().enable();
         if !self.vitals.is_known.load(Relaxed) && !self.vitals.is_over.load(Relaxed) {
-            let _ = timeout(SETTINGS_TIME, known).await;
+            let _ = timeout_at(self.vitals.began + limit, known).await;
         }
     }
 
@@ -222,7 +233,7 @@ async fn carry(
     endpoint: Weak<Endpoint>,
     idle: Duration,
 ) {
-    // The answer comes behind the origin's settings.
+    // The answer comes behind the origin's settings: it says that they have come where they change nothing.
     let mut asked = ping.send_ping(Ping::opaque()).ok().map(|()| Instant::now());
     let mut idle_since = Instant::now();
     let mut is_closing = false;
@@ -239,7 +250,7 @@ async fn carry(
         tokio::select! {
             // What has come is taken in before anything is made of it.
             biased;
-            ended = &mut carrier => {
+            ended = poll_fn(|cx| poll_carrier(&mut carrier, &vitals, cx)) => {
                 if let Err(error) = ended {
                     if is_broken_off(&error) {
                         endpoint.upgrade().iter().for_each(|it| it.http2.is_broken_off.store(true, Relaxed));
@@ -284,10 +295,27 @@ async fn carry(
     leave();
 }
 
+/// Moves frames on. Settings that say how many streams the origin takes are known at once: not all answer a PING.
+fn poll_carrier(
+    carrier: &mut Carrier<Gathered<Heard>, Bytes>,
+    vitals: &Vitals,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), h2::Error>> {
+    let polled = Pin::new(&mut *carrier).poll(cx);
+    if !vitals.is_known.load(Relaxed) && carrier.max_concurrent_send_streams() != FIRST_STREAMS {
+        vitals.set(&vitals.is_known);
+    }
+    polled
+}
+
+/// Until the origin has said how many: more could be refused.
+const FIRST_STREAMS: usize = 1;
 /// On one connection at a time, whatever the origin takes.
 const MAX_STREAMS: usize = 100;
-/// How long others wait for the settings of a new connection before they open one of their own.
-const SETTINGS_TIME: Duration = Duration::from_secs(2);
+/// How old a connection is when others no longer wait for its settings, but open connections of their own.
+const SETTINGS_TIME: Duration = Duration::from_secs(1);
+/// How long an origin has to say that it speaks HTTP/2 where that was not agreed on.
+const SPOKEN_TIME: Duration = Duration::from_secs(2);
 /// A connection with streams on which nothing has come for so long is asked for a sign of life,
 const SILENCE: Duration = Duration::from_secs(15);
 /// which has to come within this.

@@ -26,7 +26,7 @@ pub(super) struct Vitals {
     pub turned: Notify,
     /// What has come for one stream while it was alone.
     pub come_alone: AtomicU64,
-    began: Instant,
+    pub began: Instant,
     /// When bytes came last, in milliseconds since `began`.
     heard: AtomicU64,
     /// When the last stream ended, the same way.

@@ -41,6 +41,8 @@ enum Way {
     BadField,
     /// The same for all streams, and HTTP/2 is all that it speaks.
     BadFieldAlone,
+    /// No PING is answered; each answer takes long. `one`: of one stream at a time, it says.
+    Mute { one: bool },
 }
 
 struct Odd {
@@ -94,6 +96,9 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
     if let Way::TooMuch = way {
         return say_too_much(stream).await;
     }
+    if let Way::Mute { one } = way {
+        return answer_no_ping(stream, one, asked).await;
+    }
     if let Way::BadField | Way::BadFieldAlone = way {
         return say_what_none_may(stream, way, asked).await;
     }
@@ -128,7 +133,7 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
                 continue;
             }
             Way::GoAway(_) | Way::One | Way::Refuse | Way::HangUp | Way::Silent => {}
-            Way::Leave | Way::TooMuch | Way::PassOver(_) | Way::BadField | Way::BadFieldAlone => {}
+            Way::Leave | Way::TooMuch | Way::PassOver(_) | Way::BadField | Way::BadFieldAlone | Way::Mute { .. } => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -221,6 +226,48 @@ async fn hang_up(stream: Stream, asked: &AtomicUsize) {
         }
     })
     .await;
+}
+
+/// Begins an answer to each stream at once, and ends none; what comes in between shows that it is there.
+async fn answer_no_ping(mut stream: Stream, one: bool, asked: &AtomicUsize) {
+    let mut preface = [0; 24];
+    stream.read_exact(&mut preface).await.ok();
+    let at_a_time: &[u8] = if one { &[0, 3, 0, 0, 0, 1] } else { b"" };
+    stream.write_all(&frame(4, 0, 0, at_a_time)).await.ok();
+    let (mut head, mut streams) = (Vec::new(), Vec::new());
+    let mut ticks = tokio::time::interval(Duration::from_millis(500));
+    loop {
+        let wanted = if head.len() < 9 { 9 } else { 9 + u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize };
+        if head.len() >= 9 && head.len() == wanted {
+            let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            let out = match (head[3], head[4]) {
+                (4, 0) => frame(4, 1, 0, b""),
+                (1, _) => {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    streams.push(id);
+                    // :status 200, of HPACK's static table.
+                    frame(1, 4, id, &[0x88])
+                }
+                _ => Vec::new(),
+            };
+            stream.write_all(&out).await.ok();
+            stream.flush().await.ok();
+            head.clear();
+            continue;
+        }
+        let mut piece = vec![0; wanted - head.len()];
+        tokio::select! {
+            read = stream.read(&mut piece) => match read {
+                Ok(n @ 1..) => head.extend_from_slice(&piece[..n]),
+                Ok(0) | Err(_) => return,
+            },
+            _ = ticks.tick() => {
+                let drops: Vec<u8> = streams.iter().flat_map(|&id| frame(0, 0, id, b".")).collect();
+                stream.write_all(&drops).await.ok();
+                stream.flush().await.ok();
+            }
+        }
+    }
 }
 
 /// An origin by hand: what it says to the head of each stream.
@@ -572,4 +619,27 @@ async fn readers_that_stop_freeze_nobody_else() {
         assert_eq!(client.get("/x", &host).await.body.len(), 2_000_000);
     }
     drop((stalled, streams));
+}
+
+/// Its settings say how many streams it takes, whether it answers PINGs or not; where they say one, each of the others has a
+/// connection of its own. Nobody waits for the end of another's stream.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_answers_no_ping_holds_nobody_up() {
+    for one in [false, true] {
+        let origin = Odd::start(Way::Mute { one }).await;
+        let proxy = Proxy::start(FREE).await;
+        let client = Client::connect(proxy.address(), &origin.authority()).await;
+        let client = H2Client::over(client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await).await;
+        let url = format!("https://{}/x", origin.authority());
+        let mut bodies = Vec::new();
+        for _ in 0..3 {
+            bodies.push(client.send(request("GET", &url), true).await.head().await.into_body());
+        }
+        // Many at once, too: none of these answers ends.
+        let asked = join_all((0..40).map(|_| client.send(request("GET", &url), true))).await;
+        bodies.extend(
+            join_all(asked.into_iter().map(|asked| asked.head())).await.into_iter().map(|head| head.into_body()),
+        );
+        assert_eq!((bodies.len(), origin.asked.load(Ordering::Relaxed)), (43, 43));
+    }
 }

@@ -135,6 +135,11 @@ impl Pending {
         (status, bytes, None)
     }
 
+    /// The head of the answer; nothing of its body is read.
+    pub async fn head(self) -> http::Response<h2::RecvStream> {
+        within("an h2 response", self.response).await.expect("a head")
+    }
+
     pub async fn response(self) -> Result<Response, h2::Error> {
         let response = within("an h2 response", self.response).await?;
         let (head, mut body) = response.into_parts();
