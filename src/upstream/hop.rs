@@ -70,7 +70,8 @@ impl Hop {
                 stream = encrypt(stream, tls, upstream_proxy.at.host()).await.map_err(during)?;
             }
             if *connect {
-                upstream_proxy.connect(&mut stream, &self.authority, via).await?;
+                let ahead = upstream_proxy.connect(&mut stream, &self.authority, via).await?;
+                stream = stream.ahead(ahead);
             }
         }
         if let Some(tls) = &self.tls {

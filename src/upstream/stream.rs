@@ -1,5 +1,6 @@
 //! A connection of our own making, as far as the origin or an upstream proxy.
 
+use bytes::Bytes;
 use pingora_core::protocols::ALPN;
 use pingora_core::protocols::l4::stream::Stream as PingoraStream;
 use pingora_core::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
@@ -19,15 +20,23 @@ pub enum Stream {
     Tls(Box<TlsStream<Stream>>),
     /// TLS on the terms of all origins.
     Pingora(pingora_core::protocols::Stream),
+    /// One of which some has been read already.
+    Ahead(Box<(Bytes, Stream)>),
 }
 
 impl Stream {
+    /// The same, and what has been read of it comes first.
+    pub(super) fn ahead(self, read: Vec<u8>) -> Self {
+        if read.is_empty() { self } else { Self::Ahead(Box::new((read.into(), self))) }
+    }
+
     /// Whether the other side has chosen HTTP/2. `None`: none of the versions that it was offered.
     pub(super) fn chose_http2(&self) -> Option<bool> {
         match self {
             Self::Tcp(_) => None,
             Self::Tls(tls) => tls.get_ref().1.alpn_protocol().map(|chosen| chosen == b"h2"),
             Self::Pingora(stream) => stream.selected_alpn_proto().map(|chosen| chosen == ALPN::H2),
+            Self::Ahead(ahead) => ahead.1.chose_http2(),
         }
     }
 
@@ -40,6 +49,7 @@ impl Stream {
             }
             Self::Tls(tls) => tls.get_ref().0.is_surely_quiet(),
             Self::Pingora(_) => false,
+            Self::Ahead(ahead) => ahead.0.is_empty() && ahead.1.is_surely_quiet(),
         }
     }
 }
@@ -49,7 +59,9 @@ impl From<Stream> for PingoraStream {
     fn from(stream: Stream) -> Self {
         match stream {
             Stream::Tcp(tcp) => tcp.into(),
-            tls @ (Stream::Tls(_) | Stream::Pingora(_)) => VirtualSocketStream::new(Box::new(tls)).into(),
+            other @ (Stream::Tls(_) | Stream::Pingora(_) | Stream::Ahead(_)) => {
+                VirtualSocketStream::new(Box::new(other)).into()
+            }
         }
     }
 }
@@ -67,6 +79,12 @@ impl AsyncRead for Stream {
             Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
             Self::Pingora(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Ahead(ahead) if ahead.0.is_empty() => Pin::new(&mut ahead.1).poll_read(cx, buf),
+            Self::Ahead(ahead) => {
+                let n = ahead.0.len().min(buf.remaining());
+                buf.put_slice(&ahead.0.split_to(n));
+                Poll::Ready(Ok(()))
+            }
         }
     }
 }
@@ -77,6 +95,7 @@ impl AsyncWrite for Stream {
             Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
             Self::Pingora(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Ahead(ahead) => Pin::new(&mut ahead.1).poll_write(cx, bytes),
         }
     }
 
@@ -85,6 +104,7 @@ impl AsyncWrite for Stream {
             Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
             Self::Pingora(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Ahead(ahead) => Pin::new(&mut ahead.1).poll_flush(cx),
         }
     }
 
@@ -93,6 +113,7 @@ impl AsyncWrite for Stream {
             Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
             Self::Pingora(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Ahead(ahead) => Pin::new(&mut ahead.1).poll_shutdown(cx),
         }
     }
 }

@@ -3,12 +3,14 @@
 
 use super::dial_error::{DialError, DialFault};
 use crate::config::SecretUrl;
+use crate::http1::read_response;
 use crate::policy::{Authority, AuthorityError, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::HeaderValue;
 use percent_encoding::percent_decode_str;
 use std::fmt;
+use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// An upstream proxy. Neither `Debug` nor `Display` shows its credentials.
@@ -44,8 +46,14 @@ impl UpstreamProxy {
         DialError::new(DialFault::Credentials, format!("{self} {what}"))
     }
 
-    /// Asks for a way through to the authority. `via`: the line of Via that makes a loop known.
-    pub(super) async fn connect<S>(&self, stream: &mut S, authority: &Authority, via: &str) -> Result<(), DialError>
+    /// Asks for a way through to the authority. `via`: the line of Via that makes a loop known. What has come behind the answer is the
+    /// origin's.
+    pub(super) async fn connect<S>(
+        &self,
+        stream: &mut S,
+        authority: &Authority,
+        via: &str,
+    ) -> Result<Vec<u8>, DialError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -60,13 +68,22 @@ impl UpstreamProxy {
         let ended = |error| DialError::from_io(&error, &format!("asking {self} for {target}"));
         stream.write_all(&request).await.map_err(ended)?;
         stream.flush().await.map_err(ended)?;
+        let (mut input, mut scanned) = (Vec::with_capacity(1024), 0);
         loop {
-            let head = read_head(stream).await.map_err(ended)?;
-            let status = head.and_then(|head| status(&head)).ok_or_else(|| {
-                DialError::new(DialFault::Malformed, format!("what {self} answers to CONNECT {target} is not HTTP"))
-            })?;
+            let read = read_response(&mut input, &mut scanned, MOST_HEAD, "CONNECT", |head| (head.len, head.status));
+            let (len, status) = match read {
+                Ok(Some(head)) => head,
+                Ok(None) if stream.read_buf(&mut input).await.map_err(ended)? > 0 => continue,
+                Ok(None) => return Err(ended(io::ErrorKind::UnexpectedEof.into())),
+                Err(_) => {
+                    let what = format!("what {self} answers to CONNECT {target} is not HTTP");
+                    return Err(DialError::new(DialFault::Malformed, what));
+                }
+            };
+            input.drain(..len);
+            scanned = 0;
             let kind = match status {
-                200..300 => return Ok(()),
+                200..300 => return Ok(input),
                 // An interim answer (RFC 9110 §15.2); 101 is none.
                 100 | 102..200 => continue,
                 407 => return Err(self.wants_credentials()),
@@ -91,37 +108,14 @@ impl fmt::Debug for UpstreamProxy {
     }
 }
 
-/// Byte by byte, so that nothing behind the head is taken: what follows is the origin's. `None`: it is too long.
-async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> std::io::Result<Option<Vec<u8>>> {
-    let mut head = Vec::with_capacity(256);
-    while !head.ends_with(b"\r\n\r\n") {
-        if head.len() == MOST_HEAD {
-            return Ok(None);
-        }
-        head.push(stream.read_u8().await?);
-        // What does not begin like HTTP may never end like it.
-        if head.len() == 5 && head != b"HTTP/" {
-            return Ok(None);
-        }
-    }
-    Ok(Some(head))
-}
-
-fn status(head: &[u8]) -> Option<u16> {
-    let mut slots = [httparse::EMPTY_HEADER; 100];
-    let mut response = httparse::Response::new(&mut slots);
-    match response.parse(head) {
-        Ok(httparse::Status::Complete(_)) => response.code,
-        Ok(httparse::Status::Partial) | Err(_) => None,
-    }
-}
-
 const MOST_HEAD: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Settings;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
 
     fn parent(url: &str) -> UpstreamProxy {
         let settings = Settings::parse("test.yaml", &format!("egress: {{ upstream_proxy: '{url}' }}")).unwrap();
@@ -135,7 +129,10 @@ mod tests {
         let authority = Authority::from_url("https://a.example").unwrap();
         let connected = parent(url).connect(&mut ours, &authority, "1.1 me").await;
         drop(its.shutdown().await);
-        let mut rest = Vec::new();
+        let (connected, mut rest) = match connected {
+            Ok(ahead) => (Ok(()), ahead),
+            Err(error) => (Err(error), Vec::new()),
+        };
         if connected.is_ok() {
             ours.read_to_end(&mut rest).await.unwrap();
         }
@@ -187,9 +184,52 @@ mod tests {
         assert_eq!(asked("http://p.example", &endless).await.1.unwrap_err().kind, DialFault::Malformed);
     }
 
+    /// An answer, and how often it was read from.
+    struct Reads {
+        answer: Vec<u8>,
+        count: usize,
+    }
+
+    impl AsyncRead for Reads {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.count += 1;
+            let n = self.answer.len().min(buf.remaining());
+            buf.put_slice(&self.answer.drain(..n).collect::<Vec<_>>());
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Reads {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
     #[tokio::test]
     async fn an_interim_answer_is_passed_over() {
         let (_, connected, _) = asked("http://p.example", b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.0 200 OK\r\n\r\n").await;
         assert!(connected.is_ok());
+    }
+
+    /// A call of the system's for each byte of an answer would be hundreds for each connection.
+    #[tokio::test]
+    async fn an_answer_is_read_in_as_many_pieces_as_it_comes_in() {
+        let answer = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\nafter", "x".repeat(400));
+        let mut reads = Reads { answer: answer.into_bytes(), count: 0 };
+        let authority = Authority::from_url("https://a.example").unwrap();
+        let ahead = parent("http://p.example:3128").connect(&mut reads, &authority, "1.1 me").await.unwrap();
+        assert_eq!((ahead.as_slice(), reads.count), (&b"after"[..], 1));
     }
 }
