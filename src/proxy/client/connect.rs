@@ -34,15 +34,15 @@ pub enum Granted {
     Inside,
 }
 
-/// In HTTP/1 or SOCKS. `via`: what the CONNECT says of the way so far. Gives the connection back where it was refused and another
-/// request may follow.
+/// In HTTP/1 or SOCKS, to the end of the connection: nothing that follows a refusal is read (RFC 9931 §8). `via`: what the CONNECT
+/// says of the way so far.
 pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Connection,
     authority: Authority,
     via: Option<String>,
     is_socks: bool,
-) -> Option<Connection> {
+) {
     let agent = connection.last.agent();
     let Connection { wire, input, peer, timer, .. } = &mut connection;
     // For the log and for the answer to it: it goes no further.
@@ -53,17 +53,13 @@ pub async fn connect(
     };
     let mut client = Http1Client::new(Http1::new(wire, input), Framing::None);
     client.is_socks = is_socks;
+    client.persists = false;
     let exchange = Exchange::new(proxy, proxy.settings.load_full(), &request, peer, Instant::now());
     match grant(exchange, via.as_deref(), &mut client, timer).await {
-        Granted::No => {
-            let goes_on = !client.is_last && !client.is_cut;
-            goes_on.then_some(connection)
-        }
-        Granted::Over => None,
-        Granted::Inside => {
-            inside(proxy, connection, authority, agent).await;
-            None
-        }
+        Granted::No if client.is_cut => {}
+        Granted::No => connection.linger(proxy).await,
+        Granted::Over => {}
+        Granted::Inside => inside(proxy, connection, authority, agent).await,
     }
 }
 

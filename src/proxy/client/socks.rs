@@ -31,9 +31,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     match negotiated {
         Some(Ok(authority)) => {
             let inner = Connection::new(io, Buffer::new(), peer, timer, permit, place);
-            if let Some(refused) = Box::pin(connect(proxy, inner, authority, None, true)).await {
-                refused.linger(proxy).await;
-            }
+            Box::pin(connect(proxy, inner, authority, None, true)).await;
         }
         Some(Err(error)) => {
             tracing::info!(client = %peer.address, %error, "a SOCKS client was rejected");

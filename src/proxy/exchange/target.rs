@@ -1,5 +1,5 @@
-//! Which authority a request is for, and what it asks of it (RFC 9112 §3.2, RFC 9113 §8.3.1): CONNECT, the URL and Host have
-//! to agree. Beside a CONNECT, Host counts for nothing.
+//! Which authority a request is for, and what it asks of it (RFC 9112 §3.2, RFC 9113 §8.3.1): inside a CONNECT, all that names one
+//! has to agree. Beside a CONNECT or a whole URL, Host counts for nothing, as long as it is one.
 
 use crate::http1::{Framing, RequestHead};
 use crate::policy::{Authority, Refusal, Scheme};
@@ -15,7 +15,7 @@ pub fn locate<'a>(
     let RequestHead { method, target, host, .. } = *head;
     if method == "CONNECT" {
         let authority = connect(target, inside)?;
-        if head.framing != Framing::None {
+        if !matches!(head.framing, Framing::None | Framing::Length(0)) {
             return Err(Refusal::bad_request("CONNECT with a body"));
         }
         // RFC 9110 §7.2 has Host repeat the target; some clients name the proxy in it, or leave the port out.
@@ -61,13 +61,15 @@ pub fn locate<'a>(
     if path.starts_with(b"\\") {
         return Err(Refusal::bad_request("a backslash after the authority"));
     }
+    // RFC 9112 §3.2.2: to a proxy, the target alone says where to; Host is written from it.
     let named = host.map(|host| parse(scheme, host)).transpose()?;
-    if let Some(host) = named.filter(|host| *host != authority) {
-        return Err(Refusal::bad_request(format!("the Host field names {host}, the request target {authority}")));
-    }
     match inside {
         Some(inside) if *inside != authority => return Err(mismatch(inside, &authority)),
-        Some(_) => {}
+        Some(inside) => {
+            if let Some(other) = named.filter(|host| host != inside) {
+                return Err(mismatch(inside, &other));
+            }
+        }
         None => *last = Some((url.to_vec(), authority.clone())),
     }
     Ok((authority, path))
@@ -174,8 +176,10 @@ mod tests {
             ("GET http://a.example/x#y", "/x"),
             ("GET http://a.example/<`x>?\"", "/<`x>?\""),
         ] {
-            let raw = format!("{target} HTTP/1.1\r\nHost: a.example\r\n\r\n");
-            assert_eq!(asked(&raw, None).unwrap(), ("http://a.example".to_owned(), path.to_owned()), "{target}");
+            for host in ["a.example", "b.example:81"] {
+                let raw = format!("{target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+                assert_eq!(asked(&raw, None).unwrap(), ("http://a.example".to_owned(), path.to_owned()), "{target}");
+            }
         }
     }
 
@@ -189,6 +193,7 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: a.example:8443\r\n\r\n",
             "GET https://b.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
             "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "GET https://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
         ] {
             let refusal = asked(other, Some(&tunnel)).unwrap_err();
             assert!(matches!(refusal, Refusal::AuthorityMismatch { .. }), "{other:?}: {refusal}");
@@ -238,7 +243,7 @@ mod tests {
         for raw in [
             "GET http://u:p@a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
             "GET http://a.example/ HTTP/1.1\r\nHost: u@a.example\r\n\r\n",
-            "GET http://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nHost: b example\r\n\r\n",
             "GET http://a.example\\@b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
             "GET ftp://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
             "GET a.example HTTP/1.1\r\nHost: a.example\r\n\r\n",

@@ -79,7 +79,7 @@ async fn http_1_0_may_connect() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connect_follows_other_requests_and_a_denied_connect() {
+async fn connect_follows_other_requests_on_their_connection() {
     let plain = Origin::site("User-agent: *\nDisallow: /no\n").await;
     let tls = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("intercept: { hosts: { '10.0.0.1': tunnel } }").await;
@@ -87,10 +87,24 @@ async fn connect_follows_other_requests_and_a_denied_connect() {
     let host = plain.authority("a.localhost");
     assert_eq!(client.get(&plain.url("/x"), &host).await.status(), 200);
     assert_eq!(client.get(&plain.url("/no"), &host).await.status(), 403);
-    client.send(connect("10.0.0.1:443", "")).await;
-    assert_refused(&client.response().await, 403, "destination_ip_prohibited", "egress-denied");
     assert_eq!(client.ask_connect(&tls.authority("a.localhost")).await.status(), 200);
     works(&proxy, &tls, client).await;
+    let mut client = proxy.client().await;
+    assert_eq!(client.get(&plain.url("/x"), &host).await.status(), 200);
+    client.send(connect("10.0.0.1:443", "")).await;
+    assert_refused(&client.response().await, 403, "destination_ip_prohibited", "egress-denied");
+    assert!(client.rest().await.is_empty(), "it is closed");
+}
+
+/// As Perl's Mojo::UserAgent asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_length_of_zero_is_no_body() {
+    let origin = Origin::tls_site(Alpn::H1, "").await;
+    let proxy = Proxy::start("").await;
+    let mut client = proxy.client().await;
+    client.send(connect(&origin.authority("a.localhost"), "Content-Length: 0\r\n")).await;
+    assert_eq!(client.head().await.status(), 200);
+    works(&proxy, &origin, client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
