@@ -1,5 +1,4 @@
-//! Where a body ends (RFC 9112 §6, §7), for bytes that are handed on as they are and for those that are taken out of their
-//! framing.
+//! Where a body ends (RFC 9112 §6, §7), and what is content in it: framing is never handed on, but written anew.
 
 use super::chunked::Chunked;
 use super::fields::Field;
@@ -78,31 +77,9 @@ impl Body {
         }
     }
 
-    /// How many of these bytes are the body's, its framing included, to be handed on as they are: all of them, unless it ends
-    /// among them.
+    /// The next piece of content, which ends what is consumed. To be called again with what follows it, until the body is done or
+    /// nothing is left of the input. A piece without content is framing, or the trailers.
     #[inline]
-    pub fn advance(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
-        self.step(bytes, false)
-    }
-
-    /// The same, but not into trailers: none of the bytes is one of theirs. Where it stays at 0 trailers come next, and are for
-    /// [`decode`](Self::decode).
-    #[inline]
-    pub fn advance_to_trailers(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
-        self.step(bytes, true)
-    }
-
-    #[inline]
-    fn step(&mut self, bytes: &[u8], before_trailers: bool) -> Result<usize, BodyError> {
-        match &mut self.left {
-            Left::Bytes(left) => Ok(take(left, bytes.len())),
-            Left::Chunks(chunks) => chunks.advance(bytes, before_trailers),
-            Left::UntilClose => Ok(bytes.len()),
-        }
-    }
-
-    /// The next piece of content. To be called again with what follows it, until the body is done or nothing is left of the
-    /// input. A piece without content is framing, or the trailers.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<BodyPiece, BodyError> {
         let whole = |length| BodyPiece { consumed: length, data: 0..length };
         match &mut self.left {

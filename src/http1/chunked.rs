@@ -54,22 +54,6 @@ impl Chunked {
         self.state == ChunkState::Done
     }
 
-    /// How many of `bytes` belong to the body: all of them, unless it ends among them, or `before_trailers` there are some.
-    pub fn advance(&mut self, bytes: &[u8], before_trailers: bool) -> Result<usize, BodyError> {
-        let mut at = 0;
-        while at < bytes.len() && self.state != ChunkState::Done {
-            match self.state {
-                ChunkState::Data { left } => at += self.data(left, bytes.len() - at),
-                ChunkState::TrailerStart if before_trailers && bytes[at] != b'\r' => break,
-                state => {
-                    self.state = self.step(state, bytes[at]).map_err(BodyError::Malformed)?;
-                    at += 1;
-                }
-            }
-        }
-        Ok(at)
-    }
-
     /// The next run of content, and the framing before it.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<BodyPiece, BodyError> {
         let mut at = 0;

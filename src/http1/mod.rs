@@ -33,7 +33,7 @@ pub use fields::{Field, FieldKind, FieldRoom, find_field, list};
 pub use request::{RequestHead, find_request_end, read_request};
 pub use response::{ResponseHead, read_response};
 pub use scan::{below, equal, number};
-pub use write::{put_chunk_head, put_field, put_last_chunk, put_number, put_status_line, put_trailers};
+pub use write::{put_chunk_head, put_field, put_last_chunk, put_number, put_status_line};
 
 /// More fields than that are refused.
 pub const MAX_FIELDS: usize = 1024;

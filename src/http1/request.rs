@@ -23,8 +23,6 @@ pub struct RequestHead<'r> {
     pub close: bool,
     /// Connection says `keep-alive`.
     pub keep_alive: bool,
-    /// It waits for 100 before it sends its body (RFC 9110 §10.1.1).
-    pub expects_continue: bool,
     /// The protocol it would like to switch to; `None` unless Connection lists `upgrade` too.
     pub upgrade: Option<&'r [u8]>,
     named: &'r [&'r [u8]],
@@ -157,7 +155,6 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut FieldRoom<'a>) 
         framing,
         close: room.close,
         keep_alive: room.keep_alive,
-        expects_continue: known.expects_continue && minor == 1,
         upgrade: room.upgrade().filter(|_| minor == 1),
         named: &room.named,
     })
@@ -169,7 +166,6 @@ struct RequestFields<'a> {
     host: Option<&'a [u8]>,
     length: Option<u64>,
     chunked: bool,
-    expects_continue: bool,
 }
 
 impl<'a> RequestFields<'a> {
@@ -195,7 +191,6 @@ impl<'a> RequestFields<'a> {
                 }
                 self.chunked = true;
             }
-            FieldKind::Expect => self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue"),
             _ => room.note(field)?,
         }
         Ok(())

@@ -39,11 +39,6 @@ pub fn put_chunk_head(out: &mut Vec<u8>, size: usize) {
 /// The end of a chunked body, with its trailers.
 pub fn put_last_chunk<'a>(out: &mut Vec<u8>, trailers: impl IntoIterator<Item = Field<'a>>) {
     out.extend_from_slice(b"0\r\n");
-    put_trailers(out, trailers);
-}
-
-/// Trailers, and the empty line that ends them.
-pub fn put_trailers<'a>(out: &mut Vec<u8>, trailers: impl IntoIterator<Item = Field<'a>>) {
     for field in trailers {
         put_field(out, field.name, field.value);
     }

@@ -3,16 +3,23 @@
 //! Rules are kept for the URL that is asked for: a field that names another URL does not leave the proxy. What the URL is
 //! asked with is no matter of robots.txt, so fields that name another method (`X-HTTP-Method-Override`) pass.
 
+/// Whether a server or an application may take a field of this name for another one: for one that names another URL, or, by its
+/// spelling, for a field that the proxy judges or writes itself.
+#[inline]
+pub fn is_disguised(name: &[u8]) -> bool {
+    names_another_url(name) || JUDGED.iter().any(|known| reads_as(name, known.as_bytes()))
+}
+
 /// Whether a server may take its value for the URL that is asked for (IIS, Symfony, Zend).
 #[inline]
-pub fn names_another_url(name: &[u8]) -> bool {
+fn names_another_url(name: &[u8]) -> bool {
     NAMES_ANOTHER_URL.iter().any(|known| reads_as(name, known.as_bytes()))
 }
 
 /// Whether an application may take a field of this name for one of another, which is in small letters: what reaches it as a variable
 /// (CGI, WSGI, Rack) has `_` in place of all that is no letter or digit.
 #[inline]
-pub fn reads_as(name: &[u8], known: &[u8]) -> bool {
+fn reads_as(name: &[u8], known: &[u8]) -> bool {
     let is_same = |(byte, known): (&u8, &u8)| match known {
         b'-' => !byte.is_ascii_alphanumeric(),
         known => byte.eq_ignore_ascii_case(known),
@@ -22,6 +29,9 @@ pub fn reads_as(name: &[u8], known: &[u8]) -> bool {
 
 /// Removed from every request.
 pub const NAMES_ANOTHER_URL: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
+
+/// Names that are the proxy's to write, where they are spelt as they should be.
+const JUDGED: [&str; 3] = ["user-agent", "content-length", "transfer-encoding"];
 
 #[cfg(test)]
 mod tests {
@@ -45,6 +55,23 @@ mod tests {
             "XAOriginalAURL",
         ] {
             assert!(!names_another_url(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn twins_of_what_frames_the_request_are_known() {
+        for name in [
+            "Content_Length",
+            "content_length",
+            "Transfer_Encoding",
+            "TRANSFER.ENCODING",
+            "User_Agent",
+            "X_Original_URL",
+        ] {
+            assert!(is_disguised(name.as_bytes()), "{name}");
+        }
+        for name in ["Content_Type", "X_Content_Length", "Content__Length", "Transfer", "Accept_Encoding"] {
+            assert!(!is_disguised(name.as_bytes()), "{name}");
         }
     }
 }

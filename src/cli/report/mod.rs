@@ -193,7 +193,9 @@ fn meaning(reason: &str) -> &'static str {
         "connection-limit" => "the user had as many connections as are allowed",
         "authority-mismatch" => "it named another site than the connection was opened for",
         "ambiguous-path" => "its path could be read in too many ways to judge it",
-        "bad-request" | "head-too-large" | "head-timeout" => "it was no request that could be read",
+        "bad-request" | "head-too-large" | "head-timeout" | "expectation-failed" => {
+            "it was no request that could be read"
+        }
         "loop" => "it was for this proxy itself, or had come through it before",
         "draining" => "the proxy was stopping",
         "fleet-lost" => "the server that several proxies share was out of reach",

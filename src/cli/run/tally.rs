@@ -103,6 +103,7 @@ impl RuleTally {
             | Refusal::NotAProxyRequest
             | Refusal::HeadTooLarge { .. }
             | Refusal::HeadTimeout { .. }
+            | Refusal::ExpectationFailed
             | Refusal::Loop
             | Refusal::Draining { .. }
             | Refusal::FleetLost { .. }

@@ -131,6 +131,7 @@ pub(super) async fn get(
         target: target.as_bytes(),
         fields: OutgoingFields::Own(&fields),
         framing: Framing::None,
+        expects_continue: false,
         received: Version::HTTP_11,
         user_agent: None,
         upgrade: None,

@@ -199,14 +199,6 @@ fn an_upgrade_is_one_if_connection_says_so() {
 }
 
 #[test]
-fn a_client_may_wait_for_100() {
-    let expects = |raw: &str| read(raw.as_bytes(), |head| head.expects_continue).unwrap().unwrap();
-    assert!(expects("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: 1\r\n\r\n"));
-    assert!(!expects("POST / HTTP/1.0\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"));
-    assert!(!expects("POST / HTTP/1.1\r\nHost: h\r\nExpect: something\r\nContent-Length: 1\r\n\r\n"));
-}
-
-#[test]
 fn empty_lines_before_a_head_are_skipped() {
     let raw = b"\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\nnext";
     assert_eq!(read(raw, |head| (head.len, head.method.to_owned())), Ok(Some((raw.len() - 4, "GET".to_owned()))));

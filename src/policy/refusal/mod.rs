@@ -101,6 +101,8 @@ pub enum Refusal {
     HeadTooLarge { limit: usize },
     /// The request head did not arrive in time.
     HeadTimeout { limit: Duration },
+    /// The request expects something other than to be told to go on (RFC 9110 §10.1.1).
+    ExpectationFailed,
     /// The request has come through this instance already, or is for one of its own listeners.
     Loop,
     /// The proxy is shutting down and takes no new waiters.
@@ -150,6 +152,7 @@ impl Refusal {
             Self::BadRequest { .. } | Self::NotAProxyRequest => "bad-request",
             Self::HeadTooLarge { .. } => "head-too-large",
             Self::HeadTimeout { .. } => "head-timeout",
+            Self::ExpectationFailed => "expectation-failed",
             Self::Loop => "loop",
             Self::Draining { .. } => "draining",
             Self::FleetLost { .. } => "fleet-lost",

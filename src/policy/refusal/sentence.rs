@@ -81,6 +81,7 @@ impl Refusal {
             ),
             Self::HeadTooLarge { limit } => write!(f, "the request head is larger than {limit} bytes"),
             Self::HeadTimeout { limit } => write!(f, "the request head was not complete within {}", Seconds(*limit)),
+            Self::ExpectationFailed => f.write_str("the only value of Expect that is supported is one `100-continue`"),
             Self::Loop => f.write_str("the request is for the proxy itself, or would come back to it"),
             Self::Draining { .. } => write!(f, "the proxy is shutting down; try again in {wait}"),
             Self::FleetLost { .. } => write!(

@@ -2,7 +2,7 @@
 //! another protocol is passed on.
 
 use super::super::Proxy;
-use super::super::exchange::carry::{Client, Http1, Http1Client, Side, UNWANTED};
+use super::super::exchange::carry::{Client, Http1, Http1Client, Source, UNWANTED};
 use super::super::exchange::published::published;
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};
@@ -81,10 +81,7 @@ impl Connection {
                 Then::Another => {}
                 Then::Opened(authority, via) => {
                     // What most connections are not takes no room in them.
-                    match Box::pin(connect::connect(proxy, self, authority, via, false)).await {
-                        Some(refused) => self = refused,
-                        None => return,
-                    }
+                    return Box::pin(connect::connect(proxy, self, authority, via, false)).await;
                 }
                 Then::Close => break,
                 Then::Cut => return,
@@ -191,7 +188,8 @@ impl Connection {
         client.is_old = request.version == http::Version::HTTP_10;
         client.is_head = request.method == "HEAD";
         client.expects_continue = request.expects_continue;
-        client.persists = request.persists || request.is_connect();
+        // RFC 9931 §8: what follows a refused CONNECT may be somebody's who is not to be trusted with requests.
+        client.persists = request.persists && !request.is_connect();
         let settings = proxy.settings.load_full();
         match identify(proxy, &settings, peer, place, request.credentials).await {
             Err(refusal) => {

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf, Ready};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
@@ -57,15 +57,26 @@ impl Wire {
 
     /// Whether the other end has closed its half at least, though not all that it sent has been read.
     pub fn is_shut(&self) -> bool {
+        self.readiness(Interest::READABLE).is_some_and(|ready| ready.is_read_closed())
+    }
+
+    /// Whether the other end takes nothing any more: it has answered something with a reset.
+    pub fn is_broken(&self) -> bool {
+        self.readiness(Interest::WRITABLE).is_some_and(|ready| ready.is_write_closed())
+    }
+
+    /// As the runtime knows it.
+    fn readiness(&self, interest: Interest) -> Option<Ready> {
         let tcp = match self {
             Wire::Tcp(tcp) => tcp,
-            Wire::Tls(tls) => return tls.get_ref().0.is_shut(),
-            Wire::Ahead(ahead) => return ahead.1.is_shut(),
-            Wire::Stream(_) => return false,
+            Wire::Tls(tls) => return tls.get_ref().0.readiness(interest),
+            Wire::Ahead(ahead) => return ahead.1.readiness(interest),
+            Wire::Stream(_) => return None,
         };
-        let ready = pin!(tcp.ready(Interest::READABLE));
-        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
-        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+        match pin!(tcp.ready(interest)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(ready) => ready.ok(),
+            Poll::Pending => None,
+        }
     }
 
     /// Dropped, it will end in a way that cannot be taken for a good one.

@@ -89,7 +89,8 @@ impl Exchange<'_> {
             return Ok(Next::Switched);
         }
         let is_last = self.request.is_upgrade || self.proxy.is_leaving();
-        Ok(Next::Body { raw: client.answer(head, &added, is_last) })
+        client.answer(head, &added, is_last);
+        Ok(Next::Body)
     }
 
     /// Whether the origin has asked for a signature of another kind than the request had, if any, and it may be sent again.

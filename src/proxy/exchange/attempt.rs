@@ -6,7 +6,6 @@ use super::request::Head;
 use super::transfer::Broken;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
-use crate::http1::Framing;
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
 use crate::upstream::{Http2Link, Outgoing, OutgoingFields, PrivateConnections, Route, Versions, Want, is_broken_off};
@@ -38,12 +37,11 @@ impl Exchange<'_> {
         let (_, reused) = upstream;
         let mut input = Buffer::new();
         let mut origin = Http1Origin::new(Http1::new(&mut link, &mut input));
-        let raw = C::IS_HTTP1;
-        if !client.begin_body(raw, reused) {
+        if !client.begin_body(reused) {
             return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
         self.outgoing(route, |outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
-        origin.side.send(Sending::of(self.request.framing, raw));
+        origin.side.send(Sending::from(self.request.framing));
         self.trip.upstream = Some(upstream);
         self.leaves(reused);
         let carried = self.carry(client, &mut origin, timer, route).await;
@@ -78,7 +76,7 @@ impl Exchange<'_> {
         upstream: (SocketAddr, bool),
         want: Want,
     ) -> Tried {
-        if !client.begin_body(false, true) {
+        if !client.begin_body(true) {
             return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
         let Ok(request) = self.outgoing(route, |outgoing| outgoing.to_http2(route)) else {
@@ -87,7 +85,7 @@ impl Exchange<'_> {
                 Failure::malformed("HTTP/2 cannot carry the request"),
             );
         };
-        let ends = self.request.framing == Framing::None || self.request.framing == Framing::Length(0);
+        let ends = !self.request.has_body();
         // The connection's own task may write it before this one goes on.
         self.leaves(upstream.1);
         let (response, sending, head) = match link.send_request(request, ends) {
@@ -142,6 +140,7 @@ impl Exchange<'_> {
             target: &request.target,
             fields,
             framing: request.framing,
+            expects_continue: request.expects_continue,
             received: request.version,
             user_agent: self.settings.identity.user_agent.as_deref(),
             upgrade,

@@ -36,12 +36,13 @@ pub use state::Exchange;
 use super::Proxy;
 use super::client::Peer;
 use super::io::{Buffer, Timer};
+use super::limits::body_rate::Least;
 use super::respond::{Answer, Failure, robots_copy, setup};
 use crate::config::Settings;
 use crate::policy::{Authority, Refusal};
 use crate::tls::UNRECOGNIZED_NAME;
 use crate::upstream::Stream;
-use carry::{Client, Http1, Side};
+use carry::{Client, Flow, Http1, OwnBody, Side};
 use decide::Decided;
 use http::header;
 use introduced::Introduced;
@@ -155,8 +156,7 @@ impl Exchange<'_> {
             FinalStep::Answer(answer) => {
                 // The connection stays usable unless the rest of the request cannot be separated from the next.
                 let is_last = is_last || self.proxy.is_leaving() || !client.may_skip_body();
-                client.answer_locally(answer, is_last);
-                flush(&self.settings, client, timer).await;
+                answer_locally(&self.settings, client, timer, answer, is_last).await;
             }
             FinalStep::Cut => client.cut(),
             FinalStep::AlreadySent => {}
@@ -207,8 +207,7 @@ pub async fn answer_unread<C: Client>(
     timer: &mut Timer,
 ) {
     if let FinalStep::Answer(answer) = conclude_unread(proxy, unread, outcome, peer, began) {
-        client.answer_locally(answer, true);
-        flush(&proxy.settings.load_full(), client, timer).await;
+        answer_locally(&proxy.settings.load_full(), client, timer, answer, true).await;
     }
 }
 
@@ -225,6 +224,27 @@ fn is_timed() -> bool {
 }
 
 const TIMED: u8 = 64;
+
+/// Sends an answer of the proxy's own, as the client takes it. One that does not, or too slowly, loses its connection.
+async fn answer_locally<C: Client>(
+    settings: &Settings,
+    client: &mut C,
+    timer: &mut Timer,
+    answer: Answer,
+    is_last: bool,
+) {
+    let has_body = client.answer_locally(&answer, is_last);
+    let mut body = OwnBody::of(answer, has_body);
+    let least = Least { rate: settings.limits.min_rate, over: settings.limits.read_timeout };
+    let mut flow = Flow::new(Instant::now() + least.over);
+    let sent = poll_fn(|cx| match flow.poll(cx, &mut body, client.side(), least) {
+        Poll::Ready(sent) => Poll::Ready(sent.is_ok()),
+        Poll::Pending => timer.poll(cx, flow.at).map(|()| false),
+    });
+    if !sent.await {
+        client.cut();
+    }
+}
 
 /// A client that does not read loses its connection.
 async fn flush<C: Client>(settings: &Settings, client: &mut C, timer: &mut Timer) -> bool {

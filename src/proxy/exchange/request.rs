@@ -19,6 +19,7 @@ pub struct Request<'a> {
     /// Path and query as they go out.
     pub target: Cow<'a, [u8]>,
     pub framing: Framing,
+    /// It has a body, and waits for 100 before it sends that.
     pub expects_continue: bool,
     pub private: PrivateNeeds,
     /// It asks for a WebSocket (RFC 6455 §4.1).
@@ -134,7 +135,6 @@ impl<'a> Request<'a> {
         let version = if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
         let mut request = Request {
             framing: head.framing,
-            expects_continue: head.expects_continue && !matches!(head.framing, Framing::None | Framing::Length(0)),
             is_upgrade: method == "GET"
                 && head.framing == Framing::None
                 && head.upgrade.is_some_and(|to| to.eq_ignore_ascii_case(b"websocket")),
@@ -144,6 +144,7 @@ impl<'a> Request<'a> {
         for field in head.fields {
             request.note(field.kind, field.value, via)?;
         }
+        request.expects_continue &= head.minor == 1 && request.has_body();
         request.agent_tokens = Cow::Borrowed(last.tokens(request.user_agent.unwrap_or_default()));
         Ok(request)
     }
@@ -169,14 +170,13 @@ impl<'a> Request<'a> {
                 (false, Some(length)) => Framing::Length(length),
                 (false, None) => Framing::Chunked,
             },
-            expects_continue: !ends
-                && fields.get(header::EXPECT).is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"100-continue")),
             is_upgrade,
             ..Request::new(Version::HTTP_2, method, authority, outgoing_target(method, path), Head::Http2(fields))
         };
         for (name, value) in fields {
             request.note(FieldKind::of(name.as_str().as_bytes()), value.as_bytes(), via)?;
         }
+        request.expects_continue &= request.has_body();
         request.agent_tokens = ProductToken::from_user_agent(request.user_agent.unwrap_or_default()).into();
         Ok(request)
     }
@@ -189,7 +189,11 @@ impl<'a> Request<'a> {
                 return Err(Refusal::bad_request("more than one User-Agent field"));
             }
             FieldKind::Authorization => self.private.authenticates |= authenticates_connection(value),
-            FieldKind::Expect => self.private.expects = true,
+            // Another server on the way may understand what the next does not (RFC 9110 §10.1.1).
+            FieldKind::Expect if self.expects_continue || !value.eq_ignore_ascii_case(b"100-continue") => {
+                return Err(Refusal::ExpectationFailed);
+            }
+            FieldKind::Expect => self.expects_continue = true,
             FieldKind::Accept => self.accept = self.accept.or(Some(value)),
             FieldKind::ProxyAuthorization => self.credentials = self.credentials.or(Some(value)),
             FieldKind::Via => {
@@ -208,6 +212,10 @@ impl<'a> Request<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    pub fn has_body(&self) -> bool {
+        !matches!(self.framing, Framing::None | Framing::Length(0))
     }
 
     pub fn is_connect(&self) -> bool {

@@ -132,7 +132,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             }
             let own = self.client.wake_at().filter(|_| self.is_sent());
             let up = (!self.is_origins_turn()).then_some(self.up.at);
-            let down = (self.is_origins_turn() || self.answered).then_some(self.down.at);
+            let down = (self.is_origins_turn() || self.answered).then(|| self.down_ends());
             let Some(at) = [own, up, down, self.window_ends()].into_iter().flatten().min() else {
                 return Poll::Pending;
             };
@@ -163,6 +163,14 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         let is_waited_for = if self.answered { self.down.is_held_up } else { !self.up.is_held_up };
         let moved = self.up.moved + self.down.moved - self.window.1;
         is_waited_for && u128::from(moved) * 1000 < SLOW * self.stall.as_millis()
+    }
+
+    /// Until when something of the answer has to move. A client that says no more shows that it is there by what it takes.
+    fn down_ends(&self) -> Instant {
+        match self.answered && self.client.is_silent() {
+            true => self.down.at.min(self.down.at + PRESENT - self.least.over),
+            false => self.down.at,
+        }
     }
 
     fn is_sent(&self) -> bool {
@@ -231,12 +239,12 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                         self.continues(now);
                     }
                 }
-                Poll::Ready(Ok(Ok(Next::Body { raw }))) => {
+                Poll::Ready(Ok(Ok(Next::Body))) => {
                     self.answered = true;
                     self.window = (now, self.up.moved);
                     self.down.at = now + self.least.over;
                     self.client.side().keep_no_more();
-                    self.origin.begin_body(raw);
+                    self.origin.begin_body();
                 }
                 Poll::Ready(Ok(Ok(Next::Switched))) => {
                     return Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: true }));
@@ -277,7 +285,10 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             }
             return Err(if self.up.is_held_up { Broken::NotTaken } else { Broken::SlowRequest });
         }
-        if (self.is_origins_turn() || self.answered) && now >= self.down.at {
+        if (self.is_origins_turn() || self.answered) && now >= self.down_ends() {
+            if now < self.down.at {
+                return Err(Broken::Gone);
+            }
             return Err(match (self.answered, self.down.is_held_up) {
                 (false, _) => Broken::NoAnswer,
                 (true, true) => Broken::Cut("the client stopped reading".into()),
@@ -288,6 +299,8 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     }
 }
 
+/// A client that has said that it sends no more has gone when nothing of its answer has moved for so long.
+const PRESENT: Duration = Duration::from_secs(5);
 /// The part of `read_timeout` after which a client that moves next to nothing has the host's turn no longer:
 const STALL: u32 = 12;
 /// fewer bytes a second than any way to a client has.

@@ -69,6 +69,7 @@ pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
         | Refusal::NotAProxyRequest
         | Refusal::HeadTooLarge { .. }
         | Refusal::HeadTimeout { .. }
+        | Refusal::ExpectationFailed
         | Refusal::Loop
         | Refusal::Draining { .. }
         | Refusal::FleetLost { .. }

@@ -17,8 +17,10 @@ use crate::config::Settings;
 use crate::http1::{put_field, put_number, put_status_line};
 use crate::policy::Refusal;
 use crate::proxy::io::Scratch;
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use status::status;
+use std::ops::Range;
 use std::time::Duration;
 use text::{Object, put_field_text};
 
@@ -27,10 +29,12 @@ pub struct Answer {
     pub status: StatusCode,
     /// In the status line of HTTP/1, which is all that many a tool shows its user.
     reason: &'static str,
-    /// Lines of fields, as HTTP/1.1 has them, none malformed; then the body.
+    /// Lines of fields, as HTTP/1.1 has them, none malformed; then the body, unless that is shared.
     text: Scratch,
     /// Where the body begins.
     body_at: usize,
+    /// A body that others are answered with too.
+    shared: Bytes,
 }
 
 /// What is wrong, in the form of RFC 9457 and RFC 9209.
@@ -74,20 +78,34 @@ impl Answer {
         put_fields(&mut text);
         let body_at = text.len();
         text.extend_from_slice(body);
-        Answer { status, reason: status.canonical_reason().unwrap_or_default(), text, body_at }
+        let reason = status.canonical_reason().unwrap_or_default();
+        Answer { status, reason, text, body_at, shared: Bytes::new() }
+    }
+
+    /// The same with a body that is not copied.
+    pub fn shared(status: StatusCode, put_fields: impl FnOnce(&mut Vec<u8>), body: Bytes) -> Self {
+        Answer { shared: body, ..Answer::new(status, put_fields, b"") }
     }
 
     pub fn body(&self) -> &[u8] {
-        &self.text[self.body_at..]
+        if self.shared.is_empty() { &self.text[self.body_at..] } else { &self.shared }
+    }
+
+    /// A part of the body, to be kept.
+    pub fn share(&self, part: Range<usize>) -> Bytes {
+        match self.shared.is_empty() {
+            true => Bytes::copy_from_slice(&self.body()[part]),
+            false => self.shared.slice(part),
+        }
     }
 
     fn fields(&self) -> &[u8] {
         &self.text[..self.body_at]
     }
 
-    /// The whole of it in HTTP/1.1. `connection`: what is said of the connection. `bodiless`: it answers HEAD.
-    pub fn write(&self, out: &mut Vec<u8>, connection: Option<&'static str>, bodiless: bool) {
-        out.reserve(self.text.len() + 160);
+    /// Its head in HTTP/1.1. `connection`: what is said of the connection.
+    pub fn write_head(&self, out: &mut Vec<u8>, connection: Option<&'static str>) {
+        out.reserve(self.body_at + 160);
         put_status_line(out, self.status.as_u16(), self.reason.as_bytes());
         out.extend_from_slice(self.fields());
         if let Some(connection) = connection {
@@ -99,9 +117,6 @@ impl Answer {
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
-        if !bodiless {
-            out.extend_from_slice(self.body());
-        }
     }
 
     /// Its head in HTTP/2.
@@ -167,7 +182,7 @@ impl Problem<'_> {
             wait.iter().for_each(|&wait| members.number("retry_after", wait));
             members.end();
         }
-        Answer { status, reason: title, text, body_at }
+        Answer { status, reason: title, text, body_at, shared: Bytes::new() }
     }
 }
 
@@ -210,6 +225,7 @@ fn title(slug: &str) -> &'static str {
         "bad-request" => "Malformed request",
         "head-too-large" => "Request head too large",
         "head-timeout" => "Request head too slow",
+        "expectation-failed" => "The expectation is not supported",
         "loop" | "proxy_loop_detected" => "The request came back to this proxy",
         "draining" => "The proxy is shutting down",
         "fleet-lost" => "The fleet's server is out of reach",

@@ -135,9 +135,10 @@ fn remedy(refusal: &Refusal) -> &'static str {
              <code>HTTPS_PROXY</code>, or run a command behind a proxy of its own with \
              <code>politely run -- COMMAND</code>."
         }
-        Refusal::BadRequest { .. } | Refusal::HeadTooLarge { .. } | Refusal::HeadTimeout { .. } => {
-            "The client has to correct it; nothing was sent to the site."
-        }
+        Refusal::BadRequest { .. }
+        | Refusal::HeadTooLarge { .. }
+        | Refusal::HeadTimeout { .. }
+        | Refusal::ExpectationFailed => "The client has to correct it; nothing was sent to the site.",
         Refusal::Loop => "A proxy cannot be its own upstream: look at the client's and the proxy's settings.",
         Refusal::Draining { .. } => "Try again after that time.",
         Refusal::FleetLost { .. } | Refusal::OwnLimit { .. } => {

@@ -4,6 +4,7 @@ use super::Answer;
 use crate::gate::RobotsCopy;
 use crate::http1::{put_field, put_number};
 use crate::policy::{Visit, entity_tag};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::time::Instant;
 
@@ -23,7 +24,7 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
             }
         }
     };
-    Answer::new(status, put_fields, if unchanged { b"" } else { &copy.body })
+    Answer::shared(status, put_fields, if unchanged { Bytes::new() } else { copy.body.clone() })
 }
 
 /// The client has the page that it asks for (`min_revisit`).

@@ -42,6 +42,7 @@ pub(super) fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'s
         Refusal::BadRequest { .. } | Refusal::NotAProxyRequest => (StatusCode::BAD_REQUEST, "http_request_error"),
         Refusal::HeadTooLarge { .. } => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "http_request_error"),
         Refusal::HeadTimeout { .. } => (StatusCode::REQUEST_TIMEOUT, "http_request_error"),
+        Refusal::ExpectationFailed => (StatusCode::EXPECTATION_FAILED, "http_request_error"),
         Refusal::Loop => (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
         Refusal::Draining { .. } => (StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable"),
         Refusal::FleetLost { .. } => (StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error"),

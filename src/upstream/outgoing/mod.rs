@@ -4,7 +4,7 @@
 use super::hop::is_tls;
 use super::route::Route;
 use crate::http1::{Field, FieldKind, FieldLines, Framing, RequestHead, list, put_field, put_number};
-use crate::policy::override_fields::{names_another_url, reads_as};
+use crate::policy::override_fields::is_disguised;
 use crate::signing::{RequestSigner, Signed};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
@@ -20,6 +20,8 @@ pub struct Outgoing<'a> {
     pub fields: OutgoingFields<'a>,
     /// Of the body as it is sent on: over HTTP/2, only a length is given.
     pub framing: Framing,
+    /// It waits for 100 before it sends its body.
+    pub expects_continue: bool,
     /// The version in which it came to us; our own is marked as well, so that it is known if it comes back.
     pub received: Version,
     /// In place of the User-Agent that came.
@@ -147,7 +149,7 @@ impl Outgoing<'_> {
         let mut agent = self.user_agent.map(str::as_bytes);
         let mut is_renamed = false;
         self.fields.each(|field, ends_here| match field.kind {
-            FieldKind::Host | FieldKind::ContentLength | FieldKind::TransferEncoding => {}
+            FieldKind::Host | FieldKind::ContentLength | FieldKind::TransferEncoding | FieldKind::Expect => {}
             // RFC 9113 §8.2.2: the one use of it there is.
             FieldKind::Te if is_http2 && list(field.value).any(|it| it.eq_ignore_ascii_case(b"trailers")) => {
                 put(b"te", b"trailers");
@@ -160,7 +162,7 @@ impl Outgoing<'_> {
                 is_renamed = true;
             }
             FieldKind::Cookie if crumbs => {}
-            FieldKind::Other if names_another_url(field.name) || reads_as(field.name, b"user-agent") => {}
+            FieldKind::Other if is_disguised(field.name) => {}
             FieldKind::MaxForwards if counts => {
                 let left = str::from_utf8(field.value).ok().and_then(|value| value.trim().parse::<u32>().ok());
                 match left {
@@ -172,6 +174,9 @@ impl Outgoing<'_> {
         });
         if let Some(agent) = agent.filter(|_| !is_renamed) {
             put(b"User-Agent", agent);
+        }
+        if self.expects_continue {
+            put(b"Expect", b"100-continue");
         }
         put(b"Via", via(self.received, &route.0.name, &mut [0; 64]));
         // After all that may be changed has been.

@@ -42,6 +42,7 @@ fn asking(target: &str) -> Outgoing<'_> {
         target: target.as_bytes(),
         fields: OutgoingFields::Own(&[("User-Agent", b"ExampleBot")]),
         framing: Framing::None,
+        expects_continue: false,
         received: http::Version::HTTP_11,
         user_agent: None,
         upgrade: None,

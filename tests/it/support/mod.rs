@@ -16,6 +16,7 @@ pub mod origin_log;
 pub mod parent;
 pub mod pattern;
 pub mod proxy;
+pub mod raw_origin;
 pub mod redis;
 pub mod refusal;
 pub mod relay;
@@ -35,6 +36,7 @@ pub use origin::{Alpn, Origin};
 pub use origin_log::{Protocol, Seen};
 pub use parent::{Conduct, Parent};
 pub use proxy::{ADMIN_TOKEN, Proxy};
+pub use raw_origin::RawOrigin;
 pub use refusal::{assert_problem, assert_refused};
 pub use reply::Reply;
 

@@ -1,7 +1,7 @@
 //! The head of an origin's answer, whichever version it came in, as the client is to see it (RFC 9110 §7.6).
 
 use crate::http1::{Field, FieldKind, FieldLines, Framing, ResponseHead, put_field, put_number, put_status_line};
-use crate::policy::override_fields::names_another_url;
+use crate::policy::override_fields::is_disguised;
 use crate::proxy::respond::PROXY_STATUS;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use std::borrow::Cow;
@@ -61,14 +61,15 @@ impl<'a> AnswerHead<'a> {
     /// Its fields but those of the origin's hop, and but what it says in our name. Framing is among them.
     #[inline]
     pub fn each(&self, mut pass: impl FnMut(FieldKind, &[u8], &[u8])) {
-        let mut pass = |kind: FieldKind, name: &[u8], value: &[u8]| {
-            if kind != FieldKind::ProxyStatus {
-                return pass(kind, name, value);
+        let mut pass = |kind: FieldKind, name: &[u8], value: &[u8]| match kind {
+            FieldKind::ContentLength => pass(kind, name, length(value)),
+            FieldKind::ProxyStatus => {
+                let others = others(value);
+                if !others.is_empty() {
+                    pass(kind, name, others.as_bytes());
+                }
             }
-            let others = others(value);
-            if !others.is_empty() {
-                pass(kind, name, others.as_bytes());
-            }
+            _ => pass(kind, name, value),
         };
         match self.fields {
             Fields::Http1(head) => {
@@ -201,7 +202,7 @@ pub(super) fn passed_trailers(came: HeaderMap) -> HeaderMap {
             value: value.as_bytes(),
             kind: FieldKind::of(name.as_str().as_bytes()),
         };
-        if !field.may_trail() || names_another_url(field.name) {
+        if !field.may_trail() || is_disguised(field.name) {
             continue;
         }
         // What is said in our name is ours to say.
@@ -213,6 +214,12 @@ pub(super) fn passed_trailers(came: HeaderMap) -> HeaderMap {
         }
     }
     passed
+}
+
+/// A number in its one form: without zeros before it.
+fn length(digits: &[u8]) -> &[u8] {
+    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
+    &digits[zeros.min(digits.len().saturating_sub(1))..]
 }
 
 /// The members of Proxy-Status that are not in our name.

@@ -13,25 +13,22 @@ use tokio::time::Instant;
 pub trait Client {
     type Side: Side;
 
-    /// Whether the framing of both sides' HTTP/1 bodies can be left as it is.
-    const IS_HTTP1: bool;
-
     fn side(&mut self) -> &mut Self::Side;
 
-    /// The request's body comes now, from its beginning. `raw`: what it goes to has the same framing. `kept`: it may have to be
-    /// sent once more. `false`: its beginning is not there any more.
-    fn begin_body(&mut self, raw: bool, kept: bool) -> bool;
+    /// The request's body comes now, from its beginning. `kept`: it may have to be sent once more. `false`: its beginning is not
+    /// there any more.
+    fn begin_body(&mut self, kept: bool) -> bool;
 
     /// All of the request has been taken.
     fn is_received(&self) -> bool;
 
     fn interim(&mut self, head: &AnswerHead<'_>);
 
-    /// The answer begins. `is_last`: the connection is not kept. Whether the origin's body is handed on with its framing.
-    fn answer(&mut self, head: &AnswerHead<'_>, added: &Added<'_>, is_last: bool) -> bool;
+    /// The answer begins. `is_last`: the connection is not kept.
+    fn answer(&mut self, head: &AnswerHead<'_>, added: &Added<'_>, is_last: bool);
 
-    /// An answer of the proxy's own, whole. `is_last`: the connection is not kept.
-    fn answer_locally(&mut self, answer: Answer, is_last: bool);
+    /// An answer of the proxy's own begins. `is_last`: the connection is not kept. Whether its body follows.
+    fn answer_locally(&mut self, answer: &Answer, is_last: bool) -> bool;
 
     /// Whether the connection can be kept behind a final answer that comes before the body has.
     fn may_skip_body(&self) -> bool;
@@ -50,6 +47,9 @@ pub trait Client {
 
     /// The answer cannot be completed: the client must be able to see that.
     fn cut(&mut self);
+
+    /// It has said that it sends no more: it may have gone, which shows in nothing but in what it is sent.
+    fn is_silent(&self) -> bool;
 
     /// Ready when it has gone.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;

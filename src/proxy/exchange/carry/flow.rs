@@ -1,7 +1,7 @@
 //! One direction of an exchange: content goes from one side to the other as it comes.
 
 use super::answer::passed_trailers;
-use super::side::{Fault, Side};
+use super::side::{Fault, Side, Source};
 use crate::proxy::limits::body_rate::{Least, Meter};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ pub struct Flow {
     meter: Option<Meter>,
     ended: bool,
     fault: Option<Fault>,
-    /// Bytes that have come, with what framing is left as it is.
+    /// Bytes of content that have come.
     pub moved: u64,
     /// It waits for the side that it goes to.
     pub is_held_up: bool,
@@ -37,7 +37,7 @@ impl Flow {
     }
 
     #[inline]
-    pub fn poll<A: Side, B: Side>(
+    pub fn poll<A: Source, B: Side>(
         &mut self,
         cx: &mut Context<'_>,
         from: &mut A,

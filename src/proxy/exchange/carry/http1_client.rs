@@ -4,7 +4,7 @@ use super::answer::{Added, AnswerHead};
 use super::client::Client;
 use super::http1::{Http1, Sending};
 use super::side::Side;
-use crate::http1::{Body, Framing};
+use crate::http1::{Body, BodyError, Framing};
 use crate::proxy::client::{Wire, socks_reply};
 use crate::proxy::respond::Answer;
 use std::task::{Context, Poll};
@@ -35,7 +35,7 @@ pub struct Http1Client<'a> {
 }
 
 /// Whether it may have gone. A client that has closed its connection and one that has but said all look the same until something
-/// is sent: an interim answer, which a live one passes over (RFC 9110 §15.2).
+/// is sent: an interim answer, which a live one passes over (RFC 9110 §15.2), and to which a closed connection answers with a reset.
 enum Leaving {
     Not,
     /// It has sent more ahead than is read; whether it has closed its half is looked at from time to time.
@@ -44,14 +44,16 @@ enum Leaving {
     },
     /// It says no more.
     Silent {
-        probes: usize,
+        /// It has been sent something, or may not be.
+        is_told: bool,
+        looks: usize,
         next: Instant,
     },
 }
 
 impl<'a> Http1Client<'a> {
     pub fn new(mut side: Http1<'a, Wire>, framing: Framing) -> Self {
-        side.receive(Body::of_request(framing), true);
+        side.receive(Body::of_request(framing));
         Http1Client {
             side,
             framing,
@@ -79,18 +81,28 @@ impl<'a> Http1Client<'a> {
         }
     }
 
-    /// It says no more. `None`: it has not said all of its request, and never will.
-    fn first_probe(&self) -> Option<usize> {
-        if self.began {
-            return Some(0);
+    /// It says no more. `false`: it has not said all of its request, and never will.
+    fn note_silence(&mut self) -> bool {
+        // A body that is malformed is passed on when its turn comes.
+        let is_malformed = match self.is_whole() {
+            Ok(true) => false,
+            Ok(false) => return false,
+            Err(_) => true,
+        };
+        self.leaving = Leaving::Silent { is_told: is_malformed, looks: 0, next: Instant::now() + PATIENCE };
+        true
+    }
+
+    /// Whether the whole body of the request is there.
+    fn is_whole(&self) -> Result<bool, BodyError> {
+        let (mut body, mut bytes) = (Body::of_request(self.framing), self.side.input.bytes());
+        while !self.began && !body.is_done() {
+            match body.decode(bytes)?.consumed {
+                0 => return Ok(false),
+                n => bytes = &bytes[n..],
+            }
         }
-        let mut body = Body::of_request(self.framing);
-        match body.advance(self.side.input.bytes()) {
-            Ok(_) if body.is_done() => Some(0),
-            Ok(_) => None,
-            // It is passed on when its turn comes.
-            Err(_) => Some(PROBES.len()),
-        }
+        Ok(true)
     }
 
     /// Whether it says no more behind what it has sent ahead, which only the connection itself can show.
@@ -99,26 +111,30 @@ impl<'a> Http1Client<'a> {
         match self.leaving {
             Leaving::Unread { next } if now < next => {}
             Leaving::Not | Leaving::Unread { .. } if self.side.io.is_shut() => {
-                self.leaving = Leaving::Silent { probes: 0, next: now + PATIENCE };
+                self.leaving = Leaving::Silent { is_told: false, looks: 0, next: now + PATIENCE };
             }
             Leaving::Not | Leaving::Unread { .. } => self.leaving = Leaving::Unread { next: now + LOOK },
             Leaving::Silent { .. } => {}
         }
     }
 
-    /// Looks by sending. Ready: it has gone.
-    fn poll_probe(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Leaving::Silent { probes, next } = &mut self.leaving else { return Poll::Pending };
-        if self.is_old || self.answered {
-            return Poll::Pending;
+    /// Looks whether it has gone, which shows once it has been sent something.
+    fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Leaving::Silent { is_told, looks, next } = &mut self.leaving else { return Poll::Pending };
+        if self.side.io.is_broken() {
+            return Poll::Ready(());
         }
-        if self.side.out.is_empty() {
-            if *probes == PROBES.len() || Instant::now() < *next {
-                return Poll::Pending;
+        let now = Instant::now();
+        if now >= *next {
+            *next = now + LOOKS.get(*looks).copied().unwrap_or(LOOK);
+            *looks += 1;
+            if !*is_told && !self.is_old && !self.answered {
+                *is_told = true;
+                self.side.out.put(b"HTTP/1.1 102 Processing\r\n\r\n");
             }
-            *next = Instant::now() + PROBES[*probes];
-            *probes += 1;
-            self.side.out.put(b"HTTP/1.1 102 Processing\r\n\r\n");
+        }
+        if self.answered {
+            return Poll::Pending;
         }
         // What is not taken yet stays before whatever follows.
         match self.side.poll_flush(cx) {
@@ -131,19 +147,17 @@ impl<'a> Http1Client<'a> {
 impl<'a> Client for Http1Client<'a> {
     type Side = Http1<'a, Wire>;
 
-    const IS_HTTP1: bool = true;
-
     fn side(&mut self) -> &mut Self::Side {
         &mut self.side
     }
 
-    fn begin_body(&mut self, raw: bool, kept: bool) -> bool {
+    fn begin_body(&mut self, kept: bool) -> bool {
         let has_body = !matches!(self.framing, Framing::None | Framing::Length(0));
         if self.began && has_body && !self.side.unread() {
             return false;
         }
         self.began = true;
-        self.side.receive(Body::of_request(self.framing), raw);
+        self.side.receive(Body::of_request(self.framing));
         if kept && has_body {
             self.side.keep();
         }
@@ -162,7 +176,7 @@ impl<'a> Client for Http1Client<'a> {
     }
 
     #[inline]
-    fn answer(&mut self, head: &AnswerHead<'_>, added: &Added<'_>, is_last: bool) -> bool {
+    fn answer(&mut self, head: &AnswerHead<'_>, added: &Added<'_>, is_last: bool) {
         self.answered = true;
         let framing = match head.framing {
             Framing::Chunked if self.is_old => Framing::UntilClose,
@@ -171,21 +185,20 @@ impl<'a> Client for Http1Client<'a> {
         };
         self.until_close = framing == Framing::UntilClose;
         let connection = self.connection(is_last || self.until_close || !self.may_skip_body());
-        let is_http1 = head.version != http::Version::HTTP_2;
         self.side.out.put_with(|out| head.write(out, framing, connection, added));
-        let raw = is_http1 && framing == head.framing;
-        self.side.send(Sending::of(framing, raw));
-        raw
+        self.side.send(framing.into());
     }
 
-    fn answer_locally(&mut self, answer: Answer, is_last: bool) {
+    fn answer_locally(&mut self, answer: &Answer, is_last: bool) -> bool {
         self.answered = true;
         if self.is_socks {
-            return self.side.out.put(&socks_reply::refused(answer.status));
+            self.side.out.put(&socks_reply::refused(answer.status));
+            return false;
         }
         let connection = self.connection(is_last);
-        let is_head = self.is_head;
-        self.side.out.put_with(|out| answer.write(out, connection, is_head));
+        self.side.out.put_with(|out| answer.write_head(out, connection));
+        self.side.send(Sending::Plain);
+        !self.is_head
     }
 
     fn may_skip_body(&self) -> bool {
@@ -216,16 +229,17 @@ impl<'a> Client for Http1Client<'a> {
         (self.is_last, self.is_cut) = (true, true);
     }
 
+    fn is_silent(&self) -> bool {
+        matches!(self.leaving, Leaving::Silent { .. })
+    }
+
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // What it sends ahead is kept for later, as far as there is room.
         while matches!(self.leaving, Leaving::Not | Leaving::Unread { .. }) && self.side.input.has_room() {
             match self.side.poll_fill(cx) {
                 // An interim answer, by which it would differ from one that only says no more, is of HTTP.
                 Poll::Ready(Ok(0)) if self.is_socks => return Poll::Ready(()),
-                Poll::Ready(Ok(0)) => {
-                    let Some(probes) = self.first_probe() else { return Poll::Ready(()) };
-                    self.leaving = Leaving::Silent { probes, next: Instant::now() + PATIENCE };
-                }
+                Poll::Ready(Ok(0)) if !self.note_silence() => return Poll::Ready(()),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => break,
@@ -237,34 +251,24 @@ impl<'a> Client for Http1Client<'a> {
             Leaving::Not | Leaving::Unread { .. } if !self.side.input.has_room() => self.look_past_unread(),
             Leaving::Not | Leaving::Unread { .. } | Leaving::Silent { .. } => {}
         }
-        self.poll_probe(cx)
+        self.poll_silent(cx)
     }
 
     fn wake_at(&self) -> Option<Instant> {
         match &self.leaving {
-            Leaving::Silent { probes, next }
-                if !self.is_old && !self.answered && *probes < PROBES.len() && self.side.out.is_empty() =>
-            {
-                Some(*next)
-            }
-            Leaving::Unread { next } => Some(*next),
-            Leaving::Silent { .. } | Leaving::Not => None,
+            Leaving::Silent { next, .. } | Leaving::Unread { next } => Some(*next),
+            Leaving::Not => None,
         }
     }
 }
 
 /// Most are answered before anybody has to look.
 const PATIENCE: Duration = Duration::from_millis(30);
-/// Between two looks at a client that has sent much ahead.
+/// Between two looks at a client that has sent much ahead, or says no more.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long after each look the next one is. A closed connection answers at once, from however far.
-const PROBES: [Duration; 5] = [
-    Duration::from_millis(20),
-    Duration::from_millis(100),
-    Duration::from_millis(400),
-    Duration::from_secs(1),
-    Duration::from_secs(3),
-];
+/// How long after each of the first looks at one that says no more the next one is: a closed connection answers at once, from
+/// however far.
+const LOOKS: [Duration; 3] = [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(400)];
 
 #[cfg(test)]
 mod tests {

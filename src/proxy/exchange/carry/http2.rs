@@ -1,6 +1,6 @@
 //! A side that speaks HTTP/2: one stream.
 
-use super::side::{Fault, Side};
+use super::side::{Fault, Side, Source};
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;
@@ -91,7 +91,7 @@ impl Http2 {
     }
 }
 
-impl Side for Http2 {
+impl Source for Http2 {
     fn bytes(&self) -> &[u8] {
         &self.current
     }
@@ -145,20 +145,17 @@ impl Side for Http2 {
         }
     }
 
+    fn trailers(&mut self) -> Option<HeaderMap> {
+        self.trailers.clone()
+    }
+}
+
+impl Side for Http2 {
     fn keep_no_more(&mut self) {
         self.kept = None;
     }
 
-    fn trailers(&mut self) -> Option<HeaderMap> {
-        self.trailers.clone()
-    }
-
-    fn poll_send<S: Side>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
-        if self.sending.is_none() {
-            // Nobody wants it any more.
-            from.consume(from.bytes().len());
-            return Poll::Ready(Ok(()));
-        }
+    fn poll_send<S: Source>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
         let n = ready!(self.poll_room(cx, from.bytes().len()))?;
         let Some(sending) = &mut self.sending else { return Poll::Ready(Err(Fault::Ended)) };
         let sent = sending.send_data(from.take(n), false);

@@ -4,7 +4,7 @@ use super::UNWANTED;
 use super::answer::{Added, AnswerHead};
 use super::client::Client;
 use super::http2::Http2;
-use super::side::Side;
+use super::side::Source;
 use crate::http1::Framing;
 use crate::proxy::respond::Answer;
 use crate::upstream::TaskTurns;
@@ -25,6 +25,8 @@ pub struct Http2Client {
     is_head: bool,
     began: bool,
     answered: bool,
+    /// Its stream was reset before its answer could begin.
+    is_gone: bool,
     is_cut: bool,
     /// What follows the request, and is no body of it: for the protocol that it asks for.
     held_back: Option<RecvStream>,
@@ -35,8 +37,18 @@ impl Http2Client {
     pub fn new(receiving: Option<RecvStream>, respond: SendResponse<Bytes>, turns: TaskTurns, is_head: bool) -> Self {
         let mut side = Http2::default();
         side.receiving = receiving;
-        let (began, answered, is_cut, is_open) = (false, false, false, false);
-        Http2Client { side, respond, turns, is_head, began, answered, is_cut, held_back: None, is_open }
+        Http2Client {
+            side,
+            respond,
+            turns,
+            is_head,
+            began: false,
+            answered: false,
+            is_gone: false,
+            is_cut: false,
+            held_back: None,
+            is_open: false,
+        }
     }
 
     /// What follows the request comes once it is [`open`](Client::open), and not before.
@@ -49,7 +61,10 @@ impl Http2Client {
         self.answered = true;
         match self.respond.send_response(head, ends) {
             Ok(sending) => self.side.sending = (!ends).then_some(sending),
-            Err(error) => tracing::debug!(%error, "an answer could not be sent"),
+            Err(error) => {
+                tracing::debug!(%error, "an answer could not be sent");
+                self.is_gone = true;
+            }
         }
     }
 
@@ -95,13 +110,11 @@ impl Http2Client {
 impl Client for Http2Client {
     type Side = Http2;
 
-    const IS_HTTP1: bool = false;
-
     fn side(&mut self) -> &mut Self::Side {
         &mut self.side
     }
 
-    fn begin_body(&mut self, _: bool, kept: bool) -> bool {
+    fn begin_body(&mut self, kept: bool) -> bool {
         if self.began && !self.side.unread() {
             return false;
         }
@@ -121,18 +134,14 @@ impl Client for Http2Client {
         let _ = self.respond.send_informational(head.to_http2(&Added::default()));
     }
 
-    fn answer(&mut self, head: &AnswerHead<'_>, added: &Added<'_>, _: bool) -> bool {
+    fn answer(&mut self, head: &AnswerHead<'_>, added: &Added<'_>, _: bool) {
         self.begin(head.to_http2(added), matches!(head.framing, Framing::None | Framing::Length(0)));
-        false
     }
 
-    fn answer_locally(&mut self, answer: Answer, _: bool) {
-        self.begin(answer.head(), self.is_head || answer.body().is_empty());
-        // It is gone where the answer ends with its head, or could not be sent.
-        if let Some(mut sending) = self.side.sending.take() {
-            // It fails where the stream has ended, which is reported elsewhere.
-            let _ = sending.send_data(Bytes::copy_from_slice(answer.body()), true);
-        }
+    fn answer_locally(&mut self, answer: &Answer, _: bool) -> bool {
+        let has_body = !self.is_head && !answer.body().is_empty();
+        self.begin(answer.head(), !has_body);
+        has_body
     }
 
     fn may_skip_body(&self) -> bool {
@@ -170,8 +179,13 @@ impl Client for Http2Client {
         }
     }
 
+    fn is_silent(&self) -> bool {
+        false
+    }
+
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.side.sending {
+            _ if self.is_gone => Poll::Ready(()),
             Some(sending) => sending.poll_reset(cx).map(drop),
             None if self.answered => Poll::Pending,
             None => self.respond.poll_reset(cx).map(drop),
@@ -185,3 +199,30 @@ impl Client for Http2Client {
 
 /// So long is waited for what is there of an answer to go out before it is cut.
 const SENT_TIME: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::io::duplex;
+
+    /// The reset and the head pass each other.
+    #[tokio::test]
+    async fn a_client_that_reset_its_stream_has_gone_though_its_answer_has_begun() {
+        let (ours, theirs) = duplex(64 * 1024);
+        let (asked, answering) = tokio::join!(h2::client::handshake(theirs), h2::server::handshake(ours));
+        let ((mut send, connection), mut serving) = (asked.unwrap(), answering.unwrap());
+        tokio::spawn(connection);
+        let (response, mut stream) = send.send_request(http::Request::new(()), false).unwrap();
+        let (request, respond) = serving.accept().await.unwrap().unwrap();
+        let receiving = Some(request.into_body());
+        let mut client = Http2Client::new(receiving, respond, TaskTurns::default(), false);
+        stream.send_reset(Reason::CANCEL);
+        drop(response);
+        let _ = timeout(Duration::from_millis(100), serving.accept()).await;
+        let fields = http::HeaderMap::new();
+        let answered = AnswerHead::of_http2(StatusCode::OK, &fields, Framing::Length(5));
+        client.answer(&answered, &Added::default(), false);
+        assert!(poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await);
+    }
+}

@@ -1,5 +1,5 @@
-//! The two sides of an exchange, in either version of HTTP. HTTP/1 on both sides is handed on as it is framed; between the versions
-//! content goes in pieces.
+//! The two sides of an exchange, in either version of HTTP. Content goes from one to the other in pieces as it comes; each side
+//! frames it as its version has it.
 
 mod answer;
 mod client;
@@ -10,6 +10,7 @@ mod http2;
 mod http2_client;
 mod http2_io;
 mod origin;
+mod own_body;
 mod side;
 
 pub use answer::{Added, AnswerHead};
@@ -20,7 +21,8 @@ pub use http1_client::Http1Client;
 pub use http2::Http2;
 pub use http2_client::Http2Client;
 pub use origin::{Http1Origin, Http2Origin, Origin};
-pub use side::{Fault, Side};
+pub use own_body::OwnBody;
+pub use side::{Fault, Side, Source};
 
 use std::time::Duration;
 
@@ -28,13 +30,13 @@ use std::time::Duration;
 pub enum Next {
     /// It was passed on, another follows.
     Interim,
-    /// Its body follows. `raw`: with its framing.
-    Body { raw: bool },
+    /// Its body follows.
+    Body,
     /// Another protocol follows.
     Switched,
 }
 
-/// Bytes of bodies that have come, with what framing is left as it is.
+/// Bytes of bodies that have come.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Moved {
     /// From the client.

@@ -27,8 +27,8 @@ pub trait Origin {
         read: impl FnMut(&AnswerHead<'_>) -> R,
     ) -> Poll<Result<R, Fault>>;
 
-    /// The body of the head read last comes next. `raw`: with its framing.
-    fn begin_body(&mut self, raw: bool);
+    /// The body of the head read last comes next.
+    fn begin_body(&mut self);
 
     /// Nothing of an answer has come.
     fn is_untouched(&self) -> bool;
@@ -98,8 +98,8 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
         }
     }
 
-    fn begin_body(&mut self, raw: bool) {
-        self.side.receive(Body::of_response(self.framing), raw);
+    fn begin_body(&mut self) {
+        self.side.receive(Body::of_response(self.framing));
     }
 
     fn is_untouched(&self) -> bool {
@@ -165,7 +165,7 @@ impl Origin for Http2Origin {
         Poll::Ready(Ok(read(&AnswerHead::of_http2(parts.status, &parts.headers, framing))))
     }
 
-    fn begin_body(&mut self, _: bool) {}
+    fn begin_body(&mut self) {}
 
     fn is_untouched(&self) -> bool {
         !self.touched

@@ -6,10 +6,9 @@ use http::HeaderMap;
 use std::io;
 use std::task::{Context, Poll};
 
-/// The client or the origin. Content is taken out in pieces: [`bytes`](Self::bytes) shows the one at hand,
-/// [`poll_more`](Self::poll_more) gets the next.
-pub trait Side {
-    /// Content that has come and is not consumed yet. Between two HTTP/1 sides of one framing that framing is part of it.
+/// Where content comes from, in pieces: [`bytes`](Self::bytes) shows the one at hand, [`poll_more`](Self::poll_more) gets the next.
+pub trait Source {
+    /// Content that has come and is not consumed yet: the same bytes until they are consumed.
     fn bytes(&self) -> &[u8];
 
     fn consume(&mut self, n: usize);
@@ -20,14 +19,17 @@ pub trait Side {
     /// The next piece, once the one at hand is consumed. `false`: there is none.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>>;
 
+    /// Those behind the content.
+    fn trailers(&mut self) -> Option<HeaderMap>;
+}
+
+/// The client or the origin: content comes from it and goes to it.
+pub trait Side: Source {
     /// Nothing of what has been taken need be kept any more.
     fn keep_no_more(&mut self);
 
-    /// Those behind the content.
-    fn trailers(&mut self) -> Option<HeaderMap>;
-
     /// Sends what is held, and content that `from` has at hand: some of it at least.
-    fn poll_send<S: Side>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>>;
+    fn poll_send<S: Source>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>>;
 
     /// There is no more content.
     fn end(&mut self, trailers: Option<HeaderMap>);
