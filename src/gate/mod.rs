@@ -10,6 +10,7 @@ mod held;
 mod pacer;
 mod reported;
 mod robots;
+mod robots_copy;
 mod store;
 mod terms;
 mod wait;
@@ -24,23 +25,24 @@ pub use held::{HeldFigures, HeldFor, HeldRequest};
 pub use pacer::{PaceFigures, Permit};
 pub use reported::Reported;
 pub use robots::CacheFigures;
+pub use robots_copy::RobotsCopy;
 pub use watch::{GateFigures, Times};
 
 use crate::config::{Hosts, Mode, Settings};
 use crate::policy::explain::{Explanation, explain};
 use crate::policy::freshness::CopyState;
 use crate::policy::{
-    Access, Allowance, Authority, Entry, HostRules, Known, PaceKey, Refusal, Request, Ruling, SiteFile, decide,
+    Allowance, Authority, Entry, HostRules, Known, PaceKey, Refusal, Request, Ruling, SiteFile, decide,
 };
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
-use bytes::Bytes;
 use fleet::{Fleet, Message};
 use held::HeldRequests;
 use http::HeaderMap;
 use pacer::{Pacer, Stand};
-use robots::{FetchReason, HostEntry, Order, RobotsCache};
+use robots::{FetchReason, Order, RobotsCache};
+use robots_copy::as_served;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use store::Store;
@@ -74,18 +76,6 @@ pub enum Admitted {
     },
     /// It is answered with our copy of robots.txt.
     Robots(RobotsCopy),
-}
-
-/// The robots.txt that we hold.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct RobotsCopy {
-    pub status: u16,
-    pub body: Bytes,
-    pub etag: Option<Box<str>>,
-    pub last_modified: Option<Box<str>>,
-    /// Seconds since it was fetched or confirmed.
-    pub age: u64,
 }
 
 impl Gate {
@@ -259,20 +249,6 @@ impl Gate {
 /// What is configured for the request's host. `hosts`: the client's own, in place of `Settings::hosts`.
 fn rules<'a>(request: &Request<'_>, hosts: Option<&'a Hosts>, settings: &'a Settings) -> &'a HostRules {
     &hosts.unwrap_or(&settings.hosts).get(request.authority.host()).rules
-}
-
-fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime) -> Option<RobotsCopy> {
-    let entry = host.load();
-    let (answer, _) = entry.usable(now).filter(|(answer, _)| !(answer.is_foreign && request.is_confined))?;
-    let (status, body) = match &answer.access {
-        Access::Rules(robots) => (answer.status, Bytes::copy_from_slice(robots.source())),
-        // Redirects that lead nowhere: there is no file, and no place to send anybody to.
-        Access::Missing if (300..400).contains(&answer.status) => (404, Bytes::new()),
-        Access::Missing | Access::Reservations(_) => (answer.status, Bytes::new()),
-    };
-    let validators = &answer.validators;
-    let (etag, last_modified) = (validators.etag().map(Box::from), validators.last_modified().map(Box::from));
-    Some(RobotsCopy { status, body, etag, last_modified, age: answer.freshness.age(now) })
 }
 
 /// Hands on what comes from the fleet.

@@ -1,9 +1,9 @@
 //! One try to have a request answered, over a connection of either version, and what follows one that broke off: another,
 //! where that is safe, or its failure.
 
+use super::broken::Broken;
 use super::carry::{Client, Fault, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending};
 use super::request::Head;
-use super::transfer::Broken;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
 use crate::proxy::io::{Buffer, Timer};

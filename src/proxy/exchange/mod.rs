@@ -4,6 +4,7 @@
 mod access_log;
 mod answered;
 mod attempt;
+mod broken;
 pub mod carry;
 pub mod counters;
 mod decide;

@@ -1,7 +1,8 @@
 //! Carries one request to its origin and the answer back: both bodies at once, in both directions, by one task.
 
+use super::Exchange;
+use super::broken::{Broken, Carried};
 use super::carry::{AnswerHead, Client, Fault, Flow, Moved, Next, Origin, Side, Stopped};
-use super::{Exchange, Outcome};
 use crate::gate::Permit;
 use crate::proxy::io::Timer;
 use crate::proxy::limits::body_rate::Least;
@@ -11,33 +12,6 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// How it ended, as far as it was no fault.
-pub(super) struct Carried {
-    /// The origin has taken all of the request.
-    pub(super) is_sent: bool,
-    pub(super) is_switched: bool,
-}
-
-/// Why it broke off.
-pub(super) enum Broken {
-    /// The client has gone.
-    Gone,
-    /// The body of the request is not what its framing says.
-    BadRequest(String),
-    /// It comes too slowly, or not at all.
-    SlowRequest,
-    /// The origin takes nothing of the request.
-    NotTaken,
-    /// The origin has not answered in time.
-    NoAnswer,
-    /// The origin's end, before its answer began.
-    Origin(Fault),
-    /// Its answer is not one to hand on.
-    Head(Box<Outcome>),
-    /// The answer had begun.
-    Cut(String),
-}
 
 impl Exchange<'_> {
     /// Until the answer has been handed on, or another protocol follows.

@@ -2,6 +2,7 @@
 //! A stream is opened where the origin has room for one; a connection that the origin is about to close takes no more; one
 //! on which nothing comes back is asked for a sign of life, and ended if there is none.
 
+mod carrier;
 mod said;
 mod sent_head;
 mod vitals;
@@ -14,22 +15,20 @@ use super::stream::Stream;
 use super::turns::TaskTurns;
 use crate::config::LimitSettings;
 use bytes::Bytes;
-use h2::client::{Builder, Connection as Carrier, ResponseFuture, SendRequest};
-use h2::{Ping, PingPong, SendStream};
+use carrier::{FIRST_STREAMS, carry};
+use h2::SendStream;
+use h2::client::{Builder, ResponseFuture, SendRequest};
 use http::Request;
 use parking_lot::Mutex;
 pub use said::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 pub use sent_head::SentHead;
-use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use vitals::{Heard, Vitals, WINDOW};
-use window::Window;
 
 /// One stream's right on a connection that others use as well. The right ends with this.
 pub struct Http2Link {
@@ -174,7 +173,11 @@ impl Http2Connection {
         let ping = carrier.ping_pong().expect("it is taken once");
         let connection = Arc::new(Http2Connection { send, address, vitals: vitals.clone() });
         endpoint.http2.connections.lock().push(connection.clone());
-        tokio::spawn(turns.of(carry(carrier, ping, vitals, Arc::downgrade(endpoint), limits.idle_timeout)));
+        let (here, own) = (Arc::downgrade(endpoint), vitals.clone());
+        let leave = move || here.upgrade().iter().for_each(|endpoint| endpoint.http2.remove(&own));
+        let here = Arc::downgrade(endpoint);
+        let broken_off = move || here.upgrade().iter().for_each(|it| it.http2.is_broken_off.store(true, Relaxed));
+        tokio::spawn(turns.of(carry(carrier, ping, vitals, limits.idle_timeout, leave, broken_off)));
         Ok(connection.link())
     }
 
@@ -225,99 +228,9 @@ impl Http2Connection {
     }
 }
 
-/// Moves the frames until the connection ends: by the origin, by its silence, or because it has been idle for `idle`.
-async fn carry(
-    mut carrier: Carrier<Gathered<Heard>, Bytes>,
-    mut ping: PingPong,
-    vitals: Arc<Vitals>,
-    endpoint: Weak<Endpoint>,
-    idle: Duration,
-) {
-    // The answer comes behind the origin's settings: it says that they have come where they change nothing.
-    let mut asked = ping.send_ping(Ping::opaque()).ok().map(|()| Instant::now());
-    let mut idle_since = Instant::now();
-    let mut is_closing = false;
-    let mut window = Window::default();
-    let leave = || endpoint.upgrade().iter().for_each(|endpoint| endpoint.http2.remove(&vitals));
-    loop {
-        let is_idle = vitals.streams() == 0;
-        let next = match asked {
-            Some(asked) => asked.max(vitals.heard()) + PONG_TIME,
-            None if is_closing => idle_since + CLOSE_TIME,
-            None if is_idle => idle_since + idle,
-            None => vitals.heard() + SILENCE,
-        };
-        tokio::select! {
-            // What has come is taken in before anything is made of it.
-            biased;
-            ended = poll_fn(|cx| poll_carrier(&mut carrier, &vitals, cx)) => {
-                if let Err(error) = ended {
-                    if is_broken_off(&error) {
-                        endpoint.upgrade().iter().for_each(|it| it.http2.is_broken_off.store(true, Relaxed));
-                    }
-                    tracing::debug!(%error, "an HTTP/2 connection to an origin ended");
-                }
-                break;
-            }
-            pong = poll_fn(|cx| ping.poll_pong(cx)), if asked.is_some() => {
-                asked = None;
-                if pong.is_ok() {
-                    vitals.set(&vitals.is_known);
-                }
-            }
-            () = vitals.turned.notified() => {
-                idle_since = Instant::now();
-                window.fit(&mut carrier, &vitals);
-            }
-            () = sleep_until(next) => match (asked, is_idle) {
-                // Bytes of any kind are a sign as well.
-                (Some(_), _) if vitals.heard() + PONG_TIME > Instant::now() => {}
-                (Some(_), _) => {
-                    tracing::debug!("an HTTP/2 connection to an origin does not respond: closed");
-                    break;
-                }
-                (None, false) if !is_closing => {
-                    asked = ping.send_ping(Ping::opaque()).ok().map(|()| Instant::now());
-                }
-                (None, true) if !is_closing => {
-                    // With the last one who could send, the connection ends by itself.
-                    is_closing = true;
-                    idle_since = Instant::now();
-                    leave();
-                }
-                (None, true) => break,
-                (None, false) => idle_since = Instant::now(),
-            },
-        }
-    }
-    // Streams that are still under way learn of it as the carrier goes.
-    vitals.set(&vitals.is_over);
-    leave();
-}
-
-/// Moves frames on. Settings that say how many streams the origin takes are known at once: not all answer a PING.
-fn poll_carrier(
-    carrier: &mut Carrier<Gathered<Heard>, Bytes>,
-    vitals: &Vitals,
-    cx: &mut Context<'_>,
-) -> Poll<Result<(), h2::Error>> {
-    let polled = Pin::new(&mut *carrier).poll(cx);
-    if !vitals.is_known.load(Relaxed) && carrier.max_concurrent_send_streams() != FIRST_STREAMS {
-        vitals.set(&vitals.is_known);
-    }
-    polled
-}
-
-/// Until the origin has said how many: more could be refused.
-const FIRST_STREAMS: usize = 1;
 /// On one connection at a time, whatever the origin takes.
 const MAX_STREAMS: usize = 100;
 /// How old a connection is when others no longer wait for its settings, but open connections of their own.
 const SETTINGS_TIME: Duration = Duration::from_secs(1);
 /// How long an origin has to say that it speaks HTTP/2 where that was not agreed on.
 const SPOKEN_TIME: Duration = Duration::from_secs(2);
-/// A connection with streams on which nothing has come for so long is asked for a sign of life,
-const SILENCE: Duration = Duration::from_secs(15);
-/// which has to come within this.
-const PONG_TIME: Duration = Duration::from_secs(10);
-const CLOSE_TIME: Duration = Duration::from_secs(5);

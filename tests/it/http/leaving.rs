@@ -28,6 +28,7 @@ async fn stalling(head: &'static str) -> RawOrigin {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_gone_while_its_answer_stalls_is_not_waited_for() {
+    let mut all = Vec::new();
     for head in [
         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n",
@@ -42,10 +43,13 @@ async fn who_has_gone_while_its_answer_stalls_is_not_waited_for() {
             client.send(asked).await;
             assert_eq!(client.head().await.status(), 200);
             assert!(!client.glance(Duration::from_secs(5)).await.is_empty());
-            drop(client);
-            eventually("the end at the origin", || origin.open_connections() == 0).await;
         }
+        assert_eq!(origin.open_connections(), 2);
+        all.push((origin, proxy));
+    }
+    for (origin, proxy) in all {
         within("no exchange holds up the end", proxy.shutdown()).await;
+        eventually("the end at the origin", || origin.open_connections() == 0).await;
     }
 }
 

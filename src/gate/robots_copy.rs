@@ -1,0 +1,43 @@
+//! The robots.txt that we hold, for a client that asks for it.
+
+use super::robots::HostEntry;
+use crate::policy::{Access, Request};
+use crate::robots::RobotsTxt;
+use bytes::Bytes;
+use std::time::SystemTime;
+
+/// The robots.txt that we hold.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct RobotsCopy {
+    pub status: u16,
+    pub body: Bytes,
+    pub etag: Option<Box<str>>,
+    pub last_modified: Option<Box<str>>,
+    /// Seconds since it was fetched or confirmed.
+    pub age: u64,
+}
+
+/// `None`: there is none that this client may be shown.
+pub(super) fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime) -> Option<RobotsCopy> {
+    let entry = host.load();
+    let (answer, _) = entry.usable(now).filter(|(answer, _)| !(answer.is_foreign && request.is_confined))?;
+    let (status, body) = match &answer.access {
+        Access::Rules(robots) => (answer.status, Bytes::from_owner(SharedFile(robots.clone()))),
+        // Redirects that lead nowhere: there is no file, and no place to send anybody to.
+        Access::Missing if (300..400).contains(&answer.status) => (404, Bytes::new()),
+        Access::Missing | Access::Reservations(_) => (answer.status, Bytes::new()),
+    };
+    let validators = &answer.validators;
+    let (etag, last_modified) = (validators.etag().map(Box::from), validators.last_modified().map(Box::from));
+    Some(RobotsCopy { status, body, etag, last_modified, age: answer.freshness.age(now) })
+}
+
+/// A file that is held as long as somebody is being sent it: not copied for each.
+struct SharedFile(RobotsTxt);
+
+impl AsRef<[u8]> for SharedFile {
+    fn as_ref(&self) -> &[u8] {
+        self.0.source()
+    }
+}

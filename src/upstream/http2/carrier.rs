@@ -1,0 +1,108 @@
+//! The task of one HTTP/2 connection to an origin: it moves the frames, and sees to it that the other end is there.
+
+use super::said::is_broken_off;
+use super::vitals::{Heard, Vitals};
+use super::window::Window;
+use crate::upstream::gathered::Gathered;
+use bytes::Bytes;
+use h2::client::Connection as Carrier;
+use h2::{Ping, PingPong};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// Moves the frames until the connection ends: by the origin, by its silence, or because it has been idle for `idle`. `leave`: it takes
+/// no more requests; `broken_off`: what has come on it has ended it for all who shared it.
+pub(super) async fn carry(
+    mut carrier: Carrier<Gathered<Heard>, Bytes>,
+    mut ping: PingPong,
+    vitals: Arc<Vitals>,
+    idle: Duration,
+    leave: impl Fn(),
+    broken_off: impl Fn(),
+) {
+    // The answer comes behind the origin's settings: it says that they have come where they change nothing.
+    let mut asked = ping.send_ping(Ping::opaque()).ok().map(|()| Instant::now());
+    let mut idle_since = Instant::now();
+    let mut is_closing = false;
+    let mut window = Window::default();
+    loop {
+        let is_idle = vitals.streams() == 0;
+        let next = match asked {
+            Some(asked) => asked.max(vitals.heard()) + PONG_TIME,
+            None if is_closing => idle_since + CLOSE_TIME,
+            None if is_idle => idle_since + idle,
+            None => vitals.heard() + SILENCE,
+        };
+        tokio::select! {
+            // What has come is taken in before anything is made of it.
+            biased;
+            ended = poll_fn(|cx| poll_carrier(&mut carrier, &vitals, cx)) => {
+                if let Err(error) = ended {
+                    if is_broken_off(&error) {
+                        broken_off();
+                    }
+                    tracing::debug!(%error, "an HTTP/2 connection to an origin ended");
+                }
+                break;
+            }
+            pong = poll_fn(|cx| ping.poll_pong(cx)), if asked.is_some() => {
+                asked = None;
+                if pong.is_ok() {
+                    vitals.set(&vitals.is_known);
+                }
+            }
+            () = vitals.turned.notified() => {
+                idle_since = Instant::now();
+                window.fit(&mut carrier, &vitals);
+            }
+            () = sleep_until(next) => match (asked, is_idle) {
+                // Bytes of any kind are a sign as well.
+                (Some(_), _) if vitals.heard() + PONG_TIME > Instant::now() => {}
+                (Some(_), _) => {
+                    tracing::debug!("an HTTP/2 connection to an origin does not respond: closed");
+                    break;
+                }
+                (None, false) if !is_closing => {
+                    asked = ping.send_ping(Ping::opaque()).ok().map(|()| Instant::now());
+                }
+                (None, true) if !is_closing => {
+                    // With the last one who could send, the connection ends by itself.
+                    is_closing = true;
+                    idle_since = Instant::now();
+                    leave();
+                }
+                (None, true) => break,
+                (None, false) => idle_since = Instant::now(),
+            },
+        }
+    }
+    // Streams that are still under way learn of it as the carrier goes.
+    vitals.set(&vitals.is_over);
+    leave();
+}
+
+/// Moves frames on. Settings that say how many streams the origin takes are known at once: not all answer a PING.
+fn poll_carrier(
+    carrier: &mut Carrier<Gathered<Heard>, Bytes>,
+    vitals: &Vitals,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), h2::Error>> {
+    let polled = Pin::new(&mut *carrier).poll(cx);
+    if !vitals.is_known.load(Relaxed) && carrier.max_concurrent_send_streams() != FIRST_STREAMS {
+        vitals.set(&vitals.is_known);
+    }
+    polled
+}
+
+/// Until the origin has said how many: more could be refused.
+pub(super) const FIRST_STREAMS: usize = 1;
+/// A connection with streams on which nothing has come for so long is asked for a sign of life,
+const SILENCE: Duration = Duration::from_secs(15);
+/// which has to come within this.
+const PONG_TIME: Duration = Duration::from_secs(10);
+const CLOSE_TIME: Duration = Duration::from_secs(5);
