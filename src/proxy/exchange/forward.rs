@@ -17,7 +17,7 @@ impl Exchange<'_> {
             // What most requests are not takes no room in them, here and below.
             return Box::pin(self.upgrade(client, timer, &route)).await;
         }
-        let versions = match self.request.private.authenticates {
+        let versions = match self.request.authenticates_connection {
             // HTTP/2 knows no such connections.
             true => Versions::Http1Only,
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),

@@ -9,6 +9,7 @@ pub mod carry;
 pub mod counters;
 mod decide;
 mod forward;
+mod hints;
 mod introduced;
 pub mod offers;
 mod outcome;

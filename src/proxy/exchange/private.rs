@@ -1,23 +1,6 @@
-//! Which requests need a connection to the origin that serves their client connection alone: on another's, they could be taken for
-//! its user's, or a part of them for another's request.
+//! Credentials by which an origin may authenticate the connection that a request comes on, not the request.
 
-use crate::http1::{Framing, list};
-
-/// What a request's fields say of it.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PrivateNeeds {
-    /// The origin may authenticate the connection that the request comes on (NTLM, Negotiate).
-    pub authenticates: bool,
-    /// An Expect, which the origin may not know.
-    pub expects: bool,
-}
-
-impl PrivateNeeds {
-    /// Whether there are any. `framing`: of the request's body, which an origin may take for the next request.
-    pub fn are_there(self, framing: Framing) -> bool {
-        self.authenticates || self.expects || !matches!(framing, Framing::None | Framing::Length(0))
-    }
-}
+use crate::http1::list;
 
 /// Whether one of these challenges, or these credentials, is of a scheme that authenticates a connection (RFC 4559, MS-NTHT).
 pub fn authenticates_connection(value: &[u8]) -> bool {

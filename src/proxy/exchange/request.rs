@@ -1,6 +1,7 @@
 //! What a client asks: read once from its head, whatever the version, and used by everything after that.
 
-use super::private::{PrivateNeeds, authenticates_connection};
+use super::hints::{is_subresource, prefer_wait};
+use super::private::authenticates_connection;
 use super::target;
 use super::via::Via;
 use super::websocket;
@@ -21,7 +22,7 @@ pub struct Request<'a> {
     pub framing: Framing,
     /// It has a body, and waits for 100 before it sends that.
     pub expects_continue: bool,
-    pub private: PrivateNeeds,
+    pub authenticates_connection: bool,
     /// It asks for a WebSocket (RFC 6455 §4.1).
     pub is_upgrade: bool,
     /// The client keeps the connection.
@@ -107,7 +108,7 @@ impl<'a> Request<'a> {
             target,
             framing: Framing::None,
             expects_continue: false,
-            private: PrivateNeeds::default(),
+            authenticates_connection: false,
             is_upgrade: false,
             persists: true,
             is_looped: false,
@@ -188,7 +189,7 @@ impl<'a> Request<'a> {
             FieldKind::UserAgent if self.user_agent.replace(value).is_some() => {
                 return Err(Refusal::bad_request("more than one User-Agent field"));
             }
-            FieldKind::Authorization => self.private.authenticates |= authenticates_connection(value),
+            FieldKind::Authorization => self.authenticates_connection |= authenticates_connection(value),
             // Another server on the way may understand what the next does not (RFC 9110 §10.1.1).
             FieldKind::Expect if self.expects_continue || !value.eq_ignore_ascii_case(b"100-continue") => {
                 return Err(Refusal::ExpectationFailed);
@@ -212,6 +213,12 @@ impl<'a> Request<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether its connection to the origin serves its client connection alone: on another's it could be taken for that one's user's,
+    /// or its body, which the origin may pass over, for another's request.
+    pub fn is_private(&self) -> bool {
+        self.authenticates_connection || self.has_body()
     }
 
     pub fn has_body(&self) -> bool {
@@ -282,44 +289,5 @@ fn length(fields: &HeaderMap) -> Result<Option<u64>, Refusal> {
     }
 }
 
-/// `Prefer: wait=N` (RFC 7240 §4.3).
-fn prefer_wait(value: &[u8]) -> Option<Duration> {
-    let preferences = std::str::from_utf8(value).ok()?.split(',');
-    preferences
-        .filter_map(|preference| {
-            let (name, value) = preference.split(';').next()?.split_once('=')?;
-            let seconds =
-                name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"').parse().ok())?;
-            seconds.map(Duration::from_secs)
-        })
-        .next()
-}
-
-/// Whether this is for a part of a page by Sec-Fetch-Dest (Fetch Metadata §2.1), rather than for something that is or
-/// may be a page itself. What does not say is a page.
-fn is_subresource(dest: &[u8]) -> bool {
-    !PAGES.iter().any(|page| dest.eq_ignore_ascii_case(page.as_bytes()))
-}
-
 /// In characters: what is kept for people to read.
 const MOST_OF_AGENT: usize = 200;
-/// `empty` is `fetch()` and the like: what a script crawls with.
-const PAGES: [&str; 8] = ["", "document", "iframe", "frame", "fencedframe", "embed", "object", "empty"];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_a_page_are_told_by_sec_fetch_dest() {
-        assert!(["image", "script", "style", "font", "Video"].into_iter().all(|dest| is_subresource(dest.as_bytes())));
-        let pages = ["document", "iframe", "frame", "embed", "empty", "Document", ""];
-        assert!(!pages.into_iter().any(|dest| is_subresource(dest.as_bytes())));
-    }
-
-    #[test]
-    fn prefer_wait_is_found_among_others() {
-        assert_eq!(prefer_wait(b"respond-async, Wait=10; foo"), Some(Duration::from_secs(10)));
-        assert_eq!(prefer_wait(b"wait=soon"), None);
-    }
-}

@@ -78,7 +78,7 @@ impl<'a> Exchange<'a> {
             began,
             permit: None,
             signature: Signature::default(),
-            is_private: request.private.are_there(request.framing),
+            is_private: request.is_private(),
             trip,
             is_concluded: false,
         }

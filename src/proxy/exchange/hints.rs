@@ -1,0 +1,43 @@
+//! How a request would be served, by its own words: how long it would wait, and whether it is for a part of a page.
+
+use std::time::Duration;
+
+/// `Prefer: wait=N` (RFC 7240 §4.3).
+pub(super) fn prefer_wait(value: &[u8]) -> Option<Duration> {
+    let preferences = std::str::from_utf8(value).ok()?.split(',');
+    preferences
+        .filter_map(|preference| {
+            let (name, value) = preference.split(';').next()?.split_once('=')?;
+            let seconds =
+                name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"').parse().ok())?;
+            seconds.map(Duration::from_secs)
+        })
+        .next()
+}
+
+/// Whether this is for a part of a page by Sec-Fetch-Dest (Fetch Metadata §2.1), rather than for something that is or
+/// may be a page itself. What does not say is a page.
+pub(super) fn is_subresource(dest: &[u8]) -> bool {
+    !PAGES.iter().any(|page| dest.eq_ignore_ascii_case(page.as_bytes()))
+}
+
+/// `empty` is `fetch()` and the like: what a script crawls with.
+const PAGES: [&str; 8] = ["", "document", "iframe", "frame", "fencedframe", "embed", "object", "empty"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_page_are_told_by_sec_fetch_dest() {
+        assert!(["image", "script", "style", "font", "Video"].into_iter().all(|dest| is_subresource(dest.as_bytes())));
+        let pages = ["document", "iframe", "frame", "embed", "empty", "Document", ""];
+        assert!(!pages.into_iter().any(|dest| is_subresource(dest.as_bytes())));
+    }
+
+    #[test]
+    fn prefer_wait_is_found_among_others() {
+        assert_eq!(prefer_wait(b"respond-async, Wait=10; foo"), Some(Duration::from_secs(10)));
+        assert_eq!(prefer_wait(b"wait=soon"), None);
+    }
+}
