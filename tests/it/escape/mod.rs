@@ -6,6 +6,7 @@ mod addresses;
 mod agreement;
 mod authorities;
 mod frames;
+mod isolation;
 mod loops;
 mod paths;
 mod redirects;
