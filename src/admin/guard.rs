@@ -4,6 +4,7 @@
 use super::Admin;
 use super::problem::problem;
 use crate::config::AdminToken;
+use crate::policy::{Host, HostPattern};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -17,24 +18,22 @@ use subtle::ConstantTimeEq;
 pub(super) struct CallerToken {
     /// `None`: there is nowhere to keep one, and nobody has it.
     token: Option<Box<str>>,
-    is_configured: bool,
 }
 
 impl CallerToken {
     /// # Errors
     /// The operator's own cannot be read.
     pub fn of(file: &AdminToken) -> io::Result<Self> {
-        let is_configured = file.is_configured;
         match file.read_or_make() {
-            Ok(token) => Ok(CallerToken { token: Some(token.into()), is_configured }),
-            Err(error) if is_configured => Err(error),
+            Ok(token) => Ok(CallerToken { token: Some(token.into()) }),
+            Err(error) if file.is_configured => Err(error),
             Err(error) => {
                 let path = file.path.display();
                 tracing::warn!(
                     "the admin API refuses all requests: cannot store a token in {path} ({error}); set `admin.token_file` \
                      to a file of your own"
                 );
-                Ok(CallerToken { token: None, is_configured })
+                Ok(CallerToken { token: None })
             }
         }
     }
@@ -61,24 +60,38 @@ pub(super) async fn token(State(admin): State<Arc<Admin>>, request: Request, nex
 
 pub(super) async fn same_site(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    // Where a token is configured, another name in front of us is the operator's business.
     let hosts: Vec<_> = headers.get_all(header::HOST).iter().collect();
     let host = if let [host] = hosts[..] { host.to_str().ok() } else { None };
-    if !host.is_some_and(|host| admin.token.is_configured || is_ours(host)) {
-        return problem(StatusCode::MISDIRECTED_REQUEST, "use an IP address or localhost as the host name")
-            .into_response();
-    }
-    if is_cross_site(headers, host.unwrap_or_default()) {
+    let named = &admin.proxy.settings.load().admin.hosts;
+    let Some((host, by)) = host.and_then(|host| Some((host, HostKind::of(host, named)?))) else {
+        return problem(StatusCode::MISDIRECTED_REQUEST, WRONG_NAME).into_response();
+    };
+    if is_cross_site(headers, host, by) {
         return problem(StatusCode::FORBIDDEN, "requests from pages of other sites are refused").into_response();
     }
     next.run(request).await
 }
 
-/// An address cannot be made to point elsewhere, and `localhost` is not looked up.
-fn is_ours(host: &str) -> bool {
-    let name = without_port(host);
-    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+/// What a request asks for us by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HostKind {
+    /// An address, which cannot be made to point elsewhere, or `localhost`, which is not looked up.
+    Own,
+    /// One of `admin.hosts`, behind which there may be TLS.
+    Named,
+}
+
+impl HostKind {
+    /// `None`: any site may have that name lead here.
+    fn of(host: &str, named: &[HostPattern]) -> Option<Self> {
+        let name = without_port(host);
+        let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+        if name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok() {
+            return Some(Self::Own);
+        }
+        let name = Host::parse(name).ok()?;
+        named.iter().any(|pattern| pattern.matches(&name)).then_some(Self::Named)
+    }
 }
 
 /// The name or address that a Host field begins with; IPv6 keeps its brackets.
@@ -89,17 +102,21 @@ pub(super) fn without_port(host: &str) -> &str {
     }
 }
 
-fn is_cross_site(headers: &HeaderMap, host: &str) -> bool {
+fn is_cross_site(headers: &HeaderMap, host: &str, by: HostKind) -> bool {
     let site = headers.get("sec-fetch-site").map(|value| value.as_bytes());
     let foreign = site.is_some_and(|site| !matches!(site, b"same-origin" | b"none"));
     let origins = headers.get_all(header::ORIGIN).iter();
     let from_us = |origin: &[u8]| {
-        origin.strip_prefix(b"http://").is_some_and(|origin| origin.eq_ignore_ascii_case(host.as_bytes()))
+        let by_tls = || origin.strip_prefix(b"https://").filter(|_| by == HostKind::Named);
+        let origin = origin.strip_prefix(b"http://").or_else(by_tls);
+        origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host.as_bytes()))
     };
     foreign || origins.map(|origin| origin.as_bytes()).any(|origin| !from_us(origin))
 }
 
 const BEARER: &[u8] = b"Bearer ";
+const WRONG_NAME: &str = "the admin address does not have this name; use an IP address or localhost, or add the name to \
+                          `admin.hosts` in its configuration";
 
 #[cfg(test)]
 mod tests {
@@ -110,7 +127,16 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_and_localhost_are_hosts_of_ours() {
+    fn only_addresses_localhost_and_what_is_configured_are_hosts_of_ours() {
+        let named = ["proxy.example", "*.cluster.local"].map(|host| HostPattern::parse(host).unwrap());
+        let is_ours = |host| HostKind::of(host, &named) == Some(HostKind::Own);
+        for host in ["proxy.example", "PROXY.example.:3129", "politely.default.svc.cluster.local:3129"] {
+            assert_eq!(HostKind::of(host, &named), Some(HostKind::Named), "{host}");
+            assert_eq!(HostKind::of(host, &[]), None, "{host}");
+        }
+        for host in ["cluster.local", "a.proxy.example", "proxy.example.evil.example", "evil.example:3129"] {
+            assert_eq!(HostKind::of(host, &named), None, "{host}");
+        }
         for host in ["127.0.0.1", "127.0.0.1:3129", "[::1]:3129", "[::1]", "localhost", "LOCALHOST:1", "192.0.2.1:80"] {
             assert!(is_ours(host), "{host}");
         }
@@ -134,13 +160,16 @@ mod tests {
             (headers(&[("origin", "https://127.0.0.1:3129")]), true),
             (headers(&[("origin", "null")]), true),
         ] {
-            assert_eq!(is_cross_site(&fields, host), cross, "{fields:?}");
+            assert_eq!(is_cross_site(&fields, host, HostKind::Own), cross, "{fields:?}");
         }
+        let behind_tls = headers(&[("origin", "https://proxy.example"), ("sec-fetch-site", "same-origin")]);
+        assert!(!is_cross_site(&behind_tls, "proxy.example", HostKind::Named));
+        assert!(is_cross_site(&behind_tls, "other.example", HostKind::Named));
     }
 
     #[test]
     fn the_token_has_to_be_the_whole_one() {
-        let token = CallerToken { token: Some("s3cret".into()), is_configured: true };
+        let token = CallerToken { token: Some("s3cret".into()) };
         for (value, good) in
             [("Bearer s3cret", true), ("bearer s3cret", true), ("Bearer s3cre", false), ("s3cret", false), ("", false)]
         {

@@ -2,7 +2,7 @@
 
 use super::running_file::{self, RunningProxy};
 use super::{CommandError, ConfigArg, Format};
-use crate::config::{AdminToken, ListenAddress, read_line};
+use crate::config::{AdminToken, ListenAddress, as_line, read_argument};
 use crate::policy::Authority;
 use serde_json::Value;
 use std::io::{self, Read, Write};
@@ -125,7 +125,7 @@ fn may_send_own_token(address: SocketAddr, is_given: bool, is_configured: bool) 
 
 pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
     let Some(path) = file else { return Ok(None) };
-    let token = read_line(path).map_err(|error| {
+    let token = read_argument(path).and_then(|bytes| as_line(&bytes)).map_err(|error| {
         CommandError::usage(
             format!("cannot read {}: {error}", path.display()),
             "name a readable file that contains the token for the admin address",

@@ -11,7 +11,6 @@ mod elsewhere;
 mod evidence;
 mod explain;
 mod identity;
-mod isolate;
 mod lint;
 mod orphans;
 mod output;
@@ -24,6 +23,7 @@ mod running_file;
 mod serve;
 mod signal_set;
 mod status;
+mod supervise;
 mod trust;
 
 use crate::telemetry;
@@ -75,13 +75,13 @@ enum Command {
     /// Print the manual page, or write all manual pages to a directory
     Man(packaging::Man),
     #[command(hide = true)]
-    Isolated(isolate::IsolateArgs),
+    Supervise(supervise::SuperviseArgs),
 }
 
 /// Parses the command line, does what it says, and returns the exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    if !matches!(cli.command, Command::Serve(_) | Command::Run(_) | Command::Demo | Command::Isolated(_)) {
+    if !matches!(cli.command, Command::Serve(_) | Command::Run(_) | Command::Demo | Command::Supervise(_)) {
         end_with_reader();
     }
     let done = match &cli.command {
@@ -100,7 +100,7 @@ pub fn main() -> ExitCode {
         Command::Demo => demo::run(),
         Command::Completions(args) => Ok(packaging::completions(args, Cli::command())),
         Command::Man(args) => packaging::man(args, Cli::command()),
-        Command::Isolated(args) => isolate::run(args),
+        Command::Supervise(args) => supervise::run(args),
     };
     telemetry::flush();
     done.unwrap_or_else(|failed| {

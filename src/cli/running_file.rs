@@ -1,7 +1,7 @@
 //! What a running proxy leaves for `status`, `refresh` and `reload`: its admin address and token as they are, whatever the
 //! configuration says by now. `serve` keeps it locked for as long as it runs, so that one left over by a kill counts for nothing.
 
-use crate::config::{give_to_owner, private_directory, state_directory};
+use crate::config::{give_to_owner, open_file, private_directory, read_whole, state_directory};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
@@ -44,9 +44,9 @@ impl RunningProxy {
 
     /// The proxy that runs with this configuration file, as far as we may know.
     pub fn find(directory: &Path, config: Option<&Path>) -> Option<Self> {
-        let file = File::open(directory.join(name(config))).ok()?;
+        let file = open_file(&directory.join(name(config))).ok()?;
         match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => serde_json::from_reader(file).ok(),
+            Err(TryLockError::WouldBlock) => serde_json::from_slice(&read_whole(file).ok()?).ok(),
             // Nobody has it any more.
             Ok(()) | Err(TryLockError::Error(_)) => None,
         }

@@ -3,7 +3,7 @@
 use super::running_file::{self, RunningFile, RunningProxy};
 use super::signal_set::{OTHER, STOP, SignalSet};
 use super::{CommandError, orphans};
-use crate::config::{Settings, read_file};
+use crate::config::{Settings, read_argument};
 use crate::server::{self, Running, StartError};
 use crate::telemetry;
 use serde_json::json;
@@ -101,7 +101,7 @@ async fn serve(
 /// As a file is for a moment that is written in place, or for which the disk has no room, or of which only the first comment is there:
 /// no wish for all defaults, unless it was so at the start.
 fn is_empty(path: &Path) -> bool {
-    let text = if path.is_file() { read_file(path).unwrap_or_default() } else { return false };
+    let text = if path.is_file() { read_argument(path).unwrap_or_default() } else { return false };
     serde_yaml::from_slice::<serde_yaml::Value>(&text).is_ok_and(|value| value.is_null())
 }
 

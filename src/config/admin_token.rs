@@ -1,6 +1,6 @@
 //! The token that callers of the admin address show: the operator's own, or one that is made when it is first needed.
 
-use super::{Settings, give_to_owner, private_directory, read_line, state_directory};
+use super::{Settings, as_line, give_to_owner, private_directory, read_file, state_directory};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ impl AdminToken {
     /// # Errors
     /// It cannot be read, is not text, or is empty.
     pub fn read(&self) -> io::Result<String> {
-        let token = read_line(&self.path)?;
+        let token = as_line(&read_file(&self.path)?)?;
         if token.is_empty() { Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty")) } else { Ok(token) }
     }
 

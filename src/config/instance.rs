@@ -2,13 +2,13 @@
 
 use super::admin_token::write_once;
 use super::written::values::InstanceName;
-use super::{Settings, state_directory};
+use super::{Settings, as_line, read_file, state_directory};
+use std::io;
 use std::path::PathBuf;
-use std::{fs, io};
 
 /// By these settings; a new one where none is kept.
 pub fn instance_name(settings: &Settings) -> String {
-    let kept = || fs::read_to_string(path(settings)).ok().and_then(|name| InstanceName::parse(name.trim()).ok());
+    let kept = || InstanceName::parse(&read_file(&path(settings)).and_then(|name| as_line(&name)).ok()?).ok();
     let name = settings.identity.instance.clone().or_else(kept);
     name.map_or_else(made_up, |name| name.as_ref().to_owned())
 }
@@ -51,5 +51,18 @@ mod tests {
         assert_eq!(instance_name(&settings("")), name);
         assert!(name.starts_with("politely-") && name.len() == 17, "{name}");
         assert_eq!(instance_name(&settings("identity: { instance: crawl3.example.com }")), "crawl3.example.com");
+    }
+
+    #[test]
+    fn what_is_not_a_file_is_not_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let settings = Settings::parse("", &format!("store: {{ directory: {} }}", home.path().display())).unwrap();
+        let path = path(&settings);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
+        assert!(instance_name(&settings).starts_with("politely-"));
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(instance_name(&settings).starts_with("politely-"));
+        keep_instance_name(&settings).unwrap();
     }
 }

@@ -39,7 +39,7 @@ impl Settings {
             None => Self::build("", "", &over)?,
             Some(path) => {
                 let name = path.display().to_string();
-                let text = read_text(path).map_err(|fault| {
+                let text = read_text(path, false).map_err(|fault| {
                     ConfigErrors::new(vec![ConfigText { name: name.clone(), text: String::new() }], vec![fault])
                 })?;
                 Self::build(&name, &text, &over)?

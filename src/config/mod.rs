@@ -18,7 +18,7 @@ pub use admin_token::AdminToken;
 pub use changes::Changes;
 pub use hosts::{HostPolicy, Hosts};
 pub use instance::{instance_name, keep_instance_name};
-pub(crate) use operator_file::{read_file, read_line, read_whole};
+pub(crate) use operator_file::{as_line, open_file, open_regular, read_argument, read_file, read_whole};
 pub use paths::{cache_directory, give_to_owner, private_directory, state_directory};
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
 pub use settings::Settings;
@@ -32,7 +32,7 @@ pub use written::file::{
 pub use written::host_table::InterceptMode;
 pub use written::intercept::{CaSource, Intercept};
 pub use written::origin_tls::{CertificatePair, OriginTls, Pin};
-pub use written::secrets::{Secret, SecretUrl};
+pub use written::secrets::{HashCost, Secret, SecretUrl};
 pub use written::signature::{Agent, AgentForm, SignWhen, SignatureSettings};
 pub use written::units;
 pub use written::values::{

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::policy::HostPattern;
 use crate::robots::{ParseOptions, Purpose};
 
 use super::hosts::{Hosts, unverified_patterns};
@@ -44,6 +45,14 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
         }
         if listen[..index].iter().any(|other| is_same(&other.address, address)) {
             check.fault(&key, format!("`{address}` appears twice"), "leave out one of them");
+        }
+    }
+    for (index, host) in admin.hosts.iter().enumerate() {
+        if *host == HostPattern::Any {
+            let what = "`*` would let every web site have a name of its own lead here (DNS rebinding)";
+            let hint =
+                "name the hosts by which the admin address is reached, such as `proxy.example` or `*.cluster.local`";
+            check.fault(&["admin", "hosts", &index.to_string()], what, hint);
         }
     }
     let Some(address) = &admin.address else { return };
@@ -200,8 +209,7 @@ fn users(users: &[Arc<User>], check: &mut Check<'_>) {
         if name.contains(':') {
             check.fault(&key, "a user's name has no colon (RFC 7617 §2)", "leave the colon out");
         }
-        if argon2::PasswordHash::new(user.password.expose()).is_err() || !user.password.expose().starts_with("$argon2")
-        {
+        if user.password.cost().is_none() {
             // The text is not repeated: it may be the password itself.
             let hint = "make one with `argon2 \"$(openssl rand -hex 8)\" -id -e`, of the package argon2; it begins with \
                 `$argon2id$`";

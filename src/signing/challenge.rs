@@ -6,11 +6,11 @@ use sfv::{Dictionary, Item, Key, KeyRef, ListEntry, Parser};
 
 /// How a signature is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SignatureRequest {
+pub struct SignatureRequest {
     /// The name that it is to have (§5.2).
-    pub label: Key,
-    /// What it is to repeat.
-    pub nonce: Option<String>,
+    pub(super) label: Key,
+    /// What it is to repeat, once.
+    pub(super) nonce: Option<String>,
 }
 
 impl Default for SignatureRequest {
@@ -21,7 +21,7 @@ impl Default for SignatureRequest {
 
 impl SignatureRequest {
     /// The first that we can fulfil, `id` being the name of our key. `None`: there is none, or the field is malformed.
-    pub fn parse(value: &[u8], id: &str, form: AgentForm) -> Option<Self> {
+    pub(super) fn parse(value: &[u8], id: &str, form: AgentForm) -> Option<Self> {
         if value.len() > MOST {
             return None;
         }

@@ -1,12 +1,13 @@
 //! Ed25519 keys in files: read, made, and named by their thumbprint (RFC 8037, RFC 7638).
 
+use crate::config::open_file;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -69,7 +70,7 @@ impl SigningKey {
     /// From a PEM file that its owner alone can read, or a credential of systemd's.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
-        let file = File::open(path).map_err(unreadable)?;
+        let file = open_file(path).map_err(unreadable)?;
         let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o777;
         if mode & 0o077 != 0 && !is_credential(path) {
             return Err(KeyError::Open { path: path.to_owned(), mode });

@@ -1,10 +1,10 @@
 //! Signatures of requests. One covers the authority alone, so it is good for any request to it until it expires: it is made once
-//! and kept for half of that time, unless each is to have a nonce.
+//! and kept for half of that time, unless it has a nonce.
 
 use super::challenge::{SignatureRequest, TAG};
 use super::key::SigningKey;
 use super::message::{Component, Fields, Part, number, sign, string};
-use super::{Directory, KeyError};
+use super::{Directory, KeyError, LABEL};
 use crate::config::{AgentForm, SignWhen, SignatureSettings};
 use crate::policy::Authority;
 use base64::Engine;
@@ -56,9 +56,20 @@ pub struct RequestSigner {
     state: Mutex<State>,
 }
 
+/// A request whose answer asks for a signature.
+#[derive(Debug, Clone, Copy)]
+pub struct ChallengedRequest {
+    /// It had one of ours.
+    pub was_signed: bool,
+    /// It had been challenged before.
+    pub is_repeated: bool,
+    /// Nothing stands against sending it again.
+    pub may_be_repeated: bool,
+}
+
 #[derive(Default)]
 struct State {
-    /// `None`: it has asked for none.
+    /// `None`: it has asked for none. A nonce is for the next request, where the one that was challenged is not sent again.
     wanted: Option<SignatureRequest>,
     /// Until when it may be taken again.
     last: Option<(u64, Arc<Signed>)>,
@@ -168,48 +179,58 @@ impl RequestSigner {
         self.own.settings.when == SignWhen::Always || self.state.lock().wanted.is_some()
     }
 
-    /// What a request that leaves now is sent with. `None`: nobody has asked for it.
-    pub fn sign(&self, now: SystemTime) -> Option<Arc<Signed>> {
+    /// What a request that leaves now is sent with. `asked`: by the answer that it has had before. `None`: nobody has asked for it.
+    pub fn sign(&self, now: SystemTime, asked: Option<&SignatureRequest>) -> Option<Arc<Signed>> {
         let mut state = self.state.lock();
         if self.own.settings.when == SignWhen::OnChallenge && state.wanted.is_none() {
             return None;
         }
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let validity = self.own.settings.validity.as_secs();
-        if let Some((created, signed)) = &state.last
+        let wanted = match (asked, &mut state.wanted) {
+            (Some(asked), _) => asked.clone(),
+            (None, Some(wanted)) => SignatureRequest { label: wanted.label.clone(), nonce: wanted.nonce.take() },
+            (None, None) => SignatureRequest::default(),
+        };
+        if wanted.nonce.is_none()
+            && let Some((created, signed)) = &state.last
             // A clock may have been put back.
             && (*created..*created + validity.div_ceil(2)).contains(&now)
         {
             self.own.counts.signed.fetch_add(1, Relaxed);
             return Some(signed.clone());
         }
-        let wanted = state.wanted.clone().unwrap_or_default();
         let signed = Arc::new(self.own.signed(&self.authority, &wanted, now, now + validity));
-        state.last = (!self.own.settings.nonce).then(|| (now, signed.clone()));
+        // With a nonce it is this request's alone.
+        if wanted.nonce.is_none() && !self.own.settings.nonce {
+            state.last = Some((now, signed.clone()));
+        }
         self.own.counts.signed.fetch_add(1, Relaxed);
         Some(signed)
     }
 
-    /// An answer asks for a signature with `Accept-Signature`: what is sent from now on has one of that kind. Tells whether it is
-    /// worth the while to send the request again, which has not been `repeated` yet.
-    pub fn challenged(&self, value: &[u8], was_signed: bool, repeated: bool) -> bool {
+    /// An answer asks for a signature with `Accept-Signature`: what is sent from now on has one of that kind. Its nonce is for one
+    /// request alone: this one, if it is sent again, else the next. What to send it with, if it is worth sending again.
+    pub fn challenged(&self, value: &[u8], request: ChallengedRequest) -> Option<SignatureRequest> {
         let OwnKeys { settings, directory, counts, .. } = &*self.own;
         let count = |challenge: Challenge| counts.challenges[challenge as usize].fetch_add(1, Relaxed);
         let Some(wanted) = SignatureRequest::parse(value, directory.first().id(), settings.form) else {
             count(Challenge::Unmet);
-            return false;
+            return None;
         };
         let mut state = self.state.lock();
-        let is_new =
-            state.wanted.as_ref().map_or_else(|| wanted != SignatureRequest::default(), |before| wanted != *before);
-        if is_new {
+        let before = state.wanted.as_ref().map_or(LABEL, |before| before.label.as_str());
+        let is_renamed = wanted.label.as_str() != before;
+        if is_renamed {
             state.last = None;
         }
-        state.wanted = Some(wanted);
-        state.repeat_was_rejected |= repeated;
-        let is_met = is_new || !was_signed;
-        count(if is_met && !repeated { Challenge::Met } else { Challenge::Rejected });
-        !state.repeat_was_rejected && is_met
+        state.repeat_was_rejected |= request.is_repeated;
+        let is_met = is_renamed || wanted.nonce.is_some() || !request.was_signed;
+        count(if is_met && !request.is_repeated { Challenge::Met } else { Challenge::Rejected });
+        let is_sent_again = is_met && request.may_be_repeated && !request.is_repeated && !state.repeat_was_rejected;
+        let nonce = wanted.nonce.clone().filter(|_| !is_sent_again);
+        state.wanted = Some(SignatureRequest { label: wanted.label.clone(), nonce });
+        is_sent_again.then_some(wanted)
     }
 
     /// A request that was repeated with a signature has got another answer than that.
@@ -251,65 +272,76 @@ pub(super) mod tests {
         UNIX_EPOCH + Duration::from_secs(1_735_689_600 + seconds)
     }
 
+    fn first(was_signed: bool) -> ChallengedRequest {
+        ChallengedRequest { was_signed, is_repeated: false, may_be_repeated: true }
+    }
+
+    fn challenged(requests: &RequestSigner, value: &[u8], was_signed: bool, is_repeated: bool) -> bool {
+        requests.challenged(value, ChallengedRequest { is_repeated, ..first(was_signed) }).is_some()
+    }
+
     const CHALLENGE: &[u8] = br#"sig1=("@authority");tag="web-bot-auth""#;
 
     #[test]
     fn one_signature_serves_an_authority_for_half_of_its_validity() {
         let signer = signer("validity: 60s");
         let requests = to_example(&signer);
-        let first = requests.sign(at(0)).unwrap();
+        let first = requests.sign(at(0), None).unwrap();
         assert!(
             first.input.contains(";created=1735689600;") && first.input.contains(";expires=1735689660;"),
             "{first:?}"
         );
-        assert!(Arc::ptr_eq(&first, &requests.sign(at(29)).unwrap()));
-        let next = requests.sign(at(30)).unwrap();
+        assert!(Arc::ptr_eq(&first, &requests.sign(at(29), None).unwrap()));
+        let next = requests.sign(at(30), None).unwrap();
         assert!(next.input.contains(";created=1735689630;"), "{next:?}");
-        let earlier = requests.sign(at(10)).unwrap();
+        let earlier = requests.sign(at(10), None).unwrap();
         assert!(earlier.input.contains(";created=1735689610;"), "a clock was put back: {earlier:?}");
         assert!(Arc::ptr_eq(&to_example(&signer), &requests), "whoever asks");
         let other = signer.requests_to(&Authority::new(Scheme::Https, "example.com", Some(8443)).unwrap());
-        assert_ne!(other.sign(at(10)).unwrap().signature, earlier.signature);
+        assert_ne!(other.sign(at(10), None).unwrap().signature, earlier.signature);
     }
 
     #[test]
     fn with_nonces_no_signature_is_sent_twice() {
         let requests = to_example(&signer("nonce: true"));
-        let [one, other] = [0, 0].map(|seconds| requests.sign(at(seconds)).unwrap());
+        let [one, other] = [0, 0].map(|seconds| requests.sign(at(seconds), None).unwrap());
         assert!(one.input.contains(";nonce=\"") && one.input != other.input && one.signature != other.signature);
     }
 
     #[test]
     fn on_challenge_only_clients_that_ask_get_one() {
         let requests = to_example(&signer("when: on-challenge"));
-        assert!(!requests.is_wanted() && requests.sign(at(0)).is_none());
-        assert!(!requests.challenged(br#"a=("@method")"#, false, false), "what we cannot give is not tried");
-        assert!(requests.sign(at(0)).is_none());
-        assert!(requests.challenged(CHALLENGE, false, false));
-        assert!(requests.is_wanted() && requests.sign(at(0)).is_some());
+        assert!(!requests.is_wanted() && requests.sign(at(0), None).is_none());
+        assert!(!challenged(&requests, br#"a=("@method")"#, false, false), "what we cannot give is not tried");
+        assert!(requests.sign(at(0), None).is_none());
+        assert!(challenged(&requests, CHALLENGE, false, false));
+        assert!(requests.is_wanted() && requests.sign(at(0), None).is_some());
     }
 
     #[test]
     fn a_request_is_repeated_once_and_not_at_all_where_that_was_in_vain() {
         let requests = to_example(&signer("when: on-challenge"));
-        assert!(requests.challenged(CHALLENGE, false, false));
-        assert!(requests.challenged(CHALLENGE, false, false), "another that had left without one meanwhile");
-        assert!(!requests.challenged(CHALLENGE, true, true));
-        assert!(!requests.challenged(CHALLENGE, false, false), "it does not help there");
+        assert!(challenged(&requests, CHALLENGE, false, false));
+        assert!(challenged(&requests, CHALLENGE, false, false), "another that had left without one meanwhile");
+        assert!(!challenged(&requests, CHALLENGE, true, true));
+        assert!(!challenged(&requests, CHALLENGE, false, false), "it does not help there");
         requests.satisfied();
-        assert!(requests.challenged(CHALLENGE, false, false));
-        assert!(!to_example(&signer("when: always")).challenged(CHALLENGE, true, false), "it has had what it asks for");
+        assert!(challenged(&requests, CHALLENGE, false, false));
+        assert!(
+            !challenged(&to_example(&signer("when: always")), CHALLENGE, true, false),
+            "it has had what it asks for"
+        );
     }
 
     #[test]
     fn one_that_is_replaced_goes_with_its_keys_and_the_count_goes_on() {
         let before = signer("");
         let requests = to_example(&before);
-        requests.sign(at(0)).unwrap();
-        requests.sign(at(1)).unwrap();
-        assert!(!requests.challenged(br#"a=("@method")"#, true, false));
-        assert!(requests.challenged(br#"a=();nonce="n""#, true, false));
-        assert!(!requests.challenged(br#"a=();nonce="n""#, true, true));
+        requests.sign(at(0), None).unwrap();
+        requests.sign(at(1), None).unwrap();
+        assert!(!challenged(&requests, br#"a=("@method")"#, true, false));
+        assert!(challenged(&requests, br#"a=();nonce="n""#, true, false));
+        assert!(!challenged(&requests, br#"a=();nonce="n""#, true, true));
         let settings = SignatureSettings { nonce: true, ..before.own.settings.clone() };
         // Its file is gone by now.
         let file = tempfile::tempdir().unwrap();
@@ -326,9 +358,9 @@ pub(super) mod tests {
     #[test]
     fn the_name_and_the_nonce_are_those_that_were_asked_for() {
         let requests = to_example(&signer(""));
-        let before = requests.sign(at(0)).unwrap();
-        assert!(requests.challenged(br#"x9=("@authority");nonce="n1""#, true, false));
-        let signed = requests.sign(at(0)).unwrap();
+        let before = requests.sign(at(0), None).unwrap();
+        let wanted = requests.challenged(br#"x9=("@authority");nonce="n1""#, first(true));
+        let signed = requests.sign(at(0), wanted.as_ref()).unwrap();
         assert_ne!(signed, before);
         assert_eq!(signed.agent, r#"x9="https://signature-agent.test""#);
         assert!(signed.input.starts_with(r#"x9=("@authority" "signature-agent";key="x9");"#), "{signed:?}");
@@ -336,8 +368,28 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_sites_nonce_is_in_the_signature_of_one_request_alone() {
+        let nonce = |signed: &Signed| signed.input.split(";nonce=").nth(1).map(|rest| rest[..4].to_owned());
+        let requests = to_example(&signer("when: on-challenge"));
+        let [one, other] = [&b"s=();nonce=\"n1\""[..], b"s=();nonce=\"n2\""]
+            .map(|value| requests.challenged(value, first(false)).expect("it is given"));
+        let signed = [Some(&one), None, Some(&other), None, None].map(|asked| requests.sign(at(0), asked).unwrap());
+        let nonces: Vec<_> = signed.iter().map(|signed| nonce(signed)).collect();
+        assert_eq!(nonces, [Some("\"n1\"".into()), None, Some("\"n2\"".into()), None, None]);
+        assert!(
+            Arc::ptr_eq(&signed[3], &signed[4]) && Arc::ptr_eq(&signed[1], &signed[3]),
+            "what has none serves many"
+        );
+        // One that may not be sent again leaves its nonce to the next, be that its client's second try.
+        let post = ChallengedRequest { may_be_repeated: false, ..first(true) };
+        assert_eq!(requests.challenged(b"s=();nonce=\"n3\"", post), None);
+        let signed = [(); 2].map(|()| requests.sign(at(0), None).unwrap());
+        assert_eq!(signed.map(|signed| nonce(&signed)), [Some("\"n3\"".into()), None]);
+    }
+
+    #[test]
     fn the_bare_string_is_for_older_verifiers() {
-        let signed = to_example(&signer("form: string")).sign(at(0)).unwrap();
+        let signed = to_example(&signer("form: string")).sign(at(0), None).unwrap();
         assert_eq!(signed.agent, r#""https://signature-agent.test""#);
         assert!(signed.input.starts_with(r#"sig1=("@authority" "signature-agent");"#), "{signed:?}");
     }

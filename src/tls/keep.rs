@@ -12,7 +12,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::{self, PemObject};
 
 use super::error::CaError;
-use crate::config::{give_to_owner, private_directory, read_whole};
+use crate::config::{give_to_owner, open_file, open_regular, private_directory, read_whole};
 
 /// Makes the directory, 0700, if it is not there.
 pub(crate) fn directory(path: &Path) -> Result<(), CaError> {
@@ -48,7 +48,8 @@ pub(super) fn load_key(path: &Path) -> Result<KeyPair, CaError> {
 /// Waits until no other process is at work in the directory. Held for as long as the file lives.
 pub(super) fn lock(directory: &Path) -> Result<File, CaError> {
     let path = directory.join(".lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let mut options = OpenOptions::new();
+    let file = open_regular(options.create(true).truncate(false).write(true).mode(0o600), &path);
     let file = file.map_err(fault(&path, "made"))?;
     give_to_owner(&file, directory).map_err(fault(&path, "written"))?;
     file.lock().map_err(fault(&path, "locked"))?;
@@ -76,7 +77,7 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result
 
 /// Reads a key, if only its owner can.
 pub(super) fn read_key(path: &Path) -> Result<Vec<u8>, CaError> {
-    let file = File::open(path).map_err(fault(path, "read"))?;
+    let file = open_file(path).map_err(fault(path, "read"))?;
     let mode = file.metadata().map_err(fault(path, "read"))?.mode() & 0o7777;
     if mode & 0o077 != 0 && !is_credential(path) {
         return Err(CaError::KeyOpen { path: path.to_owned(), mode });

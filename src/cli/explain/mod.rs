@@ -5,7 +5,7 @@ mod past;
 use super::admin_client::{ask_running, segment};
 use super::{CommandError, ConfigArg, Format, NO, kept};
 use crate::admin;
-use crate::config::{Settings, read_file, read_whole};
+use crate::config::{Settings, read_argument, read_whole};
 use crate::policy::explain::{Explanation, TdmRepState, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, HostRules, PreferenceEvidence, Request, SiteAnswer};
@@ -80,7 +80,7 @@ fn by_file(
     let (name, bytes) = if file.as_os_str() == "-" {
         ("standard input".to_owned(), read_whole(std::io::stdin().lock()))
     } else {
-        (file.display().to_string(), read_file(file))
+        (file.display().to_string(), read_argument(file))
     };
     let bytes = bytes.map_err(|error| {
         CommandError::usage(format!("cannot read {name}: {error}"), "`--robots` takes a robots.txt, or `-`")

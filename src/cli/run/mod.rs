@@ -6,8 +6,9 @@ mod signals;
 mod summary;
 mod tally;
 
+use super::supervise::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, TrustOutcome, UserMachine, direct};
-use super::{CommandError, isolate, orphans};
+use super::{CommandError, orphans};
 use crate::config::{self, AccessLog, LogLevel, Settings, units};
 use crate::proxy::RecentDecision;
 use crate::server::{self, StartError};
@@ -25,7 +26,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -126,7 +126,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             "check that `TMPDIR` exists and is writable",
         )
     })?;
-    let (program, arguments) = args.command.split_first().expect("clap requires one");
+    let program = args.command.first().expect("clap requires one");
     for outcome in &UserMachine::here().before_run(&ca, program)? {
         let _ = match outcome {
             // It outlives the run, so that it is shown whatever `-q` says.
@@ -155,43 +155,53 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             direct,
         };
         let variables = files.variables(|name| std::env::var_os(name))?;
-        command.envs(variables).kill_on_drop(true);
+        command.envs(variables);
         // SAFETY: it reads an atomic, and makes an error of a number.
         unsafe { command.pre_exec(end_if_interrupted) };
         Ok::<_, CommandError>(())
     };
     let mut signals = RunSignals::catch()?;
-    let (running, mut child) = if args.isolate {
-        let (ours, theirs) = UnixStream::pair()?;
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("isolated").arg(theirs.as_raw_fd().to_string()).arg("--").args(&args.command);
-        equip(&mut command, isolate::INSIDE)?;
+    let (control, theirs) = Control::pair()?;
+    let supervise = |proxy| {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("politely").arg("supervise").arg(theirs.as_raw_fd().to_string());
+        command.args(args.isolate.then_some("--isolate")).args(args.quiet.then_some("--quiet"));
+        command.arg("--").args(&args.command);
+        equip(&mut command, proxy)?;
         // SAFETY: it makes one call, and an error of a number.
         unsafe { command.pre_exec(move || Ok(fcntl_setfd(&theirs, FdFlags::empty())?)) };
-        let mut child = match command.spawn() {
+        // The other end is the child's alone from then on.
+        Ok::<_, CommandError>(command.spawn()?)
+    };
+    let started = if args.isolate {
+        let mut child = match supervise(INSIDE) {
             Err(_) if is_interrupted() => return Ok(ExitCode::from(INTERRUPTED)),
             child => child?,
         };
-        // Its other end is the child's alone.
-        drop(command);
-        let Ok(listener) = isolate::take_over(ours).await else {
+        let Some(listener) = control.take_over(&mut child).await? else {
             // It has said why.
             return Ok(ExitCode::from(exit_code(child.wait().await?)));
         };
-        (server::start_on(settings, vec![listener]).await?, child)
+        Ok((server::start_on(settings, vec![listener]).await?, child))
     } else {
         let running = server::start(settings).await?;
-        let mut command = Command::new(program);
-        command.args(arguments);
-        let equipped = equip(&mut command, running.addresses()[0]);
-        match equipped.and_then(|()| command.spawn().map_err(|error| CommandError::not_run(program, &error))) {
-            Ok(child) => (running, child),
-            Err(failed) => {
-                running.shutdown().await;
-                return if is_interrupted() { Ok(ExitCode::from(INTERRUPTED)) } else { Err(failed) };
-            }
+        match supervise(running.addresses()[0]) {
+            Ok(child) => Ok((running, child)),
+            Err(failed) => Err((running, failed)),
         }
     };
+    let (running, mut child) = match started {
+        Ok((running, child)) if !is_interrupted() => (running, child),
+        Ok((running, _)) => {
+            running.shutdown().await;
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        Err((running, failed)) => {
+            running.shutdown().await;
+            return if is_interrupted() { Ok(ExitCode::from(INTERRUPTED)) } else { Err(failed) };
+        }
+    };
+    control.go();
     orphans::reap(child.id())?;
     let mut refused = pin!(running.decisions().follow(0));
     let (mut tally, mut progress) = (Tally::default(), Progress::new(args.quiet, args.verbose));
@@ -208,13 +218,18 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             biased;
             signal = signals.next() => {
                 is_signalled |= is_to_end(signal);
-                pass_on(&child, signal);
+                pass_on(&control, signal);
             }
             status = child.wait() => break status?,
             () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref()),
             Some(decision) = refused.next() => hear(&decision),
         }
     };
+    if !control.has_started() {
+        // It has said why.
+        running.shutdown().await;
+        return Ok(ExitCode::from(exit_code(status)));
+    }
     // What is asked last counts when it is over, which the command may see a moment earlier.
     let totals = running.shutdown_before(signals.cut()).await;
     while let Some(Some(decision)) = unconstrained(refused.next()).now_or_never() {

@@ -1,13 +1,12 @@
 //! The signals that a run gets: which of them reach the command by themselves, which it gets from us, and what its end says.
 
 use crate::cli::signal_set::{OTHER, STOP, SignalSet};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::cli::supervise::Control;
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::process::Child;
 use tokio::signal::unix::SignalKind;
 
 /// Those that somebody sends to us.
@@ -15,6 +14,13 @@ pub(super) struct RunSignals(SignalSet);
 
 impl RunSignals {
     pub fn catch() -> io::Result<Self> {
+        // Before anybody hears of one, it is known who sent it.
+        for (kind, is_sent) in SENT {
+            let note =
+                move |info: &libc::siginfo_t| is_sent.fetch_or(info.si_code != libc::SI_KERNEL, Ordering::Relaxed);
+            // SAFETY: a store to an atomic may be done in any signal handler.
+            unsafe { signal_hook_registry::register_sigaction(kind.as_raw_value(), move |info| _ = note(info)) }?;
+        }
         // What is ignored, as by nohup, is so here and by the command.
         let ignored = ignored();
         let others = [SignalKind::hangup()].into_iter().chain(OTHER.map(|(kind, _)| kind));
@@ -56,16 +62,13 @@ fn ignored() -> u64 {
     ignored.unwrap_or_default()
 }
 
-/// To the command, unless it reaches it by itself: a Ctrl-C or Ctrl-\ does, as it is in our process group; it decides, and we
-/// report its end.
-pub(super) fn pass_on(child: &Child, kind: SignalKind) {
-    if kind == SignalKind::interrupt() || kind == SignalKind::quit() {
-        return;
-    }
-    // Our own child, not waited for yet, so the number is still its; it may have ended.
-    let pid = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
-    if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(kind.as_raw_value())) {
-        let _ = kill_process(pid, signal);
+/// To the command, unless it reaches it by itself: the terminal's Ctrl-C or Ctrl-\ does, as it is in our process group; it decides,
+/// and we report its end.
+pub(super) fn pass_on(control: &Control, kind: SignalKind) {
+    let is_sent =
+        SENT.iter().find(|(own, _)| *own == kind).is_none_or(|(_, is_sent)| is_sent.swap(false, Ordering::Relaxed));
+    if is_sent {
+        control.signal(kind.as_raw_value());
     }
 }
 
@@ -85,6 +88,11 @@ pub(super) fn is_by_signal(code: u8) -> bool {
     ENDING.contains(&i32::from(code).saturating_sub(BY_SIGNAL))
 }
 
+/// Those of the terminal's keys, and whether somebody else has sent the last.
+static IS_INT_SENT: AtomicBool = AtomicBool::new(false);
+static IS_QUIT_SENT: AtomicBool = AtomicBool::new(false);
+const SENT: [(SignalKind, &AtomicBool); 2] =
+    [(SignalKind::interrupt(), &IS_INT_SENT), (SignalKind::quit(), &IS_QUIT_SENT)];
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 pub(super) const INTERRUPTED: u8 = 128 + libc::SIGINT as u8;
 const BY_SIGNAL: i32 = 128;

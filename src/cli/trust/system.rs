@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
+use crate::config::read_file;
 
 pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
     let Some(store) = STORES.iter().find(|store| machine.below_root(store.directory).is_dir()) else {
@@ -21,7 +22,7 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
     };
     let file = machine.below_root(store.directory).join(format!("{}.{}", entry.name, store.extension));
     let shown = file.display();
-    let was_there = fs::read(&file).is_ok_and(|content| content == entry.pem.as_bytes());
+    let was_there = read_file(&file).is_ok_and(|content| content == entry.pem.as_bytes());
     let changed = match change {
         TrustChange::Install if was_there => Ok(format!("{shown} was there already")),
         TrustChange::Install => fs::write(&file, entry.pem).map(|()| format!("wrote {shown}")),

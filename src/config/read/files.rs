@@ -145,10 +145,9 @@ impl ConfigFiles {
     }
 }
 
-/// A file, or those of a directory in the order of their names.
 /// The text, or what is wrong and what to do. One of no bytes is being written, or the disk has no room for it: what it adds is not gone.
 fn read_included(file: &Path) -> Result<String, (String, &'static str)> {
-    match read_text(file) {
+    match read_text(file, true) {
         Ok(text) if text.is_empty() && file.is_file() => {
             Err(("it is empty".to_owned(), "write `{}` into it, or move it away"))
         }
@@ -157,6 +156,7 @@ fn read_included(file: &Path) -> Result<String, (String, &'static str)> {
     }
 }
 
+/// A file, or those of a directory in the order of their names.
 fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);

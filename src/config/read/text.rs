@@ -5,11 +5,13 @@ use std::path::Path;
 
 use super::error::{Complaint, ConfigFault, ConfigPlace};
 use super::source::OURS;
-use crate::config::read_file;
+use crate::config::{read_argument, read_file};
 
-pub(in crate::config) fn read_text(path: &Path) -> Result<String, ConfigFault> {
+/// The file that was asked for, which a command line may have named, or an included one.
+pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<String, ConfigFault> {
     let whole = |what, hint: &str| ConfigFault { place: ConfigPlace::File(0), complaint: Complaint::new(what, hint) };
-    let bytes = read_file(path).map_err(|error| {
+    let read = if is_included { read_file(path) } else { read_argument(path) };
+    let bytes = read.map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::FileTooLarge => "check that it is the right file",
             _ => "give the path of a readable file; without one the defaults are used",

@@ -85,6 +85,8 @@ pub struct AdminSettings {
     /// Holds the token that its callers must show.
     #[serde(default, deserialize_with = "text::some")]
     pub token_file: Option<PathBuf>,
+    /// Names by which callers reach it, besides `localhost` and IP addresses.
+    pub hosts: Vec<HostPattern>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -54,15 +54,45 @@ pub(in crate::config) fn without_user(mut url: Url) -> Url {
 
 /// A text that is never printed: a password's hash.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Secret {
+    text: String,
+    cost: Option<HashCost>,
+}
+
+/// What it takes to verify a password: what its hash was made with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashCost {
+    algorithm: argon2::Algorithm,
+    version: argon2::Version,
+    /// Memory, passes, lanes, and the length of what comes out.
+    params: argon2::Params,
+}
 
 impl Secret {
     pub fn expose(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// `None`: it is not a hash that a password can be verified against, which is an error of the configuration.
+    pub fn cost(&self) -> Option<&HashCost> {
+        self.cost.as_ref()
     }
 
     fn of(text: &str) -> Result<Self, Complaint> {
-        Ok(Self(text.to_owned()))
+        Ok(Self { text: text.to_owned(), cost: HashCost::of(text) })
+    }
+}
+
+impl HashCost {
+    fn of(hash: &str) -> Option<Self> {
+        let hash = argon2::PasswordHash::new(hash).ok()?;
+        if hash.salt.is_none() || hash.hash.is_none() {
+            return None;
+        }
+        let algorithm = argon2::Algorithm::new(hash.algorithm.as_str()).ok()?;
+        let version = hash.version.map(argon2::Version::try_from).transpose().ok()?.unwrap_or_default();
+        let params = argon2::Params::try_from(&hash).ok()?;
+        Some(Self { algorithm, version, params })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::http1::Framing;
 use crate::policy::pace::{ClientId, PaceOutcome};
 use crate::policy::{Authority, HttpVersion, Refusal, SiteFile, Validators};
 use crate::robots::access::{AccessKind, from_status};
-use crate::signing::ACCEPT_SIGNATURE;
+use crate::signing::{ACCEPT_SIGNATURE, ChallengedRequest, SignatureRequest};
 use crate::upstream::{
     BodyStream, DialError, DialFault, GetError, Got, Outgoing, OutgoingFields, ReachError, ResolveError, Route, Sent,
     Unanswered, Upstream, Want, asks_for_calm,
@@ -26,8 +26,8 @@ pub(super) struct FileRequest<'a> {
     /// Of our copy, to ask whether it still holds.
     pub validators: Option<&'a Validators>,
     pub want: Want,
-    /// The answer before asked for a signature.
-    pub is_repeated: bool,
+    /// The signature that the answer before asked for.
+    pub asked: Option<SignatureRequest>,
 }
 
 /// A final answer.
@@ -39,8 +39,8 @@ pub(super) struct Reply {
     /// Decoded; empty unless the status says that these are rules.
     pub body: Vec<u8>,
     pub version: HttpVersion,
-    /// The origin asks for a signature, and gets one if it is asked again.
-    pub asks_for_signature: bool,
+    /// The origin asks for a signature, and gets this one if it is asked again.
+    pub wanted: Option<SignatureRequest>,
 }
 
 /// Why there is none.
@@ -135,6 +135,7 @@ pub(super) async fn get(
         received: Version::HTTP_11,
         user_agent: None,
         upgrade: None,
+        asked: request.asked.as_ref(),
     };
     let is_signed = route.signature().is_some_and(|signer| outgoing.is_signed_by(signer));
     let on_sent = |sent| match sent {
@@ -178,13 +179,15 @@ pub(super) async fn get(
             status => format!("{upstream_proxy} answers with status {status} of its own").into(),
         });
     }
-    let asks_for_signature = route.signature().is_some_and(|signer| {
+    let wanted = route.signature().and_then(|signer| {
         let asked: Vec<_> = headers.get_all(ACCEPT_SIGNATURE).iter().map(|line| line.as_bytes()).collect();
         let asked = Some(asked.join(&b", "[..])).filter(|it| !it.is_empty() && matches!(status, 401 | 403));
-        if asked.is_none() && request.is_repeated {
+        let is_repeated = request.asked.is_some();
+        if asked.is_none() && is_repeated {
             signer.satisfied();
         }
-        asked.is_some_and(|asked| signer.challenged(&asked, is_signed, request.is_repeated))
+        let of = ChallengedRequest { was_signed: is_signed, is_repeated, may_be_repeated: true };
+        signer.challenged(&asked?, of)
     });
     let body = match from_status(status) {
         AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize).await?,
@@ -195,7 +198,7 @@ pub(super) async fn get(
         }
     };
     let version = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
-    Ok(Reply { asked, status, headers, body, version, asks_for_signature })
+    Ok(Reply { asked, status, headers, body, version, wanted })
 }
 
 impl From<GetError> for FetchError {

@@ -4,6 +4,7 @@
 use super::batch::WriteBatch;
 use super::snapshot::{FileDigest, decode, decompress, digest, millis, time};
 use super::tables::{AUTHORITIES, BODIES, CLOSED_KEY, FORMAT, FORMAT_KEY, META, PACES, REFUSALS, Tables};
+use crate::config::open_regular;
 use crate::policy::pace::Debt;
 use crate::policy::{Access, Entry};
 use redb::{
@@ -83,7 +84,7 @@ impl Location {
     fn open_file(&self, path: &Path, suspect: bool) -> Result<Disk, DiskError> {
         guarded(|| {
             let mut file = OpenOptions::new();
-            let file = file.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+            let file = open_regular(file.read(true).write(true).create(true).truncate(false).mode(0o600), path)?;
             let mut database = Database::builder().set_cache_size(CACHE).create_file(file)?;
             if suspect {
                 database.check_integrity()?;

@@ -2,7 +2,7 @@
 
 use super::super::limits::per_client;
 use super::Peer;
-use crate::config::{AccessSettings, User};
+use crate::config::{AccessSettings, Secret, User};
 use crate::policy::Refusal;
 use argon2::{Argon2, PasswordVerifier};
 use base64::Engine;
@@ -51,7 +51,8 @@ pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Resul
     Ok(())
 }
 
-/// Verifies passwords. A right one costs its hash once; wrong ones are counted for each client.
+/// Verifies passwords. A right one is hashed once; wrong ones are counted for each client. Whatever name is given, and whether
+/// anybody has it, a try computes one hash of each cost that any user's hash has: its time tells nothing of the name.
 pub struct Passwords {
     /// Of this process alone, so that what is kept of a password is worth nothing elsewhere.
     key: hmac::Key,
@@ -59,6 +60,9 @@ pub struct Passwords {
     tries: Cache<IpAddr, Tries>,
     /// A hash takes a thread and 19 MiB or more while it is computed.
     hashing: Semaphore,
+    /// What each try has computed.
+    #[cfg(test)]
+    computed: parking_lot::Mutex<Vec<Vec<crate::config::HashCost>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -75,6 +79,8 @@ impl Passwords {
             known: Cache::new(KNOWN),
             tries: Cache::new(CLIENTS),
             hashing: Semaphore::new(AT_A_TIME),
+            #[cfg(test)]
+            computed: parking_lot::Mutex::default(),
         }
     }
 
@@ -91,7 +97,6 @@ impl Passwords {
         let sent = sent.ok_or_else(|| denied("no user name and password were sent"))?;
         let (name, password) = basic(sent).ok_or_else(|| denied("the credentials are not of the Basic scheme"))?;
         let named = users.iter().find(|user| user.name.as_ref().as_bytes() == name);
-        // A name that nobody has costs as much time as a wrong password.
         let user = named.unwrap_or(&users[0]);
         let tag = self.tag(user, &password);
         let known = || named.filter(|_| self.known.get(&tag).is_some()).cloned();
@@ -105,8 +110,19 @@ impl Passwords {
             return Ok(Some(known));
         }
         self.try_one(client)?;
-        let hash = user.password.clone();
-        let verify = move || Argon2::default().verify_password(&password, hash.expose()).is_ok();
+        let own = named.map(|user| user.password.clone());
+        let others = stand_ins(users, named);
+        #[cfg(test)]
+        self.computed.lock().push(own.iter().chain(&others).filter_map(|hash| hash.cost().cloned()).collect());
+        let verify = move || {
+            let is_right = |hash: &Secret| Argon2::default().verify_password(&password, hash.expose()).is_ok();
+            let right = own.as_ref().is_some_and(is_right);
+            for other in &others {
+                // For the time that it takes.
+                std::hint::black_box(is_right(other));
+            }
+            right
+        };
         let right = tokio::task::spawn_blocking(verify).await.unwrap_or(false);
         match named {
             Some(user) if right => {
@@ -141,6 +157,17 @@ impl Passwords {
     }
 }
 
+/// One hash of each cost that there is among the users, but for that of the named one's own.
+fn stand_ins(users: &[Arc<User>], named: Option<&Arc<User>>) -> Vec<Secret> {
+    let mut all: Vec<&Secret> = named.iter().map(|user| &user.password).collect();
+    for user in users {
+        if all.iter().all(|known| known.cost() != user.password.cost()) {
+            all.push(&user.password);
+        }
+    }
+    all.into_iter().skip(usize::from(named.is_some())).cloned().collect()
+}
+
 /// Name and password (RFC 7617 §2).
 fn basic(sent: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, coded) = sent.split_at_checked(6)?;
@@ -169,7 +196,7 @@ const FORGET: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Settings;
+    use crate::config::{HashCost, Settings};
     use argon2::{Params, PasswordHasher};
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -203,6 +230,49 @@ mod tests {
         for wrong in ["alice:correct", "alice:", "carol:correct horse", ":correct horse", "alice"] {
             assert_eq!(name(&passwords, &users, HERE, wrong).await, None, "{wrong}");
         }
+    }
+
+    /// Else names are found by the time that a refusal takes.
+    #[tokio::test]
+    async fn a_name_that_nobody_has_costs_what_each_users_does() {
+        let hash = |memory, passes| {
+            let params = Params::new(memory, passes, 1, None).unwrap();
+            Argon2::from(params).hash_password(b"correct horse").unwrap().to_string()
+        };
+        let costs = [(8, 1), (64, 2), (8, 1), (8, 3), (64, 2)];
+        let all = costs
+            .iter()
+            .enumerate()
+            .map(|(number, (memory, passes))| format!("{{ name: u{number}, password: '{}' }}", hash(*memory, *passes)));
+        let yaml = format!("access: {{ users: [{}] }}", all.collect::<Vec<_>>().join(", "));
+        let users = Settings::parse("test.yaml", &yaml).unwrap().access.users;
+        let passwords = Passwords::new();
+        for (number, user) in ["u0", "u1", "u2", "u3", "u4", "nobody", ""].into_iter().enumerate() {
+            let client = IpAddr::from([192, 0, 2, u8::try_from(number).unwrap()]);
+            assert_eq!(name(&passwords, &users, client, &format!("{user}:wrong")).await, None);
+        }
+        assert_eq!(name(&passwords, &users, HERE, "u3:correct horse").await.as_deref(), Some("u3"), "by its own hash");
+        let of_a_try = |computed: &[HashCost]| {
+            let mut computed: Vec<_> = computed.iter().map(|cost| format!("{cost:?}")).collect();
+            computed.sort();
+            computed
+        };
+        let computed: Vec<_> = passwords.computed.lock().iter().map(|computed| of_a_try(computed)).collect();
+        assert_eq!(computed.len(), 8);
+        assert_eq!(computed[0].len(), 3, "as many as there are costs: {:?}", computed[0]);
+        assert!(computed.iter().all(|one| *one == computed[0]), "{computed:?}");
+    }
+
+    #[tokio::test]
+    async fn many_users_of_one_cost_cost_one_hash() {
+        let hash = users()[0].password.expose().to_owned();
+        let all: Vec<_> = (0..10_000).map(|number| format!("{{ name: u{number}, password: '{hash}' }}")).collect();
+        let yaml = format!("access: {{ users: [{}] }}", all.join(", "));
+        let (users, passwords) = (Settings::parse("test.yaml", &yaml).unwrap().access.users, Passwords::new());
+        for credentials in ["nobody:wrong", "u9999:wrong"] {
+            assert_eq!(name(&passwords, &users, HERE, credentials).await, None);
+        }
+        assert!(passwords.computed.lock().iter().all(|computed| computed.len() == 1));
     }
 
     #[tokio::test]

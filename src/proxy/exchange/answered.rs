@@ -10,7 +10,7 @@ use crate::gate::PaceOutcome;
 use crate::http1::{Framing, list};
 use crate::policy::{retry_after, turns_away};
 use crate::proxy::respond::{Failure, proxy_status};
-use crate::signing::{ACCEPT_SIGNATURE, RequestSigner};
+use crate::signing::{ACCEPT_SIGNATURE, ChallengedRequest, RequestSigner};
 use crate::upstream::Route;
 use http::header;
 use std::time::{Duration, SystemTime};
@@ -57,7 +57,6 @@ impl Exchange<'_> {
         if let Some(signer) = route.signature()
             && self.is_to_be_repeated(head, signer)
         {
-            self.signature.is_wanted = true;
             return Err(Failure::ended("it asks for a signature").into());
         }
         self.is_private |= matches!(head.status, 401 | 407)
@@ -107,12 +106,17 @@ impl Exchange<'_> {
             }
             return false;
         };
-        let Signature { is_ours, is_repeated, .. } = self.signature;
-        let is_worth_it = signer.challenged(&asked, is_ours, is_repeated);
         let request = self.request;
         let is_safe = matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "TRACE") && !request.is_upgrade;
         let is_bodiless = matches!(request.framing, Framing::None | Framing::Length(0));
-        is_worth_it && is_safe && is_bodiless && !is_repeated
+        let Signature { is_ours, is_repeated, .. } = self.signature;
+        let may_be_repeated = is_safe && is_bodiless;
+        let wanted = signer.challenged(&asked, ChallengedRequest { was_signed: is_ours, is_repeated, may_be_repeated });
+        let is_again = wanted.is_some();
+        if is_again {
+            self.signature.asked = wanted;
+        }
+        is_again
     }
 
     fn learn(&mut self, head: &AnswerHead<'_>) {

@@ -144,6 +144,7 @@ impl Exchange<'_> {
             received: request.version,
             user_agent: self.settings.identity.user_agent.as_deref(),
             upgrade,
+            asked: self.signature.asked.as_ref(),
         };
         if let Some(signer) = route.signature() {
             self.signature.is_ours = outgoing.is_signed_by(signer);
@@ -165,7 +166,7 @@ impl Exchange<'_> {
             Broken::NotTaken => Outcome::Failed(Failure::not_taken(limit)),
             Broken::NoAnswer => Outcome::Failed(Failure::no_answer(limit)),
             Broken::Head(outcome) => match *outcome {
-                Outcome::Failed(failure) if std::mem::take(&mut self.signature.is_wanted) => {
+                Outcome::Failed(failure) if self.signature.asked.is_some() && !self.signature.is_repeated => {
                     self.signature.is_repeated = true;
                     return Tried::Again(want, failure);
                 }

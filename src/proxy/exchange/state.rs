@@ -7,6 +7,7 @@ use crate::gate::{Account, Permit, Reported};
 use crate::policy::{Noted, Visit};
 use crate::proxy::Proxy;
 use crate::proxy::client::Peer;
+use crate::signing::SignatureRequest;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +37,8 @@ pub(super) struct Signature {
     pub(super) is_ours: bool,
     /// It came with the client's own.
     pub(super) is_clients: bool,
-    /// The origin has asked for one, and the request is to be sent again.
-    pub(super) is_wanted: bool,
+    /// What the origin has asked for, and the request is sent again with.
+    pub(super) asked: Option<SignatureRequest>,
     /// It has been sent again.
     pub(super) is_repeated: bool,
 }

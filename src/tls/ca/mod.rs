@@ -13,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use time::{Duration, OffsetDateTime};
 
-use crate::config::{CaSource, read_file, read_whole, state_directory};
+use crate::config::{CaSource, open_file, read_file, read_whole, state_directory};
 
 use super::certificate::{anchor_in, mark, may_sign, parse, shown, to_pem};
 use super::error::CaError;
@@ -95,7 +95,7 @@ impl Ca {
 
     fn open_at(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
         let unusable = |why: &str| CaError::CertificateUnusable { path: certificate.to_owned(), why: why.to_owned() };
-        let file = File::open(certificate).map_err(fault(certificate, "read"))?;
+        let file = open_file(certificate).map_err(fault(certificate, "read"))?;
         // Where there are no locks nobody asks for them either. A check whether it is in use has it for a moment.
         for _ in 0..LOOKS {
             match file.try_lock_shared() {
@@ -252,7 +252,7 @@ pub fn directory(source: &CaSource) -> PathBuf {
 
 /// Whether some process signs with the authority in this file.
 fn is_in_use(certificate: &Path) -> bool {
-    File::open(certificate).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    open_file(certificate).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// A look takes two calls of the system.

@@ -5,7 +5,7 @@ use super::hop::is_tls;
 use super::route::Route;
 use crate::http1::{Field, FieldKind, FieldLines, Framing, RequestHead, list, put_field, put_number};
 use crate::policy::override_fields::is_disguised;
-use crate::signing::{RequestSigner, Signed};
+use crate::signing::{RequestSigner, SignatureRequest, Signed};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 use std::time::SystemTime;
@@ -28,6 +28,8 @@ pub struct Outgoing<'a> {
     pub user_agent: Option<&'a str>,
     /// The protocol that the connection is to change to: HTTP/1.1 alone.
     pub upgrade: Option<&'a [u8]>,
+    /// The signature that the origin has asked for, having had the request once.
+    pub asked: Option<&'a SignatureRequest>,
 }
 
 /// The fields of a request, however it came.
@@ -182,7 +184,7 @@ impl Outgoing<'_> {
         // After all that may be changed has been.
         if let Some(signer) = route.signature()
             && !self.is_signed()
-            && let Some(Signed { agent, input, signature }) = signer.sign(SystemTime::now()).as_deref()
+            && let Some(Signed { agent, input, signature }) = signer.sign(SystemTime::now(), self.asked).as_deref()
         {
             put(b"Signature-Agent", agent.as_bytes());
             put(b"Signature-Input", input.as_bytes());

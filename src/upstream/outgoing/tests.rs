@@ -19,6 +19,7 @@ async fn written(settings: &str, url: &str, request: &str) -> String {
         received: if head.minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 },
         user_agent: None,
         upgrade: head.upgrade,
+        asked: None,
     };
     let mut out = Vec::new();
     outgoing.write_http1(&route, &mut out);
@@ -44,6 +45,7 @@ fn own<'a>(method: &'a str, target: &'a str, fields: &'a [(&'a str, &'a [u8])]) 
         received: Version::HTTP_11,
         user_agent: None,
         upgrade: None,
+        asked: None,
     }
 }
 

@@ -149,26 +149,57 @@ async fn a_refresh_fetches_again_at_once() {
     assert_eq!(fetches.load(Ordering::SeqCst), 2);
 }
 
+/// With a token of the operator's own, too: a page that has guessed or been told it is another site's all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_sites_and_other_names_are_refused() {
-    let proxy = Proxy::start(ON).await;
-    let admin = proxy.admin_address();
-    for (fields, status) in [
-        ("Host: localhost\r\n".to_owned(), 200),
-        (format!("Host: {admin}\r\nOrigin: http://{admin}\r\nSec-Fetch-Site: same-origin\r\n"), 200),
-        ("Host: evil.example\r\n".to_owned(), 421),
-        (format!("Host: evil.example:{}\r\n", admin.port()), 421),
-        ("Host: localhost\r\nHost: evil.example\r\n".to_owned(), 400),
-        (format!("Host: {admin}\r\nOrigin: http://evil.example\r\n"), 403),
-        (format!("Host: {admin}\r\nOrigin: null\r\n"), 403),
-        (format!("Host: {admin}\r\nSec-Fetch-Site: cross-site\r\n"), 403),
-        (format!("Host: {admin}\r\nSec-Fetch-Site: same-site\r\n"), 403),
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), ADMIN_TOKEN).expect("it is writable");
+    let file = file.path().display();
+    for (yaml, named) in [
+        (ON.to_owned(), 421),
+        (format!("admin: {{ address: '127.0.0.1:0', token_file: '{file}' }}"), 421),
+        (format!("admin: {{ address: '127.0.0.1:0', token_file: '{file}', hosts: [proxy.example] }}"), 200),
     ] {
-        for target in ["/healthz", "/api/v1/status", "/ca.pem"] {
-            let got = asked(admin, "GET", target, &fields).await.status();
-            assert!(got == status || (status == 400 && got == 421), "{got} {target} {fields}");
+        let proxy = Proxy::start(&yaml).await;
+        let admin = proxy.admin_address();
+        for (fields, status) in [
+            ("Host: localhost\r\n".to_owned(), 200),
+            ("Host: [::1]:80\r\n".to_owned(), 200),
+            (format!("Host: {admin}\r\nOrigin: http://{admin}\r\nSec-Fetch-Site: same-origin\r\n"), 200),
+            ("Host: proxy.example\r\n".to_owned(), named),
+            ("Host: Proxy.Example:8443\r\nOrigin: https://proxy.example:8443\r\n".to_owned(), named),
+            ("Host: a.proxy.example\r\n".to_owned(), 421),
+            ("Host: evil.example\r\n".to_owned(), 421),
+            (format!("Host: evil.example:{}\r\n", admin.port()), 421),
+            ("Host: localhost\r\nHost: evil.example\r\n".to_owned(), 400),
+            (format!("Host: {admin}\r\nOrigin: http://evil.example\r\n"), 403),
+            (format!("Host: {admin}\r\nOrigin: null\r\n"), 403),
+            (format!("Host: {admin}\r\nSec-Fetch-Site: cross-site\r\n"), 403),
+            (format!("Host: {admin}\r\nSec-Fetch-Site: same-site\r\n"), 403),
+        ] {
+            for target in ["/healthz", "/api/v1/status", "/ca.pem"] {
+                let got = asked(admin, "GET", target, &fields).await;
+                let status = if status == 400 && got.status() == 421 { 421 } else { status };
+                assert_eq!(got.status(), status, "{target} {fields} {yaml}");
+                assert!(status != 421 || got.text().contains("`admin.hosts`"), "{}", got.text());
+            }
         }
     }
+}
+
+/// Names are read where they are used: a reload brings them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_adds_a_name_and_one_that_lets_all_in_is_refused() {
+    let proxy = Binary::serve(ON).await;
+    let admin: SocketAddr = proxy.admin().parse().expect("an address");
+    let named = "Host: proxy.example\r\n";
+    assert_eq!(asked(admin, "GET", "/healthz", named).await.status(), 421);
+    let reloaded = proxy.reload("admin: { address: '127.0.0.1:0', hosts: ['*.example'] }").await;
+    assert_eq!((reloaded.code, reloaded.stdout.as_str()), (0, "reloaded: admin.hosts\n"), "{reloaded:?}");
+    assert_eq!(asked(admin, "GET", "/healthz", named).await.status(), 200);
+    let reloaded = proxy.reload("admin: { address: '127.0.0.1:0', hosts: ['*'] }").await;
+    assert!(reloaded.code != 0 && reloaded.stderr.contains("DNS rebinding"), "{reloaded:?}");
+    assert_eq!(asked(admin, "GET", "/healthz", "Host: evil.test\r\n").await.status(), 421);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -92,7 +92,7 @@ async fn run_as_process_1_leaves_no_zombies() {
     if run(&[&first[..], &["true"]].concat()).await.code != 0 {
         return eprintln!("skipped: this system has no process namespaces for us");
     }
-    let script = "[ $PPID = 1 ] || exit 3; (sleep 0.1 & echo $! > \"$HOME/orphan\"); read orphan < \"$HOME/orphan\"; \
+    let script = "[ $(cat /proc/1/comm) = politely ] || exit 3; (sleep 0.1 & echo $! > \"$HOME/orphan\"); read orphan < \"$HOME/orphan\"; \
          for i in $(seq 100); do [ -d /proc/$orphan ] || exit 7; sleep 0.1; done; exit 4";
     let ended = run(&[&first[..], &[env!("CARGO_BIN_EXE_politely"), "run", "-q", "sh", "-c", script]].concat()).await;
     assert_eq!(ended.code, 7, "{}", ended.stderr);

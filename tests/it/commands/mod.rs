@@ -6,5 +6,6 @@ mod getting_started;
 mod lint;
 mod running;
 mod setup;
+mod supervised;
 
 const ROBOTS: &str = "User-agent: FooBot\nDisallow: /foo\n\nUser-agent: *\nCrawl-delay: 2\nDisallow: /private\nSitemap: http://a.localhost/s.xml\n";

@@ -98,8 +98,8 @@ async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
     for (script, code) in [
         ("kill -TERM $PPID; exec sleep 60", 143),
         ("kill -INT $$", 130),
-        ("kill -INT $PPID; sleep 0.2; exit 3", 3),
-        ("kill -QUIT $PPID; sleep 0.2; exit 3", 3),
+        ("kill -INT $PPID; sleep 60", 130),
+        ("trap 'exit 3' QUIT; kill -QUIT $PPID; sleep 60", 3),
         ("exit 129", 129),
     ] {
         let ended = run(&[], script).await;

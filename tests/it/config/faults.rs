@@ -38,10 +38,58 @@ fn no_file_that_is_named_is_read_without_end() {
     ] {
         fs::write(&main, format!("store: {{ directory: s }}\n{yaml}\n")).unwrap();
         let told = serve_that_fails(&main, home.path());
-        assert!(told.contains("it is larger than 16 MiB") && told.contains("hint: "), "{yaml}: {told}");
+        let is_told = ["it is larger than 16 MiB", "it is not a regular file"].iter().any(|what| told.contains(what));
+        assert!(is_told && told.contains("hint: "), "{yaml}: {told}");
     }
     let told = serve_that_fails(Path::new("/dev/zero"), home.path());
     assert!(told.contains("it is larger than 16 MiB\n  --> /dev/zero\nhint: check that"), "{told}");
+}
+
+/// Nobody may ever write to the other end.
+#[test]
+fn no_pipe_that_the_configuration_names_is_waited_for() {
+    let home = tempfile::tempdir().unwrap();
+    let [main, pipe] = ["politely.yaml", "pipe"].map(|name| home.path().join(name));
+    assert!(Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status().unwrap().success());
+    let pipe = pipe.display();
+    for yaml in [
+        format!("include: [{pipe}]"),
+        format!("egress: {{ ca_file: {pipe} }}"),
+        format!("admin: {{ address: '127.0.0.1:0', token_file: {pipe} }}"),
+        format!("intercept: {{ ca: {{ certificate: {pipe}, key: {pipe} }} }}"),
+        format!("identity: {{ signature: {{ key: {pipe}, agent: 'https://a.example' }} }}"),
+        format!("listen: [{{ address: '127.0.0.1:0', tls: {{ certificate: {pipe}, key: {pipe} }} }}]"),
+        format!("hosts: {{ a.example: {{ client_certificate: {{ certificate: {pipe}, key: {pipe} }} }} }}"),
+    ] {
+        fs::write(&main, format!("store: {{ directory: s }}\n{yaml}\n")).unwrap();
+        let told = serve_that_fails(&main, home.path());
+        assert!(told.contains("it is not a regular file") && told.contains("hint: "), "{yaml}: {told}");
+    }
+}
+
+/// What is ours, and lies in our directories, is no more waited for than what the configuration names.
+#[test]
+fn no_pipe_in_a_directory_of_ours_keeps_it_from_starting_or_ending() {
+    let home = tempfile::tempdir().unwrap();
+    let main = home.path().join("politely.yaml");
+    for name in ["s/instance", "s/admin-token", "s/robots.redb", "s/ca/ca.pem", "s/ca/ca.key", "s/ca/.lock"] {
+        let _ = fs::remove_dir_all(home.path().join("s"));
+        let script = "umask 077; mkdir -p \"$0/s/ca\" && mkfifo \"$0/$1\"";
+        assert!(Command::new("sh").args(["-c", script]).arg(home.path()).arg(name).status().unwrap().success());
+        let yaml = "store: { directory: s }\nintercept: { ca: { directory: s/ca } }\nadmin: { address: '127.0.0.1:0' }\n\
+                    listen: [{ address: '127.0.0.1:0' }]\n";
+        fs::write(&main, yaml).unwrap();
+        // SIGTERM once it listens; where it does not, it has to end by itself.
+        let script = "\"$0\" serve --config \"$1\" 2>&1 | while read -r line; do echo \"$line\"; case $line in \
+                      *'have to trust'*) pkill -TERM -P $$ politely;; esac; done";
+        let mut command = Command::new("timeout");
+        command.args(["-k", "1", "50", "bash", "-c", script, env!("CARGO_BIN_EXE_politely")]).arg(&main);
+        command.env("HOME", home.path()).env("STATE_DIRECTORY", home.path().join("state"));
+        let ended = command.output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success(), "{name} hangs: {told}");
+        assert!(told.contains("stopped") || told.contains("error: "), "{name}: {told}");
+    }
 }
 
 /// Its standard error, with little memory and time.

@@ -46,6 +46,7 @@ fn asking(target: &str) -> Outgoing<'_> {
         received: http::Version::HTTP_11,
         user_agent: None,
         upgrade: None,
+        asked: None,
     }
 }
 

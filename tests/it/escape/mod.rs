@@ -8,6 +8,7 @@ mod authorities;
 mod bodies;
 pub mod frames;
 mod hosts;
+mod isolation;
 mod loops;
 mod paths;
 mod redirects;

@@ -141,3 +141,51 @@ async fn a_challenge_to_a_clients_own_signature_is_the_clients() {
     assert_eq!(proxy.get(&origin.url("/plain")).await.status(), 200);
     assert!(!is_signed(&origin.log.one("/plain")), "nobody has asked us");
 }
+
+/// The nonce that a site makes for one request is in no other's signature.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nonce_of_the_sites_is_used_once() {
+    let keys = Keys::make(&["a"]).await;
+    let nonce = |seen: &Seen| {
+        let input = seen.field("signature-input")?;
+        Some(input.split_once(";nonce=\"")?.1.split('"').next()?.to_owned())
+    };
+    let given = std::sync::atomic::AtomicUsize::new(0);
+    let origin = Origin::http(move |seen| {
+        if seen.path() == "/robots.txt" {
+            return Reply::text("");
+        }
+        if nonce(seen).is_some() {
+            return Reply::text("page");
+        }
+        let number = given.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let asked = format!("sig1=(\"@authority\");nonce=\"n{number}\";tag=\"web-bot-auth\"");
+        Reply::status(401).field("Accept-Signature", &asked).body("who are you?")
+    })
+    .await;
+    let proxy = Proxy::start(&keys.settings("a", "when: on-challenge")).await;
+    for page in ["/1", "/2", "/3"] {
+        assert_eq!(proxy.get(&origin.url(page)).await.text(), "page");
+        let nonces: Vec<_> = origin.log.of(page).iter().map(nonce).collect();
+        assert_eq!(nonces.len(), 2, "{page}: {nonces:?}");
+        assert!(nonces[0].is_none() && nonces[1].is_some(), "{page}: {nonces:?}");
+    }
+    // What may not be repeated leaves its nonce to the client's next try.
+    let host = origin.authority("a.localhost");
+    for status in [401, 200] {
+        let mut client = proxy.client().await;
+        client
+            .send(format!("POST {} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n", origin.url("/post")))
+            .await;
+        assert_eq!(client.response().await.status(), status);
+    }
+    let mut all: Vec<_> = ["/1", "/2", "/3", "/post"]
+        .iter()
+        .flat_map(|page| origin.log.of(page))
+        .filter_map(|seen| nonce(&seen))
+        .collect();
+    let count = all.len();
+    all.sort();
+    all.dedup();
+    assert_eq!((all.len(), count), (4, 4), "each once: {all:?}");
+}

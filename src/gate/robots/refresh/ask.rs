@@ -44,10 +44,10 @@ impl RobotsCache {
             // They are those of a file that was here; what is found elsewhere is kept without.
             let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
             let want = Want { versions, ..Want::default() };
-            let mut request = FileRequest { authority: &at, url: &url, file, validators, want, is_repeated: false };
+            let mut request = FileRequest { authority: &at, url: &url, file, validators, want, asked: None };
             let mut reply = self.in_turn(&hop, &mut request, &mut left).await?;
-            if reply.asks_for_signature {
-                request.is_repeated = true;
+            if reply.wanted.is_some() {
+                request.asked = reply.wanted.take();
                 reply = self.in_turn(&hop, &mut request, &mut left).await?;
             }
             if is_our_fault(reply.status) && asked_again.is_none() {
@@ -56,6 +56,7 @@ impl RobotsCache {
                 request.want = Want { fresh: true, versions: Versions::Http1Only, ..Want::default() };
                 // It may be what they ask that was at fault.
                 request.validators = None;
+                request.asked = None;
                 reply = self.in_turn(&hop, &mut request, &mut left).await.map_err(|error| match error {
                     FetchError::Unreachable(why) => {
                         let first = format!("status {first_status} over {first_version}");

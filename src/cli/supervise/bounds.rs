@@ -1,0 +1,162 @@
+//! What an isolated command may not have or do: capabilities, more of them by a set-user-id program, descriptors that lead out, sockets
+//! of families that namespaces of networks do not separate.
+
+use std::fs;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+/// Closes what a caller has left open beyond standard input and outputs, but for files, directories, pipes, and devices that hold
+/// nothing: a socket, a namespace or a process by its descriptor would be a way out.
+pub(super) fn close_descriptors() {
+    let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<RawFd> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > libc::STDERR_FILENO) {
+        if !is_harmless(number) && !is_ours(number) {
+            // SAFETY: what is ours stays open; of others nobody here knows.
+            unsafe { libc::close(number) };
+        }
+    }
+}
+
+fn is_harmless(number: RawFd) -> bool {
+    let Ok(found) = fs::metadata(format!("/proc/self/fd/{number}")) else { return false };
+    let kind = found.file_type();
+    let [major, minor] = [libc::major(found.rdev()), libc::minor(found.rdev())];
+    let is_quiet_device = match major {
+        // null, zero, full, random, urandom.
+        1 => matches!(minor, 3 | 5 | 7 | 8 | 9),
+        // Terminals.
+        4 | 5 | 136..=143 => true,
+        _ => false,
+    };
+    // A namespace is a file of a file system of its own, with no name in any directory.
+    let is_named = || fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|path| path.is_absolute());
+    match kind {
+        kind if kind.is_file() || kind.is_dir() => is_named(),
+        kind if kind.is_fifo() => true,
+        kind if kind.is_char_device() => is_quiet_device,
+        _ => false,
+    }
+}
+
+/// What this process has opened itself is closed for the command anyway.
+fn is_ours(number: RawFd) -> bool {
+    // SAFETY: numbers alone.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    flags >= 0 && flags & libc::FD_CLOEXEC != 0
+}
+
+/// Clears all sets of them, in such a way that no program that is started gets any back.
+pub(super) fn drop_capabilities() -> io::Result<()> {
+    control(libc::PR_SET_NO_NEW_PRIVS, 1)?;
+    control(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL.cast_unsigned().into())?;
+    for capability in 0..64 {
+        match control(libc::PR_CAPBSET_DROP, capability) {
+            // The kernel knows no more.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
+            dropped => dropped?,
+        }
+    }
+    let header: [u32; 2] = [CAPABILITY_VERSION_3, 0];
+    let none: [u32; 6] = [0; 6];
+    // SAFETY: the call reads both, which outlive it.
+    match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn control(what: libc::c_int, argument: libc::c_ulong) -> io::Result<()> {
+    let none: libc::c_ulong = 0;
+    // SAFETY: numbers alone.
+    match unsafe { libc::prctl(what, argument, none, none, none) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sockets of virtual machines (vsock) belong to no network namespace, and io_uring opens them without a call that could be refused.
+/// Nor does the command type on the terminal, for the shell to read after its end. Where the kernel has no filters of calls, they stay.
+pub(super) fn refuse_calls() {
+    let filter = filter();
+    let program = libc::sock_fprog {
+        len: libc::c_ushort::try_from(filter.len()).expect("a few dozen"),
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY: the call copies the filter, which outlives it.
+    unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+}
+
+/// The calls of one processor's programs, by number.
+struct Calls {
+    audit: u32,
+    socket: u32,
+    ioctl: u32,
+    /// One for all calls about sockets, with the family out of sight.
+    socketcall: Option<u32>,
+}
+
+fn filter() -> Vec<libc::sock_filter> {
+    let step = |code: u32, k: u32, yes: u8, no: u8| libc::sock_filter {
+        code: u16::try_from(code).expect("they have 16 bits"),
+        jt: yes,
+        jf: no,
+        k,
+    };
+    let load = |offset| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0);
+    let unless = |value, skip| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value, 0, skip);
+    let end = |with| step(libc::BPF_RET | libc::BPF_K, with, 0, 0);
+    let refuse = |error: libc::c_int| end(libc::SECCOMP_RET_ERRNO | error.cast_unsigned());
+    let allow = || end(libc::SECCOMP_RET_ALLOW);
+    let mut all = vec![load(ARCHITECTURE)];
+    for calls in CALLS {
+        let mut own = vec![load(NUMBER), unless(IO_URING_SETUP, 1), refuse(libc::ENOSYS)];
+        own.extend([
+            unless(calls.socket, 4),
+            load(FIRST_ARGUMENT),
+            unless(VSOCK, 1),
+            refuse(libc::EAFNOSUPPORT),
+            allow(),
+        ]);
+        own.extend([unless(calls.ioctl, 6), load(SECOND_ARGUMENT)]);
+        own.extend([unless(TIOCSTI, 1), refuse(libc::EPERM), unless(TIOCLINUX, 1), refuse(libc::EPERM), allow()]);
+        if let Some(socketcall) = calls.socketcall {
+            own.extend([unless(socketcall, 4), load(FIRST_ARGUMENT), unless(SOCKET, 1), refuse(libc::ENOSYS), allow()]);
+        }
+        // x32: the same architecture with other numbers.
+        own.extend([step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, X32, 0, 1), refuse(libc::ENOSYS), allow()]);
+        all.push(unless(calls.audit, u8::try_from(own.len()).expect("a dozen")));
+        all.extend(own);
+    }
+    all.push(allow());
+    all
+}
+
+#[cfg(target_arch = "x86_64")]
+const CALLS: &[Calls] = &[
+    Calls { audit: 0xC000_003E, socket: 41, ioctl: 16, socketcall: None },
+    Calls { audit: 0x4000_0003, socket: 359, ioctl: 54, socketcall: Some(102) },
+];
+#[cfg(target_arch = "aarch64")]
+const CALLS: &[Calls] = &[
+    Calls { audit: 0xC000_00B7, socket: 198, ioctl: 29, socketcall: None },
+    Calls { audit: 0x4000_0028, socket: 281, ioctl: 54, socketcall: None },
+];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const CALLS: &[Calls] = &[];
+
+const IO_URING_SETUP: u32 = 425;
+const VSOCK: u32 = 40;
+/// What types on the terminal in its user's place.
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541C;
+/// Of `socketcall`: to open one.
+const SOCKET: u32 = 1;
+const X32: u32 = 0x4000_0000;
+/// Where these are in what a filter sees.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const FIRST_ARGUMENT: u32 = 16;
+const SECOND_ARGUMENT: u32 = 24;
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;

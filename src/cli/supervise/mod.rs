@@ -1,0 +1,283 @@
+//! What stands between `politely run` and its command: a process that passes signals on, knows all that the command has started, and
+//! leaves nothing of it behind, whatever ends first: the command, `run`, or somebody's patience.
+//!
+//! It is in the process group of `run`, as the command is, so that the terminal serves them as it serves a command without us. What
+//! `run` hears alone it writes into a socket, a byte for each signal. The socket's end is the end of `run`.
+
+mod bounds;
+mod hand_over;
+mod isolation;
+mod namespaces;
+mod processes;
+mod signal_fd;
+
+pub(super) use hand_over::{Control, INSIDE};
+
+use super::CommandError;
+use processes::{Descendant, descendants, end_with_parent, left, send};
+use rustix::process::{Pid, Signal, WaitOptions, wait};
+use signal_fd::SignalFd;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+/// What `run` starts in place of the command.
+#[derive(Debug, clap::Args)]
+pub(super) struct SuperviseArgs {
+    /// The number under which the socket that leads to `run` is open
+    control: RawFd,
+    /// Give the command namespaces of its own
+    #[arg(long)]
+    isolate: bool,
+    /// Say nothing of what the command leaves behind
+    #[arg(long)]
+    quiet: bool,
+    #[arg(trailing_var_arg = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Runs the command. The exit code is the command's.
+pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
+    // SAFETY: `run` has opened it for this, and nobody else here knows of it.
+    let control = unsafe { UnixStream::from_raw_fd(args.control) };
+    rustix::io::fcntl_setfd(&control, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
+    let signals = SignalFd::open()?;
+    if args.isolate
+        && let Some(code) = isolation::enter(&control)?
+    {
+        return Ok(ExitCode::from(code));
+    }
+    let mut go = [0];
+    if (&control).read(&mut go)? == 0 {
+        // It could not begin, and has said why.
+        return Ok(ExitCode::FAILURE);
+    }
+    control.set_nonblocking(true)?;
+    become_reaper();
+    let (program, arguments) = args.command.split_first().expect("clap requires one");
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let restore = signals.restore();
+    // SAFETY: calls of the system, of numbers.
+    unsafe { command.pre_exec(move || restore().and_then(|()| end_with_parent(libc::SIGTERM))) };
+    let child = command.spawn().map_err(|error| CommandError::not_run(program, &error))?;
+    let command = Pid::from_child(&child);
+    (&control).write_all(&[0])?;
+    Ok(ExitCode::from(Supervisor { command, program, quiet: args.quiet, control, signals }.watch()))
+}
+
+struct Supervisor<'a> {
+    command: Pid,
+    program: &'a OsStr,
+    quiet: bool,
+    control: UnixStream,
+    signals: SignalFd,
+}
+
+/// How it is going to end, and when the next step is due.
+#[derive(Clone, Copy)]
+enum EndStage {
+    /// The command runs.
+    Running,
+    /// What it has left may end by itself.
+    Left(Instant),
+    /// It has been told to end.
+    Told(Instant),
+    /// It is killed.
+    Killed(Instant),
+}
+
+impl Supervisor<'_> {
+    /// Until nothing is left.
+    fn watch(mut self) -> u8 {
+        let (mut stage, mut code, mut is_to_end) = (EndStage::Running, None, false);
+        let mut passed = Passed::default();
+        // What came while the command was on its way did not reach it.
+        for (signal, _) in self.signals.read() {
+            is_to_end |= self.pass_on(signal, &mut passed);
+        }
+        loop {
+            self.reap(&mut code);
+            if code.is_some_and(is_by_stop) {
+                is_to_end = true;
+            }
+            stage = match self.next_stage(stage, code, is_to_end) {
+                Ok(stage) => stage,
+                Err(()) => {
+                    self.reap(&mut code);
+                    return code.unwrap_or(NOT_KNOWN);
+                }
+            };
+            let is_running = matches!(stage, EndStage::Running);
+            let heard = self.hear(if is_running { None } else { Some(TICK) });
+            let Ok(heard) = heard else {
+                // `run` has gone, and with it the way out.
+                self.control = closed();
+                stage = self.tell(&left());
+                is_to_end = true;
+                continue;
+            };
+            for signal in heard {
+                if is_running {
+                    is_to_end |= self.pass_on(signal, &mut passed);
+                } else if STOP.contains(&signal) && passed.is_new(signal) {
+                    stage = match stage {
+                        EndStage::Running | EndStage::Left(_) => self.tell(&left()),
+                        EndStage::Told(_) | EndStage::Killed(_) => EndStage::Killed(Instant::now() + UNKILLABLE),
+                    };
+                }
+            }
+        }
+    }
+
+    /// `Err`: there is no more to do.
+    fn next_stage(&self, stage: EndStage, code: Option<u8>, is_to_end: bool) -> Result<EndStage, ()> {
+        if matches!(stage, EndStage::Running) && code.is_none() {
+            return Ok(stage);
+        }
+        let left = left();
+        if code.is_some() && left.is_empty() {
+            return Err(());
+        }
+        let now = Instant::now();
+        Ok(match stage {
+            EndStage::Running if is_to_end => self.tell(&left),
+            EndStage::Running => EndStage::Left(now + BY_ITSELF),
+            EndStage::Left(until) if now >= until => self.tell(&left),
+            EndStage::Told(until) if now >= until => EndStage::Killed(now + UNKILLABLE),
+            EndStage::Killed(until) => {
+                left.iter().for_each(|process| send(process.pid, Signal::KILL));
+                if now >= until {
+                    self.say(&left, "could not be ended");
+                    return Err(());
+                }
+                stage
+            }
+            EndStage::Left(_) | EndStage::Told(_) => stage,
+        })
+    }
+
+    fn tell(&self, left: &[Descendant]) -> EndStage {
+        self.say(left, "outlived the command, and is told to end");
+        for process in left {
+            send(process.pid, Signal::TERM);
+            send(process.pid, Signal::CONT);
+        }
+        EndStage::Told(Instant::now() + ONCE_TOLD)
+    }
+
+    fn say(&self, left: &[Descendant], what: &str) {
+        let others = left.iter().filter(|process| process.pid != self.command);
+        let names: Vec<_> = others.map(|process| format!("{} ({})", process.name, process.pid)).collect();
+        if !self.quiet && !names.is_empty() {
+            let program = super::inert(&self.program.to_string_lossy());
+            let said = format!("politely: {program} left behind: {}: {what}\n", super::inert(&names.join(", ")));
+            let _ = io::stderr().write_all(said.as_bytes());
+        }
+    }
+
+    /// What has come since: by `run`, which passes on what it alone has heard, or from somebody who names this process, or its
+    /// group. `Err`: `run` has gone.
+    fn hear(&mut self, wait: Option<Duration>) -> Result<Vec<Signal>, ()> {
+        let milliseconds = wait.map_or(-1, |wait| i32::try_from(wait.as_millis()).unwrap_or(i32::MAX));
+        let fd = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut both = [fd(self.signals.as_raw_fd()), fd(self.control.as_raw_fd())];
+        // SAFETY: it writes to these two, which outlive it.
+        unsafe { libc::poll(both.as_mut_ptr(), 2, milliseconds) };
+        // A terminal's have reached the command as well.
+        let mut heard: Vec<_> = self
+            .signals
+            .read()
+            .into_iter()
+            .filter(|(_, is_terminals)| !is_terminals)
+            .map(|(signal, _)| signal)
+            .collect();
+        let mut bytes = [0; 64];
+        match self.control.read(&mut bytes) {
+            Ok(0) => return Err(()),
+            Ok(length) => {
+                heard.extend(bytes[..length].iter().filter_map(|byte| Signal::from_named_raw((*byte).into())))
+            }
+            Err(_) => {}
+        }
+        Ok(heard)
+    }
+
+    /// Tells whether it is one to end by.
+    fn pass_on(&self, signal: Signal, passed: &mut Passed) -> bool {
+        if signal == Signal::CHILD || !passed.is_new(signal) {
+            return false;
+        }
+        if STOP.contains(&signal) {
+            descendants().iter().for_each(|process| send(process.pid, signal));
+        } else {
+            send(self.command, signal);
+        }
+        STOP.contains(&signal) || signal == Signal::HUP
+    }
+
+    /// Takes note of all that have ended.
+    fn reap(&self, code: &mut Option<u8>) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if pid == self.command {
+                let by_signal = || status.terminating_signal().map(|signal| BY_SIGNAL + signal);
+                *code = status
+                    .exit_status()
+                    .or_else(by_signal)
+                    .and_then(|code| u8::try_from(code).ok())
+                    .or(Some(NOT_KNOWN));
+            }
+        }
+    }
+}
+
+/// What was passed on a moment ago: `timeout`, and shells, send a signal to a process and to its whole group.
+#[derive(Default)]
+struct Passed(Vec<(Signal, Instant)>);
+
+impl Passed {
+    fn is_new(&mut self, signal: Signal) -> bool {
+        let now = Instant::now();
+        self.0.retain(|(_, at)| now.duration_since(*at) < SAME);
+        let is_new = self.0.iter().all(|(known, _)| *known != signal);
+        if is_new {
+            self.0.push((signal, now));
+        }
+        is_new
+    }
+}
+
+/// Whoever loses its parent below becomes a child of this process.
+fn become_reaper() {
+    // SAFETY: numbers alone. Before Linux 3.4 there is no such thing.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}
+
+/// One whose other end never says anything.
+fn closed() -> UnixStream {
+    let (ours, theirs) = UnixStream::pair().expect("a descriptor has just become free");
+    std::mem::forget(theirs);
+    let _ = ours.set_nonblocking(true);
+    ours
+}
+
+/// Whether somebody has ended it, as far as its exit code says.
+fn is_by_stop(code: u8) -> bool {
+    STOP.iter().chain(&[Signal::HUP]).any(|signal| i32::from(code) == BY_SIGNAL + signal.as_raw())
+}
+
+/// What reaches all that the command has started, as a terminal's Ctrl-C does.
+const STOP: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
+/// 128 and the number of the signal that ended it, as a shell says it.
+const BY_SIGNAL: i32 = 128;
+const NOT_KNOWN: u8 = 1;
+/// What the command leaves behind may end by itself: it may be writing the last of its output.
+const BY_ITSELF: Duration = Duration::from_secs(5);
+const ONCE_TOLD: Duration = Duration::from_secs(5);
+const UNKILLABLE: Duration = Duration::from_secs(2);
+const TICK: Duration = Duration::from_millis(50);
+const SAME: Duration = Duration::from_millis(100);

@@ -1,0 +1,230 @@
+//! Namespaces of the command's own: as much as the system allows, and a network at least.
+
+use rustix::process::{Pid, WaitOptions, waitpid};
+use std::ffi::CString;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Which of them a process is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NamespaceKind(libc::c_int);
+
+/// Which of the two a process is.
+pub(super) enum Fork {
+    Parent(Pid),
+    Child,
+}
+
+impl NamespaceKind {
+    /// What this process starts then is in a namespace of its own.
+    pub fn has_processes(self) -> bool {
+        self.0 & libc::CLONE_NEWPID != 0
+    }
+
+    fn has_users(self) -> bool {
+        self.0 & libc::CLONE_NEWUSER != 0
+    }
+}
+
+/// Takes the strictest that work here: in a container, /proc may not be mounted again; as root, namespaces of users may be missing.
+pub(super) fn enter() -> io::Result<NamespaceKind> {
+    let is_root = rustix::process::geteuid().is_root();
+    let users = NamespaceKind(libc::CLONE_NEWUSER | NETWORK);
+    let all = NamespaceKind(libc::CLONE_NEWUSER | NETWORK | PROCESSES);
+    let roots = NamespaceKind(NETWORK | PROCESSES);
+    let mut choices = vec![all, users];
+    if is_root {
+        choices.insert(1, roots);
+    }
+    let kind = choices.into_iter().find(|kind| is_possible(*kind)).unwrap_or(users);
+    join(kind)?;
+    raise_loopback()?;
+    Ok(kind)
+}
+
+/// Tried by a child, as there is no way back.
+fn is_possible(kind: NamespaceKind) -> bool {
+    in_child(|| {
+        join(kind)?;
+        raise_loopback()?;
+        match kind.has_processes() && !in_child(own_proc) {
+            true => Err(io::ErrorKind::PermissionDenied.into()),
+            false => Ok(()),
+        }
+    })
+}
+
+/// All ids stay as they are: root's with all others, a user's alone.
+fn join(kind: NamespaceKind) -> io::Result<()> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    if !kind.has_users() {
+        return unshare(kind.0);
+    }
+    if user.is_root() && join_with_all_ids(kind).is_ok() {
+        return Ok(());
+    }
+    // It may be in there already.
+    if fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !map.is_empty()) {
+        unshare(kind.0)?;
+    }
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{0} {0} 1", user.as_raw()))?;
+    fs::write("/proc/self/gid_map", format!("{0} {0} 1", group.as_raw()))
+}
+
+/// Only a process outside may say which ids there are beside one's own.
+fn join_with_all_ids(kind: NamespaceKind) -> io::Result<()> {
+    let maps = ["uid_map", "gid_map"].map(|name| {
+        let map = fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
+        let same = map.lines().filter_map(|line| {
+            let mut numbers = line.split_ascii_whitespace();
+            let (inside, count) = (numbers.next()?, numbers.nth(1)?);
+            Some(format!("{inside} {inside} {count}\n"))
+        });
+        (name, same.collect::<String>())
+    });
+    let (mut is_in, mut tell) = io::pipe()?;
+    let own = std::process::id();
+    let helper = match fork()? {
+        Fork::Parent(helper) => helper,
+        Fork::Child => {
+            drop(tell);
+            let mut write = || -> io::Result<()> {
+                is_in.read_exact(&mut [0])?;
+                maps.iter().try_for_each(|(name, map)| fs::write(format!("/proc/{own}/{name}"), map))
+            };
+            exit(u8::from(write().is_err()))
+        }
+    };
+    drop(is_in);
+    let joined = unshare(kind.0);
+    if joined.is_ok() {
+        let _ = tell.write_all(&[0]);
+    }
+    drop(tell);
+    let is_written = exit_code(helper) == 0;
+    joined?;
+    if is_written { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// Mounts a /proc in which this namespace's processes are, and no others. Root may write there, and in /sys, to what is the whole
+/// system's: these are for reading.
+pub(super) fn own_proc() -> io::Result<()> {
+    mount(None, "/", None, libc::MS_REC | libc::MS_SLAVE)?;
+    mount(Some("proc"), "/proc", Some("proc"), libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC)?;
+    if rustix::process::geteuid().is_root() {
+        for path in ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/sys"] {
+            if Path::new(path).exists() {
+                make_readable(path)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// With all that is mounted below.
+fn make_readable(path: &str) -> io::Result<()> {
+    mount(Some(path), path, None, libc::MS_BIND | libc::MS_REC)?;
+    let target = CString::new(path)?;
+    let attributes = [libc::MOUNT_ATTR_RDONLY, 0, 0, 0];
+    // SAFETY: the call reads the path and four numbers of 64 bits, which outlive it.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            target.as_ptr(),
+            libc::AT_RECURSIVE,
+            attributes.as_ptr(),
+            size_of_val(&attributes),
+        )
+    };
+    match done {
+        0 => Ok(()),
+        // Before Linux 5.12: without what is mounted below.
+        _ => mount(None, path, None, libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY),
+    }
+}
+
+fn mount(source: Option<&str>, target: &str, kind: Option<&str>, flags: libc::c_ulong) -> io::Result<()> {
+    let c = |text: &str| CString::new(text);
+    let (source, target, kind) = (source.map(c).transpose()?, c(target)?, kind.map(c).transpose()?);
+    let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+    // SAFETY: it reads texts that outlive it.
+    match unsafe { libc::mount(pointer(&source), target.as_ptr(), pointer(&kind), flags, std::ptr::null()) } {
+        0 => Ok(()),
+        _ => Err(with(io::Error::last_os_error(), target.as_bytes())),
+    }
+}
+
+fn with(error: io::Error, path: &[u8]) -> io::Error {
+    let path = Path::new(std::ffi::OsStr::from_bytes(path)).display();
+    io::Error::new(error.kind(), format!("{path}: {error}"))
+}
+
+fn unshare(what: libc::c_int) -> io::Result<()> {
+    // SAFETY: it takes no pointer, and this process has one thread, which has nothing open that it would lose.
+    match unsafe { libc::unshare(what) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn raise_loopback() -> io::Result<()> {
+    let any = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    // SAFETY: all of it may be zero.
+    let mut interface: libc::ifreq = unsafe { std::mem::zeroed() };
+    interface.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
+    interface.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    // SAFETY: the request takes an `ifreq`, which outlives the call.
+    match unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const interface) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether a process of its own could do it.
+fn in_child(what: impl FnOnce() -> io::Result<()>) -> bool {
+    match fork() {
+        Ok(Fork::Child) => exit(u8::from(what().is_err())),
+        Ok(Fork::Parent(child)) => exit_code(child) == 0,
+        Err(_) => false,
+    }
+}
+
+pub(super) fn fork() -> io::Result<Fork> {
+    // SAFETY: this process has one thread, so that the child may do whatever it may do.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        child => Ok(Fork::Parent(Pid::from_raw(child).expect("it is a number of a process"))),
+    }
+}
+
+/// Waits for its end.
+pub(super) fn exit_code(child: Pid) -> u8 {
+    loop {
+        match waitpid(Some(child), WaitOptions::empty()) {
+            Ok(Some((_, status))) => {
+                let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+                if let Some(code) = code {
+                    return u8::try_from(code).unwrap_or(1);
+                }
+            }
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return 1,
+        }
+    }
+}
+
+/// Of a child that is a copy of this process: nothing is flushed or dropped twice.
+fn exit(code: u8) -> ! {
+    // SAFETY: it does not come back.
+    unsafe { libc::_exit(code.into()) }
+}
+
+const NETWORK: libc::c_int = libc::CLONE_NEWNET;
+const PROCESSES: libc::c_int = libc::CLONE_NEWPID | libc::CLONE_NEWNS;

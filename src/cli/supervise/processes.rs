@@ -1,0 +1,89 @@
+//! The processes that descend from this one, as /proc has them.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// One that has not ended.
+pub(super) struct Descendant {
+    pub pid: Pid,
+    pub name: String,
+}
+
+/// All of them. Those that have ended and wait for their parent to notice are none.
+pub(super) fn left() -> Vec<Descendant> {
+    below(|_| true)
+}
+
+/// Those to whom a signal is passed on: not what another `politely run` has started, which passes it on by itself.
+pub(super) fn descendants() -> Vec<Descendant> {
+    let own = program("self");
+    below(|pid| own.is_none() || program(&pid.to_string()) != own)
+}
+
+/// It may have ended.
+pub(super) fn send(pid: Pid, signal: Signal) {
+    let _ = kill_process(pid, signal);
+}
+
+/// For what runs between fork and exec, or after a fork: it gets this signal when its parent ends.
+pub(super) fn end_with_parent(signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: numbers alone.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// `enters`: whether to look for the children of one.
+fn below(enters: impl Fn(Pid) -> bool) -> Vec<Descendant> {
+    let mut children: HashMap<i32, Vec<(Pid, String, bool)>> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        let Some(pid) = pid else { continue };
+        let text = fs::read(entry.path().join("stat")).unwrap_or_default();
+        if let Some((name, state, parent)) = stat(&text) {
+            children.entry(parent).or_default().push((pid, name, matches!(state, b'Z' | b'X')));
+        }
+    }
+    let own = rustix::process::getpid();
+    let (mut found, mut parents) = (Vec::new(), vec![own.as_raw_pid()]);
+    while let Some(parent) = parents.pop() {
+        for (pid, name, has_ended) in children.remove(&parent).unwrap_or_default() {
+            if enters(pid) {
+                parents.push(pid.as_raw_pid());
+            }
+            if !has_ended {
+                found.push(Descendant { pid, name });
+            }
+        }
+    }
+    found
+}
+
+/// Name, state and parent. A name may have spaces and brackets.
+fn stat(text: &[u8]) -> Option<(String, u8, i32)> {
+    let (open, close) = (memchr::memchr(b'(', text)?, memchr::memrchr(b')', text)?);
+    let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
+    let mut rest = str::from_utf8(text.get(close + 1..)?).ok()?.split_ascii_whitespace();
+    Some((name, *rest.next()?.as_bytes().first()?, rest.next()?.parse().ok()?))
+}
+
+fn program(pid: &str) -> Option<(u64, u64)> {
+    fs::metadata(format!("/proc/{pid}/exe")).ok().map(|it| (it.dev(), it.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_hides_nobodys_parent() {
+        assert_eq!(stat(b"7 (a) S 99 (x) y) R 42 7 7 0"), Some(("a) S 99 (x) y".into(), b'R', 42)));
+        for wrong in [&b""[..], b"7", b"7 (a", b"7 (a) R", b"7 (a) R x"] {
+            assert_eq!(stat(wrong), None, "{}", wrong.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What `run` passes on to its command, and that nothing of the command outlives it.
+
+use crate::support::{eventually, within};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::{Child, Command};
+
+/// `politely run FLAGS COMMAND` on its own, with a directory for what the command writes.
+struct Run {
+    child: Child,
+    home: tempfile::TempDir,
+}
+
+impl Run {
+    fn start(flags: &[&str], script: &str) -> Self {
+        let mut command = Command::new("env");
+        // A shell has what it starts in the background ignore these.
+        command.args(["--default-signal=INT,QUIT,HUP", env!("CARGO_BIN_EXE_politely"), "run"]);
+        command.args(flags).args(["sh", "-c", script]);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        command.env("HOME", home.path()).env("XDG_CACHE_HOME", home.path()).env("STATE_DIRECTORY", home.path());
+        command.current_dir(home.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+        Self { child: command.spawn().expect("it is built"), home }
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        let pid = self.child.id().expect("not waited for yet").cast_signed();
+        // SAFETY: two numbers; the child is not waited for yet.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    /// The numbers that the command has written into the file `pids`, when these are so many.
+    async fn pids(&self, count: usize) -> Vec<u32> {
+        let file = self.home.path().join("pids");
+        let read = || -> Vec<u32> {
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            text.lines().filter_map(|line| line.parse().ok()).collect()
+        };
+        eventually("the command's numbers", || read().len() >= count).await;
+        read()
+    }
+
+    async fn ended(self) -> (Option<i32>, String) {
+        let output = within("its end", self.child.wait_with_output()).await.expect("our child");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+/// What has ended and waits for its parent to notice is not there any more.
+fn is_there(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// A command in three parts: the shell, its child, and one that has left group and session.
+const THREE: &str = "echo $$ >> pids; setsid sh -c 'echo $$ >> pids; sleep 300; true' & \
+                     sh -c 'echo $$ >> pids; exec sleep 300'; true";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_to_run_alone_ends_it_and_all_that_it_has_started() {
+    for isolate in [&[][..], &["--isolate"]] {
+        for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
+            let run = Run::start(isolate, THREE);
+            let pids = run.pids(3).await;
+            run.signal(signal);
+            let (ended, said) = run.ended().await;
+            if said.contains("cannot isolate") {
+                return eprintln!("skipped: this system lets nobody isolate a command here");
+            }
+            assert_eq!(ended, Some(code), "{isolate:?} {signal}: {said}");
+            if isolate.is_empty() {
+                assert!(!pids.iter().any(|pid| is_there(*pid)), "{signal}: {pids:?}: {said}");
+            }
+            assert!(!said.contains("nothing came through"), "{said}");
+        }
+    }
+}
+
+/// There is nobody left to pass anything on, so that its command has to notice by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_left_where_run_is_killed() {
+    let run = Run::start(&[], THREE);
+    let pids = run.pids(3).await;
+    run.signal(libc::SIGKILL);
+    run.ended().await;
+    eventually("their end", || !pids.iter().any(|pid| is_there(*pid))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_outlives_the_command_is_ended_and_named() {
+    let script = "setsid sh -c 'echo $$ >> pids; exec sleep 300' & echo $$ >> pids; sleep 0.2; exit 3";
+    let run = Run::start(&[], script);
+    let pids = run.pids(2).await;
+    let (ended, said) = run.ended().await;
+    assert_eq!(ended, Some(3), "{said}");
+    assert!(!pids.iter().any(|pid| is_there(*pid)), "{pids:?}: {said}");
+    assert!(said.contains("sh left behind: sleep ("), "{said}");
+    let silent = Run::start(&["-q"], script);
+    assert_eq!(silent.ended().await, (Some(3), String::new()));
+}
+
+/// It may be writing the last of the output.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ends_by_itself_soon_is_waited_for() {
+    let run = Run::start(&[], "(sleep 1; echo done > last) & exit 0");
+    let last = run.home.path().join("last");
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let copy = home.path().join("last");
+    let kept = copy.clone();
+    tokio::spawn(async move {
+        while std::fs::copy(&last, &kept).is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let (ended, said) = run.ended().await;
+    assert!(ended == Some(0) && !said.contains("left behind"), "{ended:?}: {said}");
+    eventually("the last of it", || std::fs::read_to_string(&copy).is_ok_and(|text| text == "done\n")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_listen_is_killed_and_who_is_impatient_need_not_wait() {
+    let stubborn = "sh -c \"trap '' TERM INT; echo \\$\\$ >> pids; while :; do sleep 1; done\" & sleep 0.2; exit 5";
+    let run = Run::start(&[], stubborn);
+    let pids = run.pids(1).await;
+    eventually("the command's end", || !is_there(pids[0]) || is_orphan(pids[0])).await;
+    run.signal(libc::SIGTERM);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    run.signal(libc::SIGTERM);
+    let (ended, said) = run.ended().await;
+    assert_eq!(ended, Some(5), "{said}");
+    assert!(!is_there(pids[0]), "{said}");
+}
+
+/// Whether its parent is not the shell any more that has started it.
+fn is_orphan(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let parent = stat.rsplit(')').next().and_then(|rest| rest.split_ascii_whitespace().nth(1)).unwrap_or_default();
+    let of_parent = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    of_parent.trim() == "politely"
+}
+
+const COUNTING: &str = "n=0; trap 'n=$((n+1))' INT; echo $$ >> pids; i=0; \
+                        while [ $i -lt 30 ]; do sleep 0.1; i=$((i+1)); done; exit $((40+n))";
+
+/// Scrapy takes a second one for impatience.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_interrupt_is_one_interrupt() {
+    let run = Run::start(&["-q"], COUNTING);
+    run.pids(1).await;
+    run.signal(libc::SIGINT);
+    assert_eq!(run.ended().await, (Some(41), String::new()));
+    // Nor is it more where another stands between.
+    let binary = env!("CARGO_BIN_EXE_politely");
+    let run = Run::start(
+        &["-q"],
+        &format!(
+            "trap '' INT; exec env --default-signal=INT {binary} run -q sh -c '{}'",
+            COUNTING.replace('\'', "'\\''")
+        ),
+    );
+    run.pids(1).await;
+    run.signal(libc::SIGINT);
+    assert_eq!(run.ended().await.0, Some(41));
+}
+
+/// The terminal's Ctrl-C reaches the command by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_on_a_terminal_is_heard_once_by_the_command() {
+    for isolate in ["", "--isolate"] {
+        let inner = COUNTING.replace('\'', "'\\''");
+        let shell = format!("exec {} run -q {isolate} sh -c '{inner}'", env!("CARGO_BIN_EXE_politely"));
+        let keys = "until [ -s pids ]; do sleep 0.05; done; sleep 0.2; printf '\\003'; sleep 5";
+        let mut command = Command::new("bash");
+        command.args(["-c", "(eval \"$0\") | script -qec \"$1\" /dev/null", keys, &shell]);
+        let (ended, said) = Run::of(command).ended().await;
+        assert_eq!(ended, Some(41), "{isolate}: {said}");
+    }
+}
+
+/// Its own group gets the signal as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_timeout_it_ends_with_its_command() {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "INT", "--preserve-status", "2", env!("CARGO_BIN_EXE_politely"), "run", "sh", "-c", THREE]);
+    let run = Run::of(command);
+    let pids = run.pids(3).await;
+    let (ended, said) = run.ended().await;
+    assert_eq!(ended, Some(130), "{said}");
+    assert!(!pids.iter().any(|pid| is_there(*pid)), "{pids:?}: {said}");
+}
+
+/// A crowd of processes is found and ended as one is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_are_ended_too() {
+    let script = "for i in $(seq 500); do setsid sleep 300 & echo $! >> pids; done; echo $$ >> pids; wait";
+    let run = Run::start(&[], script);
+    let pids = run.pids(501).await;
+    run.signal(libc::SIGTERM);
+    let (ended, said) = run.ended().await;
+    assert_eq!(ended, Some(143), "{said}");
+    assert!(!pids.iter().any(|pid| is_there(*pid)), "{said}");
+}
+
+/// As an interactive shell does; what it leaves behind may, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_in_a_group_of_its_own_is_waited_for() {
+    for flags in [&["-q"][..], &["-q", "--isolate"]] {
+        let run = Run::start(flags, "exec setsid -w sh -c 'setsid sh -c \"exit 2\" & sleep 0.2; exit 6'");
+        let (ended, said) = run.ended().await;
+        assert!(ended == Some(6) || said.contains("cannot isolate"), "{flags:?} {ended:?}: {said}");
+        let run = Run::start(flags, "exec python3 -c 'import os,sys; os.setpgid(0,0); sys.exit(7)'");
+        let (ended, said) = run.ended().await;
+        assert!(ended == Some(7) || said.contains("cannot isolate"), "{flags:?} {ended:?}: {said}");
+    }
+}

@@ -1,0 +1,270 @@
+//! Out of `run --isolate`: each way of SECURITY.md's list is tried, by root and by a user, in one script, which says what it got.
+
+use crate::support::binary::open;
+use crate::support::{Origin, within};
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::Stdio;
+use tokio::process::Command;
+
+/// Prints a line for each way out that is open.
+const ATTACKS: &str = r#"
+import ctypes, os, socket, struct, subprocess, fcntl, sys
+outer, port, abstract, home = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+libc = ctypes.CDLL(None, use_errno=True)
+
+def way(name):
+    def tried(attempt):
+        try:
+            if attempt() is not False:
+                print('open:', name)
+        except (OSError, subprocess.CalledProcessError):
+            pass
+    return tried
+
+def connects(address=('127.0.0.1', port)):
+    socket.create_connection(address, 2).close()
+
+@way('loopback of the machine')
+def _(): connects()
+
+@way('another address')
+def _(): socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53))
+
+def enters(path):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        if os.stat(path).st_ino == os.stat('/proc/self/ns/net').st_ino:
+            return False
+        if libc.setns(fd, 0):
+            raise OSError(ctypes.get_errno())
+        connects()
+    finally:
+        os.close(fd)
+
+for pid in {'1', str(os.getppid()), str(outer)}:
+    way('network of ' + pid)(lambda: enters(f'/proc/{pid}/ns/net'))
+for number in range(3, 64):
+    way(f'inherited descriptor {number}')(lambda: enters(f'/proc/self/fd/{number}'))
+    def writes():
+        socket.socket(fileno=os.dup(number)).send(b'x')
+    way(f'inherited socket {number}')(writes)
+
+way('nsenter')(lambda: subprocess.run(['nsenter', f'--net=/proc/{os.getppid()}/ns/net', 'true'], check=True, capture_output=True)
+               and os.stat(f'/proc/{os.getppid()}/ns/net').st_ino != os.stat('/proc/self/ns/net').st_ino)
+
+@way('another process in sight')
+def _(): return any(p.isdigit() and b'\0run\0' in open(f'/proc/{p}/cmdline', 'rb').read() for p in os.listdir('/proc'))
+
+@way('signal to a process outside')
+def _(): os.kill(outer, 0)
+
+@way('ptrace of a process outside')
+def _():
+    if libc.ptrace(16, outer, 0, 0):
+        raise OSError(ctypes.get_errno())
+
+@way('memory of a process outside')
+def _(): open(f'/proc/{outer}/mem', 'rb')
+
+@way('file system of process 1')
+def _(): return os.readlink('/proc/1/ns/mnt') != os.readlink('/proc/self/ns/mnt')
+
+@way('mount')
+def _():
+    if libc.mount(b'none', home.encode(), b'tmpfs', 0, None):
+        raise OSError(ctypes.get_errno())
+
+@way('unmount of /proc')
+def _():
+    if libc.umount2(b'/proc', 2):
+        raise OSError(ctypes.get_errno())
+
+@way('unshare of the network without a user namespace')
+def _():
+    if libc.unshare(0x40000000):
+        raise OSError(ctypes.get_errno())
+
+@way('a namespace of its own that leads out')
+def _(): subprocess.run(['unshare', '-Urn', 'bash', '-c', f'echo > /dev/tcp/127.0.0.1/{port}'], check=True, capture_output=True)
+
+@way('raw socket')
+def _(): socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)
+
+@way('packet socket')
+def _(): socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0x0300)
+
+@way('change of an interface')
+def _(): fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8914, struct.pack('16sH14x', b'lo', 0))
+
+@way('change of a route by netlink')
+def _():
+    link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    link.send(struct.pack('IHHIIiiHHiII', 32, 16, 5, 1, 0, 0, 1, 0, 0, 0, 0, 1)[:32])
+    return struct.unpack('i', link.recv(100)[16:20])[0] == 0
+
+@way('abstract Unix socket')
+def _(): socket.socket(socket.AF_UNIX).connect('\0' + abstract)
+
+@way('socket of virtual machines')
+def _(): socket.socket(40, socket.SOCK_STREAM)
+
+@way('io_uring')
+def _():
+    if libc.syscall(425, 8, ctypes.create_string_buffer(120)) < 0:
+        raise OSError(ctypes.get_errno())
+
+@way('keys on the terminal')
+def _():
+    child = os.fork()
+    if not child:
+        os.setsid()
+        _, terminal = os.openpty()
+        fcntl.ioctl(terminal, 0x540E, 0)
+        try:
+            fcntl.ioctl(terminal, 0x5412, b'x')
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+@way('signal to the group of the caller')
+def _():
+    try:
+        return bool(open('/dev/tty')) and False
+    except OSError:
+        pass
+    status = open('/proc/self/stat').read().rsplit(')')[1].split()
+    return status[2] == '0'
+
+for path in ['/proc/sys/kernel/core_pattern', '/proc/sys/kernel/hostname', '/proc/sysrq-trigger', '/sys/fs/cgroup/cgroup.procs',
+             '/sys/kernel/uevent_helper']:
+    way('write to ' + path)(lambda: open(path, 'r+').close())
+
+status = dict(line.split(':\t') for line in open('/proc/self/status').read().splitlines() if ':\t' in line)
+for name in ['CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb']:
+    if int(status[name], 16):
+        print('open:', name, status[name])
+if status['NoNewPrivs'].strip() != '1':
+    print('open: new privileges')
+open(home + '/made', 'w').write('x')
+os.mkdir(home + '/directory')
+print('tried')
+"#;
+
+/// The script's output by this user, and what it has said beside; `None`: it cannot be had here.
+async fn tried(user: Option<u32>, home: &tempfile::TempDir) -> Option<(String, String)> {
+    // A listener of the machine, one without a name in a directory, and descriptors that a caller may have left open.
+    let site = Origin::site("").await;
+    let port = site.authority("127.0.0.1").rsplit(':').next().expect("a port").to_owned();
+    let name = format!("politely-test-{}-{}", std::process::id(), user.unwrap_or_default());
+    let _listener =
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).expect("a name")).expect("it is free");
+    let network = File::open("/proc/self/ns/net").expect("Linux");
+    let connected = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
+    let [network, connected] = [network.as_raw_fd(), connected.as_raw_fd()];
+    let script = home.path().join("attacks.py");
+    fs::write(&script, ATTACKS).expect("it is writable");
+    let mut command = Command::new("bash");
+    let become_user = user.map(|id| format!("setpriv --reuid={id} --regid={id} --clear-groups")).unwrap_or_default();
+    let run = format!(
+        "exec {become_user} bash -c 'exec {} run --isolate python3 \"$0\" $$ {port} {name} \"$1\"' \"$0\" \"$1\"",
+        env!("CARGO_BIN_EXE_politely")
+    );
+    command.args(["-c", &run]).arg(&script).arg(home.path());
+    command
+        .env("HOME", home.path())
+        .env("XDG_CACHE_HOME", home.path())
+        .env("STATE_DIRECTORY", home.path().join("state"));
+    command.envs(open()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    // What root's own Python is kept in is closed to others.
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+    let inherit = move || {
+        for (number, at) in [(network, 20), (connected, 21)] {
+            // SAFETY: `dup2` takes two integers, and may be called between fork and exec.
+            if unsafe { libc::dup2(number, at) } < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: as above.
+    unsafe { command.pre_exec(inherit) };
+    let output = within("the attacks", command.output()).await.expect("bash");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (got, said) = (text(&output.stdout), text(&output.stderr));
+    let is_missing = ["cannot isolate", "Permission denied", "cannot run `python3`", "setpriv: "];
+    if !got.contains("tried") && is_missing.iter().any(|why| said.contains(why)) {
+        eprintln!("skipped: the attacks cannot be tried here: {said}");
+        return None;
+    }
+    Some((got, said))
+}
+
+/// Nothing leads out, and what is made belongs to who has called.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_leads_out_of_an_isolated_command() {
+    let is_root = rustix_is_root();
+    let users = if is_root { vec![None, Some(61_184)] } else { vec![None] };
+    for user in users {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let id = user.unwrap_or_else(|| fs::metadata(home.path()).expect("it is there").uid());
+        if user.is_some() {
+            chown(home.path(), Some(id), Some(id)).expect("root may");
+            fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+        }
+        let Some((got, said)) = tried(user, &home).await else { continue };
+        assert_eq!(got, "tried\n", "{user:?}: {said}");
+        for made in ["made", "directory"] {
+            let made = fs::metadata(home.path().join(made)).expect("it was made");
+            assert_eq!(made.uid(), id, "{user:?}");
+        }
+    }
+    if !is_root {
+        eprintln!("skipped for other users: only root can become one");
+    }
+}
+
+fn rustix_is_root() -> bool {
+    // SAFETY: it takes nothing.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// What SECURITY.md says stays open: sockets that have a name in the file system.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sockets_in_the_file_system_stay_open_as_documented() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let path = home.path().join("socket");
+    let listener = UnixListener::bind(&path).expect("it is free");
+    let script = "import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+    command.args(["run", "-q", "--isolate", "python3", "-c", script]).arg(&path);
+    command.env("HOME", home.path()).env("STATE_DIRECTORY", home.path().join("state"));
+    let output = within("its end", command.output()).await.expect("it is built");
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("cannot isolate") || said.contains("cannot run `python3`") {
+        return eprintln!("skipped: {said}");
+    }
+    assert!(output.status.success(), "{said}");
+    assert!(listener.accept().is_ok());
+}
+
+/// Files and pipes that a caller hands over are for the command, as a shell's `<(…)`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_and_pipes_are_handed_on() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    fs::write(home.path().join("file"), "file ").expect("it is writable");
+    let script = "\"$0\" run -q --isolate bash -c 'cat /proc/self/fd/9 \"$0\"; unshare -U true || [ $(id -u) = 0 ]' <(echo pipe) 9< \"$HOME/file\"";
+    let mut command = Command::new("bash");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_politely")]);
+    command.env("HOME", home.path()).env("STATE_DIRECTORY", home.path().join("state"));
+    let output = within("its end", command.output()).await.expect("bash");
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("cannot isolate") {
+        return eprintln!("skipped: {said}");
+    }
+    assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stdout)), (Some(0), "file pipe\n"), "{said}");
+}
