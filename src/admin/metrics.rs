@@ -76,7 +76,7 @@ fn registry(admin: &Admin, names: bool) -> Registry {
     if let Some(evidence) = &proxy.evidence {
         let figures = evidence.figures();
         all.counter("evidence_records", "Records of decisions that were written", figures.written);
-        all.counter("evidence_lost", "Records lost because the disk was full or too slow", figures.lost);
+        all.counter("evidence_lost", "Records lost because the disk was full, too slow or failing", figures.lost);
     }
     let last = &admin.last_reload;
     let help = "1 if the last reload put all of the configuration in force";

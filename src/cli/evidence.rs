@@ -1,12 +1,16 @@
 //! `politely evidence verify`: whether the chain of decisions is whole.
 
 use super::{CommandError, ConfigArg, Format, NO, counted};
+use crate::config::units::parse_duration;
 use crate::evidence::{Hash, ReadError, Verified, digits, from_hex, verify};
 use crate::rfc3339;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
+use time::macros::format_description;
+use time::{Date, OffsetDateTime, Time};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct EvidenceArgs {
@@ -61,8 +65,22 @@ pub(super) fn unreadable(directory: &Path, error: &ReadError) -> CommandError {
     };
     CommandError::usage(
         what,
-        "it is a directory with files such as 00000001.jsonl, readable for the proxy's user alone",
+        "it is a directory with files such as 00000001-20261122T183000Z.jsonl, readable for the proxy's user alone",
     )
+}
+
+/// An instant as people write it: RFC 3339, a date, or how long ago it was (`7d`).
+pub(super) fn when(text: &str) -> Result<SystemTime, String> {
+    if let Some(at) = rfc3339::parse(text) {
+        return Ok(at);
+    }
+    if let Ok(date) = Date::parse(text, format_description!("[year]-[month]-[day]")) {
+        return Ok(OffsetDateTime::new_utc(date, Time::MIDNIGHT).into());
+    }
+    let ago = parse_duration(text).ok().and_then(|ago| SystemTime::now().checked_sub(ago));
+    ago.ok_or_else(|| {
+        format!("`{text}` is not a time: write 2026-11-22T18:30:00Z, 2026-11-22, or 7d for seven days ago")
+    })
 }
 
 fn parse_head(text: &str) -> Result<Hash, &'static str> {
@@ -152,3 +170,18 @@ pub(super) fn times_of(count: u64) -> String {
 
 /// Of faults and of other files: where there are many, the first ones say enough.
 const MOST_SHOWN: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn people_name_a_day_or_say_how_long_ago() {
+        assert_eq!(when("1970-01-03"), Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(2 * 86_400)));
+        let then = when("7d").unwrap();
+        let week = SystemTime::now().duration_since(then).unwrap();
+        assert_eq!(week.as_secs() / 86_400, 7);
+        assert!(when("yesterday").is_err());
+    }
+}

@@ -57,12 +57,14 @@ impl Settings {
         Self::build(name, text, &Over::default())
     }
 
-    /// What was shown once, to judge by it. Its users' passwords are not among it: nobody has any.
+    /// A configuration as it was shown once, to judge by it. It has no passwords, so that nobody can log in, and it is complete: the
+    /// files that it included are in it already, and what these say today does not matter.
     ///
     /// # Errors
     /// This version does not take it.
     pub fn of_shown(name: &str, shown: &str) -> Result<Self, String> {
         let mut shown: serde_json::Value = serde_json::from_str(shown).map_err(|error| format!("{name}: {error}"))?;
+        shown["include"] = serde_json::json!([]);
         for user in shown["access"]["users"].as_array_mut().into_iter().flatten() {
             user["password"] = NOBODYS.into();
         }

@@ -1,90 +1,189 @@
-//! What makes a chain of lines: each begins with the SHA-256 of the line before it, that line's end included.
+//! The end of a chain, to which lines are appended: what the segment has, what is on the disk, and when another segment begins.
 
-use crate::policy::Access;
-use data_encoding::HEXLOWER;
-use ring::digest::{SHA256, digest};
+use super::queue::{Batch, EvidenceFile, Lost, Queue};
+use super::record::{Draft, Hash, digits, link};
+use super::segment::Segment;
+use super::start::begin;
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime};
 
-/// A SHA-256.
-pub type Hash = [u8; 32];
-
-pub(super) fn sha256(bytes: &[u8]) -> Hash {
-    digest(&SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
-}
-
-/// The SHA-256 by which a site's file is kept: of the bytes that were read of it.
-pub fn digest_of(access: &Access) -> Option<&Hash> {
-    match access {
-        Access::Rules(robots) => Some(robots.digest_by(sha256)),
-        Access::Reservations(tdmrep) => Some(tdmrep.digest_by(sha256)),
-        Access::Missing => None,
-    }
-}
-
-/// In hexadecimal. Three times a record, so in a form that the compiler makes vectors of.
-pub fn hex(hash: &Hash) -> [u8; 64] {
-    let digit = |half: u8| half + b'0' + if half > 9 { b'a' - b'9' - 1 } else { 0 };
-    let mut text = [0; 64];
-    for (two, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(hash) {
-        *two = [digit(byte >> 4), digit(byte & 15)];
-    }
-    text
-}
-
-/// The same as text.
-pub fn digits(hash: &Hash) -> String {
-    String::from_utf8_lossy(&hex(hash)).into_owned()
-}
-
-/// The other way round; in small letters alone, as it is written.
-pub fn from_hex(text: &str) -> Option<Hash> {
-    let mut hash = Hash::default();
-    let is_whole = text.len() == 64 && HEXLOWER.decode_mut(text.as_bytes(), &mut hash).is_ok();
-    is_whole.then_some(hash)
-}
-
-/// The end of a chain, to which lines are added.
-#[derive(Debug, Clone, Copy)]
 pub(super) struct Chain {
-    /// Of the last line; of none, zeros.
-    pub head: Hash,
+    directory: PathBuf,
+    queue: Arc<Queue>,
+    pub segment: Segment,
+    /// The SHA-256 of the last line.
+    head: Hash,
+    /// Files that this process has written to the segment.
+    files: HashSet<Hash>,
+    /// Whether the segment has records, so that it is worth another.
+    pub is_used: bool,
+    out: Vec<u8>,
+    unsynced: Option<Unsynced>,
+    /// What fsync failed for: the next segment begins with it, and nothing is written before that.
+    damaged: Option<Unsynced>,
+    /// When no new segment could be begun, since one could.
+    refused: Option<Instant>,
+}
+
+/// Lines that were appended since the last fsync, which a loss of power would lose.
+struct Unsynced {
+    since: Instant,
+    /// The SHA-256 of the last line before them.
+    synced: Hash,
+    records: Lost,
 }
 
 impl Chain {
-    /// Puts a line behind the others: `line` is an object with members, and ends its line.
-    pub fn append(&mut self, line: &[u8], out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(b"{\"prev\":\"");
-        out.extend_from_slice(&hex(&self.head));
-        out.extend_from_slice(b"\",");
-        out.extend_from_slice(&line[1..]);
-        self.head = sha256(&out[start..]);
+    pub fn new(directory: PathBuf, queue: Arc<Queue>, segment: Segment, head: Hash, is_used: bool) -> Self {
+        let (files, out) = (HashSet::new(), Vec::new());
+        let (unsynced, damaged, refused) = (None, None, None);
+        Chain { directory, queue, segment, head, files, is_used, out, unsynced, damaged, refused }
+    }
+
+    pub fn head(&self) -> Hash {
+        self.head
+    }
+
+    /// Whether fsync failed for the segment, and no other has begun.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.is_some()
+    }
+
+    /// How long lines have not been synced.
+    pub fn unsynced_for(&self) -> Option<Duration> {
+        self.unsynced.as_ref().map(|unsynced| unsynced.since.elapsed())
+    }
+
+    /// What the records refer to, and then the records, piece by piece; `written` counts those that are in the chain.
+    pub fn append(&mut self, batch: &Batch, written: &mut u64) -> io::Result<()> {
+        for (hash, bytes) in batch.files.iter().filter_map(EvidenceFile::body) {
+            self.keep(hash, bytes)?;
+        }
+        let (mut rest, mut head, mut count) = (&batch.lines[..], self.head, 0);
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            let line;
+            (line, rest) = rest.split_at(end + 1);
+            link(&mut head, line, &mut self.out);
+            count += 1;
+            if self.out.len() >= PIECE || rest.is_empty() {
+                self.put(head)?;
+                *written += count;
+                self.queue.written.fetch_add(count, Relaxed);
+                self.is_used = true;
+                if let (Some(unsynced), Some((from, to))) = (&mut self.unsynced, batch.times) {
+                    unsynced.records = unsynced.records.and(Lost { count, from, to });
+                }
+                count = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a file, unless the segment has it.
+    pub fn keep(&mut self, hash: &Hash, bytes: &[u8]) -> io::Result<()> {
+        if self.files.contains(hash) {
+            return Ok(());
+        }
+        self.say(Draft::file(hash, bytes))?;
+        if self.files.len() == MOST_FILES {
+            // They are written again when they are used again.
+            self.files.clear();
+        }
+        self.files.insert(*hash);
+        Ok(())
+    }
+
+    /// Appends one line of the writer's own.
+    pub fn say(&mut self, draft: Draft) -> io::Result<()> {
+        let line = draft.end(<[u8]>::to_vec);
+        self.line(&line)
+    }
+
+    pub fn line(&mut self, line: &[u8]) -> io::Result<()> {
+        let mut head = self.head;
+        link(&mut head, line, &mut self.out);
+        self.put(head)
+    }
+
+    /// Writes `out`, after which the last line has this hash.
+    fn put(&mut self, head: Hash) -> io::Result<()> {
+        let appended = match self.damaged {
+            None => self.segment.append(&self.out),
+            Some(_) => Err(io::Error::other("fsync failed for the segment, and no other can be begun")),
+        };
+        self.out.clear();
+        appended?;
+        self.unsynced.get_or_insert_with(|| Unsynced::after(self.head));
+        self.head = head;
+        *self.queue.head.lock() = (self.segment.number, head);
+        Ok(())
+    }
+
+    /// After a failed fsync pages may be gone, and a second one would not say so: what was not synced is recorded as lost, and the
+    /// chain goes on in another segment.
+    pub fn sync(&mut self) -> io::Result<()> {
+        let Some(unsynced) = self.unsynced.take() else { return Ok(()) };
+        let Err(error) = self.segment.sync() else { return Ok(()) };
+        let (directory, segment, records) = (self.directory.display(), self.segment.number, unsynced.records.count);
+        tracing::error!(%directory, segment, records, "fsync failed, and these records of evidence may be lost: {error}");
+        self.queue.lost.fetch_add(records, Relaxed);
+        self.damaged = Some(unsynced);
+        self.begin(SystemTime::now());
+        Err(error)
+    }
+
+    /// Goes on in another segment, at once if `is_urgent`. If none can be begun, goes on with the one that there is, and tries again after a while. Returns
+    /// whether it has tried.
+    pub fn next_segment(&mut self, now: SystemTime, is_urgent: bool) -> bool {
+        if !is_urgent && self.refused.is_some_and(|refused| refused.elapsed() < AGAIN) {
+            return false;
+        }
+        // A failed one has begun another.
+        if self.sync().is_ok() {
+            self.begin(now);
+        }
+        true
+    }
+
+    fn begin(&mut self, now: SystemTime) {
+        let loss = self.damaged.as_ref().map(|damaged| {
+            let mut draft = damaged.records.draft();
+            draft.hash("synced", &damaged.synced);
+            draft
+        });
+        match begin(&self.directory, self.segment.number + 1, self.head, now, loss) {
+            Ok((segment, head)) => {
+                let (ended, last) = (self.segment.number, digits(&self.head));
+                tracing::info!(segment = ended, head = %last, "a segment of evidence has ended");
+                self.unsynced = Some(Unsynced::after(self.head));
+                (self.segment, self.head, self.is_used) = (segment, head, false);
+                (self.refused, self.damaged) = (None, None);
+                self.files.clear();
+                *self.queue.head.lock() = (self.segment.number, head);
+            }
+            Err(error) => {
+                if self.refused.replace(Instant::now()).is_none() {
+                    tracing::error!("no new segment of evidence can be begun, the one so far goes on: {error}");
+                }
+            }
+        }
     }
 }
 
-/// In place of the text of whatever has none.
-pub(super) const NOTHING: Hash = [0; 32];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_line_names_the_one_before() {
-        let (mut chain, mut out) = (Chain { head: Hash::default() }, Vec::new());
-        chain.append(b"{\"a\":1}\n", &mut out);
-        chain.append(b"{\"b\":2}\n", &mut out);
-        let text = String::from_utf8(out).unwrap();
-        let first = format!("{{\"prev\":\"{}\",\"a\":1}}\n", "0".repeat(64));
-        let name = String::from_utf8(hex(&sha256(first.as_bytes())).into()).unwrap();
-        assert_eq!(text, format!("{first}{{\"prev\":\"{name}\",\"b\":2}}\n"));
-    }
-
-    #[test]
-    fn hexadecimal_is_read_as_it_is_written() {
-        let hash = sha256(b"abc");
-        let text = String::from_utf8(hex(&hash).into()).unwrap();
-        assert!(text.starts_with("ba7816bf8f01cfea"), "{text}: FIPS 180-2, B.1");
-        assert_eq!(from_hex(&text), Some(hash));
-        assert_eq!((from_hex(&text[1..]), from_hex(&text.to_uppercase())), (None, None));
+impl Unsynced {
+    fn after(synced: Hash) -> Self {
+        let now = SystemTime::now();
+        Unsynced { since: Instant::now(), synced, records: Lost { count: 0, from: now, to: now } }
     }
 }
+
+/// 2 MiB of hashes.
+const MOST_FILES: usize = 1 << 16;
+/// Written at once.
+const PIECE: usize = 256 << 10;
+/// Until a new segment is tried again.
+const AGAIN: Duration = Duration::from_secs(10);

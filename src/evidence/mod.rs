@@ -1,28 +1,31 @@
 //! Evidence of what was decided: one record for each request, in a chain of lines that shows what was changed in it, beside
 //! the robots.txt that each decision is based on. Written by a thread of its own; read by `politely evidence`, `report` and
 //! `explain --at`. docs/evidence.md has the format.
+//!
+//! To write: `record` makes a line, `queue` takes it to the thread of `writer`, which appends it to `chain`, in files of
+//! `segment`; `start` finds where a chain continues, `keep` what is old. To read: `read` has the lines, `line` what they say;
+//! `verify`, `report` and `past` use them.
 
-mod bodies;
 mod chain;
-mod draft;
+mod keep;
+mod line;
 mod past;
 mod queue;
 mod read;
+mod record;
 mod report;
 mod segment;
-mod time;
+mod start;
 mod verify;
 mod writer;
 
-pub use bodies::BodyError;
-pub use chain::{Hash, digest_of, digits, from_hex};
-pub use draft::Draft;
+pub use line::{Decision, ReadError, SiteCopy};
 pub use past::{Found, Past, PastCopy, PastFile, find};
-pub use read::{Decision, ReadError, SiteCopy};
+pub use read::FileError;
+pub use record::{Draft, Hash, digest_of, digits, from_hex};
 pub use report::{By, Group, Report, report};
-pub use time::when;
+pub use start::OpenError;
 pub use verify::{Fault, Verified, verify};
-pub use writer::OpenError;
 
 use crate::policy::Entry;
 use queue::Queue;
@@ -121,6 +124,6 @@ impl Drop for Evidence {
 }
 
 #[cfg(test)]
-use chain::{NOTHING, hex};
+use record::NOTHING;
 #[cfg(test)]
 mod tests;

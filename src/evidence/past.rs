@@ -1,8 +1,8 @@
 //! What was known of an authority at a time, by the records of then.
 
-use super::bodies::{Bodies, BodyError};
-use super::chain::{Hash, digits};
-use super::read::{Decision, Kind, SiteCopy, each_line, parse};
+use super::line::{Decision, Kind, SiteCopy, parse};
+use super::read::{each_line, file_of};
+use super::record::{Hash, digits};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, SiteAnswer, Trouble};
 use crate::robots::{ParseOptions, RobotsTxt, TdmRep};
@@ -98,11 +98,10 @@ pub fn find(
         tdmrep.see(decision.tdmrep.as_ref(), parsed.time, at, found);
         Ok(())
     })?;
-    let bodies = Bodies::new(directory);
-    let past = |nearest: Nearest| nearest.best().map(|(found, copy)| PastCopy::new(found, copy, &bodies)).transpose();
+    let past = |nearest: Nearest| nearest.best().map(|(found, copy)| PastCopy::new(found, copy, directory)).transpose();
     let (robots, tdmrep) = (past(robots)?, past(tdmrep)?);
     let Some(known) = known.or_else(|| Some(robots.as_ref()?.found.clone())) else { return Ok(None) };
-    let config = known.decision.config.and_then(|hash| bodies.read(&hash).ok());
+    let config = known.decision.config.and_then(|hash| file_of(directory, known.segment, &hash).ok());
     let config = config.and_then(|config| String::from_utf8(config).ok());
     let [license, price] = [license, price].map(|last| last.map(|(_, said)| said));
     Ok(Some(Past { known, same, robots, tdmrep, license, price, config }))
@@ -136,11 +135,12 @@ impl Nearest {
 }
 
 impl PastCopy {
-    fn new(found: Found, copy: SiteCopy, bodies: &Bodies) -> Result<Self, String> {
+    fn new(found: Found, copy: SiteCopy, directory: &Path) -> Result<Self, String> {
         let reason = found.decision.reason.as_deref();
         let is_unreachable = matches!(reason, Some("robots-unreachable" | "long-unreachable"));
         let read = |hash: &Hash| {
-            bodies.read(hash).map_err(|error: BodyError| format!("the file of then, {}: {error}", digits(hash)))
+            let read = file_of(directory, found.segment, hash);
+            read.map_err(|error| format!("the file of then, {}: {error}", digits(hash)))
         };
         let file = match (&copy, &copy.failure) {
             (_, Some(why)) if is_unreachable => PastFile::Unreachable(why.clone()),

@@ -1,8 +1,7 @@
 //! Records on their way to the thread that writes them. Requests never wait: a record for which there is no room is counted as
 //! lost, and the writer reports it in the chain.
 
-use super::chain::{Hash, digest_of};
-use super::segment::MOST_LINE;
+use super::record::{Draft, Hash, digest_of};
 use crate::policy::Entry;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
@@ -42,10 +41,9 @@ pub(super) struct Batch {
     /// Lines without their place in the chain.
     pub lines: Vec<u8>,
     pub records: u64,
-    /// What the lines name, and has to be there before they are: the files of these answers, and what was configured.
-    pub entries: Vec<Arc<Entry>>,
-    pub configs: Vec<(Arc<str>, Hash)>,
-    /// Where these are in memory: each is there once.
+    /// What the lines refer to, each once. Has to be in the chain before the lines.
+    pub files: Vec<EvidenceFile>,
+    /// Their places in memory.
     places: HashSet<usize>,
     /// Their bytes.
     held: usize,
@@ -53,6 +51,32 @@ pub(super) struct Batch {
     pub times: Option<(SystemTime, SystemTime)>,
     /// What came after these, for which there was no room.
     pub lost: Option<Lost>,
+}
+
+/// What lines refer to.
+pub(super) enum EvidenceFile {
+    Site(Arc<Entry>),
+    Config(Arc<str>, Hash),
+}
+
+impl EvidenceFile {
+    /// Its SHA-256 and its bytes, if the site has the file.
+    pub fn body(&self) -> Option<(&Hash, &[u8])> {
+        match self {
+            Self::Site(entry) => {
+                let access = &entry.answer.as_ref()?.access;
+                digest_of(access).zip(access.source())
+            }
+            Self::Config(text, hash) => Some((hash, text.as_bytes())),
+        }
+    }
+
+    fn place(&self) -> usize {
+        match self {
+            Self::Site(entry) => Arc::as_ptr(entry).addr(),
+            Self::Config(text, _) => Arc::as_ptr(text).addr(),
+        }
+    }
 }
 
 /// Records that are not in the chain.
@@ -66,6 +90,15 @@ pub(super) struct Lost {
 impl Lost {
     pub fn and(self, other: Self) -> Self {
         Lost { count: self.count + other.count, from: self.from.min(other.from), to: self.to.max(other.to) }
+    }
+
+    /// The line that says so.
+    pub fn draft(self) -> Draft {
+        let mut draft = Draft::new("lost", SystemTime::now());
+        draft.number("count", self.count);
+        draft.time("from", self.from);
+        draft.time("to", self.to);
+        draft
     }
 }
 
@@ -85,33 +118,20 @@ impl Queue {
         let mut state = self.state.lock();
         let is_closed = state.is_closed;
         let batch = &mut state.batch;
-        let (old_entries, old_configs) = (batch.entries.len(), batch.configs.len());
+        let before = batch.files.len();
         for entry in entries {
-            // Mostly it is what the record before named.
-            let is_last = batch.entries.iter().rev().take(2).any(|last| Arc::ptr_eq(last, entry));
-            if !is_last && batch.places.insert(place(entry)) {
-                batch.entries.push(entry.clone());
-            }
+            batch.refer(Arc::as_ptr(entry).addr(), || EvidenceFile::Site(entry.clone()));
         }
-        if let Some(config @ (text, _)) = config
-            && !batch.configs.last().is_some_and(|(last, _)| Arc::ptr_eq(last, text))
-            && batch.places.insert(place(text))
-        {
-            batch.configs.push(config.clone());
+        if let Some((text, hash)) = config {
+            batch.refer(Arc::as_ptr(text).addr(), || EvidenceFile::Config(text.clone(), *hash));
         }
-        let files = batch.entries[old_entries..].iter().filter_map(|entry| kept(entry));
-        let new: usize = files
-            .map(|(_, file)| file.len())
-            .chain(batch.configs[old_configs..].iter().map(|(text, _)| text.len()))
-            .sum();
+        let new: usize =
+            batch.files[before..].iter().filter_map(EvidenceFile::body).map(|(_, bytes)| bytes.len()).sum();
         // A file that is larger than all the room has it for itself.
         let is_full = batch.lines.len() + line.len() > ROOM || batch.held > 0 && batch.held + new > ROOM;
-        if is_closed || is_full || line.len() > MOST_LINE - LINKED {
-            for entry in batch.entries.drain(old_entries..) {
-                batch.places.remove(&place(&entry));
-            }
-            for (text, _) in batch.configs.drain(old_configs..) {
-                batch.places.remove(&place(&text));
+        if is_closed || is_full || line.len() > MOST_RECORD {
+            for file in batch.files.drain(before..) {
+                batch.places.remove(&file.place());
             }
             let lost = Lost { count: 1, from: at, to: at };
             batch.lost = Some(batch.lost.map_or(lost, |before| before.and(lost)));
@@ -182,33 +202,30 @@ impl Batch {
         self.lines.is_empty() && self.lost.is_none()
     }
 
+    /// Mostly it is what the record before referred to.
+    fn refer(&mut self, place: usize, file: impl FnOnce() -> EvidenceFile) {
+        let is_last = self.files.iter().rev().take(3).any(|file| file.place() == place);
+        if !is_last && self.places.insert(place) {
+            self.files.push(file());
+        }
+    }
+
     fn reset(&mut self) {
         self.lines.clear();
         self.lines.shrink_to(KEPT);
-        self.entries.clear();
-        self.entries.shrink_to(KEPT / 64);
-        self.configs.clear();
+        self.files.clear();
+        self.files.shrink_to(KEPT / 64);
         self.places.clear();
         self.places.shrink_to(KEPT / 64);
         (self.times, self.lost, self.held, self.records) = (None, None, 0, 0);
     }
 }
 
-/// The file of an answer, and the hash by which it is kept.
-pub(super) fn kept(entry: &Entry) -> Option<(&Hash, &[u8])> {
-    let access = &entry.answer.as_ref()?.access;
-    digest_of(access).zip(access.source())
-}
-
-fn place<T: ?Sized>(shared: &Arc<T>) -> usize {
-    Arc::as_ptr(shared).addr()
-}
-
 /// Bytes of lines that wait, some ten thousand records; and as much of what they name.
 pub(super) const ROOM: usize = 8 << 20;
 const KEPT: usize = 1 << 16;
-/// More than what puts a line into the chain.
-const LINKED: usize = 128;
+/// The longest record: a request's head is at most 1 MiB, and may take more when it is written as JSON.
+pub(super) const MOST_RECORD: usize = (4 << 20) - 128;
 const MOMENT: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
@@ -241,7 +258,7 @@ mod tests {
             queue.put(b"{}\n", None, [entry], AT);
         }
         let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
-        assert_eq!((batch.entries.len(), batch.records), (2, 4));
+        assert_eq!((batch.files.len(), batch.records), (2, 4));
     }
 
     #[test]
@@ -253,7 +270,7 @@ mod tests {
         }
         let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         assert_eq!(
-            (queue.lost.load(Relaxed), batch.configs.len(), batch.records),
+            (queue.lost.load(Relaxed), batch.files.len(), batch.records),
             (0, 8, 80),
             "however the hosts take turns"
         );
@@ -272,7 +289,7 @@ mod tests {
         }
         assert_eq!(queue.lost.load(Relaxed), 2);
         let Some(batch) = queue.take(batch, Duration::ZERO) else { panic!("there are four") };
-        assert_eq!((batch.configs.len(), batch.records), (4, 4));
+        assert_eq!((batch.files.len(), batch.records), (4, 4));
     }
 
     #[test]

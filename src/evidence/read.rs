@@ -1,128 +1,14 @@
 //! What was written, line by line, from plain segments and compressed ones.
 
-use super::chain::{Hash, from_hex, sha256};
-use super::segment::{MOST_LINE, Stored};
+use super::line::{Kind, Line, ReadError, parse};
+use super::record::{Hash, digits, from_hex, hex, sha256};
+use super::segment::Stored;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use flate2::read::MultiGzDecoder;
-use serde::{Deserialize, Deserializer, de};
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::Path;
-use std::time::SystemTime;
-
-/// A line of any kind.
-#[derive(Debug, Deserialize)]
-pub(super) struct Line {
-    #[serde(deserialize_with = "hash")]
-    pub prev: Hash,
-    #[serde(deserialize_with = "time")]
-    pub time: SystemTime,
-    #[serde(flatten)]
-    pub kind: Kind,
-}
-
-/// What a line is about.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "kebab-case")]
-pub(super) enum Kind {
-    /// The first of its segment.
-    Segment {
-        segment: u64,
-    },
-    /// A process begins to write.
-    Start {
-        /// The one before was killed, or lost its power.
-        #[serde(default)]
-        unclean: bool,
-        #[serde(default, deserialize_with = "some_hash")]
-        config: Option<Hash>,
-    },
-    /// It ends.
-    Stop,
-    Decision(Box<Decision>),
-    /// Records for which there was no room.
-    Lost {
-        count: u64,
-        #[serde(deserialize_with = "time")]
-        from: SystemTime,
-        #[serde(deserialize_with = "time")]
-        to: SystemTime,
-    },
-    /// A segment that was kept long enough.
-    Removed {
-        segment: u64,
-        /// Of its last line.
-        #[serde(deserialize_with = "hash")]
-        head: Hash,
-    },
-    /// Of a later version.
-    #[serde(other)]
-    Other,
-}
-
-/// One request, and what was decided about it.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub struct Decision {
-    pub client: String,
-    pub user: Option<String>,
-    pub method: Option<String>,
-    pub url: Option<String>,
-    pub product_tokens: Vec<String>,
-    pub purpose: Vec<String>,
-    pub outcome: String,
-    /// `allowed`, `refused`, or `reported`; `None`: nothing was decided.
-    pub verdict: Option<String>,
-    pub reason: Option<String>,
-    pub rule: Option<String>,
-    pub line: Option<u32>,
-    pub robots: Option<SiteCopy>,
-    pub tdmrep: Option<SiteCopy>,
-    /// What the answer asked for in return: where its licence is, and a price.
-    pub license: Option<String>,
-    pub price: Option<String>,
-    #[serde(deserialize_with = "some_hash")]
-    pub config: Option<Hash>,
-    pub status: u16,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
-    pub held_ms: u64,
-    pub origin_ms: Option<u64>,
-    pub ms: u64,
-}
-
-/// The robots.txt or tdmrep.json that it rests on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct SiteCopy {
-    /// Of the answer that it came with, or that said that there is none.
-    pub status: Option<u16>,
-    #[serde(deserialize_with = "some_hash")]
-    pub sha256: Option<Hash>,
-    /// Fetched, or confirmed.
-    #[serde(deserialize_with = "some_time")]
-    pub fetched: Option<SystemTime>,
-    /// Why it could not be fetched since, and since when.
-    pub failure: Option<String>,
-    #[serde(deserialize_with = "some_time")]
-    pub failing_since: Option<SystemTime>,
-}
-
-/// Why a segment cannot be read on.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error("it is no line of evidence: {0}")]
-    Malformed(#[from] serde_json::Error),
-    #[error("it is longer than any that is written")]
-    TooLong,
-    #[error("its end is missing")]
-    Torn,
-    #[error("there is no line in it")]
-    Empty,
-    #[error("segment {segment}, line {line}: {error}")]
-    At { segment: u64, line: u64, error: Box<ReadError> },
-}
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 /// The lines of a segment. Nothing comes after an error that is the file's.
 pub(super) struct Lines {
@@ -256,35 +142,91 @@ impl Tail {
 /// Some dozens of records.
 const TAIL: u64 = 1 << 16;
 
-/// What a line says.
-pub(super) fn parse(line: &[u8]) -> Result<Line, ReadError> {
-    Ok(serde_json::from_slice(line)?)
-}
-
 impl Stored {
-    /// When it began, by its first line, and what that line says of the one before.
-    pub fn beginning(&self) -> Result<(SystemTime, Hash), ReadError> {
+    /// Its first line, which names the last of the segment before.
+    pub fn first(&self) -> Result<Line, ReadError> {
         let mut lines = Lines::of(self)?;
         let (line, _) = lines.next().unwrap_or(Err(ReadError::Empty))?;
-        let Line { time, prev, .. } = parse(line)?;
-        Ok((time, prev))
+        parse(line)
+    }
+
+    /// Its second line tells whether fsync failed for the segment before: then, the last line of that one that is on the disk.
+    pub fn synced_before(&self) -> Option<Hash> {
+        let mut lines = Lines::of(self).ok()?;
+        lines.next()?.ok()?;
+        let (line, _) = lines.next()?.ok()?;
+        let Kind::Lost { synced, .. } = parse(line).ok()?.kind else { return None };
+        synced
     }
 }
 
-fn hash<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
-    let text = String::deserialize(from)?;
-    from_hex(&text).ok_or_else(|| de::Error::custom("a SHA-256 has 64 digits"))
+/// What a record refers to is not there as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    #[error("it is missing")]
+    Missing,
+    #[error("it was changed")]
+    Changed,
+    #[error("it cannot be read: {0}")]
+    Io(#[from] io::Error),
 }
 
-fn some_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Hash>, D::Error> {
-    hash(from).map(Some)
+/// The bytes of a file line, as they were.
+pub(super) fn decoded(hash: &Hash, text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, FileError> {
+    let bytes = match (text, base64) {
+        (Some(text), _) => text.into_bytes(),
+        (None, base64) => BASE64_STANDARD.decode(base64.unwrap_or_default()).map_err(|_| FileError::Changed)?,
+    };
+    if sha256(&bytes) == *hash { Ok(bytes) } else { Err(FileError::Changed) }
 }
 
-fn time<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
-    let text = String::deserialize(from)?;
-    crate::rfc3339::parse(&text).ok_or_else(|| de::Error::custom("a time is written as RFC 3339 has it"))
+/// A file that a record in this segment refers to: in the segment, or where 1.0.0-rc.1 kept it.
+pub(super) fn file_of(directory: &Path, segment: u64, hash: &Hash) -> Result<Vec<u8>, FileError> {
+    let all = Stored::all(directory)?;
+    let stored = all.iter().find(|stored| stored.number == segment).ok_or(FileError::Missing)?;
+    let named = memchr::memmem::Finder::new(&hex(hash)).into_owned();
+    let mut lines = Lines::of(stored)?;
+    while let Some(Ok((line, _))) = lines.next() {
+        if named.find(line).is_some()
+            && let Ok(Line { kind: Kind::File { sha256, text, base64 }, .. }) = parse(line)
+            && sha256 == *hash
+        {
+            return decoded(hash, text, base64);
+        }
+    }
+    rc1_file(directory, hash)
 }
 
-fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SystemTime>, D::Error> {
-    time(from).map(Some)
+/// Where 1.0.0-rc.1 kept a file: below the directory, by its SHA-256.
+pub(super) fn rc1_path(hash: &Hash) -> PathBuf {
+    let name = digits(hash);
+    Path::new(RC1_FILES).join(&name[..2]).join(name + ".gz")
 }
+
+pub(super) fn rc1_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
+    let file = File::open(directory.join(rc1_path(hash))).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => FileError::Missing,
+        _ => error.into(),
+    })?;
+    let mut bytes = Vec::new();
+    match MultiGzDecoder::new(file).take(MOST_FILE).read_to_end(&mut bytes) {
+        Ok(_) if sha256(&bytes) == *hash => Ok(bytes),
+        Ok(_) => Err(FileError::Changed),
+        Err(error) => match error.kind() {
+            ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof => Err(FileError::Changed),
+            _ => Err(error.into()),
+        },
+    }
+}
+
+/// Whose file this is, by its name there. `None`: it is another's.
+pub(super) fn rc1_hash(path: &Path) -> Option<Hash> {
+    from_hex(path.file_name()?.to_str()?.strip_suffix(".gz")?)
+}
+
+/// The folder in which 1.0.0-rc.1 kept the files that records refer to.
+pub(super) const RC1_FILES: &str = "bodies";
+/// The largest `robots.max_size`, and one byte to see what is longer.
+const MOST_FILE: u64 = (64 << 20) + 1;
+/// The longest line: such a file, of which each character may have to be escaped, and what is around it.
+pub(super) const MOST_LINE: usize = (2 * MOST_FILE + (1 << 10)) as usize;

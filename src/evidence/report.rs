@@ -1,6 +1,7 @@
 //! Totals over records: by host, by user or by rule.
 
-use super::read::{Decision, Kind, ReadError, each_line, parse};
+use super::line::{Decision, Kind, ReadError, parse};
+use super::read::each_line;
 use crate::policy::Authority;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -80,7 +81,7 @@ pub fn report(directory: &Path, by: By, since: Option<SystemTime>) -> Result<Rep
                 groups.entry(name).or_default().add(&decision, line.time);
             }
             Kind::Lost { count, .. } => report.lost += count,
-            Kind::Segment { .. } | Kind::Start { .. } | Kind::Stop | Kind::Removed { .. } | Kind::Other => {}
+            _ => {}
         }
         Ok(())
     })?;

@@ -1,25 +1,29 @@
-//! The files of a chain: `00000001.jsonl` and so on. Only the last is written to; those before it are compressed.
+//! The files of a chain: `00000001-20261122T183000Z.jsonl` and so on, by number and beginning. Only the last is written to;
+//! those before it are compressed. What a segment's records refer to is in the same segment.
 
-use super::time::day;
 use crate::config::give_to_owner;
+use crate::rfc3339;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-/// A segment as it lies there.
+/// A segment on the disk, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
     pub number: u64,
+    /// When it began, to the second. `None`: it was begun by 1.0.0-rc.1, whose names have no time.
+    pub dated: Option<SystemTime>,
     pub path: PathBuf,
     pub is_compressed: bool,
 }
 
 impl Stored {
-    /// All of a directory, in their order. Of one that was just being compressed, the whole one.
+    /// All of a directory, in their order. If a segment was just being compressed, only its compressed form. Opens none.
     pub fn all(directory: &Path) -> io::Result<Vec<Self>> {
         let mut all: Vec<_> = entries(directory)?.into_iter().filter_map(Self::of).collect();
         all.sort_by_key(|stored| (stored.number, !stored.is_compressed));
@@ -27,86 +31,86 @@ impl Stored {
         Ok(all)
     }
 
-    /// By its name. `None`: it is none.
+    /// `None`: the name is not a segment's.
     fn of(path: PathBuf) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
-        let (stem, is_compressed) = name.strip_suffix(COMPRESSED).map_or((name, false), |stem| (stem, true));
-        let digits = stem.strip_suffix(PLAIN)?;
-        let number = digits.parse().ok().filter(|number| *number > 0 && format!("{number:08}") == digits)?;
-        Some(Stored { number, path, is_compressed })
+        let (plain, is_compressed) = name.strip_suffix(COMPRESSED).map_or((name, false), |plain| (plain, true));
+        let stem = plain.strip_suffix(PLAIN)?;
+        let number = stem.get(..stem.find('-').unwrap_or(stem.len()))?.parse().ok().filter(|number| *number > 0)?;
+        let time = |text: &str| {
+            let parts = [0..4, 4..6, 6..11, 11..13, 13..16].map(|part| text.get(part));
+            let [year, month, day, minute, second] = parts;
+            rfc3339::parse(&format!("{}-{}-{}:{}:{}", year?, month?, day?, minute?, second?))
+        };
+        let dated = stem.split_once('-').and_then(|(_, text)| time(text));
+        (plain == file_name(number, dated)).then_some(Stored { number, dated, path, is_compressed })
     }
 
-    /// Where it is when it has been compressed.
+    /// When it began; of rc.1's, when it was last written, which is later.
+    pub fn began(&self) -> SystemTime {
+        let written = || fs::metadata(&self.path).and_then(|found| found.modified());
+        self.dated.unwrap_or_else(|| written().unwrap_or_else(|_| SystemTime::now()))
+    }
+
+    /// The path of its compressed form.
     pub fn compressed_path(&self) -> PathBuf {
         with(&self.path, COMPRESSED)
     }
 
-    /// Leaves it in a form that takes a tenth of the room.
+    /// Replaces it by its compressed form, which takes a tenth of the room.
     pub fn compress(&self) -> io::Result<()> {
-        compress(&self.compressed_path(), LEVEL, File::open(&self.path)?, |file| file.sync_all())?;
+        let new = with(&self.path, HALF_DONE);
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        give_to_owner(&file, new.parent().unwrap_or(Path::new(".")))?;
+        let mut encoder = GzEncoder::new(file, LEVEL);
+        let done = io::copy(&mut File::open(&self.path)?, &mut encoder)
+            .and_then(|_| encoder.finish())
+            .and_then(|file| file.sync_all())
+            .and_then(|()| fs::rename(&new, self.compressed_path()));
+        // If it failed because the disk is full, the unfinished copy must not keep its room.
+        done.or_else(|error| fs::remove_file(&new).and(Err(error)))?;
         fs::remove_file(&self.path)
     }
-}
-
-/// All of `input` at `path`, compressed, or nothing. `end`: what its file needs before it has its name.
-pub(super) fn compress(
-    path: &Path,
-    level: Compression,
-    mut input: impl Read,
-    end: impl FnOnce(&File) -> io::Result<()>,
-) -> io::Result<()> {
-    let new = path.with_extension("tmp");
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    give_to_owner(&file, path.parent().unwrap_or(Path::new(".")))?;
-    let mut encoder = GzEncoder::new(file, level);
-    let done = io::copy(&mut input, &mut encoder)
-        .and_then(|_| encoder.finish())
-        .and_then(|file| end(&file))
-        .and_then(|()| fs::rename(&new, path));
-    if done.is_err() {
-        // Where there is no room there is some again.
-        let _ = fs::remove_file(&new);
-    }
-    done
 }
 
 /// The segment that is written to.
 pub(super) struct Segment {
     pub number: u64,
-    pub began: SystemTime,
+    began: SystemTime,
     file: File,
     path: PathBuf,
-    /// Of its whole lines.
+    /// Length of its whole lines.
     length: u64,
-    /// There may be more in the file than that.
+    /// The file may be longer than that.
     is_torn: bool,
 }
 
 impl Segment {
-    /// Begins one, with `first` as its first line.
+    /// Begins one, with `first` as its first lines.
     pub fn create(directory: &Path, number: u64, began: SystemTime, first: &[u8]) -> io::Result<Self> {
-        let path = directory.join(format!("{number:08}{PLAIN}"));
+        let path = directory.join(file_name(number, Some(began)));
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
         let mut segment = Segment { number, began, file, path, length: 0, is_torn: false };
         let begun = give_to_owner(&segment.file, directory)
             .and_then(|()| segment.append(first))
-            // Its name, too, outlives a loss of power.
+            // So that its name outlives a loss of power as well.
             .and_then(|()| File::open(directory)?.sync_all());
         match begun {
-            // Nothing may follow it: the chain goes on elsewhere.
+            // The chain goes on elsewhere, so nothing may be left here.
             Err(error) => fs::remove_file(&segment.path).and(Err(error)),
             Ok(()) => Ok(segment),
         }
     }
 
-    /// Goes on with one, behind its whole lines, which have this length.
-    pub fn resume(stored: Stored, length: u64, began: SystemTime) -> io::Result<Self> {
+    /// Continues one after its whole lines, which have this length.
+    pub fn resume(stored: Stored, length: u64) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(&stored.path)?;
         file.set_len(length)?;
+        let began = stored.began();
         Ok(Segment { number: stored.number, began, file, path: stored.path, length, is_torn: false })
     }
 
-    /// All of these lines, or none of them.
+    /// Appends all of these lines, or none of them.
     pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         if self.is_torn {
             self.file.set_len(self.length)?;
@@ -120,17 +124,17 @@ impl Segment {
         written
     }
 
-    /// Whether somebody has removed its file, or put another in its place: what is written to it is nowhere.
+    /// Whether somebody has removed or replaced its file, so that what is written to it is nowhere.
     pub fn is_gone(&self) -> bool {
         !is_same(&self.file, &self.path)
     }
 
-    /// Returns when it would outlive a loss of power. `all`: what else was written beside it as well.
-    pub fn sync(&self, all: bool) -> io::Result<()> {
-        if all { Ok(rustix::fs::syncfs(&self.file)?) } else { self.file.sync_data() }
+    /// Returns when what was appended would outlive a loss of power.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
     }
 
-    /// Whether it is time for another.
+    /// Whether it is time for another: after `most` bytes, and each day.
     pub fn is_over(&self, now: SystemTime, most: u64) -> bool {
         self.length >= most || day(now) != day(self.began)
     }
@@ -150,39 +154,46 @@ impl Segment {
     }
 }
 
-/// Removes what a process that was killed has left half done: nothing that is named.
+/// Removes what a killed process left half done.
 pub(super) fn tidy(directory: &Path) -> io::Result<()> {
-    let kept = Stored::all(directory)?;
+    let all = paths(directory)?;
     for path in entries(directory)? {
-        let is_compressed_too =
-            kept.iter().any(|stored| stored.is_compressed && stored.path == with(&path, COMPRESSED));
-        if is_compressed_too || is_half_compressed(&path) {
+        if all.contains(&with(&path, COMPRESSED)) || is_half_compressed(&path) {
             fs::remove_file(path)?;
         }
     }
     Ok(())
 }
 
-/// What lies in a directory that is none of its segments, nor left half done of one: a segment beside its compressed form, too,
-/// which is not read any more.
+/// Files of a directory that are not part of the evidence. A plain segment beside its compressed form is one: it is not read.
 pub(super) fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let all = Stored::all(directory)?;
-    let is_other = |path: &PathBuf| !all.iter().any(|stored| stored.path == *path) && !is_half_compressed(path);
-    Ok(entries(directory)?.into_iter().filter(is_other).collect())
+    let all = paths(directory)?;
+    Ok(entries(directory)?.into_iter().filter(|path| !all.contains(path) && !is_half_compressed(path)).collect())
+}
+
+fn paths(directory: &Path) -> io::Result<HashSet<PathBuf>> {
+    Ok(Stored::all(directory)?.into_iter().map(|stored| stored.path).collect())
 }
 
 fn is_half_compressed(path: &Path) -> bool {
-    path.extension().is_some_and(|last| last == "tmp") && Stored::of(path.with_extension("")).is_some()
+    let plain = path.to_str().and_then(|path| path.strip_suffix(HALF_DONE));
+    plain.is_some_and(|plain| Stored::of(plain.into()).is_some())
 }
 
-fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+/// What is in a directory.
+pub(super) fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Whether this file is the one of that name.
+/// Whether this file is the one with that name.
 pub(super) fn is_same(file: &File, path: &Path) -> bool {
     let number = |found: io::Result<fs::Metadata>| found.map(|it| (it.dev(), it.ino())).ok();
     number(file.metadata()) == number(fs::metadata(path))
+}
+
+fn file_name(number: u64, began: Option<SystemTime>) -> String {
+    let dated = began.map_or_else(String::new, |began| format!("-{}", rfc3339::seconds(began).replace(['-', ':'], "")));
+    format!("{number:08}{dated}{PLAIN}")
 }
 
 fn with(path: &Path, suffix: &str) -> PathBuf {
@@ -191,9 +202,13 @@ fn with(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The longest line: a request's head is at most 1 MiB, and may take more when it is written as JSON.
-pub(super) const MOST_LINE: usize = 4 << 20;
+/// Days since 1970 in UTC.
+fn day(at: SystemTime) -> u64 {
+    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs() / 86_400
+}
+
 const PLAIN: &str = ".jsonl";
 const COMPRESSED: &str = ".gz";
+const HALF_DONE: &str = ".tmp";
 /// Records come out at a twelfth of their size, in less than half the time that the usual level takes for a fourteenth.
 const LEVEL: Compression = Compression::new(2);

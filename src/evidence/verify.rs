@@ -1,11 +1,12 @@
 //! Whether a chain is whole: each line follows from the one before it, no segment is missing but those that were kept long
 //! enough, and the files that records refer to are there unchanged.
 
-use super::bodies::Bodies;
-use super::chain::{Hash, NOTHING, digits};
-use super::read::{Kind, Line, Lines, ReadError, parse};
-use super::segment::{self, Stored};
-use super::writer;
+use super::line::{Kind, Line, ReadError, parse};
+use super::read::{Lines, RC1_FILES, decoded, rc1_file, rc1_hash};
+use super::record::{Hash, NOTHING, digits};
+use super::segment::{self, Stored, entries};
+use super::start::{LOCK, is_locked};
+use crate::rfc3339;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -21,7 +22,7 @@ pub struct Verified {
     pub times: Option<(SystemTime, SystemTime)>,
     /// Of the last line.
     pub head: Hash,
-    /// Records that there was no room for, with when they came.
+    /// Records that could not be written, with when they came.
     pub lost: Vec<(u64, SystemTime, SystemTime)>,
     /// The last of the segments that were removed as `keep` says.
     pub removed_to: Option<u64>,
@@ -31,7 +32,7 @@ pub struct Verified {
     pub is_written: bool,
     /// Its last line is cut, which the next start will say.
     pub is_cut: bool,
-    /// Different bodies that records name.
+    /// Different files that records refer to.
     pub bodies: u64,
     /// Of the heads that were noted elsewhere, those that are known only as the end of a segment that was removed: what was in it
     /// nothing here can show.
@@ -55,19 +56,20 @@ pub struct Fault {
 /// # Errors
 /// The directory cannot be read, or there is no evidence in it.
 pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError> {
-    let is_written = writer::is_locked(directory);
+    let is_written = is_locked(directory);
     let all = Stored::all(directory)?;
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return Err(ReadError::Empty) };
     let others = others(directory)?;
     let mut walk = Walk {
         found: Verified { segments: all.len() as u64, is_written, others, ..Verified::default() },
         expected: Some(NOTHING).filter(|_| first.number == 1),
+        directory: directory.to_owned(),
         anchors: anchors.iter().copied().collect(),
         ..Walk::default()
     };
     let mut before = first.number - 1;
     let mut start = None;
-    for stored in &all {
+    for (index, stored) in all.iter().enumerate() {
         if stored.number != before + 1 {
             let (one, last) = (before + 1, stored.number - 1);
             let what = match one == last {
@@ -77,12 +79,13 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
             walk.fault(one, None, what);
             walk.expected = None;
         }
+        walk.synced = all.get(index + 1).and_then(Stored::synced_before);
         let begins_after = walk.segment(stored, stored.number == last.number)?;
         start = start.or(begins_after);
         before = stored.number;
     }
     walk.beginning(first.number, start);
-    walk.bodies(directory);
+    walk.found.bodies = walk.bodies.len() as u64;
     let removed: HashSet<_> = walk.removed.values().copied().collect();
     for anchor in std::mem::take(&mut walk.anchors) {
         if removed.contains(&anchor) {
@@ -102,20 +105,34 @@ struct Walk {
     expected: Option<Hash>,
     /// Heads of the segments that were removed.
     removed: HashMap<u64, Hash>,
-    /// Where a body was named first.
-    named: HashMap<Hash, (u64, u64)>,
+    directory: PathBuf,
+    /// Files that records have referred to, and those of the segment.
+    bodies: HashSet<Hash>,
+    present: HashSet<Hash>,
+    /// Files that are where 1.0.0-rc.1 kept them.
+    rc1: HashSet<Hash>,
+    /// If fsync failed for the segment: its last line that is known to be on the disk, or the last line before it.
+    synced: Option<Hash>,
+    /// That line was seen: what comes after it may be missing, which the chain itself says.
+    may_end: bool,
     /// Not seen yet.
     anchors: HashSet<Hash>,
 }
 
 impl Walk {
     fn fault(&mut self, segment: u64, line: Option<u64>, what: impl Into<String>) {
+        if self.may_end {
+            self.expected = None;
+            return;
+        }
         self.found.faults.push(Fault { segment, line, what: what.into() });
     }
 
     /// Tells what its first line names.
     fn segment(&mut self, stored: &Stored, is_last: bool) -> Result<Option<Hash>, ReadError> {
         let (mut lines, mut number, mut first) = (Lines::of(stored)?, 0, None);
+        self.present.clear();
+        self.may_end = self.synced.is_some() && self.synced == self.expected;
         while let Some(read) = lines.next() {
             number += 1;
             let (line, hash) = match read {
@@ -127,6 +144,7 @@ impl Walk {
                 Err(error) => {
                     self.fault(stored.number, Some(number), format!("the segment cannot be read on: {error}"));
                     self.expected = None;
+                    self.may_end = false;
                     return Ok(first);
                 }
             };
@@ -134,6 +152,7 @@ impl Walk {
                 Ok(line) => {
                     if number == 1 {
                         first = Some(line.prev);
+                        self.date(stored, line.time);
                     }
                     self.follows(stored.number, number, line.prev);
                     self.line(stored.number, number, line);
@@ -143,6 +162,7 @@ impl Walk {
             self.anchors.remove(&hash);
             self.expected = Some(hash);
             self.found.head = hash;
+            self.may_end |= self.synced == Some(hash);
         }
         match number {
             // It was just being begun.
@@ -153,7 +173,17 @@ impl Walk {
             }
             _ => {}
         }
+        if std::mem::take(&mut self.may_end) {
+            self.expected = None;
+        }
         Ok(first)
+    }
+
+    /// `keep` goes by the time in the name.
+    fn date(&mut self, stored: &Stored, time: SystemTime) {
+        if stored.dated.is_some_and(|dated| rfc3339::seconds(dated) != rfc3339::seconds(time)) {
+            self.fault(stored.number, Some(1), "it did not begin when the name of its file says");
+        }
     }
 
     fn follows(&mut self, segment: u64, line: u64, prev: Hash) {
@@ -184,14 +214,20 @@ impl Walk {
                 found.records += 1;
                 let files = [decision.robots, decision.tdmrep].into_iter().flatten().filter_map(|file| file.sha256);
                 for hash in files.chain(decision.config) {
-                    self.named.entry(hash).or_insert((segment, number));
+                    self.refer(hash, segment, number);
                 }
             }
             Kind::Start { unclean, config, .. } => {
                 found.unclean += u64::from(unclean);
-                config.map(|hash| *self.named.entry(hash).or_insert((segment, number)));
+                config.into_iter().for_each(|hash| self.refer(hash, segment, number));
             }
-            Kind::Lost { count, from, to } => found.lost.push((count, from, to)),
+            Kind::File { sha256, text, base64 } => {
+                if let Err(error) = decoded(&sha256, text, base64) {
+                    self.fault(segment, Some(number), format!("the file {}: {error}", digits(&sha256)));
+                }
+                self.present.insert(sha256);
+            }
+            Kind::Lost { count, from, to, .. } => found.lost.extend((count > 0).then_some((count, from, to))),
             Kind::Removed { segment: removed, .. } if removed >= segment => {
                 self.fault(
                     segment,
@@ -216,35 +252,31 @@ impl Walk {
         }
     }
 
-    fn bodies(&mut self, directory: &Path) {
-        let bodies = Bodies::new(directory);
-        self.found.bodies = self.named.len() as u64;
-        let mut named: Vec<_> = std::mem::take(&mut self.named).into_iter().collect();
-        named.sort_by_key(|(_, place)| *place);
-        for (hash, (segment, line)) in named {
-            if let Err(error) = bodies.read(&hash) {
-                let hash = digits(&hash);
-                self.fault(segment, Some(line), format!("it rests on bodies/{}/{hash}.gz: {error}", &hash[..2]));
-            }
+    /// A record refers to this file, which has to be in its segment, or where 1.0.0-rc.1 kept it.
+    fn refer(&mut self, hash: Hash, segment: u64, line: u64) {
+        self.bodies.insert(hash);
+        if !self.present.insert(hash) || self.rc1.contains(&hash) {
+            return;
+        }
+        match rc1_file(&self.directory, &hash) {
+            Ok(_) => _ = self.rc1.insert(hash),
+            Err(error) => self.fault(segment, Some(line), format!("it rests on the file {}: {error}", digits(&hash))),
         }
     }
 }
 
 /// By their paths in the directory, in their order.
 fn others(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let ours = ["bodies", "lock"].map(|name| directory.join(name));
-    let beside = segment::others(directory)?.into_iter().filter(|path| !ours.contains(path));
-    let all = beside.chain(Bodies::new(directory).others()?);
-    let mut all: Vec<_> = all.map(|path| path.strip_prefix(directory).map_or(path.clone(), Path::to_owned)).collect();
-    all.sort();
-    Ok(all)
-}
-
-impl From<ReadError> for io::Error {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Io(error) => error,
-            other => io::Error::new(io::ErrorKind::InvalidData, other),
+    let (files, lock) = (directory.join(RC1_FILES), directory.join(LOCK));
+    let mut all: Vec<_> =
+        segment::others(directory)?.into_iter().filter(|path| ![&files, &lock].contains(&path)).collect();
+    for shard in if files.is_dir() { entries(&files)? } else { Vec::new() } {
+        match shard.is_dir() {
+            true => all.extend(entries(&shard)?.into_iter().filter(|path| rc1_hash(path).is_none())),
+            false => all.push(shard),
         }
     }
+    all.iter_mut().for_each(|path| *path = path.strip_prefix(directory).map_or(path.clone(), Path::to_owned));
+    all.sort();
+    Ok(all)
 }

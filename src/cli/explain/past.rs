@@ -2,10 +2,10 @@
 
 use super::{ExplainArgs, offered, text};
 use crate::admin;
-use crate::cli::evidence::directory;
+use crate::cli::evidence::{directory, when};
 use crate::cli::{CommandError, Format, NO, inert, print};
 use crate::config::Settings;
-use crate::evidence::{Found, Past, digits, find, when};
+use crate::evidence::{Found, Past, SiteCopy, digits, find};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
 use crate::policy::{Authority, HostRules, Known, Request};
 use crate::rfc3339;
@@ -16,8 +16,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &str) -> Result<ExitCode, CommandError> {
-    let at =
-        when(at, SystemTime::now()).map_err(|error| CommandError::usage(error, "see `politely explain --help`"))?;
+    let at = when(at).map_err(|error| CommandError::usage(error, "see `politely explain --help`"))?;
     let directory = directory(args.evidence.as_deref(), &args.config)?;
     let past = find(&directory, authority, &authority.url(target), at).map_err(|error| {
         CommandError::usage(
@@ -42,12 +41,29 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     }
     explanation.robots.fetched_at = past.robots.as_ref().and_then(|robots| robots.copy.fetched);
     explanation.robots.expires_at = None;
+    let contradicted = contradicted(&explanation, &past);
     match args.format {
         Format::Text => {
-            print(&(text(&explanation) + &offered(&offer(&past)) + &inert(&origin(&past, at, unread.as_deref()))))?
+            let mut out = text(&explanation) + &offered(&offer(&past)) + &inert(&origin(&past, at, unread.as_deref()));
+            if let Some(same) = contradicted {
+                let (segment, line) = (same.segment, same.line);
+                let _ = writeln!(
+                    out,
+                    "warning: this contradicts the record in segment {segment}, line {line}, which rests on the same files: do not \
+                     rely on either; `politely evidence verify` says whether the record was changed"
+                );
+            }
+            print(&out)?
         }
-        Format::Json => print(&format!("{}\n", as_json(&explanation, &past, at, unread.as_deref())))?,
+        Format::Json => {
+            let mut all = as_json(&explanation, &past, at, unread.as_deref());
+            all["evidence"]["contradicts"] = contradicted.is_some().into();
+            print(&format!("{all}\n"))?
+        }
     };
+    if contradicted.is_some() {
+        return Ok(ExitCode::from(UNSURE));
+    }
     Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
@@ -73,6 +89,23 @@ fn rules(args: &ExplainArgs, settings: &Settings, known: &Found, authority: &Aut
     let user = settings.access.users.iter().find(|user| decision.user.as_deref() == Some(user.name.as_ref()));
     let hosts = user.and_then(|user| user.hosts.as_ref()).unwrap_or(&settings.hosts);
     hosts.get(authority.host()).rules.clone().asked_for(tokens, purposes)
+}
+
+/// The record of the same URL, if it rests on the same files, for the same crawler and use, and says otherwise.
+fn contradicted<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Found> {
+    let same = past.same.as_ref()?;
+    let (then, known) = (&same.decision, &past.known.decision);
+    let basis = |copy: Option<&SiteCopy>| copy.map(|copy| (copy.status, copy.sha256, copy.failure.is_some()));
+    let is_based_alike = then.config == known.config
+        && then.user == known.user
+        && basis(then.robots.as_ref()) == basis(past.robots.as_ref().map(|robots| &robots.copy))
+        && basis(then.tdmrep.as_ref()) == basis(past.tdmrep.as_ref().map(|tdmrep| &tdmrep.copy))
+        && then.product_tokens == explanation.product_tokens
+        && then.purpose == explanation.purposes;
+    let reason = then.reason.as_deref()?;
+    // The others depend on the moment, on what came before, or on the answer.
+    let is_by_files = BY_FILES.contains(&reason) || reason == "usage-disallowed" && then.origin_ms.is_none();
+    (is_based_alike && is_by_files && reason != explanation.reason).then_some(same)
 }
 
 /// What answers asked for in return up to then.
@@ -147,3 +180,18 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Optio
     });
     all
 }
+
+/// Reasons that the URL, the configuration and the site's files decide alone.
+const BY_FILES: [&str; 9] = [
+    "robots-txt",
+    "allowed-by-operator",
+    "operator-denied",
+    "robots-ignored",
+    "allowed-by-rule",
+    "no-matching-rule",
+    "no-robots-txt",
+    "robots-disallowed",
+    "ambiguous-path",
+];
+/// The exit code without a verdict to rely on.
+const UNSURE: u8 = 2;

@@ -2,9 +2,9 @@
 
 mod html;
 
-use super::evidence::{as_json, directory, unreadable};
+use super::evidence::{as_json, directory, unreadable, when};
 use super::{CommandError, ConfigArg, counted};
-use crate::evidence::{By, Group, Report, Verified, report, verify, when};
+use crate::evidence::{By, Group, Report, Verified, report, verify};
 use crate::rfc3339;
 use serde_json::json;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ pub(super) struct ReportArgs {
     #[command(flatten)]
     config: ConfigArg,
     /// Only requests since this time: `7d` ago, a date, or a time such as 2026-11-22T18:30:00Z
-    #[arg(long, value_name = "WHEN", value_parser = parse_when)]
+    #[arg(long, value_name = "WHEN", value_parser = when)]
     since: Option<SystemTime>,
     #[arg(long, value_enum, default_value_t)]
     by: By,
@@ -67,10 +67,6 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
         Form::Html => html::render(&page),
     })?;
     Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) })
-}
-
-fn parse_when(text: &str) -> Result<SystemTime, String> {
-    when(text, SystemTime::now())
 }
 
 impl Page<'_> {

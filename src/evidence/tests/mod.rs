@@ -1,7 +1,8 @@
 //! The chain as it is written and as it is read again: after kills, on full disks, and where somebody has been at it.
 
+use super::read::MOST_LINE;
 use super::read::{Lines, Tail};
-use super::segment::{MOST_LINE, Stored};
+use super::segment::Stored;
 use super::*;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, SiteAnswer};
@@ -51,7 +52,7 @@ fn digest() -> Hash {
 }
 
 fn config() -> (Arc<str>, Hash) {
-    ("{}".into(), chain::sha256(b"{}"))
+    ("{}".into(), record::sha256(b"{}"))
 }
 
 /// A chain of so many records, closed.
@@ -78,7 +79,7 @@ fn faults(directory: &Path) -> Vec<(u64, Option<u64>)> {
 }
 
 fn first(directory: &Path) -> PathBuf {
-    directory.join("00000001.jsonl")
+    Stored::all(directory).unwrap().remove(0).path
 }
 
 /// Changes the lines of the first segment.
@@ -106,7 +107,7 @@ fn what_was_written_is_whole() {
     let text = fs::read_to_string(first(directory.path())).unwrap();
     let types: Vec<_> = text.lines().map(|line| line.split("\"type\":\"").nth(1).unwrap()).collect();
     let types: Vec<_> = types.iter().map(|rest| rest.split('"').next().unwrap()).collect();
-    assert_eq!(types, ["segment", "start", "decision", "decision", "decision", "stop"]);
+    assert_eq!(types, ["segment", "file", "start", "file", "decision", "decision", "decision", "stop"]);
 }
 
 #[test]
@@ -124,29 +125,29 @@ fn a_chain_goes_on_after_an_orderly_end() {
 #[test]
 fn a_line_that_was_changed_is_found() {
     let directory = written(3);
-    alter(directory.path(), |lines| lines[3] = lines[3].replace("a.example/1", "a.example/2"));
-    assert_eq!(faults(directory.path()), [(1, Some(4))]);
+    alter(directory.path(), |lines| lines[5] = lines[5].replace("a.example/1", "a.example/2"));
+    assert_eq!(faults(directory.path()), [(1, Some(6))]);
 }
 
 #[test]
 fn a_line_that_was_removed_is_found() {
     let directory = written(3);
-    alter(directory.path(), |lines| drop(lines.remove(3)));
-    assert_eq!(faults(directory.path()), [(1, Some(3))]);
+    alter(directory.path(), |lines| drop(lines.remove(5)));
+    assert_eq!(faults(directory.path()), [(1, Some(5))]);
 }
 
 #[test]
 fn lines_that_were_swapped_are_found() {
     let directory = written(4);
-    alter(directory.path(), |lines| lines.swap(3, 4));
-    assert!(faults(directory.path()).contains(&(1, Some(3))));
+    alter(directory.path(), |lines| lines.swap(5, 6));
+    assert!(faults(directory.path()).contains(&(1, Some(5))));
 }
 
 #[test]
 fn a_line_that_was_added_is_found() {
     let directory = written(2);
-    alter(directory.path(), |lines| lines.insert(3, lines[3].clone()));
-    assert_eq!(faults(directory.path()).first(), Some(&(1, Some(4))));
+    alter(directory.path(), |lines| lines.insert(5, lines[5].clone()));
+    assert_eq!(faults(directory.path()).first(), Some(&(1, Some(6))));
 }
 
 #[test]
@@ -164,33 +165,111 @@ fn a_segment_that_was_removed_or_cut_is_found() {
         drop(open(directory.path()));
     }
     assert_eq!(good(directory.path()).segments, 3);
-    let second = directory.path().join("00000002.jsonl.gz");
+    let second = Stored::all(directory.path()).unwrap().remove(1).path;
     let kept = fs::read(&second).unwrap();
     fs::remove_file(&second).unwrap();
     assert_eq!(faults(directory.path()), [(2, None)]);
     fs::write(&second, &kept[..kept.len() / 2]).unwrap();
     assert!(faults(directory.path()).iter().any(|(segment, _)| *segment == 2));
     fs::write(&second, &kept).unwrap();
-    fs::remove_file(directory.path().join("00000001.jsonl.gz")).unwrap();
+    fs::remove_file(first(directory.path())).unwrap();
     assert_eq!(faults(directory.path()), [(1, None)], "nothing says that it was kept long enough");
 }
 
 #[test]
-fn a_body_that_was_changed_or_removed_is_found() {
-    let directory = written(2);
-    let name = String::from_utf8(hex(&digest()).into()).unwrap();
-    let path = directory.path().join("bodies").join(&name[..2]).join(format!("{name}.gz"));
-    fs::write(&path, b"another").unwrap();
-    assert_eq!(faults(directory.path()), [(1, Some(3))]);
-    fs::remove_file(&path).unwrap();
-    assert_eq!(faults(directory.path()), [(1, Some(3))]);
+fn a_file_that_was_changed_or_removed_is_found_though_the_chain_is_made_again() {
+    for (change, expected) in [("Disallow", vec![(1, Some(4))]), ("gone", vec![(1, Some(4))])] {
+        let directory = written(2);
+        relinked(directory.path(), |line| match change {
+            "gone" if line.contains("Disallow") => None,
+            _ => Some(line.replace("Disallow: /private", "Disallow: /other")),
+        });
+        assert_eq!(faults(directory.path()), expected, "{change}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_text_is_kept_to_the_byte() {
+    for bytes in [&b"\xff\xfeU\0"[..], b"a\0b", b"\xef\xbb\xbfUser-agent: *\r\n\"\\\t", b""] {
+        let directory = tempfile::tempdir().unwrap();
+        let evidence = open(directory.path());
+        let access = Access::Rules(RobotsTxt::parse(bytes));
+        let entry =
+            Arc::new(Entry::answered(SiteAnswer::new(access, 200, Freshness::new(SystemTime::now(), KEEP, 0.0))));
+        let digest = *digest_of(&entry.answer.as_ref().unwrap().access).unwrap();
+        let mut draft = evidence.draft(SystemTime::now());
+        draft.object("robots", |members| members.hash("sha256", &digest));
+        evidence.put(draft, &config(), [&entry]);
+        evidence.close();
+        good(directory.path());
+        assert_eq!(read::file_of(directory.path(), 1, &digest).unwrap(), entry.source().unwrap());
+    }
+}
+
+#[test]
+fn each_segment_has_the_files_that_its_records_refer_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut chain = None;
+    for _ in 0..3 {
+        let evidence = open(directory.path());
+        record(&evidence, "http://a.example/", SystemTime::now());
+        record(&evidence, "http://a.example/", SystemTime::now());
+        drop(evidence);
+        age(directory.path());
+        let last = Stored::all(directory.path()).unwrap().pop().unwrap();
+        assert!(matches!(read::file_of(directory.path(), last.number, &digest()), Ok(body) if body == ROBOTS));
+        chain = Some(last.number);
+    }
+    assert_eq!(chain, Some(3));
+    assert_eq!(good(directory.path()).bodies, 2, "the same two in each");
+}
+
+#[test]
+fn what_rc1_wrote_is_read_and_continued() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = digits(&digest());
+    let shard = directory.path().join("bodies").join(&name[..2]);
+    fs::create_dir_all(&shard).unwrap();
+    let mut file =
+        flate2::write::GzEncoder::new(fs::File::create(shard.join(format!("{name}.gz"))).unwrap(), Default::default());
+    file.write_all(ROBOTS).unwrap();
+    file.finish().unwrap();
+    let (mut head, mut out) = (NOTHING, Vec::new());
+    let time = "\"time\":\"2026-11-20T10:00:00.000Z\"";
+    for line in [
+        format!("{{\"type\":\"segment\",{time},\"segment\":1,\"format\":1}}\n"),
+        format!(
+            "{{\"type\":\"decision\",{time},\"url\":\"http://a.example/\",\"method\":\"GET\",\"outcome\":\"forwarded\",\"robots\":{{\"status\":200,\"sha256\":\"{name}\"}}}}\n"
+        ),
+        format!("{{\"type\":\"stop\",{time},\"written\":1,\"lost\":0}}\n"),
+    ] {
+        record::link(&mut head, line.as_bytes(), &mut out);
+    }
+    fs::write(directory.path().join("00000001.jsonl"), &out).unwrap();
+    let verified = good(directory.path());
+    assert_eq!((verified.records, verified.bodies, verified.others), (1, 1, vec![]));
+    // The same day it is continued, later another begins.
+    let evidence = open(directory.path());
+    record(&evidence, "http://a.example/2", SystemTime::now());
+    drop(evidence);
+    let verified = verify(directory.path(), &[head]).unwrap();
+    assert_eq!((verified.records, verified.faults, verified.unclean), (2, vec![], 0));
+    let authority = Authority::from_url("http://a.example").unwrap();
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_763_640_000 + 366 * 86_400);
+    let past = find(directory.path(), &authority, "http://a.example/", at).unwrap().unwrap();
+    assert!(matches!(past.robots, Some(PastCopy { file: PastFile::Body(ref body), .. }) if body == ROBOTS));
+    let note = directory.path().join("bodies/note");
+    fs::write(&note, "").unwrap();
+    fs::remove_file(directory.path().join("00000001.jsonl")).unwrap();
+    keep::clear_up(directory.path());
+    assert!(!shard.exists() && note.exists(), "only what rc.1 has written goes with its last segment");
 }
 
 #[test]
 fn an_end_that_was_cut_off_is_found_by_a_head_that_was_noted_elsewhere() {
     let directory = written(3);
     let head = good(directory.path()).head;
-    alter(directory.path(), |lines| lines.truncate(3));
+    alter(directory.path(), |lines| lines.truncate(5));
     assert_eq!(faults(directory.path()), [], "nothing in the chain shows it");
     assert_eq!(verify(directory.path(), &[head]).unwrap().faults.len(), 1);
 }
@@ -199,7 +278,7 @@ fn an_end_that_was_cut_off_is_found_by_a_head_that_was_noted_elsewhere() {
 fn a_line_cut_by_a_kill_is_said_in_the_chain() {
     let directory = written(2);
     // As kill -9 leaves it: no last line of ours, and half of a record.
-    alter(directory.path(), |lines| lines.truncate(4));
+    alter(directory.path(), |lines| lines.truncate(6));
     let cut = "{\"prev\":\"00\",\"type\":\"decis";
     OpenOptions::new().append(true).open(first(directory.path())).unwrap().write_all(cut.as_bytes()).unwrap();
     assert!(good(directory.path()).is_cut);
@@ -207,15 +286,15 @@ fn a_line_cut_by_a_kill_is_said_in_the_chain() {
     let verified = good(directory.path());
     assert_eq!((verified.records, verified.unclean, verified.is_cut), (2, 1, false));
     let text = fs::read_to_string(first(directory.path())).unwrap();
-    let start: serde_json::Value = serde_json::from_str(text.lines().nth(4).unwrap()).unwrap();
+    let start: serde_json::Value = serde_json::from_str(text.lines().nth(7).unwrap()).unwrap();
     assert_eq!((&start["cut"], &start["cut_bytes"]), (&cut.into(), &cut.len().into()));
 }
 
 #[test]
 fn zeros_that_a_lost_power_leaves_at_the_end_are_cut_off_however_many() {
     let directory = written(2);
-    let zeros = vec![0; MOST_LINE + 1];
-    OpenOptions::new().append(true).open(first(directory.path())).unwrap().write_all(&zeros).unwrap();
+    let file = OpenOptions::new().append(true).open(first(directory.path())).unwrap();
+    file.set_len(file.metadata().unwrap().len() + MOST_LINE as u64 + 1).unwrap();
     drop(open(directory.path()));
     let verified = good(directory.path());
     assert_eq!((verified.records, verified.unclean, verified.is_cut), (2, 1, false));
@@ -226,7 +305,7 @@ fn a_segment_that_was_just_being_begun_is_begun_again() {
     for begun in ["", "{\"prev\":\""] {
         let directory = written(1);
         age(directory.path());
-        fs::write(directory.path().join("00000002.jsonl"), begun).unwrap();
+        fs::write(directory.path().join("00000002-20261122T183000Z.jsonl"), begun).unwrap();
         assert!(good(directory.path()).is_cut, "nothing in it was changed");
         drop(open(directory.path()));
         let verified = good(directory.path());
@@ -237,13 +316,14 @@ fn a_segment_that_was_just_being_begun_is_begun_again() {
 #[test]
 fn one_that_was_just_being_compressed_is_read_once() {
     let directory = written(1);
-    let plain = fs::read(first(directory.path())).unwrap();
+    let path = first(directory.path());
+    let (plain, half) = (fs::read(&path).unwrap(), path.with_extension("jsonl.tmp"));
     age(directory.path());
-    fs::write(first(directory.path()), plain).unwrap();
-    fs::write(directory.path().join("00000001.jsonl.tmp"), b"half").unwrap();
+    fs::write(&path, plain).unwrap();
+    fs::write(&half, b"half").unwrap();
     drop(open(directory.path()));
     assert_eq!(good(directory.path()).segments, 2);
-    assert!(!first(directory.path()).exists() && !directory.path().join("00000001.jsonl.tmp").exists());
+    assert!(!path.exists() && !half.exists());
 }
 
 #[test]
@@ -272,7 +352,7 @@ fn a_tail_is_found_however_the_file_ends() {
         [("", 0, None, ""), ("a\n", 2, Some("a\n"), ""), ("a\nb\nc", 4, Some("b\n"), "c"), ("torn", 0, None, "torn")]
     {
         fs::write(&path, text).unwrap();
-        let stored = Stored { number: 1, path: path.clone(), is_compressed: false };
+        let stored = Stored { number: 1, dated: None, path: path.clone(), is_compressed: false };
         let tail = tail_of(&stored).unwrap();
         assert_eq!((tail.length, tail.last.as_deref()), (length, last.map(str::as_bytes)));
         assert_eq!(tail.torn, torn.as_bytes());
@@ -283,26 +363,23 @@ fn a_tail_is_found_however_the_file_ends() {
 fn of_a_long_segment_the_end_is_read_alone_however_long_its_last_lines_are() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tail");
-    let stored = Stored { number: 1, path: path.clone(), is_compressed: false };
+    let stored = Stored { number: 1, dated: None, path: path.clone(), is_compressed: false };
     let line = |length: usize| format!("{}\n", "x".repeat(length - 1));
-    // Who reads it is told that no line of ours is that long.
-    let begin = line(MOST_LINE + 2) + &line(MOST_LINE).repeat(5);
-    for (before, last, torn) in [
-        (10, 10, 0),
-        (10, 10, 7),
-        (1 << 16, 1 << 16, 0),
-        (9, 2, 1 << 17),
-        (3 << 20, 2 << 20, 1 << 20),
-        (5, MOST_LINE, 3),
-    ] {
+    let begin = line(4 << 20).repeat(5);
+    for (before, last, torn) in
+        [(10, 10, 0), (10, 10, 7), (1 << 16, 1 << 16, 0), (9, 2, 1 << 17), (3 << 20, 2 << 20, 1 << 20), (5, 4 << 20, 3)]
+    {
         let whole = begin.clone() + &line(before) + &line(last);
         fs::write(&path, whole.clone() + &"t".repeat(torn)).unwrap();
         let tail = tail_of(&stored).unwrap();
         assert_eq!((tail.length, tail.last.map(|it| it.len())), (whole.len() as u64, Some(last)), "{before} {last}");
         assert_eq!(tail.torn.len(), torn, "{before} {last}");
     }
-    fs::write(&path, begin.clone() + &"t".repeat(17 * MOST_LINE)).unwrap();
-    assert!(matches!(tail_of(&stored), Err(ReadError::TooLong)), "all of it is looked at");
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(MOST_LINE as u64 + 10).unwrap();
+    (&file).write_all(b"x\n").unwrap();
+    OpenOptions::new().append(true).open(&path).unwrap().write_all(b"\n").unwrap();
+    assert!(matches!(tail_of(&stored), Err(ReadError::TooLong)), "no line of ours is that long");
 }
 
 #[test]
@@ -310,16 +387,16 @@ fn a_full_segment_is_compressed_and_the_chain_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let queue = Arc::new(Queue::new(KEEP));
     let mut writer = Writer::open(directory.path(), queue.clone(), "test-1", "{}").unwrap();
-    writer.next_segment(SystemTime::now());
+    writer.chain.next_segment(SystemTime::now(), false);
     let (entry, config) = (entry(), config());
     for _ in 0..2 {
         let mut draft = Draft::new("decision", SystemTime::now());
-        draft.hash("config", &chain::sha256(b"{}"));
+        draft.hash("config", &record::sha256(b"{}"));
         draft.object("robots", |members| members.hash("sha256", &digest()));
         draft.end(|line| queue.put(line, Some(&config), [&entry], SystemTime::now()));
         let Some(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else { panic!("one was put") };
         writer.write(&batch);
-        writer.next_segment(SystemTime::now());
+        writer.chain.next_segment(SystemTime::now(), false);
     }
     queue.close();
     // It waits for whoever compresses. What became full meanwhile is left to the next start.
@@ -360,31 +437,61 @@ fn what_root_writes_in_a_services_directory_is_the_services() {
 fn files_of_others_are_no_segments_and_are_reported() {
     let directory = written(1);
     assert_eq!(good(directory.path()).others, Vec::<PathBuf>::new());
-    let names =
-        ["+0000001.jsonl", "0.jsonl", "00000000.jsonl", "1.jsonl", "bodies/ab/note", "bodies/x", "notes.jsonl.tmp"];
+    let names = [
+        "+0000001.jsonl",
+        "0.jsonl",
+        "00000000.jsonl",
+        "00000007-20261322T183000Z.jsonl",
+        "00000007-20261122T1830.jsonl",
+        "00000007-.jsonl",
+        "1.jsonl",
+        "bodies/ab/note",
+        "bodies/x",
+        "notes.jsonl.tmp",
+    ];
     fs::create_dir_all(directory.path().join("bodies/ab")).unwrap();
     for name in names {
         fs::write(directory.path().join(name), "{}\n").unwrap();
     }
     let verified = good(directory.path());
-    assert_eq!((verified.segments, verified.others), (1, names.map(PathBuf::from).to_vec()));
+    let mut sorted = names.map(PathBuf::from).to_vec();
+    sorted.sort();
+    assert_eq!((verified.segments, verified.others), (1, sorted));
     drop(open(directory.path()));
     assert_eq!(good(directory.path()).others.len(), names.len(), "nobody touches them");
 }
 
 /// As though its segments had been written at these times: the chain is made again, of the same lines.
 fn rewritten(directory: &Path, at: impl Fn(u64) -> SystemTime) {
-    let mut chain = chain::Chain { head: NOTHING };
+    let time = |number| crate::rfc3339::millis(at(number));
+    relinked_as(directory, |number, line| {
+        let (before, after) = line.split_once("\"time\":\"")?;
+        Some(format!("{before}\"time\":\"{}{}", time(number), &after[time(number).len()..]))
+    });
+    for stored in Stored::all(directory).unwrap() {
+        let name = format!("{:08}-{}.jsonl", stored.number, time(stored.number)[..19].replace(['-', ':'], "") + "Z");
+        fs::rename(&stored.path, directory.join(name)).unwrap();
+    }
+}
+
+/// The chain is made again, of these lines.
+fn relinked(directory: &Path, change: impl Fn(&str) -> Option<String>) {
+    relinked_as(directory, |_, line| change(line));
+}
+
+fn relinked_as(directory: &Path, change: impl Fn(u64, &str) -> Option<String>) {
+    let mut head = NOTHING;
     for stored in Stored::all(directory).unwrap() {
         let (mut lines, mut out) = (read::Lines::of(&stored).unwrap(), Vec::new());
-        let time = crate::rfc3339::millis(at(stored.number));
         while let Some(line) = lines.next() {
             let text = String::from_utf8(line.unwrap().0.to_vec()).unwrap();
-            let rest = text.split_once(',').unwrap().1;
-            let (before, after) = rest.split_once("\"time\":\"").unwrap();
-            chain.append(format!("{{{before}\"time\":\"{time}{}", &after[time.len()..]).as_bytes(), &mut out);
+            let rest = format!("{{{}", text.split_once(',').unwrap().1);
+            change(stored.number, &rest)
+                .into_iter()
+                .for_each(|line| record::link(&mut head, line.as_bytes(), &mut out));
         }
         fs::remove_file(&stored.path).unwrap();
-        fs::write(directory.join(format!("{:08}.jsonl", stored.number)), out).unwrap();
+        let name = stored.path.to_str().unwrap().trim_end_matches(".gz").to_owned();
+        fs::write(name, out).unwrap();
     }
 }

@@ -27,6 +27,12 @@ fn days<const N: usize>(days: [u32; N]) -> [Duration; N] {
     days.map(|days| days * KEEP)
 }
 
+/// As at a start, and nothing is under way.
+pub fn rest(writer: &mut Writer) {
+    writer.helper.take().into_iter().for_each(|helper| helper.join().unwrap());
+    writer.clock = keep::Clock::default();
+}
+
 /// Goes on, for a moment.
 fn restart(directory: &Path) {
     drop(Evidence::open(directory, 9 * KEEP, "test-1", "{}").unwrap());
@@ -35,7 +41,7 @@ fn restart(directory: &Path) {
 #[test]
 fn what_was_kept_long_enough_is_removed_and_that_is_said() {
     let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
-    let third = Stored::all(directory.path()).unwrap()[3].beginning().unwrap().1;
+    let third = Stored::all(directory.path()).unwrap()[3].first().unwrap().prev;
     restart(directory.path());
     let verified = good(directory.path());
     // The fourth ended when the fifth began, nine days ago and a moment.
@@ -53,11 +59,11 @@ fn a_start_with_a_clock_far_ahead_removes_no_more_than_a_third_of_what_is_kept()
     let mut writer = Writer::open(directory.path(), Arc::new(Queue::new(9 * KEEP)), "test-1", "{}").unwrap();
     assert_eq!(segments(directory.path()), (1..=7).collect::<Vec<_>>());
     let year = SystemTime::now() + 365 * KEEP;
-    writer.rest();
+    rest(&mut writer);
     writer.look_after(year);
     // That ended seven days ago, and three are believed.
     assert_eq!(segments(directory.path()), (2..=8).collect::<Vec<_>>());
-    writer.rest();
+    rest(&mut writer);
     writer.look_after(year + Duration::from_secs(60));
     assert_eq!(segments(directory.path()), (2..=8).collect::<Vec<_>>(), "no more by waiting");
     drop(writer);
@@ -76,24 +82,24 @@ fn a_start_with_a_clock_in_1970_costs_nothing_when_it_is_right_again() {
 #[test]
 fn a_segment_that_says_that_a_later_one_was_removed_is_a_forgery() {
     let directory = written(1);
-    let mut chain = chain::Chain { head: NOTHING };
+    let mut head = NOTHING;
     let stored = Stored::all(directory.path()).unwrap().remove(0);
     let mut lines = read::Lines::of(&stored).unwrap();
     while let Some(line) = lines.next() {
-        chain.head = line.unwrap().1;
+        head = line.unwrap().1;
     }
-    let head = String::from_utf8(hex(&chain.head).into()).unwrap();
+    let name = digits(&head);
     let line =
-        format!("{{\"type\":\"removed\",\"time\":\"2001-09-09T01:46:40.000Z\",\"segment\":7,\"head\":\"{head}\"}}\n");
+        format!("{{\"type\":\"removed\",\"time\":\"2001-09-09T01:46:40.000Z\",\"segment\":7,\"head\":\"{name}\"}}\n");
     let mut forged = Vec::new();
-    chain.append(line.as_bytes(), &mut forged);
+    record::link(&mut head, line.as_bytes(), &mut forged);
     OpenOptions::new().append(true).open(&stored.path).unwrap().write_all(&forged).unwrap();
-    assert_eq!(faults(directory.path()), [(1, Some(5))]);
+    assert_eq!(faults(directory.path()), [(1, Some(7))]);
 }
 
 #[test]
 fn nothing_is_removed_by_a_clock_that_was_just_set_forward() {
-    let mut clock = writer::Clock::default();
+    let mut clock = keep::Clock::default();
     let now = SystemTime::now();
     assert!(clock.is_steady(now));
     assert!(clock.is_steady(now - Duration::from_secs(3600)), "back is no reason to remove anything");

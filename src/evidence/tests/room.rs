@@ -1,5 +1,6 @@
 //! Full disks, and what cannot be written: what is lost then, and what is not.
 
+use super::removal::rest;
 use super::*;
 
 #[test]
@@ -9,7 +10,7 @@ fn what_there_was_no_room_for_is_said_in_the_chain() {
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     record(&evidence, "http://a.example/", at);
     // For this one there is none, ever.
-    record(&evidence, &"x".repeat(segment::MOST_LINE), at);
+    record(&evidence, &"x".repeat(queue::MOST_RECORD), at);
     evidence.close();
     let (figures, verified) = (evidence.figures(), good(directory.path()));
     assert_eq!((figures.written, figures.lost), (1, 1));
@@ -27,11 +28,11 @@ fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
     };
     let at = SystemTime::UNIX_EPOCH;
     writer.write(&batch(at));
-    let room = writer.segment.fill_up();
+    let room = writer.chain.segment.fill_up();
     writer.write(&batch(at));
     writer.write(&batch(at + Duration::from_secs(1)));
     assert_eq!((queue.written.load(Relaxed), queue.lost.load(Relaxed)), (1, 2));
-    writer.segment.make_room(room);
+    writer.chain.segment.make_room(room);
     writer.failed = None;
     writer.write(&batch(at));
     drop(writer);
@@ -44,47 +45,21 @@ fn a_disk_that_was_full_is_said_in_the_chain_when_there_is_room_again() {
 fn where_no_segment_can_be_begun_the_one_so_far_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, _) = writer(directory.path());
-    let taken = directory.path().join("00000002.jsonl");
+    let now = SystemTime::now();
+    let name = format!("00000002-{}.jsonl", crate::rfc3339::seconds(now).replace(['-', ':'], ""));
+    let taken = directory.path().join(name);
     fs::write(&taken, "").unwrap();
-    writer.next_segment(SystemTime::now());
-    assert_eq!(writer.segment.number, 1);
+    writer.chain.next_segment(now, false);
+    assert_eq!(writer.chain.segment.number, 1);
     fs::remove_file(&taken).unwrap();
-    writer.next_segment(SystemTime::now());
-    assert_eq!(writer.segment.number, 1, "not tried again at once");
+    writer.chain.next_segment(SystemTime::now(), false);
+    assert_eq!(writer.chain.segment.number, 1, "not tried again at once");
 }
 
 /// One that is asked to write what comes, when a test says so.
 fn writer(directory: &Path) -> (Writer, Arc<Queue>) {
     let queue = Arc::new(Queue::new(KEEP));
     (Writer::open(directory, queue.clone(), "test-1", "{}").unwrap(), queue)
-}
-
-#[test]
-fn a_file_that_cannot_be_kept_takes_no_record_with_it_but_those_that_name_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let (mut writer, queue) = writer(directory.path());
-    let [good, bad] = ["good", "bad"].map(|text| (Arc::<str>::from(text), chain::sha256(text.as_bytes())));
-    // Where its directory would be there is a file.
-    let digits = String::from_utf8(hex(&bad.1).into()).unwrap();
-    fs::write(directory.path().join("bodies").join(&digits[..2]), "").unwrap();
-    for config in [&good, &bad, &good] {
-        let mut draft = Draft::new("decision", SystemTime::now());
-        draft.hash("config", &config.1);
-        draft.end(|line| queue.put(line, Some(config), [], SystemTime::now()));
-    }
-    let Some(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else { panic!("three were put") };
-    writer.write(&batch);
-    assert_eq!((queue.written.load(Relaxed), queue.lost.load(Relaxed)), (2, 1));
-    queue.close();
-    writer.run();
-    let verified = good_but_for_others(directory.path());
-    assert_eq!((verified.records, verified.lost.iter().map(|(count, ..)| count).sum::<u64>()), (2, 1));
-}
-
-fn good_but_for_others(directory: &Path) -> Verified {
-    let verified = good(directory);
-    assert_eq!(verified.others.len(), 1, "{:?}", verified.others);
-    verified
 }
 
 #[test]
@@ -98,12 +73,12 @@ fn on_a_full_disk_what_is_old_makes_room_for_the_line_that_says_so() {
     // At the start none is due, and then the first, which ended when the second began.
     rewritten(directory.path(), |segment| now - (7 - u32::try_from(segment).unwrap()) * (KEEP / 8));
     let (mut writer, queue) = writer(directory.path());
-    writer.rest();
+    rest(&mut writer);
     queue.keep.store(KEEP.as_secs() / 16 * 9, Relaxed);
-    let room = writer.segment.fill_up();
+    let room = writer.chain.segment.fill_up();
     writer.look_after(now);
     assert_eq!(Stored::all(directory.path()).unwrap()[0].number, 2);
-    writer.segment.make_room(room);
+    writer.chain.segment.make_room(room);
     queue.close();
     writer.run();
     assert_eq!(good(directory.path()).removed_to, Some(1));
@@ -138,9 +113,9 @@ fn while_there_is_no_room_it_is_looked_for_now_and_then() {
         let Some(batch) = queue.take(queue::Batch::default(), Duration::ZERO) else { panic!("one was put") };
         writer.write(&batch);
     };
-    let room = writer.segment.fill_up();
+    let room = writer.chain.segment.fill_up();
     write(&mut writer);
-    writer.segment.make_room(room);
+    writer.chain.segment.make_room(room);
     write(&mut writer);
     assert_eq!(
         queue.lost.load(Relaxed),

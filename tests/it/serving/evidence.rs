@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 const RULES: &str = "User-agent: *\nDisallow: /private\nAllow: /private/open\n";
 const KEPT: &str = "evidence: { directory: evidence }\nadmin: { address: '127.0.0.1:0' }\n";
 
-fn kept(proxy: &Binary) -> PathBuf {
+pub fn kept(proxy: &Binary) -> PathBuf {
     proxy.directory().join("evidence")
 }
 
 /// The lines of the first segment that are whole.
 fn lines(directory: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(directory.join("00000001.jsonl")).unwrap_or_default();
+    let text = std::fs::read_to_string(first(directory)).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
@@ -32,14 +32,14 @@ async fn recorded(directory: &Path, count: usize) -> Vec<Value> {
     records(directory)
 }
 
-async fn get(proxy: &Binary, url: &str) -> u16 {
+pub async fn get(proxy: &Binary, url: &str) -> u16 {
     let mut client = Client::open(proxy.address()).await;
     let host = url.split('/').nth(2).unwrap_or("a.example");
     client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: ExampleBot/1.0\r\n\r\n")).await;
     client.response().await.status()
 }
 
-fn told<const N: usize>(line: &Value, names: [&str; N]) -> [Value; N] {
+pub fn told<const N: usize>(line: &Value, names: [&str; N]) -> [Value; N] {
     names.map(|name| line[name].clone())
 }
 
@@ -47,7 +47,7 @@ fn path(directory: &Path) -> &str {
     directory.to_str().expect("UTF-8")
 }
 
-async fn verified(directory: &Path) -> Value {
+pub async fn verified(directory: &Path) -> Value {
     let ended = politely(&["evidence", "verify", path(directory), "--format", "json"]).await;
     let verified: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
     assert_eq!(ended.code == 0, verified["whole"] == true, "{verified}");
@@ -92,11 +92,10 @@ async fn each_decision_is_on_record_with_what_it_rests_on() {
     assert_eq!((&first["product_tokens"][0], &first["purpose"][0]), (&"ExampleBot".into(), &"search".into()));
     assert_eq!((&first["robots"]["status"], &first["bytes_in"]), (&200.into(), &0.into()));
     assert!(first["bytes_out"].as_u64() > Some(0) && first["origin_ms"].is_u64() && first["ms"].is_u64(), "{first}");
-    // The file itself, by the name that it has.
+    // The file itself is in the segment, once.
     let hash = first["robots"]["sha256"].as_str().unwrap();
-    let body = kept(&proxy).join("bodies").join(&hash[..2]).join(format!("{hash}.gz"));
-    let shown = std::process::Command::new("zcat").arg(&body).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&shown.stdout), RULES);
+    let file = lines(&kept(&proxy)).into_iter().find(|line| line["type"] == "file" && line["sha256"] == hash);
+    assert_eq!(file.unwrap()["text"], RULES);
     let unreachable = &all[5]["robots"];
     assert!(unreachable["sha256"].is_null() && unreachable["failure"].is_string(), "{unreachable}");
     assert!(all[4]["why"].as_str().is_some_and(|why| why.contains("10.0.0.1")), "{}", all[4]);
@@ -149,7 +148,7 @@ async fn a_kill_costs_nothing_that_was_written_and_is_said() {
         eventually("the record", || records(&directory).len() == round).await;
         let home = proxy.kill().await;
         // As though it had been killed while it wrote.
-        let file = home.path().join("evidence/00000001.jsonl");
+        let file = first(&home.path().join("evidence"));
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, text + "{\"prev\":\"0").unwrap();
         proxy = Binary::serve_in(home, KEPT).await;
@@ -172,7 +171,7 @@ async fn on_a_full_disk_requests_go_on_and_what_was_lost_is_in_the_chain() {
     assert_eq!(get(&proxy, &origin.url("/")).await, 200);
     recorded(&kept(&proxy), 1).await;
     // In the middle of a line.
-    limit(Some(std::fs::metadata(kept(&proxy).join("00000001.jsonl")).unwrap().len() + 100));
+    limit(Some(std::fs::metadata(first(&kept(&proxy))).unwrap().len() + 100));
     assert_eq!(get(&proxy, &origin.url("/private")).await, 403);
     eventually("the loss", || proxy.output().contains("evidence cannot be written")).await;
     assert_eq!(get(&proxy, &origin.url("/")).await, 200);
@@ -204,10 +203,11 @@ async fn what_somebody_takes_away_is_said_and_the_next_segment_goes_on() {
     std::fs::rename(kept(&proxy), proxy.directory().join("taken")).expect("it is there");
     assert_eq!(get(&proxy, &origin.url("/b")).await, 200);
     eventually("it is said", || proxy.output().contains("a segment of evidence was removed")).await;
-    let next = kept(&proxy).join("00000002.jsonl");
-    eventually("the next", || std::fs::read_to_string(&next).is_ok_and(|text| text.contains("/b"))).await;
+    let next = kept(&proxy);
+    eventually("the next", || std::fs::read_to_string(first(&next)).is_ok_and(|text| text.contains("/b"))).await;
     assert_eq!(verified(&kept(&proxy)).await["whole"], false);
-    std::fs::rename(proxy.directory().join("taken/00000001.jsonl"), kept(&proxy).join("00000001.jsonl")).expect("room");
+    let taken = first(&proxy.directory().join("taken"));
+    std::fs::rename(&taken, kept(&proxy).join(taken.file_name().unwrap())).expect("room");
     assert_eq!(verified(&kept(&proxy)).await["segments"], 2, "the chain goes on");
 }
 
@@ -328,16 +328,16 @@ async fn others_tools_read_it_and_verify_it() {
     };
     let script = script.replace("DIR", path(&kept));
     assert_eq!(run(script.clone()), format!("head: {head}\n"));
-    let file = kept.join("00000001.jsonl");
+    let file = first(&kept);
     let text = std::fs::read_to_string(&file).unwrap();
     if std::process::Command::new("jq").arg("--version").output().is_ok_and(|it| it.status.success()) {
         let urls = run(format!("jq -r 'select(.verdict == \"refused\") | .url' {}", path(&file)));
         assert_eq!(urls.trim_end(), origin.url("/private"));
     }
     std::fs::write(&file, text.replace("\"verdict\":\"refused\"", "\"verdict\":\"allowed\"")).unwrap();
-    assert!(run(script).starts_with("broken before line 6\n"));
+    assert!(run(script).starts_with("broken before line 8\n"));
     let found = politely(&["evidence", "verify", path(&kept)]).await;
-    assert!(found.code == 1 && found.stdout.contains("broken: segment 1, line 5: "), "{}", found.stdout);
+    assert!(found.code == 1 && found.stdout.contains("broken: segment 1, line 7: "), "{}", found.stdout);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -465,4 +465,68 @@ async fn a_report_counts_each_request_once_and_as_sent_what_was() {
     let names = ["requests", "forwarded", "answered", "refused"];
     assert_eq!(told(&report["total"], names), [3, 1, 1, 1], "{report}");
     proxy.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_goes_by_the_included_files_of_then() {
+    let origin = Origin::site("User-agent: *\nDisallow: /\n").await;
+    let home = tempfile::tempdir().unwrap();
+    let included = home.path().join("more.yaml");
+    std::fs::write(&included, "hosts: { '*.localhost': { robots: ignore }, '127.0.0.1': { robots: ignore } }\n")
+        .unwrap();
+    let proxy = Binary::serve(&format!("{KEPT}include: ['{}']\n", path(&included))).await;
+    let url = origin.url("/page");
+    assert_eq!(get(&proxy, &url).await, 200);
+    recorded(&kept(&proxy), 1).await;
+    let directory = proxy.stop().await;
+    let kept = directory.path().join("evidence");
+    let explain = ["explain", &url, "--at", "2999-01-01", "--evidence", path(&kept), "--format", "json"];
+    for today in [Some("hosts: {}\n"), Some("nonsense: ["), None] {
+        match today {
+            Some(today) => std::fs::write(&included, today).unwrap(),
+            None => std::fs::remove_file(&included).unwrap(),
+        }
+        let ended = politely(&explain).await;
+        let then: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
+        assert_eq!((ended.code, &then["reason"]), (0, &"robots-ignored".into()), "{today:?}: {then}");
+        assert_eq!(told(&then["evidence"], ["config_of_then", "contradicts"]), [true, false], "{today:?}: {then}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_verdict_that_contradicts_the_record_says_so() {
+    let origin = Origin::site(RULES).await;
+    let proxy = Binary::serve(KEPT).await;
+    let url = origin.url("/private/x");
+    assert_eq!(get(&proxy, &url).await, 403);
+    recorded(&kept(&proxy), 1).await;
+    let directory = proxy.stop().await;
+    let kept = directory.path().join("evidence");
+    let explain = |format: &'static str| {
+        let arguments =
+            ["explain", &url, "--at", "2999-01-01", "--evidence", path(&kept), "--format", format].map(str::to_owned);
+        async move { politely(&arguments.each_ref().map(String::as_str)).await }
+    };
+    assert_eq!(explain("json").await.code, 1);
+    let file = first(&kept);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let altered = text.replace(
+        r#""verdict":"refused","reason":"robots-disallowed""#,
+        r#""verdict":"allowed","reason":"no-matching-rule""#,
+    );
+    assert_ne!(text, altered);
+    std::fs::write(&file, altered).unwrap();
+    let ended = explain("json").await;
+    let then: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
+    assert_eq!((ended.code, &then["evidence"]["contradicts"]), (2, &true.into()), "{then}");
+    let ended = explain("text").await;
+    assert!(ended.code == 2 && ended.stdout.contains("contradicts the record"), "{}", ended.stdout);
+}
+
+/// The segment that was begun first.
+fn first(directory: &Path) -> PathBuf {
+    let all = std::fs::read_dir(directory).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let mut all: Vec<_> = all.filter(|path| path.to_string_lossy().contains(".jsonl")).collect();
+    all.sort();
+    all.into_iter().next().unwrap_or_else(|| directory.join("none"))
 }

@@ -4,6 +4,7 @@ pub mod access;
 mod access_log;
 mod event_log;
 mod evidence;
+mod evidence_disk;
 mod lifecycle;
 mod limits;
 mod logging;

@@ -1,10 +1,66 @@
-//! One line as it is written: an object of JSON, in a buffer that the thread's next line reuses.
+//! How a line is made: an object of JSON that begins with the SHA-256 of the line before it, that line's end included.
 
-use super::chain::{Hash, hex};
+use crate::policy::Access;
 use crate::rfc3339;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::time::SystemTime;
+
+/// A SHA-256.
+pub type Hash = [u8; 32];
+
+pub(super) fn sha256(bytes: &[u8]) -> Hash {
+    digest(&SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// The SHA-256 of a site's file, as its bytes were read.
+pub fn digest_of(access: &Access) -> Option<&Hash> {
+    match access {
+        Access::Rules(robots) => Some(robots.digest_by(sha256)),
+        Access::Reservations(tdmrep) => Some(tdmrep.digest_by(sha256)),
+        Access::Missing => None,
+    }
+}
+
+/// In hexadecimal. Three times a record, so in a form that the compiler makes vectors of.
+pub(super) fn hex(hash: &Hash) -> [u8; 64] {
+    let digit = |half: u8| half + b'0' + if half > 9 { b'a' - b'9' - 1 } else { 0 };
+    let mut text = [0; 64];
+    for (two, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(hash) {
+        *two = [digit(byte >> 4), digit(byte & 15)];
+    }
+    text
+}
+
+/// The same as text.
+pub fn digits(hash: &Hash) -> String {
+    String::from_utf8_lossy(&hex(hash)).into_owned()
+}
+
+/// The other way round; in small letters alone, as it is written.
+pub fn from_hex(text: &str) -> Option<Hash> {
+    let mut hash = Hash::default();
+    let is_whole = text.len() == 64 && HEXLOWER.decode_mut(text.as_bytes(), &mut hash).is_ok();
+    is_whole.then_some(hash)
+}
+
+/// Appends a line to a chain: `line` is an object with members, and ends its line. `head`: the SHA-256 of the last line, zeros
+/// if there is none.
+pub(super) fn link(head: &mut Hash, line: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(b"{\"prev\":\"");
+    out.extend_from_slice(&hex(head));
+    out.extend_from_slice(b"\",");
+    out.extend_from_slice(&line[1..]);
+    *head = sha256(&out[start..]);
+}
+
+/// Stands before the first line of all.
+pub(super) const NOTHING: Hash = [0; 32];
 
 /// A line under way.
 pub struct Draft {
@@ -21,6 +77,18 @@ impl Draft {
         line.push(b'"');
         let mut draft = Draft { line, at };
         draft.time("time", at);
+        draft
+    }
+
+    /// A file that records refer to. Text as text, whatever else in base64: either way its bytes can be had again.
+    pub(super) fn file(hash: &Hash, bytes: &[u8]) -> Self {
+        let mut draft = Self::new("file", SystemTime::now());
+        draft.hash("sha256", hash);
+        let is_plain = |byte: &u8| *byte >= b' ' || matches!(byte, b'\t' | b'\r' | b'\n');
+        match str::from_utf8(bytes) {
+            Ok(text) if bytes.iter().all(is_plain) => draft.text("text", text),
+            _ => draft.text("base64", &BASE64_STANDARD.encode(bytes)),
+        }
         draft
     }
 
@@ -140,6 +208,26 @@ const MOST_KEPT: usize = 16 << 10;
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[test]
+    fn each_line_names_the_one_before() {
+        let (mut head, mut out) = (Hash::default(), Vec::new());
+        link(&mut head, b"{\"a\":1}\n", &mut out);
+        link(&mut head, b"{\"b\":2}\n", &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let first = format!("{{\"prev\":\"{}\",\"a\":1}}\n", "0".repeat(64));
+        let name = String::from_utf8(hex(&sha256(first.as_bytes())).into()).unwrap();
+        assert_eq!(text, format!("{first}{{\"prev\":\"{name}\",\"b\":2}}\n"));
+    }
+
+    #[test]
+    fn hexadecimal_is_read_as_it_is_written() {
+        let hash = sha256(b"abc");
+        let text = String::from_utf8(hex(&hash).into()).unwrap();
+        assert!(text.starts_with("ba7816bf8f01cfea"), "{text}: FIPS 180-2, B.1");
+        assert_eq!(from_hex(&text), Some(hash));
+        assert_eq!((from_hex(&text[1..]), from_hex(&text.to_uppercase())), (None, None));
+    }
 
     #[test]
     fn whatever_is_in_it_a_line_is_one_object() {

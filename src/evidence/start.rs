@@ -1,9 +1,10 @@
-//! Where a chain continues: after its last whole line, however the process that wrote it ended.
+//! Where a chain continues: after its last whole line, however the process that wrote it ended. Reads the end of the newest segment
+//! only.
 
-use super::super::chain::{Chain, Hash, NOTHING, sha256};
-use super::super::draft::Draft;
-use super::super::read::{Kind, Line, Lines, ReadError, Tail, parse};
-use super::super::segment::{MOST_LINE, Segment, Stored};
+use super::line::{Kind, Line, ReadError, parse};
+use super::read::{Lines, Tail};
+use super::record::{Draft, Hash, NOTHING, link, sha256};
+use super::segment::{Segment, Stored};
 use crate::config::give_to_owner;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
@@ -44,7 +45,7 @@ pub(super) struct End {
 }
 
 /// Where the chain ends.
-pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Chain, End), OpenError> {
+pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Hash, End), OpenError> {
     let io = |source| OpenError::Io { path: directory.to_owned(), source };
     let mut all = Stored::all(directory).map_err(io)?;
     let mut torn = Vec::new();
@@ -63,8 +64,8 @@ pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Chai
                 if !tail.torn.is_empty() {
                     return Err(broken(ReadError::Torn.to_string()));
                 }
-                let (segment, chain) = begin(directory, last.number + 1, Chain { head }, now).map_err(io)?;
-                return Ok((segment, chain, End { is_first: false, is_clean: is_stop && torn.is_empty(), torn }));
+                let (segment, head) = begin(directory, last.number + 1, head, now, None).map_err(io)?;
+                return Ok((segment, head, End { is_first: false, is_clean: is_stop && torn.is_empty(), torn }));
             }
             // It was just being begun.
             None => {
@@ -74,26 +75,33 @@ pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Chai
             // Nothing of ours leaves such a line, so nothing is written behind it.
             Some(Err(error)) => return Err(broken(format!("its last line: {error}"))),
             Some(Ok(_)) => {
-                let (began, _) = last.beginning().map_err(|error| broken(error.to_string()))?;
                 let is_clean = is_stop && tail.torn.is_empty() && torn.is_empty();
                 torn.extend(tail.torn);
-                let segment = Segment::resume(last, tail.length, began).map_err(io)?;
-                return Ok((segment, Chain { head }, End { is_first: false, is_clean, torn }));
+                let segment = Segment::resume(last, tail.length).map_err(io)?;
+                return Ok((segment, head, End { is_first: false, is_clean, torn }));
             }
         }
     }
-    let (segment, chain) = begin(directory, 1, Chain { head: NOTHING }, now).map_err(io)?;
-    Ok((segment, chain, End { is_first: torn.is_empty(), is_clean: torn.is_empty(), torn }))
+    let (segment, head) = begin(directory, 1, NOTHING, now, None).map_err(io)?;
+    Ok((segment, head, End { is_first: torn.is_empty(), is_clean: torn.is_empty(), torn }))
 }
 
-/// A new segment behind the chain so far.
-pub(super) fn begin(directory: &Path, number: u64, mut chain: Chain, now: SystemTime) -> io::Result<(Segment, Chain)> {
+/// A new segment behind the chain so far, of which the last line has the hash `head`. `loss`: its second line.
+pub(super) fn begin(
+    directory: &Path,
+    number: u64,
+    mut head: Hash,
+    now: SystemTime,
+    loss: Option<Draft>,
+) -> io::Result<(Segment, Hash)> {
     let mut draft = Draft::new("segment", now);
     draft.number("segment", number);
-    draft.number("format", 1);
+    draft.number("format", 2);
     let mut first = Vec::new();
-    draft.end(|line| chain.append(line, &mut first));
-    Ok((Segment::create(directory, number, now, &first)?, chain))
+    for draft in [draft].into_iter().chain(loss) {
+        draft.end(|line| link(&mut head, line, &mut first));
+    }
+    Ok((Segment::create(directory, number, now, &first)?, head))
 }
 
 pub(super) fn start(now: SystemTime, instance: &str, config: &Hash, end: &End) -> Draft {
@@ -160,4 +168,3 @@ const MOMENT: Duration = Duration::from_millis(10);
 const TRIES: u32 = 10;
 /// Of a cut line, as much as says what it was.
 const MOST_CUT: usize = 4096;
-const _: () = assert!(MOST_LINE > 4 * MOST_CUT);

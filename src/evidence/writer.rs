@@ -1,0 +1,265 @@
+//! The thread that writes: it appends records to the chain, begins new segments, and removes those that were kept long enough.
+
+use super::chain::Chain;
+use super::keep::{Clock, ages, clear_up};
+use super::queue::{Batch, Lost, Queue};
+use super::record::{Draft, digits, sha256};
+use super::segment::{Stored, is_same, tidy};
+use super::start::{LOCK, OpenError, lock, resume, start, warn_of_others};
+use crate::config::private_directory;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+pub(super) struct Writer {
+    directory: PathBuf,
+    queue: Arc<Queue>,
+    pub chain: Chain,
+    /// Lines that the chain does not have yet, because there was no room: they come before the next record.
+    pending: Vec<Vec<u8>>,
+    /// Records that it does not have, and does not say so yet.
+    lost: Option<Lost>,
+    /// When something lost was last logged.
+    logged: Option<Instant>,
+    looked: Instant,
+    pub clock: Clock,
+    /// Compresses.
+    pub helper: Option<JoinHandle<()>>,
+    /// When something could not be written since it could, and why.
+    pub failed: Option<(Instant, String)>,
+    /// Nobody else writes here for as long as it is open.
+    lock: File,
+}
+
+impl Writer {
+    pub fn open(directory: &Path, queue: Arc<Queue>, instance: &str, config: &str) -> Result<Self, OpenError> {
+        let io = |source| OpenError::Io { path: directory.to_owned(), source };
+        private_directory(directory).map_err(io)?;
+        warn_of_others(directory);
+        let lock = lock(directory)?;
+        tidy(directory).map_err(io)?;
+        let now = SystemTime::now();
+        let (segment, head, end) = resume(directory, now)?;
+        let mut writer = Writer {
+            directory: directory.to_owned(),
+            chain: Chain::new(directory.to_owned(), queue.clone(), segment, head, !end.is_first),
+            queue,
+            pending: Vec::new(),
+            lost: None,
+            logged: None,
+            looked: Instant::now(),
+            clock: Clock::default(),
+            helper: None,
+            failed: None,
+            lock,
+        };
+        let digest = sha256(config.as_bytes());
+        let begin = |writer: &mut Self| {
+            writer.chain.keep(&digest, config.as_bytes())?;
+            writer.chain.say(start(now, instance, &digest, &end))
+        };
+        begin(&mut writer)
+            .or_else(|error| match is_full(&error) && writer.remove_old(now).is_ok_and(|removed| removed) {
+                true => begin(&mut writer),
+                false => Err(error),
+            })
+            .map_err(io)?;
+        writer.look_after(now);
+        Ok(writer)
+    }
+
+    pub fn run(mut self) {
+        let patience = |writer: &Self| if writer.chain.unsynced_for().is_some() { SYNC } else { LOOK };
+        let mut batch = Batch::default();
+        while let Some(taken) = self.queue.take(batch, patience(&self)) {
+            if !taken.is_empty() {
+                self.write(&taken);
+            }
+            batch = taken;
+            if self.chain.unsynced_for().is_some_and(|since| since >= SYNC) {
+                let _ = self.chain.sync();
+            }
+            if self.looked.elapsed() >= LOOK {
+                self.look_after(SystemTime::now());
+            }
+        }
+        self.stop();
+    }
+
+    /// Writes a batch. What cannot be written is lost, and recorded as lost as soon as there is room.
+    pub fn write(&mut self, batch: &Batch) {
+        let now = SystemTime::now();
+        if self.chain.segment.is_over(now, MOST_SEGMENT) && self.chain.next_segment(now, false) {
+            self.look_after(now);
+        }
+        let mut written = 0;
+        if let Err(error) =
+            self.may_write(now).and_then(|()| self.catch_up()).and_then(|()| self.chain.append(batch, &mut written))
+        {
+            let (from, to) = batch.times.unwrap_or((now, now));
+            let lost = Lost { count: batch.records - written, from, to };
+            self.failed.get_or_insert_with(|| (Instant::now(), error.to_string()));
+            self.queue.lost.fetch_add(lost.count, Relaxed);
+            if self.lost.is_none() && self.is_to_be_logged() {
+                tracing::error!(directory = %self.directory.display(), "evidence cannot be written, and is lost: {error}");
+            }
+            self.lose(lost);
+        }
+        if let Some(lost) = batch.lost {
+            if self.is_to_be_logged() {
+                tracing::warn!(records = lost.count, "evidence was lost: the disk is too slow");
+            }
+            self.lose(lost);
+            // These came before now, but the next record may be hours away.
+            if self.failed.is_none() && !self.chain.is_damaged() {
+                let _ = self.catch_up();
+            }
+        }
+    }
+
+    fn lose(&mut self, lost: Lost) {
+        if lost.count > 0 {
+            self.lost = Some(self.lost.map_or(lost, |before| before.and(lost)));
+        }
+    }
+
+    fn is_to_be_logged(&mut self) -> bool {
+        let is_quiet = self.logged.is_some_and(|logged| logged.elapsed() <= QUIET);
+        if !is_quiet {
+            self.logged = Some(Instant::now());
+        }
+        !is_quiet
+    }
+
+    /// While nothing can be written, it is tried again every second. A segment that somebody has removed is followed by the next,
+    /// and so is one for which fsync failed.
+    fn may_write(&mut self, now: SystemTime) -> io::Result<()> {
+        let recent = self.failed.as_ref().filter(|(since, _)| since.elapsed() < PAUSE && !self.queue.is_closed());
+        if let Some((_, why)) = recent {
+            return Err(io::Error::other(why.clone()));
+        }
+        self.failed = None;
+        let is_gone = self.chain.segment.is_gone();
+        if !is_gone && !self.chain.is_damaged() {
+            return Ok(());
+        }
+        private_directory(&self.directory)?;
+        if !is_same(&self.lock, &self.directory.join(LOCK)) {
+            self.lock = lock(&self.directory).map_err(io::Error::other)?;
+        }
+        let before = self.chain.segment.number;
+        self.chain.next_segment(now, true);
+        if self.chain.segment.number == before {
+            return Err(io::Error::other("its segment was removed or damaged, and no other can be begun"));
+        }
+        if is_gone {
+            tracing::warn!(segment = before, "a segment of evidence was removed, and the records in it are gone");
+        }
+        Ok(())
+    }
+
+    /// Records what the chain does not record yet.
+    fn catch_up(&mut self) -> io::Result<()> {
+        while let Some(line) = self.pending.first().cloned() {
+            self.chain.line(&line)?;
+            self.pending.remove(0);
+        }
+        if let Some(lost) = self.lost {
+            self.chain.say(lost.draft())?;
+            self.lost = None;
+        }
+        Ok(())
+    }
+
+    /// Removes what was kept long enough, and compresses what is full.
+    pub fn look_after(&mut self, now: SystemTime) {
+        self.looked = Instant::now();
+        // So that it can be removed in its time, however little is written.
+        if self.chain.is_used && self.chain.segment.is_over(now, u64::MAX) {
+            self.chain.next_segment(now, false);
+        }
+        // Both change what is in the directory.
+        if self.helper.as_ref().is_some_and(|helper| !helper.is_finished()) {
+            return;
+        }
+        if self.clock.is_steady(now)
+            && let Err(error) = self.remove_old(now)
+        {
+            tracing::error!(directory = %self.directory.display(), "old evidence cannot be removed: {error}");
+        }
+        let directory = self.directory.clone();
+        let helper = std::thread::Builder::new().name("politely-evidence-gzip".into());
+        self.helper = helper.spawn(move || clear_up(&directory)).ok();
+    }
+
+    /// Removes the oldest segments, up to one that ended less than `keep` ago. Returns whether there were any.
+    fn remove_old(&mut self, now: SystemTime) -> io::Result<bool> {
+        let keep = Duration::from_secs(self.queue.keep.load(Relaxed));
+        let all = Stored::all(&self.directory)?;
+        let begun: Vec<_> = all.iter().map(Stored::began).collect();
+        let mut removed = false;
+        for ((pair, began), age) in all.windows(2).zip(&begun).zip(ages(&begun, keep, now)) {
+            if age <= keep {
+                break;
+            }
+            let mut draft = Draft::new("removed", now);
+            draft.number("segment", pair[0].number);
+            draft.hash("head", &pair[1].first()?.prev);
+            draft.time("from", *began);
+            draft.time("to", now.checked_sub(age).unwrap_or(now));
+            let line = draft.end(<[u8]>::to_vec);
+            let said = self.catch_up().and_then(|()| self.chain.line(&line)).and_then(|()| self.chain.sync());
+            if let Some(error) = said.as_ref().err().filter(|error| !is_full(error)) {
+                return Err(io::Error::other(error.to_string()));
+            }
+            fs::remove_file(&pair[0].path)?;
+            removed = true;
+            if said.is_err() {
+                // The line that says so takes the room that this has made.
+                self.pending.push(line);
+                let _ = self.catch_up();
+            }
+        }
+        Ok(removed)
+    }
+
+    fn stop(&mut self) {
+        // Once more if fsync fails: then another segment has begun.
+        for _ in 0..2 {
+            let mut draft = Draft::new("stop", SystemTime::now());
+            draft.number("written", self.queue.written.load(Relaxed));
+            draft.number("lost", self.queue.lost.load(Relaxed));
+            let ready = if self.chain.is_damaged() { self.may_write(SystemTime::now()) } else { Ok(()) };
+            let ended = ready.and_then(|()| self.catch_up()).and_then(|()| self.chain.say(draft));
+            if let Err(error) = ended {
+                tracing::error!("the end of the evidence cannot be written: {error}");
+            }
+            if self.chain.sync().is_ok() {
+                break;
+            }
+        }
+        if let Some(helper) = self.helper.take() {
+            let _ = helper.join();
+        }
+        tracing::info!(segment = self.chain.segment.number, head = %digits(&self.chain.head()), "evidence is closed");
+    }
+}
+
+/// Whether room would help.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+const MOST_SEGMENT: u64 = 64 << 20;
+/// What may be lost with the power.
+const SYNC: Duration = Duration::from_secs(1);
+/// Until writing is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at what is old.
+const LOOK: Duration = Duration::from_secs(3600);
+/// Between two words in the log.
+const QUIET: Duration = Duration::from_secs(60);
