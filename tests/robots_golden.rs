@@ -63,6 +63,44 @@ fn rfc_a_byte_order_mark_is_skipped() {
 }
 
 #[test]
+fn utf16_is_decoded_and_lines_keep_their_numbers() {
+    let text = "\u{feff}User-agent: *\r\n\r\nDisallow: /caf\u{e9}\r\nSitemap: https://example.com/\u{1f5fa}\r\n";
+    for bytes in [u16::to_le_bytes, u16::to_be_bytes] {
+        let file: Vec<u8> = text.encode_utf16().flat_map(bytes).collect();
+        let robots = RobotsTxt::parse(&file);
+        let rules = robots.rules_for(&["Foo"]);
+        let verdict = rules.check("/caf%C3%A9/x");
+        let rule = verdict.rule().expect("it was read");
+        assert_eq!((verdict.is_allowed(), rule.line(), rule.pattern()), (false, 3, "/caf\u{e9}"));
+        assert_eq!(robots.sitemaps().collect::<Vec<_>>(), ["https://example.com/\u{1f5fa}"]);
+        assert_eq!(robots.source(), text.as_bytes());
+        let warned: Vec<_> = robots.warnings().map(|warning| (warning.line(), warning.code().as_str())).collect();
+        assert_eq!(warned, [(1, "utf-16")]);
+        // What is kept of it is read again after a restart.
+        assert!(!RobotsTxt::parse(robots.source()).rules_for(&["Foo"]).check("/caf%C3%A9/x").is_allowed());
+        let as_bytes = RobotsTxt::parse_with(&file, &with(|options| options.utf16 = false));
+        assert!(as_bytes.rules_for(&["Foo"]).check("/caf%C3%A9/x").is_allowed());
+    }
+}
+
+/// 500 KiB as they come, and no more than that once they are decoded.
+#[test]
+fn utf16_is_read_up_to_the_same_bound() {
+    let lines = |letter: char, count| {
+        format!("User-agent: *\n#{}\nDisallow: /late\nDisallow: /later", letter.to_string().repeat(count))
+    };
+    for (letter, count, reads_it) in
+        [('x', 255_900, true), ('x', 256_000, false), ('\u{4e2d}', 170_600, true), ('\u{4e2d}', 170_700, false)]
+    {
+        let file: Vec<u8> =
+            format!("\u{feff}{}", lines(letter, count)).encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let robots = RobotsTxt::parse(&file);
+        assert_eq!(!robots.rules_for(&["Foo"]).check("/late").is_allowed(), reads_it, "{count} of {letter}");
+        assert!(robots.source().len() <= ParseOptions::MIN_SIZE);
+    }
+}
+
+#[test]
 fn rfc_unknown_keys_end_no_group() {
     rfc("User-agent: a\nNoindex: /x\nUser-agent: b\nDisallow: /\n", &["a / => disallow @4", "b / => disallow @4"]);
 }

@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
                     && rules.crawl_delay() >= rules.request_rate().map(|rate| rate.gap())
             );
         }
-        let report = lint::Report::new(&robots, None);
+        let report = lint::LintReport::new(&robots, None);
         for found in report.findings() {
             let places = [found.place].into_iter().chain(found.related.map(|related| related.place));
             for place in places {

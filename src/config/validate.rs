@@ -271,6 +271,7 @@ fn limits(settings: &Settings, check: &mut Check<'_>) {
         (&["limits", "min_rate"], limits.min_rate, 1 << 40),
         (&["limits", "max_connections"], limits.max_connections.get() as u64, 10_000_000),
         (&["limits", "max_connections_per_client"], limits.max_connections_per_client.get() as u64, 10_000_000),
+        (&["limits", "max_robots_fetches"], limits.max_robots_fetches.get() as u64, 10_000_000),
     ];
     for (key, number, most) in most {
         if number > most {

@@ -233,7 +233,7 @@ impl Gate {
     ) -> Fetching {
         let versions = if request.speaks_http2 { Versions::Http2Known } else { Versions::Http1First };
         let order = match reason {
-            FetchReason::FirstUse => Order { reason, client: request.client, crawl_delay, versions, nested: 0 },
+            FetchReason::FirstUse => Order { reason, client: request.client, crawl_delay, versions },
             FetchReason::Renewal | FetchReason::Anew => Order { crawl_delay, versions, ..Order::background(reason) },
         };
         self.robots.refresh(entry, order)

@@ -13,8 +13,8 @@ pub(super) enum DecodeError {
     Damaged(&'static str),
     #[error("the {0} body asks for too large a window")]
     Window(&'static str),
-    #[error("the content coding {0} cannot be undone here")]
-    Unsupported(&'static str),
+    #[error("the content coding {0:?} is not known here, and the body is not text")]
+    Unknown(Box<str>),
     #[error("more than {MAX_CODINGS} content codings")]
     TooMany,
     #[error("the proxy is shutting down")]
@@ -87,12 +87,10 @@ fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool) -> Result<Vec<u8>, 
             }
             read => ("deflate", read),
         },
-        // Read as they are, these would be files without a rule, which allow everything.
-        other => match UNSUPPORTED.iter().find(|name| **name == other) {
-            Some(name) => return Err(DecodeError::Unsupported(name)),
-            // `identity`, and what is no coding at all: some servers write a charset here.
-            None => return Ok(body),
-        },
+        // `identity`; and some servers write a charset here, or name a coding that they have not applied.
+        _ if is_text(&body) => return Ok(body),
+        // Read as it is, this would be a file without a rule, which allows everything.
+        other => return Err(DecodeError::Unknown(other.chars().take(MAX_NAME).collect())),
     };
     match read {
         Ok(_) => Ok(out),
@@ -113,6 +111,13 @@ fn gzip(mut input: &[u8], all: u64, out: &mut Vec<u8>) -> std::io::Result<usize>
     Ok(out.len())
 }
 
+/// Whether it may be a robots.txt as it is: in UTF-8 or another charset of bytes, without control characters other than white space and
+/// escapes, or in UTF-16 with its mark. What has been compressed is not, within its first few bytes.
+fn is_text(body: &[u8]) -> bool {
+    let is_control = |byte: &u8| matches!(byte, 0..=8 | 14..=26 | 28..=31 | 127);
+    body.starts_with(b"\xff\xfe") || body.starts_with(b"\xfe\xff") || !body.iter().any(is_control)
+}
+
 /// The extension that is no part of RFC 7932 (§9.1 leaves its first bits free), by which a few bytes ask for a gigabyte.
 /// Within the RFC a window has at most 16 MiB.
 fn asks_for_large_window(body: &[u8]) -> bool {
@@ -121,8 +126,8 @@ fn asks_for_large_window(body: &[u8]) -> bool {
 
 /// How a gzip file begins: its magic number, and the only method that there is (RFC 1952 §2.3.1).
 const GZIP: &[u8] = b"\x1f\x8b\x08";
-/// The rest of IANA's registry of content codings.
-const UNSUPPORTED: [&str; 7] = ["aes128gcm", "compress", "dcb", "dcz", "exi", "pack200-gzip", "x-compress"];
+/// Of a coding's name, in messages.
+const MAX_NAME: usize = 40;
 const MAX_CODINGS: usize = 4;
 /// Each member costs the setting up of a decoder.
 const MAX_MEMBERS: usize = 256;
@@ -182,18 +187,29 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_coding_is_read_as_it_is() {
-        for codings in ["utf-8", "UTF-8, identity", "none", "text/plain"] {
+    fn text_is_read_whatever_unknown_coding_it_is_said_to_be_in() {
+        for codings in ["utf-8", "UTF-8, identity", "none", "text/plain", "compress", "aws-chunked"] {
             assert_eq!(decode(TEXT.to_vec(), codings, 1000, false).unwrap(), TEXT, "{codings}");
         }
         assert_eq!(decode(gzip_of(TEXT), "utf-8, gzip", 1000, false).unwrap(), TEXT);
+        for text in
+            [&b"User-agent: caf\xe9\r\n\tDisallow: /\x0b\x0c"[..], b"\xff\xfeU\0s\0", b"\xef\xbb\xbf\xe4\xb8\xad"]
+        {
+            assert_eq!(decode(text.to_vec(), "unknown", 1000, false).unwrap(), text);
+        }
     }
 
     #[test]
-    fn a_coding_that_cannot_be_undone_is_no_file_without_rules() {
-        for coding in UNSUPPORTED {
-            assert_eq!(decode(TEXT.to_vec(), coding, 1000, false), Err(DecodeError::Unsupported(coding)));
+    fn what_no_text_is_in_an_unknown_coding_is_no_file_without_rules() {
+        for coding in ["aes128gcm", "COMPRESS", "dcb", "dcz", "exi", "pack200-gzip", "x-compress", "xz", "caf\u{fffd}"]
+        {
+            for body in [gzip_of(TEXT), br(TEXT), zstd::encode_all(TEXT, 3).unwrap(), b"\x1f\x9d\x90".to_vec()] {
+                let name = coding.to_ascii_lowercase();
+                assert_eq!(decode(body, coding, 1000, false), Err(DecodeError::Unknown(name.into())));
+            }
         }
+        let Err(error) = decode(vec![0], &"x".repeat(50_000), 1000, false) else { panic!("it was decoded") };
+        assert!(error.to_string().len() < 200, "{error}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub use fleet::FleetFigures;
 pub use held::{HeldFigures, HeldFor, HeldRequest};
 pub use pacer::{PaceFigures, Permit};
 pub use reported::Reported;
-pub use robots::CacheFigures;
+pub use robots::{CacheFigures, most_fetches};
 pub use robots_copy::RobotsCopy;
 pub use watch::{GateFigures, Times};
 

@@ -79,10 +79,15 @@ impl fmt::Display for Breaker {
 /// Whether an answer turns its request away, by its status and what it says of itself: 403, 429, 503, and pages that ask who
 /// is there. `field` finds a field of its head.
 pub fn turns_away<V: AsRef<[u8]>>(status: u16, field: impl Fn(&'static str) -> Option<V>) -> bool {
-    let says = |&(name, value): &(&'static str, &str)| {
+    matches!(status, 403 | 429 | 503) || challenge(field).is_some()
+}
+
+/// The field by which an answer says that it is a challenge, if it does.
+pub fn challenge<V: AsRef<[u8]>>(field: impl Fn(&'static str) -> Option<V>) -> Option<&'static str> {
+    let says = |&&(name, value): &&(&'static str, &str)| {
         field(name).is_some_and(|found| found.as_ref().trim_ascii().eq_ignore_ascii_case(value.as_bytes()))
     };
-    matches!(status, 403 | 429 | 503) || CHALLENGES.iter().any(says)
+    CHALLENGES.iter().find(says).map(|(name, _)| *name)
 }
 
 /// What Cloudflare and AWS WAF say of a challenge, whatever its status.

@@ -77,6 +77,7 @@ impl Proxy {
     ) -> Self {
         let via = exchange::via::Via::new(upstream.name());
         let is_logging = AtomicBool::new(logs(&settings.load()));
+        let room = limits::total::Room::new(descriptors::room_for_clients(&settings.load()));
         Proxy {
             settings,
             gate,
@@ -97,7 +98,7 @@ impl Proxy {
             waiting: limits::per_client::Clients::default(),
             passwords: client::auth::Passwords::new(),
             mints: limits::leaf_rate::Mints::new(),
-            room: limits::total::Room::new(descriptors::room_for_clients()),
+            room,
             via,
             pages: exchange::pages::Pages::default(),
             reserved: exchange::remembered::Reserved::default(),

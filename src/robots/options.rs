@@ -34,6 +34,9 @@ pub struct ParseOptions {
     pub missing_colon: bool,
     /// Vertical tabs and form feeds are white space at the ends of keys and values (Google).
     pub control_space: bool,
+    /// Decode a file in UTF-16, known by its byte order mark or by the NULs between its letters. Otherwise its bytes are read as they are, and
+    /// hold no rule (Google).
+    pub utf16: bool,
     /// What follows a NUL byte is a line of its own (texting_robots). Otherwise it is ignored up to the line's end (Google).
     pub nul_ends_line: bool,
     /// `Allow: /d/index.html` allows exactly `/d/` too (Google).
@@ -66,6 +69,7 @@ impl ParseOptions {
             max_line: 16_663,
             key_prefixes: true,
             control_space: true,
+            utf16: false,
             nul_ends_line: false,
             index_html: true,
             robots_txt_allowed: false,
@@ -105,6 +109,7 @@ impl Default for ParseOptions {
             key_prefixes: false,
             missing_colon: true,
             control_space: false,
+            utf16: true,
             nul_ends_line: true,
             index_html: false,
             anchor_before_query: false,

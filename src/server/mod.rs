@@ -59,7 +59,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
 
 /// The same on sockets that listen already, for the first of `settings.listen`.
 pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<Running, StartError> {
-    proxy::descriptors::raise_limit();
+    proxy::descriptors::raise_limit(&settings);
     let plan = Plan::on(&settings, sockets)?;
     survive_full_files()?;
     let admin_socket = match &settings.admin.address {

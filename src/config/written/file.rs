@@ -335,6 +335,8 @@ pub struct LimitSettings {
     pub max_idle_connections: usize,
     /// Of these, one host's.
     pub max_idle_connections_per_host: usize,
+    /// Fetches of robots.txt under way at a time.
+    pub max_robots_fetches: NonZeroUsize,
     /// How long the proxy goes on as before when it is asked to stop, while `/readyz` says so already.
     pub shutdown_delay: Duration,
     /// That requests in flight get when the proxy is stopped.

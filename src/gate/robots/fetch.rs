@@ -220,7 +220,8 @@ async fn rules(mut body: BodyStream, headers: &HeaderMap, limit: usize) -> Resul
         read.extend_from_slice(&piece);
     }
     let cut = read.len() > limit;
-    let codings = headers.get_all(header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let codings =
+        headers.get_all(header::CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let codings = codings.collect::<Vec<_>>().join(",");
     decode_apart(read, codings, limit, cut).await.map_err(|error| FetchError::Unreachable(error.to_string()))
 }

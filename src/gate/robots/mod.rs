@@ -27,6 +27,7 @@ use http::HeaderMap;
 use intern::Intern;
 use parking_lot::Mutex;
 use places::FetchPlaces;
+pub use places::most_fetches;
 use response::{Fetched, interpret_response};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -99,7 +100,7 @@ impl RobotsCache {
             files: Intern::default(),
             store,
             upstream,
-            places: FetchPlaces::new(),
+            places: FetchPlaces::new(most_fetches(&settings.load())),
             pacer,
             settings,
             fleet,
@@ -152,44 +153,35 @@ impl RobotsCache {
 
     /// Learns about an authority as ordered; joins a fetch under way.
     pub fn refresh(self: &Arc<Self>, host: &Arc<HostEntry>, order: Order) -> Fetching {
-        self.under_way(&mut self.fetches.lock(), host, order).join()
-    }
-
-    /// The same on behalf of another fetch, which cannot go on before. `None`: it would wait for itself.
-    fn refresh_for(self: &Arc<Self>, waiting: &Fetch, host: &Arc<HostEntry>, order: Order) -> Option<Fetching> {
-        // The lock is kept: of two that begin to wait for one another, the second sees the first.
         let mut fetches = self.fetches.lock();
-        self.under_way(&mut fetches, host, order).join_for(waiting)
-    }
-
-    /// Goes on only if it is joined before `fetches` is let go.
-    fn under_way(self: &Arc<Self>, fetches: &mut FetchTable, host: &Arc<HostEntry>, order: Order) -> Arc<Fetch> {
         let key = (host.file, host.authority.clone());
         if let Some(fetch) = fetches.get(&key) {
             if order.reason != FetchReason::FirstUse {
-                fetch.keep_running();
+                fetch.begin();
             }
-            return fetch.clone();
+            return fetch.join();
         }
         let fetch = Arc::new(Fetch::new(order.reason));
         if order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now()) {
             // It was under way when the caller looked, and has just ended.
             fetch.set_end(Ok(()));
-            return fetch;
+            return fetch.join();
         }
         fetches.insert(key.clone(), fetch.clone());
-        let (inner, host, begun) = (self.clone(), host.clone(), fetch.clone());
+        // Before the lock is let go: somebody waits for it from its start.
+        let joined = fetch.join();
+        let (inner, host) = (self.clone(), host.clone());
         tokio::spawn(async move {
-            let underway = Underway { fetches: &inner.fetches, key, fetch: &begun };
-            let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &begun)));
-            let end = underway.until_nobody_waits(work).await;
+            let underway = Underway { fetches: &inner.fetches, key, fetch: &fetch };
+            let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &fetch)));
+            let end = underway.unless_unwanted(work).await;
             drop(underway);
             if let Some(end) = end {
-                begun.set_end(end.unwrap_or(Ok(())));
+                fetch.set_end(end.unwrap_or(Ok(())));
             }
             inner.trim();
         });
-        fetch
+        joined
     }
 
     /// Another instance has fetched this: requests that wait for it here continue, and a copy that is in use is replaced. Empty:
@@ -216,6 +208,11 @@ impl RobotsCache {
     pub async fn may_reach(self: &Arc<Self>, authority: &Authority) -> Result<(), Refusal> {
         let is_known = self.host(SiteFile::Robots, authority).load().usable(SystemTime::now()).is_some();
         fetch::may_reach(&self.upstream, authority, BACKGROUND, !is_known).await
+    }
+
+    /// After a change of how many may be fetched at a time.
+    pub fn resize(&self) {
+        self.places.resize(most_fetches(&self.settings.load()));
     }
 
     /// After a change of how files are read: reads those in memory again, in the background.

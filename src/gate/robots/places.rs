@@ -1,41 +1,79 @@
-//! How many fetches of robots.txt may be under way at a time: in all, and for each client, so that one that asks for
-//! thousands of hosts, dead or slow, does not delay another's first request.
+//! How many fetches of robots.txt may be under way at a time: `limits.max_robots_fetches` in all. Of these, a client never has more than
+//! there are places left: one that asks for thousands of hosts, dead or slow, leaves as many places as it has to others, and two of them a third.
 
 use super::under_way::Fetch;
+use crate::config::Settings;
 use crate::gate::pacer::{HostQueue, Permit, Stand};
 use crate::policy::Refusal;
 use crate::policy::pace::{ClientId, Terms};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use rustix::process::{Resource, getrlimit};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// All places.
-pub(super) struct FetchPlaces {
-    all: Semaphore,
-    /// Of clients that have some, or wait for one.
-    shares: Mutex<HashMap<ClientId, Arc<Semaphore>>>,
+/// How many fetches may be under way: as many as are configured, but no more than a quarter of the files that may be open.
+pub fn most_fetches(settings: &Settings) -> usize {
+    let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+    settings.limits.max_robots_fetches.get().min(files.unwrap_or(usize::MAX) / 4).max(1)
 }
 
-/// One place, until it is dropped.
+/// All places.
+pub(super) struct FetchPlaces(Mutex<PlacesState>);
+
+/// One place, or the wait for it. Given back when it is dropped.
 pub(super) struct FetchPlace<'a> {
-    _one_of_all: SemaphorePermit<'a>,
-    _share: ClientPlace<'a>,
+    all: &'a FetchPlaces,
+    client: ClientId,
+    number: u64,
+}
+
+struct PlacesState {
+    most: usize,
+    taken: usize,
+    /// Those that have some, or wait for one.
+    clients: HashMap<ClientId, ClientPlaces>,
+    /// Those that wait: whoever has the fewest places comes first, and of these whoever has waited longest.
+    waiting: BTreeMap<(usize, u64), ClientId>,
+    next: u64,
+}
+
+#[derive(Default)]
+struct ClientPlaces {
+    taken: usize,
+    waiting: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
 impl FetchPlaces {
-    pub fn new() -> Self {
-        Self { all: Semaphore::new(MOST), shares: Mutex::default() }
+    pub fn new(most: usize) -> Self {
+        let (clients, waiting) = Default::default();
+        Self(Mutex::new(PlacesState { most, taken: 0, clients, waiting, next: 0 }))
     }
 
-    /// First come first served among a client's own, and among the clients that are within their share.
+    /// To be called when the bound may have changed.
+    pub fn resize(&self, most: usize) {
+        let mut state = self.0.lock();
+        state.most = most;
+        state.hand_out();
+    }
+
+    /// First come first served among a client's own. Cancel-safe.
     pub async fn take(&self, client: ClientId) -> FetchPlace<'_> {
-        let share = ClientPlace::of(self, client).await;
-        let one_of_all = self.all.acquire().await.expect(OPEN);
-        FetchPlace { _one_of_all: one_of_all, _share: share }
+        let (tell, told) = oneshot::channel();
+        let place = {
+            let mut state = self.0.lock();
+            let number = state.next;
+            state.next += 1;
+            state.change(client, |places| places.waiting.insert(number, tell));
+            state.hand_out();
+            FetchPlace { all: self, client, number }
+        };
+        // The sender is kept until the place has been handed out.
+        let _ = told.await;
+        place
     }
 
     /// A place and the host's turn, for which it `stands` in the line as one of these. The turn is not held while a place is waited for, nor a place while the turn is, but for
@@ -76,42 +114,56 @@ impl FetchPlaces {
     }
 }
 
-/// One place of a client's.
-struct ClientPlace<'a> {
-    places: &'a FetchPlaces,
-    client: ClientId,
-    semaphore: Arc<Semaphore>,
-    permit: Option<OwnedSemaphorePermit>,
-}
+impl PlacesState {
+    /// Gives places to those that wait, as long as there are some for them.
+    fn hand_out(&mut self) {
+        while let Some((&(has, _), &client)) = self.waiting.first_key_value()
+            && has < self.most.saturating_sub(self.taken)
+        {
+            self.taken += 1;
+            self.change(client, |places| {
+                places.taken += 1;
+                // If nobody listens any more, the wait that is being dropped gives it back.
+                places.waiting.pop_first().map(|(_, waits)| waits.send(()))
+            });
+        }
+    }
 
-impl<'a> ClientPlace<'a> {
-    async fn of(places: &'a FetchPlaces, client: ClientId) -> Self {
-        let new = || Arc::new(Semaphore::new(MOST_OF_ONE));
-        let semaphore = places.shares.lock().entry(client).or_insert_with(new).clone();
-        // Made first, so that a request that is dropped while it waits leaves nothing behind.
-        let mut share = ClientPlace { places, client, semaphore, permit: None };
-        share.permit = Some(share.semaphore.clone().acquire_owned().await.expect(OPEN));
-        share
+    fn change<T>(&mut self, client: ClientId, change: impl FnOnce(&mut ClientPlaces) -> T) -> T {
+        let places = self.clients.entry(client).or_default();
+        if let Some(before) = places.rank() {
+            self.waiting.remove(&before);
+        }
+        let changed = change(places);
+        match places.rank() {
+            Some(now) => _ = self.waiting.insert(now, client),
+            None if places.taken == 0 => _ = self.clients.remove(&client),
+            None => {}
+        }
+        changed
     }
 }
 
-impl Drop for ClientPlace<'_> {
+impl ClientPlaces {
+    fn rank(&self) -> Option<(usize, u64)> {
+        self.waiting.first_key_value().map(|(number, _)| (self.taken, *number))
+    }
+}
+
+impl Drop for FetchPlace<'_> {
     fn drop(&mut self) {
-        let mut shares = self.places.shares.lock();
-        self.permit = None;
-        // The table's and ours.
-        if Arc::strong_count(&self.semaphore) == 2 {
-            shares.remove(&self.client);
+        let mut state = self.all.0.lock();
+        let waited = state.change(self.client, |places| places.waiting.remove(&self.number).is_some());
+        if !waited {
+            state.taken -= 1;
+            state.change(self.client, |places| places.taken -= 1);
+            state.hand_out();
         }
     }
 }
 
 /// Fetches stand in the line of their own host as one client of their own.
 pub(super) const FETCHES: ClientId = ClientId(0);
-/// Each takes a connection, and at worst `robots.timeout`.
-const MOST: usize = 256;
-const MOST_OF_ONE: usize = MOST / 2;
-const OPEN: &str = "the semaphore is never closed";
 
 #[cfg(test)]
 mod tests {
@@ -124,13 +176,15 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(1);
 
+    /// As many as it gets at once.
+    fn all_that(places: &FetchPlaces, client: u64) -> Vec<FetchPlace<'_>> {
+        std::iter::from_fn(|| places.take(ClientId(client)).now_or_never()).collect()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_turn_is_not_held_while_a_place_is_waited_for() {
-        let places = FetchPlaces::new();
-        let mut taken = Vec::new();
-        for _ in 0..MOST_OF_ONE {
-            taken.push(places.take(ClientId(1)).await);
-        }
+        let places = FetchPlaces::new(8);
+        let mut taken = all_that(&places, 1);
         let queue = Pacer::new(Arc::new(Store::memory()), None).queue(&PaceKey::from_text("a.example").unwrap());
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
         let under_way = Fetch::new(FetchReason::FirstUse);
@@ -146,30 +200,80 @@ mod tests {
         assert!(timeout(SOON * 10, &mut fetch).await.unwrap().is_ok());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_has_its_share_keeps_nobody_else_waiting() {
-        let places = FetchPlaces::new();
-        let mut greedy = Vec::new();
-        for _ in 0..MOST_OF_ONE {
-            greedy.push(places.take(ClientId(1)).await);
+    #[test]
+    fn each_client_leaves_as_many_places_as_it_has() {
+        let places = FetchPlaces::new(100);
+        for (client, count) in [(1, 50), (2, 25), (3, 13), (4, 6), (5, 3), (6, 2), (7, 1), (8, 0)] {
+            let taken = all_that(&places, client);
+            assert_eq!(taken.len(), count, "client {client}");
+            std::mem::forget(taken);
         }
-        assert!(timeout(SOON, places.take(ClientId(1))).await.is_err(), "it waits for one of its own");
-        let other = timeout(SOON, places.take(ClientId(2))).await.expect("another goes on");
-        greedy.pop();
-        assert!(timeout(SOON, places.take(ClientId(1))).await.is_ok());
-        drop((other, greedy));
-        assert!(places.shares.lock().is_empty(), "who has none is forgotten");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn there_are_so_many_in_all() {
-        let places = FetchPlaces::new();
-        let mut taken = Vec::new();
-        for number in 0..MOST {
-            taken.push(places.take(ClientId(number as u64)).await);
+    async fn a_place_that_is_given_back_goes_to_who_has_the_fewest() {
+        let places = FetchPlaces::new(8);
+        let mut greedy = all_that(&places, 1);
+        let mut second = all_that(&places, 2);
+        assert_eq!((greedy.len(), second.len()), (4, 2));
+        let mut of_greedy = pin!(places.take(ClientId(1)));
+        let mut of_second = pin!(places.take(ClientId(2)));
+        assert!((&mut of_greedy).now_or_never().is_none() && (&mut of_second).now_or_never().is_none());
+        greedy.pop();
+        assert!((&mut of_greedy).now_or_never().is_none(), "it has more of them still");
+        let third = (&mut of_second).now_or_never().expect("it came later, and has fewer");
+        drop((third, second.pop()));
+        drop(greedy);
+        assert!(of_greedy.now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_wait_that_is_given_up_takes_no_place() {
+        let places = FetchPlaces::new(2);
+        let first = places.take(ClientId(1)).now_or_never().expect("it is free");
+        {
+            let mut given_up = Box::pin(places.take(ClientId(1)));
+            assert!((&mut given_up).now_or_never().is_none());
+            drop(first);
+            // It has been handed out, and nobody has looked.
         }
-        assert!(timeout(SOON, places.take(ClientId(u64::MAX))).await.is_err());
-        taken.pop();
-        assert!(timeout(SOON, places.take(ClientId(u64::MAX))).await.is_ok());
+        assert!(places.take(ClientId(1)).now_or_never().is_some());
+        let state = places.0.lock();
+        assert_eq!((state.taken, state.clients.len(), state.waiting.len()), (0, 0, 0), "nothing is left behind");
+    }
+
+    #[test]
+    fn more_places_go_to_those_that_wait_and_fewer_end_nothing() {
+        let places = FetchPlaces::new(2);
+        let first = places.take(ClientId(1)).now_or_never().expect("it is free");
+        let mut second = pin!(places.take(ClientId(1)));
+        assert!((&mut second).now_or_never().is_none());
+        places.resize(4);
+        let second = second.now_or_never().expect("there is one more");
+        places.resize(1);
+        assert!(places.take(ClientId(2)).now_or_never().is_none());
+        drop((first, second));
+        assert!(places.take(ClientId(2)).now_or_never().is_some());
+    }
+
+    /// The work for each is that of a search tree, whoever waits.
+    #[tokio::test]
+    async fn a_hundred_thousand_that_wait_are_served_in_their_order() {
+        let places = FetchPlaces::new(1000);
+        let (served, clients) = (Mutex::new(HashMap::<u64, Vec<u64>>::new()), 100);
+        let waits = (0..100_000).map(|number| {
+            let (places, served) = (&places, &served);
+            async move {
+                let place = places.take(ClientId(number % clients)).await;
+                served.lock().entry(number % clients).or_default().push(number);
+                tokio::task::yield_now().await;
+                drop(place);
+            }
+        });
+        futures_util::future::join_all(waits).await;
+        let served = served.lock();
+        assert_eq!(served.len(), 100);
+        assert!(served.values().all(|numbers| numbers.len() == 1000 && numbers.is_sorted()));
+        assert!(places.0.lock().clients.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Where a redirect of robots.txt leads (RFC 9309 §2.3.1.2). Pure; the loop that follows it is in `refresh/ask.rs`.
 
-use super::fetch::{Reply, target};
-use crate::policy::SiteFile;
+use super::fetch::Reply;
+use crate::policy::manners::challenge;
 use crate::robots::access::{AccessKind, from_status};
 use http::header;
 use percent_encoding::{CONTROLS, percent_encode};
@@ -17,8 +17,6 @@ pub(super) enum DeadEnd {
     Loop,
     /// More than five.
     TooMany,
-    /// To what may not be fetched.
-    Disallowed,
 }
 
 /// The hops so far, beginning with the authority's own robots.txt.
@@ -40,20 +38,14 @@ impl Trail {
         self.0.len() > 1
     }
 
-    /// Whether what is to be asked for now is the robots.txt of its host: `/robots.txt` itself, or what that has led to so far.
-    pub fn is_robots_txt(&self) -> bool {
-        let here = host(self.current());
-        self.0.iter().any(|url| host(url) == here && target(url) == SiteFile::Robots.path())
-    }
-
     /// Whether that is on another host than where the trail began.
     pub fn is_away(&self) -> bool {
         host(self.current()) != host(&self.0[0])
     }
 
-    /// Takes the hop that an answer asks for. `None`: it is no redirect.
+    /// Takes the hop that an answer asks for. `None`: it is no redirect, or leads to a challenge.
     pub fn after(&mut self, reply: &Reply) -> Option<Result<(), DeadEnd>> {
-        if from_status(reply.status) != AccessKind::Redirect {
+        if from_status(reply.status) != AccessKind::Redirect || challenge(|name| reply.headers.get(name)).is_some() {
             return None;
         }
         let location = reply.headers.get(header::LOCATION).map(|value| escaped(value.as_bytes()));
@@ -127,28 +119,6 @@ mod tests {
             assert_eq!(trail.current().as_str(), becomes);
         }
         assert!(trail.is_redirected());
-    }
-
-    #[test]
-    fn a_host_s_robots_txt_is_where_that_leads_on_the_host() {
-        for (hops, is_robots_txt) in [
-            (&["/static/r.txt"][..], true),
-            (&["https://a.example/r.txt"], true),
-            (&["http://A.example.:80/r.txt"], true),
-            (&["//b.example/robots.txt"], true),
-            (&["//b.example/robots.txt", "/r.txt"], true),
-            (&["//b.example/robots.txt", "//c.example/robots.txt", "https://b.example/r.txt"], true),
-            (&["//b.example/robots.txt", "//a.example/r.txt"], true),
-            (&["//b.example/r.txt"], false),
-            (&["//b.example/r.txt", "/s.txt"], false),
-            (&["//b.example/robots.txt?x"], false),
-            (&["//b.example/robots.txt", "//b.example:8080/r.txt"], false),
-            (&["//b.example/robots.txt", "//c.example/r.txt"], false),
-        ] {
-            let mut trail = trail();
-            hops.iter().for_each(|hop| trail.follow(Some(hop)).unwrap());
-            assert_eq!(trail.is_robots_txt(), is_robots_txt, "{hops:?}");
-        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::intern::Intern;
 use super::redirect::DeadEnd;
 use crate::config::Settings;
 use crate::policy::freshness::{CacheFields, Freshness, FreshnessLimits};
-use crate::policy::{Access, AskedAgain, Entry, SiteAnswer, SiteFile, Validators, retry_after};
+use crate::policy::{Access, AskedAgain, Entry, SiteAnswer, SiteFile, Validators, manners, retry_after};
 use crate::robots::access::{AccessKind, from_status};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::time::{Duration, SystemTime};
@@ -50,6 +50,10 @@ pub(super) fn interpret_response(
         }
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
     };
+    if let Some(field) = manners::challenge(|name| headers.get(name)) {
+        let why = format!("status {status}, and `{field}` says that it is a challenge");
+        return old.failed(now, &why, asked_to_wait(headers, now), fastrand::f64());
+    }
     let freshness = freshness(headers, settings, asked);
     // A site that redirects cannot validate the file of another one.
     let validators = if is_redirected { Validators::default() } else { validators(headers) };

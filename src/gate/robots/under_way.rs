@@ -1,4 +1,4 @@
-//! Fetches under way: each is shared by all requests that need it, and a first one continues only while a request waits for it.
+//! Fetches under way: each is shared by all requests that need it. Once it has begun it ends, whether or not anybody waits.
 
 use crate::policy::pace::ClientId;
 use crate::policy::{Authority, Refusal, SiteFile};
@@ -7,9 +7,8 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::pending;
 use std::pin::pin;
-use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::timeout_at;
@@ -27,14 +26,12 @@ pub(in crate::gate) struct Order {
     pub crawl_delay: Option<Duration>,
     /// The versions of HTTP of the request that causes it, which uses the same connection.
     pub versions: Versions,
-    /// How many fetches wait for it, each for the one before it, to learn whether a redirect may be followed.
-    pub nested: u8,
 }
 
 /// Why robots.txt is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) enum FetchReason {
-    /// A request waits for it, as there is no copy yet. Dropped when none waits any more.
+    /// A request waits for it, as there is no copy yet. Dropped if none waits any more before it has begun.
     FirstUse,
     /// The copy in use grows old. Waits its turn however long.
     Renewal,
@@ -52,10 +49,8 @@ impl FetchReason {
 /// One fetch under way.
 pub(super) struct Fetch {
     progress: watch::Sender<FetchProgress>,
-    /// Whether or not anybody waits for it.
-    keeps_running: AtomicBool,
-    /// The one that it waits for, or has waited for last, to learn whether a redirect may be followed.
-    waits_for: Mutex<Weak<Fetch>>,
+    /// The site is being asked, or it is a background fetch: it ends by itself.
+    has_begun: AtomicBool,
 }
 
 /// How far it is.
@@ -67,40 +62,25 @@ struct FetchProgress {
     end: Option<Result<(), Refusal>>,
 }
 
-/// Somebody's part in a fetch. It goes on without, but a first one only while others wait for it.
+/// Somebody's part in a fetch.
 #[derive(Clone)]
 pub(in crate::gate) struct Fetching(watch::Receiver<FetchProgress>);
 
 impl Order {
     /// At nobody's cost.
     pub fn background(reason: FetchReason) -> Self {
-        Order { reason, client: BACKGROUND, crawl_delay: None, versions: Versions::default(), nested: 0 }
+        Order { reason, client: BACKGROUND, crawl_delay: None, versions: Versions::default() }
     }
 }
 
 impl Fetch {
     pub fn new(reason: FetchReason) -> Self {
-        let keeps_running = AtomicBool::new(reason != FetchReason::FirstUse);
-        Fetch { progress: watch::Sender::default(), keeps_running, waits_for: Mutex::default() }
+        let has_begun = AtomicBool::new(reason != FetchReason::FirstUse);
+        Fetch { progress: watch::Sender::default(), has_begun }
     }
 
     pub fn join(&self) -> Fetching {
         Fetching(self.progress.subscribe())
-    }
-
-    /// The same on behalf of another, which cannot go on before. `None`: this one waits for that.
-    pub fn join_for(self: &Arc<Self>, waiting: &Fetch) -> Option<Fetching> {
-        if self.waits_for(waiting) {
-            return None;
-        }
-        *waiting.waits_for.lock() = Arc::downgrade(self);
-        Some(self.join())
-    }
-
-    /// Itself, or by way of others: there are no circles, as nobody enters one.
-    fn waits_for(&self, other: &Fetch) -> bool {
-        let next = self.waits_for.lock().upgrade();
-        next.is_some_and(|next| ptr::eq(&*next, other) || next.waits_for(other))
     }
 
     /// It waits for a turn that is likely to come then, or does not wait for one any more.
@@ -112,12 +92,12 @@ impl Fetch {
         self.progress.send_modify(|progress| progress.end = Some(end));
     }
 
-    pub fn keep_running(&self) {
-        self.keeps_running.store(true, Ordering::Relaxed);
+    pub fn begin(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
     }
 
-    pub fn keeps_running(&self) -> bool {
-        self.keeps_running.load(Ordering::Relaxed)
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
     }
 }
 
@@ -154,7 +134,8 @@ pub(super) struct Underway<'a> {
 }
 
 impl Underway<'_> {
-    pub async fn until_nobody_waits<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    /// `None`: nobody waited any more before it began.
+    pub async fn unless_unwanted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
             tokio::select! {
@@ -163,7 +144,7 @@ impl Underway<'_> {
                 () = self.fetch.progress.closed() => {}
             }
             let mut fetches = self.fetches.lock();
-            if self.fetch.keeps_running() {
+            if self.fetch.has_begun() {
                 drop(fetches);
                 return Some(work.await);
             }

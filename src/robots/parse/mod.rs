@@ -7,6 +7,7 @@ pub(crate) mod key;
 pub(crate) mod line;
 pub(crate) mod source;
 pub(crate) mod span;
+mod utf16;
 pub(crate) mod warnings;
 
 use std::collections::BTreeMap;
@@ -37,7 +38,12 @@ pub(crate) struct Parsed {
 /// Reads a file in the dialect that `options` describe.
 pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
     let limit = options.max_size.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
-    let text = if bytes.len() > limit { &bytes[..last_whole_line(bytes, limit)] } else { bytes };
+    let decoded = if options.utf16 { utf16::decode(&bytes[..bytes.len().min(limit)]) } else { None };
+    let is_utf16 = decoded.is_some();
+    let whole = decoded.as_deref().unwrap_or(bytes);
+    // What was cut off before it was decoded is missing at its end.
+    let is_cut = bytes.len() > limit || whole.len() > limit;
+    let text = if is_cut { &whole[..last_whole_line(whole, limit)] } else { whole };
     let mut parser = Parser {
         text,
         options,
@@ -47,13 +53,13 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
         repaired: BTreeMap::new(),
         is_ascii: text.is_ascii(),
     };
-    if text.len() < bytes.len() {
+    if is_cut {
         parser.warnings.of_file(WarningCode::TooLarge);
     }
     if looks_like_html(text) {
         parser.warnings.of_file(WarningCode::Html);
     }
-    if looks_like_utf16(text) {
+    if is_utf16 {
         parser.warnings.of_file(WarningCode::Utf16);
     }
     if text.starts_with(b"\x1f\x8b") {
@@ -239,23 +245,13 @@ impl Parser<'_> {
 /// An offset fits into 31 bits, next to one bit for the kind of rule; a pattern three times as long fits into 32 bits.
 const MAX_SIZE: usize = 1 << 30;
 
-/// The bytes up to the end of the last line that fits into `limit`.
+/// The bytes up to the end of the last line that fits into `limit`, of a text that was cut.
 fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
-    if matches!(bytes[limit], b'\n' | b'\r') {
+    if bytes.get(limit).is_some_and(|next| matches!(next, b'\n' | b'\r')) {
         return limit;
     }
-    memchr::memrchr2(b'\n', b'\r', &bytes[..limit]).map_or(0, |end| end + 1)
-}
-
-/// As letters of ASCII have a NUL beside them there, whether or not a byte order mark comes first.
-fn looks_like_utf16(text: &[u8]) -> bool {
-    let marked = text.strip_prefix(b"\xff\xfe").or(text.strip_prefix(b"\xfe\xff"));
-    let text = marked.unwrap_or(text);
-    let (pairs, _) = text.as_chunks::<2>();
-    let pairs = &pairs[..pairs.len().min(4)];
-    let letters =
-        |letter: usize| pairs.len() >= 2 && pairs.iter().all(|pair| pair[letter] != 0 && pair[1 - letter] == 0);
-    letters(0) || letters(1)
+    let read = &bytes[..bytes.len().min(limit)];
+    memchr::memrchr2(b'\n', b'\r', read).map_or(0, |end| end + 1)
 }
 
 fn looks_like_html(text: &[u8]) -> bool {

@@ -132,7 +132,7 @@ codes! {
     /// The body is an HTML page.
     Html = "html", "this is HTML, not a robots.txt", "serve plain text, or status 404 if there is no robots.txt";
     /// The body has a NUL beside each of its first letters.
-    Utf16 = "utf-16", "this is UTF-16", "save it as UTF-8; crawlers read it as bytes, and find no rule in it";
+    Utf16 = "utf-16", "this is UTF-16", "save it as UTF-8 (RFC 9309 §2.3); most crawlers read its bytes, and find no rule";
     /// The body is compressed, which its answer did not say.
     Compressed = "compressed", "this is compressed (gzip)", "send `Content-Encoding: gzip` with it, or serve it as it is; crawlers find no rule in it";
     /// A NUL byte within a line.

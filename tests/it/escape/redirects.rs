@@ -1,9 +1,7 @@
 //! A site that sends the proxy's own robots.txt fetch to where it may not go.
 
 use super::siege::Siege;
-use crate::support::{Origin, Proxy, Reply, within};
-use futures_util::future::join_all;
-use std::time::Duration;
+use crate::support::{Origin, Proxy, Reply};
 
 /// Where the redirect points; `{p}` is the port of an origin that nobody opened.
 const LOCATIONS: &[(&str, &str)] = &[
@@ -84,131 +82,31 @@ async fn a_redirect_carries_no_credentials() {
     }
 }
 
-/// The operator denies what is under `/closed/`.
-const DENIES: &str = "hosts: { '*': { deny: [/closed/] } }";
-
-/// A site that redirects its robots.txt would otherwise have pages fetched that may not be, and handed out as rules.
+/// A robots.txt is fetched wherever it is redirected, but for where the operator says no.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_redirect_of_a_robots_txt_leads_to_a_page_that_may_not_be_fetched() {
-    let victim = Origin::http(|seen| match seen.path().as_str() {
-        "/robots.txt" if seen.target == b"/robots.txt" => {
-            Reply::text("User-agent: *\nDisallow: /private/\nDisallow: /*?")
-        }
-        "/forward" => Reply::redirect("/private/members"),
-        _ => Reply::text("SECRET"),
-    })
-    .await;
+async fn no_redirect_of_a_robots_txt_leads_to_what_the_operator_denies() {
+    let other = Origin::site("SECRET").await;
     let mut siege = Siege::default();
-    for target in [
-        "/private/members",
-        "/private/robots.txt",
-        "/robots.txt/../private/robots.txt",
-        "/robots.txt?page=1",
-        "/%70rivate/members",
-        "/forward",
-        "/closed/members",
-    ] {
-        let location = victim.url_at("b.localhost", target);
-        let origin = Origin::http(move |seen| match seen.path().as_str() {
-            "/robots.txt" => Reply::redirect(location.clone()),
-            _ => Reply::text("page"),
-        })
-        .await;
-        let proxy = Proxy::start(DENIES).await;
-        let answer = proxy.get(&origin.url("/robots.txt")).await;
-        let shown = answer.text().contains("SECRET").then(|| "it was handed out".to_owned());
-        let asked = victim.log.targets().into_iter().find(|target| !["/robots.txt", "/forward"].contains(&&**target));
-        let page = proxy.get(&origin.url("/page")).await.status();
-        let odd = (page != 503).then(|| format!("status {page}, and not as without rules that can be read"));
-        siege.tried(target, shown.or(asked.map(|target| format!("{target} was fetched"))).or(odd));
-    }
-    siege.withstood(7);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nor_does_one_within_a_host_lead_to_what_the_operator_denies() {
-    let origin = Origin::http(|seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::redirect("/closed/robots.txt"),
-        _ => Reply::text("page"),
-    })
-    .await;
-    let proxy = Proxy::start(DENIES).await;
-    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 503);
-    assert_eq!(origin.log.targets(), ["/robots.txt"]);
-}
-
-/// Each waits for the rules of the other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn robots_txts_that_wait_for_one_another_end() {
-    let origin = Origin::http(|seen| {
-        let there =
-            if seen.host.starts_with("a.") { seen.host.replacen('a', "b", 1) } else { seen.host.replacen('b', "a", 1) };
-        match seen.path().as_str() {
-            "/robots.txt" => Reply::redirect(format!("http://{there}/rules")).after(Duration::from_millis(200)),
-            _ => Reply::text("page"),
+    for target in
+        ["/closed/members", "/%63losed/members", "/robots.txt/../closed/members", "/open/%2e%2e/closed/members"]
+    {
+        let there = other.url_at("b.localhost", target);
+        for location in [target.to_owned(), there] {
+            let shown = location.clone();
+            let origin = Origin::http(move |seen| match seen.path().as_str() {
+                "/robots.txt" => Reply::redirect(location.clone()),
+                _ => Reply::text("SECRET"),
+            })
+            .await;
+            let proxy = Proxy::start("hosts: { '*': { deny: [/closed/] } }").await;
+            let answer = proxy.get(&origin.url("/robots.txt")).await;
+            let handed_out = answer.text().contains("SECRET").then(|| "it was handed out".to_owned());
+            let mut asked = origin.log.targets().into_iter().chain(other.log.targets());
+            let asked = asked.find(|target| target != "/robots.txt").map(|target| format!("{target} was fetched"));
+            let page = proxy.get(&origin.url("/page")).await.status();
+            let odd = (page != 503).then(|| format!("status {page}, and not as without rules that can be read"));
+            siege.tried(shown, handed_out.or(asked).or(odd));
         }
-    })
-    .await;
-    let proxy = Proxy::start("pace: { max_wait: 500ms }\nrobots: { timeout: 500ms }").await;
-    let (a, b) = (origin.url_at("a.localhost", "/page"), origin.url_at("b.localhost", "/page"));
-    let (a, b) = within("both", async { tokio::join!(proxy.get(&a), proxy.get(&b)) }).await;
-    for refused in [a, b] {
-        assert!(matches!(refused.status(), 429 | 503), "{}", refused.status());
     }
-    // And the fetches have ended: this is what is known since.
-    within("the end of both fetches", async {
-        while !proxy.get(&origin.url_at("a.localhost", "/page")).await.text().contains("robots-unreachable") {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-    .await;
-    assert_eq!(origin.log.count("/page"), 0);
-}
-
-/// A fetch may take longer than anybody waits here.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn robots_txts_that_wait_for_one_another_end_at_once() {
-    for asked in [&["a"][..], &["a", "b"], &["a", "b", "c"]] {
-        let origin = Origin::http(|seen| {
-            let (first, rest) = seen.host.split_once('.').expect("it is one of these");
-            let next = ["b", "c", "a"][usize::from(first.as_bytes()[0] - b'a')];
-            match seen.path().as_str() {
-                "/robots.txt" => {
-                    Reply::redirect(format!("http://{next}.{rest}/rules")).after(Duration::from_millis(200))
-                }
-                _ => Reply::text("page"),
-            }
-        })
-        .await;
-        let proxy = Proxy::start("robots: { timeout: 10m }").await;
-        let get = async |host: &&str| proxy.get(&origin.url_at(&format!("{host}.localhost"), "/page")).await;
-        for refused in within("all", join_all(asked.iter().map(get))).await {
-            assert_eq!(refused.status(), 503);
-            assert!(refused.text().contains("robots-unreachable"), "{}", refused.text());
-        }
-        assert_eq!(origin.log.targets(), ["/robots.txt"; 3], "each once");
-        // It is a failure of theirs, after which they are left alone.
-        assert_eq!(get(&"a").await.status(), 503);
-        assert_eq!(origin.log.all().len(), 3);
-    }
-}
-
-/// Who waits for one that waits for a third waits for both.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_for_who_waits_is_no_circle() {
-    let origin = Origin::http(|seen| {
-        let (first, rest) = seen.host.split_once('.').expect("it is one of these");
-        match (first, seen.path().as_str()) {
-            ("a", "/robots.txt") => Reply::redirect(format!("http://b.{rest}/rules")),
-            ("b", "/robots.txt") => Reply::redirect(format!("http://c.{rest}/rules")),
-            ("c", "/robots.txt") => Reply::text("").after(Duration::from_millis(300)),
-            _ => Reply::text("User-agent: *\nDisallow: /page\n"),
-        }
-    })
-    .await;
-    let proxy = Proxy::start("").await;
-    let get = async |host: &&str| proxy.get(&origin.url_at(&format!("{host}.localhost"), "/page")).await;
-    for (host, answer) in ["b", "a", "c"].iter().zip(within("all", join_all(["b", "a", "c"].iter().map(get))).await) {
-        assert_eq!(answer.status(), if *host == "c" { 200 } else { 403 }, "{host}");
-    }
+    siege.withstood(8);
 }

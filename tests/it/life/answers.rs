@@ -42,6 +42,31 @@ async fn each_class_of_status_means_what_the_rfc_says() {
     }
 }
 
+/// A page that asks who is there says nothing of the rules, whatever its status.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_challenge_in_its_place_is_no_answer() {
+    let proxy = Proxy::start("").await;
+    for (field, value) in
+        [("cf-mitigated", "challenge"), ("X-Amzn-Waf-Action", "challenge"), ("x-amzn-waf-action", "Captcha ")]
+    {
+        for status in [200, 202, 302, 403, 404, 405] {
+            let origin = origin(move |seen| match seen.path().as_str() {
+                "/robots.txt" => {
+                    Reply::status(status).body(KEEP_OUT).field(field, value).field("Location", "/elsewhere")
+                }
+                _ => Reply::text(KEEP_OUT),
+            })
+            .await;
+            assert_eq!(meaning(&proxy, &origin).await, Means::Unreachable, "{field}: {value}, status {status}");
+            let refused = proxy.get(&origin.url("/open")).await;
+            assert!(refused.text().contains("challenge"), "{}", refused.text());
+            assert_eq!(origin.log.targets(), ["/robots.txt"], "{field}: {value}, status {status}");
+        }
+    }
+    let origin = origin(|_| Reply::text(KEEP_OUT).field("cf-mitigated", "log")).await;
+    assert_eq!(meaning(&proxy, &origin).await, Means::Rules);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_part_of_a_file_is_no_file_unless_it_is_the_whole() {
     let proxy = Proxy::start("").await;

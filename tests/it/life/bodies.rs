@@ -1,8 +1,9 @@
 //! Bodies of robots.txt as they come, well-formed or not.
 
 use super::{KEEP_OUT, Means, meaning, origin, site};
+use crate::support::binary::politely;
 use crate::support::reply::{Content, Delimit};
-use crate::support::{Alpn, Origin, Proxy, Reply, at_once};
+use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply, at_once, eventually};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -65,15 +66,59 @@ async fn every_framing_is_read() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_robots_txt_has_no_rules() {
     let proxy = Proxy::start("").await;
-    let wide: Vec<u8> = KEEP_OUT.encode_utf16().flat_map(u16::to_le_bytes).collect();
     for (name, body) in [
         ("empty", Vec::new()),
         ("HTML", b"<!DOCTYPE html><html><p>Disallow: /private</p></html>".to_vec()),
-        ("UTF-16", [&[0xff, 0xfe][..], &wide].concat()),
         ("noise", (0..=255).cycle().take(10_000).collect()),
     ] {
         let origin = origin(move |_| Reply::text(&body)).await;
         assert_eq!(meaning(&proxy, &origin).await, Means::AllowAll, "{name}");
+    }
+}
+
+/// As a text editor of Windows saves it under the name "Unicode".
+fn utf16(bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
+    format!("\u{feff}{KEEP_OUT}").encode_utf16().flat_map(bytes).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn utf16_is_decoded() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let proxy = Proxy::start("").await;
+    for (name, body) in [("LE", utf16(u16::to_le_bytes)), ("BE", utf16(u16::to_be_bytes))] {
+        let file = directory.path().join(name);
+        std::fs::write(&file, &body).expect("it is writable");
+        let origin = origin(move |_| Reply::text(&body)).await;
+        assert_eq!(meaning(&proxy, &origin).await, Means::Rules, "{name}");
+        let shown = proxy.get(&origin.url("/robots.txt")).await;
+        assert!(shown.text().ends_with(KEEP_OUT), "{name}: {}", shown.text());
+        let linted = politely(&["lint", &file.to_string_lossy()]).await;
+        assert!(linted.stdout.contains("UTF-16"), "{name}: {}", linted.stdout);
+    }
+}
+
+/// It has no rules in any language, and its owner may not know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn html_in_its_place_is_warned_of_once_for_each_host() {
+    for kind in ["text/plain", "text/html; charset=utf-8"] {
+        let page = "\n<!DOCTYPE html><html><title>Not here</title></html>";
+        let origin = origin(move |_| Reply::text(page).field("Content-Type", kind)).await;
+        let proxy = Binary::serve("robots: { min_ttl: 1s, max_ttl: 1s }").await;
+        let get = async |host: &str| {
+            let mut client = Client::open(proxy.address()).await;
+            client.get(&origin.url_at(host, "/open"), &origin.authority(host)).await.status()
+        };
+        assert_eq!((get("a.localhost").await, get("b.localhost").await), (200, 200));
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!((get("a.localhost").await, get("b.localhost").await), (200, 200));
+        eventually("the renewals", || origin.log.count("/robots.txt") == 4).await;
+        let is_warning = |line: &&str| line.contains("WARN") && line.contains("HTML");
+        eventually("the warnings", || proxy.output().lines().filter(is_warning).count() >= 2).await;
+        for host in ["a.localhost", "b.localhost"] {
+            let warned = proxy.output().lines().filter(is_warning).filter(|line| line.contains(host)).count();
+            assert_eq!(warned, 1, "{kind} {host}: {}", proxy.output());
+        }
+        proxy.stop().await;
     }
 }
 
@@ -95,7 +140,17 @@ async fn codings_are_undone_in_their_order_and_unknown_ones_are_no_answer() {
         ("gzip", text.to_vec(), Means::Unreachable),
         ("gzip", gzip(text)[..20].to_vec(), Means::Unreachable),
         ("zstd", zstd(text)[..20].to_vec(), Means::Unreachable),
-        ("compress", text.to_vec(), Means::Unreachable),
+        // It is not what it says, and can be read.
+        ("compress", text.to_vec(), Means::Rules),
+        ("aws-chunked", text.to_vec(), Means::Rules),
+        ("utf-8", text.to_vec(), Means::Rules),
+        ("UTF-16", utf16(u16::to_le_bytes), Means::Rules),
+        // It cannot: these are rules that nobody knows, and not none.
+        ("compress", b"\x1f\x9d\x90".to_vec(), Means::Unreachable),
+        ("xz", b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46".to_vec(), Means::Unreachable),
+        ("lz4", b"\x04\x22\x4d\x18\x64\x40\xa7".to_vec(), Means::Unreachable),
+        ("caf\u{e9}", br(text), Means::Unreachable),
+        ("bzip2, gzip", gzip(b"BZh91AY&SY\0\x17"), Means::Unreachable),
         ("gzip, gzip, gzip, gzip, gzip", gzip(&gzip(&gzip(&gzip(&gzip(text))))), Means::Unreachable),
     ] {
         let origin = origin(move |_| Reply::text(&body).field("Content-Encoding", coding)).await;

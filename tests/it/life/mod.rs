@@ -11,6 +11,7 @@ mod refresh;
 mod restart;
 mod robots;
 mod sharing;
+mod silent;
 mod swap;
 mod unreachable;
 

@@ -4,7 +4,7 @@
 use super::full_disk::limit;
 use super::origin;
 use crate::support::binary::{Binary, Ended, politely_with};
-use crate::support::{Client, Origin, Reply, eventually, test_ca, within};
+use crate::support::{Client, Origin, Reply, eventually, test_ca};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -284,27 +284,6 @@ fn has_copy(directory: &Path) -> bool {
 
 async fn origin_of_rules() -> Origin {
     origin(|_| Reply::text(super::KEEP_OUT)).await
-}
-
-/// No process sees that the other waits.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_circle_of_robots_txts_through_two_processes_ends() {
-    let origin = Origin::http(|seen| {
-        let (first, rest) = seen.host.split_once('.').expect("it is a or b");
-        let there = if first == "a" { "b" } else { "a" };
-        match seen.path().as_str() {
-            "/robots.txt" => Reply::redirect(format!("http://{there}.{rest}/rules")).after(Duration::from_millis(300)),
-            _ => Reply::text("page"),
-        }
-    })
-    .await;
-    let directory = tempfile::tempdir().unwrap();
-    let yaml = format!("store: {{ directory: '{}' }}\nrobots: {{ timeout: 1s }}", directory.path().display());
-    let (one, two) = (Binary::serve(&yaml).await, Binary::serve(&yaml).await);
-    let (a, b) = (origin.url_at("a.localhost", "/page"), origin.url_at("b.localhost", "/page"));
-    let answers = within("both", async { tokio::join!(get(&one, &a), get(&two, &b)) }).await;
-    assert_eq!(answers, (503, 503));
-    assert_eq!(origin.log.count("/page"), 0);
 }
 
 /// One process is told to come later, another has a part of a page to ask for, which else would follow it at once.

@@ -299,7 +299,7 @@ async fn more_clients_than_there_are_descriptors_for_are_all_answered() {
     })
     .await;
     let proxy = Binary::serve_with_files(80, "").await;
-    let warned = "leaves room for 16 client connections at a time";
+    let warned = "leaves room for 6 client connections at a time";
     assert!(proxy.output().contains(warned), "{}", proxy.output());
     let ask = |number: usize| {
         let (host, address) = (origin.authority(&format!("h{}.localhost", number % 20)), proxy.address());

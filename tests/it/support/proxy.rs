@@ -66,6 +66,12 @@ impl Proxy {
         self.running.as_ref().expect("only the shutdown takes it").figures().waiting
     }
 
+    /// Fetches of robots.txt that have ended.
+    pub fn robots_fetches(&self) -> u64 {
+        let figures = self.running.as_ref().expect("only the shutdown takes it").figures().robots;
+        figures.fetched + figures.failed
+    }
+
     /// Whether its fleet's server answers.
     pub fn has_fleet(&self) -> bool {
         let figures = self.running.as_ref().expect("only the shutdown takes it").figures();

@@ -12,7 +12,6 @@ use crate::gate::terms;
 use crate::policy::pace::{PaceOutcome, Terms};
 use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, PaceKey, Refusal, Ruling, SiteFile};
 use crate::robots::ProductToken;
-use crate::robots::access::{AccessKind, from_status};
 use crate::upstream::{Versions, Want};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -84,77 +83,33 @@ impl RobotsCache {
                         asked_again,
                     });
                 }
-                Some(Ok(())) if self.may_follow(&hop, file, &trail).await? => {
-                    if !trail.is_away() {
-                        fetch.keep_running();
-                    }
-                }
-                // There are rules, and they may not be read: that is no leave to go everywhere.
-                Some(Ok(())) if file == SiteFile::Robots => {
+                Some(Ok(())) if self.may_follow(&hop, file, trail.current())? => {}
+                // There is a file, and it may not be read: that is no leave to go everywhere.
+                Some(Ok(())) => {
                     let to = trail.current();
                     return Err(FetchError::Unreachable(format!("redirected to {to}, which may not be fetched")));
                 }
-                Some(Ok(())) => return Ok(reply.dead_end(DeadEnd::Disallowed)),
                 Some(Err(why)) => return Ok(reply.dead_end(why)),
             }
         }
     }
 
-    /// Whether a redirect leads to where may be fetched: a robots.txt everywhere (RFC 9309 §2.3.1.2), and what its own host gives for
-    /// it if the operator does not deny that; else by the robots.txt there: as this crawler is configured, or by its own name.
-    async fn may_follow(
-        self: &Arc<Self>,
-        hop: &FetchHop<'_>,
-        file: SiteFile,
-        trail: &Trail,
-    ) -> Result<bool, FetchError> {
-        let to = trail.current();
-        let at = authority_of(to)?;
-        let (target, tokens) = (target(to), [ProductToken::parse(OWN_NAME).expect("it is a token")]);
+    /// Whether a redirect may be followed. The operator's `deny` holds everywhere. What the rules of another host say of the path does
+    /// not matter: such a file is fetched, not crawled (RFC 9309 §2.3.1.2). On its own host, tdmrep.json is subject to robots.txt.
+    fn may_follow(&self, hop: &FetchHop<'_>, file: SiteFile, to: &Url) -> Result<bool, FetchError> {
+        let (at, target) = (authority_of(to)?, target(to));
+        if file == SiteFile::Robots && target == file.path() {
+            return Ok(true);
+        }
+        let tokens = [ProductToken::parse(OWN_NAME).expect("it is a token")];
         let request = policy::Request { agent_tokens: &tokens, ..policy::Request::new(&at, target.as_bytes()) };
         let rules = &hop.settings.hosts.get(at.host()).rules;
-        let judge = |robots: &Entry| policy::judge_file(robots, rules, &request, SystemTime::now());
-        if file == SiteFile::Robots && trail.is_robots_txt() {
-            return Ok(target == file.path() || !matches!(judge(&Entry::default()), Ruling::Refuse(_)));
-        }
-        let host = self.host(SiteFile::Robots, &at);
-        let mut ruling = judge(&host.load());
-        if let Ruling::Fetch(_) = ruling {
-            self.learn_rules_of(&host, hop, file, to).await?;
-            ruling = judge(&host.load());
-        }
-        match ruling {
-            Ruling::Allow(_) | Ruling::Report(_) => Ok(true),
-            Ruling::Refuse(why) if matches!(*why, Refusal::RobotsUnreachable { .. }) => {
-                Err(FetchError::Unreachable(format!("redirected to {to}: {why}")))
-            }
-            Ruling::Refuse(_) | Ruling::Fetch(_) => Ok(false),
-        }
-    }
-
-    /// Fetches the robots.txt of where `file` is redirected, which may be redirected in turn to where rules have to be learned, and so on.
-    /// In a circle of these none can ever be read; that a chain is too long is no failure of a site's, as by itself each may be read.
-    async fn learn_rules_of(
-        self: &Arc<Self>,
-        host: &Arc<HostEntry>,
-        hop: &FetchHop<'_>,
-        file: SiteFile,
-        to: &Url,
-    ) -> Result<(), FetchError> {
-        let nested = hop.order.nested + u8::from(file == SiteFile::Robots);
-        let why = |why: &str| format!("redirected to {to}, and the rules there {why}");
-        if nested > MAX_NESTED {
-            return Err(hop.comes_back(&why("are redirected in turn, again and again")));
-        }
-        let order = Order { reason: FetchReason::FirstUse, crawl_delay: None, nested, ..*hop.order };
-        let Some(fetching) = self.refresh_for(hop.fetch, host, order) else {
-            return Err(why("can only be read once those of the file that redirects are known").into());
+        let known = match file {
+            SiteFile::TdmRep if hop.is_at_home(&at) => self.hosts.find(hop.first, SiteFile::Robots),
+            SiteFile::TdmRep | SiteFile::Robots => None,
         };
-        // Instances of a fleet may wait for one another, which none of them sees.
-        match timeout(hop.settings.robots.timeout, fetching.end()).await {
-            Ok(end) => end.map_err(FetchError::NotAsked),
-            Err(_) => Err(hop.comes_back(&why("are not known yet"))),
-        }
+        let robots = known.map(|host| host.load_full()).unwrap_or_default();
+        Ok(!matches!(policy::judge_file(&robots, rules, &request, SystemTime::now()), Ruling::Refuse(_)))
     }
 
     /// A fetch is a request to the host that it goes to, like any other, and takes its turn there.
@@ -203,6 +158,7 @@ impl RobotsCache {
         let stands = if hop.is_at_home(request.authority) { FETCHES } else { client };
         let in_turn = self.places.take_in_turn(client, &pace, stands, &terms, settings.robots.timeout, hop.fetch).await;
         let (_place, mut permit) = in_turn.map_err(FetchError::NotAsked)?;
+        hop.fetch.begin();
         let began = Instant::now();
         let answered =
             timeout(*left, fetch::get(&self.upstream, request, hop.order.client, settings, &mut permit)).await;
@@ -212,9 +168,6 @@ impl RobotsCache {
             429 | 503 => PaceOutcome::Backoff { retry_after: asked_to_wait(&reply.headers, SystemTime::now()) },
             _ => PaceOutcome::Success,
         };
-        if from_status(reply.status) != AccessKind::Redirect {
-            hop.fetch.keep_running();
-        }
         Ok(reply)
     }
 
@@ -228,8 +181,8 @@ impl RobotsCache {
         let crawl_delay = asked.or_else(|| rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt")));
         // The page that it is fetched for goes right after it; there is none at another host.
         let is_first_fetch = is_first_fetch && is_at_home;
-        // Once the site has answered, the rest is not given up because no turn is granted.
-        let is_patient = order.reason != FetchReason::FirstUse || is_at_home && fetch.keeps_running();
+        // Once it has begun, the rest is not given up because no turn is granted.
+        let is_patient = order.reason != FetchReason::FirstUse || is_at_home && fetch.has_begun();
         let terms = terms::terms(settings, &rules.manners, crawl_delay, is_first_fetch);
         // Where another host redirects to, its fetches come before nobody.
         let max_wait = if is_patient { Duration::MAX } else { terms.max_wait };
@@ -278,5 +231,3 @@ fn is_our_fault(status: u16) -> bool {
 const OWN_NAME: &str = "politely";
 /// Of a request whose connection was at fault.
 const RETRIES: usize = 2;
-/// As many as the redirects of one file.
-const MAX_NESTED: u8 = 5;

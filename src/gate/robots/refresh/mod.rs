@@ -12,6 +12,7 @@ use crate::gate::decode::rethrown;
 use crate::gate::fleet::{Claim, Fleet, Parcel, ServerLost};
 use crate::gate::store::snapshot;
 use crate::policy::{Authority, Entry, Refusal, SiteFile};
+use crate::robots::WarningCode;
 use futures_util::FutureExt;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -215,6 +216,14 @@ fn log(host: &HostEntry, old: &Entry, new: &Entry) {
             tracing::debug!(%authority, status = new.answer.as_ref().map(|a| a.status), "{file} fetched")
         }
     }
+    if is_html(new) && !is_html(old) {
+        let hint = "its rules are read all the same; `politely lint` shows them";
+        tracing::warn!(%authority, hint, "{file} is an HTML page, in which there are hardly any rules");
+    }
+}
+
+fn is_html(entry: &Entry) -> bool {
+    entry.robots_txt().is_some_and(|file| file.warnings().any(|warning| warning.code() == WarningCode::Html))
 }
 
 /// Bytes that take about 100 µs to read.

@@ -1,0 +1,94 @@
+//! Hosts that say nothing, as many of a broad crawl do: who waits for them, and who does not.
+
+use super::{KEEP_OUT, origin};
+use crate::serving::access::{request, users};
+use crate::support::client::get;
+use crate::support::{Client, Origin, Proxy, Reply, eventually, within};
+use futures_util::future::join_all;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Names that begin with `silent` never answer.
+async fn hosts() -> Origin {
+    origin(|seen| if seen.host.starts_with("silent") { Reply::silence() } else { Reply::text(KEEP_OUT) }).await
+}
+
+/// Clients that ask for as many silent hosts, each once.
+async fn silent(proxy: &Proxy, origin: &Origin, numbers: Range<usize>, user: &str) -> Vec<Client> {
+    let ask = async |number: usize| {
+        let mut client = proxy.client().await;
+        client.send(request(&origin.url_at(&format!("silent{number}.localhost"), "/open"), user)).await;
+        client
+    };
+    join_all(numbers.map(ask)).await
+}
+
+async fn status(proxy: &Proxy, origin: &Origin, host: &str, user: &str) -> u16 {
+    let mut client = proxy.client().await;
+    client.send(request(&origin.url_at(host, "/open"), user)).await;
+    client.response().await.status()
+}
+
+/// Twice this went by before, and each of those that followed waited for its turn among them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_hundred_that_say_nothing_keep_their_client_from_no_other() {
+    let origin = hosts().await;
+    let proxy = Proxy::start("robots: { timeout: 10m }").await;
+    let asked = silent(&proxy, &origin, 0..400, "nobody").await;
+    eventually("all to be asked", || origin.log.count("/robots.txt") == 400).await;
+    assert_eq!(within("the healthy one", status(&proxy, &origin, "a.localhost", "nobody")).await, 200);
+    drop(asked);
+}
+
+/// A client has no more fetches under way than there are places left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_many_leaves_places_for_others() {
+    let origin = hosts().await;
+    let bounds = "robots: { timeout: 10m }\nlimits: { max_robots_fetches: 8 }";
+    let proxy = Proxy::start(&format!("{bounds}\n{}", users("max_connections: 100"))).await;
+    let asked = || origin.log.count("/robots.txt");
+    let of_alice = silent(&proxy, &origin, 0..20, "alice").await;
+    eventually("half of the places", || asked() == 4).await;
+    assert_eq!(within("another's", status(&proxy, &origin, "b.localhost", "bob")).await, 200);
+    let asked = || origin.log.count("/robots.txt") - 1;
+    let of_bob = silent(&proxy, &origin, 20..40, "bob").await;
+    eventually("half of the rest", || asked() == 6).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(asked(), 6, "and two are left");
+    // A reload makes room at once.
+    proxy.reload(&format!("{}\n{}", bounds.replace('8', "100"), users("max_connections: 100"))).expect("it is valid");
+    eventually("all", || asked() == 40).await;
+    drop((of_alice, of_bob));
+}
+
+/// What has not begun is not begun for nobody: those who come later do not wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_for_a_place_goes_with_its_client() {
+    let origin = hosts().await;
+    let proxy = Proxy::start("robots: { timeout: 3s }\nlimits: { max_robots_fetches: 2 }").await;
+    let asked = silent(&proxy, &origin, 0..50, "nobody").await;
+    eventually("the first", || origin.log.count("/robots.txt") == 1).await;
+    drop(asked);
+    eventually("nobody to wait", || proxy.waiting() == 0).await;
+    assert_eq!(within("the next", status(&proxy, &origin, "a.localhost", "nobody")).await, 200);
+    assert!(origin.log.count("/robots.txt") <= 3, "{}", origin.log.count("/robots.txt"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_that_say_nothing_hold_up_no_thousand_that_speak() {
+    let origin = hosts().await;
+    let proxy = Proxy::start("robots: { timeout: 10m }").await;
+    let asked = silent(&proxy, &origin, 0..1000, "nobody").await;
+    let crawl = async |worker: usize| {
+        let mut client = proxy.client().await;
+        for number in (worker..1000).step_by(8) {
+            let host = format!("host{number}.localhost");
+            client.send(get(&origin.url_at(&host, "/open"), &origin.authority(&host))).await;
+            assert_eq!(within(&host, client.response()).await.status(), 200, "{host}");
+        }
+    };
+    join_all((0..8).map(crawl)).await;
+    eventually("the others to have been asked", || origin.log.count("/robots.txt") == 2000).await;
+    assert_eq!(origin.log.count("/open"), 1000);
+    drop(asked);
+}
