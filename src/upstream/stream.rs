@@ -1,8 +1,5 @@
 //! A connection of our own making, as far as the origin or an upstream proxy.
 
-use pingora_core::protocols::ALPN;
-use pingora_core::protocols::l4::stream::Stream as PingoraStream;
-use pingora_core::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
 use socket2::SockRef;
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_openssl::SslStream;
 use tokio_rustls::client::TlsStream;
 
 /// TCP, with TLS over it as often as it takes.
@@ -17,8 +15,8 @@ use tokio_rustls::client::TlsStream;
 pub enum Stream {
     Tcp(TcpStream),
     Tls(Box<TlsStream<Stream>>),
-    /// TLS on the terms of all origins.
-    Pingora(pingora_core::protocols::Stream),
+    /// The second, wider TLS.
+    Wide(Box<SslStream<Stream>>),
 }
 
 impl Stream {
@@ -27,7 +25,7 @@ impl Stream {
         match self {
             Self::Tcp(_) => None,
             Self::Tls(tls) => tls.get_ref().1.alpn_protocol().map(|chosen| chosen == b"h2"),
-            Self::Pingora(stream) => stream.selected_alpn_proto().map(|chosen| chosen == ALPN::H2),
+            Self::Wide(tls) => tls.ssl().selected_alpn_protocol().map(|chosen| chosen == b"h2"),
         }
     }
 
@@ -39,25 +37,8 @@ impl Stream {
                 peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
             }
             Self::Tls(tls) => tls.get_ref().0.is_surely_quiet(),
-            Self::Pingora(_) => false,
+            Self::Wide(tls) => tls.ssl().pending() == 0 && tls.get_ref().is_surely_quiet(),
         }
-    }
-}
-
-impl From<Stream> for PingoraStream {
-    /// What is not TCP itself has no descriptor there, and so is never kept for another request.
-    fn from(stream: Stream) -> Self {
-        match stream {
-            Stream::Tcp(tcp) => tcp.into(),
-            tls @ (Stream::Tls(_) | Stream::Pingora(_)) => VirtualSocketStream::new(Box::new(tls)).into(),
-        }
-    }
-}
-
-impl VirtualSocket for Stream {
-    fn set_socket_option(&self, _: VirtualSockOpt) -> io::Result<()> {
-        // `hop` has set what matters.
-        Ok(())
     }
 }
 
@@ -66,7 +47,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
-            Self::Pingora(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Wide(tls) => Pin::new(tls).poll_read(cx, buf),
         }
     }
 }
@@ -76,7 +57,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
-            Self::Pingora(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Wide(tls) => Pin::new(tls).poll_write(cx, bytes),
         }
     }
 
@@ -84,7 +65,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
-            Self::Pingora(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Wide(tls) => Pin::new(tls).poll_flush(cx),
         }
     }
 
@@ -92,7 +73,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-            Self::Pingora(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Wide(tls) => Pin::new(tls).poll_shutdown(cx),
         }
     }
 }
