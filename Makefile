@@ -74,14 +74,16 @@ deb:
 ci:
 	@bash .ci/run
 
-# zlib-ng, one of pingora's dependencies, is built with cmake.
+# zlib-ng, one of pingora's dependencies, is built with cmake; OpenSSL is found with pkg-config.
 needs:
 	@command -v cc >/dev/null || { echo "error: no C compiler"; echo "hint: apt-get install gcc"; exit 1; }
 	@command -v $(CARGO) >/dev/null || { echo "error: no cargo"; echo "hint: install Rust from https://rustup.rs"; exit 1; }
-	@command -v cmake >/dev/null || { \
+	@{ command -v cmake && pkg-config --exists 'openssl >= 3'; } >/dev/null 2>&1 || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo "installing cmake, which zlib-ng is built with"; \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq cmake >/dev/null; \
+	    echo "installing $(NEEDED)"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(NEEDED) >/dev/null; \
 	  else \
-	    echo "error: cmake is missing, which zlib-ng is built with"; echo "hint: sudo apt-get install cmake"; exit 1; \
+	    echo "error: cmake, pkg-config or OpenSSL's headers are missing"; echo "hint: sudo apt-get install $(NEEDED)"; exit 1; \
 	  fi; }
+
+NEEDED = cmake pkg-config libssl-dev

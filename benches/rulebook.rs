@@ -8,8 +8,7 @@ use http::{HeaderMap, header};
 use politely::config::Settings;
 use politely::gate::{Admitted, Gate};
 use politely::policy::{Authority, Request, Scheme};
-use politely::tls::Ca;
-use politely::upstream::{Upstream, connector_conf};
+use politely::upstream::{OriginRoots, Upstream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,13 +73,11 @@ async fn run(count: usize) {
 }
 
 fn open(directory: &Path) -> Gate {
-    // Roots there have to be, though nobody is asked.
-    let ca = Ca::open_or_create(&directory.join("ca")).expect("an empty directory");
     let yaml = format!("store: {{ directory: '{}', memory: 8GiB, disk: 32GiB }}", directory.display());
     let settings = Settings::parse("bench.yaml", &yaml).expect("the lines above");
-    let roots = politely::tls::roots::bundle(None).unwrap().store;
-    let conf = connector_conf(ca.path(), 1);
-    let upstream = Arc::new(Upstream::new(&Arc::new(settings.clone()), roots, &conf, Vec::new()).unwrap());
+    let roots = politely::tls::roots::bundle(None).unwrap();
+    let roots = OriginRoots { store: roots.store, pem: roots.pem.into() };
+    let upstream = Arc::new(Upstream::new(&Arc::new(settings.clone()), roots, Vec::new()).unwrap());
     Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream)
 }
 

@@ -10,7 +10,7 @@ use crate::policy::{Host, HostPattern, HostRules, PolicyOptions};
 
 use super::read::check::Check;
 use super::written::host_table::{HostMap, InterceptMode, Override};
-use super::written::origin_tls::OriginTls;
+use super::written::origin_tls::{OriginTls, TlsVersions};
 use super::written::values::PathPattern;
 
 /// What holds for one host, with nothing left open.
@@ -200,12 +200,17 @@ pub(super) fn unverified_patterns(entries: &HostMap<Override>, section: &[&str],
             let name = pattern.to_string();
             check.fault(&[section, &[&name, "verify"]].concat(), what, "set it for each host that needs it");
         }
+        if own.tls == Some(TlsVersions::Legacy) && !matches!(pattern, HostPattern::Host(_)) {
+            let what = format!("`tls: legacy` for `{pattern}` would accept old versions of TLS from all of them");
+            let name = pattern.to_string();
+            check.fault(&[section, &[&name, "tls"]].concat(), what, "set it for each host that needs it");
+        }
     }
 }
 
 /// Those of a less specific entry with what this one says. `None`: as with all origins.
 fn tls_overlaid(before: Option<&Arc<OriginTls>>, own: &Override) -> Option<Arc<OriginTls>> {
-    if own.pin.is_none() && own.client_certificate.is_none() && own.verify.is_none() {
+    if own.pin.is_none() && own.client_certificate.is_none() && own.verify.is_none() && own.tls.is_none() {
         return before.cloned();
     }
     let before = before.map(|tls| OriginTls::clone(tls)).unwrap_or_default();
@@ -213,6 +218,7 @@ fn tls_overlaid(before: Option<&Arc<OriginTls>>, own: &Override) -> Option<Arc<O
         pins: own.pin.clone().unwrap_or(before.pins),
         client_certificate: own.client_certificate.clone().or(before.client_certificate),
         verify: own.verify.unwrap_or(before.verify),
+        legacy: own.tls.map_or(before.legacy, |versions| versions == TlsVersions::Legacy),
     };
     (tls != OriginTls::default()).then(|| Arc::new(tls))
 }

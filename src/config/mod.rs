@@ -31,7 +31,7 @@ pub use written::file::{
 };
 pub use written::host_table::InterceptMode;
 pub use written::intercept::{CaSource, Intercept};
-pub use written::origin_tls::{CertificatePair, OriginTls, Pin};
+pub use written::origin_tls::{CertificatePair, OriginTls, Pin, TlsVersions};
 pub use written::secrets::{HashCost, Secret, SecretUrl};
 pub use written::signature::{Agent, AgentForm, SignWhen, SignatureSettings};
 pub use written::units;

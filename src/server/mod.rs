@@ -14,18 +14,16 @@ use crate::evidence::Evidence;
 use crate::gate::{Gate, GateFigures, HeldFigures, HeldRequest};
 use crate::proxy::{self, Counts, Decisions, Distrusted, HostFailures, Proxy};
 use crate::tls::{Ca, LeafCache, Roots, roots};
-use crate::upstream::{Upstream, connector_conf};
+use crate::upstream::{OriginRoots, Upstream};
 use arc_swap::ArcSwap;
 use listeners::{Listeners, Plan};
-use pingora_core::server::configuration::ServerConf;
 use reload::Reloadable;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tempfile::NamedTempFile;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -78,12 +76,11 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     }
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache.get())?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let (_file, conf) = roots_of(&roots)?;
 
     let own = plan.addresses().chain(admin_address).collect();
     let admin_settings = settings.admin.clone();
     let settings = Arc::new(settings);
-    let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, own)?);
+    let upstream = Arc::new(Upstream::new(&settings, roots_of(&roots), own)?);
     let Settings { evidence: kept, .. } = &*settings;
     let open = |directory: &PathBuf| Evidence::open(directory, kept.keep, upstream.name(), &settings.kept().0);
     let evidence = kept.directory.as_ref().map(open).transpose()?;
@@ -125,9 +122,8 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
 /// The roots to verify origins against cannot be read.
 pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let (_file, conf) = roots_of(&roots)?;
     let settings = Arc::new(settings);
-    let upstream = Arc::new(Upstream::new(&settings, roots.store, &conf, Vec::new())?);
+    let upstream = Arc::new(Upstream::new(&settings, roots_of(&roots), Vec::new())?);
     Ok(Gate::new(Arc::new(ArcSwap::new(settings)), upstream))
 }
 
@@ -267,13 +263,9 @@ fn survive_full_files() -> io::Result<()> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
-/// The roots that origins are verified against as pingora wants them: in a file, which is read once. It panics on a bundle with
-/// a single bad certificate, so it gets one that has been read already.
-fn roots_of(roots: &Roots) -> Result<(NamedTempFile, ServerConf), StartError> {
-    let mut file = tempfile::Builder::new().prefix("politely-roots-").suffix(".pem").tempfile()?;
-    file.write_all(roots.pem.as_bytes())?;
-    let conf = connector_conf(file.path(), tokio::runtime::Handle::current().metrics().num_workers());
-    Ok((file, conf))
+/// What origins are verified against.
+fn roots_of(roots: &Roots) -> OriginRoots {
+    OriginRoots { store: roots.store.clone(), pem: roots.pem.as_str().into() }
 }
 
 /// Before the end of the time that requests get to end.

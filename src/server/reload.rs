@@ -103,8 +103,7 @@ impl Reloadable {
         let prepared = if roots.pem == known.roots {
             proxy.upstream.prepare(&settings, None, own)?
         } else {
-            let (_file, conf) = roots_of(&roots)?;
-            proxy.upstream.prepare(&settings, Some((roots.store, &conf)), own)?
+            proxy.upstream.prepare(&settings, Some(roots_of(&roots)), own)?
         };
         let mut files = files(&settings, ca.as_ref().unwrap_or(&proxy.leaves.ca()).path());
         logs.apply()?;

@@ -125,8 +125,6 @@ fn filter(log: &LogSettings) -> Targets {
     Targets::new()
         .with_target("politely", level)
         .with_default(others)
-        // An idle connection that was just being closed: another is made, and what fails then is reported by us.
-        .with_target("pingora_core::connectors", if level > Level::INFO { level.into() } else { LevelFilter::OFF })
         .with_target(ACCESS, if log.access == AccessLog::Off { LevelFilter::OFF } else { LevelFilter::INFO })
 }
 

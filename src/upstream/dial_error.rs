@@ -1,7 +1,6 @@
 //! Why there is no connection, in words that a client may read: an upstream proxy is named without its credentials.
 
 use crate::tls_words;
-use pingora_core::{Error, ErrorType};
 use rustix::io::Errno;
 use rustls::AlertDescription;
 use std::io;
@@ -11,6 +10,8 @@ use std::io;
 #[error("{detail}")]
 pub struct DialError {
     pub kind: DialFault,
+    /// The second, wider TLS may do better.
+    pub(super) is_for_wider: bool,
     detail: String,
 }
 
@@ -41,9 +42,16 @@ pub enum DialFault {
     OwnLimit,
 }
 
+impl DialFault {
+    /// It shows in a handshake.
+    pub(super) fn is_of_tls(self) -> bool {
+        matches!(self, Self::Certificate | Self::Alert | Self::Alpn | Self::Tls)
+    }
+}
+
 impl DialError {
     pub(super) fn new(kind: DialFault, detail: impl Into<String>) -> Self {
-        DialError { kind, detail: detail.into() }
+        DialError { kind, is_for_wider: false, detail: detail.into() }
     }
 
     /// `doing`: what was being done, `connecting to the upstream proxy …`.
@@ -77,73 +85,62 @@ impl DialError {
         Self::new(kind, format!("{doing}: {}", tls_words::in_plain(error)))
     }
 
-    /// The one at the bottom of an error of pingora's.
-    pub fn within(error: &Error) -> Option<&Self> {
-        let cause = error.cause.as_ref()?;
-        match cause.downcast_ref::<Box<Error>>() {
-            Some(below) => Self::within(below),
-            None => cause.downcast_ref(),
+    /// Of a handshake with an origin.
+    pub(super) fn of_handshake(error: &io::Error) -> Self {
+        let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let mut made = Self::from_io(error, HANDSHAKE);
+        match of_tls {
+            Some(tls) => made.is_for_wider = is_for_wider(tls),
+            None if is_own_limit(error) => {}
+            // Some say in this way that they know nothing of what is offered; and there are names that rustls does not take.
+            None => {
+                let detail = match error.kind() {
+                    io::ErrorKind::UnexpectedEof => tls_words::in_plain("tls handshake eof"),
+                    _ => format!("the connection broke: {error}"),
+                };
+                made = Self::new(DialFault::Tls, format!("{HANDSHAKE}: {detail}"));
+                made.is_for_wider = true;
+            }
         }
+        made
     }
 }
 
-/// As rustls says it.
-const NO_PROTOCOL: &str = "received fatal alert: NoApplicationProtocol";
+const HANDSHAKE: &str = "TLS handshake failed";
+
+/// Whether OpenSSL may do better: the server knows nothing of what was offered, or the certificate is of a kind that is not known
+/// here. Not where it has been read and found wrong.
+fn is_for_wider(error: &rustls::Error) -> bool {
+    use rustls::{CertificateError as Fault, Error};
+    match error {
+        Error::AlertReceived(alert) => matches!(
+            alert,
+            AlertDescription::HandshakeFailure
+                | AlertDescription::InsufficientSecurity
+                | AlertDescription::ProtocolVersion
+                | AlertDescription::IllegalParameter
+                | AlertDescription::DecodeError
+                | AlertDescription::InternalError
+        ),
+        Error::PeerIncompatible(_) | Error::PeerMisbehaved(_) => true,
+        Error::InvalidCertificate(fault) => match fault {
+            // With a CN alone.
+            Fault::NotValidForNameContext { presented, .. } => presented.is_empty(),
+            // By the library, in its own terms.
+            Fault::Other(other) => !other.to_string().contains(' '),
+            Fault::BadEncoding
+            | Fault::UnhandledCriticalExtension
+            | Fault::UnsupportedSignatureAlgorithmContext { .. }
+            | Fault::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
 
 /// Whether it is this machine that cannot open another connection, or file.
 pub fn is_own_limit(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS))
-}
-
-impl From<&Error> for DialError {
-    /// Of what pingora says when it could not connect. What we say to it ourselves comes back as it was.
-    fn from(error: &Error) -> Self {
-        if let Some(dial) = Self::within(error) {
-            return dial.clone();
-        }
-        let detail = words(error);
-        let kind = match &error.etype {
-            // It keeps rustls' words alone.
-            ErrorType::TLSHandshakeFailure => match () {
-                () if tls_words::is_of_certificate(&detail) => DialFault::Certificate,
-                () if detail.contains(NO_PROTOCOL) => DialFault::Alpn,
-                () if detail.contains("received fatal alert") => DialFault::Alert,
-                () => DialFault::Tls,
-            },
-            _ => DialFault::Ended,
-        };
-        let detail = tls_words::sentence(&detail).map_or(detail, |why| format!("TLS handshake failed: {why}"));
-        Self::new(kind, detail)
-    }
-}
-
-impl From<DialError> for Box<Error> {
-    fn from(error: DialError) -> Self {
-        Error::because(ErrorType::ConnectError, "connecting", error).into_up()
-    }
-}
-
-/// What happened, and the reason at the bottom of it: pingora's own display repeats itself at each level.
-fn words(error: &Error) -> String {
-    let what = match &error.etype {
-        ErrorType::TLSHandshakeFailure => "TLS handshake failed",
-        other => other.as_str(),
-    };
-    let reason = deepest(error);
-    if reason.is_empty() { what.to_owned() } else { format!("{what}: {reason}") }
-}
-
-/// The cause at the bottom that is not pingora's own; else the context at the bottom that says more than an address.
-fn deepest(error: &Error) -> String {
-    let below = match &error.cause {
-        None => String::new(),
-        Some(cause) => match cause.downcast_ref::<Box<Error>>() {
-            Some(below) => deepest(below),
-            None => cause.to_string(),
-        },
-    };
-    let context = error.context.as_ref().map(|context| context.as_str()).unwrap_or_default();
-    if below.is_empty() || below.starts_with("local address") { context.to_owned() } else { below }
 }
 
 #[cfg(test)]
@@ -164,11 +161,7 @@ mod tests {
         assert!(said(not_yet()).to_string().ends_with("; perhaps this machine's clock is slow: set it"));
         let expired = said(expired).to_string();
         assert_eq!(expired, "connecting to the upstream proxy: the certificate expired on 1970-01-01");
-        // As it comes from pingora.
-        let cause = rustls::Error::InvalidCertificate(not_yet());
-        let error = Error::because(ErrorType::TLSHandshakeFailure, "handshake", io::Error::other(cause));
-        let error = DialError::from(&*error);
-        assert_eq!(error.kind, DialFault::Certificate);
-        assert!(error.to_string().ends_with("; perhaps this machine's clock is slow: set it"), "{error}");
+        let error = io::Error::other(rustls::Error::InvalidCertificate(not_yet()));
+        assert_eq!(DialError::of_handshake(&error).kind, DialFault::Certificate);
     }
 }

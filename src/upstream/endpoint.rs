@@ -23,6 +23,8 @@ pub(super) struct Endpoint {
     /// The idle connections of all endpoints.
     all: Arc<AtomicUsize>,
     is_known: AtomicBool,
+    /// When it was last seen to need the wider TLS.
+    wide: Mutex<Option<Instant>>,
     pub http2: EndpointConnections,
 }
 
@@ -47,6 +49,7 @@ impl Endpoint {
             count: AtomicUsize::new(0),
             all: all.clone(),
             is_known: AtomicBool::new(false),
+            wide: Mutex::new(None),
             http2: EndpointConnections::new(all),
         }
     }
@@ -128,6 +131,15 @@ impl Endpoint {
         self.http2.idle_since(into);
     }
 
+    /// Whether it was seen lately to need the wider TLS.
+    pub fn needs_wide_tls(&self) -> bool {
+        self.wide.lock().is_some_and(|since| since.elapsed() < WIDE)
+    }
+
+    pub fn note_wide_tls(&self) {
+        *self.wide.lock() = Some(Instant::now());
+    }
+
     /// Whether this was not asked before.
     pub fn is_new(&self) -> bool {
         !self.is_known.load(Relaxed) && !self.is_known.swap(true, Relaxed)
@@ -179,6 +191,9 @@ fn shard() -> usize {
     thread_local! { static OWN: usize = NEXT.fetch_add(1, Relaxed) }
     OWN.with(|own| *own)
 }
+
+/// For so long the usual TLS is not tried again: somebody on the way may have made it fail once.
+const WIDE: Duration = Duration::from_secs(3600);
 
 static SHARDS: LazyLock<usize> = LazyLock::new(|| {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,15 +1,17 @@
-//! Connections that pingora does not make: to an upstream proxy, through it, and TLS with settings of the
-//! host's own.
+//! The way from an address to where a request can be sent: TCP, which pingora opens, the upstream proxy if there is one, and TLS
+//! for the very name that is asked for.
 
 use super::dial_error::{DialError, DialFault};
 use super::race::{FailedAddresses, race};
 use super::stream::Stream;
 use super::upstream_proxy::UpstreamProxy;
+use super::wide::WideTls;
 use crate::policy::{Authority, Host, Scheme};
 use pingora_core::protocols::TcpKeepalive;
-use pingora_core::protocols::l4::ext::set_tcp_keepalive;
+use pingora_core::protocols::l4::ext;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -22,10 +24,21 @@ use tokio_rustls::TlsConnector;
 pub(super) struct Hop {
     pub authority: Authority,
     pub upstream_proxy: Option<Through>,
-    /// TLS with the origin is ours to make.
-    pub tls: Option<Arc<ClientConfig>>,
+    /// TLS with the origin.
+    pub tls: Option<HopTls>,
     /// For everything that is done here.
     pub limit: Duration,
+}
+
+/// Which of the two kinds of TLS.
+#[derive(Clone)]
+pub(super) enum HopTls {
+    Usual(Arc<ClientConfig>),
+    /// `http2`: the origin may choose it.
+    Wide {
+        terms: Arc<WideTls>,
+        http2: bool,
+    },
 }
 
 /// By way of an upstream proxy.
@@ -67,26 +80,43 @@ impl Hop {
         let mut stream = Stream::Tcp(tcp);
         if let Some(Through { upstream_proxy, tls, connect, via }) = &self.upstream_proxy {
             if is_tls(&upstream_proxy.at) {
-                stream = encrypt(stream, tls, upstream_proxy.at.host()).await.map_err(during)?;
+                let name = server_name(upstream_proxy.at.host()).map_err(during)?;
+                stream = encrypt(stream, tls, name).await.map_err(during)?;
             }
             if *connect {
                 let ahead = upstream_proxy.connect(&mut stream, &self.authority, via).await?;
                 stream = stream.ahead(ahead);
             }
         }
-        if let Some(tls) = &self.tls {
-            let failed = |error: io::Error| DialError::from_io(&error, &format!("TLS with {}", self.authority));
-            stream = encrypt(stream, tls, self.authority.host()).await.map_err(failed)?;
+        let host = self.authority.host();
+        match &self.tls {
+            None => Ok(stream),
+            Some(HopTls::Usual(tls)) => {
+                let name = server_name(host).map_err(|error| DialError::of_handshake(&error))?;
+                encrypt(stream, tls, name).await.map_err(|error| DialError::of_handshake(&error))
+            }
+            Some(HopTls::Wide { terms, http2 }) => terms.connect(stream, host, *http2).await,
         }
-        Ok(stream)
     }
 }
 
 async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
-    let tcp = TcpStream::connect(address).await?;
+    let tcp = ext::connect(&address, None).await.map_err(|error| of_system(&*error))?;
     tcp.set_nodelay(true)?;
-    set_tcp_keepalive(&tcp, &KEEPALIVE).map_err(io::Error::other)?;
+    ext::set_tcp_keepalive(&tcp, &KEEPALIVE).map_err(|error| of_system(&*error))?;
     Ok(tcp)
+}
+
+/// The system's error at the bottom of pingora's.
+fn of_system(error: &(dyn Error + 'static)) -> io::Error {
+    let mut at = Some(error);
+    while let Some(error) = at {
+        if let Some(found) = error.downcast_ref::<io::Error>() {
+            return found.raw_os_error().map_or_else(|| found.kind().into(), io::Error::from_raw_os_error);
+        }
+        at = error.source();
+    }
+    io::Error::other(error.to_string())
 }
 
 /// Whether TLS is spoken with an origin of this scheme.
@@ -94,11 +124,15 @@ pub(super) fn is_tls(authority: &Authority) -> bool {
     authority.scheme() == Scheme::Https
 }
 
-async fn encrypt(stream: Stream, tls: &Arc<ClientConfig>, host: &Host) -> io::Result<Stream> {
-    let name = match host {
-        Host::Ip(address) => ServerName::IpAddress((*address).into()),
-        Host::Name(name) => ServerName::try_from(name.to_string()).map_err(io::Error::other)?,
-    };
+/// What is sent, and what the certificate has to be for: never another name than the one that is asked for.
+fn server_name(host: &Host) -> io::Result<ServerName<'static>> {
+    match host {
+        Host::Ip(address) => Ok(ServerName::IpAddress((*address).into())),
+        Host::Name(name) => ServerName::try_from(name.to_string()).map_err(io::Error::other),
+    }
+}
+
+async fn encrypt(stream: Stream, tls: &Arc<ClientConfig>, name: ServerName<'static>) -> io::Result<Stream> {
     Ok(Stream::Tls(Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?)))
 }
 

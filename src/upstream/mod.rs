@@ -20,15 +20,16 @@ mod race;
 mod reach_error;
 mod resolve;
 mod route;
+mod shown;
 mod stream;
 mod trust;
 mod turns;
 mod upstream_proxy;
+mod wide;
 
 pub use body_stream::{BodyStream, GetError};
 pub use connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 pub use dial_error::{DialError, DialFault, is_own_limit};
-pub use dialler::connector_conf;
 pub use egress::Denied;
 pub use gathered::Gathered;
 pub use get::{Got, MAX_INTERIM, Sent, Unanswered};
@@ -40,7 +41,7 @@ pub use reach_error::ReachError;
 pub use resolve::ResolveError;
 pub use route::Route;
 pub use stream::Stream;
-pub use trust::TrustError;
+pub use trust::{OriginRoots, TrustError};
 pub use turns::TaskTurns;
 
 use crate::config::{Hosts, OriginTls, Settings, instance_name};
@@ -52,11 +53,9 @@ use arc_swap::ArcSwap;
 use dialler::Dialler;
 use origin_settings::OriginSettings;
 use parking_lot::Mutex;
-use pingora_core::server::configuration::ServerConf;
 use quick_cache::sync::Cache;
 use resolve::Resolver;
 use route::RouteInner;
-use rustls::RootCertStore;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,18 +107,12 @@ pub struct UpstreamFigures {
 pub struct Prepared(OriginSettings);
 
 impl Upstream {
-    /// `roots`: whom to believe about origins. `conf`: the same for pingora, made by [`connector_conf`]. `listeners`: where
-    /// this proxy itself listens.
+    /// `listeners`: where this proxy itself listens.
     ///
     /// # Errors
     /// A client certificate or a signing key cannot be read.
-    pub fn new(
-        settings: &Arc<Settings>,
-        roots: Arc<RootCertStore>,
-        conf: &ServerConf,
-        listeners: Vec<SocketAddr>,
-    ) -> Result<Self, SetupError> {
-        let reach = OriginSettings::new(settings, roots, Arc::new(Dialler::new(conf, None)), listeners, None)?;
+    pub fn new(settings: &Arc<Settings>, roots: OriginRoots, listeners: Vec<SocketAddr>) -> Result<Self, SetupError> {
+        let reach = OriginSettings::new(settings, roots, Arc::<Dialler>::default(), listeners, None)?;
         reach.dialler.pool.keep_for(reach.limits().idle_timeout);
         let reach = ArcSwap::from_pointee(reach);
         let instance = instance_name(settings).into_boxed_str();
@@ -165,15 +158,12 @@ impl Upstream {
     pub fn prepare(
         &self,
         settings: &Arc<Settings>,
-        roots: Option<(Arc<RootCertStore>, &ServerConf)>,
+        roots: Option<OriginRoots>,
         listeners: Vec<SocketAddr>,
     ) -> Result<Prepared, SetupError> {
         let before = self.reach.load();
-        let (roots, dialler) = match roots {
-            Some((roots, conf)) => (roots, Arc::new(Dialler::new(conf, Some(&before.dialler)))),
-            None => (before.roots.clone(), before.dialler.clone()),
-        };
-        OriginSettings::new(settings, roots, dialler, listeners, Some(&before)).map(Prepared)
+        let roots = roots.unwrap_or_else(|| before.roots.clone());
+        OriginSettings::new(settings, roots, before.dialler.clone(), listeners, Some(&before)).map(Prepared)
     }
 
     /// Applies changed settings. Connections that were opened by others are not used again.
@@ -260,7 +250,7 @@ impl Upstream {
             by: reach.clone(),
             authority: authority.clone(),
             addresses,
-            own_tls: terms.map(|terms| reach.trust.of(terms).clone()),
+            tls: terms.map_or(&reach.trust.plain, |terms| reach.trust.of(terms)).clone(),
             unverified: terms.is_some_and(|terms| !terms.verify),
             user_terms: key.1.clone(),
             signature: reach.signer.as_ref().map(|signer| signer.requests_to(authority)),

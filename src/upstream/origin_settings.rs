@@ -3,19 +3,18 @@
 use super::dialler::Dialler;
 use super::egress::Guard;
 use super::hop;
-use super::trust::{Trust, TrustError};
+use super::trust::{OriginRoots, Trust, TrustError};
 use super::upstream_proxy::UpstreamProxy;
 use crate::config::{DenyEntry, Hosts, LimitSettings, OriginTls, PortRange, Settings};
 use crate::policy::Authority;
 use crate::signing::{KeyError, Signer};
-use rustls::RootCertStore;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// What is made of the settings.
 pub(super) struct OriginSettings {
     pub made_of: Arc<Settings>,
-    pub roots: Arc<RootCertStore>,
+    pub roots: OriginRoots,
     pub dialler: Arc<Dialler>,
     pub guard: Guard,
     pub upstream_proxy: Option<Arc<UpstreamProxy>>,
@@ -37,7 +36,7 @@ impl OriginSettings {
     /// `listeners`: where this proxy itself listens. `before`: what earlier settings were made into.
     pub fn new(
         settings: &Arc<Settings>,
-        roots: Arc<RootCertStore>,
+        roots: OriginRoots,
         dialler: Arc<Dialler>,
         listeners: Vec<SocketAddr>,
         before: Option<&Self>,

@@ -12,11 +12,13 @@ use tokio::time::{Instant, timeout};
 /// Addresses that could not be connected to, and when.
 pub(super) struct FailedAddresses(Cache<SocketAddr, Instant>);
 
-impl FailedAddresses {
-    pub fn new() -> Self {
+impl Default for FailedAddresses {
+    fn default() -> Self {
         FailedAddresses(Cache::new(REMEMBERED))
     }
+}
 
+impl FailedAddresses {
     pub fn note(&self, address: SocketAddr) {
         self.0.insert(address, Instant::now());
     }
@@ -123,15 +125,15 @@ mod tests {
     #[test]
     fn the_families_take_turns() {
         let addresses = sockets(&[V6[0], V6[1], V6[2], V4[0], V4[1]]);
-        let ordered = FailedAddresses::new().order(&addresses, None);
+        let ordered = FailedAddresses::default().order(&addresses, None);
         assert_eq!(ordered, sockets(&[V6[0], V4[0], V6[1], V4[1], V6[2]]));
-        let ordered = FailedAddresses::new().order(&addresses, Some(addresses[4]));
+        let ordered = FailedAddresses::default().order(&addresses, Some(addresses[4]));
         assert_eq!(ordered, sockets(&[V4[1], V6[0], V4[0], V6[1], V6[2]]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_address_comes_last_for_a_minute() {
-        let failed = FailedAddresses::new();
+        let failed = FailedAddresses::default();
         let addresses = sockets(&[V4[0], V4[1]]);
         failed.note(addresses[0]);
         assert_eq!(failed.order(&addresses, None), sockets(&[V4[1], V4[0]]));
@@ -141,7 +143,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_that_does_not_answer_costs_a_moment_and_only_once() {
-        let failed = FailedAddresses::new();
+        let failed = FailedAddresses::default();
         let addresses = sockets(&[V6[0], V4[0]]);
         let dial = |address: SocketAddr| async move {
             if address.is_ipv6() {
@@ -159,7 +161,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_starts_the_next_at_once_and_the_preferred_ones_is_reported() {
-        let failed = FailedAddresses::new();
+        let failed = FailedAddresses::default();
         let addresses = sockets(&V4);
         let began = Instant::now();
         let dial = |address| async move { Err::<(), _>(refused(address)) };
@@ -178,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_limit_of_ours_is_no_fault_of_an_address() {
-        let failed = FailedAddresses::new();
+        let failed = FailedAddresses::default();
         let addresses = sockets(&V4);
         let dial = |_| async { Err::<(), _>(DialError::new(DialFault::OwnLimit, "too many open files")) };
         assert_eq!(race(&addresses, &failed, dial).await.unwrap_err().kind, DialFault::OwnLimit);

@@ -2,7 +2,7 @@
 
 use super::dial_error::DialError;
 use super::endpoint::Endpoint;
-use super::hop::{Hop, Through, is_tls};
+use super::hop::{Hop, HopTls, Through, is_tls};
 use super::origin_settings::OriginSettings;
 use super::stream::Stream;
 use super::trust::TlsTerms;
@@ -10,8 +10,6 @@ use super::upstream_proxy::UpstreamProxy;
 use crate::config::OriginTls;
 use crate::policy::{Authority, Host, KeyBy, Scheme};
 use crate::signing::RequestSigner;
-use pingora_core::protocols::ALPN;
-use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -25,8 +23,8 @@ pub(super) struct RouteInner {
     pub authority: Authority,
     /// What may be dialled, best first: the origin's addresses, or the upstream proxy's. Never empty.
     pub addresses: Arc<[SocketAddr]>,
-    /// TLS on terms of the host's own.
-    pub own_tls: Option<TlsTerms>,
+    /// On which TLS is spoken: the host's own, or those of all.
+    pub tls: TlsTerms,
     /// That these are a user's alone.
     pub user_terms: Option<Arc<OriginTls>>,
     /// The origin's certificate is not looked at (`verify: off`).
@@ -72,9 +70,7 @@ impl Route {
     /// A connection of its own on which HTTP/1.1 is spoken with the origin itself, TLS included: for what may become another
     /// protocol. `first`: the address to try before the others.
     pub async fn open(&self, first: Option<SocketAddr>) -> Result<(Stream, SocketAddr), DialError> {
-        let tls = self.0.own_tls.as_ref().unwrap_or(&self.0.by.trust.plain);
-        let tls = is_tls(&self.0.authority).then(|| tls.http1.clone());
-        self.0.by.dialler.open(&self.0.hop_to(true, tls), None, &self.0.addresses, first).await
+        self.0.dial(true, false, first).await
     }
 
     /// The same without TLS of ours: what the client sends goes through unread. `via`: the lines of Via that came with
@@ -88,17 +84,44 @@ impl Route {
         if let (Some(through), Some(before)) = (&mut hop.upstream_proxy, via) {
             through.via = format!("{before}, {}", through.via).into();
         }
-        self.0.by.dialler.open(&hop, None, &self.0.addresses, first).await
+        self.0.by.dialler.open(&hop, &self.0.addresses, first).await
     }
 }
 
 impl RouteInner {
-    /// To where a request can be sent; what is offered in TLS on the terms of all origins, where that is spoken over it.
-    pub fn hop(&self, may_be_http2: bool) -> (Hop, Option<ALPN>) {
-        let (is_tls, own) = (is_tls(&self.authority), self.own_tls.as_ref());
-        let tls = own.map(|terms| if may_be_http2 { &terms.either } else { &terms.http1 }.clone());
-        let offers = if may_be_http2 { ALPN::H2H1 } else { ALPN::H1 };
-        (self.hop_to(is_tls, tls), (is_tls && own.is_none()).then_some(offers))
+    /// To where a request can be sent, TLS included. An origin that refuses the parameters of the usual TLS is asked once more with
+    /// the wider one, and with that alone from then on. `connect`: through an upstream proxy, not by way of it.
+    pub async fn dial(
+        &self,
+        connect: bool,
+        may_be_http2: bool,
+        first: Option<SocketAddr>,
+    ) -> Result<(Stream, SocketAddr), DialError> {
+        let terms = is_tls(&self.authority).then_some(&self.tls);
+        let wide = || terms.map(|terms| HopTls::Wide { terms: terms.wide.clone(), http2: may_be_http2 });
+        let usual = || {
+            let config = |terms: &TlsTerms| if may_be_http2 { terms.either.clone() } else { terms.http1.clone() };
+            terms.map(|terms| HopTls::Usual(config(terms)))
+        };
+        let open = async |tls: Option<HopTls>| {
+            let hop = self.hop_to(connect, tls);
+            self.by.dialler.open(&hop, &self.addresses, first).await
+        };
+        if self.tls.wide.legacy || terms.is_some() && self.endpoint.needs_wide_tls() {
+            return open(wide()).await;
+        }
+        match open(usual()).await {
+            Err(error) if error.is_for_wider => match open(wide()).await {
+                Ok(opened) => {
+                    self.endpoint.note_wide_tls();
+                    Ok(opened)
+                }
+                // What is wrong with TLS it says better, anything else is by chance.
+                Err(wider) if wider.kind.is_of_tls() => Err(wider),
+                Err(_) => Err(error),
+            },
+            opened => opened,
+        }
     }
 
     /// The host whose name was resolved.
@@ -106,7 +129,7 @@ impl RouteInner {
         self.by.upstream_proxy.as_ref().map_or(self.authority.host(), |upstream_proxy| upstream_proxy.at.host())
     }
 
-    fn hop_to(&self, connect: bool, tls: Option<Arc<ClientConfig>>) -> Hop {
+    fn hop_to(&self, connect: bool, tls: Option<HopTls>) -> Hop {
         let through = |upstream_proxy: &Arc<UpstreamProxy>| Through {
             upstream_proxy: upstream_proxy.clone(),
             tls: self.by.trust.plain.http1.clone(),

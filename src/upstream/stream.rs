@@ -1,9 +1,6 @@
 //! A connection of our own making, as far as the origin or an upstream proxy.
 
 use bytes::Bytes;
-use pingora_core::protocols::ALPN;
-use pingora_core::protocols::l4::stream::Stream as PingoraStream;
-use pingora_core::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
 use socket2::SockRef;
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,6 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_openssl::SslStream;
 use tokio_rustls::client::TlsStream;
 
 /// TCP, with TLS over it as often as it takes.
@@ -18,24 +16,19 @@ use tokio_rustls::client::TlsStream;
 pub enum Stream {
     Tcp(TcpStream),
     Tls(Box<TlsStream<Stream>>),
-    /// TLS on the terms of all origins.
-    Pingora(pingora_core::protocols::Stream),
+    /// The second, wider TLS.
+    Wide(Box<SslStream<Stream>>),
     /// One of which some has been read already.
     Ahead(Box<(Bytes, Stream)>),
 }
 
 impl Stream {
-    /// The same, and what has been read of it comes first.
-    pub(super) fn ahead(self, read: Vec<u8>) -> Self {
-        if read.is_empty() { self } else { Self::Ahead(Box::new((read.into(), self))) }
-    }
-
     /// Whether the other side has chosen HTTP/2. `None`: none of the versions that it was offered.
     pub(super) fn chose_http2(&self) -> Option<bool> {
         match self {
             Self::Tcp(_) => None,
             Self::Tls(tls) => tls.get_ref().1.alpn_protocol().map(|chosen| chosen == b"h2"),
-            Self::Pingora(stream) => stream.selected_alpn_proto().map(|chosen| chosen == ALPN::H2),
+            Self::Wide(tls) => tls.ssl().selected_alpn_protocol().map(|chosen| chosen == b"h2"),
             Self::Ahead(ahead) => ahead.1.chose_http2(),
         }
     }
@@ -48,28 +41,9 @@ impl Stream {
                 peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
             }
             Self::Tls(tls) => tls.get_ref().0.is_surely_quiet(),
-            Self::Pingora(_) => false,
+            Self::Wide(tls) => tls.ssl().pending() == 0 && tls.get_ref().is_surely_quiet(),
             Self::Ahead(ahead) => ahead.0.is_empty() && ahead.1.is_surely_quiet(),
         }
-    }
-}
-
-impl From<Stream> for PingoraStream {
-    /// What is not TCP itself has no descriptor there, and so is never kept for another request.
-    fn from(stream: Stream) -> Self {
-        match stream {
-            Stream::Tcp(tcp) => tcp.into(),
-            other @ (Stream::Tls(_) | Stream::Pingora(_) | Stream::Ahead(_)) => {
-                VirtualSocketStream::new(Box::new(other)).into()
-            }
-        }
-    }
-}
-
-impl VirtualSocket for Stream {
-    fn set_socket_option(&self, _: VirtualSockOpt) -> io::Result<()> {
-        // `hop` has set what matters.
-        Ok(())
     }
 }
 
@@ -78,7 +52,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
-            Self::Pingora(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Wide(tls) => Pin::new(tls).poll_read(cx, buf),
             Self::Ahead(ahead) if ahead.0.is_empty() => Pin::new(&mut ahead.1).poll_read(cx, buf),
             Self::Ahead(ahead) => {
                 let n = ahead.0.len().min(buf.remaining());
@@ -94,7 +68,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
-            Self::Pingora(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Wide(tls) => Pin::new(tls).poll_write(cx, bytes),
             Self::Ahead(ahead) => Pin::new(&mut ahead.1).poll_write(cx, bytes),
         }
     }
@@ -103,7 +77,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
-            Self::Pingora(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Wide(tls) => Pin::new(tls).poll_flush(cx),
             Self::Ahead(ahead) => Pin::new(&mut ahead.1).poll_flush(cx),
         }
     }
@@ -112,7 +86,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-            Self::Pingora(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Wide(tls) => Pin::new(tls).poll_shutdown(cx),
             Self::Ahead(ahead) => Pin::new(&mut ahead.1).poll_shutdown(cx),
         }
     }

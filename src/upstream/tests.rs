@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::policy::Scheme;
+use rustls::RootCertStore;
 
 const PUBLIC: &str = "198.41.0.4";
 
@@ -10,10 +11,9 @@ pub fn upstream(yaml: &str) -> Upstream {
     let root = &webpki_root_certs::TLS_SERVER_ROOT_CERTS[0];
     let mut roots = RootCertStore::empty();
     roots.add(root.clone()).unwrap();
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), pem::encode(&pem::Pem::new("CERTIFICATE", root.to_vec()))).unwrap();
-    let conf = connector_conf(file.path(), 1);
-    Upstream::new(&settings, Arc::new(roots), &conf, vec!["127.0.0.1:80".parse().unwrap()]).unwrap()
+    let pem = pem::encode(&pem::Pem::new("CERTIFICATE", root.to_vec())).into();
+    let roots = OriginRoots { store: Arc::new(roots), pem };
+    Upstream::new(&settings, roots, vec!["127.0.0.1:80".parse().unwrap()]).unwrap()
 }
 
 async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>, String> {
@@ -110,4 +110,30 @@ async fn by_addresses_a_connection_that_was_kept_serves_its_own_alone() {
             connection.link.put_back();
         }
     }
+}
+
+#[tokio::test]
+async fn terms_of_tls_go_with_the_settings_that_have_them() {
+    let upstream = upstream("");
+    let pin = |number: u8| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [number; 32]);
+    let mut held = None;
+    for number in 0..50 {
+        let yaml = format!("hosts: {{ a.example: {{ pin: 'sha256/{}' }}, b.example: {{ verify: off }} }}", pin(number));
+        let settings = Arc::new(Settings::parse("test.yaml", &yaml).unwrap());
+        upstream.adopt(upstream.prepare(&settings, None, Vec::new()).unwrap());
+        // A request under way has its user as that was when it came.
+        if number == 3 {
+            held = settings.hosts.get(&Authority::from_url("https://a.example").unwrap().host().clone()).tls.clone();
+        }
+    }
+    let reach = upstream.reach.load_full();
+    assert!(reach.trust.own() <= 4, "{}", reach.trust.own());
+    reach.trust.of(&held.unwrap());
+    reach.trust.of(reach
+        .made_of
+        .hosts
+        .get(Authority::from_url("https://b.example").unwrap().host())
+        .tls
+        .as_ref()
+        .unwrap());
 }

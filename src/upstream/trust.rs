@@ -1,6 +1,8 @@
-//! TLS settings for connections that pingora does not make: to an upstream proxy, for upgraded protocols,
-//! and to hosts that have settings of their own (`pin`, `client_certificate`, `verify`). Built by `OriginSettings`.
+//! On which terms TLS is spoken: with all origins and the upstream proxy, and with hosts that have terms of their own (`pin`,
+//! `client_certificate`, `verify`, `tls`). Built by `OriginSettings`.
 
+use super::shown::{PinMismatch, ShownIdentity, key_digest};
+use super::wide::WideTls;
 use crate::config::{CertificatePair, OriginTls, read_file};
 use crate::tls_words;
 use rustls::client::WebPkiServerVerifier;
@@ -13,13 +15,27 @@ use rustls::{
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// Whom to believe about origins, in the form of either TLS.
+#[derive(Clone)]
+pub struct OriginRoots {
+    pub store: Arc<RootCertStore>,
+    /// The same certificates as PEM.
+    pub pem: Arc<str>,
+}
 
 /// The terms for all, and those of some.
 pub(super) struct Trust {
     /// By the roots alone.
     pub plain: TlsTerms,
-    own: HashMap<Arc<OriginTls>, TlsTerms>,
+    own: HashMap<OriginTls, OwnTerms>,
+}
+
+/// A host's, as long as settings have them or a request that was made under these is under way.
+struct OwnTerms {
+    terms: TlsTerms,
+    holders: Vec<Weak<OriginTls>>,
 }
 
 /// One verifier and one memory of sessions, for either version of HTTP.
@@ -28,6 +44,8 @@ pub(super) struct TlsTerms {
     pub http1: Arc<ClientConfig>,
     /// The origin may choose HTTP/2.
     pub either: Arc<ClientConfig>,
+    /// For an origin that refuses what these offer.
+    pub wide: Arc<WideTls>,
 }
 
 /// Why TLS cannot be spoken on the configured terms. The files' contents are never repeated.
@@ -43,24 +61,33 @@ pub enum TrustError {
 
 impl Trust {
     pub fn new<'a>(
-        roots: &Arc<RootCertStore>,
+        roots: &OriginRoots,
         own: impl Iterator<Item = &'a Arc<OriginTls>>,
         before: Option<&Self>,
     ) -> Result<Self, TrustError> {
         let setup = |error: &dyn std::fmt::Display| TrustError::Setup(error.to_string());
         let provider = Arc::new(ring::default_provider());
-        let webpki = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
+        let webpki = WebPkiServerVerifier::builder_with_provider(roots.store.clone(), provider.clone());
         let webpki = webpki.build().map_err(|error| setup(&error))?;
         let config = |terms: &OriginTls| -> Result<TlsTerms, TrustError> {
-            let pins = terms.pins.iter().map(|pin| pin.0).collect();
+            let pins: Vec<_> = terms.pins.iter().map(|pin| pin.0).collect();
+            let identity = terms.client_certificate.as_ref().map(read).transpose()?.map(Arc::new);
+            let wide = WideTls {
+                roots: roots.pem.clone(),
+                verify: terms.verify,
+                pins: pins.clone(),
+                identity: identity.clone(),
+                legacy: terms.legacy,
+                context: OnceLock::new(),
+            };
             let verifier = Verifier { webpki: webpki.clone(), verify: terms.verify, pins };
             let builder = ClientConfig::builder_with_provider(provider.clone());
             let builder = builder.with_safe_default_protocol_versions().map_err(|error| setup(&error))?;
             let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
-            let mut config = match &terms.client_certificate {
+            let mut config = match terms.client_certificate.as_ref().zip(identity) {
                 None => builder.with_no_client_auth(),
-                Some(pair) => {
-                    let (chain, key) = read(pair)?;
+                Some((pair, identity)) => {
+                    let (chain, key) = (identity.chain.clone(), identity.key.clone_key());
                     builder.with_client_auth_cert(chain, key).map_err(|source| TrustError::Pair {
                         certificate: pair.certificate.clone(),
                         key: pair.key.clone(),
@@ -71,31 +98,54 @@ impl Trust {
             config.alpn_protocols = vec![b"http/1.1".to_vec()];
             let mut either = config.clone();
             either.alpn_protocols.insert(0, b"h2".to_vec());
-            Ok(TlsTerms { http1: Arc::new(config), either: Arc::new(either) })
+            Ok(TlsTerms { http1: Arc::new(config), either: Arc::new(either), wide: Arc::new(wide) })
         };
         let plain = config(&OriginTls::default())?;
-        // A connection is its user's as that was when it was opened.
-        let mut all = before.map(|before| before.own.clone()).unwrap_or_default();
+        let mut all = HashMap::<OriginTls, OwnTerms>::new();
         for terms in own {
-            all.insert(terms.clone(), config(terms)?);
+            let holder = Arc::downgrade(terms);
+            match all.get_mut(&**terms) {
+                Some(known) => known.holders.push(holder),
+                None => {
+                    drop(all.insert(OriginTls::clone(terms), OwnTerms { terms: config(terms)?, holders: vec![holder] }))
+                }
+            }
         }
-        let own = all;
-        Ok(Trust { plain, own })
+        // A request goes by its user as that was when it came: what only such a one may still ask for stays until it has gone.
+        for (terms, before) in before.into_iter().flat_map(|before| &before.own) {
+            let held = before.holders.iter().filter(|holder| holder.strong_count() > 0).cloned();
+            match all.get_mut(terms) {
+                Some(now) => now.holders.extend(held),
+                None => {
+                    let holders: Vec<_> = held.collect();
+                    if !holders.is_empty() {
+                        all.insert(terms.clone(), OwnTerms { terms: before.terms.clone(), holders });
+                    }
+                }
+            }
+        }
+        Ok(Trust { plain, own: all })
     }
 
     pub fn of(&self, terms: &OriginTls) -> &TlsTerms {
-        self.own.get(terms).expect("made of these settings or earlier ones")
+        &self.own.get(terms).expect("made of these settings, or of those that its holder has").terms
+    }
+
+    /// How many hosts' terms are kept.
+    #[cfg(test)]
+    pub fn own(&self) -> usize {
+        self.own.len()
     }
 }
 
-fn read(pair: &CertificatePair) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TrustError> {
+fn read(pair: &CertificatePair) -> Result<ShownIdentity, TrustError> {
     let file = |path: &PathBuf, what, source| TrustError::File { path: path.clone(), what, source };
     let text = |path: &PathBuf| read_file(path).map_err(pem::Error::Io);
     let chain = text(&pair.certificate).and_then(|text| CertificateDer::pem_slice_iter(&text).collect());
     let chain = chain.map_err(|source| file(&pair.certificate, "PEM certificates", source))?;
     let key = text(&pair.key).and_then(|text| PrivateKeyDer::from_pem_slice(&text));
     let key = key.map_err(|source| file(&pair.key, "a PEM key", source))?;
-    Ok((chain, key))
+    Ok(ShownIdentity { chain, key })
 }
 
 /// The roots decide, and where there are pins these too.
@@ -149,15 +199,3 @@ impl ServerCertVerifier for Verifier {
         self.webpki.supported_verify_schemes()
     }
 }
-
-/// Of the SubjectPublicKeyInfo (RFC 7469 §2.4).
-fn key_digest(certificate: &CertificateDer<'_>) -> Result<[u8; 32], Error> {
-    let bad = || Error::InvalidCertificate(CertificateError::BadEncoding);
-    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|_| bad())?;
-    let digest = ::ring::digest::digest(&::ring::digest::SHA256, parsed.public_key().raw);
-    digest.as_ref().try_into().map_err(|_| bad())
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("its key is none of those that are pinned for this host")]
-struct PinMismatch;

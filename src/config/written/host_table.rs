@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
-use super::origin_tls::{self, CertificatePair, Pin};
+use super::origin_tls::{self, CertificatePair, Pin, TlsVersions};
 use super::text::read_with;
 use super::values::{HOST_FORMS, PathPattern, parse_pattern};
 use crate::config::read::error::Complaint;
@@ -41,6 +41,8 @@ pub struct Override {
     /// Whether the origin's certificate is looked at.
     #[serde(deserialize_with = "origin_tls::some_switch")]
     pub verify: Option<bool>,
+    /// Which versions of TLS it may speak.
+    pub tls: Option<TlsVersions>,
 }
 
 impl Override {

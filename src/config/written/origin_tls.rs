@@ -1,4 +1,4 @@
-//! On which terms TLS is spoken with an origin: `pin`, `client_certificate` and `verify` of `hosts`.
+//! On which terms TLS is spoken with an origin: `pin`, `client_certificate`, `verify` and `tls` of `hosts`.
 
 use std::path::PathBuf;
 
@@ -19,12 +19,24 @@ pub struct OriginTls {
     pub client_certificate: Option<CertificatePair>,
     /// `false`: any server that answers is believed to be the origin.
     pub verify: bool,
+    /// TLS 1.0 and 1.1 as well, with what is as old.
+    pub legacy: bool,
 }
 
 impl Default for OriginTls {
     fn default() -> Self {
-        Self { pins: Vec::new(), client_certificate: None, verify: true }
+        Self { pins: Vec::new(), client_certificate: None, verify: true, legacy: false }
     }
+}
+
+/// Which versions of TLS an origin may speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TlsVersions {
+    /// 1.2 and 1.3.
+    Current,
+    /// 1.0 and 1.1 as well.
+    Legacy,
 }
 
 /// A certificate with its chain and its key, PEM files.

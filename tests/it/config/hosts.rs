@@ -82,13 +82,19 @@ fn how_tls_is_spoken_is_said_for_each_host() {
         ("pin: sha256/AAAA", "`sha256/AAAA` is not a pin"),
         ("pin: [x]", "`x` is not a pin"),
         ("verify: maybe", "`maybe` is neither `on` nor `off`"),
+        ("tls: old", "`old`"),
         ("client_certificate: { certificate: c }", "the key `key` is missing"),
     ] {
         let told = short(&format!("hosts: {{ a.example: {{ {yaml} }} }}"));
         assert!(told[0].contains(fault), "{told:?}");
     }
-    let told = short("hosts: { a.example: { verify: off }, '*': { verify: off } }");
-    assert!(told.len() == 1 && told[0].starts_with("1:53 `verify: off` for `*`"), "{told:?}");
+    for own in ["verify: off", "tls: legacy"] {
+        let told = short(&format!("hosts: {{ a.example: {{ {own} }}, '*': {{ {own} }} }}"));
+        assert!(told.len() == 1 && told[0].contains(&format!(" `{own}` for `*`")), "{told:?}");
+    }
+    let settings = good("hosts: { a.example: { tls: legacy, verify: off }, b.example: { tls: current } }");
+    let old = policy(&settings, "a.example").tls.clone().unwrap();
+    assert!(old.legacy && !old.verify && policy(&settings, "b.example").tls.is_none());
 }
 
 #[test]

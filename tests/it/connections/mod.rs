@@ -13,14 +13,14 @@ use crate::support::test_ca;
 use politely::config::Settings;
 use politely::http1::Framing;
 use politely::policy::Authority;
-use politely::upstream::{GetError, Got, Outgoing, OutgoingFields, Route, Unanswered, Upstream, Want, connector_conf};
+use politely::upstream::{GetError, Got, OriginRoots, Outgoing, OutgoingFields, Route, Unanswered, Upstream, Want};
 use std::sync::Arc;
 
 /// The way to origins with the settings of the end-to-end tests and `yaml` laid over them.
 fn upstream(yaml: &str) -> Upstream {
     let settings = settings(yaml);
-    let roots = politely::tls::roots::bundle(Some(test_ca().pem_file())).unwrap().store;
-    Upstream::new(&settings, roots, &connector_conf(test_ca().pem_file(), 1), Vec::new()).unwrap()
+    let roots = politely::tls::roots::bundle(Some(test_ca().pem_file())).unwrap();
+    Upstream::new(&settings, OriginRoots { store: roots.store, pem: roots.pem.into() }, Vec::new()).unwrap()
 }
 
 fn settings(yaml: &str) -> Arc<Settings> {

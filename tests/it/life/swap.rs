@@ -1,13 +1,12 @@
 //! Copies renewed thousands of times a second under those who decide by them: everybody sees whole copies, none older
 //! than one already used, and nobody waits.
 
-use crate::support::test_ca;
 use arc_swap::ArcSwap;
 use http::HeaderMap;
 use politely::config::Settings;
 use politely::gate::{Admitted, Gate};
 use politely::policy::{Authority, HostRules, Refusal, Request};
-use politely::upstream::{Upstream, connector_conf};
+use politely::upstream::{OriginRoots, Upstream};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,9 +22,9 @@ const SWAPS: u32 = 5000;
 fn gate(directory: &Path) -> Arc<Gate> {
     let yaml = format!("store: {{ directory: '{}', memory: 1MiB }}", directory.display());
     let settings = Settings::parse("test.yaml", &yaml).expect("the line above");
-    let roots = politely::tls::roots::bundle(None).unwrap().store;
-    let conf = connector_conf(test_ca().pem_file(), 1);
-    let upstream = Arc::new(Upstream::new(&Arc::new(settings.clone()), roots, &conf, Vec::new()).unwrap());
+    let roots = politely::tls::roots::bundle(None).unwrap();
+    let roots = OriginRoots { store: roots.store, pem: roots.pem.into() };
+    let upstream = Arc::new(Upstream::new(&Arc::new(settings.clone()), roots, Vec::new()).unwrap());
     Arc::new(Gate::open(Arc::new(ArcSwap::from_pointee(settings)), upstream))
 }
 

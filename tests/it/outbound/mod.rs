@@ -4,6 +4,8 @@ mod challenges;
 mod distrust;
 mod egress;
 mod intercept;
+mod names;
 mod pins;
 mod signing;
 mod upstream_proxy;
+mod wide;

@@ -41,8 +41,13 @@ impl TestCa {
 
 /// The pin (RFC 7469 §2.4) of the key that an origin of this authority shows as `a.localhost`.
 pub async fn key_pin(ca: &TestCa, origin: &super::Origin) -> String {
+    key_pin_as(ca, origin, "a.localhost").await
+}
+
+/// The same of the key that it shows as `name`.
+pub async fn key_pin_as(ca: &TestCa, origin: &super::Origin, name: &str) -> String {
     use base64::Engine;
-    let client = super::Client::open(origin.address()).await.tls("a.localhost", ca.pem_file(), &[b"http/1.1"]).await;
+    let client = super::Client::open(origin.address()).await.tls(name, ca.pem_file(), &[b"http/1.1"]).await;
     let shown = client.peer_certificates();
     let (_, certificate) = x509_parser::parse_x509_certificate(&shown[0]).expect("a certificate");
     let digest = ring::digest::digest(&ring::digest::SHA256, certificate.public_key().raw);

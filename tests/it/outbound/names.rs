@@ -1,0 +1,65 @@
+//! The name that is asked for is the one that is sent to the origin and verified, whatever stands in it.
+
+use crate::support::certs::key_pin_as;
+use crate::support::client::get;
+use crate::support::websocket::WebSocket;
+use crate::support::{Alpn, Conduct, Origin, Parent, Proxy, Reply, Response, Seen, assert_refused, test_ca};
+
+const NAME: &str = "a_b.c.localhost";
+/// What others make of it.
+const OTHER: &str = "a-b.c.localhost";
+
+fn answer(seen: &Seen) -> Reply {
+    match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /no\n"),
+        "/ws" => Reply::websocket(),
+        path => Reply::text(format!("page {path}")),
+    }
+}
+
+async fn ask(proxy: &Proxy, origin: &Origin, alpn: &[u8], target: &str) -> Response {
+    match alpn {
+        b"h2" => proxy.h2(origin, NAME).await.get(&origin.url_at(NAME, target)).await,
+        _ => proxy.tls(origin, NAME, &[b"http/1.1"]).await.get(target, &origin.authority(NAME)).await,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_underscore_stays_one_wherever_the_name_goes() {
+    let parent = Parent::start(Conduct::Serve).await;
+    for alpn in [Alpn::Both, Alpn::H1] {
+        let right = Origin::https_as(test_ca(), &[NAME], alpn, answer).await;
+        let wrong = Origin::https_as(test_ca(), &[OTHER], alpn, answer).await;
+        let pin = key_pin_as(test_ca(), &right, NAME).await;
+        for terms in [
+            String::new(),
+            format!("hosts: {{ {NAME}: {{ pin: '{pin}' }} }}"),
+            format!("egress: {{ upstream_proxy: 'http://127.0.0.1:{}' }}", parent.port()),
+        ] {
+            let proxy = Proxy::start(&terms).await;
+            for inside in [&b"http/1.1"[..], b"h2"] {
+                assert_eq!(ask(&proxy, &right, inside, "/x").await.text(), "page /x", "{terms}");
+                assert_eq!(ask(&proxy, &right, inside, "/no").await.status(), 403, "robots.txt came: {terms}");
+            }
+            let client = proxy.tls(&right, NAME, &[b"http/1.1"]).await;
+            let (mut socket, _) = WebSocket::open(client, "/ws", &right.authority(NAME)).await.expect("101");
+            assert_eq!(socket.echo(b"hello").await, b"hello");
+            assert!(right.log.all().iter().all(|seen| seen.sni.as_deref() == Some(NAME)), "{terms}");
+
+            let response = ask(&proxy, &wrong, b"http/1.1", "/x").await;
+            let problem = assert_refused(&response, 503, "destination_unavailable", "robots-unreachable");
+            assert!(
+                problem["detail"].as_str().unwrap().contains(&format!("not valid for {NAME}")) || terms.contains("pin"),
+                "{problem}"
+            );
+            assert!(wrong.log.all().is_empty());
+        }
+        let proxy = Proxy::start(&format!("hosts: {{ {NAME}: {{ robots: ignore }} }}")).await;
+        let response = ask(&proxy, &wrong, b"http/1.1", "/x").await;
+        assert_refused(&response, 502, "tls_certificate_error", "tls_certificate_error");
+        let mut client = proxy.tls(&wrong, NAME, &[b"http/1.1"]).await;
+        client.send(get("/ws", &wrong.authority(NAME)).replacen("\r\n\r\n", "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 1)).await;
+        assert_refused(&client.response().await, 502, "tls_certificate_error", "tls_certificate_error");
+        assert!(wrong.log.all().is_empty());
+    }
+}

@@ -1,0 +1,333 @@
+//! Origins that rustls cannot speak to, and the second, wider TLS that can. The servers are `openssl s_server`, which knows nothing
+//! of us, and an origin behind OpenSSL for what those do not serve.
+
+use crate::support::websocket::WebSocket;
+use crate::support::{Alpn, Origin, Protocol, Proxy, Reply, Seen, assert_refused, test_ca};
+use openssl::ssl::{Ssl, SslAcceptor, SslFiletype, SslMethod, SslVersion};
+use std::path::Path;
+use std::process::{Command as Blocking, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncBufReadExt, BufReader, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
+
+/// An authority, and its certificates by kind: `KIND.pem` and `KIND.key`.
+struct Certificates(tempfile::TempDir);
+
+impl Certificates {
+    /// Two authorities of ECDSA, one of P-521; `san` is what certificates say they are for, where their kind says so.
+    fn make() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let script = r#"
+            set -e
+            ec() { echo "-newkey ec -pkeyopt ec_paramgen_curve:$1"; }
+            authority() { openssl req -x509 $2 -nodes -keyout $1.key -out $1.pem -subj "/CN=$1" -days 30; }
+            authority ca "$(ec P-256)"; authority ca521 "$(ec P-521)"; authority other "$(ec P-256)"
+            # KIND, how its key is made, the lines of its extensions, the name, who signs
+            certificate() {
+                openssl req -new $2 -nodes -keyout $1.key -out $1.csr -subj "/CN=$4"
+                printf "$3" > $1.ext
+                if [ -n "$3" ]; then extensions="-extfile $1.ext"; else extensions=; fi
+                openssl x509 -req -in $1.csr -CA $5.pem -CAkey $5.key $extensions -out $1.pem -days ${6:-30}
+            }
+            san="subjectAltName=DNS:a.localhost,DNS:odd-.localhost"
+            certificate rsa "-newkey rsa:2048" "$san" x ca
+            certificate p256 "$(ec P-256)" "$san" x ca
+            certificate p384 "$(ec P-384)" "$san" x ca
+            certificate p521 "$(ec P-521)" "$san" x ca
+            certificate by521 "$(ec P-256)" "$san" x ca521
+            certificate ed25519 "-newkey ed25519" "$san" x ca
+            certificate ed448 "-newkey ed448" "$san" x ca
+            certificate pss "-newkey rsa-pss -pkeyopt rsa_keygen_bits:2048" "$san" x ca
+            certificate cn "$(ec P-256)" "basicConstraints=CA:FALSE" a.localhost ca
+            certificate cn-other "$(ec P-256)" "basicConstraints=CA:FALSE" b.localhost ca
+            certificate cn-and-san "$(ec P-256)" "subjectAltName=DNS:b.localhost" a.localhost ca
+            certificate v1 "$(ec P-256)" "" a.localhost ca
+            certificate v1-other "$(ec P-256)" "" b.localhost ca
+            certificate v1-untrusted "$(ec P-256)" "" a.localhost other
+            certificate p521-other "$(ec P-521)" "subjectAltName=DNS:b.localhost" x ca
+            certificate p521-untrusted "$(ec P-521)" "$san" x other
+            certificate weak "-newkey rsa:1024" "$san" x ca
+            cat ca.pem ca521.pem > roots.pem
+        "#;
+        let made = Blocking::new("bash").args(["-c", script]).current_dir(directory.path()).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Certificates(directory)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    /// What has the proxy trust the authorities.
+    fn trusted(&self, hosts: &str) -> String {
+        format!("egress: {{ ca_file: '{}' }}\nhosts: {{ {hosts} }}", self.file("roots.pem"))
+    }
+}
+
+/// `openssl s_server` with a certificate of this kind. It says its status to whatever is asked, and closes.
+struct Server {
+    port: u16,
+    _child: Child,
+}
+
+impl Server {
+    async fn start(certificates: &Path, kind: &str, terms: &str) -> Self {
+        let mut child = Command::new("openssl")
+            .args(["s_server", "-accept", "127.0.0.1:0", "-www"])
+            .args(["-cert", &format!("{kind}.pem"), "-key", &format!("{kind}.key")])
+            .args(terms.split_whitespace())
+            .current_dir(certificates)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("openssl is installed");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = crate::support::within("its port", async {
+            loop {
+                let line = lines.next_line().await.unwrap().unwrap_or_else(|| panic!("{kind} {terms}: it has ended"));
+                if let Some(address) = line.strip_prefix("ACCEPT ") {
+                    return address.rsplit(':').next().unwrap().parse().unwrap();
+                }
+            }
+        })
+        .await;
+        // Somebody has to read what it says.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Server { port, _child: child }
+    }
+}
+
+/// The kind of its certificate, how it is started, and what comes of it: a part of its page, or of why there is none.
+const CASES: &[(&str, &str, &str)] = &[
+    // What rustls speaks.
+    ("p256", "", "TLSv1.3"),
+    ("rsa", "-tls1_2", "ECDHE-RSA"),
+    ("ed25519", "-tls1_3", "TLSv1.3"),
+    // Suites of TLS 1.2.
+    ("rsa", "-tls1_2 -cipher ECDHE-RSA-AES128-SHA", "ECDHE-RSA-AES128-SHA"),
+    ("rsa", "-tls1_2 -cipher ECDHE-RSA-AES256-SHA", "ECDHE-RSA-AES256-SHA"),
+    ("rsa", "-tls1_2 -cipher ECDHE-RSA-AES128-SHA256", "ECDHE-RSA-AES128-SHA256"),
+    ("rsa", "-tls1_2 -cipher ECDHE-RSA-AES256-SHA384", "ECDHE-RSA-AES256-SHA384"),
+    ("p256", "-tls1_2 -cipher ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES128-SHA"),
+    ("p256", "-tls1_2 -cipher ECDHE-ECDSA-AES256-CCM", "ECDHE-ECDSA-AES256-CCM"),
+    ("rsa", "-tls1_2 -cipher AES128-SHA", "AES128-SHA"),
+    ("rsa", "-tls1_2 -cipher AES256-SHA256", "AES256-SHA256"),
+    ("rsa", "-tls1_2 -cipher AES128-GCM-SHA256", "AES128-GCM-SHA256"),
+    ("rsa", "-tls1_2 -cipher AES256-GCM-SHA384", "AES256-GCM-SHA384"),
+    ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA", "DHE-RSA-AES128-SHA"),
+    ("rsa", "-tls1_2 -cipher DHE-RSA-AES256-GCM-SHA384", "DHE-RSA-AES256-GCM-SHA384"),
+    ("rsa", "-tls1_2 -cipher DHE-RSA-CHACHA20-POLY1305", "DHE-RSA-CHACHA20-POLY1305"),
+    // Certificates.
+    ("p384", "", "TLSv1.3"),
+    ("p521", "", "TLSv1.3"),
+    ("p521", "-tls1_2", "ECDHE-ECDSA"),
+    ("by521", "", "TLSv1.3"),
+    ("pss", "", "TLSv1.3"),
+    ("pss", "-tls1_2", "ECDHE-RSA"),
+    ("ed448", "", "TLSv1.3"),
+    ("ed448", "-tls1_2", "ECDHE-ECDSA"),
+    ("cn", "", "TLSv1.3"),
+    ("v1", "", "TLSv1.3"),
+    ("v1", "-tls1_2 -cipher ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES128-SHA"),
+    // Groups.
+    ("p256", "-groups P-521", "TLSv1.3"),
+    ("p256", "-groups X448", "TLSv1.3"),
+    ("p256", "-tls1_2 -groups P-521", "ECDHE-ECDSA"),
+    ("rsa", "-tls1_2 -groups X448", "ECDHE-RSA"),
+    ("p256", "-tls1_3 -groups ffdhe2048", "TLSv1.3"),
+    ("p256", "-tls1_3 -groups ffdhe4096", "TLSv1.3"),
+    // What is refused all the same.
+    ("rsa", "-tls1_1 -cipher ALL:@SECLEVEL=0", "`tls: legacy` for this host in `hosts` allows TLS 1.0 and 1.1"),
+    ("rsa", "-tls1 -cipher ALL:@SECLEVEL=0", "`tls: legacy` for this host in `hosts` allows TLS 1.0 and 1.1"),
+    ("weak", "-tls1_2 -cipher AES128-SHA:@SECLEVEL=0", "too short; `tls: legacy`"),
+    ("cn-other", "", "not valid for a.localhost, only for b.localhost"),
+    ("cn-and-san", "", "not valid for a.localhost, only for b.localhost"),
+    ("v1-other", "", "not valid for a.localhost, only for b.localhost"),
+    ("v1-untrusted", "", "issuer is not trusted"),
+    ("p521-other", "-groups P-521", "not valid for a.localhost, only for b.localhost"),
+    ("p521-untrusted", "", "issuer is not trusted"),
+    ("rsa", "-tls1_2 -cipher AES128-SHA -Verify 1", "requires a client certificate"),
+];
+
+/// Whether the page of the server says that this version of TLS, or a suite that begins like this, was agreed on.
+fn has_spoken(page: &str, expected: &str) -> bool {
+    page.contains(&format!("Protocol  : {expected}\n")) || page.contains(&format!("Cipher is {expected}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_openssl_serves_is_reached_and_what_is_not_says_why() {
+    let certificates = Certificates::make();
+    let proxy = Proxy::start(&certificates.trusted("a.localhost: { robots: ignore }")).await;
+    let mut wrong = Vec::new();
+    for (kind, terms, expected) in CASES {
+        let server = Server::start(certificates.0.path(), kind, terms).await;
+        for _ in 0..2 {
+            let got = proxy.curl(&[&format!("https://a.localhost:{}/", server.port)]).await;
+            let is_expected = match expected.contains(' ') {
+                true => got.status() == 502 && got.text().contains(expected),
+                false => got.status() == 200 && has_spoken(&got.text(), expected),
+            };
+            if !is_expected {
+                wrong.push(format!("{kind} {terms}: {} {}", got.status(), got.text()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_versions_are_for_the_hosts_they_are_written_for() {
+    let certificates = Certificates::make();
+    let proxy = Proxy::start(
+        &certificates.trusted("a.localhost: { robots: ignore, tls: legacy }, odd-.localhost: { robots: ignore }"),
+    )
+    .await;
+    for (kind, terms, version) in [
+        ("rsa", "-tls1 -cipher ALL:@SECLEVEL=0", "TLSv1"),
+        ("rsa", "-tls1_1 -cipher ALL:@SECLEVEL=0", "TLSv1.1"),
+        ("weak", "-tls1_2 -cipher AES128-SHA:@SECLEVEL=0", "TLSv1.2"),
+        ("p256", "", "TLSv1.3"),
+    ] {
+        let server = Server::start(certificates.0.path(), kind, terms).await;
+        let got = proxy.curl(&[&format!("https://a.localhost:{}/", server.port)]).await;
+        assert_eq!(got.status(), 200, "{kind} {terms}: {}", got.text());
+        assert!(has_spoken(&got.text(), version), "{}", got.text());
+    }
+    // The name and the chain are verified all the same.
+    for (kind, why) in [("p521-other", "not valid for a.localhost"), ("v1-untrusted", "issuer is not trusted")] {
+        let server = Server::start(certificates.0.path(), kind, "").await;
+        let got = proxy.curl(&[&format!("https://a.localhost:{}/", server.port)]).await;
+        assert_eq!(got.status(), 502);
+        assert!(got.text().contains(why), "{}", got.text());
+    }
+}
+
+fn answer(seen: &Seen) -> Reply {
+    match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /no\n"),
+        "/ws" => Reply::websocket(),
+        path => Reply::text(format!("page {path}")),
+    }
+}
+
+/// The origin behind TLS 1.2 with suites of CBC. How many connections have come, and how many have shaken hands.
+async fn front(origin: &Origin, certificates: &Certificates, kind: &str, asks: bool) -> (u16, Arc<[AtomicUsize; 2]>) {
+    let mut acceptor = SslAcceptor::mozilla_intermediate(SslMethod::tls_server()).unwrap();
+    acceptor.set_max_proto_version(Some(SslVersion::TLS1_2)).unwrap();
+    acceptor.set_cipher_list("ECDHE-ECDSA-AES128-SHA:ECDHE-RSA-AES128-SHA").unwrap();
+    acceptor.set_certificate_chain_file(certificates.file(&format!("{kind}.pem"))).unwrap();
+    acceptor.set_private_key_file(certificates.file(&format!("{kind}.key")), SslFiletype::PEM).unwrap();
+    if asks {
+        acceptor.set_ca_file(certificates.file("roots.pem")).unwrap();
+        acceptor.set_verify(openssl::ssl::SslVerifyMode::PEER | openssl::ssl::SslVerifyMode::FAIL_IF_NO_PEER_CERT);
+    }
+    let acceptor = acceptor.build();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (origin, counts) = (origin.address(), Arc::<[AtomicUsize; 2]>::default());
+    let counted = counts.clone();
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            counted[0].fetch_add(1, Ordering::Relaxed);
+            let mut tls = tokio_openssl::SslStream::new(Ssl::new(acceptor.context()).unwrap(), tcp).unwrap();
+            let counted = counted.clone();
+            tokio::spawn(async move {
+                if std::pin::Pin::new(&mut tls).accept().await.is_ok() {
+                    counted[1].fetch_add(1, Ordering::Relaxed);
+                    let mut plain = TcpStream::connect(origin).await.unwrap();
+                    let _ = copy_bidirectional(&mut tls, &mut plain).await;
+                }
+            });
+        }
+    });
+    (port, counts)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn robots_txt_pages_and_web_sockets_go_that_way_alike_and_it_is_remembered() {
+    let certificates = Certificates::make();
+    let origin = Origin::http(answer).await;
+    let (port, counts) = front(&origin, &certificates, "p256", false).await;
+    let proxy = Proxy::start(&certificates.trusted("")).await;
+    let host = format!("a.localhost:{port}");
+    let client = async || {
+        let client = crate::support::Client::connect(proxy.address(), &host).await;
+        client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await
+    };
+    for _ in 0..3 {
+        let mut client = client().await;
+        assert_eq!(client.get("/x", &host).await.text(), "page /x");
+        assert_refused(&client.get("/no", &host).await, 403, "http_request_denied", "robots-disallowed");
+    }
+    let (mut socket, _) = WebSocket::open(client().await, "/ws", &host).await.expect("101");
+    assert_eq!(socket.echo(b"hello").await, b"hello");
+    let [came, shaken] = [0, 1].map(|at| counts[at].load(Ordering::Relaxed));
+    assert_eq!((came, shaken), (3, 2), "one without success; one for robots.txt and pages, one for the WebSocket");
+    assert!(origin.log.all().iter().all(|seen| seen.protocol == Protocol::Http1));
+    // Large bodies, in both directions.
+    let page = "y".repeat(3 << 20);
+    let mut client = client().await;
+    client.send(format!("POST /x HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n{page}", page.len())).await;
+    assert_eq!(client.response().await.text(), "page /x");
+    assert_eq!(origin.log.of("/x").last().unwrap().body.length(), page.len() as u64);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn terms_of_a_host_hold_there_too() {
+    let certificates = Certificates::make();
+    let origin = Origin::http(answer).await;
+    let (port, _) = front(&origin, &certificates, "p256", true).await;
+    let script = "openssl x509 -in p256.pem -pubkey -noout | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64";
+    let pin = Blocking::new("bash").args(["-c", script]).current_dir(certificates.0.path()).output().unwrap();
+    let pin = String::from_utf8(pin.stdout).unwrap();
+    let shown = format!(
+        "client_certificate: {{ certificate: '{}', key: '{}' }}",
+        certificates.file("rsa.pem"),
+        certificates.file("rsa.key")
+    );
+    let wrong = "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    for (terms, expected, said) in [
+        (format!("{shown}, pin: 'sha256/{}'", pin.trim()), 200, "page /x"),
+        (format!("{shown}, pin: '{wrong}'"), 502, "pinned"),
+        (format!("{shown}, verify: off"), 200, "page /x"),
+        ("robots: ignore".into(), 502, "client certificate"),
+    ] {
+        let proxy = Proxy::start(&certificates.trusted(
+            &format!("a.localhost: {{ robots: ignore, {terms} }}").replace("robots: ignore, robots", "robots"),
+        ))
+        .await;
+        let got = proxy.curl(&[&format!("https://a.localhost:{port}/x")]).await;
+        assert_eq!(got.status(), expected, "{terms}: {}", got.text());
+        assert!(got.text().contains(said), "{terms}: {}", got.text());
+    }
+}
+
+/// An origin that rustls can speak to is spoken to by rustls alone: what it lacks for another reason is asked for once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_is_read_and_found_wrong_is_not_asked_for_again() {
+    let other = crate::support::TestCa::new("an authority that nobody trusts");
+    for origin in [
+        Origin::https_as(&other, &["a.localhost"], Alpn::Both, answer).await,
+        Origin::https_as(test_ca(), &["b.localhost"], Alpn::Both, answer).await,
+        Origin::https_expired(answer).await,
+    ] {
+        let proxy = Proxy::start("hosts: { a.localhost: { robots: ignore } }").await;
+        assert_eq!(proxy.curl(&[&origin.url("/x")]).await.status(), 502);
+        assert_eq!(origin.connections(), 1);
+    }
+}
+
+/// rustls takes no name with a hyphen at the end of a label; browsers and curl do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_rustls_does_not_take_is_sent_as_it_is() {
+    let certificates = Certificates::make();
+    let origin = Origin::http(answer).await;
+    let (port, _) = front(&origin, &certificates, "p256", false).await;
+    let proxy = Proxy::start(&certificates.trusted("")).await;
+    let got = proxy.get(&format!("https://odd-.localhost:{port}/x")).await;
+    assert_eq!((got.status(), got.text().as_str()), (200, "page /x"));
+}
