@@ -23,6 +23,11 @@ pub enum Stream {
 }
 
 impl Stream {
+    /// The same, and what has been read of it comes first.
+    pub(super) fn ahead(self, read: Vec<u8>) -> Self {
+        if read.is_empty() { self } else { Self::Ahead(Box::new((read.into(), self))) }
+    }
+
     /// Whether the other side has chosen HTTP/2. `None`: none of the versions that it was offered.
     pub(super) fn chose_http2(&self) -> Option<bool> {
         match self {
