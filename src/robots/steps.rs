@@ -113,8 +113,8 @@ mod tests {
         }
     }
 
-    /// Over the longest line that is read, so that both lengths have one that is too long.
-    const LEN: usize = 20_000;
+    /// Over the longest line that is read, in UTF-16 too, so that both lengths have one that is too long.
+    const LEN: usize = 40_000;
 
     #[test]
     fn reading_takes_time_in_proportion_to_the_length() {

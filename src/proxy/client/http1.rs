@@ -2,7 +2,7 @@
 //! another protocol is passed on.
 
 use super::super::Proxy;
-use super::super::exchange::carry::{Client, Http1, Http1Client, Source, UNWANTED};
+use super::super::exchange::carry::{BodySource, Client, Http1, Http1Client, UNWANTED};
 use super::super::exchange::published::published;
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};

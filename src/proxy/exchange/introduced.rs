@@ -1,7 +1,7 @@
 //! The client's side of a tunnel, whose TLS handshake has to name the tunnel's host: at one address there may be many sites, and
 //! only that one's are meant to go by unread.
 
-use super::carry::{Fault, Side, Source};
+use super::carry::{BodySource, Fault, Side};
 use crate::policy::Host;
 use crate::tls::HelloReader;
 use bytes::Bytes;
@@ -35,7 +35,7 @@ impl<'a, S: Side> Introduced<'a, S> {
     }
 }
 
-impl<S: Side> Source for Introduced<'_, S> {
+impl<S: Side> BodySource for Introduced<'_, S> {
     fn bytes(&self) -> &[u8] {
         if self.other.is_some() { &[] } else { self.side.bytes() }
     }
@@ -66,7 +66,7 @@ impl<S: Side> Side for Introduced<'_, S> {
         self.side.keep_no_more();
     }
 
-    fn poll_send<F: Source>(&mut self, cx: &mut Context<'_>, from: &mut F) -> Poll<Result<(), Fault>> {
+    fn poll_send<F: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut F) -> Poll<Result<(), Fault>> {
         self.side.poll_send(cx, from)
     }
 

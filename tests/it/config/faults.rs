@@ -36,7 +36,8 @@ fn no_file_that_is_named_is_read_without_end() {
         String::from("hosts: { a.example: { client_certificate: { certificate: /dev/zero, key: /dev/null } } }"),
         String::from("hosts: { a.example: { client_certificate: { certificate: /dev/null, key: /dev/zero } } }"),
     ] {
-        fs::write(&main, format!("store: {{ directory: s }}\n{yaml}\n")).unwrap();
+        let listen = if yaml.starts_with("listen") { "" } else { "listen: [{ address: '127.0.0.1:0' }]\n" };
+        fs::write(&main, format!("store: {{ directory: s }}\n{listen}{yaml}\n")).unwrap();
         let told = serve_that_fails(&main, home.path());
         let is_told = ["it is larger than 16 MiB", "it is not a regular file"].iter().any(|what| told.contains(what));
         assert!(is_told && told.contains("hint: "), "{yaml}: {told}");
@@ -61,7 +62,8 @@ fn no_pipe_that_the_configuration_names_is_waited_for() {
         format!("listen: [{{ address: '127.0.0.1:0', tls: {{ certificate: {pipe}, key: {pipe} }} }}]"),
         format!("hosts: {{ a.example: {{ client_certificate: {{ certificate: {pipe}, key: {pipe} }} }} }}"),
     ] {
-        fs::write(&main, format!("store: {{ directory: s }}\n{yaml}\n")).unwrap();
+        let listen = if yaml.starts_with("listen") { "" } else { "listen: [{ address: '127.0.0.1:0' }]\n" };
+        fs::write(&main, format!("store: {{ directory: s }}\n{listen}{yaml}\n")).unwrap();
         let told = serve_that_fails(&main, home.path());
         assert!(told.contains("it is not a regular file") && told.contains("hint: "), "{yaml}: {told}");
     }

@@ -1,7 +1,7 @@
 //! One direction of an exchange: content goes from one side to the other as it comes.
 
 use super::answer::passed_trailers;
-use super::side::{Fault, Side, Source};
+use super::side::{BodySource, Fault, Side};
 use crate::proxy::limits::body_rate::{Least, Meter};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
@@ -37,7 +37,7 @@ impl Flow {
     }
 
     #[inline]
-    pub fn poll<A: Source, B: Side>(
+    pub fn poll<A: BodySource, B: Side>(
         &mut self,
         cx: &mut Context<'_>,
         from: &mut A,

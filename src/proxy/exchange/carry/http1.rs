@@ -1,6 +1,6 @@
 //! A side that speaks HTTP/1.
 
-use super::side::{Fault, Side, Source};
+use super::side::{BodySource, Fault, Side};
 use crate::http1::{Body, BodyError, Field, FieldKind, Framing, put_chunk_head, put_last_chunk};
 use crate::proxy::io::Buffer;
 use bytes::Bytes;
@@ -139,7 +139,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
     }
 
     /// The first `n` of what `from` has at hand have gone out.
-    fn sent(&mut self, from: &mut impl Source, n: usize) {
+    fn sent(&mut self, from: &mut impl BodySource, n: usize) {
         from.consume(n);
         if self.chunk > 0 && n > 0 {
             self.chunk -= n;
@@ -150,7 +150,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Source for Http1<'_, T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
     #[inline]
     fn bytes(&self) -> &[u8] {
         &self.input.bytes()[..self.cleared]
@@ -201,7 +201,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
     }
 
     #[inline]
-    fn poll_send<S: Source>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
+    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
         self.unflushed = true;
         if self.sending == Sending::Chunked && self.chunk == 0 {
             let content = from.bytes();

@@ -1,6 +1,6 @@
 //! A side that speaks HTTP/2: one stream.
 
-use super::side::{Fault, Side, Source};
+use super::side::{BodySource, Fault, Side};
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;
@@ -91,7 +91,7 @@ impl Http2 {
     }
 }
 
-impl Source for Http2 {
+impl BodySource for Http2 {
     fn bytes(&self) -> &[u8] {
         &self.current
     }
@@ -155,7 +155,7 @@ impl Side for Http2 {
         self.kept = None;
     }
 
-    fn poll_send<S: Source>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
+    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
         let n = ready!(self.poll_room(cx, from.bytes().len()))?;
         let Some(sending) = &mut self.sending else { return Poll::Ready(Err(Fault::Ended)) };
         let sent = sending.send_data(from.take(n), false);

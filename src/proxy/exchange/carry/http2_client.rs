@@ -4,7 +4,7 @@ use super::UNWANTED;
 use super::answer::{Added, AnswerHead};
 use super::client::Client;
 use super::http2::Http2;
-use super::side::Source;
+use super::side::BodySource;
 use crate::http1::Framing;
 use crate::proxy::respond::Answer;
 use crate::upstream::TaskTurns;

@@ -1,7 +1,7 @@
 //! A stream of HTTP/2 as a connection: what is inside of a CONNECT (RFC 9113 §8.5).
 
 use super::http2::Http2;
-use super::side::{Fault, Side, Source};
+use super::side::{BodySource, Fault, Side};
 use bytes::Bytes;
 use std::io;
 use std::pin::Pin;

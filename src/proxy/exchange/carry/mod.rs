@@ -22,7 +22,7 @@ pub use http2::Http2;
 pub use http2_client::Http2Client;
 pub use origin::{Http1Origin, Http2Origin, Origin};
 pub use own_body::OwnBody;
-pub use side::{Fault, Side, Source};
+pub use side::{BodySource, Fault, Side};
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The body of an answer of the proxy's own: it goes out as the client takes it, and is not copied to wait for that.
 
-use super::side::{Fault, Source};
+use super::side::{BodySource, Fault};
 use crate::proxy::respond::Answer;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -23,7 +23,7 @@ impl OwnBody {
     }
 }
 
-impl Source for OwnBody {
+impl BodySource for OwnBody {
     fn bytes(&self) -> &[u8] {
         &self.answer.body()[self.piece.clone()]
     }

@@ -7,7 +7,7 @@ use std::io;
 use std::task::{Context, Poll};
 
 /// Where content comes from, in pieces: [`bytes`](Self::bytes) shows the one at hand, [`poll_more`](Self::poll_more) gets the next.
-pub trait Source {
+pub trait BodySource {
     /// Content that has come and is not consumed yet: the same bytes until they are consumed.
     fn bytes(&self) -> &[u8];
 
@@ -24,12 +24,12 @@ pub trait Source {
 }
 
 /// The client or the origin: content comes from it and goes to it.
-pub trait Side: Source {
+pub trait Side: BodySource {
     /// Nothing of what has been taken need be kept any more.
     fn keep_no_more(&mut self);
 
     /// Sends what is held, and content that `from` has at hand: some of it at least.
-    fn poll_send<S: Source>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>>;
+    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>>;
 
     /// There is no more content.
     fn end(&mut self, trailers: Option<HeaderMap>);
