@@ -101,15 +101,15 @@ impl Hop {
 }
 
 async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
-    let tcp = ext::connect(&address, None).await.map_err(|error| of_system(&*error))?;
+    let tcp = ext::connect(&address, None).await.map_err(|error| of_system(&error))?;
     tcp.set_nodelay(true)?;
-    ext::set_tcp_keepalive(&tcp, &KEEPALIVE).map_err(|error| of_system(&*error))?;
+    ext::set_tcp_keepalive(&tcp, &KEEPALIVE).map_err(|error| of_system(&error))?;
     Ok(tcp)
 }
 
-/// The system's error at the bottom of pingora's.
-fn of_system(error: &(dyn Error + 'static)) -> io::Error {
-    let mut at = Some(error);
+/// The system's error at the bottom of pingora's, which names no source itself.
+fn of_system(error: &pingora_core::Error) -> io::Error {
+    let mut at: Option<&(dyn Error + 'static)> = Some(error.root_cause());
     while let Some(error) = at {
         if let Some(found) = error.downcast_ref::<io::Error>() {
             return found.raw_os_error().map_or_else(|| found.kind().into(), io::Error::from_raw_os_error);
@@ -144,3 +144,17 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive {
     #[cfg(target_os = "linux")]
     user_timeout: Duration::ZERO,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_the_system_says_of_a_connection_is_what_is_reported() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(tcp(address).await.is_ok());
+        drop(listener);
+        assert_eq!(tcp(address).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+}
