@@ -203,6 +203,7 @@ pub(super) fn written(file: &WrittenFile, check: &mut Check<'_>) {
 }
 
 fn users(users: &[Arc<User>], check: &mut Check<'_>) {
+    let mut names = BTreeSet::new();
     for (index, user) in users.iter().enumerate() {
         let (name, number) = (user.name.as_ref(), index.to_string());
         let key = ["access", "users", &number, "name"];
@@ -215,7 +216,7 @@ fn users(users: &[Arc<User>], check: &mut Check<'_>) {
                 `$argon2id$`";
             check.fault(&["access", "users", &number, "password"], "this is not an Argon2 hash of a password", hint);
         }
-        if users[..index].iter().any(|other| other.name == user.name) {
+        if !names.insert(name) {
             check.fault(&key, format!("the user `{name}` appears twice"), "leave out one of them");
         }
         let section = ["access", "users", &number, "hosts"];

@@ -185,10 +185,13 @@ async fn ctrl_c_on_a_terminal_is_heard_once_by_the_command() {
 /// Its own group gets the signal as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_timeout_it_ends_with_its_command() {
-    let mut command = Command::new("timeout");
-    command.args(["-s", "INT", "--preserve-status", "2", env!("CARGO_BIN_EXE_politely"), "run", "sh", "-c", THREE]);
+    let mut command = Command::new("env");
+    let timeout = ["--default-signal=INT,QUIT,HUP", "timeout", "300", env!("CARGO_BIN_EXE_politely")];
+    command.args(timeout).args(["run", "sh", "-c", THREE]);
     let run = Run::of(command);
     let pids = run.pids(3).await;
+    // It passes that on to its child and to its group, as it does when the time is over.
+    run.signal(libc::SIGINT);
     let (ended, said) = run.ended().await;
     assert_eq!(ended, Some(130), "{said}");
     assert!(!pids.iter().any(|pid| is_there(*pid)), "{pids:?}: {said}");
