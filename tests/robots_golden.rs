@@ -452,6 +452,56 @@ fn aipref_rules_are_chosen_as_rules_are() {
     }
 }
 
+/// draft-ietf-aipref-attach-05, "Robots Exclusion Protocol Content-Usage Rule": `rule =/ content-usage`. A rule is for all agents of
+/// its group, and the next user agent begins another. Content-Signal is another record, which ends no group (RFC 9309 §2.2.4).
+#[test]
+fn a_content_usage_line_is_a_rule_of_its_group() {
+    let usage =
+        "User-agent: a\nCrawl-delay: 1\nUser-agent: b\nContent-Usage: train-ai=n\nUser-agent: c\nDisallow: /x\n";
+    let signal = "User-agent: a\nContent-Signal: ai-train=no\nUser-agent: c\nDisallow: /x\n";
+    let twice = "User-agent: a\nContent-Usage: /y train-ai=n\n\nUser-agent: a\nContent-Usage: train-ai=y\nContent-Usage: /x train-ai=n\n";
+    for (file, golden) in [
+        (usage, "a /x @usage 4, b /x @usage 4, c /x @rule 6, c /y"),
+        (signal, "a /x @rule 4, a /y @usage 2, c /x @rule 4, c /y"),
+        (twice, "a /y @usage 2, a /x @usage 6, a /z"),
+    ] {
+        for options in [ParseOptions::default(), with(|options| options.precedence = Precedence::FirstMatch)] {
+            // In the order of 1996 the first group is the only one.
+            if options.precedence == Precedence::FirstMatch && file == twice {
+                continue;
+            }
+            let robots = RobotsTxt::parse_with(file.as_bytes(), &options);
+            let purposes = [Purpose::parse("ai-train").unwrap()];
+            let told = golden.split(", ").map(|question| {
+                let question = question.split(" @").next().unwrap();
+                let (agent, path) = question.split_once(' ').unwrap();
+                let rules = robots.rules_for(&[agent]);
+                let verdict = rules.check_for(path, &purposes);
+                match (verdict.preference(), verdict.rule()) {
+                    (Some(preference), _) => format!("{question} @usage {}", preference.line()),
+                    (None, Some(rule)) => format!("{question} @rule {}", rule.line()),
+                    (None, None) => question.to_owned(),
+                }
+            });
+            assert_eq!(told.collect::<Vec<_>>().join(", "), golden, "{file}");
+        }
+    }
+}
+
+/// `precedence` is about Allow and Disallow: for Content-Usage the longest path decides, as the draft says.
+#[test]
+fn the_order_of_1996_does_not_change_which_preference_decides() {
+    let file =
+        b"User-agent: *\nContent-Usage: train-ai=n\nContent-Usage: /free train-ai=y\nDisallow: /a\nAllow: /a/b\n";
+    for options in [ParseOptions::default(), with(|options| options.precedence = Precedence::FirstMatch)] {
+        let rules = RobotsTxt::parse_with(file, &options).rules_for(&["a"]);
+        let purposes = [Purpose::parse("ai-train").unwrap()];
+        let is_allowed = |path| rules.check_for(path, &purposes).is_allowed();
+        assert_eq!((is_allowed("/free/x"), is_allowed("/x")), (true, false));
+        assert_eq!(rules.check("/a/b").is_allowed(), options.precedence == Precedence::MostSpecific);
+    }
+}
+
 #[test]
 fn usage_can_be_read_as_it_was_probably_meant() {
     let file = b"User-agent: *\nContent-Usage: *.pdf AI-Train = No\nContent-Signal: /b ai-train=n\n";

@@ -133,7 +133,7 @@ pub fn explain<'a>(
         Ruling::Fetch(_) => (None, None, None),
     };
     let of_file = |file: &RobotsTxt| {
-        let rules = file.rules_kept_for(&tokens);
+        let rules = file.rules_for(&tokens);
         let all = rules.preferences_for(request.target).into_iter().take(MOST_PREFERENCES);
         all.map(|it| (PreferenceEvidence::new(it, None), it.purpose().into())).collect()
     };
@@ -167,8 +167,8 @@ pub fn explain<'a>(
 impl Allowance {
     /// The rule that allows it, if one does. `entry`: what it was decided by.
     pub fn rule(self, entry: &Entry) -> Option<RuleEvidence> {
-        let Self::Rule { offset } = self else { return None };
-        entry.robots_txt().map(|file| RuleEvidence::new(file.allow_at(offset), None))
+        let Self::Rule { place } = self else { return None };
+        entry.robots_txt().map(|file| RuleEvidence::new(file.rule_at(place), None))
     }
 
     /// The reason in answers of the API. Stable.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::own_rules::OwnRules;
-use super::served_paths::Paths;
+use super::path_forms::Paths;
 use super::{Entry, Manners, Request, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
 
@@ -110,7 +110,7 @@ impl HostRules {
 
     /// The crawl-delay for requests like this one, of robots.txt or the operator, as far as it is known.
     pub fn crawl_delay(&self, entry: &Entry, request: &Request<'_>) -> Option<Duration> {
-        let by_file = || entry.robots_txt()?.rules_kept_for(&self.product_tokens(request)).crawl_delay();
+        let by_file = || entry.robots_txt()?.rules_for(&self.product_tokens(request)).crawl_delay();
         self.crawl_delay.or_else(by_file)
     }
 }

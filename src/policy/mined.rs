@@ -1,22 +1,32 @@
 //! Whether a page is reserved from text and data mining by its site's tdmrep.json. What is not known reserves nothing. Pure.
 
 use super::entry::Entry;
-use super::served_paths::{Served, first_refused};
-use super::{HostRules, MiningEvidence, Request};
+use super::path_forms::first_refused;
+use super::{HostRules, MiningEvidence, Refusal, Request, SiteFile};
+use crate::robots::patterns::{StepBudget, StepsSpent};
 
-/// What a tdmrep.json reserves the page from, by the file as it is known.
-pub(super) fn mined(entry: &Entry, rules: &HostRules, request: &Request<'_>) -> Option<MiningEvidence> {
+/// Why a page is refused by a tdmrep.json, as that is known.
+pub(super) fn mined(
+    entry: &Entry,
+    rules: &HostRules,
+    request: &Request<'_>,
+    budget: &mut StepBudget,
+) -> Option<Refusal> {
     let (file, purpose) = entry.tdm_rep().zip(rules.mining_purpose())?;
-    let found = first_refused(request.target, rules.options.paths, |form| {
-        file.reservation(form.target).filter(|found| form.is_meant_by(found.location))
-    });
-    let Served::Refused(found, matched_path) = found else { return None };
-    Some(MiningEvidence {
+    let found =
+        first_refused(request.target, rules.options.paths, |asked| file.reservation_within(asked, budget).transpose());
+    let (found, matched_path) = match found? {
+        (Ok(found), matched_path) => (found, matched_path),
+        (Err(StepsSpent), _) => {
+            return Some(Refusal::RulesTooComplex { rules: request.authority.url(SiteFile::TdmRep.path()).into() });
+        }
+    };
+    Some(Refusal::MiningReserved(Box::new(MiningEvidence {
         authority: request.authority.clone(),
         purpose: purpose.as_str().into(),
         entry: found.entry,
         location: found.location.into(),
         policy: found.policy.map(Box::from),
         matched_path,
-    })
+    })))
 }

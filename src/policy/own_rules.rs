@@ -1,15 +1,25 @@
 //! The operator's own `allow` and `deny` path patterns for a host. They override robots.txt and read as
 //! its rules do. Pure. Compiled once from the configuration.
 
+use std::sync::Arc;
+
 use super::Refusal;
-use super::served_paths::{Paths, Served, first_refused};
-use crate::robots::{Reason, RobotsTxt, RuleSet};
+use super::path_forms::{Paths, first_refused};
+use crate::robots::path::AskedPath;
+use crate::robots::patterns::{Patterns, PatternsBuilder, StepBudget, StepsSpent};
+use crate::robots::rule::RuleRank;
+use crate::robots::{PercentEncoding, Precedence, RuleKind};
 
 /// The patterns of one entry of `hosts`, compiled.
 #[derive(Debug, Clone)]
-pub struct OwnRules {
+pub struct OwnRules(Arc<Compiled>);
+
+#[derive(Debug)]
+struct Compiled {
     host: Box<str>,
-    rules: RuleSet,
+    rules: Patterns<RuleRank>,
+    /// As configured: those of `allow`, then those of `deny`.
+    written: Vec<Box<str>>,
 }
 
 /// What they say of a path.
@@ -26,49 +36,60 @@ pub enum OwnVerdict {
 impl OwnRules {
     /// `host` is the entry's pattern, for messages.
     pub fn new<T: AsRef<str>>(host: &str, allow: &[T], deny: &[T]) -> Self {
-        let mut text = String::from("User-agent: *\n");
-        for (key, patterns) in [("Allow", allow), ("Disallow", deny)] {
-            for pattern in patterns {
-                text.push_str(key);
-                text.push_str(": ");
-                push_pattern(&mut text, pattern.as_ref());
-                text.push('\n');
-            }
+        let written: Vec<Box<str>> = allow.iter().chain(deny).map(|pattern| pattern.as_ref().into()).collect();
+        let mut rules = PatternsBuilder::new(Arc::from([]), PercentEncoding::Normalised, written.len());
+        for (place, pattern) in (0..).zip(&written) {
+            let kind = if (place as usize) < allow.len() { RuleKind::Allow } else { RuleKind::Disallow };
+            rules.add(pattern.as_bytes(), |bytes| RuleRank::new(Precedence::MostSpecific, kind, place, bytes));
         }
-        let none: [&str; 0] = [];
-        Self { host: host.into(), rules: RobotsTxt::parse(text.as_bytes()).rules_for(&none) }
+        Self(Arc::new(Compiled { host: host.into(), rules: rules.finish(), written }))
     }
 
     /// `target` is path and query as sent. A form that servers make of it is denied if it is one that is; it is allowed only
     /// if all forms are.
     pub fn judge(&self, target: &[u8], paths: Paths) -> OwnVerdict {
+        self.judge_within(target, paths, &mut StepBudget::new())
+    }
+
+    /// The same as a part of a decision, which has a budget for all its parts.
+    pub(super) fn judge_within(&self, target: &[u8], paths: Paths, budget: &mut StepBudget) -> OwnVerdict {
+        let Compiled { host, written, .. } = &*self.0;
         let mut all_allowed = true;
-        let denied = first_refused(target, paths, |form| {
-            let verdict = self.rules.check_bytes(form.target);
-            all_allowed &= verdict.reason() == Reason::Allowed || !form.is_to_be_allowed();
-            let pattern = verdict.rule().map_or("", |rule| rule.pattern());
-            (verdict.reason() == Reason::Disallowed && form.is_meant_by(pattern)).then_some(pattern)
+        let denied = first_refused(target, paths, |asked| match self.best(asked, budget) {
+            Err(StepsSpent) => Some(Err(StepsSpent)),
+            Ok(best) => {
+                all_allowed &= best.is_some_and(|rank| rank.kind() == RuleKind::Allow);
+                let denies = best.filter(|rank| rank.kind() == RuleKind::Disallow)?;
+                Some(Ok(&written[denies.place() as usize]))
+            }
         });
         match denied {
-            Served::Refused(pattern, matched_path) => OwnVerdict::Deny(Refusal::OperatorDenied {
-                host: self.host.clone(),
-                pattern: pattern.into(),
-                matched_path,
-            }),
-            Served::TooMany => OwnVerdict::Deny(Refusal::AmbiguousPath),
-            Served::Silent if all_allowed => OwnVerdict::Allow,
-            Served::Silent => OwnVerdict::Silent,
+            Some((Ok(pattern), matched_path)) => {
+                let pattern = pattern.clone();
+                OwnVerdict::Deny(Refusal::OperatorDenied { host: host.clone(), pattern, matched_path })
+            }
+            Some((Err(StepsSpent), _)) => {
+                let rules = format!("`hosts: {host}` of the configuration").into();
+                OwnVerdict::Deny(Refusal::RulesTooComplex { rules })
+            }
+            None if all_allowed => OwnVerdict::Allow,
+            None => OwnVerdict::Silent,
         }
     }
-}
 
-/// What would end the pattern or the line is percent-encoded, which for matching is the same.
-fn push_pattern(text: &mut String, pattern: &str) {
-    for c in pattern.chars() {
-        match c {
-            '\0'..=' ' | '#' | '\x7f' => text.push_str(&format!("%{:02X}", u32::from(c))),
-            c => text.push(c),
+    /// The rule that decides; of a path and what its dot segments lead to the first that denies.
+    fn best(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<Option<RuleRank>, StepsSpent> {
+        let mut as_sent = None;
+        for path in asked.paths(PercentEncoding::Normalised) {
+            // robots.txt itself is nobody's to deny.
+            let is_robots = *path == *b"/robots.txt";
+            let best = if is_robots { None } else { self.0.rules.best(asked.compared(&path), budget)? };
+            if best.is_some_and(|rank| rank.kind() == RuleKind::Disallow) {
+                return Ok(best);
+            }
+            as_sent.get_or_insert(best);
         }
+        Ok(as_sent.flatten())
     }
 }
 
@@ -77,7 +98,7 @@ mod tests {
     use super::*;
 
     fn rules() -> OwnRules {
-        OwnRules::new("*.example.com", &["/open", "/a b"], &["/", "/*.pdf$", "/x\nAllow: /secret", "/#"])
+        OwnRules::new("*.example.com", &["/open", "/a b"], &["/", "/*.pdf$", "/x\nAllow: /secret"])
     }
 
     fn denied(pattern: &str) -> OwnVerdict {
@@ -132,6 +153,39 @@ mod tests {
     fn a_pattern_cannot_bring_in_another() {
         assert_eq!(rules().judge(b"/secret", Paths::AsServed), denied("/"));
         assert_eq!(rules().judge(b"/a%20b", Paths::AsServed), OwnVerdict::Allow);
-        assert_eq!(rules().judge(b"/%23x", Paths::AsServed), denied("/%23"));
+    }
+
+    /// robots.txt has limits, of a file and of a line; the operator's own word has none.
+    #[test]
+    fn the_last_of_many_patterns_is_enforced_and_all_of_a_long_one() {
+        let many: Vec<String> = (0..60_000).map(|n| format!("/secret{n:05}")).collect();
+        assert!(many.iter().map(String::len).sum::<usize>() > 600_000);
+        let none: [&str; 0] = [];
+        let rules = OwnRules::new("*", &none.map(str::to_owned), &many);
+        for (target, pattern) in [("/secret59999/x", "/secret59999"), ("/secret00000", "/secret00000")] {
+            let OwnVerdict::Deny(Refusal::OperatorDenied { pattern: denied, .. }) =
+                rules.judge(target.as_bytes(), Paths::AsServed)
+            else {
+                panic!("{target}")
+            };
+            assert_eq!(&*denied, pattern);
+        }
+        assert_eq!(rules.judge(b"/secret60000", Paths::AsServed), OwnVerdict::Silent);
+
+        let long = format!("/{}", "x".repeat(20 << 10));
+        let rules = OwnRules::new("*", &none, &["/a", &long]);
+        assert!(matches!(rules.judge(long.as_bytes(), Paths::AsServed), OwnVerdict::Deny(_)));
+        let almost = &long[..long.len() - 1];
+        assert_eq!(rules.judge(almost.as_bytes(), Paths::AsServed), OwnVerdict::Silent, "all of it counts");
+    }
+
+    #[test]
+    fn patterns_that_cannot_be_compared_in_time_allow_nothing() {
+        let none: [String; 0] = [];
+        let allow: Vec<String> = (0..24_000).map(|n| format!("/*aaa*{n}")).collect();
+        let rules = OwnRules::new("a.example", &allow, &none);
+        let verdict = rules.judge(format!("/{}", "a".repeat(60_000)).as_bytes(), Paths::AsServed);
+        let why = Refusal::RulesTooComplex { rules: "`hosts: a.example` of the configuration".into() };
+        assert_eq!(verdict, OwnVerdict::Deny(why));
     }
 }

@@ -1,9 +1,11 @@
 //! One look at each byte of a path, the first thing done with every request: must it be normalised, and which patterns
 //! can it not match? Pure.
 
+use super::patterns::pattern::STAR;
+
 /// Which kinds of bytes a text holds. Every byte that needs no normalising is a kind of its own, except that capitals do
-/// not differ from small letters; all others are one kind. The number of a kind is the greater, the more paths have it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// not differ from small letters; all others are one kind.
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ByteSet(u64);
 
 impl ByteSet {
@@ -22,22 +24,15 @@ impl ByteSet {
         self.0 & ODD != 0
     }
 
-    pub(crate) fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+    /// Of all literals between the stars of a normalised pattern.
+    pub(crate) fn of_pieces(pattern: &[u8]) -> Self {
+        pattern.split(|&byte| byte == STAR).fold(Self::default(), |set, piece| Self(set.0 | Self::of(piece).0))
     }
 
-    /// The numbers of the two kinds that paths are least likely to have; twice the same if there is but one.
-    pub(crate) fn two_rarest(self) -> [u8; 2] {
-        let others = self.0 & self.0.wrapping_sub(1);
-        let rarest = self.0.trailing_zeros();
-        let second = if others == 0 { rarest } else { others.trailing_zeros() };
-        [rarest as u8, second as u8]
-    }
-
-    /// Whether both kinds are there.
+    /// Whether all kinds of another are there.
     #[inline]
-    pub(crate) fn have(self, a: u8, b: u8) -> bool {
-        self.0 >> (a & 63) & self.0 >> (b & 63) & 1 == 1
+    pub(crate) fn has_all(self, other: Self) -> bool {
+        other.0 & !self.0 == 0
     }
 
     #[inline]
@@ -86,20 +81,10 @@ mod tests {
     #[test]
     fn kinds_tell_bytes_apart_but_not_capitals() {
         let byte_set = ByteSet::of(b"/Ab?c=1");
-        let has = |byte: &u8| {
-            let [kind, _] = ByteSet::of(&[*byte]).two_rarest();
-            byte_set.have(kind, kind)
-        };
+        let has = |byte: &u8| byte_set.has_all(ByteSet::of(&[*byte]));
         assert!(b"/abc?=1ABC".iter().all(has));
         assert!(!b"d.&-02_".iter().any(has));
-    }
-
-    #[test]
-    fn the_rarest_kinds_of_a_pattern_rule_most_paths_out() {
-        let [rarest, second] = ByteSet::of(b"/a?sort=").two_rarest();
-        assert_eq!([rarest, second], [b"=", b"?"].map(|byte| ByteSet::of(byte).two_rarest()[0]));
-        assert!(ByteSet::of(b"?a=").have(rarest, second));
-        assert!(!ByteSet::of(b"/a/sort").have(rarest, second));
-        assert_eq!(ByteSet::of(b"aAa").two_rarest(), [ByteSet::of(b"a").two_rarest()[0]; 2]);
+        assert!(byte_set.has_all(ByteSet::of_pieces(b"/a\0c=\0B")));
+        assert!(!byte_set.has_all(ByteSet::of_pieces(b"/a\0d")));
     }
 }

@@ -1,114 +1,165 @@
-//! The usage preferences of one crawler's groups, compiled. Pure.
+//! The usage preferences of a file, compiled for each group that has some when it is first asked for. Pure.
 
-use super::byte_set::ByteSet;
-use super::matcher::Matcher;
-use super::matcher::builder::Rules;
-use super::matcher::path;
 use super::options::{ParseOptions, PercentEncoding};
 use super::parse::source::FileSource;
 use super::parse::span::Span;
-use super::priority::RuleKind;
+use super::path;
+use super::patterns::{ComparedPath, Patterns, PatternsBuilder, StepBudget, StepsSpent};
+use super::steps;
 use super::usage::{self, Purpose, Vocabulary};
-use std::collections::HashMap;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
-/// For each vocabulary the line with the longest path that matches decides, as rules do, and lines of the same path are one
+/// The lines of one vocabulary, in the file's order.
+#[derive(Debug)]
+pub(crate) struct Preferences {
+    vocabulary: Vocabulary,
+    lines: Vec<Span>,
+    owners: Vec<PreferenceOwner>,
+}
+
+/// To what consecutive lines belong: a group or section, by its number.
+#[derive(Debug)]
+struct PreferenceOwner {
+    number: u32,
+    lines: Range<usize>,
+    compiled: OnceLock<PreferenceRules>,
+}
+
+/// The line with the longest path that matches decides, as rules do, and lines of the same path are one
 /// (draft-ietf-aipref-attach, "Content-Usage Rule Semantics").
 #[derive(Debug)]
-pub(crate) struct UsageRules {
-    lines: Vec<Span>,
-    paths: Vec<Matcher>,
-    /// By the path's first line, then as in the file.
+struct PreferenceRules {
+    paths: Patterns<PreferencePath>,
+    /// By the path's number, then as in the file.
     unwelcome: Vec<Unwelcome>,
+}
+
+/// A path among those that match: the longest, then the one that is named first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct PreferencePath {
+    bytes: usize,
+    number: Reverse<u32>,
 }
 
 /// A use that a line says no to.
 #[derive(Debug)]
 pub(crate) struct Unwelcome {
-    /// Where the value of the first line with this path begins.
     path: u32,
-    /// What the line that says it begins with: its path, empty where it is about everything.
+    pub(crate) vocabulary: Vocabulary,
+    pub(crate) line: Span,
+    /// The path that the line begins with; empty where it is about everything.
     pub(crate) pattern: Span,
     pub(crate) purpose: Purpose,
 }
 
-impl Unwelcome {
-    /// Where the value of the line begins.
-    pub(crate) fn line(&self) -> u32 {
-        self.pattern.start
-    }
-}
+/// What says no for one path: of each group that names the crawler, and has a longest path that matches.
+type FoundPreferences<'a> = SmallVec<[&'a [Unwelcome]; 2]>;
 
-impl UsageRules {
-    /// `None` if there are no preferences.
-    pub(crate) fn new(source: &FileSource, lines: &[(Vocabulary, Span)], options: &ParseOptions) -> Option<Self> {
-        let (mut paths, mut unwelcome) = (Vec::new(), Vec::new());
-        for vocabulary in [Vocabulary::Signal, Vocabulary::Usage] {
-            let mut rules = Rules::new(options, 0, 0);
-            let mut firsts: HashMap<Vec<u8>, u32> = HashMap::new();
-            for &(_, line) in lines.iter().filter(|(of, _)| *of == vocabulary) {
-                let value = source.slice(line);
-                let read = usage::parse(vocabulary, value, options.lenient_usage);
-                let begin = line.start as usize;
-                let written = Span::new(begin + read.pattern.start..begin + read.pattern.end);
-                // A line without a path is about everything.
-                let pattern = if read.pattern.is_empty() { b"/" } else { source.slice(written) };
-                let compared = match options.percent_encoding {
-                    PercentEncoding::Normalised => path::normalise(pattern),
-                    PercentEncoding::AsWritten => pattern.into(),
-                };
-                let path = *firsts.entry(compared).or_insert_with(|| {
-                    rules.add(pattern, line.start, RuleKind::Allow);
-                    line.start
-                });
-                let no = read.welcome.into_iter().filter(|(_, is_welcome)| !is_welcome);
-                for (purpose, _) in no {
-                    // `ai-train=no, use=reference` says it twice.
-                    let mut said = unwelcome.iter().rev().take_while(|said: &&Unwelcome| said.line() == line.start);
-                    if !said.any(|said| said.purpose == purpose) {
-                        unwelcome.push(Unwelcome { path, pattern: written, purpose });
-                    }
-                }
+impl Preferences {
+    pub(crate) fn new(vocabulary: Vocabulary) -> Self {
+        Self { vocabulary, lines: Vec::new(), owners: Vec::new() }
+    }
+
+    /// The value of a line. Owners come in the order of their numbers.
+    pub(crate) fn add(&mut self, number: u32, value: Span) {
+        self.lines.push(value);
+        let end = self.lines.len();
+        match self.owners.last_mut() {
+            Some(last) if last.number == number => last.lines.end = end,
+            _ => self.owners.push(PreferenceOwner { number, lines: end - 1..end, compiled: OnceLock::new() }),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The values of the lines of these owners.
+    pub(crate) fn lines(&self, owners: &[u32]) -> impl Iterator<Item = Span> {
+        self.of(owners).flat_map(|owner| &self.lines[owner.lines.clone()]).copied()
+    }
+
+    /// What the lines of these owners say no to for a path.
+    pub(crate) fn unwelcome(
+        &self,
+        owners: &[u32],
+        path: ComparedPath<'_>,
+        (source, options): (&FileSource, &ParseOptions),
+        budget: &mut StepBudget,
+    ) -> Result<FoundPreferences<'_>, StepsSpent> {
+        let (mut longest, mut found) = (0, FoundPreferences::new());
+        for owner in self.of(owners) {
+            let compile = || PreferenceRules::new(self.vocabulary, &self.lines[owner.lines.clone()], source, options);
+            let rules = owner.compiled.get_or_init(compile);
+            let Some(best) = rules.paths.best(path, budget)? else { continue };
+            if best.bytes > longest {
+                (longest, found) = (best.bytes, FoundPreferences::new());
             }
-            if !firsts.is_empty() {
-                paths.push(Matcher::new(rules));
+            if best.bytes == longest {
+                found.push(rules.said(best.number.0));
             }
         }
-        unwelcome.sort_by_key(|said| (said.path, said.line()));
-        let lines: Vec<_> = lines.iter().map(|(_, line)| *line).collect();
-        (!lines.is_empty()).then_some(Self { lines, paths, unwelcome })
-    }
-
-    /// What says no to one of the purposes for a normalised path, for [`said`](Self::said).
-    pub(crate) fn refusal(&self, path: &[u8], byte_set: ByteSet, purposes: &[Purpose]) -> Option<usize> {
-        self.refusals(path, byte_set).find(|at| purposes.contains(&self.unwelcome[*at].purpose))
-    }
-
-    /// All that says no for a normalised path, whatever the purpose.
-    pub(crate) fn refusals(&self, path: &[u8], byte_set: ByteSet) -> impl Iterator<Item = usize> {
-        let paths = self.paths.iter().filter_map(move |paths| Some(paths.offset(paths.best(path, byte_set)?)));
-        paths.flat_map(move |path| {
-            let begin = self.unwelcome.partition_point(|said| said.path < path);
-            (begin..self.unwelcome.len()).take_while(move |at| self.unwelcome[*at].path == path)
-        })
-    }
-
-    pub(crate) fn said(&self, at: usize) -> &Unwelcome {
-        &self.unwelcome[at]
-    }
-
-    pub(crate) fn lines(&self) -> impl Iterator<Item = Span> {
-        self.lines.iter().copied()
+        Ok(found)
     }
 
     pub(crate) fn heap_size(&self) -> usize {
-        let paths: usize = self.paths.iter().map(Matcher::heap_size).sum();
+        let compiled = self.owners.iter().filter_map(|owner| owner.compiled.get());
+        self.lines.capacity() * size_of::<Span>()
+            + self.owners.capacity() * size_of::<PreferenceOwner>()
+            + compiled.map(PreferenceRules::heap_size).sum::<usize>()
+    }
+
+    fn of<'a>(&'a self, owners: &[u32]) -> impl Iterator<Item = &'a PreferenceOwner> {
+        let at = move |number: &u32| self.owners.binary_search_by_key(number, |owner| owner.number).ok();
+        owners.iter().filter_map(at).map(|at| &self.owners[at])
+    }
+}
+
+impl PreferenceRules {
+    fn new(vocabulary: Vocabulary, lines: &[Span], source: &FileSource, options: &ParseOptions) -> Self {
+        let mut paths = PatternsBuilder::new(Arc::from([]), options.percent_encoding, 0);
+        let mut numbers: HashMap<Vec<u8>, u32> = HashMap::new();
+        let mut unwelcome = Vec::new();
+        for &line in lines {
+            let value = source.slice(line);
+            steps::count(value.len());
+            let read = usage::parse(vocabulary, value, options.lenient_usage);
+            let begin = line.start as usize;
+            let written = Span::new(begin + read.pattern.start..begin + read.pattern.end);
+            // A line without a path is about everything.
+            let pattern = if read.pattern.is_empty() { b"/" } else { source.slice(written) };
+            let compared = match options.percent_encoding {
+                PercentEncoding::Normalised => path::normalise(pattern),
+                PercentEncoding::AsWritten => pattern.into(),
+            };
+            let next = numbers.len() as u32;
+            let path = *numbers.entry(compared).or_insert_with(|| {
+                paths.add(pattern, |bytes| PreferencePath { bytes, number: Reverse(next) });
+                next
+            });
+            // `ai-train=no, use=reference` says it twice.
+            let mut said = HashSet::new();
+            let no = read.welcome.into_iter().filter(|(_, is_welcome)| !is_welcome);
+            let no = no.map(|(purpose, _)| purpose).filter(|purpose| said.insert(purpose.clone()));
+            unwelcome.extend(no.map(|purpose| Unwelcome { path, vocabulary, line, pattern: written, purpose }));
+        }
+        unwelcome.sort_by_key(|said| said.path);
+        Self { paths: paths.finish(), unwelcome }
+    }
+
+    fn said(&self, path: u32) -> &[Unwelcome] {
+        let begin = self.unwelcome.partition_point(|said| said.path < path);
+        let rest = &self.unwelcome[begin..];
+        &rest[..rest.partition_point(|said| said.path == path)]
+    }
+
+    fn heap_size(&self) -> usize {
         let purposes: usize = self.unwelcome.iter().map(|said| said.purpose.as_str().len()).sum();
-        size_of::<Self>()
-            + size_of_val(&*self.lines)
-            + size_of_val(&*self.paths)
-            + size_of_val(&*self.unwelcome)
-            + paths
-            + purposes
+        self.paths.heap_size() + size_of_val(&*self.unwelcome) + purposes
     }
 }
 

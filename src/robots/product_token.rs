@@ -219,7 +219,8 @@ fn is_address(word: &[u8]) -> bool {
 
 fn push(word: &[u8], tokens: &mut Vec<ProductToken>) {
     let name = word.split(|&byte| byte == b'/').next().unwrap_or_default();
-    let name = &name[..name.iter().rposition(u8::is_ascii_alphanumeric).map_or(0, |last| last + 1)];
+    let is_last = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let name = &name[..name.iter().rposition(is_last).map_or(0, |last| last + 1)];
     let is_name = name.first().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         && name.iter().any(u8::is_ascii_alphabetic)
         && !is_address(word)
@@ -280,6 +281,8 @@ mod tests {
             ),
             ("facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)", "facebookexternalhit"),
             ("Lynx/2.8.9 libwww-FM/2.14", "Lynx libwww-FM"),
+            ("a-/1 b_ c.", "a- b_ c"),
+            ("Mozilla/5.0 (compatible; Odd-Bot-/2.0)", "Odd-Bot-"),
         ] {
             assert_eq!(tokens(header), expected, "{header}");
         }

@@ -1,33 +1,30 @@
 //! A robots.txt that was read: the rules for each crawler, and what the file says to all. Pure.
 
-use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::options::ParseOptions;
 use super::parse;
 use super::parse::delay::StatedPace;
-use super::parse::group::Groups;
+use super::parse::group::{Chosen, Groups};
 use super::parse::key::RecordKey;
 use super::parse::source::FileSource;
-use super::parse::span::{RuleSpan, Span};
+use super::parse::span::Span;
 use super::parse::warnings::Warning;
-use super::rule_set_cache::RuleSetCache;
 use super::ruleset::RuleSet;
 use super::verdict::RuleRef;
 
 /// A robots.txt that was read. Immutable; a clone is one reference more.
 #[derive(Debug, Clone)]
-pub struct RobotsTxt(Arc<RobotsTxtInner>);
+pub struct RobotsTxt(pub(super) Arc<RobotsTxtInner>);
 
 #[derive(Debug)]
-struct RobotsTxtInner {
-    options: ParseOptions,
-    source: Arc<FileSource>,
-    groups: Groups,
+pub(super) struct RobotsTxtInner {
+    pub(super) options: ParseOptions,
+    pub(super) source: FileSource,
+    pub(super) groups: Groups,
     file: FileRecords,
     warnings: Vec<Warning>,
-    memo: RuleSetCache,
     digest: OnceLock<[u8; 32]>,
 }
 
@@ -37,8 +34,6 @@ pub(crate) struct FileRecords {
     /// The values of the lines with these keys that belong to no group, in the file's order.
     pub(crate) values: Vec<(RecordKey, Span)>,
     pub(crate) crawl_delay: Option<Duration>,
-    /// Rules before any user agent, where the dialect has a use for them.
-    pub(crate) orphans: Vec<RuleSpan>,
 }
 
 impl RobotsTxt {
@@ -51,32 +46,19 @@ impl RobotsTxt {
     /// Reads a file in the dialect that `options` describe.
     pub fn parse_with(bytes: &[u8], options: &ParseOptions) -> Self {
         let parse::Parsed { source, groups, file, warnings } = parse::parse(bytes, options);
-        let memo = RuleSetCache::new(groups.len());
-        let (source, digest) = (Arc::new(source), OnceLock::new());
-        Self(Arc::new(RobotsTxtInner { options: options.clone(), source, groups, file, warnings, memo, digest }))
+        let (options, digest) = (options.clone(), OnceLock::new());
+        Self(Arc::new(RobotsTxtInner { options, source, groups, file, warnings, digest }))
     }
 
-    /// The rules for a crawler, by its names: those of all groups that name it, else those for `*`.
-    /// Compiled at the first call for these groups, then only looked up, without a lock.
+    /// The rules for a crawler, by its names: those of all groups that name it, else those for `*`. A group's rules are compiled
+    /// when they are first asked for.
     pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {
-        self.rules_kept_for(tokens).into_owned()
+        RuleSet::new(self.clone(), self.0.groups.select(tokens, &self.0.source, &self.0.options))
     }
 
-    /// The same, lent where they are kept.
-    pub(crate) fn rules_kept_for<T: AsRef<str>>(&self, tokens: &[T]) -> Cow<'_, RuleSet> {
-        let RobotsTxtInner { options, source, groups, memo, .. } = &*self.0;
-        let sections = groups.select(tokens, source, options);
-        memo.get_or_make(&sections, || {
-            let orphaned = groups.is_empty() && options.rules_without_agent;
-            let rules = if orphaned { (&self.0.file.orphans).into() } else { groups.rules_of(&sections) };
-            let usages = groups.usages_of(&sections);
-            RuleSet::compile(Arc::clone(source), &rules, &usages, self.pace(&sections), options)
-        })
-    }
-
-    /// The `Allow` rule that a verdict by this file named.
-    pub(crate) fn allow_at(&self, offset: usize) -> RuleRef<'_> {
-        RuleRef::allow_at(&self.0.source, offset)
+    /// The rule that a verdict by this file named, by its place.
+    pub(crate) fn rule_at(&self, place: u32) -> RuleRef<'_> {
+        RuleRef { file: &self.0, place }
     }
 
     /// The values of the `Sitemap` lines, wherever they stand (RFC 9309 §2.2.4).
@@ -124,29 +106,26 @@ impl RobotsTxt {
         Arc::strong_count(&self.0)
     }
 
-    /// Bytes on the heap, with the rule sets compiled so far.
+    /// Bytes on the heap, with the rules compiled so far.
     pub fn heap_size(&self) -> usize {
-        let RobotsTxtInner { source, groups, file, warnings, memo, .. } = &*self.0;
+        let RobotsTxtInner { source, groups, file, warnings, .. } = &*self.0;
         size_of::<RobotsTxtInner>()
-            + size_of::<FileSource>()
             + source.heap_size()
             + groups.heap_size()
             + file.values.capacity() * size_of::<(RecordKey, Span)>()
-            + file.orphans.capacity() * size_of::<RuleSpan>()
             + warnings.capacity() * size_of::<Warning>()
-            + memo.heap_size()
     }
 
     fn texts(&self, wanted: RecordKey) -> impl Iterator<Item = &str> {
         let values = self.0.file.values.iter().filter(move |(key, _)| *key == wanted);
         values.map(|&(_, value)| self.0.source.str_at(value))
     }
+}
 
-    fn pace(&self, sections: &[u32]) -> StatedPace {
-        let RobotsTxtInner { groups, file, .. } = &*self.0;
-        let mut pace =
-            sections.iter().map(|&section| groups.pace_of(section)).fold(StatedPace::default(), StatedPace::slower);
-        pace.crawl_delay = pace.crawl_delay.or(file.crawl_delay);
-        pace
+impl RobotsTxtInner {
+    pub(super) fn pace(&self, chosen: &Chosen) -> StatedPace {
+        let paces = chosen.sections.iter().map(|&section| self.groups.pace_of(section));
+        let pace = paces.fold(StatedPace::default(), StatedPace::slower);
+        StatedPace { crawl_delay: pace.crawl_delay.or(self.file.crawl_delay), ..pace }
     }
 }

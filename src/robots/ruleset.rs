@@ -1,57 +1,33 @@
 //! RFC 9309 §2.2.2: the rules that one crawler obeys, and what they say of a path. Pure.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::byte_set::ByteSet;
-use super::matcher::Matcher;
-use super::matcher::path;
-use super::options::{ParseOptions, PercentEncoding};
-use super::parse::delay::{RequestRate, StatedPace, VisitTime};
-use super::parse::source::FileSource;
-use super::parse::span::{RuleSpan, Span};
-use super::preferences::UsageRules;
-use super::usage::{Purpose, Vocabulary};
-use super::verdict::{PreferenceRef, Verdict, VerdictGround};
+use super::parse::delay::{RequestRate, VisitTime};
+use super::parse::group::Chosen;
+use super::parse::span::Span;
+use super::path::{self, AskedPath};
+use super::patterns::{ComparedPath, StepBudget, StepsSpent};
+use super::robots_txt::{RobotsTxt, RobotsTxtInner};
+use super::usage::Purpose;
+use super::verdict::{PreferenceRef, RuleRef, Verdict, VerdictGround};
 
-/// The rules of one file for one crawler, compiled. Immutable; a clone is one reference more.
+/// The rules of one file for one crawler. Immutable; a clone is one reference more.
 #[derive(Clone)]
-pub struct RuleSet(Arc<Compiled>);
-
-pub(crate) struct Compiled {
-    pub(crate) source: Arc<FileSource>,
-    pub(crate) rules: Matcher,
-    pub(crate) usages: Option<Box<UsageRules>>,
-    len: usize,
-    robots_txt_allowed: bool,
-    anchor_before_query: bool,
-    percent_encoding: PercentEncoding,
-    pace: StatedPace,
+pub struct RuleSet {
+    file: RobotsTxt,
+    chosen: Chosen,
 }
 
 impl RuleSet {
-    pub(crate) fn compile(
-        source: Arc<FileSource>,
-        rules: &[RuleSpan],
-        usages: &[(Vocabulary, Span)],
-        pace: StatedPace,
-        options: &ParseOptions,
-    ) -> Self {
-        Self(Arc::new(Compiled {
-            rules: Matcher::of_rules(&source, rules, options),
-            usages: UsageRules::new(&source, usages, options).map(Box::new),
-            len: rules.len(),
-            robots_txt_allowed: options.robots_txt_allowed,
-            anchor_before_query: options.anchor_before_query,
-            percent_encoding: options.percent_encoding,
-            pace,
-            source,
-        }))
+    pub(super) fn new(file: RobotsTxt, chosen: Chosen) -> Self {
+        Self { file, chosen }
     }
 
     /// Whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is
     /// ignored. Where the path has dot segments, what they lead to is judged too, and either can disallow.
+    ///
+    /// No file and no URL makes it take long: what would is disallowed, with [`Reason::TooComplex`](super::Reason).
     #[inline]
     pub fn check(&self, target: &str) -> Verdict<'_> {
         self.check_bytes(target.as_bytes())
@@ -59,14 +35,7 @@ impl RuleSet {
 
     /// As [`check`](Self::check), for a target that may not be UTF-8.
     pub fn check_bytes(&self, target: &[u8]) -> Verdict<'_> {
-        let byte_set = ByteSet::of(target);
-        if target.first() != Some(&b'/') || byte_set.has_odd() || self.0.anchor_before_query {
-            self.check_closely(target)
-        } else if byte_set.has_dot() {
-            self.check_dots(target, byte_set)
-        } else {
-            self.judge(target, byte_set)
-        }
+        self.check_within(AskedPath::AsSent(target), &[], &mut StepBudget::new())
     }
 
     /// As [`check`](Self::check), for a crawler that declares what it will use the content for: a URL that may be fetched is
@@ -77,26 +46,27 @@ impl RuleSet {
 
     /// As [`check_for`](Self::check_for), for a target that may not be UTF-8.
     pub fn check_bytes_for(&self, target: &[u8], purposes: &[Purpose]) -> Verdict<'_> {
-        let verdict = self.check_bytes(target);
-        match &self.0.usages {
-            Some(usages) if !purposes.is_empty() && verdict.may_be_unwelcome() => {
-                let mut refused = None;
-                self.each_form(target, |path| {
-                    refused = refused.or_else(|| usages.refusal(path, ByteSet::of(path), purposes));
-                });
-                refused.map_or(verdict, |refusal| Verdict::new(&self.0, VerdictGround::Usage(refusal)))
-            }
-            Some(_) | None => verdict,
-        }
+        self.check_within(AskedPath::AsSent(target), purposes, &mut StepBudget::new())
+    }
+
+    /// The same as a part of a decision, which has a budget for all its parts.
+    #[inline]
+    pub(crate) fn check_within(
+        &self,
+        asked: AskedPath<'_>,
+        purposes: &[Purpose],
+        budget: &mut StepBudget,
+    ) -> Verdict<'_> {
+        Verdict(self.ground(asked, purposes, budget).unwrap_or(VerdictGround::TooComplex))
     }
 
     /// The preferences that say no to some use of what is there, whatever is declared.
     pub fn preferences_for(&self, target: &[u8]) -> Vec<PreferenceRef<'_>> {
-        let Some(usages) = &self.0.usages else { return Vec::new() };
-        let mut all = Vec::new();
-        self.each_form(target, |path| {
-            let said = usages.refusals(path, ByteSet::of(path));
-            all.extend(said.map(|at| PreferenceRef { source: &self.0.source, said: usages.said(at) }));
+        let (mut all, mut budget) = (Vec::new(), StepBudget::new());
+        // What takes too long is refused before anybody asks for this.
+        _ = self.each_unwelcome(AskedPath::AsSent(target), &mut budget, |preference| {
+            all.push(preference);
+            None::<()>
         });
         all
     }
@@ -104,83 +74,145 @@ impl RuleSet {
     /// Time from one request's start to the next: the larger of `Crawl-delay` and what `Request-rate` comes to. `None`
     /// where the file gives neither (not RFC 9309; Bing, Yandex).
     pub fn crawl_delay(&self) -> Option<Duration> {
-        self.0.pace.gap()
+        self.inner().pace(&self.chosen).gap()
     }
 
     /// `Request-rate`, the slowest given.
     pub fn request_rate(&self) -> Option<RequestRate> {
-        self.0.pace.request_rate
+        self.inner().pace(&self.chosen).request_rate
     }
 
     /// `Visit-time`, the first given.
     pub fn visit_time(&self) -> Option<VisitTime> {
-        self.0.pace.visit_time
+        self.inner().pace(&self.chosen).visit_time
     }
 
     /// The values of the `Content-Signal` and `Content-Usage` lines for this crawler, with their line numbers.
     pub fn usage_preferences(&self) -> impl Iterator<Item = (u32, &str)> {
-        let lines = self.0.usages.iter().flat_map(|usages| usages.lines());
-        lines.map(|value| (self.0.source.line_of(value.start as usize), self.0.source.str_at(value)))
+        let RobotsTxtInner { source, groups, .. } = self.inner();
+        let mut lines: Vec<Span> = groups.usages.lines(&self.chosen.groups).collect();
+        lines.extend(groups.signals.lines(&self.chosen.sections));
+        lines.sort_unstable_by_key(|line| line.start);
+        lines.into_iter().map(|line| (source.line_of(line.start as usize), source.str_at(line)))
     }
 
     /// How many rules there are, without those that have no path.
     pub fn len(&self) -> usize {
-        self.0.len
+        self.chosen.groups.iter().map(|&group| self.inner().groups.rules_of(group).len()).sum()
     }
 
     /// Whether everything is allowed because there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.0.len == 0
+        self.len() == 0
     }
 
-    /// Bytes on the heap, without the file's text, which all rule sets of the file share.
+    /// Bytes on the heap for its compiled rules, which all rule sets of the file share.
     pub fn heap_size(&self) -> usize {
-        let usages = self.0.usages.as_ref().map_or(0, |usages| usages.heap_size());
-        size_of::<Compiled>() + self.0.rules.heap_size() + usages
+        let RobotsTxtInner { source, groups, options, .. } = self.inner();
+        self.chosen.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
     }
 
-    /// A plain path with a dot.
-    #[inline(never)]
-    fn check_dots(&self, path: &[u8], byte_set: ByteSet) -> Verdict<'_> {
-        if path::may_have_dot_segment(path) { self.check_closely(path) } else { self.judge(path, byte_set) }
+    fn inner(&self) -> &RobotsTxtInner {
+        &self.file.0
+    }
+
+    #[inline]
+    fn ground(
+        &self,
+        asked: AskedPath<'_>,
+        purposes: &[Purpose],
+        budget: &mut StepBudget,
+    ) -> Result<VerdictGround<'_>, StepsSpent> {
+        let ground = self.by_rules(asked, budget)?;
+        let may_be_unwelcome = match &ground {
+            // To know of any preference, robots.txt itself has to be read.
+            VerdictGround::RobotsTxt => false,
+            ground => Verdict(*ground).is_allowed(),
+        };
+        if purposes.is_empty() || !may_be_unwelcome {
+            return Ok(ground);
+        }
+        let refuses = |said: PreferenceRef<'_>| purposes.contains(&said.said.purpose);
+        let refusal = self.each_unwelcome(asked, budget, |said| refuses(said).then_some(said))?;
+        Ok(refusal.map_or(ground, VerdictGround::Usage))
+    }
+
+    #[inline]
+    fn by_rules(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
+        let AskedPath::AsSent(target) = asked else { return self.by_paths(asked, budget) };
+        let path = ComparedPath::new(target);
+        let is_plain = target.first() == Some(&b'/') && !path.byte_set.has_odd();
+        if is_plain && !(path.byte_set.has_dot() && path::may_have_dot_segment(target)) {
+            return self.judge(path, budget);
+        }
+        self.by_paths(asked, budget)
     }
 
     /// A target that may be more than a path, or need to be normalised or resolved.
     #[inline(never)]
-    fn check_closely(&self, target: &[u8]) -> Verdict<'_> {
-        let mut verdict: Option<Verdict<'_>> = None;
-        self.each_form(target, |path| {
-            if verdict.as_ref().is_none_or(Verdict::is_allowed) {
-                let other = self.judge(path, ByteSet::of(path));
-                verdict = Some(verdict.filter(|_| other.is_allowed()).unwrap_or(other));
+    fn by_paths(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
+        let mut as_sent = None;
+        for path in asked.paths(self.inner().options.percent_encoding) {
+            let ground = self.judge(asked.compared(&path), budget)?;
+            if !Verdict(ground).is_allowed() {
+                return Ok(ground);
             }
-        });
-        verdict.unwrap_or_else(|| Verdict::new(&self.0, VerdictGround::NoRule))
-    }
-
-    /// Calls `judge` with each form in which a target is compared.
-    fn each_form(&self, target: &[u8], judge: impl FnMut(&[u8])) {
-        path::each_form(target, self.0.percent_encoding, judge);
+            as_sent.get_or_insert(ground);
+        }
+        Ok(as_sent.unwrap_or(VerdictGround::NoRule))
     }
 
     #[inline(never)]
-    fn judge(&self, path: &[u8], byte_set: ByteSet) -> Verdict<'_> {
-        if self.0.robots_txt_allowed && path == b"/robots.txt" {
-            return Verdict::new(&self.0, VerdictGround::RobotsTxt);
+    fn judge(&self, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
+        let RobotsTxtInner { source, groups, options, .. } = self.inner();
+        if options.robots_txt_allowed && path.bytes == b"/robots.txt" {
+            return Ok(VerdictGround::RobotsTxt);
         }
-        let mut best = self.0.rules.best(path, byte_set);
-        if self.0.anchor_before_query
-            && let Some(query) = memchr::memchr(b'?', path)
-        {
-            // What matches the path without its query and has no anchor matches the whole too.
-            best = best.max(self.0.rules.best(&path[..query], byte_set));
+        let without_query = memchr::memchr(b'?', path.bytes).filter(|_| options.anchor_before_query);
+        let mut best = None;
+        for &group in &self.chosen.groups {
+            let patterns = groups.patterns_of(group, source, options);
+            best = best.max(patterns.best(path, budget)?);
+            if let Some(query) = without_query {
+                // What matches the path without its query and has no anchor matches the whole too.
+                best = best.max(patterns.best(ComparedPath { bytes: &path.bytes[..query], ..path }, budget)?);
+            }
         }
-        Verdict::new(&self.0, best.map_or(VerdictGround::NoRule, VerdictGround::Rule))
+        let rule = |place| RuleRef { file: self.inner(), place };
+        Ok(best.map_or(VerdictGround::NoRule, |rank| VerdictGround::Rule(rule(rank.place()), rank.kind())))
+    }
+
+    /// Asks about each preference that says no to some use, until there is an answer.
+    fn each_unwelcome<'a, R>(
+        &'a self,
+        asked: AskedPath<'_>,
+        budget: &mut StepBudget,
+        mut ask: impl FnMut(PreferenceRef<'a>) -> Option<R>,
+    ) -> Result<Option<R>, StepsSpent> {
+        let RobotsTxtInner { source, groups, options, .. } = self.inner();
+        if groups.usages.is_empty() && groups.signals.is_empty() {
+            return Ok(None);
+        }
+        for path in asked.paths(options.percent_encoding) {
+            let path = asked.compared(&path);
+            for (preferences, owners) in
+                [(&groups.signals, &self.chosen.sections), (&groups.usages, &self.chosen.groups)]
+            {
+                for said in preferences.unwelcome(owners, path, (source, options), budget)?.into_iter().flatten() {
+                    budget.spend(1)?;
+                    if let Some(answer) = ask(PreferenceRef { source, said }) {
+                        return Ok(Some(answer));
+                    }
+                }
+            }
+        }
+        Ok(None)
     }
 }
 
 impl fmt::Debug for RuleSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleSet").field("len", &self.len()).field("pace", &self.0.pace).finish_non_exhaustive()
+        let pace = self.inner().pace(&self.chosen);
+        f.debug_struct("RuleSet").field("len", &self.len()).field("pace", &pace).finish_non_exhaustive()
     }
 }

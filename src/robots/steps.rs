@@ -25,10 +25,12 @@ thread_local! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::robots::{ParseOptions, RobotsTxt, lint::LintReport};
+    use crate::robots::patterns::StepBudget;
+    use crate::robots::{ParseOptions, Reason, RobotsTxt, lint::LintReport};
 
     /// How a file of its kind goes on: the next piece of it, by number.
     type Piece = fn(usize) -> String;
+    type Text = fn() -> String;
 
     /// Files that were made to be dear. Each goes on until it is as long as is wanted.
     const WORST: &[(&str, &str, Piece)] = &[
@@ -79,6 +81,16 @@ mod tests {
             _ => format!("sitemap:http://a/{}\n", n - 1),
         }),
         ("usages", STAR, |n| format!("content-usage:/{n} ai=n\n")),
+        ("lines of many uses", STAR, |n| match n % 1_000 {
+            0 => format!("z=n\ncontent-usage:/{n} "),
+            _ => format!("a{n}=n,"),
+        }),
+        ("signals of many uses", STAR, |n| match n % 1_000 {
+            0 => format!("z=no\ncontent-signal:/{n} "),
+            _ => format!("a{n}=no,"),
+        }),
+        ("rules with a piece in common", STAR, |n| format!("disallow:*aaaaa*ZZZa{n}\n")),
+        ("rules that are beginnings of one another", STAR, |n| format!("disallow:/{}\n", "a".repeat(n % 1_000))),
     ];
 
     const STAR: &str = "user-agent:*\n";
@@ -125,7 +137,80 @@ mod tests {
 
     #[test]
     fn finding_the_rules_of_a_crawler_takes_time_in_proportion_to_the_length() {
-        grows_with_length("compile", 0, |text| _ = RobotsTxt::parse(text).rules_for(&["a", "b", "a1"]));
+        grows_with_length("compile", 0, |text| {
+            let rules = RobotsTxt::parse(text).rules_for(&["a", "b", "a1"]);
+            rules.check("/a");
+            rules.preferences_for(b"/a");
+        });
+    }
+
+    /// Patterns that were made to be dear to compare with the paths beside them.
+    const DEAR: &[(&str, Piece, Text)] = &[
+        ("a piece in common, which the path has", |n| format!("*aaaaa*ZZZa{n:05}"), || "/aaaaaZZZa0".repeat(25)),
+        ("a piece in common, and a long path", |n| format!("*aaaaa*ZZZa{n:05}"), || format!("/{}", "a".repeat(60_000))),
+        ("many stars", |n| format!("/*a*a*a*a*a*a*a*a*b{n}"), || format!("/{}", "a".repeat(8_000))),
+        ("pieces that match nearly", |n| format!("/*{}b{n}", "a".repeat(500)), || format!("/{}", "a".repeat(8_000))),
+        ("pieces too short for an index", |n| format!("/*{}{n:x}*\u{1}", n % 7), || "/0123456789abcdef".repeat(60)),
+        ("two bytes between stars", |n| format!("/*a{}*b{}", n % 10, n / 10 % 10), || "/a1a2b3".repeat(1_000)),
+        ("beginnings of one another", |n| format!("/{}", "a".repeat(n % 4_000)), || format!("/{}", "a".repeat(3_999))),
+        ("long literals", |n| format!("/{}{n}", "a".repeat(4_000)), || format!("/{}", "a".repeat(4_100))),
+        ("what is met at each byte", |n| format!("/*aaa*{n}"), || format!("/{}", "a".repeat(60_000))),
+    ];
+
+    fn compiled(count: usize, piece: Piece) -> crate::robots::RuleSet {
+        let lines: String = (0..count).map(|n| format!("disallow:{}\n", piece(n))).collect();
+        let options = ParseOptions { max_size: 1 << 30, ..ParseOptions::default() };
+        let rules = RobotsTxt::parse_with(format!("{STAR}{lines}").as_bytes(), &options).rules_for(&["a"]);
+        rules.check("/");
+        rules
+    }
+
+    /// Also where the path is compared in two forms, and with the preferences.
+    #[test]
+    fn a_decision_takes_no_more_steps_than_its_budget() {
+        for &(name, piece, path) in DEAR {
+            for count in [100, if name == "long literals" { 5_000 } else { 24_000 }] {
+                let rules = compiled(count, piece);
+                for target in [path(), format!("{}%7E/../x", path())] {
+                    let steps = of(|| _ = rules.check(&target));
+                    assert!(steps <= StepBudget::STEPS as u64 + 5_000, "{name}, {count}: {steps}");
+                }
+            }
+        }
+    }
+
+    /// What cannot be compared in time is not allowed, and is not said to be a rule's doing.
+    #[test]
+    fn a_spent_budget_allows_nothing() {
+        let rules = compiled(24_000, |n| format!("/*aaa*{n}"));
+        let verdict = rules.check(&format!("/{}", "a".repeat(60_000)));
+        assert_eq!((verdict.is_allowed(), verdict.reason()), (false, Reason::TooComplex));
+        assert!(verdict.rule().is_none());
+        assert_eq!(rules.check("/aaa/24001").reason(), Reason::Disallowed, "the next path has its own budget");
+    }
+
+    /// Sites that mean no harm: neither a hundred thousand patterns nor a URL of 8 KiB comes near the budget.
+    #[test]
+    fn what_sites_write_takes_few_steps_however_many_patterns_there_are() {
+        let ordinary: &[Piece] = &[
+            |n| format!("/section{}/page{n}", n % 97),
+            |n| format!("/*{}{n}=", letters(n)),
+            |n| format!("/{}{n}/*/edit", letters(n)),
+            |n| format!("/*/{}/*.php$", letters(n)),
+            |n| format!("*{}", letters(n)),
+        ];
+        let query: String = (0..300).map(|n| format!("&item{n}=some+value-{n}")).collect();
+        let paths = ["/blog/2024/05/a-day-at-the-seaside".to_owned(), "/products?sort=price&page=3".to_owned()];
+        for &piece in ordinary {
+            let [few, many] = [100, 100_000].map(|count| compiled(count, piece));
+            let steps = |rules: &crate::robots::RuleSet, path: &str| of(|| _ = rules.check(path));
+            for path in &paths {
+                let (few, many) = (steps(&few, path), steps(&many, path));
+                assert!(many <= 4 * few + 500, "{} {path}: {few} steps, then {many}", piece(7));
+            }
+            let long = steps(&many, &format!("/search?{query}"));
+            assert!(long <= StepBudget::STEPS as u64 / 4, "{}: {long}", piece(7));
+        }
     }
 
     #[test]

@@ -1,16 +1,14 @@
 //! `/.well-known/tdmrep.json`: which of a site's pages are reserved from text and data mining (W3C TDMRep, the community group's
 //! final report of 10 May 2024, "TDM File on the Origin Server"). Pure.
 
+use std::cmp::Reverse;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
-use super::byte_set::ByteSet;
-use super::matcher::Matcher;
-use super::matcher::builder::Rules;
-use super::matcher::path;
-use super::options::{ParseOptions, PercentEncoding, Precedence};
-use super::priority::RuleKind;
+use super::options::PercentEncoding;
+use super::path::AskedPath;
+use super::patterns::{Patterns, PatternsBuilder, StepBudget, StepsSpent};
 
 /// A tdmrep.json that was read. Immutable; a clone is one reference more.
 #[derive(Debug, Clone)]
@@ -20,7 +18,8 @@ pub struct TdmRep(Arc<TdmRepInner>);
 struct TdmRepInner {
     source: Box<[u8]>,
     entries: Vec<TdmEntry>,
-    locations: Matcher,
+    /// The first that matches decides.
+    locations: Patterns<Reverse<usize>>,
     fault: Option<Box<str>>,
     digest: OnceLock<[u8; 32]>,
 }
@@ -51,30 +50,34 @@ impl TdmRep {
     /// Reads a file. Never fails: what cannot be understood reserves nothing, and [`fault`](Self::fault) says so.
     pub fn parse(bytes: &[u8]) -> Self {
         let (entries, fault) = entries(bytes);
-        let options = ParseOptions { precedence: Precedence::FirstMatch, ..ParseOptions::default() };
-        let mut locations = Rules::new(&options, entries.len(), 0);
-        for (place, entry) in (0..).zip(&entries) {
-            locations.add(entry.location.as_bytes(), place, RuleKind::Disallow);
+        let mut locations = PatternsBuilder::new(Arc::from([]), PercentEncoding::Normalised, entries.len());
+        for (place, entry) in entries.iter().enumerate() {
+            locations.add(entry.location.as_bytes(), |_| Reverse(place));
         }
-        let locations = Matcher::new(locations);
+        let locations = locations.finish();
         Self(Arc::new(TdmRepInner { source: bytes.into(), entries, locations, fault, digest: OnceLock::new() }))
     }
 
     /// The entry that reserves a page: the first whose location matches decides. `target` is a path with query. Where the path
     /// has dot segments, what they lead to is judged too, and either can be reserved.
     pub fn reservation(&self, target: &[u8]) -> Option<TdmReservation<'_>> {
+        self.reservation_within(AskedPath::AsSent(target), &mut StepBudget::unlimited()).ok().flatten()
+    }
+
+    /// The same as a part of a decision, which has a budget for all its parts.
+    pub(crate) fn reservation_within(
+        &self,
+        asked: AskedPath<'_>,
+        budget: &mut StepBudget,
+    ) -> Result<Option<TdmReservation<'_>>, StepsSpent> {
         let TdmRepInner { entries, locations, .. } = &*self.0;
-        let mut found = None;
-        path::each_form(target, PercentEncoding::Normalised, |path| {
-            let first = locations.best(path, ByteSet::of(path)).map(|it| locations.offset(it) as usize);
-            let entry = first.and_then(|place| entries.get(place)).filter(|entry| entry.is_reserved == Some(true));
-            found = found.or(entry);
-        });
-        found.map(|TdmEntry { number, location, policy, .. }| TdmReservation {
-            entry: *number,
-            location,
-            policy: policy.as_deref(),
-        })
+        for path in asked.paths(PercentEncoding::Normalised) {
+            let Some(Reverse(first)) = locations.best(asked.compared(&path), budget)? else { continue };
+            if let TdmEntry { number, location, is_reserved: Some(true), policy } = &entries[first] {
+                return Ok(Some(TdmReservation { entry: *number, location, policy: policy.as_deref() }));
+            }
+        }
+        Ok(None)
     }
 
     /// By which it is known to others: made by `digest` of the source when it is first asked for.

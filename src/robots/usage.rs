@@ -74,6 +74,16 @@ pub(crate) enum Vocabulary {
     Usage,
 }
 
+impl Vocabulary {
+    /// The key of its lines.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::Signal => "Content-Signal",
+            Self::Usage => "Content-Usage",
+        }
+    }
+}
+
 /// What a line says about the paths that its pattern matches.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageLine {

@@ -4,71 +4,53 @@ use std::fmt;
 
 use super::parse::source::FileSource;
 use super::preferences::Unwelcome;
-use super::priority::{Priority, RuleKind};
-use super::ruleset::Compiled;
+use super::robots_txt::RobotsTxtInner;
+use super::rule::RuleKind;
 
 /// What the rules say of one URL, with the evidence.
 #[derive(Clone, Copy)]
-pub struct Verdict<'a> {
-    rules: &'a Compiled,
-    outcome: VerdictGround,
-}
+pub struct Verdict<'a>(pub(super) VerdictGround<'a>);
 
 #[derive(Clone, Copy)]
-pub(crate) enum VerdictGround {
+pub(super) enum VerdictGround<'a> {
     NoRule,
     RobotsTxt,
-    Rule(Priority),
-    Usage(usize),
+    Rule(RuleRef<'a>, RuleKind),
+    Usage(PreferenceRef<'a>),
+    TooComplex,
 }
 
 impl<'a> Verdict<'a> {
     #[inline]
-    pub(crate) fn new(rules: &'a Compiled, outcome: VerdictGround) -> Self {
-        Self { rules, outcome }
-    }
-
-    #[inline]
     pub fn is_allowed(&self) -> bool {
-        match self.outcome {
+        match self.0 {
             VerdictGround::NoRule | VerdictGround::RobotsTxt => true,
-            VerdictGround::Rule(priority) => self.rules.rules.kind(priority) == RuleKind::Allow,
-            VerdictGround::Usage(_) => false,
+            VerdictGround::Rule(_, kind) => kind == RuleKind::Allow,
+            VerdictGround::Usage(_) | VerdictGround::TooComplex => false,
         }
     }
 
-    /// Whether a usage preference can still say no. robots.txt itself has to be read to know of any.
-    pub(crate) fn may_be_unwelcome(&self) -> bool {
-        self.is_allowed() && !matches!(self.outcome, VerdictGround::RobotsTxt)
-    }
-
     pub fn reason(&self) -> Reason {
-        match self.outcome {
+        match self.0 {
             VerdictGround::NoRule => Reason::NoRule,
             VerdictGround::RobotsTxt => Reason::RobotsTxt,
-            VerdictGround::Rule(priority) => match self.rules.rules.kind(priority) {
-                RuleKind::Allow => Reason::Allowed,
-                RuleKind::Disallow => Reason::Disallowed,
-            },
+            VerdictGround::Rule(_, RuleKind::Allow) => Reason::Allowed,
+            VerdictGround::Rule(_, RuleKind::Disallow) => Reason::Disallowed,
             VerdictGround::Usage(_) => Reason::Usage,
+            VerdictGround::TooComplex => Reason::TooComplex,
         }
     }
 
     /// The rule that decided; `None` if none matches, or something else than a rule decided.
     pub fn rule(&self) -> Option<RuleRef<'a>> {
-        let VerdictGround::Rule(priority) = self.outcome else { return None };
-        let rules = &self.rules.rules;
-        Some(RuleRef {
-            source: &self.rules.source,
-            offset: rules.offset(priority) as usize,
-            kind: rules.kind(priority),
-        })
+        let VerdictGround::Rule(rule, _) = self.0 else { return None };
+        Some(rule)
     }
 
     /// The usage preference that decided.
     pub fn preference(&self) -> Option<PreferenceRef<'a>> {
-        let VerdictGround::Usage(at) = self.outcome else { return None };
-        Some(PreferenceRef { source: &self.rules.source, said: self.rules.usages.as_ref()?.said(at) })
+        let VerdictGround::Usage(preference) = self.0 else { return None };
+        Some(preference)
     }
 }
 
@@ -97,45 +79,46 @@ pub enum Reason {
     Disallowed,
     /// The URL may be fetched, but a usage preference says no to a declared purpose.
     Usage,
+    /// To compare the rules with this URL takes more steps than one decision may: disallowed.
+    TooComplex,
 }
 
 /// One rule of a file.
 #[derive(Clone, Copy)]
 pub struct RuleRef<'a> {
-    source: &'a FileSource,
-    offset: usize,
-    kind: RuleKind,
+    pub(super) file: &'a RobotsTxtInner,
+    pub(super) place: u32,
 }
 
 impl<'a> RuleRef<'a> {
-    /// The `Allow` rule whose value begins there.
-    pub(crate) fn allow_at(source: &'a FileSource, offset: usize) -> Self {
-        RuleRef { source, offset, kind: RuleKind::Allow }
-    }
-
     /// The line of the file, from 1.
     pub fn line(&self) -> u32 {
-        self.source.line_of(self.offset)
+        self.file.source.line_of(self.offset())
+    }
+
+    /// Its place among the file's rules.
+    pub(crate) fn place(&self) -> u32 {
+        self.place
     }
 
     /// Where its value begins in the file.
-    pub(crate) fn offset(&self) -> usize {
-        self.offset
+    pub(super) fn offset(&self) -> usize {
+        self.file.groups.rule(self.place).start as usize
     }
 
     pub fn kind(&self) -> RuleKind {
-        self.kind
+        self.file.groups.rule(self.place).kind
     }
 
     /// The path pattern as it is written; what is not UTF-8 in it is replaced by U+FFFD.
     pub fn pattern(&self) -> &'a str {
-        self.source.value_at(self.offset)
+        self.file.source.str_at(self.file.groups.rule(self.place).value())
     }
 }
 
 impl fmt::Debug for RuleRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} @{}", self.kind.as_str(), self.pattern(), self.line())
+        write!(f, "{}: {} @{}", self.kind().as_str(), self.pattern(), self.line())
     }
 }
 
@@ -149,12 +132,12 @@ pub struct PreferenceRef<'a> {
 impl<'a> PreferenceRef<'a> {
     /// The line of the file, from 1.
     pub fn line(&self) -> u32 {
-        self.source.line_of(self.said.line() as usize)
+        self.source.line_of(self.said.line.start as usize)
     }
 
-    /// The line's key as it is written, such as `Content-Usage`.
-    pub fn key(&self) -> &'a str {
-        self.source.key_of(self.said.line() as usize)
+    /// The line's key: `Content-Usage` or `Content-Signal`.
+    pub fn key(&self) -> &'static str {
+        self.said.vocabulary.key()
     }
 
     /// The purpose that the content is not meant for, such as `ai-train`.
@@ -164,7 +147,7 @@ impl<'a> PreferenceRef<'a> {
 
     /// The line's value as it is written, such as `/ train-ai=n`.
     pub fn value(&self) -> &'a str {
-        self.source.value_at(self.said.line() as usize)
+        self.source.str_at(self.said.line)
     }
 
     /// The path pattern that the value begins with, as it is written; empty where the line is about everything.

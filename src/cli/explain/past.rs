@@ -191,7 +191,7 @@ const BY_FILES: [&str; 9] = [
     "no-matching-rule",
     "no-robots-txt",
     "robots-disallowed",
-    "ambiguous-path",
+    "rules-too-complex",
 ];
 /// The exit code without a verdict to rely on.
 const UNSURE: u8 = 2;

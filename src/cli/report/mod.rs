@@ -188,7 +188,7 @@ fn meaning(reason: &str) -> &'static str {
         "budget-spent" => "the budget that the operator has set for the site or the user was used up",
         "connection-limit" => "the user had as many connections as are allowed",
         "authority-mismatch" => "it named another site than the connection was opened for",
-        "ambiguous-path" => "its path could be read in too many ways to judge it",
+        "rules-too-complex" => "comparing its URL with the site's rules would have taken too long",
         "bad-request" | "head-too-large" | "head-timeout" | "expectation-failed" => {
             "it was no request that could be read"
         }

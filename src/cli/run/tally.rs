@@ -108,7 +108,7 @@ impl RuleTally {
             | Refusal::Draining { .. }
             | Refusal::FleetLost { .. }
             | Refusal::OwnLimit { .. }
-            | Refusal::AmbiguousPath => return None,
+            | Refusal::RulesTooComplex { .. } => return None,
         };
         Some(RuleTally { file: file.into(), line, text: text.into() })
     }

@@ -204,12 +204,15 @@ pub struct PathPattern(String);
 
 impl PathPattern {
     /// # Errors
-    /// It begins with neither `/` nor `*`, or holds a space or a control character.
+    /// It begins with neither `/` nor `*`, holds a space or a control character, or is longer than any request's path.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         // `#` would begin a comment in a robots.txt, and no path that is sent has one.
         let fits =
             text.starts_with(['/', '*']) && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#');
-        if fits {
+        if text.len() > MOST_PATH_BYTES {
+            let what = format!("a path pattern of {} bytes is longer than any path that is requested", text.len());
+            Err(Complaint::new(what, "a path pattern has at most 1 MiB"))
+        } else if fits {
             Ok(Self(text.to_owned()))
         } else {
             Err(Complaint::new(format!("`{text}` is not a path pattern"), PATH_FORMS))
@@ -313,6 +316,7 @@ const METHOD_FORMS: &str = "write methods as requests have them, `GET`, `HEAD`, 
 const INSTANCE_FORMS: &str = "write up to 40 letters, digits, `-`, `.`, `_` or `~`: `crawl3.example.com`";
 const MOST_OF_INSTANCE: usize = 40;
 const PATHNAME_FORMS: &str = "write `/etc/politely/name`, or `name` for what is beside the file";
+const MOST_PATH_BYTES: usize = 1 << 20;
 const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";
 
 /// A host or a pattern of hosts as the configuration writes it.

@@ -9,9 +9,11 @@ use super::freshness::CopyState;
 use super::host_rules::HostRules;
 use super::mined::mined;
 use super::own_rules::OwnVerdict;
-use super::served_paths::{JudgedForm, Served, first_refused};
+use super::path_forms::first_refused;
 use super::site_file::SiteFile;
 use super::{Authority, PreferenceEvidence, Refusal, Request, RobotsOverride, RuleEvidence};
+use crate::robots::path::AskedPath;
+use crate::robots::patterns::StepBudget;
 use crate::robots::{PreferenceRef, ProductToken, Reason, RuleSet, Verdict, VisitTime};
 
 /// What to do with a request.
@@ -47,9 +49,9 @@ pub enum Allowance {
     Operator,
     /// `robots: ignore`.
     Ignored,
-    /// A rule; where its value begins in the file.
+    /// A rule; its place among those of the file.
     Rule {
-        offset: usize,
+        place: u32,
     },
     NoRule,
     /// There is no robots.txt.
@@ -75,12 +77,13 @@ impl<'a> From<&'a Entry> for Known<'a> {
 /// Decides by what is known. tdmrep.json is asked of what robots.txt lets go, be it for a report alone.
 pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
     let Known { robots, tdmrep } = known.into();
-    let decision = by_robots(robots, rules, request, now);
+    let mut budget = StepBudget::new();
+    let decision = by_robots(robots, rules, request, now, &mut budget);
     match (&decision.ruling, tdmrep) {
         (Ruling::Allow(Allowance::RobotsTxt | Allowance::Operator), _) => decision,
         (Ruling::Report(_), _) if rules.options.report_only => decision,
         (Ruling::Allow(_) | Ruling::Report(_), Some(tdmrep)) => {
-            by_tdmrep(decision, (robots, tdmrep), rules, request, now)
+            by_tdmrep(decision, (robots, tdmrep), rules, request, now, &mut budget)
         }
         _ => decision,
     }
@@ -89,7 +92,7 @@ pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Requ
 /// Whether a file of the site other than robots.txt may be fetched: as a page may, for robots.txt alone is exempt (RFC 9309
 /// §2.2.2). What is said of its use does not matter: it is read to be obeyed.
 pub fn judge_file(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Ruling {
-    match by_robots(robots, rules, request, now).ruling {
+    match by_robots(robots, rules, request, now, &mut StepBudget::new()).ruling {
         Ruling::Refuse(why) if matches!(*why, Refusal::UsageDisallowed { .. }) => Ruling::Allow(Allowance::NoRule),
         ruling => ruling,
     }
@@ -108,6 +111,7 @@ fn by_tdmrep(
     rules: &HostRules,
     request: &Request<'_>,
     now: SystemTime,
+    budget: &mut StepBudget,
 ) -> Decision {
     // Or nobody could read it.
     if request.target == SiteFile::TdmRep.path().as_bytes() {
@@ -119,10 +123,10 @@ fn by_tdmrep(
         return Decision { ruling, ..decision };
     };
     let is_reported = rules.options.report_only || rules.usage.tdmrep == RobotsOverride::Report;
-    let ruling = match mined(tdmrep, rules, request) {
+    let ruling = match mined(tdmrep, rules, request, budget) {
         Some(_) if is_reported && matches!(decision.ruling, Ruling::Report(_)) => decision.ruling,
-        Some(why) if is_reported => Ruling::Report(Refusal::MiningReserved(why.into()).into()),
-        Some(why) => Ruling::Refuse(Refusal::MiningReserved(why.into()).into()),
+        Some(why) if is_reported => Ruling::Report(why.into()),
+        Some(why) => Ruling::Refuse(why.into()),
         None => decision.ruling,
     };
     // One at a time: the next request has the other renewed.
@@ -130,12 +134,18 @@ fn by_tdmrep(
     Decision { ruling, refresh, ..decision }
 }
 
-fn by_robots(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
+fn by_robots(
+    entry: &Entry,
+    rules: &HostRules,
+    request: &Request<'_>,
+    now: SystemTime,
+    budget: &mut StepBudget,
+) -> Decision {
     let case = Case { rules, request, tokens: &rules.product_tokens(request), now };
-    let file = entry.robots_txt().map(|robots| robots.rules_kept_for(case.tokens));
+    let file = entry.robots_txt().map(|robots| robots.rules_for(case.tokens));
     // Lifting a verdict does not lift the pace.
     let crawl_delay = rules.crawl_delay.or_else(|| file.as_ref()?.crawl_delay());
-    let own = rules.own_rules.as_ref().map(|own| own.judge(request.target, rules.options.paths));
+    let own = rules.own_rules.as_ref().map(|own| own.judge_within(request.target, rules.options.paths, budget));
     if let Some(OwnVerdict::Deny(why)) = own {
         let ruling = match rules.options.report_only {
             true => Ruling::Report(why.into()),
@@ -147,7 +157,7 @@ fn by_robots(entry: &Entry, rules: &HostRules, request: &Request<'_>, now: Syste
         let ruling = Ruling::Allow(Allowance::Ignored);
         return Decision { ruling, crawl_delay: rules.crawl_delay, refresh: None };
     }
-    let (said, refresh) = case.by_entry(entry, file.as_deref());
+    let (said, refresh) = case.by_entry(entry, file.as_ref(), budget);
     let ruling = match (said, own) {
         (Ruling::Allow(_) | Ruling::Refuse(_), Some(OwnVerdict::Allow)) => Ruling::Allow(Allowance::Operator),
         (Ruling::Refuse(why), _) if rules.options.report_only || rules.robots == RobotsOverride::Report => {
@@ -169,7 +179,7 @@ struct Case<'a> {
 
 impl Case<'_> {
     /// What robots.txt says, and whether it should be fetched again. `file`: the rules that hold, if there is a file.
-    fn by_entry(self, entry: &Entry, file: Option<&RuleSet>) -> (Ruling, bool) {
+    fn by_entry(self, entry: &Entry, file: Option<&RuleSet>, budget: &mut StepBudget) -> (Ruling, bool) {
         // RFC 9309 §2.2.2: implicitly allowed, even where nothing is known or everything disallowed.
         if self.request.target == b"/robots.txt" {
             return (Ruling::Allow(Allowance::RobotsTxt), false);
@@ -180,7 +190,7 @@ impl Case<'_> {
                 CopyState::Fresh | CopyState::Unusable => false,
             };
             let ruling = match file {
-                Some(file) => self.by_rules(file),
+                Some(file) => self.by_rules(file, budget),
                 None if self.rules.options.allows_missing(answer.status) => Ruling::Allow(Allowance::Missing),
                 None => Ruling::Refuse(self.disallowed(None).into()),
             };
@@ -192,12 +202,15 @@ impl Case<'_> {
         }
     }
 
-    fn by_rules(self, file: &RuleSet) -> Ruling {
-        let Some((verdict, matched_path)) = self.verdict(file) else {
-            return Ruling::Refuse(Refusal::AmbiguousPath.into());
-        };
+    fn by_rules(self, file: &RuleSet, budget: &mut StepBudget) -> Ruling {
+        let (verdict, matched_path) = self.verdict(file, budget);
         if let Some(preference) = verdict.preference() {
             return Ruling::Refuse(self.unwelcome(preference, matched_path).into());
+        }
+        if verdict.reason() == Reason::TooComplex {
+            return Ruling::Refuse(
+                Refusal::RulesTooComplex { rules: self.request.authority.robots_url().into() }.into(),
+            );
         }
         if !verdict.is_allowed() {
             let rule = verdict.rule().map(|rule| RuleEvidence::new(rule, matched_path));
@@ -210,26 +223,24 @@ impl Case<'_> {
             return Ruling::Refuse(Refusal::Closed { retry_after, authority: self.authority(), hours }.into());
         }
         Ruling::Allow(match verdict.rule() {
-            Some(rule) => Allowance::Rule { offset: rule.offset() },
+            Some(rule) => Allowance::Rule { place: rule.place() },
             None if verdict.reason() == Reason::RobotsTxt => Allowance::RobotsTxt,
             None => Allowance::NoRule,
         })
     }
 
     /// What the rules say of the path as it is sent, or else of the first form that servers make of it which they disallow,
-    /// with that form. `None`: servers may take it in too many ways.
-    fn verdict(self, file: &RuleSet) -> Option<(Verdict<'_>, Option<Box<str>>)> {
-        let mut as_sent = None;
-        let refuses = |form: JudgedForm<'_>| {
-            let verdict = file.check_bytes_for(form.target, self.rules.purposes());
-            as_sent.get_or_insert(verdict);
-            (!verdict.is_allowed() && form.is_meant_by(said(verdict))).then_some(verdict)
-        };
-        match first_refused(self.request.target, self.rules.options.paths, refuses) {
-            Served::Refused(refused, form) => Some((refused, form)),
-            Served::Silent => as_sent.map(|verdict| (verdict, None)),
-            Served::TooMany => None,
-        }
+    /// with that form.
+    fn verdict<'f>(self, file: &'f RuleSet, budget: &mut StepBudget) -> (Verdict<'f>, Option<Box<str>>) {
+        let as_sent = file.check_within(AskedPath::AsSent(self.request.target), self.rules.purposes(), budget);
+        let refused = first_refused(self.request.target, self.rules.options.paths, |asked| {
+            let verdict = match asked {
+                AskedPath::AsSent(_) => as_sent,
+                AskedPath::AsServed(_) => file.check_within(asked, self.rules.purposes(), budget),
+            };
+            (!verdict.is_allowed()).then_some(verdict)
+        });
+        refused.unwrap_or((as_sent, None))
     }
 
     /// RFC 9309 §2.3.1.4: complete disallow; after reasonably long a time it may be taken for unavailable.
@@ -267,12 +278,6 @@ impl Case<'_> {
             tokens => tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(", ").into(),
         }
     }
-}
-
-/// The pattern of the rule or preference that decided, as it is written.
-fn said(verdict: Verdict<'_>) -> &str {
-    let preference = || verdict.preference().map(|preference| preference.path());
-    verdict.rule().map(|rule| rule.pattern()).or_else(preference).unwrap_or_default()
 }
 
 /// The time until a site that is closed now opens; `None` if it is open.

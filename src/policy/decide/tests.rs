@@ -383,10 +383,10 @@ fn an_allowance_says_what_it_goes_by() {
     let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /\nAllow: /open\n");
     let entry = Entry::answered(answer(Access::Rules(robots.clone()), 200));
     let rules = rules(PolicyOptions::default());
-    let Ruling::Allow(Allowance::Rule { offset }) = ruling(&rules, &entry, "/open/1") else {
+    let Ruling::Allow(Allowance::Rule { place }) = ruling(&rules, &entry, "/open/1") else {
         panic!("a rule allows it")
     };
-    let rule = robots.allow_at(offset);
+    let rule = robots.rule_at(place);
     assert_eq!((rule.line(), rule.pattern()), (3, "/open"));
     for (entry, target, why) in [
         (&entry, "/robots.txt", Allowance::RobotsTxt),

@@ -124,8 +124,11 @@ pub enum Refusal {
         /// What it matches, where that is not the path as sent but one that servers take it for.
         matched_path: Option<Box<str>>,
     },
-    /// Servers may take the path in more ways than can be judged.
-    AmbiguousPath,
+    /// To compare rules with this URL takes more steps than one decision may.
+    RulesTooComplex {
+        /// Where the rules are: the file's URL, or the key of the configuration.
+        rules: Box<str>,
+    },
 }
 
 impl Refusal {
@@ -158,7 +161,7 @@ impl Refusal {
             Self::FleetLost { .. } => "fleet-lost",
             Self::OwnLimit { .. } => "out-of-resources",
             Self::OperatorDenied { .. } => "operator-denied",
-            Self::AmbiguousPath => "ambiguous-path",
+            Self::RulesTooComplex { .. } => "rules-too-complex",
         }
     }
 

@@ -96,9 +96,10 @@ impl Refusal {
                 write!(f, "the operator of this proxy denies this URL: `deny: {pattern}` for the host {host}")?;
                 served_as(f, matched_path)
             }
-            Self::AmbiguousPath => f.write_str(
-                "servers may take this URL's path in too many ways for each to be judged: it mixes escapes, backslashes, \
-                 parameters and empty segments at great length",
+            Self::RulesTooComplex { rules } => write!(
+                f,
+                "comparing this URL with {rules} takes too many steps: its patterns have many stars, or many match nearly, so \
+                 that nothing is allowed by them"
             ),
         }
     }

@@ -161,10 +161,10 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
              servers may take this URL's path for that",
         ),
         (
-            Refusal::AmbiguousPath,
-            "ambiguous-path",
-            "servers may take this URL's path in too many ways for each to be judged: it mixes escapes, backslashes, \
-             parameters and empty segments at great length",
+            Refusal::RulesTooComplex { rules: "https://example.com/robots.txt".into() },
+            "rules-too-complex",
+            "comparing this URL with https://example.com/robots.txt takes too many steps: its patterns have many stars, or many \
+             match nearly, so that nothing is allowed by them",
         ),
     ] {
         assert_eq!((refusal.slug(), refusal.to_string().as_str()), (slug, sentence));

@@ -56,8 +56,8 @@ pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
             put("rule", Member::Text(&["hosts.", host, ".deny: ", pattern]));
             matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
-        Refusal::AmbiguousPath
-        | Refusal::CrawlDelay { .. }
+        Refusal::RulesTooComplex { rules } => put("rules", Member::Text(&[rules])),
+        Refusal::CrawlDelay { .. }
         | Refusal::HostPaused { .. }
         | Refusal::RevisitTooSoon { .. }
         | Refusal::QueueFull { .. }

@@ -232,7 +232,7 @@ fn title(slug: &str) -> &'static str {
         "out-of-resources" | "connection_limit_reached" => "The proxy cannot connect anywhere now",
         "proxy_configuration_error" => "This proxy is not set up for the one before it",
         "operator-denied" => "Denied by the operator",
-        "ambiguous-path" => "Servers may take the path in too many ways",
+        "rules-too-complex" => "The rules are too complex to decide by",
         "dns_error" | "dns_timeout" => "The host name cannot be resolved",
         "tls_certificate_error" => "The origin's certificate is not trusted",
         "http_request_error" => "The body of the request is at fault",

@@ -145,7 +145,9 @@ fn remedy(refusal: &Refusal) -> &'static str {
             "The proxy's operator has to correct it; the site has nothing to do with it."
         }
         Refusal::OperatorDenied { .. } => "The proxy's operator has decided so, not the site.",
-        Refusal::AmbiguousPath => "Ask for the path in its plain form.",
+        Refusal::RulesTooComplex { .. } => {
+            "The site can write its rules with fewer stars; the proxy's operator can set rules of their own for the host."
+        }
     }
 }
 

@@ -50,11 +50,7 @@ fn interrupted(group: &[OutlineEntry], findings: &mut Findings<'_>) {
         }
         let is_pace = matches!(
             before.key,
-            RecordKey::CrawlDelay
-                | RecordKey::RequestRate
-                | RecordKey::VisitTime
-                | RecordKey::ContentSignal
-                | RecordKey::ContentUsage
+            RecordKey::CrawlDelay | RecordKey::RequestRate | RecordKey::VisitTime | RecordKey::ContentSignal
         );
         if agent.key == RecordKey::UserAgent && is_pace {
             let related = above.map(|entry| (entry, &entry.value, "these rules are for this one too"));
@@ -87,7 +83,7 @@ fn without_blank_line(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     let first = outline.records.iter().position(|entry| entry.key == RecordKey::UserAgent).unwrap_or_default();
     for pair in outline.records[first..].windows(2) {
         let [rule, agent] = pair else { continue };
-        let is_rule = matches!(rule.key, RecordKey::Allow | RecordKey::Disallow);
+        let is_rule = matches!(rule.key, RecordKey::Allow | RecordKey::Disallow | RecordKey::ContentUsage);
         if is_rule && agent.key == RecordKey::UserAgent && agent.line.number == rule.line.number + 1 {
             let hint = "put an empty line before it, as the drafts of 1994 and 1996 have it";
             let message = "a new group begins right after a rule";

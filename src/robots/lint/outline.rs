@@ -52,7 +52,8 @@ impl<'a> Outline<'a> {
                     groups.push(&self.records[start..at]);
                     (start, ended) = (at, false);
                 }
-                RecordKey::Allow | RecordKey::Disallow => ended = true,
+                // draft-ietf-aipref-attach-05: `rule =/ content-usage`.
+                RecordKey::Allow | RecordKey::Disallow | RecordKey::ContentUsage => ended = true,
                 RecordKey::UserAgent
                 | RecordKey::CrawlDelay
                 | RecordKey::RequestRate
@@ -61,7 +62,6 @@ impl<'a> Outline<'a> {
                 | RecordKey::Host
                 | RecordKey::CleanParam
                 | RecordKey::ContentSignal
-                | RecordKey::ContentUsage
                 | RecordKey::License => {}
             }
         }

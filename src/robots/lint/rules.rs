@@ -7,8 +7,8 @@ use std::collections::hash_map::Entry as Slot;
 
 use super::finding::Findings;
 use super::outline::{Outline, OutlineEntry};
-use crate::robots::matcher::pattern::{Arena, Shape};
 use crate::robots::parse::key::RecordKey;
+use crate::robots::patterns::pattern::{STAR, Shape};
 use crate::robots::{ParseOptions, Precedence, steps};
 
 pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut Findings<'_>) {
@@ -18,11 +18,10 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
     }
     let mut budget = MOST_COMPARED.0 + MOST_COMPARED.1 * outline.text.len();
     for group in outline.groups() {
-        let mut arena = Arena::new(options.percent_encoding, 0);
         let rules = group
             .iter()
             .filter(|entry| matches!(entry.key, RecordKey::Allow | RecordKey::Disallow) && !entry.value.is_empty());
-        let rules: Vec<LintRule<'_>> = rules.map(|entry| LintRule::new(entry, &mut arena, outline)).collect();
+        let rules: Vec<LintRule<'_>> = rules.map(|entry| LintRule::new(entry, options, outline)).collect();
         let same = same(&rules);
         let mut alive = vec![true; rules.len()];
         for Dead { rule, .. } in &same {
@@ -45,9 +44,9 @@ struct LintRule<'a> {
 }
 
 impl<'a> LintRule<'a> {
-    fn new(entry: &'a OutlineEntry, arena: &mut Arena, outline: &Outline<'_>) -> Self {
-        let pattern = arena.push(outline.value(entry));
-        Self { entry, allows: entry.key == RecordKey::Allow, shape: arena.shape(&pattern) }
+    fn new(entry: &'a OutlineEntry, options: &ParseOptions, outline: &Outline<'_>) -> Self {
+        let shape = Shape::new(outline.value(entry), options.percent_encoding);
+        Self { entry, allows: entry.key == RecordKey::Allow, shape }
     }
 
     /// Whether it decides where both match.
@@ -107,8 +106,7 @@ fn same(rules: &[LintRule<'_>]) -> Vec<Dead> {
 
 /// Rules that a longer one covers. Only patterns with stars can be longer than what they cover.
 fn covered(rules: &[LintRule<'_>], alive: &[bool], budget: &mut usize) -> Vec<Dead> {
-    let mut starred: Vec<usize> =
-        (0..rules.len()).filter(|&rule| rules[rule].shape.text.contains(&Shape::STAR)).collect();
+    let mut starred: Vec<usize> = (0..rules.len()).filter(|&rule| rules[rule].shape.text.contains(&STAR)).collect();
     // The longest first; of equals, as in the file.
     starred.sort_by_key(|&rule| Reverse(rules[rule].shape.bytes));
     let mut dead = Vec::new();

@@ -1,34 +1,40 @@
 //! RFC 9309 §2.2.1: which groups of a file a crawler obeys. Pure.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use super::delay::StatedPace;
 use super::source::FileSource;
 use super::span::{RuleSpan, Span};
 use crate::robots::options::{ParseOptions, Precedence, UserAgentMatch};
+use crate::robots::patterns::{Patterns, PatternsBuilder, pattern};
+use crate::robots::preferences::Preferences;
 use crate::robots::product_token::{is_token_byte, leading_token};
+use crate::robots::rule::{RuleKind, RuleRank};
 use crate::robots::steps;
 use crate::robots::usage::Vocabulary;
 use smallvec::SmallVec;
+use std::sync::OnceLock;
 
 /// The groups of a file.
 ///
 /// A *section* is a run of user-agent lines with all that follows them; pace belongs to it. A *group* is a run of
 /// sections up to the first that has rules; rules belong to it, as they alone end a group (§2.2.4: other records must
-/// not interfere).
-#[derive(Debug, Default)]
+/// not interfere). A Content-Usage line is a rule (draft-ietf-aipref-attach-05: `rule =/ content-usage`).
+#[derive(Debug)]
 pub(crate) struct Groups {
     /// Where tokens are what names a crawler, by token for look-up; in the dialects that look into values as in the file.
     names: Vec<GroupName>,
     sections: Vec<Section>,
     /// The sections of `*`, as in the file.
     stars: Vec<u32>,
-    /// Where each group's rules begin; they end where the next group's do.
-    rule_starts: Vec<u32>,
+    groups: Vec<RuleGroup>,
+    /// Those of all groups, in the file's order. Before any user agent they are nobody's, unless the file has no user agent at all
+    /// and the dialect has a use for them.
     rules: Vec<RuleSpan>,
-    /// Usage preferences and the sections that they belong to.
-    usages: Vec<(u32, Vocabulary, Span)>,
+    /// Content-Usage lines, by group.
+    pub(crate) usages: Preferences,
+    /// Content-Signal lines, by section.
+    pub(crate) signals: Preferences,
     /// The last group has a rule, so that the next user agent begins another.
     group_ended: bool,
     /// The last section has a record, so that the next user agent begins another.
@@ -42,8 +48,19 @@ struct Section {
     pace: StatedPace,
 }
 
-/// Sections that a crawler obeys: seldom more than one.
-type Chosen = SmallVec<[u32; 4]>;
+#[derive(Debug)]
+struct RuleGroup {
+    /// Where its rules begin; they end where the next group's do.
+    start: u32,
+    compiled: OnceLock<Box<Patterns<RuleRank>>>,
+}
+
+/// The sections and groups that a crawler obeys, by their numbers: seldom more than one of each.
+#[derive(Debug, Clone)]
+pub(crate) struct Chosen {
+    pub(crate) sections: SmallVec<[u32; 4]>,
+    pub(crate) groups: SmallVec<[u32; 4]>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct GroupName {
@@ -54,16 +71,29 @@ struct GroupName {
 impl Groups {
     /// With room for the rules that a text of this length may have.
     pub(crate) fn for_text(text: &[u8]) -> Self {
-        Self { rules: Vec::with_capacity(text.len() / 24), ..Self::default() }
+        Self {
+            names: Vec::new(),
+            sections: Vec::new(),
+            stars: Vec::new(),
+            groups: Vec::new(),
+            rules: Vec::with_capacity(text.len() / 24),
+            usages: Preferences::new(Vocabulary::Usage),
+            signals: Preferences::new(Vocabulary::Signal),
+            group_ended: false,
+            section_ended: false,
+        }
     }
 
     /// A user-agent line. Consecutive ones share what follows.
     pub(crate) fn add_agent(&mut self, value: Span, text: &[u8]) {
-        if self.rule_starts.is_empty() || self.group_ended {
-            self.rule_starts.push(index(self.rules.len()));
+        if self.groups.is_empty() {
+            self.rules.clear();
+        }
+        if self.groups.is_empty() || self.group_ended {
+            self.groups.push(RuleGroup { start: index(self.rules.len()), compiled: OnceLock::new() });
         }
         if self.sections.is_empty() || self.group_ended || self.section_ended {
-            self.sections.push(Section { group: index(self.rule_starts.len() - 1), pace: StatedPace::default() });
+            self.sections.push(Section { group: index(self.groups.len() - 1), pace: StatedPace::default() });
         }
         self.group_ended = false;
         self.section_ended = false;
@@ -78,12 +108,9 @@ impl Groups {
 
     /// An allow or disallow line, `None` if it has no path. False if it belongs to no user agent.
     pub(crate) fn add_rule(&mut self, rule: Option<RuleSpan>) -> bool {
-        if self.sections.is_empty() {
-            return false;
-        }
-        self.group_ended = true;
         self.rules.extend(rule);
-        true
+        self.group_ended = !self.sections.is_empty();
+        self.group_ended
     }
 
     /// A line about pace. False if it belongs to no user agent.
@@ -101,7 +128,13 @@ impl Groups {
         let Some(section) = self.sections.len().checked_sub(1) else {
             return false;
         };
-        self.usages.push((index(section), vocabulary, value));
+        match vocabulary {
+            Vocabulary::Signal => self.signals.add(index(section), value),
+            Vocabulary::Usage => {
+                self.usages.add(index(self.groups.len() - 1), value);
+                self.group_ended = true;
+            }
+        }
         self.section_ended = true;
         true
     }
@@ -110,13 +143,13 @@ impl Groups {
         self.sections.is_empty()
     }
 
-    /// How many sections there are.
-    pub(crate) fn len(&self) -> usize {
-        self.sections.len()
-    }
-
     /// Makes names ready for look-up. To be called once, when all lines are read.
     pub(crate) fn finish(&mut self, text: &[u8], options: &ParseOptions) {
+        if self.groups.is_empty() {
+            let is_for_all = options.rules_without_agent && !self.rules.is_empty();
+            self.groups.extend(is_for_all.then_some(RuleGroup { start: 0, compiled: OnceLock::new() }));
+            self.rules.truncate(if is_for_all { usize::MAX } else { 0 });
+        }
         if self.rules.capacity() - self.rules.len() > self.rules.len() / 4 + 64 {
             self.rules.shrink_to_fit();
         }
@@ -136,14 +169,29 @@ impl Groups {
         }
     }
 
-    /// The sections that a crawler of these names obeys, in the file's order: all that name it, else all of `*`.
+    /// What a crawler of these names obeys, in the file's order: all that names it, else all of `*`.
     pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> Chosen {
+        let sections = self.sections_for(tokens, source, options);
+        let mut groups: SmallVec<_> = sections.iter().map(|section| self.sections[*section as usize].group).collect();
+        groups.dedup();
+        if self.sections.is_empty() && !self.groups.is_empty() {
+            groups.push(0);
+        }
+        Chosen { sections, groups }
+    }
+
+    fn sections_for<T: AsRef<str>>(
+        &self,
+        tokens: &[T],
+        source: &FileSource,
+        options: &ParseOptions,
+    ) -> SmallVec<[u32; 4]> {
         if self.names.is_empty() && self.stars.len() <= 1 {
-            return Chosen::from_slice(&self.stars);
+            return SmallVec::from_slice(&self.stars);
         }
         let text = source.text();
         let value = |name: &GroupName| slice(text, name.value);
-        let mut chosen = Chosen::new();
+        let mut chosen = SmallVec::new();
         for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
             let section = |name: &GroupName| name.section;
             match options.user_agent_match {
@@ -184,38 +232,62 @@ impl Groups {
         self.sections[section as usize].pace
     }
 
-    /// The usage preferences of these sections, in the file's order.
-    pub(crate) fn usages_of(&self, sections: &[u32]) -> Vec<(Vocabulary, Span)> {
-        let usages = self.usages.iter().filter(|(section, ..)| sections.binary_search(section).is_ok());
-        usages.map(|&(_, vocabulary, value)| (vocabulary, value)).collect()
+    /// The rules of a group, compiled when they are first asked for.
+    #[inline]
+    pub(crate) fn patterns_of(&self, group: u32, source: &FileSource, options: &ParseOptions) -> &Patterns<RuleRank> {
+        self.groups[group as usize].compiled.get_or_init(|| self.compile(group, source, options).into())
     }
 
-    /// The rules of these sections' groups, in the file's order.
-    pub(crate) fn rules_of(&self, sections: &[u32]) -> Cow<'_, [RuleSpan]> {
-        let group = |section: &u32| self.sections[*section as usize].group;
-        match sections {
-            [] => Cow::Borrowed(&[]),
-            [section] => Cow::Borrowed(&self.rules[self.range(group(section))]),
-            sections => {
-                let mut groups: Vec<u32> = sections.iter().map(group).collect();
-                groups.dedup();
-                Cow::Owned(groups.iter().flat_map(|&group| &self.rules[self.range(group)]).copied().collect())
-            }
-        }
+    /// One of the rules, by its place among them.
+    pub(crate) fn rule(&self, place: u32) -> RuleSpan {
+        self.rules[place as usize]
+    }
+
+    /// Where the rules of a group are.
+    pub(crate) fn rules_of(&self, group: u32) -> Range<usize> {
+        let group = group as usize;
+        let end = self.groups.get(group + 1).map_or(self.rules.len(), |next| next.start as usize);
+        self.groups[group].start as usize..end
     }
 
     pub(crate) fn heap_size(&self) -> usize {
         size_of::<GroupName>() * self.names.capacity()
             + size_of::<Section>() * self.sections.capacity()
-            + size_of::<u32>() * (self.stars.capacity() + self.rule_starts.capacity())
+            + size_of::<u32>() * self.stars.capacity()
+            + size_of::<RuleGroup>() * self.groups.capacity()
             + size_of::<RuleSpan>() * self.rules.capacity()
-            + size_of::<(u32, Vocabulary, Span)>() * self.usages.capacity()
+            + self.usages.heap_size()
+            + self.signals.heap_size()
+            + self
+                .groups
+                .iter()
+                .filter_map(|group| group.compiled.get())
+                .map(|compiled| compiled.heap_size())
+                .sum::<usize>()
     }
 
-    fn range(&self, group: u32) -> Range<usize> {
-        let group = group as usize;
-        let end = self.rule_starts.get(group + 1).map_or(self.rules.len(), |&end| end as usize);
-        self.rule_starts[group] as usize..end
+    #[cold]
+    fn compile(&self, group: u32, source: &FileSource, options: &ParseOptions) -> Patterns<RuleRank> {
+        let places = self.rules_of(group);
+        let mut patterns = PatternsBuilder::new(source.shared(), options.percent_encoding, places.len());
+        for place in places {
+            let rule = self.rules[place];
+            let rank = |bytes| RuleRank::new(options.precedence, rule.kind, index(place), bytes);
+            let at = rule.start as usize..rule.start as usize + usize::from(rule.len);
+            let written = &source.text()[at.clone()];
+            if rule.plain {
+                patterns.add_plain(at, rank(written.len()));
+            } else {
+                patterns.add(written, rank);
+            }
+            if options.index_html
+                && rule.kind == RuleKind::Allow
+                && let Some(directory) = pattern::directory_of_index(written)
+            {
+                patterns.add(&directory, rank);
+            }
+        }
+        patterns.finish()
     }
 }
 

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::grammar::Grammar;
 use super::key;
-use super::span::Span;
-use crate::robots::priority::RuleKind;
+use crate::robots::rule::RuleKind;
 use crate::robots::steps;
 
 /// The lines of a text. LF, CR and CR LF end them; NUL ends a line too, but is not counted as one.
@@ -215,28 +214,6 @@ pub(crate) fn read_rule(text: &[u8], line: &SourceLine, grammar: Grammar) -> Opt
     Some((kind, Record { key, value, colon: true }))
 }
 
-/// The value that begins at this byte, as far as [`read`] took it. Found without reading its line again: it is asked for each
-/// request that a rule refuses.
-pub(crate) fn value_at(text: &[u8], offset: usize, grammar: Grammar) -> Span {
-    let start = start_of(text, offset);
-    let rest = &text[offset..text.len().min(start + grammar.max_line).max(offset)];
-    let line = &rest[..memchr::memchr3(b'\n', b'\r', b'#', rest).unwrap_or(rest.len())];
-    let len = memchr::memchr(0, line).unwrap_or(line.len());
-    Span::new(offset..grammar.trim_end(text, offset, offset + len))
-}
-
-/// The key of the value that begins at this byte.
-pub(crate) fn key_at(text: &[u8], offset: usize, grammar: Grammar) -> Range<usize> {
-    let before = grammar.trim(text, start_of(text, offset)..offset);
-    let colon = memchr::memchr(b':', &text[before.clone()]).map_or(before.end, |colon| before.start + colon);
-    before.start..grammar.trim_end(text, before.start, colon)
-}
-
-/// Where the line begins that holds this byte.
-fn start_of(text: &[u8], offset: usize) -> usize {
-    memchr::memrchr3(b'\n', b'\r', 0, &text[..offset]).map_or(0, |end| end + 1)
-}
-
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
@@ -319,14 +296,5 @@ mod tests {
         let line = [b"allow:/".as_slice(), &[b'x'; 20_000]].concat();
         let LineContent::Record(record) = first(&line) else { panic!("a record") };
         assert_eq!(record.value, 6..16_384);
-    }
-
-    #[test]
-    fn values_are_found_again_by_their_place() {
-        let text = b"allow: /a # b\r\n disallow /c\0allow :\t/d e \nallow:/f";
-        for value in ["/a", "/c", "/d e", "/f"] {
-            let at = text.windows(value.len()).position(|bytes| bytes == value.as_bytes()).expect("in the text");
-            assert_eq!(value_at(text, at, GRAMMAR), Span::new(at..at + value.len()), "{value}");
-        }
     }
 }

@@ -15,9 +15,9 @@ use std::ops::Range;
 
 use crate::robots::byte_set::ByteSet;
 use crate::robots::options::ParseOptions;
-use crate::robots::priority::RuleKind;
 use crate::robots::product_token::is_token_byte;
 use crate::robots::robots_txt::FileRecords;
+use crate::robots::rule::RuleKind;
 use crate::robots::usage::{self, Vocabulary};
 use delay::{RequestRate, StatedPace, VisitTime};
 use group::Groups;
@@ -80,7 +80,7 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
         }
     }
     parser.groups.finish(text, options);
-    let source = FileSource::new(text.into(), marks, parser.repaired, options.grammar());
+    let source = FileSource::new(text.into(), marks, parser.repaired);
     Parsed { source, groups: parser.groups, file: parser.file, warnings: parser.warnings.into() }
 }
 
@@ -182,7 +182,6 @@ impl Parser<'_> {
         let rule = (len > 0).then_some(RuleSpan { start, len, kind, plain });
         if !self.groups.add_rule(rule) {
             self.warnings.add(WarningCode::RuleWithoutAgent, line, name.clone());
-            self.file.orphans.extend(rule.filter(|_| self.options.rules_without_agent));
         }
     }
 

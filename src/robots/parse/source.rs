@@ -1,29 +1,32 @@
 //! The text of a robots.txt, held once for all that points into it, and its line numbers. Pure.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::grammar::Grammar;
-use super::line;
 use super::span::Span;
 
 /// The decoded bytes of a file, as far as they were read.
 #[derive(Debug)]
 pub(crate) struct FileSource {
-    text: Box<[u8]>,
+    text: Arc<[u8]>,
     /// For each full block of the text, the line that its first byte is in: a line number is found by reading one block.
     marks: Box<[u32]>,
     /// Readable forms of the values that are not UTF-8, by where they begin.
     repaired: BTreeMap<u32, Box<str>>,
-    grammar: Grammar,
 }
 
 impl FileSource {
-    pub(crate) fn new(text: Box<[u8]>, marks: Marks, repaired: BTreeMap<u32, Box<str>>, grammar: Grammar) -> Self {
-        Self { text, marks: marks.0.into(), repaired, grammar }
+    pub(crate) fn new(text: Arc<[u8]>, marks: Marks, repaired: BTreeMap<u32, Box<str>>) -> Self {
+        Self { text, marks: marks.0.into(), repaired }
     }
 
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
+    }
+
+    /// The same, to be held by others.
+    pub(crate) fn shared(&self) -> Arc<[u8]> {
+        Arc::clone(&self.text)
     }
 
     /// The line, from 1, that holds this byte. LF, CR and CR LF end lines.
@@ -38,16 +41,6 @@ impl FileSource {
     pub(crate) fn str_at(&self, span: Span) -> &str {
         let repaired = || self.repaired.get(&span.start).map_or("\u{FFFD}", |text| text);
         str::from_utf8(self.slice(span)).unwrap_or_else(|_| repaired())
-    }
-
-    /// The value that begins at a byte.
-    pub(crate) fn value_at(&self, offset: usize) -> &str {
-        self.str_at(line::value_at(&self.text, offset, self.grammar))
-    }
-
-    /// The key of the value that begins at a byte.
-    pub(crate) fn key_of(&self, offset: usize) -> &str {
-        str::from_utf8(&self.text[line::key_at(&self.text, offset, self.grammar)]).unwrap_or_default()
     }
 
     pub(crate) fn slice(&self, span: Span) -> &[u8] {
@@ -97,8 +90,7 @@ mod tests {
         for line in SourceLines::new(text, 0) {
             marks.line(line.number, line.next);
         }
-        let grammar = Grammar { control_space: false, max_line: 16_384 };
-        FileSource::new(text.into(), marks, BTreeMap::new(), grammar)
+        FileSource::new(text.into(), marks, BTreeMap::new())
     }
 
     #[test]

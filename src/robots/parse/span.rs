@@ -1,6 +1,6 @@
 //! Where values and rules stand in the text of a robots.txt. Pure.
 
-use crate::robots::priority::RuleKind;
+use crate::robots::rule::RuleKind;
 
 /// A piece of one line of the text. Lines are cut at 20,000 bytes, so that a `u16` holds every length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -245,3 +245,35 @@ async fn where_the_operators_own_rules_are_silent_robots_txt_decides() {
     }
     assert_eq!(origin.log.pages(), ["/", "/private/ours"]);
 }
+
+/// A site that writes patterns which are dear to compare is refused for that, and nobody else is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_that_cannot_be_compared_in_time_allow_nothing_and_are_named() {
+    let rules: String = (0..18_000).map(|n| format!("Disallow: /*aaa*{n}\n")).collect();
+    let hostile = Origin::site(&format!("User-agent: *\n{rules}")).await;
+    let other = Origin::site("User-agent: *\nDisallow: /no\n").await;
+    let proxy = Proxy::start("").await;
+    let long = hostile.url(&format!("/{}", "a".repeat(50_000)));
+    let problem = assert_refused(&proxy.get(&long).await, 403, "http_request_denied", "rules-too-complex");
+    assert_eq!(problem["rules"], hostile.url("/robots.txt"));
+    for target in ["/a//b%2Fc;p%5B0%5D%u005Ae", "/aaa"] {
+        assert_eq!(proxy.get(&hostile.url(target)).await.status(), 200, "{target}");
+    }
+    assert_eq!(proxy.get(&hostile.url("/aaa17999")).await.status(), 403, "the last rule");
+    assert_eq!(proxy.get(&other.url("/yes")).await.status(), 200);
+}
+
+/// What a robots.txt may have at most is no limit to the operator's own rules.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_own_rules_the_last_is_enforced() {
+    let origin = Origin::site("").await;
+    let long = format!("/{}", "x".repeat(20 << 10));
+    let many: String = (0..40_000).map(|n| format!("/secret/{n:06}, ")).collect();
+    assert!(many.len() > 600_000);
+    let proxy = Proxy::start(&format!("hosts: {{ a.localhost: {{ deny: [{many} {long}, /last] }} }}")).await;
+    for (target, status) in
+        [("/secret/039999", 403), ("/last", 403), (&*long, 403), (&long[..20_000], 200), ("/secret/040000", 200)]
+    {
+        assert_eq!(proxy.get(&origin.url(target)).await.status(), status, "{}", &target[..target.len().min(20)]);
+    }
+}

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::robots::byte_set::ByteSet;
 use crate::robots::options::PercentEncoding;
+use crate::robots::patterns::ComparedPath;
 
 /// The path and query of a request target: of `/a?b#c` it is `/a?b`, of `https://example.com?b` it is `/?b`.
 pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
@@ -22,18 +23,64 @@ pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Calls `judge` with the path of a target as it is compared, and with what its dot segments lead to if it has any.
-pub(crate) fn each_form(target: &[u8], encoding: PercentEncoding, mut judge: impl FnMut(&[u8])) {
-    let mut path = path_and_query(target);
-    if encoding == PercentEncoding::Normalised && ByteSet::of(&path).has_odd() {
-        path = normalise(&path).into();
+/// What rules are asked about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AskedPath<'a> {
+    /// A target as it is sent. It is compared as RFC 9309 has it, and so is what its dot segments lead to.
+    AsSent(&'a [u8]),
+    /// Path and query in a form that servers make of them; compared with patterns as [`fold`] leaves them.
+    AsServed(&'a [u8]),
+}
+
+impl<'a> AskedPath<'a> {
+    /// The paths as they are compared.
+    pub(crate) fn paths(self, encoding: PercentEncoding) -> impl Iterator<Item = Cow<'a, [u8]>> {
+        let target = match self {
+            Self::AsServed(form) => return [Some(Cow::Borrowed(form)), None].into_iter().flatten(),
+            Self::AsSent(target) => target,
+        };
+        let mut path = path_and_query(target);
+        if encoding == PercentEncoding::Normalised && ByteSet::of(&path).has_odd() {
+            path = normalise(&path).into();
+        }
+        let resolved =
+            Some(&path).filter(|path| may_have_dot_segment(path)).and_then(|path| without_dot_segments(path));
+        [Some(path), resolved.map(Cow::Owned)].into_iter().flatten()
     }
-    judge(&path);
-    if may_have_dot_segment(&path)
-        && let Some(resolved) = without_dot_segments(&path)
-    {
-        judge(&resolved);
+
+    /// A path as it is compared.
+    pub(crate) fn compared(self, bytes: &[u8]) -> ComparedPath<'_> {
+        ComparedPath { is_folded: matches!(self, Self::AsServed(_)), ..ComparedPath::new(bytes) }
     }
+}
+
+/// A normalised path, query or pattern without the escapes of bytes that some clients escape and others do not: `[]{}|\^`, which no
+/// URI may hold, and `:;,@!'()`, which are reserved. To RFC 9309 `[` and `%5B` are two; to servers they are one.
+pub(crate) fn fold(text: &[u8]) -> Cow<'_, [u8]> {
+    let is_folded_at = |&at: &usize| escape(&text[at..]).is_some_and(is_folded);
+    let Some(first) = memchr::memchr_iter(b'%', text).find(is_folded_at) else { return Cow::Borrowed(text) };
+    let (mut out, mut rest) = (text[..first].to_vec(), &text[first..]);
+    while let [byte, after @ ..] = rest {
+        rest = match escape(rest).filter(|byte| is_folded(*byte)) {
+            Some(byte) => {
+                out.push(byte);
+                &rest[3..]
+            }
+            None => {
+                out.push(*byte);
+                after
+            }
+        };
+    }
+    Cow::Owned(out)
+}
+
+/// Whether [`fold`] decodes it.
+pub(crate) const fn is_folded(byte: u8) -> bool {
+    matches!(
+        byte,
+        b'[' | b']' | b'{' | b'}' | b'|' | b'\\' | b'^' | b':' | b';' | b',' | b'@' | b'!' | b'\'' | b'(' | b')'
+    )
 }
 
 /// Whether a dot segment may be there: a dot after a slash. Eight bytes at a time, as most paths with a dot end in

@@ -1,0 +1,438 @@
+//! Which files a path can mean to the servers that get it (`robots.paths`). RFC 9309 compares the path as it is sent; but servers merge
+//! slashes, decode `%2F`, then remove dot segments, and serve the file that a rule forbids for a path that no rule matches.
+//! A crawler that may fetch `/public/` could thus fetch `/public/..%2Fprivate/`. Hence four forms of a path are judged too, each
+//! made as certain servers make it, and the request is refused if one of them is disallowed: that only ever adds refusals. Pure.
+//!
+//! | form | what is done to the path | whose it is |
+//! |---|---|---|
+//! | decoded | escapes decoded, slashes merged, dot segments removed | nginx, Apache, lighttpd, Caddy, Go, PHP, Python, serve-static |
+//! | URL | `\` is `/`, `//host` and `#…` go, dot segments removed; then as above | `new URL(…)` of Node and Deno |
+//! | without parameters | `;…` of each segment goes; then as above | Tomcat, Jetty |
+//! | Windows | `%uXXXX` decoded, bytes that are not UTF-8 dropped, `\` and `%5C` are `/`; slashes merged last | IIS; Bottle |
+//!
+//! Patterns are compared with these forms as clients may write them: `[` and `%5B` are one, so are the other bytes of
+//! [`path::fold`]. What other servers make of a path in several steps is in none of these.
+
+use crate::robots::path::{self, AskedPath};
+use smallvec::SmallVec;
+
+/// Which forms of a path are judged: `robots.paths`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
+pub enum Paths {
+    /// The path as it is sent, and the forms that common servers make of it.
+    #[default]
+    AsServed,
+    /// The path as it is sent, by RFC 9309 alone.
+    AsSent,
+}
+
+/// Asks `refuses` about a target, then about each form that servers make of it. Returns the first answer, with the form if that is
+/// not the target itself. Nothing is allocated for a path that all servers take as it is, and all clients write alike.
+pub(super) fn first_refused<R>(
+    target: &[u8],
+    paths: Paths,
+    mut refuses: impl FnMut(AskedPath<'_>) -> Option<R>,
+) -> Option<(R, Option<Box<str>>)> {
+    if let Some(said) = refuses(AskedPath::AsSent(target)) {
+        return Some((said, None));
+    }
+    if paths == Paths::AsSent || is_ordinary(target) {
+        return None;
+    }
+    forms(target).iter().find_map(|form| {
+        let said = refuses(AskedPath::AsServed(form))?;
+        Some((said, Some(String::from_utf8_lossy(form).into())))
+    })
+}
+
+/// Forms as they are compared, path and query: each once, without those that are compared as the target itself is.
+type Forms = SmallVec<[Vec<u8>; MOST_FORMS]>;
+const MOST_FORMS: usize = 4;
+
+fn forms(target: &[u8]) -> Forms {
+    let (path, query) = target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()));
+    let query = &query[..memchr::memchr(b'#', query).unwrap_or(query.len())];
+    let query = path::fold(&path::normalise(query)).into_owned();
+    let normal = path::normalise(path);
+    let mut forms = Forms::new();
+    let mut add = |mut form: Vec<u8>| {
+        form.extend_from_slice(&query);
+        if !forms.contains(&form) {
+            forms.push(form);
+        }
+    };
+    add(cleaned(decoded(&normal, b'\\')));
+    let url = as_url(path);
+    add(cleaned(decoded(&without_dots(path::normalise(&url)), b'\\')));
+    if memchr::memchr(b';', &normal).is_some() {
+        add(cleaned(decoded(&without_parameters(&normal), b'\\')));
+    }
+    let whole = without_ill_formed(without_utf16(path));
+    add(merged(without_dots(decoded(&path::normalise(&whole), b'/'))));
+    forms
+}
+
+/// What nginx, Apache and others do once escapes are decoded.
+fn cleaned(path: Vec<u8>) -> Vec<u8> {
+    without_dots(merged(path))
+}
+
+/// The path of `new URL(target, base)`, where what follows two slashes is a host.
+fn as_url(path: &[u8]) -> Vec<u8> {
+    let path = &path[..memchr::memchr(b'#', path).unwrap_or(path.len())];
+    let slashed: Vec<u8> = path.iter().map(|&byte| if byte == b'\\' { b'/' } else { byte }).collect();
+    if !slashed.starts_with(b"//") {
+        return slashed;
+    }
+    let host = slashed.iter().position(|&byte| byte != b'/').unwrap_or(slashed.len());
+    match memchr::memchr(b'/', &slashed[host..]) {
+        Some(end) => slashed[host + end..].to_vec(),
+        None => b"/".to_vec(),
+    }
+}
+
+/// Tomcat and Jetty leave out of each segment what follows a `;`, before they look at anything else.
+fn without_parameters(path: &[u8]) -> Vec<u8> {
+    let bare = |segment: &[u8]| segment.split(|&byte| byte == b';').next().unwrap_or_default().to_vec();
+    path.split(|&byte| byte == b'/').map(bare).collect::<Vec<_>>().join(&b'/')
+}
+
+/// A normalised path with its escapes decoded. `backslash`: what one stands for.
+fn decoded(path: &[u8], backslash: u8) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, after @ ..] = rest {
+        let (byte, after) = match served(rest) {
+            Some(byte) => (byte, &rest[3..]),
+            None => (*first, after),
+        };
+        match byte {
+            b'\\' => out.push(backslash),
+            // Go has no fragments in requests. No pattern holds one unescaped.
+            b'#' => out.extend_from_slice(b"%23"),
+            byte => out.push(byte),
+        }
+        rest = after;
+    }
+    out
+}
+
+/// What servers take the escape for that a text begins with; `None` if they leave it, or it is none. Decoding `%25`, `%3F`
+/// and `%23` would make an escape, a query or a fragment of what is none, and what no path holds is compared escaped.
+fn served(text: &[u8]) -> Option<u8> {
+    match path::escape(text)? {
+        b'%' | b'?' | b'#' | b'"' | b'<' | b'>' | b'`' => None,
+        byte => byte.is_ascii_graphic().then_some(byte),
+    }
+}
+
+fn merged(mut path: Vec<u8>) -> Vec<u8> {
+    path.dedup_by(|a, b| (*a, *b) == (b'/', b'/'));
+    path
+}
+
+fn without_dots(path: Vec<u8>) -> Vec<u8> {
+    path::without_dot_segments(&path).unwrap_or(path)
+}
+
+/// A path with `%uXXXX` (IIS, `unescape` of JavaScript) escaped as all others are. Halves of what UTF-16 has in two are left.
+fn without_utf16(path: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(path.len()), path);
+    while let Some((&first, after)) = rest.split_first() {
+        rest = match utf16(rest) {
+            Some(char) => {
+                let mut bytes = [0; 4];
+                char.encode_utf8(&mut bytes).bytes().for_each(|byte| path::push_escaped(byte, &mut out));
+                &rest[6..]
+            }
+            None => {
+                out.push(first);
+                after
+            }
+        };
+    }
+    out
+}
+
+/// What the escape `%uXXXX` stands for that a text begins with.
+fn utf16(text: &[u8]) -> Option<char> {
+    let &[b'%', b'u' | b'U', a, b, c, d, ..] = text else { return None };
+    let high = path::escape(&[b'%', a, b])?;
+    let low = path::escape(&[b'%', c, d])?;
+    char::from_u32(u32::from(high) << 8 | u32::from(low))
+}
+
+/// A path without the bytes, escaped or not, that are not UTF-8 (Bottle); whole if a segment has nothing else, as such paths are
+/// written in another encoding.
+fn without_ill_formed(path: Vec<u8>) -> Vec<u8> {
+    if !path.iter().any(|&byte| byte >= 0x80 || byte == b'%') {
+        return path;
+    }
+    // The bytes that the path stands for, and where each is written.
+    let (mut bytes, mut places) = (Vec::with_capacity(path.len()), Vec::with_capacity(path.len() + 1));
+    let mut at = 0;
+    while let Some(&first) = path.get(at) {
+        let escaped = path::escape(&path[at..]).filter(|byte| !byte.is_ascii());
+        bytes.push(escaped.unwrap_or(first));
+        places.push(at);
+        at += if escaped.is_some() { 3 } else { 1 };
+    }
+    places.push(at);
+    let (mut out, mut from) = (Vec::with_capacity(path.len()), 0);
+    for chunk in bytes.utf8_chunks() {
+        let end = from + chunk.valid().len();
+        out.extend_from_slice(&path[places[from]..places[end]]);
+        from = end + chunk.invalid().len();
+    }
+    let is_empty = |path: &[u8]| path.split(|&byte| byte == b'/').map(<[u8]>::is_empty).collect::<Vec<_>>();
+    if out.len() == path.len() || is_empty(&out) != is_empty(&path) { path } else { out }
+}
+
+/// Whether one look at each byte shows that all servers take a target as it is, and all clients write it alike.
+fn is_ordinary(target: &[u8]) -> bool {
+    let (mut before, mut found) = (0, 0);
+    for &byte in target {
+        let kind = LOOKS[usize::from(byte)];
+        found |= kind & (SPECIAL | before);
+        before = kind;
+    }
+    found == 0
+}
+
+/// What [`is_ordinary`] looks for: bytes that servers or clients treat in several ways, and a slash behind another.
+const LOOKS: [u8; 256] = {
+    let mut looks = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let is_special =
+            byte >= 0x80 || matches!(byte as u8, b'%' | b';' | b'\\' | b'#') || path::is_folded(byte as u8);
+        looks[byte] = if is_special { SPECIAL } else { 0 };
+        byte += 1;
+    }
+    looks[b'/' as usize] = SLASH;
+    looks
+};
+const SPECIAL: u8 = 1;
+const SLASH: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::robots::patterns::StepBudget;
+    use crate::robots::{PercentEncoding, RobotsTxt};
+
+    /// One a line; the tests against real servers send the same.
+    const SPELLINGS: &str = include_str!("../../tests/support/path_spellings.txt");
+
+    /// What some servers beside those take for `/private/x`.
+    const MORE: &[&str] = &[
+        // Node: `new URL(target, base)`.
+        "//host/private/x",
+        "///host/private/x",
+        "/\\host/private/x",
+        "/private\\x",
+        "/public\\..\\private\\x",
+        // Windows.
+        "/public/..%5Cprivate%5cx",
+        // Elsewhere a backslash is a letter like others.
+        "/public;x%5cpublic%2F..%2Fprivate/x",
+        "/.%2e/./public\\public/.%2e/private%2Fx",
+        // Tomcat, Jetty.
+        "/private;a=b/x",
+        "/;/private/x",
+        "/public/..;/private/x",
+        "/public/..;a=b/private;c/x;d",
+        // Caddy: no fragment is known there.
+        "/public/#/../../private/x",
+        "/private%2fx#y",
+        // Slashes are merged before dot segments go, or after; segments above the root are none.
+        "/public//../../private/x",
+        "/public%2f..%2f%2f..%2fprivate/x",
+        "/x/..//private/x",
+        "/x//../..//private/x",
+        "/%2f../private/x",
+        "/private%2fz/../x",
+        "/q%2fw%2fe/../..%2fprivate/x",
+        // Bottle.
+        "/%ffprivate/x",
+        "/pri%80vate/x",
+        "/%c0%afprivate/x",
+        "/a/.%e4%bd./private/x",
+        // Node: `unescape`; IIS.
+        "/private%u002fx",
+        "/%u0070rivate/x",
+        "/a/%u002e%U002E%u002Fprivate/x",
+    ];
+
+    fn refused(rules: &str, target: &str) -> Option<String> {
+        let everyone: [&str; 0] = [];
+        let rules = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes()).rules_for(&everyone);
+        let refuses = |asked: AskedPath<'_>| {
+            let verdict = rules.check_within(asked, &[], &mut StepBudget::new());
+            (!verdict.is_allowed()).then_some(())
+        };
+        let (_, form) = first_refused(target.as_bytes(), Paths::AsServed, refuses)?;
+        Some(form.map_or(target.to_owned(), String::from))
+    }
+
+    #[test]
+    fn no_spelling_of_a_disallowed_path_is_let_through() {
+        let spellings: Vec<&str> =
+            SPELLINGS.lines().filter(|line| line.starts_with('/')).chain(MORE.iter().copied()).collect();
+        assert!(spellings.len() >= 60);
+        for target in spellings {
+            for rule in ["/private/x", "/private/", "/private"] {
+                assert!(refused(&format!("Disallow: {rule}"), target).is_some(), "{target} by {rule}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_form_that_was_meant_is_named() {
+        for (target, form) in [
+            ("//private/x?q", "/private/x?q"),
+            ("/a%2F..//private%2fx", "/private/x"),
+            ("/a/..;b=c/private;d/x", "/private/x"),
+            ("//host/private/x", "/private/x"),
+            ("/private%2Fa%3Fb", "/private/a%3Fb"),
+        ] {
+            assert_eq!(refused("Disallow: /private/", target).as_deref(), Some(form), "{target}");
+        }
+        assert_eq!(refused("Disallow: /wiki/Special:", "/wiki/Special%3Aa").as_deref(), Some("/wiki/Special:a"));
+    }
+
+    #[test]
+    fn what_no_server_takes_for_a_disallowed_path_is_let_through() {
+        for target in [
+            "/",
+            "/privately/x",
+            "/public/private/x",
+            "/public//private/x",
+            "/public%2fprivate/x",
+            "/public;/private/x",
+            "/public?/../private/x",
+            "/public?a=//private/x",
+            "/%2570rivate/x",
+            "/public/..%252fprivate/x",
+            "/private%3fx",
+            "/PRIVATE/x",
+            "/private%c3%bc/x",
+            "/private%u00fc/x",
+            "/private%u00/x",
+        ] {
+            assert_eq!(refused("Disallow: /private/", target), None, "{target}");
+        }
+    }
+
+    #[test]
+    fn what_is_ordinary_is_judged_as_it_is_sent_alone() {
+        for target in ["/", "/a/b.html?c=d&e=f+g~h$i*j_k-l", "", "*", "?a", "/a/../b"] {
+            assert!(is_ordinary(target.as_bytes()), "{target}");
+        }
+        for target in ["//a", "/a//b", "/a;b", "/a%2fb", "/a\\b", "/a#b", "/a?[", "/a:b", "/\u{e4}"] {
+            assert!(!is_ordinary(target.as_bytes()), "{target}");
+        }
+        for byte in 0..=u8::MAX {
+            for text in [&[b'/', byte][..], &[b'/', b'a', byte, b'b', b'/'], &[b'/', b'?', byte]] {
+                let sent: Vec<_> = AskedPath::AsSent(text).paths(PercentEncoding::Normalised).collect();
+                let is_one = forms(text).iter().all(|form| sent.iter().any(|sent| **sent == **form));
+                assert!(!is_ordinary(text) || is_one || text.contains(&b'#'), "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_meets_a_request_however_either_escapes_what_clients_write_in_two_ways() {
+        for (rules, targets) in [
+            ("/*?raw[", &["/l?raw[0]=1", "/l?raw%5B0%5D=1", "/l?raw%5b0]=1"][..]),
+            ("/*?f%5B", &["/l?f[0]=1", "/l?f%5B0%5D=1", "/l?f%5b0]=1"]),
+            ("/*?f%5Bx%5D=a:b", &["/l?f[x]=a:b", "/l?f%5Bx%5D=a%3Ab", "/l?f[x]=a%3ab"]),
+            ("/*?p|", &["/l?p|", "/l?p%7C", "/l?p%7c"]),
+            ("/*?u=http:", &["/l?u=http:", "/l?u=http%3A//x"]),
+            ("/pipe%7Cd", &["/pipe|d", "/pipe%7cd", "//pipe|d", "/a/..%2Fpipe%7Cd", "/./pipe|d"]),
+            ("/cur{ly}", &["/cur{ly}", "/cur%7Bly%7D", "/cur%7bly}"]),
+            ("/wiki/Special%3ARandom", &["/wiki/Special:Random", "/wiki/Special%3aRandom", "/wiki//Special:Random"]),
+            ("/wiki/Special:Random", &["/wiki/Special:Random", "/wiki/Special%3ARandom"]),
+            ("/a%5Eb%2C%3B%40%21%27%28%29", &["/a^b,;@!'()", "/a^b%2C%3B%40!'()", "/a%5eb,;@!'()x"]),
+            ("/x^y$", &["/x%5Ey"]),
+        ] {
+            for target in targets {
+                assert!(refused(&format!("Disallow: {rules}"), target).is_some(), "{target} by {rules}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_way_to_write_a_target_is_not_refused_by_what_says_nothing_of_it() {
+        for (rules, target) in [
+            ("Disallow: /\nAllow: /@me", "/@me"),
+            ("Disallow: /wiki/\nAllow: /wiki/Talk:", "/wiki/Talk:x?a,b"),
+            ("Disallow: /*?\nAllow: /*?f[", "/l?f[0]=(1)"),
+            ("Disallow: /*%", "/a:b"),
+            ("Disallow: /*7C", "/a|b"),
+            ("Disallow: /*?c=d+&", "/a?c=d%2B%26"),
+            ("Disallow: /*?u=/", "/l?u=%2F"),
+            ("Disallow: /*?f%5B\nAllow: /*?f%5B0%5D=brand:", "/l?f%5B0%5D=brand:x"),
+            ("Disallow: /*?f%5B\nAllow: /*?f%5B0%5D=brand:", "/l?f[0]=brand:x"),
+            ("Disallow: /search;\nAllow: /search;v={", "/search;v={1}"),
+            ("Disallow: /@\nAllow: /@x[", "/@x[1]"),
+            ("Disallow: /search/", "/%EA%E0%F2/search/1"),
+            ("Disallow: /\nAllow: /%A5%D8/", "/%A5%D8/x"),
+        ] {
+            assert_eq!(refused(rules, target), None, "{target} by {rules}");
+        }
+    }
+
+    #[test]
+    fn as_sent_judges_no_other_form() {
+        let refuses = |asked: AskedPath<'_>| matches!(asked, AskedPath::AsServed(_)).then_some(());
+        assert_eq!(first_refused(b"//private/x", Paths::AsSent, refuses), None);
+        assert!(first_refused(b"//private/x", Paths::AsServed, refuses).is_some());
+    }
+
+    /// However a target is made, and however long it is.
+    #[test]
+    fn there_are_at_most_four_forms_none_much_longer_than_the_target() {
+        let piece = r"//h\a%5Cb/..;c%2F//./%2e%2e/d#e%u005A[%3a{%ff";
+        for length in [275, 8_000, 60_000] {
+            for query in [String::new(), format!("?{}", "[%3a".repeat(length / 8))] {
+                let target: String = piece.chars().cycle().take(length).chain(query.chars()).collect();
+                let forms = forms(target.as_bytes());
+                assert!((2..=MOST_FORMS).contains(&forms.len()), "{}", forms.len());
+                assert!(forms.iter().all(|form| form.len() <= 3 * target.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn utf16_escapes_become_those_of_utf8() {
+        for (path, expected) in [
+            ("/a%u002fb%u0041", "/a%2Fb%41"),
+            ("/%U00e9%u20AC", "/%C3%A9%E2%82%AC"),
+            ("/%u002%u002e", "/%u002%2E"),
+            ("/%ud83d%ude00%u0061", "/%ud83d%ude00%61"),
+            ("/%u", "/%u"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&without_utf16(path.as_bytes())), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_left_out() {
+        for (path, expected) in [
+            ("/%ffprivate", "/private"),
+            ("/pri%80vate%C0%af/", "/private/"),
+            ("/%e4%bdx%E4%BD%A0", "/x%E4%BD%A0"),
+            ("/a%f0%9f%98", "/a"),
+            ("/%EA%E0%F2/search/", "/%EA%E0%F2/search/"),
+            ("/%ed%a0%80a", "/a"),
+            ("/\u{e4}%e4", "/\u{e4}"),
+            ("/%E4%BD%A0%20%C3%BC\u{e4}%", "/%E4%BD%A0%20%C3%BC\u{e4}%"),
+            ("/%2f%25%", "/%2f%25%"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&without_ill_formed(path.into())), expected, "{path}");
+        }
+        assert_eq!(without_ill_formed(b"/a\xffb\xc3\xbc".to_vec()), b"/ab\xc3\xbc");
+    }
+}

@@ -1,0 +1,165 @@
+//! Path patterns to values (RFC 9309 §2.2.3), each look-up within a budget of steps: the rules of robots.txt, its usage
+//! preferences, tdmrep.json and the operator's own rules are four uses of it. Pure.
+
+mod budget;
+mod literals;
+pub(crate) mod pattern;
+mod starred;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::byte_set::ByteSet;
+use super::options::PercentEncoding;
+use super::path;
+pub(crate) use budget::{StepBudget, StepsSpent};
+use literals::{Literal, Literals};
+use pattern::{PatternForm, STAR, normalise};
+use starred::{Star, Starred};
+
+/// Compiled patterns; of those that match a path, which has the greatest value? The order of the values is the precedence.
+///
+/// Patterns without a star are literals in the order of their bytes: those that a path begins with are the last one that is
+/// not behind the path, and its ancestors. Patterns with stars are tried with the greatest value first; where there are many,
+/// only those are tried of which the path has three bytes that few patterns have.
+#[derive(Debug)]
+pub(crate) struct Patterns<T> {
+    text: PatternText,
+    literals: Literals<T>,
+    starred: Starred<T>,
+    /// The patterns as [`path::fold`] leaves them, if that changes one.
+    folded: Option<Box<Self>>,
+}
+
+/// Patterns on their way to [`Patterns`].
+#[derive(Clone)]
+pub(crate) struct PatternsBuilder<T> {
+    text: PatternText,
+    encoding: PercentEncoding,
+    literals: Vec<Literal<T>>,
+    starred: Vec<Star<T>>,
+    folded: Option<Box<Self>>,
+}
+
+/// A path as it is compared: normalised, with the kinds of its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ComparedPath<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) byte_set: ByteSet,
+    /// It is compared with folded patterns.
+    pub(crate) is_folded: bool,
+}
+
+impl<'a> ComparedPath<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, byte_set: ByteSet::of(bytes), is_folded: false }
+    }
+}
+
+impl<T: Ord + Copy> Patterns<T> {
+    /// The greatest value of the patterns that match.
+    pub(crate) fn best(&self, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<Option<T>, StepsSpent> {
+        let Self { text, literals, starred, .. } = self.folded.as_deref().filter(|_| path.is_folded).unwrap_or(self);
+        let literal = literals.best(text, path.bytes, budget)?;
+        let starred = starred.best(text, path, literal, budget)?;
+        Ok(starred.or(literal))
+    }
+
+    pub(crate) fn heap_size(&self) -> usize {
+        let folded = self.folded.as_ref().map_or(0, |folded| size_of::<Self>() + folded.heap_size());
+        self.text.own.len() + self.literals.heap_size() + self.starred.heap_size() + folded
+    }
+}
+
+impl<T: Ord + Copy> PatternsBuilder<T> {
+    /// `shared`: a text that plain patterns are pieces of, and are not copied from.
+    pub(crate) fn new(shared: Arc<[u8]>, encoding: PercentEncoding, patterns: usize) -> Self {
+        let text = PatternText { shared, own: Vec::new() };
+        Self { text, encoding, literals: Vec::with_capacity(patterns), starred: Vec::new(), folded: None }
+    }
+
+    /// A piece of the shared text in which nothing is special and nothing must be normalised.
+    #[inline]
+    pub(crate) fn add_plain(&mut self, at: Range<usize>, value: T) {
+        let literal = Literal::new(PatternPlace::new(at), false, value);
+        self.literals.push(literal);
+        if let Some(folded) = &mut self.folded {
+            folded.literals.push(literal);
+        }
+    }
+
+    /// A pattern as it is written. `value` is given the bytes that count for precedence: all of the normalised pattern's, `*`
+    /// and `$` included.
+    pub(crate) fn add(&mut self, written: &[u8], value: impl FnOnce(usize) -> T) {
+        let mut text = Vec::with_capacity(written.len());
+        let (form, bytes) = normalise(written, self.encoding, &mut text);
+        let value = value(bytes);
+        let folded = match self.encoding {
+            PercentEncoding::Normalised => path::fold(&text),
+            PercentEncoding::AsWritten => Cow::Borrowed(&text[..]),
+        };
+        if matches!(folded, Cow::Owned(_)) && self.folded.is_none() {
+            self.folded = Some(Box::new(self.clone()));
+        }
+        if let Some(builder) = &mut self.folded {
+            builder.push(&folded, form, value);
+        }
+        self.push(&text, form, value);
+    }
+
+    fn push(&mut self, text: &[u8], form: PatternForm, value: T) {
+        let start = self.text.shared.len() + self.text.own.len();
+        self.text.own.extend_from_slice(text);
+        let place = PatternPlace::new(start..start + text.len());
+        match form {
+            PatternForm::Prefix => self.literals.push(Literal::new(place, false, value)),
+            PatternForm::Exact => self.literals.push(Literal::new(place, true, value)),
+            PatternForm::Starred { is_anchored } => {
+                let byte_set = ByteSet::of_pieces(text);
+                let first_star = memchr::memchr(STAR, text).unwrap_or(text.len()) as u32;
+                self.starred.push(Star { value, byte_set, place, first_star, is_anchored });
+            }
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Patterns<T> {
+        self.text.own.shrink_to_fit();
+        let folded = self.folded.map(|folded| Box::new(folded.finish()));
+        let literals = Literals::new(self.literals, &self.text);
+        let starred = Starred::new(self.starred, &self.text);
+        Patterns { text: self.text, literals, starred, folded }
+    }
+}
+
+/// The text of all patterns: a shared one, and behind it that of those that are no piece of it.
+#[derive(Debug, Clone)]
+struct PatternText {
+    shared: Arc<[u8]>,
+    own: Vec<u8>,
+}
+
+impl PatternText {
+    #[inline]
+    fn at(&self, place: PatternPlace) -> &[u8] {
+        let (start, end) = (place.start as usize, place.start as usize + place.len as usize);
+        match start.checked_sub(self.shared.len()) {
+            None => &self.shared[start..end],
+            Some(start) => &self.own[start..start + place.len as usize],
+        }
+    }
+}
+
+/// A piece of the text.
+#[derive(Debug, Clone, Copy)]
+struct PatternPlace {
+    start: u32,
+    len: u32,
+}
+
+impl PatternPlace {
+    fn new(range: Range<usize>) -> Self {
+        let narrow = |number: usize| u32::try_from(number).expect("no file is longer than 1 GiB");
+        Self { start: narrow(range.start), len: narrow(range.len()) }
+    }
+}

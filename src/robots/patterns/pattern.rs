@@ -1,0 +1,190 @@
+//! RFC 9309 §2.2.3: path patterns in the form that is compared. Pure.
+
+use crate::robots::options::PercentEncoding;
+use crate::robots::path::{self, PathByte};
+
+/// Stands for a star in a normalised pattern; NUL ends lines, and cannot stand for itself.
+pub(crate) const STAR: u8 = 0;
+
+/// What a normalised pattern matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PatternForm {
+    /// What begins with its text.
+    Prefix,
+    /// What is equal to its text.
+    Exact,
+    /// What begins with the literals of its text, in this order, with anything where a star is; if it is anchored, what ends with
+    /// the last.
+    Starred { is_anchored: bool },
+}
+
+/// Appends a pattern as it is compared: its text, in which `STAR` stands for each star, without an anchor and without stars at its
+/// end. Returns what it matches, and the bytes that count for precedence: all of the normalised pattern's, `*` and `$` included.
+pub(crate) fn normalise(written: &[u8], encoding: PercentEncoding, out: &mut Vec<u8>) -> (PatternForm, usize) {
+    let start = out.len();
+    let is_anchored = push(written, encoding, out);
+    let bytes = out.len() - start + usize::from(is_anchored);
+    // With a star before it, an anchor means nothing.
+    let is_anchored = is_anchored && out[start..].last() != Some(&STAR);
+    let end = out[start..].iter().rposition(|&byte| byte != STAR).map_or(start, |last| start + last + 1);
+    out.truncate(end);
+    let form = match memchr::memchr(STAR, &out[start..]) {
+        Some(_) => PatternForm::Starred { is_anchored },
+        None if is_anchored => PatternForm::Exact,
+        None => PatternForm::Prefix,
+    };
+    (form, bytes)
+}
+
+/// The pattern that allows a directory where one allows its `index.html` (Google).
+pub(crate) fn directory_of_index(written: &[u8]) -> Option<Vec<u8>> {
+    let slash = memchr::memrchr(b'/', written)?;
+    let (directory, file) = written.split_at(slash + 1);
+    file.starts_with(b"index.htm").then(|| [directory, b"$"].concat())
+}
+
+/// Appends the text of a pattern, stars at its end included; whether it has an anchor.
+fn push(written: &[u8], encoding: PercentEncoding, out: &mut Vec<u8>) -> bool {
+    let body = written.strip_suffix(b"$").unwrap_or(written);
+    match encoding {
+        PercentEncoding::Normalised => push_normalised(body, out),
+        PercentEncoding::AsWritten => push_as_written(body, out),
+    }
+    body.len() < written.len()
+}
+
+fn push_normalised(mut body: &[u8], out: &mut Vec<u8>) {
+    while let Some((piece, after)) = path::next(body) {
+        match piece {
+            PathByte::Byte(b'*') => out.push(STAR),
+            PathByte::Byte(byte) | PathByte::Literal(byte) => out.push(byte),
+            PathByte::Escaped(byte) => path::push_escaped(byte, out),
+        }
+        body = after;
+    }
+}
+
+fn push_as_written(body: &[u8], out: &mut Vec<u8>) {
+    for (at, &byte) in body.iter().enumerate() {
+        let is_digit = |place: usize| body.get(place).is_some_and(u8::is_ascii_hexdigit);
+        let in_escape =
+            |back: usize| at >= back && body[at - back] == b'%' && is_digit(at + 1 - back) && is_digit(at + 2 - back);
+        match byte {
+            b'*' => out.push(STAR),
+            0x80.. => path::push_escaped(byte, out),
+            _ if in_escape(1) || in_escape(2) => out.push(byte.to_ascii_uppercase()),
+            _ => out.push(byte),
+        }
+    }
+}
+
+/// A pattern that is compared with others. Used by `lint`.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// Normalised, with `STAR` for each star, and without an anchor.
+    pub(crate) text: Box<[u8]>,
+    /// It matches up to the path's end; what is not anchored is as good as one star more at its end.
+    pub(crate) anchored: bool,
+    /// The bytes that count for precedence.
+    pub(crate) bytes: usize,
+}
+
+impl Shape {
+    pub(crate) fn new(written: &[u8], encoding: PercentEncoding) -> Self {
+        let mut text = Vec::with_capacity(written.len());
+        let is_anchored = push(written, encoding, &mut text);
+        let bytes = text.len() + usize::from(is_anchored);
+        // With a star before it, an anchor means nothing.
+        let anchored = is_anchored && text.last() != Some(&STAR);
+        Self { text: text.into(), anchored, bytes }
+    }
+
+    /// All paths that it matches, as one: its text, in which each star stands for a run of bytes.
+    pub(crate) fn paths(&self) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.text.len() + 2);
+        // Paths begin with `/`: a star at the start matches at least that, unless what follows is it.
+        let second = self.text.iter().find(|&&byte| byte != STAR);
+        if self.text.first() == Some(&STAR) && second != Some(&b'/') {
+            text.push(b'/');
+        }
+        text.extend_from_slice(&self.text);
+        text.extend((!self.anchored).then_some(STAR));
+        text
+    }
+
+    /// Whether it matches each of the [`paths`](Self::paths) of another. Never claimed wrongly; it may be missed.
+    ///
+    /// No literal matches the star that stands for a run, so that only a star of this pattern does, and then it matches
+    /// any run.
+    pub(crate) fn covers(&self, text: &[u8]) -> bool {
+        let mut pieces = self.text.split(|&byte| byte == STAR);
+        let first = pieces.next().unwrap_or_default();
+        let Some(mut rest) = text.strip_prefix(first) else { return false };
+        let mut last = None;
+        for piece in pieces {
+            // Leftmost is best for all but the last, which may have to end the path.
+            if let Some(before) = last.replace(piece) {
+                let Some(at) = memchr::memmem::find(rest, before) else { return false };
+                rest = &rest[at + before.len()..];
+            }
+        }
+        match last {
+            None => rest.is_empty() || !self.anchored,
+            Some(last) if self.anchored => rest.ends_with(last),
+            Some(last) => memchr::memmem::find(rest, last).is_some(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(written: &str) -> String {
+        let mut text = b"/before".to_vec();
+        let (form, bytes) = normalise(written.as_bytes(), PercentEncoding::Normalised, &mut text);
+        let end = match form {
+            PatternForm::Prefix => "",
+            PatternForm::Exact | PatternForm::Starred { is_anchored: true } => "$",
+            PatternForm::Starred { is_anchored: false } => "..",
+        };
+        let pieces = text["/before".len()..].split(|&byte| byte == STAR).enumerate();
+        let pieces = pieces.filter(|(at, piece)| *at == 0 || !piece.is_empty());
+        let pieces: Vec<_> = pieces.map(|(_, piece)| String::from_utf8_lossy(piece)).collect();
+        format!("{}{end} {bytes}", pieces.join("|"))
+    }
+
+    #[test]
+    fn rfc_patterns_are_literals_stars_and_an_anchor() {
+        for (written, expected) in [
+            ("/fish", "/fish 5"),
+            ("/fish$", "/fish$ 6"),
+            ("/fish*", "/fish 6"),
+            ("/fish***$", "/fish 9"),
+            ("*", " 1"),
+            ("$", "$ 1"),
+            ("/*.php", "/|.php.. 6"),
+            ("/*.php$", "/|.php$ 7"),
+            ("*a**b*", "|a|b.. 6"),
+            ("/a*b*$", "/a|b.. 6"),
+            ("/a$b", "/a$b 4"),
+            ("/a$$", "/a$$ 4"),
+        ] {
+            assert_eq!(show(written), expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn rfc_escapes_are_normalised_before_bytes_are_counted() {
+        for (written, expected) in [
+            ("/%7Ejoe", "/~joe 5"),
+            ("/\u{fc}", "/%C3%BC 7"),
+            ("/%c3%bc", "/%C3%BC 7"),
+            ("/a%2Ab%24", "/a*b$ 5"),
+            ("/a%2A*%24$", "/a*|$$ 6"),
+            ("/a b", "/a%20b 6"),
+        ] {
+            assert_eq!(show(written), expected, "{written}");
+        }
+    }
+}

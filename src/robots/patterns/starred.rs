@@ -1,0 +1,193 @@
+//! Patterns with stars. Between stars there are only literals, so that the leftmost place of each is enough: no backtracking.
+//! Pure.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use super::pattern::STAR;
+use super::{ComparedPath, PatternPlace, PatternText, StepBudget, StepsSpent};
+use crate::robots::byte_set::ByteSet;
+use crate::robots::steps;
+use smallvec::SmallVec;
+
+/// The patterns with stars of [`Patterns`](super::Patterns), those with the greatest value first.
+#[derive(Debug)]
+pub(super) struct Starred<T> {
+    patterns: Box<[Star<T>]>,
+    /// Where there are many.
+    index: Option<Box<Index>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Star<T> {
+    pub(super) value: T,
+    /// The kinds of bytes that a path has which it matches.
+    pub(super) byte_set: ByteSet,
+    /// Literals, with stars between them; it does not end with one.
+    pub(super) place: PatternPlace,
+    /// How many bytes stand before the first star.
+    pub(super) first_star: u32,
+    /// Matches only what ends with the last literal.
+    pub(super) is_anchored: bool,
+}
+
+impl<T: Ord + Copy> Starred<T> {
+    pub(super) fn new(mut patterns: Vec<Star<T>>, text: &PatternText) -> Self {
+        patterns.sort_unstable_by_key(|star| Reverse(star.value));
+        let index = (patterns.len() > MOST_WITHOUT_INDEX).then(|| Index::new(&patterns, text).into());
+        Self { patterns: patterns.into(), index }
+    }
+
+    /// The greatest value of the patterns that match, if it is greater than `floor`.
+    #[inline]
+    pub(super) fn best(
+        &self,
+        text: &PatternText,
+        path: ComparedPath<'_>,
+        floor: Option<T>,
+        budget: &mut StepBudget,
+    ) -> Result<Option<T>, StepsSpent> {
+        let Some(index) = &self.index else {
+            for star in self.patterns.iter().take_while(|star| Some(star.value) > floor) {
+                if path.byte_set.has_all(star.byte_set) && star.matches(text, path.bytes, budget)? {
+                    return Ok(Some(star.value));
+                }
+            }
+            return Ok(None);
+        };
+        let stronger = self.patterns.partition_point(|star| Some(star.value) > floor);
+        let is_candidate =
+            |&n: &u32| (n as usize) < stronger && path.byte_set.has_all(self.patterns[n as usize].byte_set);
+        let mut candidates: Candidates = SmallVec::new();
+        budget.spend(index.short.len() + path.bytes.len() / 4)?;
+        candidates.extend(index.short.iter().copied().filter(is_candidate));
+        for members in windows(path.bytes).map(|window| index.members(window)).filter(|members| !members.is_empty()) {
+            budget.spend(members.len())?;
+            candidates.extend(members.iter().copied().filter(is_candidate));
+        }
+        candidates.sort_unstable();
+        candidates.dedup();
+        for star in candidates.iter().map(|&n| &self.patterns[n as usize]) {
+            if star.matches(text, path.bytes, budget)? {
+                return Ok(Some(star.value));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn heap_size(&self) -> usize {
+        size_of_val(&*self.patterns) + self.index.as_ref().map_or(0, |index| index.heap_size())
+    }
+}
+
+impl<T> Star<T> {
+    #[inline(never)]
+    fn matches(&self, text: &PatternText, path: &[u8], budget: &mut StepBudget) -> Result<bool, StepsSpent> {
+        let pattern = text.at(self.place);
+        budget.spend(1 + pattern.len() / 64)?;
+        let (literal, mut pieces) = pattern.split_at(self.first_star as usize);
+        let Some(mut rest) = path.strip_prefix(literal) else { return Ok(false) };
+        if self.is_anchored {
+            let last = memchr::memrchr(STAR, pieces).map_or(0, |star| star + 1);
+            let Some(before) = rest.strip_suffix(&pieces[last..]) else { return Ok(false) };
+            (rest, pieces) = (before, &pieces[..last]);
+        }
+        for piece in pieces.split(|&byte| byte == STAR).filter(|piece| !piece.is_empty()) {
+            let Some(at) = find(rest, piece, budget)? else { return Ok(false) };
+            rest = &rest[at + piece.len()..];
+        }
+        Ok(true)
+    }
+}
+
+/// The leftmost place of a piece, which is not empty.
+fn find(text: &[u8], piece: &[u8], budget: &mut StepBudget) -> Result<Option<usize>, StepsSpent> {
+    let Some(last) = text.len().checked_sub(piece.len()) else { return Ok(None) };
+    let mut from = 0;
+    while from <= last {
+        let found = memchr::memchr(piece[0], &text[from..=last]);
+        budget.spend(2 + found.unwrap_or(last - from) / 64)?;
+        let Some(at) = found.map(|at| from + at) else { return Ok(None) };
+        if text[at..].starts_with(piece) {
+            return Ok(Some(at));
+        }
+        budget.spend(piece.len() / 64)?;
+        from = at + 1;
+    }
+    Ok(None)
+}
+
+/// The numbers of patterns that may match a path.
+type Candidates = SmallVec<[u32; 32]>;
+
+/// For each of many patterns three bytes in a row that a path has which it matches: of the pattern's those that the fewest others
+/// have. A path is asked for each three bytes that it has.
+#[derive(Debug)]
+struct Index {
+    /// Where the members of each bucket begin; the last is their end.
+    starts: Box<[u32]>,
+    members: Box<[u32]>,
+    /// The patterns without three bytes in a row.
+    short: Box<[u32]>,
+}
+
+impl Index {
+    fn new<T>(patterns: &[Star<T>], text: &PatternText) -> Self {
+        let buckets = patterns.len().next_power_of_two();
+        let own = |star: &Star<T>| {
+            let pattern = text.at(star.place);
+            steps::count(pattern.len());
+            windows(pattern).filter(|window| !window.contains(&STAR)).map(move |window| bucket(window, buckets))
+        };
+        let mut starts = vec![0_u32; buckets + 1];
+        for at in patterns.iter().flat_map(own) {
+            starts[at] += 1;
+        }
+        let rarest: Vec<Option<usize>> = patterns.iter().map(|star| own(star).min_by_key(|&at| starts[at])).collect();
+        starts.fill(0);
+        for at in rarest.iter().flatten() {
+            starts[at + 1] += 1;
+        }
+        for at in 0..buckets {
+            starts[at + 1] += starts[at];
+        }
+        let mut members = vec![0; starts[buckets] as usize];
+        let (mut next, mut short) = (starts.clone(), Vec::new());
+        for (n, at) in (0..).zip(rarest) {
+            match at {
+                Some(at) => {
+                    members[next[at] as usize] = n;
+                    next[at] += 1;
+                }
+                None => short.push(n),
+            }
+        }
+        Self { starts: starts.into(), members: members.into(), short: short.into() }
+    }
+
+    #[inline]
+    fn members(&self, window: &[u8; 3]) -> &[u32] {
+        let at = bucket(window, self.starts.len() - 1);
+        let Range { start, end } = self.starts[at] as usize..self.starts[at + 1] as usize;
+        &self.members[start..end]
+    }
+
+    fn heap_size(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.starts) + size_of_val(&*self.members) + size_of_val(&*self.short)
+    }
+}
+
+#[inline]
+fn windows(text: &[u8]) -> impl Iterator<Item = &[u8; 3]> {
+    text.windows(3).filter_map(|window| window.first_chunk())
+}
+
+/// The bucket of three bytes; there is a power of two of them.
+#[inline]
+fn bucket(&[a, b, c]: &[u8; 3], buckets: usize) -> usize {
+    let window = u32::from(a) << 16 | u32::from(b) << 8 | u32::from(c);
+    (window.wrapping_mul(0x9E37_79B1) >> (32 - buckets.trailing_zeros())) as usize
+}
+
+/// Up to so many patterns are tried one by one.
+const MOST_WITHOUT_INDEX: usize = 32;
