@@ -52,8 +52,8 @@ impl Hosts {
         check: &mut Check<'_>,
     ) -> Self {
         unverified_patterns(&entries, &["hosts"], check);
-        let mut all: HashMap<HostPattern, Override> = entries.0.into_iter().collect();
-        for (pattern, mode) in &intercept.0 {
+        let mut all = entries;
+        for (pattern, mode) in intercept {
             let name = pattern.to_string();
             let entry = all.entry(pattern.clone()).or_default();
             if entry.intercept.is_some_and(|other| other != *mode) {
@@ -80,7 +80,7 @@ impl Hosts {
 
     /// These with `entries` over them: what an entry says overrides all that stands here, however specific.
     pub(super) fn overlaid(&self, entries: &HostMap<Override>) -> Self {
-        let mut entries: Vec<_> = entries.0.iter().collect();
+        let mut entries: Vec<_> = entries.iter().collect();
         entries.sort_by_key(|(pattern, _)| pattern.rank());
         let mut built = self.clone();
         for (pattern, own) in entries {
@@ -194,7 +194,7 @@ impl HostPolicy {
 
 /// `verify: off` is for one host at a time. `section`: where the entries are written.
 pub(super) fn unverified_patterns(entries: &HostMap<Override>, section: &[&str], check: &mut Check<'_>) {
-    for (pattern, own) in &entries.0 {
+    for (pattern, own) in entries {
         if own.verify == Some(false) && !matches!(pattern, HostPattern::Host(_)) {
             let what = format!("`verify: off` for `{pattern}` would accept any certificate from all of them");
             let name = pattern.to_string();

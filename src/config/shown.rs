@@ -1,7 +1,7 @@
 //! What is in force, as JSON for those who ask a running proxy: the defaults, with what is written laid over them, and no
 //! secret among it.
 
-use super::read::source::{Value as Written, YamlNode};
+use super::read::tree::{Value as Written, YamlNode};
 use super::written::defaults::defaults;
 use super::written::secrets::without_user;
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ impl Whole {
     /// Of which `root` is written.
     pub fn new(root: &YamlNode) -> Self {
         let mut all = defaults().clone();
-        all.lay_over(root.clone());
+        all.lay_over(root.clone(), &mut |_, (_, here), (_, over)| *here = over);
         Self::of(json(&all))
     }
 
@@ -94,9 +94,10 @@ const HIDDEN: &str = "(hidden)";
 mod tests {
     use super::*;
     use crate::config::Settings;
+    use crate::config::read::faults::{At, Faults};
 
     fn of(text: &str) -> Value {
-        Whole::new(&YamlNode::read(text).unwrap().0).shown()
+        Whole::new(&YamlNode::read(text, "", &|_| At::Unwritten, &mut Faults::default()).unwrap()).shown()
     }
 
     #[test]

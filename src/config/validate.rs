@@ -1,6 +1,6 @@
 //! What a type cannot say: bounds of single values, and what several keys mean together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
         check.fault(&["listen"], "there is no address to listen on", hint);
     }
     let open_to_all = access.clients.is_empty() && access.users.is_empty() && check.is_sure(&["listen", "access"]);
+    let mut known = HashSet::new();
     for (index, listener) in listen.iter().enumerate() {
         let (address, number) = (&listener.address, index.to_string());
         let key = ["listen", &number, "address"];
@@ -43,7 +44,7 @@ fn listeners(settings: &Settings, check: &mut Check<'_>) {
             let hint = "set `access`, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1";
             check.fault(&key, format!("anybody who can reach `{address}` could use this proxy"), hint);
         }
-        if listen[..index].iter().any(|other| is_same(&other.address, address)) {
+        if !known.insert(address) && is_same(address, address) {
             check.fault(&key, format!("`{address}` appears twice"), "leave out one of them");
         }
     }
@@ -203,6 +204,7 @@ pub(super) fn written(file: &WrittenFile, check: &mut Check<'_>) {
 }
 
 fn users(users: &[Arc<User>], check: &mut Check<'_>) {
+    let mut known = HashSet::new();
     for (index, user) in users.iter().enumerate() {
         let (name, number) = (user.name.as_ref(), index.to_string());
         let key = ["access", "users", &number, "name"];
@@ -215,7 +217,7 @@ fn users(users: &[Arc<User>], check: &mut Check<'_>) {
                 `$argon2id$`";
             check.fault(&["access", "users", &number, "password"], "this is not an Argon2 hash of a password", hint);
         }
-        if users[..index].iter().any(|other| other.name == user.name) {
+        if !known.insert(name) {
             check.fault(&key, format!("the user `{name}` appears twice"), "leave out one of them");
         }
         let section = ["access", "users", &number, "hosts"];
@@ -227,13 +229,13 @@ fn users(users: &[Arc<User>], check: &mut Check<'_>) {
 fn manners(file: &WrittenFile, check: &mut Check<'_>) {
     let most = file.pace.max_crawl_delay;
     file.pace.manners().check(&["pace"], most, check);
-    for (pattern, own) in &file.hosts.0 {
+    for (pattern, own) in &file.hosts {
         own.manners().check(&["hosts", &pattern.to_string()], most, check);
     }
     for (index, user) in file.access.users.iter().enumerate() {
         let section = ["access", "users", &index.to_string()];
         check_budget(&section, check);
-        for (pattern, own) in &user.overrides.0 {
+        for (pattern, own) in &user.overrides {
             let section = ["access", "users", &index.to_string(), "hosts", &pattern.to_string()];
             own.manners().check(&section, most, check);
         }

@@ -1,31 +1,33 @@
 //! Faults that involve several keys, reported under the keys they are about.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::ptr;
 
 use super::error::{Complaint, nearest};
-use super::source::{At, Value, YamlNode};
-use crate::policy::HostPattern;
+use super::faults::{At, Faults};
+use super::tree::{Value, YamlNode};
 
 /// Collects faults under the keys they are about.
 pub(in crate::config) struct Check<'a> {
     root: &'a YamlNode,
     /// What was at fault where it stands, by identity: it has been read as if it were not there.
     dropped: &'a HashSet<*const YamlNode>,
-    faults: &'a mut Vec<(At, Complaint)>,
+    faults: &'a mut Faults,
+    /// The items of lists that were not dropped, as they are asked for.
+    kept: RefCell<HashMap<*const YamlNode, Vec<&'a YamlNode>>>,
 }
 
 impl<'a> Check<'a> {
-    pub fn new(
-        root: &'a YamlNode,
-        dropped: &'a HashSet<*const YamlNode>,
-        faults: &'a mut Vec<(At, Complaint)>,
-    ) -> Self {
-        Self { root, dropped, faults }
+    pub fn new(root: &'a YamlNode, dropped: &'a HashSet<*const YamlNode>, faults: &'a mut Faults) -> Self {
+        Self { root, dropped, faults, kept: RefCell::default() }
     }
 
     /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
     pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
+        if self.faults.is_full() {
+            return;
+        }
         let mut node = self.root;
         for step in path {
             match self.below(node, step) {
@@ -34,13 +36,13 @@ impl<'a> Check<'a> {
             }
         }
         let at = if ptr::eq(node, self.root) { At::Unwritten } else { node.at };
-        self.faults.push((at, Complaint::new(what, hint)));
+        self.faults.push(at, Complaint::new(what, hint));
     }
 
     /// Whether something stands at the key that `path` leads to, as for [`fault`](Self::fault).
     pub fn is_written(&self, path: &[&str]) -> bool {
-        let found = path.iter().try_fold(self.root, |node, step| self.below(node, step));
-        found.is_some_and(|node| !matches!(node.value, Value::Null))
+        let found = || path.iter().try_fold(self.root, |node, step| self.below(node, step));
+        !self.faults.is_full() && found().is_some_and(|node| !node.is_null())
     }
 
     /// Whether all that stands in these sections was read. What compares keys would find faults that are none where one of
@@ -69,22 +71,17 @@ impl<'a> Check<'a> {
             }
     }
 
-    /// Of a list, what was dropped does not count; of a map, the key of a host may be written in another way.
+    /// Of a list, what was dropped does not count.
     fn below(&self, node: &'a YamlNode, step: &str) -> Option<&'a YamlNode> {
         match &node.value {
             Value::List(items) => {
-                let mut kept = items.iter().filter(|item| !self.is_dropped(item));
-                kept.nth(step.parse().ok()?)
+                let mut kept = self.kept.borrow_mut();
+                let kept = kept
+                    .entry(ptr::from_ref(node))
+                    .or_insert_with(|| items.iter().filter(|item| !self.is_dropped(item)).collect());
+                kept.get(step.parse::<usize>().ok()?).copied()
             }
-            _ => node.below(step).or_else(|| self.below_host(node, &HostPattern::parse(step).ok()?)),
+            _ => node.below(step),
         }
-    }
-
-    fn below_host(&self, node: &'a YamlNode, pattern: &HostPattern) -> Option<&'a YamlNode> {
-        let is_it = |key: &YamlNode| {
-            let read = key.text().filter(|_| !self.is_dropped(key)).and_then(|text| HostPattern::parse(text).ok());
-            read.as_ref() == Some(pattern)
-        };
-        node.entries().iter().find(|(key, _)| is_it(key)).map(|(_, value)| value)
     }
 }

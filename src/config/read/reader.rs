@@ -13,7 +13,8 @@ use serde::forward_to_deserialize_any;
 
 use super::error::{Complaint, did_you_mean};
 use super::expected::{integer_hint, is_integer, listed, one_of, plain, show};
-use super::source::{At, Value, YamlNode};
+use super::faults::Faults;
+use super::tree::{Value, YamlNode};
 use crate::config::written::text;
 
 /// Reads the tree, or as much of it as is right, and puts what is wrong into `faults`. The nodes that it left out for that
@@ -21,10 +22,10 @@ use crate::config::written::text;
 pub(in crate::config) fn read<T: DeserializeOwned>(
     root: &YamlNode,
     defaults: &YamlNode,
-    faults: &mut Vec<(At, Complaint)>,
+    faults: &mut Faults,
 ) -> (T, HashSet<*const YamlNode>) {
     let mut dropped = HashSet::new();
-    while faults.len() < MOST_FAULTS {
+    while !faults.is_full() {
         let error = match T::deserialize(Reader { node: root, default: Some(defaults), dropped: &dropped }) {
             Ok(value) => return (value, dropped),
             Err(error) => error,
@@ -32,7 +33,7 @@ pub(in crate::config) fn read<T: DeserializeOwned>(
         let node = error.node.unwrap_or(root);
         // What is missing only because it was wrong has been reported already.
         if !error.missing.is_some_and(|key| was_dropped(key, node, &dropped)) {
-            faults.push((node.at, error.complaint));
+            faults.push(node.at, error.complaint);
         }
         if ptr::eq(node, root) || !dropped.insert(ptr::from_ref(node)) {
             break;
@@ -220,9 +221,9 @@ impl Error for ValueError<'_> {
                 format!("a list is written in brackets: [{}]", show(found).trim_matches('`'))
             }
             ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
-            (map, _) if map.starts_with("struct") || map == "a map" => {
-                String::from("write the keys of this section below it, indented")
-            }
+            // The only map whose keys are the operator's to name.
+            ("a map", _) => String::from("write `\"*.example.com\": …` for each, or `{}` for none"),
+            (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),
             ("a boolean", _) => String::from("write `true` or `false`"),
             (number, _) if is_integer(number) => integer_hint(number, found),
             (_, Unexpected::Map) => String::from("this key takes a single value: remove what is indented below it"),
@@ -251,6 +252,3 @@ impl Error for ValueError<'_> {
         Self { missing: Some(key), ..Self::new(complaint) }
     }
 }
-
-/// More of them at once help nobody.
-pub(in crate::config) const MOST_FAULTS: usize = 50;

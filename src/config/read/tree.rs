@@ -1,26 +1,15 @@
-//! YAML text to a tree in which each value knows its place.
-//!
-//! serde_yaml gives no places of values, but it gives each error the place of the value that was being read. So the text
-//! is read once into numbered nodes, and when a fault is to be shown, once more up to the node of that number, where
-//! reading is broken off on purpose: the exact place without a second parser that might read the text otherwise.
+//! YAML text to a tree in which each value knows its number in the text.
 
 use std::cell::{Cell, RefCell};
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-/// Where a value was written. The numbers count the files, the values of each, and the environment's variables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in crate::config) enum At {
-    Node {
-        file: u32,
-        number: u32,
-    },
-    Variable(u32),
-    /// Nowhere: the value is a default.
-    Unwritten,
-}
+use super::error::Complaint;
+use super::faults::{At, Faults};
+use super::places::MOST_VALUES;
+use crate::policy::HostPattern;
 
 #[derive(Clone, Debug)]
 pub(in crate::config) struct YamlNode {
@@ -40,32 +29,18 @@ pub(in crate::config) enum Value {
     Map(Vec<(YamlNode, YamlNode)>),
 }
 
-/// A key that stands twice in one map; the first one counts.
-#[derive(Debug)]
-pub(in crate::config) struct Duplicate {
-    pub key: String,
-    pub at: At,
-    pub first: At,
-}
-
 impl YamlNode {
-    /// Reads a whole document; nothing but comments is `null`. Refuses tags, several documents and bombs.
-    pub fn read(text: &str) -> Result<(Self, Vec<Duplicate>), serde_yaml::Error> {
-        Self::read_file(text, 0)
+    /// Reads a whole document, in which `at` gives the place of each value by its number; nothing but comments is `null`.
+    /// Refuses tags, several documents and bombs. A key that stands twice in a map is a fault, and the first one counts.
+    /// `key`: the key that the document is the value of, if any.
+    pub fn read(text: &str, key: &str, at: &dyn Fn(u32) -> At, faults: &mut Faults) -> Result<Self, serde_yaml::Error> {
+        let walk = YamlWalk { at, seen: &Cell::new(0), faults: &RefCell::new(faults), is_of_hosts: key == HOSTS };
+        walk.deserialize(serde_yaml::Deserializer::from_str(text))
     }
 
-    /// The same of the file of this number.
-    pub fn read_file(text: &str, file: u32) -> Result<(Self, Vec<Duplicate>), serde_yaml::Error> {
-        let walk = YamlWalk { file, seen: &Cell::new(0), stop_at: None, duplicates: &RefCell::default() };
-        let node = walk.deserialize(serde_yaml::Deserializer::from_str(text))?;
-        Ok((node, walk.duplicates.take()))
-    }
-
-    /// Line and column, from 1, of a node of this text.
-    pub fn locate(text: &str, number: u32) -> Option<(usize, usize)> {
-        let walk = YamlWalk { file: 0, seen: &Cell::new(0), stop_at: Some(number), duplicates: &RefCell::default() };
-        let stopped = walk.deserialize(serde_yaml::Deserializer::from_str(text)).err()?;
-        stopped.location().map(|location| (location.line(), location.column()))
+    /// An empty map.
+    pub fn empty() -> Self {
+        Self { at: At::Unwritten, value: Value::Map(Vec::new()) }
     }
 
     /// What stands at this key of a map, or at this place of a list.
@@ -84,6 +59,14 @@ impl YamlNode {
 
     pub fn text(&self) -> Option<&str> {
         if let Value::Text(text) = &self.value { Some(text) } else { None }
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(self.value, Value::Null)
+    }
+
+    pub fn is_empty_map(&self) -> bool {
+        matches!(&self.value, Value::Map(entries) if entries.is_empty())
     }
 
     /// The keys of a map and their values; of anything else none.
@@ -111,7 +94,7 @@ impl YamlNode {
             return;
         };
         if !matches!(self.value, Value::Map(_)) {
-            *self = Self { at: value.at, value: Value::Map(Vec::new()) };
+            *self = Self { at: value.at, ..Self::empty() };
         }
         let Value::Map(entries) = &mut self.value else { return };
         let known = entries.iter().position(|(key, _)| key.text() == Some(step));
@@ -123,55 +106,81 @@ impl YamlNode {
         entries[index].1.put(rest, value);
     }
 
-    /// Another over it, key by key; of lists only that of users, who have names, is added to. `null` is as good as not written.
-    pub fn lay_over(&mut self, over: Self) {
-        self.lay_over_at(over, &mut Vec::new());
+    /// Lays another over this one, key by key: `null` changes nothing, and `both` decides about two values that are not two
+    /// maps. It gets the path of keys to them.
+    pub fn lay_over(&mut self, over: Self, both: &mut impl FnMut(&[String], &mut (Self, Self), (Self, Self))) {
+        self.lay_over_at(over, both, &mut Vec::new());
     }
 
-    fn lay_over_at(&mut self, over: Self, path: &mut Vec<String>) {
-        match (&mut self.value, over.value) {
-            (_, Value::Null) => {}
-            (Value::Map(entries), Value::Map(others)) => {
-                let known = entries.iter().map(|(key, _)| key.text().unwrap_or_default().to_owned()).zip(0..);
-                let known: HashMap<String, usize> = known.collect();
-                for (key, value) in others {
-                    match key.text().and_then(|name| known.get_key_value(name)) {
-                        None => entries.push((key, value)),
-                        Some((name, index)) => {
-                            path.push(name.clone());
-                            entries[*index].1.lay_over_at(value, path);
-                            path.pop();
-                        }
-                    }
-                }
+    fn lay_over_at(
+        &mut self,
+        over: Self,
+        both: &mut impl FnMut(&[String], &mut (Self, Self), (Self, Self)),
+        path: &mut Vec<String>,
+    ) {
+        let (Value::Map(entries), Value::Map(others)) = (&mut self.value, over.value) else { return };
+        let known = entries.iter().map(|(key, _)| key.text().unwrap_or_default().to_owned()).zip(0..);
+        let known: HashMap<String, usize> = known.collect();
+        for (key, value) in others {
+            let Some((name, index)) = key.text().and_then(|name| known.get_key_value(name)) else {
+                entries.push((key, value));
+                continue;
+            };
+            let here = &mut entries[*index];
+            path.push(name.clone());
+            match (&here.1.value, &value.value) {
+                (_, Value::Null) => {}
+                (Value::Map(_), Value::Map(_)) => here.1.lay_over_at(value, both, path),
+                (Value::Null, _) => *here = (key, value),
+                _ => both(path, here, (key, value)),
             }
-            (Value::List(items), Value::List(others)) if *path == ["access", "users"] => items.extend(others),
-            (value, other) => (self.at, *value) = (over.at, other),
+            path.pop();
         }
     }
 }
 
-/// One value's reading: counts it, and breaks off if it is the one sought.
+/// One value's reading.
 #[derive(Clone, Copy)]
 struct YamlWalk<'a> {
-    file: u32,
+    at: &'a dyn Fn(u32) -> At,
     seen: &'a Cell<u32>,
-    stop_at: Option<u32>,
-    duplicates: &'a RefCell<Vec<Duplicate>>,
+    faults: &'a RefCell<&'a mut Faults>,
+    /// If the value is a map, its keys are hosts.
+    is_of_hosts: bool,
 }
 
 impl YamlWalk<'_> {
+    fn below(self, key: &str) -> Self {
+        Self { is_of_hosts: key == HOSTS, ..self }
+    }
+
     fn enter<E: Error>(self) -> Result<At, E> {
         let number = self.seen.get();
         self.seen.set(number + 1);
-        if number == MOST_NODES {
-            return Err(E::custom(format!("{OURS}{TOO_MANY}")));
+        if number as usize == MOST_VALUES {
+            return Err(E::custom(format!("{OURS}the file unfolds to more than a million values")));
         }
-        if Some(number) == self.stop_at { Err(E::custom("here")) } else { Ok(At::Node { file: self.file, number }) }
+        Ok((self.at)(number))
     }
 
     fn leaf<E: Error>(self, value: Value) -> Result<YamlNode, E> {
         Ok(YamlNode { at: self.enter()?, value })
+    }
+
+    /// A host has one spelling from here on, by which files are joined and faults are found.
+    fn canonical(self, key: &mut YamlNode) {
+        let pattern = key.text().filter(|_| self.is_of_hosts).and_then(|text| HostPattern::parse(text).ok());
+        if let Some(pattern) = pattern {
+            key.value = Value::Text(pattern.to_string());
+        }
+    }
+
+    fn repeated(self, name: &str, at: At, first: At) {
+        let complaint = match self.is_of_hosts {
+            true => Complaint::new(format!("the host `{name}` appears twice"), "merge it with the entry in {}"),
+            false => Complaint::new(format!("duplicate key `{name}`"), "already set in {}; keep one of them"),
+        };
+        self.faults.borrow_mut().push_repeated(at, first, complaint);
     }
 }
 
@@ -229,7 +238,6 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, access: A) -> Result<YamlNode, A::Error> {
-        self.enter()?;
         let (tag, _) = access.variant::<String>()?;
         Err(A::Error::custom(format!("{OURS}a tag such as `!{tag}` is not allowed here")))
     }
@@ -237,7 +245,7 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
         let at = self.enter()?;
         let mut items = Vec::new();
-        while let Some(item) = access.next_element_seed(self)? {
+        while let Some(item) = access.next_element_seed(self.below(""))? {
             items.push(item);
         }
         Ok(YamlNode { at, value: Value::List(items) })
@@ -247,27 +255,23 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
         let at = self.enter()?;
         let mut entries: Vec<(YamlNode, YamlNode)> = Vec::new();
         let mut known = HashMap::new();
-        while let Some(key) = access.next_key_seed(self)? {
-            let value = access.next_value_seed(self)?;
-            match key.text().map(|name| known.entry(name.to_owned())) {
-                Some(Entry::Occupied(first)) => {
-                    let (key, first, at) = (first.key().clone(), *first.get(), key.at);
-                    self.duplicates.borrow_mut().push(Duplicate { key, at, first });
-                    continue;
+        while let Some(mut key) = access.next_key_seed(self.below(""))? {
+            self.canonical(&mut key);
+            let name = key.text().unwrap_or_default().to_owned();
+            let value = access.next_value_seed(self.below(&name))?;
+            match known.get(&name) {
+                Some(first) if key.text().is_some() => self.repeated(&name, key.at, *first),
+                Some(_) | None => {
+                    known.insert(name, key.at);
+                    entries.push((key, value));
                 }
-                Some(Entry::Vacant(place)) => {
-                    place.insert(key.at);
-                }
-                None => {}
             }
-            entries.push((key, value));
         }
         Ok(YamlNode { at, value: Value::Map(entries) })
     }
 }
 
-/// Aliases of aliases make a gigabyte of a line; no configuration comes near this many values.
-const MOST_NODES: u32 = 1_000_000;
+/// The keys below it are hosts, wherever it stands: `hosts`, `intercept.hosts`, and `hosts` of a user.
+const HOSTS: &str = "hosts";
 /// Begins a message of ours: serde_yaml puts the path of keys before it.
 pub(in crate::config) const OURS: char = '\u{1f}';
-const TOO_MANY: &str = "the file unfolds to more than a million values";
