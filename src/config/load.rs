@@ -17,7 +17,6 @@ use super::settings::Settings;
 use super::shown::Whole;
 use super::validate;
 use super::written::defaults::defaults;
-use super::written::file::WrittenFile;
 use super::written::intercept::CaSource;
 use super::written::values::AccessLog;
 
@@ -77,7 +76,7 @@ impl Settings {
         let mut files = ConfigFiles::default();
         let Some(mut root) = files.read(name, text) else { return files.check(&names).map(|()| Self::default()) };
         // What is wrong in a file is wrong even where another or a variable takes its place.
-        let read = |root: &YamlNode, faults: &mut Faults| reader::read::<WrittenFile>(root, defaults(), faults);
+        let read = |root: &YamlNode, faults: &mut Faults| reader::read::<Self>(root.clone(), defaults(), faults);
         drop(read(&root, &mut files.faults));
         environment::overlay(&mut root, variables, defaults(), |path| path == ["include"], &mut files.faults);
         let include = read(&root, &mut files.faults).0.include;
@@ -85,47 +84,27 @@ impl Settings {
         environment::overlay(&mut root, variables, defaults(), |path| path != ["include"], &mut files.faults);
         root.each_value(&mut |node| locate_credential(node, credentials.as_deref(), &mut files.faults));
 
-        let (file, dropped) = read(&root, &mut files.faults);
-        let mut check = Check::new(&root, &dropped, &mut files.faults);
-        let mut settings = Self::from_file(file, Whole::new(&root), &mut check);
+        let (mut settings, whole) = read(&root, &mut files.faults);
+        let mut check = Check::new(&whole, &mut files.faults);
+        settings.derive(&mut check);
         validate::check(&settings, &mut check);
         files.check(&names)?;
+        settings.whole = Whole::new(&whole);
         settings.warnings = validate::warnings(&settings);
         let signature = &mut settings.identity.signature;
-        let place = |path: &[&str]| files.shown_place(&root, &[&["identity", "signature"], path].concat(), &names);
+        let place = |path: &[&str]| files.shown_place(&whole, &[&["identity", "signature"], path].concat(), &names);
         let others = (0..signature.other_keys.len()).map(|index| place(&["other_keys", &index.to_string()]));
         signature.places = signature.key.iter().map(|_| place(&["key"])).chain(others).collect();
         Ok(settings.based(Path::new(name).parent()))
     }
 
-    fn from_file(file: WrittenFile, whole: Whole, check: &mut Check<'_>) -> Self {
-        validate::written(&file, check);
-        let options = file.options();
-        let mut access = file.access;
-        let hosts = Hosts::build(options, file.intercept.default, file.hosts, &file.intercept.hosts, check);
-        for user in access.users.iter_mut().map(Arc::make_mut).filter(|user| !user.overrides.is_empty()) {
-            user.hosts = Some(hosts.overlaid(&user.overrides));
-        }
-        Self {
-            listen: file.listen,
-            admin: file.admin,
-            mode: file.mode,
-            identity: file.identity,
-            robots: file.robots,
-            pace: file.pace,
-            intercept: file.intercept,
-            listed: file.egress.listed(),
-            egress: file.egress,
-            access,
-            store: file.store,
-            evidence: file.evidence,
-            fleet: file.fleet,
-            on_fleet_loss: file.on_fleet_loss,
-            hosts,
-            limits: file.limits,
-            log: file.log,
-            whole,
-            warnings: Vec::new(),
+    /// Sets what follows from the keys.
+    fn derive(&mut self, check: &mut Check<'_>) {
+        self.listed = self.egress.listed();
+        self.hosts =
+            Hosts::build(self.options(), self.intercept.default, &self.overrides, &self.intercept.hosts, check);
+        for user in self.access.users.iter_mut().map(Arc::make_mut).filter(|user| !user.overrides.is_empty()) {
+            user.hosts = Some(self.hosts.overlaid(&user.overrides));
         }
     }
 

@@ -51,10 +51,10 @@ fn unknown(mut section: &YamlNode, path: &[String]) -> Option<String> {
         if keys.is_empty() {
             return None;
         }
-        match keys.iter().find(|(key, _)| key.text() == Some(step)) {
+        match keys.get(step) {
             Some((_, value)) => section = value,
             None => {
-                let known: Vec<&str> = keys.iter().filter_map(|(key, _)| key.text()).collect();
+                let known: Vec<&str> = keys.keys().map(String::as_str).collect();
                 return Some(match nearest(step, &known) {
                     Some(key) => {
                         let mut meant = path.to_vec();
@@ -80,7 +80,8 @@ pub(in crate::config) fn overlay(
     for (number, variable) in (0..).zip(variables).filter(|(_, variable)| which(&variable.path)) {
         let at = At::Variable(number);
         let path: Vec<&str> = variable.path.iter().map(String::as_str).collect();
-        let open = (1..path.len()).find(|depth| all_keys.along(&path[..*depth]).is_empty_map());
+        let open = (1..path.len())
+            .find(|depth| matches!(&all_keys.along(&path[..*depth]).value, Value::Map(keys) if keys.is_empty()));
         if let Some(depth) = open {
             let section = format!("{PREFIX}{}", path[..depth].join("__").to_ascii_uppercase());
             let hint = format!(
@@ -104,7 +105,7 @@ fn value(text: &str, key: &str, at: At, faults: &mut Faults) -> Result<YamlNode,
     }
     Ok(match YamlNode::read(text, key, &|_| at, &mut Faults::default()) {
         Ok(node) if !matches!(node.value, Value::Map(_) | Value::List(_) | Value::Text(_)) => node,
-        Ok(_) | Err(_) => YamlNode { at, value: Value::Text(text.to_owned()) },
+        Ok(_) | Err(_) => YamlNode::new(at, Value::Text(text.to_owned())),
     })
 }
 

@@ -140,8 +140,13 @@ impl ConfigText {
             return None;
         }
         let from = content.char_indices().nth(column - 1).map_or(content.len(), |(index, _)| index);
-        let span = from..from + written_length(&content[from..]);
-        let shown = Snippet::source(content).line_start(line).path(&self.name);
+        // Behind the last line: the end of that one is shown.
+        let (first, begin) = match start == self.text.len() && line > 1 {
+            true => (line - 1, start - self.text.split_inclusive('\n').next_back().map_or(0, str::len)),
+            false => (line, start),
+        };
+        let span = start - begin + from..start - begin + from + written_length(&content[from..]);
+        let shown = Snippet::source(&self.text[begin..start + content.len()]).line_start(first).path(&self.name);
         Some(shown.annotation(AnnotationKind::Primary.span(span)))
     }
 }

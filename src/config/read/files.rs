@@ -65,12 +65,12 @@ impl ConfigFiles {
                     self.faults.push(nested.at, Complaint::new("an included file includes no others", hint));
                 }
                 judge(&node, &mut self.faults);
-                joined.lay_over(node, &mut |_, here, other| self.join(here, other));
+                joined.lay_over(node, &mut |here, other| self.join(here, other));
             }
         }
-        root.lay_over(joined, &mut |path, (_, here), (_, over)| match (&mut here.value, over.value) {
-            // Users have names, and are added.
-            (Value::List(items), Value::List(others)) if path == ["access", "users"] => items.extend(others),
+        root.lay_over(joined, &mut |(key, here), (_, over)| match (&mut here.value, over.value) {
+            // `access.users` have names, and are added.
+            (Value::List(items), Value::List(others)) if key.text() == Some("users") => items.extend(others),
             (value, other) => (here.at, *value) = (over.at, other),
         });
     }

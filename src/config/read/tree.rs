@@ -1,8 +1,10 @@
 //! YAML text to a tree in which each value knows its number in the text.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
+use std::ptr;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
@@ -15,6 +17,8 @@ use crate::policy::HostPattern;
 pub(in crate::config) struct YamlNode {
     pub at: At,
     pub value: Value,
+    /// The keys that were taken out of this map because of a fault, which has been reported; of a list's items, "".
+    pub removed: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -26,7 +30,8 @@ pub(in crate::config) enum Value {
     Decimal(f64),
     Text(String),
     List(Vec<YamlNode>),
-    Map(Vec<(YamlNode, YamlNode)>),
+    /// The key itself, with its place, and the value.
+    Map(BTreeMap<String, (YamlNode, YamlNode)>),
 }
 
 impl YamlNode {
@@ -38,15 +43,19 @@ impl YamlNode {
         walk.deserialize(serde_yaml::Deserializer::from_str(text))
     }
 
+    pub fn new(at: At, value: Value) -> Self {
+        Self { at, value, removed: Vec::new() }
+    }
+
     /// An empty map.
     pub fn empty() -> Self {
-        Self { at: At::Unwritten, value: Value::Map(Vec::new()) }
+        Self::new(At::Unwritten, Value::Map(BTreeMap::new()))
     }
 
     /// What stands at this key of a map, or at this place of a list.
     pub fn below(&self, step: &str) -> Option<&Self> {
         match &self.value {
-            Value::Map(entries) => entries.iter().find(|(key, _)| key.text() == Some(step)).map(|(_, value)| value),
+            Value::Map(entries) => entries.get(step).map(|(_, value)| value),
             Value::List(items) => items.get(step.parse::<usize>().ok()?),
             _ => None,
         }
@@ -65,26 +74,49 @@ impl YamlNode {
         matches!(self.value, Value::Null)
     }
 
-    pub fn is_empty_map(&self) -> bool {
-        matches!(&self.value, Value::Map(entries) if entries.is_empty())
-    }
-
     /// The keys of a map and their values; of anything else none.
-    pub fn entries(&self) -> &[(Self, Self)] {
-        if let Value::Map(entries) = &self.value { entries } else { &[] }
+    pub fn entries(&self) -> impl Iterator<Item = &(Self, Self)> {
+        if let Value::Map(entries) = &self.value { Some(entries.values()) } else { None }.into_iter().flatten()
     }
 
-    /// Calls `act` for this value and each in it, keys included.
+    /// The values in it.
+    fn values_mut(&mut self) -> Box<dyn Iterator<Item = &mut Self> + '_> {
+        match &mut self.value {
+            Value::List(items) => Box::new(items.iter_mut()),
+            Value::Map(entries) => Box::new(entries.values_mut().map(|(_, value)| value)),
+            _ => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// Calls `act` for this value and each in it.
     pub fn each_value(&mut self, act: &mut impl FnMut(&mut Self)) {
         act(self);
-        match &mut self.value {
-            Value::List(items) => items.iter_mut().for_each(|item| item.each_value(act)),
-            Value::Map(entries) => entries.iter_mut().for_each(|(key, value)| {
-                key.each_value(act);
-                value.each_value(act);
-            }),
-            _ => {}
-        }
+        self.values_mut().for_each(|value| value.each_value(act));
+    }
+
+    /// Takes out the value at this address, or the entry that it is the key or the value of. `false`: it is not in here.
+    pub fn remove(&mut self, node: *const Self) -> bool {
+        let is_it = |value: &Self| ptr::eq(value, node);
+        let found = match &mut self.value {
+            Value::List(items) => {
+                items.iter().position(is_it).map(|index| drop(items.remove(index))).map(|()| String::new())
+            }
+            Value::Map(entries) => {
+                let entry = entries.iter().find(|(_, (key, value))| is_it(key) || is_it(value));
+                let name = entry.map(|(name, _)| name.clone());
+                name.inspect(|name| drop(entries.remove(name)))
+            }
+            _ => None,
+        };
+        let is_found = found.is_some();
+        self.removed.extend(found);
+        is_found || self.values_mut().any(|value| value.remove(node))
+    }
+
+    /// Whether nothing was taken out of it.
+    pub fn is_whole(&self) -> bool {
+        let is_list_whole = if let Value::List(items) = &self.value { items.iter().all(Self::is_whole) } else { true };
+        self.removed.is_empty() && is_list_whole && self.entries().all(|(_, value)| value.is_whole())
     }
 
     /// Puts a value where the path of keys says, over what is there; makes the maps on the way.
@@ -93,48 +125,33 @@ impl YamlNode {
             *self = value;
             return;
         };
+        let new = |value_here| Self::new(value.at, value_here);
         if !matches!(self.value, Value::Map(_)) {
-            *self = Self { at: value.at, ..Self::empty() };
+            *self = new(Value::Map(BTreeMap::new()));
         }
         let Value::Map(entries) = &mut self.value else { return };
-        let known = entries.iter().position(|(key, _)| key.text() == Some(step));
-        let index = known.unwrap_or_else(|| {
-            let key = Self { at: value.at, value: Value::Text((*step).to_owned()) };
-            entries.push((key, Self { at: value.at, value: Value::Null }));
-            entries.len() - 1
-        });
-        entries[index].1.put(rest, value);
+        let entry = entries.entry((*step).to_owned());
+        entry.or_insert_with(|| (new(Value::Text((*step).to_owned())), new(Value::Null))).1.put(rest, value);
     }
 
-    /// Lays another over this one, key by key: `null` changes nothing, and `both` decides about two values that are not two
-    /// maps. It gets the path of keys to them.
-    pub fn lay_over(&mut self, over: Self, both: &mut impl FnMut(&[String], &mut (Self, Self), (Self, Self))) {
-        self.lay_over_at(over, both, &mut Vec::new());
-    }
-
-    fn lay_over_at(
-        &mut self,
-        over: Self,
-        both: &mut impl FnMut(&[String], &mut (Self, Self), (Self, Self)),
-        path: &mut Vec<String>,
-    ) {
+    /// Lays another map over this one, key by key: `null` changes nothing. `both` gets the two entries of a key that has
+    /// a value in each, unless both are maps.
+    pub fn lay_over(&mut self, over: Self, both: &mut impl FnMut(&mut (Self, Self), (Self, Self))) {
+        self.removed.extend(over.removed);
+        if over.at != At::Unwritten {
+            self.at = over.at;
+        }
         let (Value::Map(entries), Value::Map(others)) = (&mut self.value, over.value) else { return };
-        let known = entries.iter().map(|(key, _)| key.text().unwrap_or_default().to_owned()).zip(0..);
-        let known: HashMap<String, usize> = known.collect();
-        for (key, value) in others {
-            let Some((name, index)) = key.text().and_then(|name| known.get_key_value(name)) else {
-                entries.push((key, value));
-                continue;
-            };
-            let here = &mut entries[*index];
-            path.push(name.clone());
-            match (&here.1.value, &value.value) {
-                (_, Value::Null) => {}
-                (Value::Map(_), Value::Map(_)) => here.1.lay_over_at(value, both, path),
-                (Value::Null, _) => *here = (key, value),
-                _ => both(path, here, (key, value)),
+        for (name, other) in others {
+            match entries.entry(name) {
+                Entry::Vacant(place) => drop(place.insert(other)),
+                Entry::Occupied(mut here) => match (&here.get().1.value, &other.1.value) {
+                    (_, Value::Null) => {}
+                    (Value::Map(_), Value::Map(_)) => here.get_mut().1.lay_over(other.1, both),
+                    (Value::Null, _) => drop(here.insert(other)),
+                    _ => both(here.get_mut(), other),
+                },
             }
-            path.pop();
         }
     }
 }
@@ -164,15 +181,23 @@ impl YamlWalk<'_> {
     }
 
     fn leaf<E: Error>(self, value: Value) -> Result<YamlNode, E> {
-        Ok(YamlNode { at: self.enter()?, value })
+        Ok(YamlNode::new(self.enter()?, value))
     }
 
-    /// A host has one spelling from here on, by which files are joined and faults are found.
-    fn canonical(self, key: &mut YamlNode) {
-        let pattern = key.text().filter(|_| self.is_of_hosts).and_then(|text| HostPattern::parse(text).ok());
-        if let Some(pattern) = pattern {
-            key.value = Value::Text(pattern.to_string());
-        }
+    /// A key as text. A host has one spelling from here on, by which files are joined and faults are found.
+    fn key_text<E: Error>(self, key: &Value) -> Result<String, E> {
+        let text = match key {
+            Value::Text(text) => text.clone(),
+            Value::Bool(value) => value.to_string(),
+            Value::Unsigned(number) => number.to_string(),
+            Value::Signed(number) => number.to_string(),
+            Value::Decimal(number) => number.to_string(),
+            Value::Null | Value::List(_) | Value::Map(_) => {
+                return Err(E::custom(format!("{OURS}a key is one word or a text")));
+            }
+        };
+        let pattern = HostPattern::parse(&text).ok().filter(|_| self.is_of_hosts);
+        Ok(pattern.map_or(text, |pattern| pattern.to_string()))
     }
 
     fn repeated(self, name: &str, at: At, first: At) {
@@ -248,26 +273,22 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
         while let Some(item) = access.next_element_seed(self.below(""))? {
             items.push(item);
         }
-        Ok(YamlNode { at, value: Value::List(items) })
+        Ok(YamlNode::new(at, Value::List(items)))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
         let at = self.enter()?;
-        let mut entries: Vec<(YamlNode, YamlNode)> = Vec::new();
-        let mut known = HashMap::new();
+        let mut entries = BTreeMap::new();
         while let Some(mut key) = access.next_key_seed(self.below(""))? {
-            self.canonical(&mut key);
-            let name = key.text().unwrap_or_default().to_owned();
+            let name = self.key_text::<A::Error>(&key.value)?;
             let value = access.next_value_seed(self.below(&name))?;
-            match known.get(&name) {
-                Some(first) if key.text().is_some() => self.repeated(&name, key.at, *first),
-                Some(_) | None => {
-                    known.insert(name, key.at);
-                    entries.push((key, value));
-                }
+            key.value = Value::Text(name.clone());
+            match entries.entry(name) {
+                Entry::Vacant(place) => drop(place.insert((key, value))),
+                Entry::Occupied(first) => self.repeated(first.key(), key.at, first.get().0.at),
             }
         }
-        Ok(YamlNode { at, value: Value::Map(entries) })
+        Ok(YamlNode::new(at, Value::Map(entries)))
     }
 }
 

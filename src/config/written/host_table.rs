@@ -1,6 +1,6 @@
 //! `hosts`: overrides for some hosts, as written, by name or pattern.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -81,4 +81,4 @@ pub enum InterceptMode {
 }
 
 /// Entries by host or pattern.
-pub(in crate::config) type HostMap<V> = HashMap<HostPattern, V>;
+pub(in crate::config) type HostMap<V> = BTreeMap<HostPattern, V>;
