@@ -27,7 +27,7 @@ pub struct HostPolicy {
 }
 
 /// The policies of all hosts. Each entry is already laid over the less specific ones that match it too.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hosts {
     hosts: HashMap<Host, HostPolicy>,
     below: HashMap<Arc<str>, HostPolicy>,
@@ -47,13 +47,12 @@ impl Hosts {
     pub(super) fn build(
         options: PolicyOptions,
         default: InterceptMode,
-        entries: HostMap<Override>,
+        entries: &HostMap<Override>,
         intercept: &HostMap<InterceptMode>,
         check: &mut Check<'_>,
     ) -> Self {
-        unverified_patterns(&entries, &["hosts"], check);
-        let mut all: HashMap<HostPattern, Override> = entries.0.into_iter().collect();
-        for (pattern, mode) in &intercept.0 {
+        let mut all = entries.clone();
+        for (pattern, mode) in intercept {
             let name = pattern.to_string();
             let entry = all.entry(pattern.clone()).or_default();
             if entry.intercept.is_some_and(|other| other != *mode) {
@@ -64,14 +63,8 @@ impl Hosts {
         }
         let mut all: Vec<(HostPattern, Override)> = all.into_iter().collect();
         all.sort_by_key(|(pattern, _)| pattern.rank());
-        let any = HostPolicy {
-            rules: HostRules::new(Arc::new(options)),
-            intercept: default,
-            tls: None,
-            allow: Arc::default(),
-            deny: Arc::default(),
-        };
-        let mut built = Self { hosts: HashMap::new(), below: HashMap::new(), any };
+        let mut built = Self::default();
+        (built.any.rules, built.any.intercept) = (HostRules::new(Arc::new(options)), default);
         for (pattern, own) in all {
             built.lay(&pattern, &own);
         }
@@ -80,7 +73,7 @@ impl Hosts {
 
     /// These with `entries` over them: what an entry says overrides all that stands here, however specific.
     pub(super) fn overlaid(&self, entries: &HostMap<Override>) -> Self {
-        let mut entries: Vec<_> = entries.0.iter().collect();
+        let mut entries: Vec<_> = entries.iter().collect();
         entries.sort_by_key(|(pattern, _)| pattern.rank());
         let mut built = self.clone();
         for (pattern, own) in entries {
@@ -150,6 +143,13 @@ impl Hosts {
     }
 }
 
+impl Default for HostPolicy {
+    fn default() -> Self {
+        let (rules, paths) = (HostRules::new(Arc::default()), Arc::<[PathPattern]>::default());
+        Self { rules, intercept: InterceptMode::default(), tls: None, allow: Arc::clone(&paths), deny: paths }
+    }
+}
+
 impl PartialEq for HostPolicy {
     fn eq(&self, other: &Self) -> bool {
         // `own_rules` follow from `allow` and `deny`.
@@ -188,22 +188,6 @@ impl HostPolicy {
             tls: tls_overlaid(self.tls.as_ref(), own),
             allow,
             deny,
-        }
-    }
-}
-
-/// `verify: off` is for one host at a time. `section`: where the entries are written.
-pub(super) fn unverified_patterns(entries: &HostMap<Override>, section: &[&str], check: &mut Check<'_>) {
-    for (pattern, own) in &entries.0 {
-        if own.verify == Some(false) && !matches!(pattern, HostPattern::Host(_)) {
-            let what = format!("`verify: off` for `{pattern}` would accept any certificate from all of them");
-            let name = pattern.to_string();
-            check.fault(&[section, &[&name, "verify"]].concat(), what, "set it for each host that needs it");
-        }
-        if own.tls == Some(TlsVersions::Legacy) && !matches!(pattern, HostPattern::Host(_)) {
-            let what = format!("`tls: legacy` for `{pattern}` would accept old versions of TLS from all of them");
-            let name = pattern.to_string();
-            check.fault(&[section, &[&name, "tls"]].concat(), what, "set it for each host that needs it");
         }
     }
 }

@@ -8,15 +8,15 @@ use super::hosts::Hosts;
 use super::read::check::Check;
 use super::read::environment::{self, Variable};
 use super::read::error::{Complaint, ConfigErrors, ConfigText};
+use super::read::faults::Faults;
 use super::read::files::ConfigFiles;
-use super::read::reader::{self, MOST_FAULTS};
-use super::read::source::{At, Value, YamlNode};
+use super::read::reader;
 use super::read::text::read_text;
+use super::read::tree::{Value, YamlNode};
 use super::settings::Settings;
 use super::shown::Whole;
 use super::validate;
 use super::written::defaults::defaults;
-use super::written::file::WrittenFile;
 use super::written::intercept::CaSource;
 use super::written::values::AccessLog;
 
@@ -39,9 +39,8 @@ impl Settings {
             None => Self::build("", "", &over)?,
             Some(path) => {
                 let name = path.display().to_string();
-                let text = read_text(path, false).map_err(|fault| {
-                    ConfigErrors::new(vec![ConfigText { name: name.clone(), text: String::new() }], vec![fault])
-                })?;
+                let text = read_text(path, false)
+                    .map_err(|fault| ConfigErrors::new(vec![ConfigText::new(&name, "")], vec![fault]))?;
                 Self::build(&name, &text, &over)?
             }
         };
@@ -73,66 +72,39 @@ impl Settings {
 
     fn build(name: &str, text: &str, over: &Over) -> Result<Self, ConfigErrors> {
         let Over { variables, credentials } = over;
+        let names: Vec<&str> = variables.iter().map(|variable| &*variable.name).collect();
         let mut files = ConfigFiles::default();
-        let Some(mut root) = files.read(name, text) else { return Err(files.into_errors(variables)) };
-        let judge = |node: &YamlNode, files: &mut ConfigFiles| {
-            reader::read::<WrittenFile>(node, defaults(), &mut files.faults).0
-        };
-        drop(judge(&root, &mut files));
-        environment::overlay(&mut root, variables, |path| path == ["include"], &mut files.faults);
-        let include = reader::read::<WrittenFile>(&root, defaults(), &mut Vec::new()).0.include;
-        files.include(&mut root, &include, |node, files| drop(judge(node, files)));
-        environment::overlay(&mut root, variables, |path| path != ["include"], &mut files.faults);
+        let Some(mut root) = files.read(name, text) else { return files.check(&names).map(|()| Self::default()) };
+        // What is wrong in a file is wrong even where another or a variable takes its place.
+        let read = |root: &YamlNode, faults: &mut Faults| reader::read::<Self>(root.clone(), defaults(), faults);
+        drop(read(&root, &mut files.faults));
+        environment::overlay(&mut root, variables, defaults(), |path| path == ["include"], &mut files.faults);
+        let include = read(&root, &mut files.faults).0.include;
+        files.include(&mut root, &include, |node, faults| drop(read(node, faults)));
+        environment::overlay(&mut root, variables, defaults(), |path| path != ["include"], &mut files.faults);
         root.each_value(&mut |node| locate_credential(node, credentials.as_deref(), &mut files.faults));
 
-        // What is wrong in a file is wrong even where another or a variable takes its place, and has been reported.
-        let mut faults = Vec::new();
-        let (file, dropped) = reader::read::<WrittenFile>(&root, defaults(), &mut faults);
-        faults.retain(|fault| !files.faults.contains(fault));
-        let mut check = Check::new(&root, &dropped, &mut faults);
-        let mut settings = Self::from_file(file, Whole::new(&root), &mut check);
+        let (mut settings, whole) = read(&root, &mut files.faults);
+        let mut check = Check::new(&whole, &mut files.faults);
+        settings.derive(&mut check);
         validate::check(&settings, &mut check);
-        files.faults.extend(faults);
-        files.faults.truncate(MOST_FAULTS);
-        if !files.is_good() {
-            return Err(files.into_errors(variables));
-        }
+        files.check(&names)?;
+        settings.whole = Whole::new(&whole);
         settings.warnings = validate::warnings(&settings);
         let signature = &mut settings.identity.signature;
-        let place = |path: &[&str]| files.shown_place(&root, &[&["identity", "signature"], path].concat(), variables);
+        let place = |path: &[&str]| files.shown_place(&whole, &[&["identity", "signature"], path].concat(), &names);
         let others = (0..signature.other_keys.len()).map(|index| place(&["other_keys", &index.to_string()]));
         signature.places = signature.key.iter().map(|_| place(&["key"])).chain(others).collect();
         Ok(settings.based(Path::new(name).parent()))
     }
 
-    fn from_file(file: WrittenFile, whole: Whole, check: &mut Check<'_>) -> Self {
-        validate::written(&file, check);
-        let options = file.options();
-        let mut access = file.access;
-        let hosts = Hosts::build(options, file.intercept.default, file.hosts, &file.intercept.hosts, check);
-        for user in access.users.iter_mut().map(Arc::make_mut).filter(|user| !user.overrides.0.is_empty()) {
-            user.hosts = Some(hosts.overlaid(&user.overrides));
-        }
-        Self {
-            listen: file.listen,
-            admin: file.admin,
-            mode: file.mode,
-            identity: file.identity,
-            robots: file.robots,
-            pace: file.pace,
-            intercept: file.intercept,
-            listed: file.egress.listed(),
-            egress: file.egress,
-            access,
-            store: file.store,
-            evidence: file.evidence,
-            fleet: file.fleet,
-            on_fleet_loss: file.on_fleet_loss,
-            hosts,
-            limits: file.limits,
-            log: file.log,
-            whole,
-            warnings: Vec::new(),
+    /// Sets what follows from the keys.
+    fn derive(&mut self, check: &mut Check<'_>) {
+        self.listed = self.egress.listed();
+        self.hosts =
+            Hosts::build(self.options(), self.intercept.default, &self.overrides, &self.intercept.hosts, check);
+        for user in self.access.users.iter_mut().map(Arc::make_mut).filter(|user| !user.overrides.is_empty()) {
+            user.hosts = Some(self.hosts.overlaid(&user.overrides));
         }
     }
 
@@ -183,7 +155,7 @@ struct Over {
 }
 
 /// Makes `credential:NAME` the path of that credential.
-fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut Vec<(At, Complaint)>) {
+fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut Faults) {
     let Some(name) = node.text().and_then(|text| text.strip_prefix("credential:")) else { return };
     let fault = match directory {
         Some(directory) if !name.is_empty() && !name.contains('/') => {
@@ -200,7 +172,7 @@ fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut
             ),
         ),
     };
-    faults.push((node.at, fault));
+    faults.push(node.at, fault);
 }
 
 /// Has the form of a password's hash.

@@ -1,48 +1,66 @@
-//! What is meant: the configuration as everything above reads it.
+//! The whole configuration: the keys of `politely.yaml`, and what follows from them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use serde::Deserialize;
 
 use super::hosts::Hosts;
 use super::read::error::Complaint;
 use super::shown::Whole;
 use super::written::access::AccessSettings;
 use super::written::file::{
-    AdminSettings, EgressSettings, EvidenceSettings, IdentitySettings, LimitSettings, Listener, LogSettings, Mode,
-    OnFleetLoss, PaceSettings, RobotsSettings, StoreSettings,
+    AdminSettings, EgressSettings, EvidenceSettings, Fallback, IdentitySettings, LimitSettings, Listener, LogSettings,
+    Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
 };
+use super::written::host_table::{HostMap, Override, Usage};
 use super::written::intercept::Intercept;
-use super::written::secrets::SecretUrl;
-use crate::policy::Listed;
+use super::written::secrets::{self, SecretUrl};
+use super::written::text;
+use crate::policy::{Listed, Manners, PolicyOptions, UsageModes};
 
-/// A whole configuration, right in itself. `Settings::default()` is what `conf/politely.yaml` says.
-#[derive(Clone, Debug, PartialEq)]
+/// A whole configuration, valid in itself. `Settings::default()` is what `conf/politely.yaml` says.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Settings {
+    /// Files and directories of them, which override this one.
+    #[serde(deserialize_with = "text::many")]
+    pub(super) include: Vec<PathBuf>,
     pub listen: Vec<Listener>,
     pub admin: AdminSettings,
     pub mode: Mode,
     pub identity: IdentitySettings,
+    pub(super) usage: Usage,
     pub robots: RobotsSettings,
     pub pace: PaceSettings,
     pub intercept: Intercept,
     pub egress: EgressSettings,
     /// What may be asked at all: of `egress`.
+    #[serde(skip)]
     pub listed: Listed,
     pub access: AccessSettings,
     pub store: StoreSettings,
     pub evidence: EvidenceSettings,
     /// The server that all instances share.
+    #[serde(default, deserialize_with = "secrets::some_fleet_url")]
     pub fleet: Option<SecretUrl>,
     pub on_fleet_loss: OnFleetLoss,
+    /// What `hosts` is made of.
+    #[serde(rename = "hosts")]
+    pub(super) overrides: HostMap<Override>,
     /// What is otherwise for some hosts, `intercept.hosts` included.
+    #[serde(skip)]
     pub hosts: Hosts,
     pub limits: LimitSettings,
     pub log: LogSettings,
+    #[serde(skip)]
     pub(super) whole: Whole,
+    #[serde(skip)]
     pub(super) warnings: Vec<Complaint>,
 }
 
 impl Settings {
-    /// What is no fault but may not be meant.
+    /// What is valid but may not be meant.
     pub fn warnings(&self) -> &[Complaint] {
         &self.warnings
     }
@@ -55,5 +73,23 @@ impl Settings {
     /// All of it as JSON in the form of the file, without its secrets.
     pub fn shown(&self) -> serde_json::Value {
         self.whole.shown()
+    }
+
+    /// What decides about requests to every host.
+    pub(super) fn options(&self) -> PolicyOptions {
+        let Self { mode, identity, usage, robots, pace, .. } = self;
+        PolicyOptions {
+            report_only: *mode == Mode::Report,
+            product_tokens: identity.product_tokens.clone(),
+            user_agent: identity.user_agent.clone(),
+            purposes: identity.purpose.clone(),
+            usage: usage.over(UsageModes::default()),
+            manners: pace.manners().over(&Manners::default()),
+            allow_long_unreachable: robots.on_long_unreachable == Fallback::Allow,
+            enforce_visit_time: robots.visit_time == OnVisitTime::Enforce,
+            disallow_unavailable: robots.on_unavailable == Fallback::Disallow,
+            disallow_auth_error: robots.on_auth_error == Fallback::Disallow,
+            paths: robots.paths,
+        }
     }
 }

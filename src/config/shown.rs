@@ -1,16 +1,15 @@
 //! What is in force, as JSON for those who ask a running proxy: the defaults, with what is written laid over them, and no
 //! secret among it.
 
-use super::read::source::{Value as Written, YamlNode};
-use super::written::defaults::defaults;
+use super::read::tree::{Value as Written, YamlNode};
 use super::written::secrets::without_user;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 use url::Url;
 
 /// The whole configuration in the form of the file, its secrets among it.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct Whole {
     pub all: Value,
     /// What is shown of it, as text, and its SHA-256, by which it is known to others.
@@ -18,11 +17,8 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// Of which `root` is written.
     pub fn new(root: &YamlNode) -> Self {
-        let mut all = defaults().clone();
-        all.lay_over(root.clone());
-        Self::of(json(&all))
+        Self::of(json(root))
     }
 
     pub fn of(all: Value) -> Self {
@@ -54,8 +50,7 @@ fn json(node: &YamlNode) -> Value {
         Written::Text(value) => value.as_str().into(),
         Written::List(items) => items.iter().map(json).collect(),
         Written::Map(entries) => {
-            let entry = |(key, value): &(YamlNode, YamlNode)| Some((key.text()?.to_owned(), json(value)));
-            Value::Object(entries.iter().filter_map(entry).collect::<Map<_, _>>())
+            Value::Object(entries.iter().map(|(name, (_, value))| (name.clone(), json(value))).collect())
         }
     }
 }
@@ -94,14 +89,16 @@ const HIDDEN: &str = "(hidden)";
 mod tests {
     use super::*;
     use crate::config::Settings;
+    use crate::config::read::faults::{At, Faults};
 
     fn of(text: &str) -> Value {
-        Whole::new(&YamlNode::read(text).unwrap().0).shown()
+        Whole::new(&YamlNode::read(text, "", &|_| At::Unwritten, &mut Faults::default()).unwrap()).shown()
     }
 
     #[test]
     fn what_is_not_written_is_as_by_default() {
-        let shown = of("pace: { max_wait: 5s, queue: null }\nhosts: { a.example: { robots: ignore } }");
+        let text = "pace: { max_wait: 5s, queue: null }\nhosts: { a.example: { robots: ignore } }";
+        let shown = Settings::parse("test", text).unwrap().shown();
         assert_eq!((&shown["pace"]["max_wait"], &shown["pace"]["queue"]), (&"5s".into(), &1000.into()));
         assert_eq!((&shown["mode"], &shown["hosts"]["a.example"]["robots"]), (&"enforce".into(), &"ignore".into()));
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{AuthorityError, Host};
 
 /// A host, or a pattern of hosts.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HostPattern {
     /// `*`: every host, addresses too.
     Any,

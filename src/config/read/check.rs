@@ -1,90 +1,49 @@
 //! Faults that involve several keys, reported under the keys they are about.
 
-use std::collections::HashSet;
-use std::ptr;
-
 use super::error::{Complaint, nearest};
-use super::source::{At, Value, YamlNode};
-use crate::policy::HostPattern;
+use super::faults::{At, Faults};
+use super::tree::YamlNode;
 
 /// Collects faults under the keys they are about.
 pub(in crate::config) struct Check<'a> {
     root: &'a YamlNode,
-    /// What was at fault where it stands, by identity: it has been read as if it were not there.
-    dropped: &'a HashSet<*const YamlNode>,
-    faults: &'a mut Vec<(At, Complaint)>,
+    faults: &'a mut Faults,
 }
 
 impl<'a> Check<'a> {
-    pub fn new(
-        root: &'a YamlNode,
-        dropped: &'a HashSet<*const YamlNode>,
-        faults: &'a mut Vec<(At, Complaint)>,
-    ) -> Self {
-        Self { root, dropped, faults }
+    /// `root`: all that was read.
+    pub fn new(root: &'a YamlNode, faults: &'a mut Faults) -> Self {
+        Self { root, faults }
     }
 
     /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
     pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
-        let mut node = self.root;
-        for step in path {
-            match self.below(node, step) {
-                Some(below) => node = below,
-                None => break,
-            }
+        if self.faults.is_full() {
+            return;
         }
-        let at = if ptr::eq(node, self.root) { At::Unwritten } else { node.at };
-        self.faults.push((at, Complaint::new(what, hint)));
+        let (mut node, mut at) = (self.root, At::Unwritten);
+        for step in path {
+            let Some(below) = node.below(step) else { break };
+            node = below;
+            at = if node.at == At::Unwritten { at } else { node.at };
+        }
+        self.faults.push(at, Complaint::new(what, hint));
     }
 
-    /// Whether something stands at the key that `path` leads to, as for [`fault`](Self::fault).
+    /// Whether something stands at the key that `path` leads to, valid or not.
     pub fn is_written(&self, path: &[&str]) -> bool {
-        let found = path.iter().try_fold(self.root, |node, step| self.below(node, step));
-        found.is_some_and(|node| !matches!(node.value, Value::Null))
+        let Some((key, section)) = path.split_last() else { return false };
+        let section = section.iter().try_fold(self.root, |node, step| node.below(step));
+        section.is_some_and(|section| {
+            let is_value = |node: &YamlNode| node.at != At::Unwritten && !node.is_null();
+            section.below(key).is_some_and(is_value) || section.removed.iter().any(|removed| removed == key)
+        })
     }
 
     /// Whether all that stands in these sections was read. What compares keys would find faults that are none where one of
     /// them is misspelt.
     pub fn is_sure(&self, sections: &[&str]) -> bool {
-        let is_read = |(key, value): &(YamlNode, YamlNode)| {
-            let name = key.text().unwrap_or_default();
-            match self.is_dropped(key) {
-                true => nearest(name, sections).is_none(),
-                false => !sections.contains(&name) || self.is_whole(value),
-            }
-        };
-        !self.is_dropped(self.root) && self.root.entries().iter().all(is_read)
-    }
-
-    fn is_dropped(&self, node: &YamlNode) -> bool {
-        self.dropped.contains(&ptr::from_ref(node))
-    }
-
-    fn is_whole(&self, node: &YamlNode) -> bool {
-        !self.is_dropped(node)
-            && match &node.value {
-                Value::List(items) => items.iter().all(|item| self.is_whole(item)),
-                Value::Map(entries) => entries.iter().all(|(key, value)| self.is_whole(key) && self.is_whole(value)),
-                _ => true,
-            }
-    }
-
-    /// Of a list, what was dropped does not count; of a map, the key of a host may be written in another way.
-    fn below(&self, node: &'a YamlNode, step: &str) -> Option<&'a YamlNode> {
-        match &node.value {
-            Value::List(items) => {
-                let mut kept = items.iter().filter(|item| !self.is_dropped(item));
-                kept.nth(step.parse().ok()?)
-            }
-            _ => node.below(step).or_else(|| self.below_host(node, &HostPattern::parse(step).ok()?)),
-        }
-    }
-
-    fn below_host(&self, node: &'a YamlNode, pattern: &HostPattern) -> Option<&'a YamlNode> {
-        let is_it = |key: &YamlNode| {
-            let read = key.text().filter(|_| !self.is_dropped(key)).and_then(|text| HostPattern::parse(text).ok());
-            read.as_ref() == Some(pattern)
-        };
-        node.entries().iter().find(|(key, _)| is_it(key)).map(|(_, value)| value)
+        self.root.removed.iter().all(|key| nearest(key, sections).is_none())
+            && sections.iter().all(|section| self.root.below(section).is_none_or(YamlNode::is_whole))
     }
 }

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use super::error::{Complaint, nearest};
-use super::source::{At, Value, YamlNode};
+use super::faults::{At, Faults};
+use super::tree::{Value, YamlNode};
 
 /// A variable that sets a key.
 pub(in crate::config) struct Variable {
@@ -46,14 +47,14 @@ fn unknown(mut section: &YamlNode, path: &[String]) -> Option<String> {
         let Value::Map(keys) = &section.value else {
             return Some(format!("there are no keys below `{}`", path[..depth].join(".")));
         };
-        // Such as `hosts`: what is below it is the operator's to name.
+        // Such as `hosts`, below which nothing can be named: that is an error, and no stray variable.
         if keys.is_empty() {
             return None;
         }
-        match keys.iter().find(|(key, _)| key.text() == Some(step)) {
+        match keys.get(step) {
             Some((_, value)) => section = value,
             None => {
-                let known: Vec<&str> = keys.iter().filter_map(|(key, _)| key.text()).collect();
+                let known: Vec<&str> = keys.keys().map(String::as_str).collect();
                 return Some(match nearest(step, &known) {
                     Some(key) => {
                         let mut meant = path.to_vec();
@@ -68,36 +69,43 @@ fn unknown(mut section: &YamlNode, path: &[String]) -> Option<String> {
     None
 }
 
-/// Lays those of the variables that `which` wants over the file.
+/// Lays those of the variables that `which` wants over the file. `all_keys`: as for [`variables`].
 pub(in crate::config) fn overlay(
     root: &mut YamlNode,
     variables: &[Variable],
+    all_keys: &YamlNode,
     which: impl Fn(&[String]) -> bool,
-    faults: &mut Vec<(At, Complaint)>,
+    faults: &mut Faults,
 ) {
     for (number, variable) in (0..).zip(variables).filter(|(_, variable)| which(&variable.path)) {
         let at = At::Variable(number);
-        match value(&variable.value) {
-            Ok(mut node) => {
-                node.each_value(&mut |value| value.at = at);
-                let path: Vec<&str> = variable.path.iter().map(String::as_str).collect();
-                root.put(&path, node);
-            }
-            Err(error) => faults.push((at, Complaint::new(without_place(&error), VALUE_FORMS))),
+        let path: Vec<&str> = variable.path.iter().map(String::as_str).collect();
+        let open = (1..path.len())
+            .find(|depth| matches!(&all_keys.along(&path[..*depth]).value, Value::Map(keys) if keys.is_empty()));
+        if let Some(depth) = open {
+            let section = format!("{PREFIX}{}", path[..depth].join("__").to_ascii_uppercase());
+            let hint = format!(
+                "a variable's name cannot spell a host: set all of them in one value, such as `{section}='{{\"example.com\": …}}'`"
+            );
+            faults.push(at, Complaint::new(format!("`{section}` takes no host in its name"), hint));
+            continue;
+        }
+        match value(&variable.value, path[path.len() - 1], at, faults) {
+            Ok(node) => root.put(&path, node),
+            Err(error) => faults.push(at, Complaint::new(without_place(&error), VALUE_FORMS)),
         }
     }
 }
 
 /// Lists, maps and quoted texts are YAML; of the rest only numbers and words of YAML are recognised, so that a plain text
 /// may hold what means something in YAML.
-fn value(text: &str) -> Result<YamlNode, serde_yaml::Error> {
-    let read = YamlNode::read(text);
+fn value(text: &str, key: &str, at: At, faults: &mut Faults) -> Result<YamlNode, serde_yaml::Error> {
     if text.starts_with(['[', '{', '"', '\'']) {
-        return read.map(|(node, _)| node);
+        return YamlNode::read(text, key, &|_| at, faults);
     }
-    Ok(match read {
-        Ok((node, _)) if !matches!(node.value, Value::Map(_) | Value::List(_) | Value::Text(_)) => node,
-        Ok(_) | Err(_) => YamlNode { at: At::Unwritten, value: Value::Text(text.to_owned()) },
+    Ok(match YamlNode::read(text, key, &|_| at, &mut Faults::default()) {
+        Ok(node) if !matches!(node.value, Value::Map(_) | Value::List(_) | Value::Text(_)) => node,
+        Ok(_) | Err(_) => YamlNode::new(at, Value::Text(text.to_owned())),
     })
 }
 
@@ -126,7 +134,8 @@ mod tests {
     fn read(all: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let all = all.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let keys = "pace: { queue: 1, max_wait: 1s }\nhosts: {}\nmode: enforce\nfleet: null\n";
-        let (variables, warnings) = variables(all, &YamlNode::read(keys).unwrap().0);
+        let keys = YamlNode::read(keys, "", &|_| At::Unwritten, &mut Faults::default()).unwrap();
+        let (variables, warnings) = variables(all, &keys);
         let warning = |warning: Complaint| format!("{} | {}", warning.what, warning.hint);
         (variables.into_iter().map(|variable| variable.name).collect(), warnings.into_iter().map(warning).collect())
     }
@@ -163,6 +172,7 @@ mod tests {
 
     #[test]
     fn a_plain_text_may_hold_what_means_something_in_yaml() {
+        let value = |text| value(text, "", At::Unwritten, &mut Faults::default());
         for text in ["a: b", "*", "https://a.example/ # b", "@x", "10s", "- x", "!t"] {
             assert_eq!(value(text).unwrap().text(), Some(text));
         }

@@ -1,8 +1,11 @@
 //! What is wrong with a configuration: every fault with its place and what to do about it, shown as a compiler shows it.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
+
+use super::places::places;
 
 /// What is wrong with one value, and what to write instead. Travels through serde as its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +71,9 @@ pub struct ConfigFault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::config) struct ConfigText {
     pub name: String,
-    pub text: String,
+    text: String,
+    /// Of its values, once they are asked for.
+    places: OnceLock<Vec<(usize, usize)>>,
 }
 
 /// All that is wrong with a configuration, in the order of the files, then of the environment. Never empty.
@@ -117,6 +122,15 @@ impl ConfigErrors {
 }
 
 impl ConfigText {
+    pub fn new(name: &str, text: &str) -> Self {
+        Self { name: name.to_owned(), text: text.to_owned(), places: OnceLock::new() }
+    }
+
+    /// Line and column of each of its values.
+    pub fn places(&self) -> &[(usize, usize)] {
+        self.places.get_or_init(|| places(&self.text))
+    }
+
     /// The line with the value underlined. `None` where the line may hold a secret.
     fn excerpt(&self, line: usize, column: usize) -> Option<Snippet<'_, Annotation<'_>>> {
         let start = self.text.split_inclusive('\n').take(line - 1).map(str::len).sum::<usize>();
@@ -126,8 +140,14 @@ impl ConfigText {
             return None;
         }
         let from = content.char_indices().nth(column - 1).map_or(content.len(), |(index, _)| index);
-        let span = start + from..start + from + written_length(&content[from..]);
-        Some(Snippet::source(&self.text).path(&self.name).annotation(AnnotationKind::Primary.span(span)))
+        // Behind the last line: the end of that one is shown.
+        let (first, begin) = match start == self.text.len() && line > 1 {
+            true => (line - 1, start - self.text.split_inclusive('\n').next_back().map_or(0, str::len)),
+            false => (line, start),
+        };
+        let span = start - begin + from..start - begin + from + written_length(&content[from..]);
+        let shown = Snippet::source(&self.text[begin..start + content.len()]).line_start(first).path(&self.name);
+        Some(shown.annotation(AnnotationKind::Primary.span(span)))
     }
 }
 

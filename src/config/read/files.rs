@@ -5,10 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::environment::Variable;
 use super::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace, ConfigText};
-use super::source::{At, Value, YamlNode};
+use super::faults::{At, Faults};
 use super::text::{read_text, syntax};
+use super::tree::{Value, YamlNode};
 
 /// What has been read, and what is wrong with it so far.
 #[derive(Default)]
@@ -16,44 +16,37 @@ pub(in crate::config) struct ConfigFiles {
     sources: Vec<ConfigText>,
     /// Where no value stands: files that are no YAML.
     unread: Vec<ConfigFault>,
-    pub faults: Vec<(At, Complaint)>,
+    pub faults: Faults,
 }
 
 impl ConfigFiles {
     /// Reads one more text. `None`: it is no YAML.
     pub fn read(&mut self, name: &str, text: &str) -> Option<YamlNode> {
         let file = self.sources.len();
-        self.sources.push(ConfigText { name: name.to_owned(), text: text.to_owned() });
-        let number = u32::try_from(file).ok()?;
-        let (mut root, duplicates) = match YamlNode::read_file(text, number) {
-            Ok(read) => read,
+        self.sources.push(ConfigText::new(name, text));
+        let at = |number| At::Node { file: file as u32, number };
+        match YamlNode::read(text, "", &at, &mut self.faults) {
+            Ok(root) if root.is_null() => Some(YamlNode::empty()),
+            Ok(root) => Some(root),
             Err(error) => {
                 self.unread.push(syntax(text, file, &error));
-                return None;
+                None
             }
-        };
-        for duplicate in duplicates {
-            self.twice(&duplicate.key, duplicate.at, duplicate.first);
         }
-        if matches!(root.value, Value::Null) {
-            root = YamlNode { at: At::Unwritten, value: Value::Map(Vec::new()) };
-        }
-        Some(root)
     }
 
     /// Lays the files that `include` names over the one that names them, and hands each of them to `judge` before.
-    pub fn include(&mut self, root: &mut YamlNode, include: &[PathBuf], mut judge: impl FnMut(&YamlNode, &mut Self)) {
+    pub fn include(&mut self, root: &mut YamlNode, include: &[PathBuf], mut judge: impl FnMut(&YamlNode, &mut Faults)) {
         let main = PathBuf::from(&self.sources[0].name);
         let base = main.parent().unwrap_or(Path::new(""));
-        let mut joined = YamlNode { at: At::Unwritten, value: Value::Map(Vec::new()) };
+        let mut joined = YamlNode::empty();
         for (index, path) in include.iter().enumerate() {
-            let index = index.to_string();
-            let at = root.along(&["include", &index]).at;
+            let at = root.along(&["include", &index.to_string()]).at;
             let files = match files(&base.join(path)) {
                 Ok(files) => files,
                 Err(error) => {
                     let what = format!("`{}` cannot be included: {error}", path.display());
-                    self.faults.push((at, Complaint::new(what, "name a file, or a directory of *.yaml files")));
+                    self.faults.push(at, Complaint::new(what, "name a file, or a directory of *.yaml files"));
                     continue;
                 }
             };
@@ -62,84 +55,75 @@ impl ConfigFiles {
                 let text = match read_included(&file) {
                     Ok(text) => text,
                     Err((what, hint)) => {
-                        self.faults.push((at, Complaint::new(format!("{name}: {what}"), hint)));
+                        self.faults.push(at, Complaint::new(format!("{name}: {what}"), hint));
                         continue;
                     }
                 };
                 let Some(node) = self.read(&name, &text) else { continue };
                 if let Some(nested) = node.below("include") {
                     let hint = "name the files in the first one";
-                    self.faults.push((nested.at, Complaint::new("an included file includes no others", hint)));
+                    self.faults.push(nested.at, Complaint::new("an included file includes no others", hint));
                 }
-                judge(&node, self);
-                self.join(&mut joined, node);
+                judge(&node, &mut self.faults);
+                joined.lay_over(node, &mut |here, other| self.join(here, other));
             }
         }
-        root.lay_over(joined);
+        root.lay_over(joined, &mut |(key, here), (_, over)| match (&mut here.value, over.value) {
+            // `access.users` have names, and are added.
+            (Value::List(items), Value::List(others)) if key.text() == Some("users") => items.extend(others),
+            (value, other) => (here.at, *value) = (over.at, other),
+        });
     }
 
-    /// One of the included files beside another: neither overrides the other.
-    fn join(&mut self, node: &mut YamlNode, other: YamlNode) {
-        match (&mut node.value, other.value) {
-            (Value::Map(entries), Value::Map(others)) => {
-                for (key, value) in others {
-                    match entries.iter_mut().find(|(known, _)| key.text().is_some() && known.text() == key.text()) {
-                        None => entries.push((key, value)),
-                        Some((known, here)) => match (&here.value, &value.value) {
-                            (Value::Map(_), Value::Map(_)) | (Value::List(_), Value::List(_)) => self.join(here, value),
-                            (_, Value::Null) => {}
-                            (Value::Null, _) => (*known, *here) = (key, value),
-                            _ => self.twice(key.text().unwrap_or_default(), key.at, known.at),
-                        },
-                    }
-                }
-            }
+    /// Included files are equals: lists are joined, and neither overrides the other.
+    fn join(&mut self, (first, here): &mut (YamlNode, YamlNode), (key, other): (YamlNode, YamlNode)) {
+        match (&mut here.value, other.value) {
             (Value::List(items), Value::List(others)) => items.extend(others),
-            _ => {}
+            _ => {
+                let what = format!("duplicate key `{}`", key.text().unwrap_or_default());
+                let complaint = Complaint::new(what, "already set in {}; keep one of them");
+                self.faults.push_repeated(key.at, first.at, complaint);
+            }
         }
     }
 
-    fn twice(&mut self, key: &str, at: At, first: At) {
-        let hint = match (self.place(first, &[]), at, first) {
-            (ConfigPlace::Line { line, .. }, At::Node { file, .. }, At::Node { file: other, .. }) if file == other => {
-                format!("already set in line {line}; keep one of them")
-            }
-            (ConfigPlace::Line { file, line, .. }, ..) => {
-                format!("already set in {}:{line}; keep one of them", self.sources[file].name)
-            }
-            (ConfigPlace::File(_) | ConfigPlace::Variable(_) | ConfigPlace::Unwritten, ..) => {
-                String::from("keep one of them")
-            }
-        };
-        self.faults.push((at, Complaint::new(format!("duplicate key `{key}`"), hint)));
-    }
-
-    pub fn is_good(&self) -> bool {
-        self.unread.is_empty() && self.faults.is_empty()
-    }
-
-    /// All that is wrong, with its places.
-    pub fn into_errors(mut self, variables: &[Variable]) -> ConfigErrors {
+    /// All that is wrong, with its places, if anything is. `variables`: the names of those that were read.
+    pub fn check(&mut self, variables: &[&str]) -> Result<(), ConfigErrors> {
         let mut faults = std::mem::take(&mut self.unread);
-        for (at, complaint) in std::mem::take(&mut self.faults) {
-            faults.push(ConfigFault { place: self.place(at, variables), complaint });
+        for fault in std::mem::take(&mut self.faults).into_vec() {
+            let (mut complaint, place) = (fault.complaint, self.place(fault.at, variables));
+            if let Some(first) = fault.first.map(|first| self.place(first, variables)) {
+                complaint.hint = complaint.hint.replace("{}", &self.shown_beside(&first, &place));
+            }
+            faults.push(ConfigFault { place, complaint });
         }
-        ConfigErrors::new(self.sources, faults)
+        if faults.is_empty() { Ok(()) } else { Err(ConfigErrors::new(std::mem::take(&mut self.sources), faults)) }
+    }
+
+    /// `line 3` beside another place in that file, else the file too.
+    fn shown_beside(&self, first: &ConfigPlace, place: &ConfigPlace) -> String {
+        match (first, place) {
+            (ConfigPlace::Line { file, line, .. }, ConfigPlace::Line { file: same, .. }) if file == same => {
+                format!("line {line}")
+            }
+            (ConfigPlace::Line { file, line, .. }, _) => format!("{}:{line}", self.sources[*file].name),
+            _ => first.shown(&self.sources).unwrap_or_default(),
+        }
     }
 
     /// Where the value at the end of this path is written, for people; nowhere: "".
-    pub fn shown_place(&self, root: &YamlNode, path: &[&str], variables: &[Variable]) -> String {
+    pub fn shown_place(&self, root: &YamlNode, path: &[&str], variables: &[&str]) -> String {
         self.place(root.along(path).at, variables).shown(&self.sources).unwrap_or_default()
     }
 
-    fn place(&self, at: At, variables: &[Variable]) -> ConfigPlace {
+    fn place(&self, at: At, variables: &[&str]) -> ConfigPlace {
         match at {
             At::Node { file, number } => {
                 let file = file as usize;
-                YamlNode::locate(&self.sources[file].text, number)
-                    .map_or(ConfigPlace::File(file), |(line, column)| ConfigPlace::Line { file, line, column })
+                let place = self.sources[file].places().get(number as usize);
+                place.map_or(ConfigPlace::File(file), |&(line, column)| ConfigPlace::Line { file, line, column })
             }
-            At::Variable(number) => ConfigPlace::Variable(variables[number as usize].name.clone()),
+            At::Variable(number) => ConfigPlace::Variable(variables[number as usize].to_owned()),
             At::Unwritten => ConfigPlace::Unwritten,
         }
     }

@@ -1,9 +1,8 @@
 //! The tree to typed values, through serde: all faults, each with its place.
 //!
-//! A fault does not end the reading: what holds it is left out and reading begins again, so that the next one comes to
-//! light. That works because every key may be left out, and lists and maps may be shorter.
+//! A fault does not end the reading: the entry that holds it is taken out of the tree and reading begins again, so that the
+//! next one is found. That works because every key may be left out, and lists and maps may be shorter.
 
-use std::collections::HashSet;
 use std::time::Duration;
 use std::{fmt, ptr};
 
@@ -13,75 +12,48 @@ use serde::forward_to_deserialize_any;
 
 use super::error::{Complaint, did_you_mean};
 use super::expected::{integer_hint, is_integer, listed, one_of, plain, show};
-use super::source::{At, Value, YamlNode};
+use super::faults::Faults;
+use super::tree::{Value, YamlNode};
 use crate::config::written::text;
 
-/// Reads the tree, or as much of it as is right, and puts what is wrong into `faults`. The nodes that it left out for that
-/// come with it. What is not there, or was left out, is as in `defaults`, which has every key.
+/// Reads what is written in `root`, and puts what is wrong into `faults`. With it comes all that was read: `defaults`, which has
+/// every key, with `root` laid over it, without what was wrong.
 pub(in crate::config) fn read<T: DeserializeOwned>(
-    root: &YamlNode,
+    mut root: YamlNode,
     defaults: &YamlNode,
-    faults: &mut Vec<(At, Complaint)>,
-) -> (T, HashSet<*const YamlNode>) {
-    let mut dropped = HashSet::new();
-    while faults.len() < MOST_FAULTS {
-        let error = match T::deserialize(Reader { node: root, default: Some(defaults), dropped: &dropped }) {
-            Ok(value) => return (value, dropped),
+    faults: &mut Faults,
+) -> (T, YamlNode) {
+    loop {
+        let mut whole = defaults.clone();
+        match root.value {
+            Value::Map(_) => whole.lay_over(root, &mut |here, over| *here = over),
+            _ => whole = root,
+        }
+        let error = match T::deserialize(Reader(&whole)) {
+            Ok(value) => return (value, whole),
             Err(error) => error,
         };
-        let node = error.node.unwrap_or(root);
-        // What is missing only because it was wrong has been reported already.
-        if !error.missing.is_some_and(|key| was_dropped(key, node, &dropped)) {
-            faults.push((node.at, error.complaint));
+        let node = error.node.unwrap_or(&whole);
+        // A key may be missing only because it was wrong, which has been reported.
+        if !(error.is_missing && !node.removed.is_empty()) {
+            faults.push(node.at, error.complaint);
         }
-        if ptr::eq(node, root) || !dropped.insert(ptr::from_ref(node)) {
-            break;
-        }
+        let node = ptr::from_ref(node);
+        root = if whole.remove(node) && !faults.is_full() { whole } else { YamlNode::empty() };
     }
-    dropped.insert(ptr::from_ref(root));
-    let defaults = Reader { node: defaults, default: None, dropped: &HashSet::new() };
-    (T::deserialize(defaults).expect("the defaults are right, as a test holds"), dropped)
-}
-
-/// Whether this key, or one that may have been meant to be this one, stands in the map but is at fault.
-fn was_dropped(key: &str, map: &YamlNode, dropped: &HashSet<*const YamlNode>) -> bool {
-    let Value::Map(entries) = &map.value else { return false };
-    entries.iter().any(|(name, value)| {
-        let unknown = dropped.contains(&ptr::from_ref(name));
-        unknown || name.text() == Some(key) && dropped.contains(&ptr::from_ref(value))
-    })
 }
 
 /// One node as serde sees it.
 #[derive(Clone, Copy)]
-struct Reader<'a> {
-    node: &'a YamlNode,
-    /// What holds in its place, and in place of what it lacks.
-    default: Option<&'a YamlNode>,
-    /// The nodes at fault, by identity.
-    dropped: &'a HashSet<*const YamlNode>,
-}
+struct Reader<'a>(&'a YamlNode);
 
 impl<'a> Reader<'a> {
-    fn at(self, node: &'a YamlNode) -> Self {
-        Self { node, default: None, ..self }
-    }
-
-    fn keeps(self, node: &'a YamlNode) -> bool {
-        !self.dropped.contains(&ptr::from_ref(node))
-    }
-
-    /// The entries that are not at fault.
-    fn kept(self) -> impl Iterator<Item = &'a (YamlNode, YamlNode)> {
-        self.node.entries().iter().filter(move |(key, value)| self.keeps(key) && self.keeps(value))
-    }
-
     fn placed<T>(self, read: Result<T, ValueError<'a>>) -> Result<T, ValueError<'a>> {
-        read.map_err(|error| ValueError { node: error.node.or(Some(self.node)), ..error })
+        read.map_err(|error| ValueError { node: error.node.or(Some(self.0)), ..error })
     }
 
     fn unexpected(self) -> Unexpected<'a> {
-        match &self.node.value {
+        match &self.0.value {
             Value::Null => Unexpected::Unit,
             Value::Bool(value) => Unexpected::Bool(*value),
             Value::Unsigned(number) => Unexpected::Unsigned(*number),
@@ -98,19 +70,16 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
     type Error = ValueError<'a>;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError<'a>> {
-        self.placed(match &self.node.value {
+        self.placed(match &self.0.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Unsigned(number) => visitor.visit_u64(*number),
             Value::Signed(number) => visitor.visit_i64(*number),
             Value::Decimal(number) => visitor.visit_f64(*number),
             Value::Text(text) => visitor.visit_str(text),
-            Value::List(items) => {
-                let kept = items.iter().filter(|item| self.keeps(item));
-                visitor.visit_seq(SeqDeserializer::new(kept.map(|item| self.at(item))))
-            }
-            Value::Map(_) => {
-                visitor.visit_map(MapDeserializer::new(self.kept().map(|(key, value)| (self.at(key), self.at(value)))))
+            Value::List(items) => visitor.visit_seq(SeqDeserializer::new(items.iter().map(Self))),
+            Value::Map(entries) => {
+                visitor.visit_map(MapDeserializer::new(entries.values().map(|(key, value)| (Self(key), Self(value)))))
             }
         })
     }
@@ -128,27 +97,19 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
             let numbers = [duration.as_secs(), duration.subsec_nanos().into()];
             return visitor.visit_seq(SeqDeserializer::new(numbers.into_iter()));
         }
-        if !matches!(self.node.value, Value::Null | Value::Map(_)) {
+        if !matches!(self.0.value, Value::Null | Value::Map(_)) {
             // A sequence would be taken for the fields in their order.
             return self.placed(Err(ValueError::invalid_type(self.unexpected(), &visitor)));
         }
-        let is_known = |key: &YamlNode| key.text().is_some_and(|key| fields.contains(&key));
-        let is_empty = |value: &YamlNode| matches!(value.value, Value::Null);
-        let written: Vec<_> = self.kept().filter(|(key, value)| !(is_known(key) && is_empty(value))).collect();
-        let own = written.iter().map(|(key, value)| {
-            let default = self.default.and_then(|default| default.below(key.text()?));
-            (self.at(key), Self { default, ..self.at(value) })
-        });
-        let is_left = |(name, value): &&(YamlNode, YamlNode)| {
-            !is_empty(value) && !written.iter().any(|(key, _)| key.text() == name.text())
+        let is_written = |(key, value): &&(YamlNode, YamlNode)| {
+            !(value.is_null() && key.text().is_some_and(|key| fields.contains(&key)))
         };
-        let others = self.default.map_or(&[][..], YamlNode::entries).iter().filter(is_left);
-        let others = others.map(|(key, value)| (self.at(key), self.at(value)));
-        self.placed(visitor.visit_map(MapDeserializer::new(own.chain(others))))
+        let entries = self.0.entries().filter(is_written).map(|(key, value)| (Self(key), Self(value)));
+        self.placed(visitor.visit_map(MapDeserializer::new(entries)))
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError<'a>> {
-        if matches!(self.node.value, Value::Null) { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -157,7 +118,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ValueError<'a>> {
-        self.placed(match self.node.text() {
+        self.placed(match self.0.text() {
             Some(word) => visitor.visit_enum(StrDeserializer::new(word)),
             None => {
                 let expected = Complaint::new("one word", format!("write {}", one_of(variants))).to_string();
@@ -185,13 +146,13 @@ struct ValueError<'a> {
     /// The innermost one that was being read.
     node: Option<&'a YamlNode>,
     complaint: Complaint,
-    /// The key that a map lacks, if that is the fault.
-    missing: Option<&'static str>,
+    /// The map lacks a key.
+    is_missing: bool,
 }
 
 impl ValueError<'_> {
     fn new(complaint: Complaint) -> Self {
-        Self { node: None, complaint, missing: None }
+        Self { node: None, complaint, is_missing: false }
     }
 }
 
@@ -220,9 +181,9 @@ impl Error for ValueError<'_> {
                 format!("a list is written in brackets: [{}]", show(found).trim_matches('`'))
             }
             ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
-            (map, _) if map.starts_with("struct") || map == "a map" => {
-                String::from("write the keys of this section below it, indented")
-            }
+            // The only map whose keys are the operator's to name.
+            ("a map", _) => String::from("write `\"*.example.com\": …` for each, or `{}` for none"),
+            (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),
             ("a boolean", _) => String::from("write `true` or `false`"),
             (number, _) if is_integer(number) => integer_hint(number, found),
             (_, Unexpected::Map) => String::from("this key takes a single value: remove what is indented below it"),
@@ -248,9 +209,6 @@ impl Error for ValueError<'_> {
 
     fn missing_field(key: &'static str) -> Self {
         let complaint = Complaint::new(format!("the key `{key}` is missing"), format!("add `{key}: …`"));
-        Self { missing: Some(key), ..Self::new(complaint) }
+        Self { is_missing: true, ..Self::new(complaint) }
     }
 }
-
-/// More of them at once help nobody.
-pub(in crate::config) const MOST_FAULTS: usize = 50;

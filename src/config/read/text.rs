@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::error::{Complaint, ConfigFault, ConfigPlace};
-use super::source::OURS;
+use super::tree::OURS;
 use crate::config::{read_argument, read_file};
 
 /// The file that was asked for, which a command line may have named, or an included one.

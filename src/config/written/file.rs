@@ -1,6 +1,5 @@
-//! What is written: the keys of `politely.yaml` with their forms. Each may be left out, for the file of the defaults has it; `null`
-//! is the same.
-//! Sections that mean what they say are handed on by `load` as they are; of the others it makes what they mean.
+//! The sections of `politely.yaml`, with the forms of their keys. Each key may be left out or `null`: the file of the defaults has
+//! it.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -8,44 +7,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{HostPattern, KeyBy, Listed, ListedBy, Manners, Paths, PolicyOptions, UsageModes};
+use crate::policy::{HostPattern, KeyBy, Listed, ListedBy, Paths};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
-use super::access::AccessSettings;
-use super::host_table::{HostMap, Override, Usage};
-use super::intercept::Intercept;
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
 use super::secrets::{self, SecretUrl};
 use super::signature::SignatureSettings;
 use super::text;
 use super::values::{self, AccessLog, DenyEntry, InstanceName, ListenAddress, MethodName, Network, PortRange};
-
-/// The whole file.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::config) struct WrittenFile {
-    /// Files and directories of them, which go over this one.
-    #[serde(deserialize_with = "text::many")]
-    pub include: Vec<PathBuf>,
-    pub listen: Vec<Listener>,
-    pub admin: AdminSettings,
-    pub mode: Mode,
-    pub identity: IdentitySettings,
-    pub usage: Usage,
-    pub robots: RobotsSettings,
-    pub pace: PaceSettings,
-    pub intercept: Intercept,
-    pub egress: EgressSettings,
-    pub access: AccessSettings,
-    pub store: StoreSettings,
-    pub evidence: EvidenceSettings,
-    #[serde(default, deserialize_with = "secrets::some_fleet_url")]
-    pub fleet: Option<SecretUrl>,
-    pub on_fleet_loss: OnFleetLoss,
-    pub hosts: HostMap<Override>,
-    pub limits: LimitSettings,
-    pub log: LogSettings,
-}
 
 /// A socket for clients.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -166,26 +135,6 @@ impl RobotsSettings {
             lenient_usage: self.lenient_usage,
             max_size: usize::try_from(self.max_size).unwrap_or(usize::MAX),
             ..ParseOptions::default()
-        }
-    }
-}
-
-impl WrittenFile {
-    /// What decides about requests to every host.
-    pub fn options(&self) -> PolicyOptions {
-        let WrittenFile { mode, identity, usage, robots, pace, .. } = self;
-        PolicyOptions {
-            report_only: *mode == Mode::Report,
-            product_tokens: identity.product_tokens.clone(),
-            user_agent: identity.user_agent.clone(),
-            purposes: identity.purpose.clone(),
-            usage: usage.over(UsageModes::default()),
-            manners: pace.manners().over(&Manners::default()),
-            allow_long_unreachable: robots.on_long_unreachable == Fallback::Allow,
-            enforce_visit_time: robots.visit_time == OnVisitTime::Enforce,
-            disallow_unavailable: robots.on_unavailable == Fallback::Disallow,
-            disallow_auth_error: robots.on_auth_error == Fallback::Disallow,
-            paths: robots.paths,
         }
     }
 }

@@ -1,18 +1,13 @@
 //! `hosts`: overrides for some hosts, as written, by name or pattern.
 
-use std::cell::RefCell;
-use std::collections::HashSet;
-use std::fmt;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
 use super::origin_tls::{self, CertificatePair, Pin, TlsVersions};
-use super::text::read_with;
-use super::values::{HOST_FORMS, PathPattern, parse_pattern};
-use crate::config::read::error::Complaint;
+use super::values::PathPattern;
 use crate::policy::{HostPattern, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
 
@@ -85,55 +80,5 @@ pub enum InterceptMode {
     Deny,
 }
 
-/// A map whose keys are patterns, each once however it is spelt.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HostMap<V>(pub(in crate::config) Vec<(HostPattern, V)>);
-
-impl<V> Default for HostMap<V> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for HostMap<V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries<V>(std::marker::PhantomData<V>);
-
-        impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {
-            type Value = HostMap<V>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}", Complaint::new("hosts", "write `\"*.example.com\": …` for each, or `{}` for none"))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<HostMap<V>, A::Error> {
-                let known = RefCell::new(HashSet::new());
-                let mut entries = Vec::new();
-                while let Some(pattern) = access.next_key_seed(OnlyOnce(&known))? {
-                    entries.push((pattern, access.next_value()?));
-                }
-                Ok(HostMap(entries))
-            }
-        }
-
-        deserializer.deserialize_map(Entries(std::marker::PhantomData))
-    }
-}
-
-/// Reads a key and refuses it there, where its place is known, if it was read before.
-struct OnlyOnce<'a>(&'a RefCell<HashSet<HostPattern>>);
-
-impl<'de> DeserializeSeed<'de> for OnlyOnce<'_> {
-    type Value = HostPattern;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<HostPattern, D::Error> {
-        read_with(deserializer, "a host", HOST_FORMS, |text| {
-            let pattern = parse_pattern(text)?;
-            if self.0.borrow_mut().insert(pattern.clone()) {
-                Ok(pattern)
-            } else {
-                Err(Complaint::new(format!("the host `{pattern}` appears twice"), "merge the two entries"))
-            }
-        })
-    }
-}
+/// Entries by host or pattern.
+pub(in crate::config) type HostMap<V> = BTreeMap<HostPattern, V>;

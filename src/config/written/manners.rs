@@ -43,7 +43,8 @@ pub struct WrittenBudget {
     pub requests: Option<u64>,
     #[serde(default, deserialize_with = "text::some")]
     pub bytes: Option<u64>,
-    pub per: Period,
+    /// `None`: a day.
+    pub per: Option<Period>,
 }
 
 /// All of it, where it is written. `None`: as for all hosts.
@@ -86,7 +87,11 @@ impl WrittenBreaker {
 impl WrittenBudget {
     fn meant(self) -> Option<policy::Budget> {
         let Self { requests, bytes, per } = self;
-        (requests.is_some() || bytes.is_some()).then_some(policy::Budget { requests, bytes, per })
+        (requests.is_some() || bytes.is_some()).then(|| policy::Budget {
+            requests,
+            bytes,
+            per: per.unwrap_or_default(),
+        })
     }
 }
 
@@ -106,7 +111,7 @@ impl WrittenManners {
     /// What no single value shows. `section`: where it is written. `max_delay`: `pace.max_crawl_delay`.
     pub fn check(&self, section: &[&str], max_delay: Duration, check: &mut Check<'_>) {
         let key = |path: [&'static str; 2]| [section, &path].concat();
-        if self.budget.is_some_and(|budget| budget.meant().is_none()) {
+        if self.budget.is_some_and(|budget| budget.per.is_some() && budget.meant().is_none()) {
             check_budget(section, check);
         }
         if let Some(WrittenAdaptive { min, max, .. }) = self.adaptive {

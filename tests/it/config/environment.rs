@@ -116,3 +116,36 @@ fn a_fault_of_the_file_is_shown_even_where_a_variable_overrides_it() {
     fs::write(&file, "listen: [{ address: 0.0.0.0:3128 }]\n").unwrap();
     with_environment(Some(&file), &[("POLITELY_ACCESS__CLIENTS", "[10.0.0.0/8]")]).unwrap();
 }
+
+/// `EXAMPLE_COM` could be `example.com`, `example_com` or `example-com`.
+#[test]
+fn a_host_has_no_variable_of_its_own() {
+    let hint = "a variable's name cannot spell a host: set all of them in one value, such as";
+    for (name, section) in [
+        ("POLITELY_HOSTS__EXAMPLE_COM__ROBOTS", "POLITELY_HOSTS"),
+        ("POLITELY_HOSTS__EXAMPLE_COM", "POLITELY_HOSTS"),
+        ("POLITELY_INTERCEPT__HOSTS__EXAMPLE_COM", "POLITELY_INTERCEPT__HOSTS"),
+        ("POLITELY_HOSTS__", "POLITELY_HOSTS"),
+    ] {
+        let told = with_environment(None, &[(name, "ignore")]).unwrap_err();
+        let what = format!("error: `{section}` takes no host in its name\n  --> {name}\nhint: {hint} `{section}='{{");
+        assert!(told.starts_with(&what), "{told}");
+    }
+    let settings = with_environment(
+        None,
+        &[
+            ("POLITELY_HOSTS", "{\"Example.com\": {robots: ignore}, a_b.example: {robots: report}}"),
+            ("POLITELY_INTERCEPT__HOSTS", "{\"example.com\": tunnel}"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(policy(&settings, "example.com").rules.robots, RobotsOverride::Ignore);
+    assert_eq!(policy(&settings, "example.com").intercept, InterceptMode::Tunnel);
+    assert_eq!(
+        policy(&settings, "a_b.example").rules.robots,
+        RobotsOverride::Report,
+        "an underscore is part of the name"
+    );
+    let told = with_environment(None, &[("POLITELY_HOSTS", "{A.example: {}, a.example: {}}")]).unwrap_err();
+    assert!(told.starts_with("error: the host `a.example` appears twice\n  --> POLITELY_HOSTS\nhint: "), "{told}");
+}

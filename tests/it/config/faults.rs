@@ -310,6 +310,46 @@ fn a_file_full_of_faults_shows_the_first_fifty() {
     assert_eq!(short(&yaml).len(), 50);
 }
 
+/// What a fault costs does not grow with the file: with a look at the whole file for each, these would take hours.
+#[test]
+fn a_file_of_many_keys_that_are_all_at_fault_is_answered() {
+    const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA";
+    let many = |line: &dyn Fn(usize) -> String| (0..20_000).map(line).collect::<String>();
+    for (yaml, first) in [
+        (
+            many(&|_| String::from("mode: report\n")),
+            "2:1 duplicate key `mode` | already set in line 1; keep one of them",
+        ),
+        (
+            format!("hosts:\n{}", many(&|number| format!("  h{number}.example: {{ budget: {{ per: day }} }}\n"))),
+            "2:30 this budget has no limit | ",
+        ),
+        (
+            format!("hosts:\n{}", many(&|number| format!("  H.example{}: {{}}\n", ["", "."][number % 2]))),
+            "3:3 the host `h.example` appears twice | merge it with the entry in line 2",
+        ),
+        (
+            format!(
+                "access:\n  users:\n{}",
+                many(&|number| format!("  - {{ name: u{number}, password: '{HASH}', budget: {{ per: day }} }}\n"))
+            ),
+            "3:117 this budget has no limit | ",
+        ),
+        (
+            format!("access:\n  users:\n{}", many(&|_| format!("  - {{ name: u, password: '{HASH}' }}\n"))),
+            "4:13 the user `u` appears twice | leave out one of them",
+        ),
+        (
+            format!("listen:\n{}", many(&|_| String::from("- address: 127.0.0.1:1\n"))),
+            "3:12 `127.0.0.1:1` appears twice | leave out one of them",
+        ),
+    ] {
+        let faults = short(&yaml);
+        assert_eq!(faults.len(), 50, "{}", &yaml[..80]);
+        assert!(faults[0].starts_with(first), "{}", faults[0]);
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     assert_eq!(

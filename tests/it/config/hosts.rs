@@ -52,7 +52,7 @@ fn hosts_that_are_none_or_twice_there_are_reported() {
         ),
         [
             "2:3 `https://a.example` is not a host or a pattern of hosts | write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port",
-            "4:3 the host `a.example` appears twice | merge the two entries",
+            "4:3 the host `a.example` appears twice | merge it with the entry in line 3",
             "5:3 `*.1.2.3.4` is not a host or a pattern of hosts | write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port",
             "6:3 `a.*.example` is not a host or a pattern of hosts | write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port",
         ]
@@ -129,4 +129,25 @@ access:
         settings.hosts.get(&Host::parse("www.example.com").unwrap()).rules.crawl_delay,
         Some(Duration::from_secs(2))
     );
+}
+
+#[test]
+fn one_host_in_two_spellings_is_reported_with_both_places() {
+    for (first, second, host) in [
+        ("example.com", "Example.COM", "example.com"),
+        ("example.com.", "example.com", "example.com"),
+        ("xn--bcher-kva.example", "B\u{fc}cher.example", "xn--bcher-kva.example"),
+        ("'*.example.com'", "'*.EXAMPLE.com.'", "*.example.com"),
+        ("192.0.2.1", "'0xC0.0.2.1'", "192.0.2.1"),
+        ("'2001:db8::1'", "'[2001:DB8:0::1]'", "[2001:db8::1]"),
+    ] {
+        let fault = format!("the host `{host}` appears twice | merge it with the entry in line 2");
+        let yaml = format!("hosts:\n  {first}: {{ robots: ignore }}\n  {second}: {{ robots: report }}\n");
+        assert_eq!(short(&yaml), [format!("3:3 {fault}")]);
+        let yaml = format!("intercept: {{ hosts: {{\n  {first}: tunnel,\n  {second}: deny }} }}\n");
+        assert_eq!(short(&yaml), [format!("3:3 {fault}")]);
+        let user = "name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA'";
+        let yaml = format!("access: {{ users: [{{ {user}, hosts: {{\n  {first}: {{}},\n  {second}: {{}} }} }}] }}");
+        assert_eq!(short(&yaml), [format!("3:3 {fault}")]);
+    }
 }

@@ -117,3 +117,69 @@ fn a_fault_without_a_line_is_shown_with_the_file_that_it_is_in() {
     assert!(told.contains(&format!("--> {}", home.path().join("conf.d/a.yaml").display())), "{told}");
     assert!(!told.contains("politely.yaml"), "{told}");
 }
+
+#[test]
+fn a_host_is_the_same_in_every_file_however_it_is_spelled() {
+    let user = |hosts: &str| format!("access: {{ users: [{{ name: a, password: \"{HASH}\", hosts: {hosts} }}] }}");
+    let (_home, main) = files(&[
+        (
+            "politely.yaml",
+            "include: conf.d\nhosts:\n  example.com: { robots: ignore, crawl_delay: 1s }\n  \
+             xn--bcher-kva.example: { robots: report, crawl_delay: 1s }\n  '*.Example.org': { crawl_delay: 1s }\n\
+             intercept: { hosts: { Bank.example: tunnel } }\n",
+        ),
+        (
+            "conf.d/a.yaml",
+            &format!(
+                "hosts: {{ Example.COM.: {{ crawl_delay: 2s }}, B\u{fc}cher.example: {{ crawl_delay: 3s }} }}\n\
+                 intercept: {{ hosts: {{ bank.example.: deny }} }}\n{}\n",
+                user("{ A.example: { robots: ignore } }")
+            ),
+        ),
+        (
+            "conf.d/b.yaml",
+            "hosts: { '*.example.org.': { crawl_delay: 4s }, EXAMPLE.com: { product_tokens: [ShopBot] } }\n",
+        ),
+    ]);
+    let settings = with_environment(Some(&main), &[]).unwrap_or_else(|told| panic!("{told}"));
+    let rules = |host: &str| {
+        let rules = &policy(&settings, host).rules;
+        (rules.robots, rules.crawl_delay.map(|delay| delay.as_secs()))
+    };
+    assert_eq!(rules("example.com"), (RobotsOverride::Ignore, Some(2)));
+    assert_eq!(policy(&settings, "example.com").rules.product_tokens.as_ref().unwrap()[0].as_str(), "ShopBot");
+    assert_eq!(rules("b\u{fc}cher.example"), (RobotsOverride::Report, Some(3)));
+    assert_eq!(rules("www.example.org").1, Some(4));
+    assert_eq!(policy(&settings, "bank.example").intercept, InterceptMode::Deny);
+    let hers = settings.access.users[0].hosts.as_ref().unwrap();
+    assert_eq!(hers.get(&Host::parse("a.example").unwrap()).rules.robots, RobotsOverride::Ignore);
+    assert_eq!(settings.shown()["hosts"]["example.com"]["crawl_delay"], "2s", "one entry is shown, as it is in force");
+}
+
+#[test]
+fn what_two_included_files_say_of_one_host_is_an_error_in_any_spelling() {
+    let (home, main) = files(&[
+        ("politely.yaml", "include: conf.d\n"),
+        ("conf.d/a.yaml", "hosts:\n  Example.com:\n    crawl_delay: 1s\n"),
+        ("conf.d/b.yaml", "hosts:\n  example.com.: { robots: ignore, crawl_delay: 2s }\n"),
+    ]);
+    let told = with_environment(Some(&main), &[]).unwrap_err().replace(&home.path().display().to_string(), "HOME");
+    assert!(told.starts_with("error: duplicate key `crawl_delay`\n --> HOME/conf.d/b.yaml:2:35\n"), "{told}");
+    assert!(told.ends_with("hint: already set in HOME/conf.d/a.yaml:3; keep one of them"), "{told}");
+}
+
+/// Joining them looks each key up once.
+#[test]
+fn included_files_of_many_hosts_are_joined() {
+    let many = |from: usize| {
+        let entries = (from..from + 20_000).map(|number| format!("  h{number}.example: {{ crawl_delay: 1s }}\n"));
+        format!("hosts:\n{}", entries.collect::<String>())
+    };
+    let (_home, main) = files(&[
+        ("politely.yaml", &format!("include: [a.yaml, b.yaml]\n{}", many(0))),
+        ("a.yaml", &many(10_000)),
+        ("b.yaml", &many(30_000)),
+    ]);
+    let settings = with_environment(Some(&main), &[]).unwrap();
+    assert_eq!(settings.shown()["hosts"].as_object().unwrap().len(), 50_000);
+}

@@ -1,0 +1,42 @@
+//! Where the values of a YAML text are written: one scan, made only if a place is to be shown.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use saphyr_parser::{Event, Parser};
+
+/// Line and column, both from 1, the column in characters, of each value in the order in which serde_yaml reads them.
+/// The values that an alias stands for are where its anchor is. Ends early at what is not YAML.
+pub(super) fn places(text: &str) -> Vec<(usize, usize)> {
+    let mut places: Vec<(usize, usize)> = Vec::new();
+    let mut open = Vec::new();
+    // By the anchor's number, which is 0 for a value without an anchor.
+    let mut anchors: HashMap<usize, Range<usize>> = HashMap::new();
+    for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
+        let start = places.len();
+        match event {
+            Event::Scalar(_, _, anchor, _) => {
+                places.push((span.start.line(), span.start.col() + 1));
+                anchors.insert(anchor, start..start + 1);
+            }
+            Event::SequenceStart(anchor, _) | Event::MappingStart(anchor, _) => {
+                places.push((span.start.line(), span.start.col() + 1));
+                open.push((anchor, start));
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some((anchor, first)) = open.pop() else { break };
+                anchors.insert(anchor, first..start);
+            }
+            // serde_yaml has read the text, so there are at most `MOST_VALUES` of them.
+            Event::Alias(anchor) => match anchors.get(&anchor) {
+                Some(values) if start + values.len() <= MOST_VALUES => places.extend_from_within(values.clone()),
+                Some(_) | None => break,
+            },
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {}
+        }
+    }
+    places
+}
+
+/// Aliases of aliases make a gigabyte of a line; no configuration comes near this many values.
+pub(super) const MOST_VALUES: usize = 1_000_000;
