@@ -270,7 +270,8 @@ mod tests {
                 drop(place);
             }
         });
-        futures_util::future::join_all(waits).await;
+        // Tokio's budget would send some to the back of its own line.
+        tokio::task::unconstrained(futures_util::future::join_all(waits)).await;
         let served = served.lock();
         assert_eq!(served.len(), 100);
         assert!(served.values().all(|numbers| numbers.len() == 1000 && numbers.is_sorted()));
