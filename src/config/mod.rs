@@ -1,6 +1,7 @@
 //! The configuration: read strictly from `politely.yaml` and the environment, all faults reported at once with their places,
 //! and handed on as typed [`Settings`].
 
+mod addresses;
 mod admin_token;
 mod changes;
 mod hosts;

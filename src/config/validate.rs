@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::policy::HostPattern;
 use crate::robots::{ParseOptions, Purpose};
 
+use super::addresses::{egress, listeners};
 use super::hosts::Hosts;
 use super::read::check::Check;
 use super::read::error::{Complaint, did_you_mean};
@@ -16,7 +17,6 @@ use super::written::manners::check_budget;
 use super::written::origin_tls::TlsVersions;
 use super::written::signature::SignatureSettings;
 use super::written::units::show_duration;
-use super::written::values::ListenAddress;
 
 /// What is wrong with single values, and between the keys.
 pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
@@ -126,81 +126,6 @@ fn numbers(settings: &Settings, check: &mut Check<'_>) {
             check.fault(key, "this value is too large", format!("write {most} or less"));
         }
     }
-}
-
-fn listeners(settings: &Settings, check: &mut Check<'_>) {
-    let Settings { listen, admin, access, .. } = settings;
-    if listen.is_empty() && check.is_sure(&["listen"]) {
-        let hint = "write `listen: [{ address: 127.0.0.1:3128 }]`";
-        check.fault(&["listen"], "there is no address to listen on", hint);
-    }
-    let open_to_all = access.clients.is_empty() && access.users.is_empty() && check.is_sure(&["listen", "access"]);
-    let mut known = HashSet::new();
-    for (index, listener) in listen.iter().enumerate() {
-        let (address, number) = (&listener.address, index.to_string());
-        let key = ["listen", &number, "address"];
-        let identified = listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-        if address.is_loopback() == Some(false) && open_to_all && !identified {
-            let hint = "set `access`, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1";
-            check.fault(&key, format!("anybody who can reach `{address}` could use this proxy"), hint);
-        }
-        if !known.insert(address) && is_same(address, address) {
-            check.fault(&key, format!("`{address}` appears twice"), "leave out one of them");
-        }
-    }
-    for (index, host) in admin.hosts.iter().enumerate() {
-        if *host == HostPattern::Any {
-            let what = "`*` would let every web site have a name of its own lead here (DNS rebinding)";
-            let hint =
-                "name the hosts by which the admin address is reached, such as `proxy.example` or `*.cluster.local`";
-            check.fault(&["admin", "hosts", &index.to_string()], what, hint);
-        }
-    }
-    let Some(address) = &admin.address else { return };
-    let key = ["admin", "address"];
-    if listen.iter().any(|listener| is_same(&listener.address, address)) {
-        let hint = "give it a port of its own, or write `off`";
-        check.fault(&key, format!("`{address}` is already one of the proxy's listeners"), hint);
-    }
-    if address.is_loopback() == Some(false) && admin.token_file.is_none() && check.is_sure(&["admin"]) {
-        let hint = "add `token_file: …`, or use an address of 127.0.0.1";
-        check.fault(&key, format!("anybody who can reach `{address}` could control this proxy"), hint);
-    }
-}
-
-/// Port 0 is another port each time.
-fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
-    one == other && !matches!(one, ListenAddress::Socket(address) if address.port() == 0)
-}
-
-fn egress(settings: &Settings, check: &mut Check<'_>) {
-    let Settings { egress, .. } = settings;
-    let Some(url) = &egress.upstream_proxy else { return };
-    let (key, url) = (["egress", "upstream_proxy"], url.expose());
-    let port = url.port_or_known_default();
-    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-        check.fault(&key, "the URL of a proxy ends with its port", "leave out what follows it");
-    }
-    let local = |address: &ListenAddress| match (address, url.host()) {
-        (ListenAddress::Socket(own), Some(url::Host::Ipv4(ip))) => is_reached_by(own, ip.into()),
-        (ListenAddress::Socket(own), Some(url::Host::Ipv6(ip))) => is_reached_by(own, ip.into()),
-        (ListenAddress::Socket(own), Some(url::Host::Domain(name))) => name == "localhost" && own.ip().is_loopback(),
-        (ListenAddress::Socket(_), None) | (ListenAddress::Inherited(_), _) => false,
-    };
-    let own_port = |address: &ListenAddress| match address {
-        ListenAddress::Socket(own) => own.port() != 0 && Some(own.port()) == port,
-        ListenAddress::Inherited(_) => false,
-    };
-    let mut own = settings.listen.iter().map(|listener| &listener.address).chain(&settings.admin.address);
-    if own.any(|address| own_port(address) && local(address)) {
-        check.fault(&key, "this proxy listens there itself", "name another proxy, or leave it out");
-    }
-}
-
-/// Whether an address leads to a listener of ours, whose port it is.
-fn is_reached_by(own: &std::net::SocketAddr, address: std::net::IpAddr) -> bool {
-    let (own, address) = (own.ip().to_canonical(), address.to_canonical());
-    own == address || own.is_unspecified() && address.is_loopback()
 }
 
 fn signature(settings: &Settings, check: &mut Check<'_>) {

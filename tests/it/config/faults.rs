@@ -36,7 +36,7 @@ fn no_file_that_is_named_is_read_without_end() {
         String::from("hosts: { a.example: { client_certificate: { certificate: /dev/zero, key: /dev/null } } }"),
         String::from("hosts: { a.example: { client_certificate: { certificate: /dev/null, key: /dev/zero } } }"),
     ] {
-        let listen = if yaml.starts_with("listen") { "" } else { "listen: [{ address: '127.0.0.1:0' }]\n" };
+        let listen = free_ports(&yaml);
         fs::write(&main, format!("store: {{ directory: s }}\n{listen}{yaml}\n")).unwrap();
         let told = serve_that_fails(&main, home.path());
         let is_told = ["it is larger than 16 MiB", "it is not a regular file"].iter().any(|what| told.contains(what));
@@ -62,7 +62,7 @@ fn no_pipe_that_the_configuration_names_is_waited_for() {
         format!("listen: [{{ address: '127.0.0.1:0', tls: {{ certificate: {pipe}, key: {pipe} }} }}]"),
         format!("hosts: {{ a.example: {{ client_certificate: {{ certificate: {pipe}, key: {pipe} }} }} }}"),
     ] {
-        let listen = if yaml.starts_with("listen") { "" } else { "listen: [{ address: '127.0.0.1:0' }]\n" };
+        let listen = free_ports(&yaml);
         fs::write(&main, format!("store: {{ directory: s }}\n{listen}{yaml}\n")).unwrap();
         let told = serve_that_fails(&main, home.path());
         assert!(told.contains("it is not a regular file") && told.contains("hint: "), "{yaml}: {told}");
@@ -322,7 +322,7 @@ fn a_file_of_many_keys_that_are_all_at_fault_is_answered() {
         ),
         (
             format!("hosts:\n{}", many(&|number| format!("  h{number}.example: {{ budget: {{ per: day }} }}\n"))),
-            "2:30 this budget has no limit | ",
+            "2:32 this budget has no limit | ",
         ),
         (
             format!("hosts:\n{}", many(&|number| format!("  H.example{}: {{}}\n", ["", "."][number % 2]))),
@@ -333,7 +333,7 @@ fn a_file_of_many_keys_that_are_all_at_fault_is_answered() {
                 "access:\n  users:\n{}",
                 many(&|number| format!("  - {{ name: u{number}, password: '{HASH}', budget: {{ per: day }} }}\n"))
             ),
-            "3:117 this budget has no limit | ",
+            "3:107 this budget has no limit | ",
         ),
         (
             format!("access:\n  users:\n{}", many(&|_| format!("  - {{ name: u, password: '{HASH}' }}\n"))),
@@ -428,4 +428,10 @@ access: { users: [{ name: bob, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ
 ";
     let places: Vec<_> = short(yaml).iter().map(|fault| fault.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(places, ["2:30", "2:50", "3:39", "4:39", "5:159"], "{:#?}", short(yaml));
+}
+
+/// Where nothing is said of them in the rest of the file, listeners on free ports.
+fn free_ports(yaml: &str) -> String {
+    let sections = [("listen", "[{ address: '127.0.0.1:0' }]"), ("admin", "{ address: '127.0.0.1:0' }")];
+    sections.iter().filter(|(key, _)| !yaml.starts_with(key)).map(|(key, value)| format!("{key}: {value}\n")).collect()
 }
