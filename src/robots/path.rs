@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use crate::robots::byte_set::ByteSet;
 use crate::robots::options::PercentEncoding;
-use crate::robots::patterns::ComparedPath;
 
 /// The path and query of a request target: of `/a?b#c` it is `/a?b`, of `https://example.com?b` it is `/?b`.
 pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
@@ -20,6 +19,21 @@ pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
         Some(b'/') => Cow::Borrowed(rest),
         Some(_) => Cow::Owned([b"/", rest].concat()),
         None => Cow::Borrowed(b"/"),
+    }
+}
+
+/// A path as it is compared: normalised, with the kinds of its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ComparedPath<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) byte_set: ByteSet,
+    /// It is compared with folded patterns.
+    pub(crate) is_folded: bool,
+}
+
+impl<'a> ComparedPath<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, byte_set: ByteSet::of(bytes), is_folded: false }
     }
 }
 

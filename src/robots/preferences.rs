@@ -3,8 +3,8 @@
 use super::options::{ParseOptions, PercentEncoding};
 use super::parse::source::FileSource;
 use super::parse::span::Span;
-use super::path;
-use super::patterns::{ComparedPath, Patterns, PatternsBuilder, StepBudget, StepsSpent};
+use super::path::{self, ComparedPath};
+use super::patterns::{Patterns, PatternsBuilder, StepBudget, StepsSpent};
 use super::steps;
 use super::usage::{self, Purpose, Vocabulary};
 use smallvec::SmallVec;

@@ -1,40 +1,18 @@
 //! A robots.txt that was read: the rules for each crawler, and what the file says to all. Pure.
 
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use super::options::ParseOptions;
-use super::parse;
-use super::parse::delay::StatedPace;
-use super::parse::group::{Chosen, Groups};
 use super::parse::key::RecordKey;
-use super::parse::source::FileSource;
 use super::parse::span::Span;
 use super::parse::warnings::Warning;
+use super::parse::{self, RobotsFile};
 use super::ruleset::RuleSet;
 use super::verdict::RuleRef;
 
 /// A robots.txt that was read. Immutable; a clone is one reference more.
 #[derive(Debug, Clone)]
-pub struct RobotsTxt(pub(super) Arc<RobotsTxtInner>);
-
-#[derive(Debug)]
-pub(super) struct RobotsTxtInner {
-    pub(super) options: ParseOptions,
-    pub(super) source: FileSource,
-    pub(super) groups: Groups,
-    file: FileRecords,
-    warnings: Vec<Warning>,
-    digest: OnceLock<[u8; 32]>,
-}
-
-/// What belongs to the whole file.
-#[derive(Debug, Default)]
-pub(crate) struct FileRecords {
-    /// The values of the lines with these keys that belong to no group, in the file's order.
-    pub(crate) values: Vec<(RecordKey, Span)>,
-    pub(crate) crawl_delay: Option<Duration>,
-}
+pub struct RobotsTxt(Arc<RobotsFile>);
 
 impl RobotsTxt {
     /// Reads a file by RFC 9309 and its customary extensions. Never fails: what cannot be understood is ignored, with a
@@ -45,15 +23,13 @@ impl RobotsTxt {
 
     /// Reads a file in the dialect that `options` describe.
     pub fn parse_with(bytes: &[u8], options: &ParseOptions) -> Self {
-        let parse::Parsed { source, groups, file, warnings } = parse::parse(bytes, options);
-        let (options, digest) = (options.clone(), OnceLock::new());
-        Self(Arc::new(RobotsTxtInner { options, source, groups, file, warnings, digest }))
+        Self(Arc::new(parse::parse(bytes, options)))
     }
 
     /// The rules for a crawler, by its names: those of all groups that name it, else those for `*`. A group's rules are compiled
     /// when they are first asked for.
     pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {
-        RuleSet::new(self.clone(), self.0.groups.select(tokens, &self.0.source, &self.0.options))
+        RuleSet::new(Arc::clone(&self.0), self.0.groups.select(tokens, &self.0.source, &self.0.options))
     }
 
     /// The rule that a verdict by this file named, by its place.
@@ -108,24 +84,16 @@ impl RobotsTxt {
 
     /// Bytes on the heap, with the rules compiled so far.
     pub fn heap_size(&self) -> usize {
-        let RobotsTxtInner { source, groups, file, warnings, .. } = &*self.0;
-        size_of::<RobotsTxtInner>()
+        let RobotsFile { source, groups, values, warnings, .. } = &*self.0;
+        size_of::<RobotsFile>()
             + source.heap_size()
             + groups.heap_size()
-            + file.values.capacity() * size_of::<(RecordKey, Span)>()
+            + values.capacity() * size_of::<(RecordKey, Span)>()
             + warnings.capacity() * size_of::<Warning>()
     }
 
     fn texts(&self, wanted: RecordKey) -> impl Iterator<Item = &str> {
-        let values = self.0.file.values.iter().filter(move |(key, _)| *key == wanted);
+        let values = self.0.values.iter().filter(move |(key, _)| *key == wanted);
         values.map(|&(_, value)| self.0.source.str_at(value))
-    }
-}
-
-impl RobotsTxtInner {
-    pub(super) fn pace(&self, chosen: &Chosen) -> StatedPace {
-        let paces = chosen.sections.iter().map(|&section| self.groups.pace_of(section));
-        let pace = paces.fold(StatedPace::default(), StatedPace::slower);
-        StatedPace { crawl_delay: pace.crawl_delay.or(self.file.crawl_delay), ..pace }
     }
 }

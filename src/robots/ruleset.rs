@@ -1,26 +1,27 @@
 //! RFC 9309 §2.2.2: the rules that one crawler obeys, and what they say of a path. Pure.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::parse::RobotsFile;
 use super::parse::delay::{RequestRate, VisitTime};
 use super::parse::group::Chosen;
 use super::parse::span::Span;
-use super::path::{self, AskedPath};
-use super::patterns::{ComparedPath, StepBudget, StepsSpent};
-use super::robots_txt::{RobotsTxt, RobotsTxtInner};
+use super::path::{self, AskedPath, ComparedPath};
+use super::patterns::{StepBudget, StepsSpent};
 use super::usage::Purpose;
 use super::verdict::{PreferenceRef, RuleRef, Verdict, VerdictGround};
 
 /// The rules of one file for one crawler. Immutable; a clone is one reference more.
 #[derive(Clone)]
 pub struct RuleSet {
-    file: RobotsTxt,
+    file: Arc<RobotsFile>,
     chosen: Chosen,
 }
 
 impl RuleSet {
-    pub(super) fn new(file: RobotsTxt, chosen: Chosen) -> Self {
+    pub(super) fn new(file: Arc<RobotsFile>, chosen: Chosen) -> Self {
         Self { file, chosen }
     }
 
@@ -89,7 +90,7 @@ impl RuleSet {
 
     /// The values of the `Content-Signal` and `Content-Usage` lines for this crawler, with their line numbers.
     pub fn usage_preferences(&self) -> impl Iterator<Item = (u32, &str)> {
-        let RobotsTxtInner { source, groups, .. } = self.inner();
+        let RobotsFile { source, groups, .. } = self.inner();
         let mut lines: Vec<Span> = groups.usages.lines(&self.chosen.groups).collect();
         lines.extend(groups.signals.lines(&self.chosen.sections));
         lines.sort_unstable_by_key(|line| line.start);
@@ -108,12 +109,12 @@ impl RuleSet {
 
     /// Bytes on the heap for its compiled rules, which all rule sets of the file share.
     pub fn heap_size(&self) -> usize {
-        let RobotsTxtInner { source, groups, options, .. } = self.inner();
+        let RobotsFile { source, groups, options, .. } = self.inner();
         self.chosen.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
     }
 
-    fn inner(&self) -> &RobotsTxtInner {
-        &self.file.0
+    fn inner(&self) -> &RobotsFile {
+        &self.file
     }
 
     #[inline]
@@ -164,7 +165,7 @@ impl RuleSet {
 
     #[inline(never)]
     fn judge(&self, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
-        let RobotsTxtInner { source, groups, options, .. } = self.inner();
+        let RobotsFile { source, groups, options, .. } = self.inner();
         if options.robots_txt_allowed && path.bytes == b"/robots.txt" {
             return Ok(VerdictGround::RobotsTxt);
         }
@@ -189,7 +190,7 @@ impl RuleSet {
         budget: &mut StepBudget,
         mut ask: impl FnMut(PreferenceRef<'a>) -> Option<R>,
     ) -> Result<Option<R>, StepsSpent> {
-        let RobotsTxtInner { source, groups, options, .. } = self.inner();
+        let RobotsFile { source, groups, options, .. } = self.inner();
         if groups.usages.is_empty() && groups.signals.is_empty() {
             return Ok(None);
         }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use super::parse::RobotsFile;
 use super::parse::source::FileSource;
 use super::preferences::Unwelcome;
-use super::robots_txt::RobotsTxtInner;
 use super::rule::RuleKind;
 
 /// What the rules say of one URL, with the evidence.
@@ -86,7 +86,7 @@ pub enum Reason {
 /// One rule of a file.
 #[derive(Clone, Copy)]
 pub struct RuleRef<'a> {
-    pub(super) file: &'a RobotsTxtInner,
+    pub(super) file: &'a RobotsFile,
     pub(super) place: u32,
 }
 

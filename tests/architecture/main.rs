@@ -179,8 +179,6 @@ const CIRCLES: &[&str] = &[
     "src/http1/body.rs src/http1/chunked.rs",
     "src/proxy/client/distrusted.rs src/proxy/mod.rs",
     "src/proxy/respond/mod.rs src/proxy/respond/page.rs",
-    "src/robots/parse/mod.rs src/robots/robots_txt.rs",
-    "src/robots/ruleset.rs src/robots/verdict.rs",
     "src/server/mod.rs src/server/reload.rs",
     "src/tls/ca/directory.rs src/tls/ca/mod.rs",
     "src/upstream/endpoint.rs src/upstream/http2/mod.rs",

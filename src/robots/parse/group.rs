@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use super::agent::{compare, is_prefix, is_substring, is_token};
 use super::delay::StatedPace;
 use super::source::FileSource;
 use super::span::{RuleSpan, Span};
 use crate::robots::options::{ParseOptions, Precedence, UserAgentMatch};
 use crate::robots::patterns::{Patterns, PatternsBuilder, pattern};
 use crate::robots::preferences::Preferences;
-use crate::robots::product_token::{is_token_byte, leading_token};
+use crate::robots::product_token::leading_token;
 use crate::robots::rule::{RuleKind, RuleRank};
 use crate::robots::steps;
 use crate::robots::usage::Vocabulary;
@@ -95,8 +96,7 @@ impl Groups {
         if self.sections.is_empty() || self.group_ended || self.section_ended {
             self.sections.push(Section { group: index(self.groups.len() - 1), pace: StatedPace::default() });
         }
-        self.group_ended = false;
-        self.section_ended = false;
+        (self.group_ended, self.section_ended) = (false, false);
         let section = index(self.sections.len() - 1);
         match text {
             // `* anything` is `*` to Google, and undefined to RFC 9309.
@@ -289,36 +289,6 @@ impl Groups {
         }
         patterns.finish()
     }
-}
-
-fn is_token(name: &[u8]) -> bool {
-    name.iter().copied().all(is_token_byte)
-}
-
-fn is_prefix(value: &[u8], token: &[u8]) -> bool {
-    let words = value.split(|byte| matches!(byte, b' ' | b'\t' | b',')).filter(|word| !word.is_empty());
-    words.into_iter().any(|word| token.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)))
-}
-
-fn is_substring(value: &[u8], token: &[u8]) -> bool {
-    let (value, token) = (value.to_ascii_lowercase(), token.to_ascii_lowercase());
-    if value.is_empty() {
-        return false;
-    }
-    let mut rest = token.as_slice();
-    let within_token = value.split(|&byte| byte == b'*').all(|piece| match memchr::memmem::find(rest, piece) {
-        Some(at) => {
-            rest = &rest[at + piece.len()..];
-            true
-        }
-        None => false,
-    });
-    within_token || memchr::memmem::find(&value, &token).is_some()
-}
-
-fn compare(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-    steps::count(1 + a.len().min(b.len()));
-    a.iter().map(u8::to_ascii_lowercase).cmp(b.iter().map(u8::to_ascii_lowercase))
 }
 
 fn slice(text: &[u8], span: Span) -> &[u8] {

@@ -1,5 +1,6 @@
 //! RFC 9309 §2.2: reads a robots.txt, whatever it holds. Pure.
 
+mod agent;
 pub(crate) mod delay;
 pub(crate) mod grammar;
 pub(crate) mod group;
@@ -12,15 +13,16 @@ pub(crate) mod warnings;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use crate::robots::byte_set::ByteSet;
 use crate::robots::options::ParseOptions;
 use crate::robots::product_token::is_token_byte;
-use crate::robots::robots_txt::FileRecords;
 use crate::robots::rule::RuleKind;
 use crate::robots::usage::{self, Vocabulary};
 use delay::{RequestRate, StatedPace, VisitTime};
-use group::Groups;
+use group::{Chosen, Groups};
 use key::RecordKey;
 use line::{LineContent, Record, SourceLine, SourceLines};
 use source::{FileSource, Marks};
@@ -28,15 +30,31 @@ use span::{RuleSpan, Span};
 use warnings::{Warning, WarningCode, Warnings};
 
 /// What was read.
-pub(crate) struct Parsed {
+#[derive(Debug)]
+pub(crate) struct RobotsFile {
+    pub(crate) options: ParseOptions,
     pub(crate) source: FileSource,
     pub(crate) groups: Groups,
-    pub(crate) file: FileRecords,
+    /// The values of the lines with these keys that belong to no group, in the file's order.
+    pub(crate) values: Vec<(RecordKey, Span)>,
+    /// One that stands before any user agent.
+    crawl_delay: Option<Duration>,
     pub(crate) warnings: Vec<Warning>,
+    /// Content digest, computed on first use.
+    pub(crate) digest: OnceLock<[u8; 32]>,
+}
+
+impl RobotsFile {
+    /// What is said of the pace of a crawler that obeys these groups.
+    pub(crate) fn pace(&self, chosen: &Chosen) -> StatedPace {
+        let paces = chosen.sections.iter().map(|&section| self.groups.pace_of(section));
+        let pace = paces.fold(StatedPace::default(), StatedPace::slower);
+        StatedPace { crawl_delay: pace.crawl_delay.or(self.crawl_delay), ..pace }
+    }
 }
 
 /// Reads a file in the dialect that `options` describe.
-pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
+pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> RobotsFile {
     let limit = options.max_size.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
     let decoded = if options.utf16 { utf16::decode(&bytes[..bytes.len().min(limit)]) } else { None };
     let is_utf16 = decoded.is_some();
@@ -48,7 +66,8 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
         text,
         options,
         groups: Groups::for_text(text),
-        file: FileRecords::default(),
+        values: Vec::new(),
+        crawl_delay: None,
         warnings: Warnings::new(text, options.max_warnings),
         repaired: BTreeMap::new(),
         is_ascii: text.is_ascii(),
@@ -81,14 +100,17 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> Parsed {
     }
     parser.groups.finish(text, options);
     let source = FileSource::new(text.into(), marks, parser.repaired);
-    Parsed { source, groups: parser.groups, file: parser.file, warnings: parser.warnings.into() }
+    let Parser { groups, values, crawl_delay, warnings, .. } = parser;
+    let (options, digest) = (options.clone(), OnceLock::new());
+    RobotsFile { options, source, groups, values, crawl_delay, warnings: warnings.into(), digest }
 }
 
 struct Parser<'a> {
     text: &'a [u8],
     options: &'a ParseOptions,
     groups: Groups,
-    file: FileRecords,
+    values: Vec<(RecordKey, Span)>,
+    crawl_delay: Option<Duration>,
     warnings: Warnings<'a>,
     repaired: BTreeMap<u32, Box<str>>,
     is_ascii: bool,
@@ -143,7 +165,7 @@ impl Parser<'_> {
             RecordKey::CrawlDelay => {
                 let crawl_delay = delay::crawl_delay(bytes);
                 if self.groups.is_empty() && self.options.leading_crawl_delay && crawl_delay.is_some() {
-                    self.file.crawl_delay = self.file.crawl_delay.max(crawl_delay);
+                    self.crawl_delay = self.crawl_delay.max(crawl_delay);
                 } else {
                     let pace = crawl_delay.map(|_| StatedPace { crawl_delay, ..StatedPace::default() });
                     self.pace(pace, WarningCode::BadDelay, line, record);
@@ -160,7 +182,7 @@ impl Parser<'_> {
                 self.pace(pace, WarningCode::BadVisitTime, line, record);
             }
             RecordKey::Sitemap | RecordKey::Host | RecordKey::CleanParam | RecordKey::License => {
-                self.file.values.push((key, Span::new(record.value)));
+                self.values.push((key, Span::new(record.value)));
             }
             RecordKey::ContentSignal => self.usage(Vocabulary::Signal, line, record),
             RecordKey::ContentUsage => self.usage(Vocabulary::Usage, line, record),

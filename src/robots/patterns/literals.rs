@@ -2,7 +2,8 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use super::{PatternPlace, PatternText, StepBudget, StepsSpent};
+use super::budget::{StepBudget, StepsSpent};
+use super::text::{PatternPlace, PatternText};
 use crate::robots::steps;
 
 /// The literals of [`Patterns`](super::Patterns), sorted; those with an anchor stand behind those without.

@@ -5,18 +5,19 @@ mod budget;
 mod literals;
 pub(crate) mod pattern;
 mod starred;
+mod text;
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::byte_set::ByteSet;
 use super::options::PercentEncoding;
-use super::path;
+use super::path::{self, ComparedPath};
 pub(crate) use budget::{StepBudget, StepsSpent};
 use literals::{Literal, Literals};
-use pattern::{PatternForm, STAR, normalise};
+use pattern::{PatternForm, normalise};
 use starred::{Star, Starred};
+use text::{PatternPlace, PatternText};
 
 /// Compiled patterns; of those that match a path, which has the greatest value? The order of the values is the precedence.
 ///
@@ -40,21 +41,6 @@ pub(crate) struct PatternsBuilder<T> {
     literals: Vec<Literal<T>>,
     starred: Vec<Star<T>>,
     folded: Option<Box<Self>>,
-}
-
-/// A path as it is compared: normalised, with the kinds of its bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ComparedPath<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) byte_set: ByteSet,
-    /// It is compared with folded patterns.
-    pub(crate) is_folded: bool,
-}
-
-impl<'a> ComparedPath<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, byte_set: ByteSet::of(bytes), is_folded: false }
-    }
 }
 
 impl<T: Ord + Copy> Patterns<T> {
@@ -116,9 +102,7 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
             PatternForm::Prefix => self.literals.push(Literal::new(place, false, value)),
             PatternForm::Exact => self.literals.push(Literal::new(place, true, value)),
             PatternForm::Starred { is_anchored } => {
-                let byte_set = ByteSet::of_pieces(text);
-                let first_star = memchr::memchr(STAR, text).unwrap_or(text.len()) as u32;
-                self.starred.push(Star { value, byte_set, place, first_star, is_anchored });
+                self.starred.push(Star::new(value, text, place, is_anchored));
             }
         }
     }
@@ -129,37 +113,5 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
         let literals = Literals::new(self.literals, &self.text);
         let starred = Starred::new(self.starred, &self.text);
         Patterns { text: self.text, literals, starred, folded }
-    }
-}
-
-/// The text of all patterns: a shared one, and behind it that of those that are no piece of it.
-#[derive(Debug, Clone)]
-struct PatternText {
-    shared: Arc<[u8]>,
-    own: Vec<u8>,
-}
-
-impl PatternText {
-    #[inline]
-    fn at(&self, place: PatternPlace) -> &[u8] {
-        let (start, end) = (place.start as usize, place.start as usize + place.len as usize);
-        match start.checked_sub(self.shared.len()) {
-            None => &self.shared[start..end],
-            Some(start) => &self.own[start..start + place.len as usize],
-        }
-    }
-}
-
-/// A piece of the text.
-#[derive(Debug, Clone, Copy)]
-struct PatternPlace {
-    start: u32,
-    len: u32,
-}
-
-impl PatternPlace {
-    fn new(range: Range<usize>) -> Self {
-        let narrow = |number: usize| u32::try_from(number).expect("no file is longer than 1 GiB");
-        Self { start: narrow(range.start), len: narrow(range.len()) }
     }
 }

@@ -4,9 +4,11 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use super::budget::{StepBudget, StepsSpent};
 use super::pattern::STAR;
-use super::{ComparedPath, PatternPlace, PatternText, StepBudget, StepsSpent};
+use super::text::{PatternPlace, PatternText};
 use crate::robots::byte_set::ByteSet;
+use crate::robots::path::ComparedPath;
 use crate::robots::steps;
 use smallvec::SmallVec;
 
@@ -22,13 +24,13 @@ pub(super) struct Starred<T> {
 pub(super) struct Star<T> {
     pub(super) value: T,
     /// The kinds of bytes that a path has which it matches.
-    pub(super) byte_set: ByteSet,
+    byte_set: ByteSet,
     /// Literals, with stars between them; it does not end with one.
-    pub(super) place: PatternPlace,
+    place: PatternPlace,
     /// How many bytes stand before the first star.
-    pub(super) first_star: u32,
+    first_star: u32,
     /// Matches only what ends with the last literal.
-    pub(super) is_anchored: bool,
+    is_anchored: bool,
 }
 
 impl<T: Ord + Copy> Starred<T> {
@@ -81,6 +83,14 @@ impl<T: Ord + Copy> Starred<T> {
 }
 
 impl<T> Star<T> {
+    /// `text`: what is in its place.
+    pub(super) fn new(value: T, text: &[u8], place: PatternPlace, is_anchored: bool) -> Self {
+        let pieces = text.split(|&byte| byte == STAR);
+        let byte_set = pieces.fold(ByteSet::default(), |set, piece| set.with(ByteSet::of(piece)));
+        let first_star = memchr::memchr(STAR, text).unwrap_or(text.len()) as u32;
+        Self { value, byte_set, place, first_star, is_anchored }
+    }
+
     #[inline(never)]
     fn matches(&self, text: &PatternText, path: &[u8], budget: &mut StepBudget) -> Result<bool, StepsSpent> {
         let pattern = text.at(self.place);
