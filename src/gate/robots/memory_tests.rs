@@ -43,18 +43,16 @@ fn body(number: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn rules_and_paces_are_counted_as_they_are_taken() {
+async fn files_and_paces_are_counted_as_they_are_taken() {
     let cache = super::refresh::tests::cache();
     let RobotsCache { hosts, files, pacer, .. } = &*cache;
-    let tokens = [ProductToken::parse("examplebot").unwrap()];
     let mut counted = (0, 0, 0);
     let begin = TAKEN.get();
-    for kind in ["files", "rules", "paces"] {
+    for kind in ["files", "paces"] {
         for number in 0..4000 {
             let authority = Authority::from_url(&format!("https://www.host-{number}.example")).unwrap();
             match kind {
                 "files" => cache.insert(&authority, 200, &HeaderMap::new(), &body(number)),
-                "rules" => _ = hosts.host(&authority, SiteFile::Robots).load().robots_txt().unwrap().rules_for(&tokens),
                 _ => _ = pacer.queue(&PaceKey::new(KeyBy::Host, &authority, None)),
             }
         }
