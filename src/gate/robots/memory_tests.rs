@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::policy::{KeyBy, PaceKey};
-use crate::robots::ProductToken;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
