@@ -250,7 +250,6 @@ const LEAST: Duration = Duration::from_millis(10);
 mod tests {
     use super::*;
     use crate::gate::pacer::Pacer;
-    use crate::gate::store::Store;
     use crate::policy::PaceKey;
 
     fn apart(seconds: u64) -> Terms {
@@ -261,7 +260,7 @@ mod tests {
     fn the_first_to_come_is_held_longest() {
         let held = HeldRequests::default();
         let key = PaceKey::from_text("a.example").expect("a key");
-        let queue = Pacer::new(Arc::new(Store::memory()), None).queue(&key);
+        let queue = Pacer::new(None, None).queue(&key);
         let [a, b] = ["https://a.example", "https://b.example"].map(|url| Authority::from_url(url).expect("a URL"));
         assert_eq!(held.longest(Duration::ZERO), None);
         let [of_a, of_b] = [&a, &b].map(|authority| Request::new(authority, b"/x"));

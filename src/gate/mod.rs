@@ -37,7 +37,7 @@ use crate::policy::{
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
-use fleet::{Fleet, Message};
+use fleet::{Fleet, Machine, Message};
 use held::HeldRequests;
 use http::HeaderMap;
 use pacer::{Pacer, Stand};
@@ -81,18 +81,19 @@ pub enum Admitted {
 impl Gate {
     /// In memory only, and in no fleet.
     pub fn new(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
-        Self::with(settings, upstream, Store::memory(), None, None)
+        Self::with(settings, upstream, Store::memory(), None, None, None)
     }
 
     /// With what an earlier process left in the store, and in the fleet, as configured.
     pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
         let now = settings.load_full();
         let (fleet, messages) = Fleet::open(&settings).unzip();
-        let shares = fleet.is_none() && now.store.disk > 0;
         let place = || now.store.meeting_place.clone().unwrap_or_else(|| store::directory(&now.store));
-        let on_machine = shares.then(|| Fleet::on_machine(&place())).flatten();
-        let store = Store::open(&now.store, now.pace.max_crawl_delay, on_machine.is_some());
-        Self::with(settings, upstream, store, fleet.or(on_machine), messages)
+        let longest_debt = now.pace.max_crawl_delay.max(LONGEST_BACKOFF);
+        let machine = (now.store.disk > 0).then(|| Machine::open(&place(), longest_debt)).flatten().map(Arc::new);
+        let on_machine = machine.clone().filter(|_| fleet.is_none()).map(Fleet::on_machine);
+        let store = Store::open(&now.store, on_machine.is_some());
+        Self::with(settings, upstream, store, fleet.or(on_machine), machine, messages)
     }
 
     fn with(
@@ -100,10 +101,11 @@ impl Gate {
         upstream: Arc<Upstream>,
         store: Store,
         fleet: Option<Fleet>,
+        machine: Option<Arc<Machine>>,
         messages: Option<UnboundedReceiver<Message>>,
     ) -> Self {
         let (store, fleet) = (Arc::new(store), fleet.map(Arc::new));
-        let pacer = Arc::new(Pacer::new(store.clone(), fleet.clone()));
+        let pacer = Arc::new(Pacer::new(fleet.clone(), machine));
         let robots = RobotsCache::new(upstream, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
         let (ledger, mut listens) = (Ledger::new(fleet.clone()), JoinSet::new());
         if let (Some(fleet), Some(messages)) = (fleet.clone(), messages) {
@@ -245,6 +247,9 @@ impl Gate {
         host.load_full()
     }
 }
+
+/// As far as an origin's Retry-After is obeyed.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
 
 /// What is configured for the request's host. `hosts`: the client's own, in place of `Settings::hosts`.
 fn rules<'a>(request: &Request<'_>, hosts: Option<&'a Hosts>, settings: &'a Settings) -> &'a HostRules {

@@ -146,7 +146,7 @@ impl Right {
 impl Drop for Right {
     fn drop(&mut self) {
         if let FleetWay::Machine(machine) = &self.fleet.way {
-            machine.give_back(&self.name);
+            machine.give_right(&self.name);
         }
     }
 }

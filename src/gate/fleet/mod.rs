@@ -25,18 +25,16 @@ mod turn;
 pub(super) use budget::Spend;
 pub(super) use copies::Claim;
 pub use figures::FleetFigures;
+pub(super) use machine::{Machine, MachineStart, MachineTurn, MachineView};
 pub(super) use message::Message;
 pub(super) use parcel::Parcel;
 pub(super) use reach::{Reach, ServerLost};
 pub(super) use turn::{LeaseOp, LeaseRequest, LeaseStatus, TurnPlace};
 
 use crate::config::Settings;
-use crate::policy::pace::LastStarts;
-use crate::policy::{PaceKey, Refusal, Spent};
+use crate::policy::{Refusal, Spent};
 use arc_swap::ArcSwap;
 use link::ServerLink;
-use machine::Machine;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
@@ -55,7 +53,7 @@ pub(super) struct Fleet {
 /// How the others are reached.
 enum FleetWay {
     Server(ServerLink),
-    Machine(Machine),
+    Machine(Arc<Machine>),
 }
 
 impl Fleet {
@@ -66,9 +64,17 @@ impl Fleet {
         Some((Self::new(FleetWay::Server(ServerLink::new(settings.clone(), sender))), messages))
     }
 
-    /// With the other processes of this machine that meet in this directory. `None`: nobody can, which has been logged.
-    pub fn on_machine(directory: &Path) -> Option<Self> {
-        Machine::open(directory).map(|machine| Self::new(FleetWay::Machine(machine)))
+    /// With the other processes of this machine.
+    pub fn on_machine(machine: Arc<Machine>) -> Self {
+        Self::new(FleetWay::Machine(machine))
+    }
+
+    /// The processes of this machine, if they are the fleet.
+    pub fn machine(&self) -> Option<&Machine> {
+        match &self.way {
+            FleetWay::Server(_) => None,
+            FleetWay::Machine(machine) => Some(machine),
+        }
     }
 
     fn new(way: FleetWay) -> Self {
@@ -118,7 +124,7 @@ impl Fleet {
                 let answer = link.call(&request.invocation(key, &link.me)).await?;
                 Ok(LeaseStatus::new(answer, Instant::now()))
             }
-            FleetWay::Machine(machine) => machine.lease(key, request).await,
+            FleetWay::Machine(_) => Err(ServerLost),
         }
     }
 
@@ -130,21 +136,6 @@ impl Fleet {
                 Ok(budget::answered(answer, spend.per, SystemTime::now()))
             }
             FleetWay::Machine(machine) => machine.spend(of, spend).await,
-        }
-    }
-
-    /// A request that has the key's lease leaves, or has left. A server hears of it later, and counts on it until then.
-    pub fn starts(&self, key: &PaceKey, starts: LastStarts, leaving: bool) {
-        if let FleetWay::Machine(machine) = &self.way {
-            machine.note(&key.to_string(), starts, leaving);
-        }
-    }
-
-    /// Whether the origin has asked none of the processes of this machine for time. `None`: a server has to be asked.
-    pub fn is_free(&self, key: &PaceKey, now: Instant) -> Option<bool> {
-        match &self.way {
-            FleetWay::Server(_) => None,
-            FleetWay::Machine(machine) => Some(!machine.is_held_back(&key.to_string(), now)),
         }
     }
 

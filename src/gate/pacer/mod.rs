@@ -4,6 +4,7 @@
 
 mod host_queue;
 mod lease;
+mod machine_share;
 mod permit;
 mod waiters;
 
@@ -13,10 +14,9 @@ pub use permit::Permit;
 pub(super) use permit::Waiting;
 pub(super) use waiters::WaitPlace;
 
-use super::fleet::Fleet;
-use super::store::Store;
+use super::fleet::{Fleet, Machine};
 use crate::policy::PaceKey;
-use crate::policy::pace::{ClientId, LastStarts, Schedule, Terms};
+use crate::policy::pace::{ClientId, Schedule, Terms};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use host_queue::PacerShared;
 use parking_lot::RwLock;
@@ -41,9 +41,10 @@ struct Shard {
 }
 
 impl Pacer {
-    pub fn new(store: Arc<Store>, fleet: Option<Arc<Fleet>>) -> Self {
+    /// `debts`: where what is owed is kept for later processes.
+    pub fn new(fleet: Option<Arc<Fleet>>, debts: Option<Arc<Machine>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
-        let shared = Arc::new(PacerShared { waiters: Arc::default(), store, fleet, queues: AtomicUsize::new(0) });
+        let shared = Arc::new(PacerShared { waiters: Arc::default(), fleet, debts, queues: AtomicUsize::new(0) });
         Pacer { shards: shards.collect(), hasher: DefaultHashBuilder::default(), shared }
     }
 
@@ -84,11 +85,8 @@ impl Pacer {
         }
         let new = || {
             let (mut schedule, now) = (Schedule::default(), Instant::now());
-            if let Some(last_start) = self.shared.store.last_unnoted() {
-                // A host with a delay owes it once, whatever was noted.
-                schedule.adopt(LastStarts { last_start: Some(last_start), ..LastStarts::default() }, Duration::ZERO);
-            }
-            if let Some(debt) = self.shared.store.debt(key, now) {
+            let owed = |debts: &Arc<Machine>| debts.debt(debts.id(&key.to_string()), now);
+            if let Some(debt) = self.shared.debts.as_ref().and_then(owed) {
                 schedule.restore(now, debt);
             }
             Arc::new(HostQueue::new(schedule, key.clone(), None, self.shared.clone()))

@@ -281,13 +281,12 @@ const DRAINING: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
     use crate::gate::pacer::{Pacer, Stand};
-    use crate::gate::store::Store;
     use crate::policy::PaceKey;
     use futures_util::FutureExt;
 
     fn host() -> Arc<HostQueue> {
         let key = PaceKey::from_text("a.example").expect("a key");
-        Pacer::new(Arc::new(Store::memory()), None).queue(&key)
+        Pacer::new(None, None).queue(&key)
     }
 
     fn stand(host: &Arc<HostQueue>) -> Stand {

@@ -170,7 +170,6 @@ mod tests {
     use super::*;
     use crate::gate::pacer::Pacer;
     use crate::gate::robots::FetchReason;
-    use crate::gate::store::Store;
     use crate::policy::PaceKey;
     use std::pin::pin;
 
@@ -185,7 +184,7 @@ mod tests {
     async fn a_turn_is_not_held_while_a_place_is_waited_for() {
         let places = FetchPlaces::new(8);
         let mut taken = all_that(&places, 1);
-        let queue = Pacer::new(Arc::new(Store::memory()), None).queue(&PaceKey::from_text("a.example").unwrap());
+        let queue = Pacer::new(None, None).queue(&PaceKey::from_text("a.example").unwrap());
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
         let under_way = Fetch::new(FetchReason::FirstUse);
         let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, FETCHES, &terms, SOON, &under_way));

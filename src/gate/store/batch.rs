@@ -4,7 +4,6 @@ use crate::policy::Entry;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime};
 
 /// What is to be written together.
 #[derive(Default)]
@@ -14,18 +13,7 @@ pub(super) struct WriteBatch {
     pub lost: Option<LostFilter>,
     /// Authorities in use.
     pub used: HashSet<Box<str>>,
-    pub debts: HashMap<Box<str>, Owed>,
     bytes: usize,
-}
-
-/// What a pace key owes, by the calendar's clock, which is not the next process's to trust.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owed {
-    pub noted: SystemTime,
-    pub until: SystemTime,
-    pub backoff: Duration,
-    /// Answers in a row that turned requests away.
-    pub refusals: u32,
 }
 
 impl WriteBatch {
@@ -62,9 +50,6 @@ impl WriteBatch {
             self.lost.get_or_insert_default().put_all(older);
         }
         self.used.extend(older.used.iter().cloned());
-        for (key, owed) in &older.debts {
-            self.debts.entry(key.clone()).or_insert(*owed);
-        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -72,7 +57,7 @@ impl WriteBatch {
     }
 
     pub fn len(&self) -> usize {
-        self.entries.len() + self.used.len() + self.debts.len()
+        self.entries.len() + self.used.len()
     }
 
     /// What it takes in memory, about.

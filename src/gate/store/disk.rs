@@ -2,15 +2,11 @@
 //! the next start finds it without walking through the file.
 
 use super::batch::WriteBatch;
-use super::snapshot::{FileDigest, decode, decompress, digest, millis, time};
-use super::tables::{AUTHORITIES, BODIES, CLOSED_KEY, FORMAT, FORMAT_KEY, META, PACES, REFUSALS, Tables};
+use super::snapshot::{FileDigest, decode, decompress, digest, millis};
+use super::tables::{AUTHORITIES, BODIES, FORMAT, FORMAT_KEY, META, Tables};
 use crate::config::open_regular;
-use crate::policy::pace::Debt;
 use crate::policy::{Access, Entry};
-use redb::{
-    Database, Durability, Error, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableError, WriteTransaction,
-};
-use std::collections::HashMap;
+use redb::{Database, Durability, Error, ReadableDatabase, ReadableTableMetadata, WriteTransaction};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -18,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 /// Where a store is, or is to be.
 #[derive(Debug, Clone)]
@@ -65,8 +61,6 @@ impl Location {
                 let new = path.with_added_extension("new");
                 let _ = fs::remove_file(&new);
                 let disk = self.open_file(&new, false).inspect_err(|_| _ = fs::remove_file(&new))?;
-                // What was owed is lost with the old one.
-                disk.mark_closed(false)?;
                 let aside = path.with_added_extension(format!("broken-{}", millis(SystemTime::now()) / 1000));
                 fs::rename(&path, &aside).and_then(|()| fs::rename(&new, &path)).map_err(DiskError::Io)?;
                 tracing::warn!("the store {} is set aside as {}: {why}", path.display(), aside.display());
@@ -92,8 +86,7 @@ impl Location {
             let disk = Disk { database, size: self.size.clone() };
             match disk.format()? {
                 Some(FORMAT) => {}
-                Some(_) => disk.begin(false)?,
-                None => disk.begin(true)?,
+                Some(_) | None => disk.begin()?,
             }
             Ok(disk)
         })
@@ -113,8 +106,8 @@ impl Disk {
         Ok(Some(meta.get(FORMAT_KEY)?.map_or(0, |format| format.value())))
     }
 
-    /// Empties it: nobody reads what another version has written in another format. `owes_nothing`: nor has anybody.
-    fn begin(&self, owes_nothing: bool) -> Result<(), Error> {
+    /// Empties it: nobody reads what another version has written in another format.
+    fn begin(&self) -> Result<(), Error> {
         let transaction = self.write()?;
         for table in transaction.list_tables()?.collect::<Vec<_>>() {
             transaction.delete_table(table)?;
@@ -122,10 +115,8 @@ impl Disk {
         {
             let mut meta = transaction.open_table(META)?;
             meta.insert(FORMAT_KEY, FORMAT)?;
-            meta.insert(CLOSED_KEY, u64::from(owes_nothing))?;
         }
         Tables::open(&transaction)?;
-        transaction.open_table(PACES)?;
         Ok(transaction.commit()?)
     }
 
@@ -150,48 +141,6 @@ impl Disk {
                 })
             });
             Ok(decode(record, robots, now))
-        })
-    }
-
-    /// All debts that are not paid yet, none of which is believed to be longer than `most`. What a clock that was wrong
-    /// has noted is owed for as long as it was then.
-    pub fn debts(&self, now: (SystemTime, Instant), most: Duration) -> Result<HashMap<Box<str>, Debt>, DiskError> {
-        let (wall, now) = now;
-        guarded(|| {
-            let transaction = self.database.begin_read()?;
-            let mut debts = HashMap::new();
-            let refusals = match transaction.open_table(REFUSALS) {
-                // Nobody has been turned away yet.
-                Err(TableError::TableDoesNotExist(_)) => None,
-                opened => Some(opened?),
-            };
-            for row in transaction.open_table(PACES)?.iter()? {
-                let (key, value) = row?;
-                let (noted, until, backoff) = value.value();
-                let rest = time(until).duration_since(time(noted).max(wall));
-                if let Some(rest) = rest.ok().filter(|rest| !rest.is_zero()) {
-                    let refusals = refusals.as_ref().map(|refusals| refusals.get(key.value())).transpose()?.flatten();
-                    let refusals = refusals.map_or(0, |refusals| refusals.value());
-                    let (until, backoff) = (now + rest.min(most), Duration::from_millis(backoff).min(most));
-                    let debt = Debt { until, backoff, refusals };
-                    debts.insert(key.value().into(), debt);
-                }
-            }
-            Ok(debts)
-        })
-    }
-
-    /// Whether all that was owed when it was last in use is in it.
-    pub fn is_closed(&self) -> Result<bool, DiskError> {
-        guarded(|| Ok(self.database.begin_read()?.open_table(META)?.get(CLOSED_KEY)?.is_some_and(|it| it.value() == 1)))
-    }
-
-    /// Says so, or that it is in use.
-    pub fn mark_closed(&self, closed: bool) -> Result<(), DiskError> {
-        guarded(|| {
-            let transaction = self.write()?;
-            transaction.open_table(META)?.insert(CLOSED_KEY, u64::from(closed))?;
-            Ok(transaction.commit()?)
         })
     }
 
@@ -224,30 +173,6 @@ impl Disk {
                 }
                 // Records and bodies fill the pages of the file by two thirds.
                 tables.finish(self.size.load(Ordering::Relaxed) / 3 * 2)?;
-                let (mut paces, mut refusals) = (transaction.open_table(PACES)?, transaction.open_table(REFUSALS)?);
-                for (key, owed) in &batch.debts {
-                    let backoff = u64::try_from(owed.backoff.as_millis()).unwrap_or(u64::MAX);
-                    paces.insert(&**key, (millis(owed.noted), millis(owed.until), backoff))?;
-                    match owed.refusals {
-                        0 => _ = refusals.remove(&**key)?,
-                        count => _ = refusals.insert(&**key, count)?,
-                    }
-                }
-            }
-            Ok(transaction.commit()?)
-        })
-    }
-
-    /// Forgets debts that are paid, and those that a clock which was wrong has noted.
-    pub fn forget_paid(&self, now: SystemTime) -> Result<(), DiskError> {
-        let now = millis(now);
-        guarded(|| {
-            let transaction = self.write()?;
-            {
-                let mut paces = transaction.open_table(PACES)?;
-                paces.retain(|_, (noted, until, _)| noted <= now && now < until)?;
-                let is_owed = |key: &str| paces.get(key).is_ok_and(|owed| owed.is_some());
-                transaction.open_table(REFUSALS)?.retain(|key, _| is_owed(key))?;
             }
             Ok(transaction.commit()?)
         })

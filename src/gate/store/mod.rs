@@ -1,5 +1,4 @@
-//! What outlives the process: copies of robots.txt with all that is known of them, and delays in progress
-//! (docs/robots-txt-life.md, docs/pace.md).
+//! What outlives the process: copies of robots.txt with all that is known of them (docs/robots-txt-life.md).
 //!
 //! Nothing waits for the disk but the first use of an authority: a thread ([`writer`]) commits whatever has gathered since its
 //! last commit. What has not been written yet is read from there, so that no request sees an entry older than one already
@@ -15,17 +14,15 @@ mod writer;
 pub(super) use snapshot::{FileDigest, digest};
 
 use crate::config;
-use crate::policy::pace::Debt;
 use crate::policy::site_file::SiteFileName;
-use crate::policy::{Access, Entry, PaceKey};
-use batch::Owed;
+use crate::policy::{Access, Entry};
 use disk::Location;
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 use writer::{Bounds, WriterShared};
 
 /// The store; in memory only, it forgets at once.
@@ -42,13 +39,12 @@ impl Store {
         Self::default()
     }
 
-    /// The store as configured. `max_delay`: the longest gap that a host may be given. `is_shared`: the process that uses it is
-    /// asked for what it has.
-    pub fn open(settings: &config::StoreSettings, max_delay: Duration, is_shared: bool) -> Self {
+    /// The store as configured. `is_shared`: the process that uses it is asked for what it has.
+    pub fn open(settings: &config::StoreSettings, is_shared: bool) -> Self {
         if settings.disk == 0 {
             return Self::memory();
         }
-        let bounds = Bounds { queued: queued(settings).into(), debt: max_delay.max(LONGEST_BACKOFF), is_shared };
+        let bounds = Bounds { queued: queued(settings).into(), is_shared };
         let location = Location { directory: directory(settings), size: Arc::new(settings.disk.into()) };
         match WriterShared::start(location, bounds) {
             Ok((disk, writer)) => Store { disk: Some(disk), writer: Mutex::new(Some(writer)) },
@@ -126,44 +122,13 @@ impl Store {
         }
     }
 
-    /// Keeps what a key owes, soon, if it is enough to be missed. `debt` is asked for only if anything is kept.
-    pub fn owe(&self, key: &PaceKey, now: Instant, debt: impl FnOnce() -> Option<Debt>) {
-        let Some(disk) = &self.disk else { return };
-        let Some(debt) = debt() else { return };
-        let rest = debt.until.duration_since(now);
-        if rest >= LEAST_DEBT {
-            let noted = SystemTime::now();
-            let owed = Owed { noted, until: noted + rest, backoff: debt.backoff, refusals: debt.refusals };
-            if !disk.add(|batch| _ = batch.debts.insert(key.to_string().into(), owed)) {
-                disk.queue.lock().owes_more = true;
-            }
-        }
-    }
-
-    /// The latest at which an earlier process may have started anything that it had no time to note: when the store was opened, if
-    /// that one had not closed it.
-    pub fn last_unnoted(&self) -> Option<Instant> {
-        self.disk.as_ref()?.killed.get().copied()
-    }
-
-    /// What the key owes since before the start; returned once.
-    pub fn debt(&self, key: &PaceKey, now: Instant) -> Option<Debt> {
-        let WriterShared { debts, has_debts, .. } = &**self.disk.as_ref()?;
-        if !has_debts.load(Ordering::Relaxed) {
-            return None;
-        }
-        let mut debts = debts.lock();
-        let debts = debts.as_mut()?;
-        let debt = debts.remove(&*key.to_string());
-        has_debts.store(!debts.is_empty(), Ordering::Relaxed);
-        debt.filter(|debt| debt.until > now)
-    }
-
     /// Returns when all is written that was to be, or nothing can be. Blocks.
     pub fn flush(&self) {
         let Some(disk) = &self.disk else { return };
         let mut queue = disk.queue.lock();
         while !queue.closing && !queue.stuck && (!queue.next.is_empty() || !queue.writing.is_empty()) {
+            queue.is_urgent = true;
+            disk.more.notify_all();
             disk.written.wait(&mut queue);
         }
     }
@@ -196,9 +161,6 @@ pub(super) fn directory(settings: &config::StoreSettings) -> PathBuf {
     settings.directory.clone().unwrap_or_else(config::state_directory)
 }
 
-const LEAST_DEBT: Duration = Duration::from_secs(1);
-/// As far as an origin's Retry-After is obeyed.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
 /// Of the memory that is given: what may wait for the disk.
 const QUEUED_PART: u64 = 4;
 /// However little that is: what is not taken on may come back from the disk as it was before.

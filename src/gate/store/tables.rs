@@ -143,15 +143,9 @@ pub(super) const FORMAT_KEY: &str = "format";
 /// Raised with each change of the tables.
 pub(super) const FORMAT: u64 = 2;
 const BYTES_KEY: &str = "bytes";
-/// Whether the last process to write has written all it had to, and closed the file. Absent: it is new, or from before there was this.
-pub(super) const CLOSED_KEY: &str = "closed";
 pub(super) const AUTHORITIES: TableDefinition<&str, (u64, Option<FileDigest>, &[u8])> =
     TableDefinition::new("authorities");
 pub(super) const BODIES: TableDefinition<&FileDigest, &[u8]> = TableDefinition::new("bodies");
 const HOLDERS: TableDefinition<&FileDigest, u32> = TableDefinition::new("holders");
 const USES: TableDefinition<u64, &str> = TableDefinition::new("uses");
-/// Pace key → when it was noted, until when nothing starts, and the backoff, all in milliseconds.
-pub(super) const PACES: TableDefinition<&str, (u64, u64, u64)> = TableDefinition::new("paces");
-/// Pace key → how many requests the host had turned away in a row, where that is to be remembered.
-pub(super) const REFUSALS: TableDefinition<&str, u32> = TableDefinition::new("refusals");
 const BODY_ROW: u64 = 64;

@@ -4,12 +4,13 @@ use super::batch::WriteBatch;
 use super::disk::Disk;
 use super::*;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Authority, KeyBy, SiteAnswer, SiteFile, Validators};
+use crate::policy::{Authority, SiteAnswer, SiteFile, Validators};
 use crate::robots::RobotsTxt;
 use redb::ReadableTable;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
@@ -23,7 +24,7 @@ fn settings(directory: &Path, disk: u64) -> config::StoreSettings {
 }
 
 fn open(settings: &config::StoreSettings) -> Store {
-    Store::open(settings, Duration::from_secs(300), false)
+    Store::open(settings, false)
 }
 
 fn is_open(store: &Store) -> bool {
@@ -99,25 +100,6 @@ fn the_newest_entry_wins_and_lets_go_of_the_old_file() {
     }
     let disk = disk(directory.path());
     assert_eq!((disk.authorities(), disk.bodies()), (1, 1));
-}
-
-#[test]
-fn an_instance_that_was_not_closed_may_have_started_more_than_is_noted() {
-    let directory = tempfile::tempdir().unwrap();
-    let settings = settings(directory.path(), 64 * MIB);
-    assert_eq!(open(&settings).last_unnoted(), None, "nobody was there before");
-    let store = open(&settings);
-    assert_eq!(store.last_unnoted(), None, "it was closed");
-    // As a kill leaves it.
-    let killed = tempfile::tempdir().unwrap();
-    fs::copy(directory.path().join("robots.redb"), killed.path().join("robots.redb")).unwrap();
-    let of_killed = config::StoreSettings { directory: Some(killed.path().to_owned()), ..settings.clone() };
-    assert!(open(&of_killed).last_unnoted().is_some());
-    assert!(open(&of_killed).last_unnoted().is_some(), "what is owed since the kill is noted nowhere");
-    let damaged = tempfile::tempdir().unwrap();
-    fs::write(damaged.path().join("robots.redb"), "no database").unwrap();
-    let of_damaged = config::StoreSettings { directory: Some(damaged.path().to_owned()), ..settings.clone() };
-    assert!(open(&of_damaged).last_unnoted().is_some(), "what was owed is lost");
 }
 
 #[test]
@@ -368,7 +350,6 @@ fn what_another_version_has_written_is_as_good_as_absent() {
     // A store of another format is emptied.
     change(&|transaction| {
         transaction.open_table(tables::META).unwrap().insert(tables::FORMAT_KEY, 99).unwrap();
-        transaction.delete_table(tables::PACES).unwrap();
         transaction.open_table(redb::TableDefinition::<&str, u8>::new("paces")).unwrap().insert("x", 1).unwrap();
     });
     let store = open(&settings);
@@ -394,13 +375,8 @@ fn after_a_power_cut_the_file_is_as_after_the_last_commit_and_nobody_walks_throu
     for number in 0..10 {
         let mut batch = WriteBatch::default();
         batch.save(authority(number).to_string().into(), entry(&format!("# {number}")));
-        batch
-            .debts
-            .insert("x".into(), Owed { noted: at(0), until: at(number as u64), backoff: Duration::ZERO, refusals: 0 });
         disk.commit(&batch).unwrap();
         assert!(is_found_at_once(directory.path()), "written");
-        disk.forget_paid(at(5)).unwrap();
-        assert!(is_found_at_once(directory.path()), "forgotten");
     }
 }
 
@@ -457,54 +433,4 @@ fn what_a_clock_ahead_has_written_is_believed_no_further_than_it_can_be() {
     let right = read_by(0, 60);
     assert_eq!(right.answer.unwrap().freshness.expires_at(), at(DAY));
     assert_eq!(right.trouble.unwrap().retry_at, at(3600));
-}
-
-#[test]
-fn a_debt_is_owed_for_no_longer_than_it_was_whatever_the_clock_says_then() {
-    let rest = |noted: u64, until: u64, now: u64| {
-        let directory = tempfile::tempdir().unwrap();
-        let disk = disk(directory.path());
-        let mut batch = WriteBatch::default();
-        batch.debts.insert(
-            "x".into(),
-            Owed { noted: at(noted), until: at(until), backoff: Duration::from_secs(100 * DAY), refusals: 3 },
-        );
-        disk.commit(&batch).unwrap();
-        let instant = Instant::now();
-        let debts = disk.debts((at(now), instant), HOUR).unwrap();
-        debts.get("x").map(|debt| {
-            assert!(debt.backoff <= HOUR);
-            (debt.until - instant).as_secs()
-        })
-    };
-    assert_eq!(rest(0, 30, 10), Some(20));
-    assert_eq!(rest(0, 30, 30), None);
-    assert_eq!(rest(10 * DAY, 10 * DAY + 30, 0), Some(30), "written ten days ahead");
-    assert_eq!(rest(DAY, DAY + 30, 0), Some(30), "read one day back");
-    assert_eq!(rest(0, 10 * DAY, 10), Some(3600), "nobody owes that much");
-    assert_eq!(rest(10 * DAY, 20 * DAY, 0), Some(3600));
-    assert_eq!(rest(30, 0, 10), None);
-}
-
-#[test]
-fn a_debt_of_a_second_or_more_is_owed_after_a_restart_and_only_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let settings = settings(directory.path(), MIB);
-    let key = |number| PaceKey::new(KeyBy::Host, &authority(number), None);
-    let now = Instant::now();
-    let store = open(&settings);
-    let debt = |seconds| {
-        Some(Debt { until: now + Duration::from_secs_f32(seconds), backoff: Duration::from_secs(4), refusals: 3 })
-    };
-    store.owe(&key(0), now, || debt(30.0));
-    store.owe(&key(0), now, || debt(60.0));
-    store.owe(&key(1), now, || debt(0.5));
-    store.owe(&key(2), now, || None);
-    drop(store);
-    let store = open(&settings);
-    let owed = store.debt(&key(0), Instant::now()).unwrap();
-    let rest = owed.until - now;
-    assert!(rest > Duration::from_secs(55) && rest <= Duration::from_secs(61), "{rest:?}");
-    assert_eq!((owed.backoff, owed.refusals), (Duration::from_secs(4), 3));
-    assert_eq!([0, 1, 2].map(|number| store.debt(&key(number), now)), [None, None, None]);
 }

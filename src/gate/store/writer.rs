@@ -2,22 +2,18 @@
 
 use super::batch::WriteBatch;
 use super::disk::{Disk, DiskError, Location};
-use crate::policy::pace::Debt;
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// How much it takes on.
 #[derive(Debug)]
 pub(super) struct Bounds {
     /// Bytes that wait to be written; may be changed.
     pub queued: AtomicUsize,
-    /// The longest debt of an earlier process that is believed.
-    pub debt: Duration,
     /// What another process has in use is had from that one.
     pub is_shared: bool,
 }
@@ -37,13 +33,8 @@ pub(super) struct WriterShared {
     pub queue: Mutex<WriteQueue>,
     pub more: Condvar,
     pub written: Condvar,
-    /// What the last process left, until it is asked for. `None`: not read yet.
-    pub debts: Mutex<Option<HashMap<Box<str>, Debt>>>,
-    pub has_debts: AtomicBool,
     #[cfg(test)]
     pub stalled: Mutex<()>,
-    /// When the store was opened, if the last process had not closed it.
-    pub killed: OnceLock<Instant>,
 }
 
 #[derive(Default)]
@@ -54,8 +45,8 @@ pub(super) struct WriteQueue {
     pub writing: Arc<WriteBatch>,
     pub closing: bool,
     pub overflowed: bool,
-    /// Something that is owed was not taken on.
-    pub owes_more: bool,
+    /// Somebody waits until it is written.
+    pub is_urgent: bool,
     /// The last attempt to write has failed.
     pub stuck: bool,
     /// And not because another process has the file, which then has it for this one as well.
@@ -74,11 +65,8 @@ impl WriterShared {
             queue: Mutex::default(),
             more: Condvar::new(),
             written: Condvar::new(),
-            debts: Mutex::default(),
-            has_debts: AtomicBool::new(false),
             #[cfg(test)]
             stalled: Mutex::default(),
-            killed: OnceLock::new(),
         });
         let outage = shared.open(false).err().map(|failure| {
             let mut queue = shared.queue.lock();
@@ -116,7 +104,7 @@ impl WriterShared {
     }
 
     fn run(&self, mut outage: Option<Outage>) {
-        let (mut forgotten, mut checked) = (Instant::now(), None);
+        let mut checked = None;
         loop {
             let closing = self.wait(outage.as_ref());
             let began = Instant::now();
@@ -148,11 +136,6 @@ impl WriterShared {
                     if outage.take().is_some() {
                         tracing::info!("the store {} is written again", self.location.file().display());
                     }
-                    if forgotten.elapsed() > FORGET_EVERY {
-                        forgotten = Instant::now();
-                        // What fails here fails at the next commit too, and is logged then.
-                        let _ = self.disk.read().as_ref().map(|disk| disk.forget_paid(SystemTime::now()));
-                    }
                 }
             }
             let mut queue = self.queue.lock();
@@ -161,16 +144,14 @@ impl WriterShared {
                 break;
             }
             // Gathers what comes at once after this, and spares the disk.
-            while !queue.closing && !self.more.wait_until(&mut queue, began + LEAST_BETWEEN).timed_out() {}
+            while !queue.closing
+                && !queue.is_urgent
+                && !self.is_half_full(&queue)
+                && !self.more.wait_until(&mut queue, began + LEAST_BETWEEN).timed_out()
+            {}
+            queue.is_urgent = false;
         }
-        let disk = self.disk.write().take();
-        let queue = self.queue.lock();
-        // What was owed then is noted nowhere.
-        let owes_since_kill = self.killed.get().is_some_and(|killed| killed.elapsed() < self.bounds.debt);
-        if let Some(disk) = disk.filter(|_| queue.next.is_empty() && !queue.owes_more && !owes_since_kill) {
-            // What cannot be marked counts as killed.
-            let _ = disk.mark_closed(true);
-        }
+        self.disk.write().take();
     }
 
     /// Until there is something to do. True: for the last time.
@@ -231,17 +212,7 @@ impl WriterShared {
     fn open(&self, suspect: bool) -> Result<(), DiskError> {
         self.disk.write().take();
         let disk = self.location.open(suspect)?;
-        let mut left = self.debts.lock();
-        if left.is_none() {
-            let debts = disk.debts((SystemTime::now(), Instant::now()), self.bounds.debt)?;
-            tracing::debug!("{} authorities in {}", disk.authorities(), self.location.file().display());
-            self.has_debts.store(!debts.is_empty(), Ordering::Relaxed);
-            if !disk.is_closed()? {
-                _ = self.killed.set(Instant::now());
-            }
-            disk.mark_closed(false)?;
-            *left = Some(debts);
-        }
+        tracing::debug!("{} authorities in {}", disk.authorities(), self.location.file().display());
         *self.disk.write() = Some(disk);
         Ok(())
     }
@@ -267,7 +238,7 @@ impl WriterShared {
             DiskError::Unreadable(_) => "if this lasts, delete the file",
         };
         tracing::warn!(
-            "the store {} cannot be written: {failure}; copies and paces are kept in memory only until it can; {hint}",
+            "the store {} cannot be written: {failure}; copies are kept in memory only until it can; {hint}",
             self.location.file().display()
         );
     }
@@ -288,8 +259,7 @@ impl Outage {
 
 /// Authorities and keys that wait to be written at most.
 const MOST_QUEUED: usize = 200_000;
-const LEAST_BETWEEN: Duration = Duration::from_millis(20);
-const FORGET_EVERY: Duration = Duration::from_secs(600);
+const LEAST_BETWEEN: Duration = Duration::from_secs(1);
 /// Looking at every page of a gigabyte takes a while.
 const CHECK_EVERY: Duration = Duration::from_secs(600);
 const RETRY_FIRST: Duration = Duration::from_secs(1);

@@ -33,6 +33,7 @@ mod observed;
 mod outcome;
 mod owed;
 mod pending_start;
+mod reserve;
 mod shared;
 mod source;
 mod terms;
@@ -46,6 +47,7 @@ use backoff::Backoff;
 pub use last_starts::LastStarts;
 pub use observed::Observed;
 use pending_start::PendingStart;
+pub use reserve::reserve;
 pub use source::TurnSource;
 use terms::SlotRequest;
 pub use terms::{ARRIVAL, Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
@@ -163,7 +165,7 @@ impl<W> Schedule<W> {
         }
         let (due, inputs) = (self.due(head), self.source.forecast(self.backoff(), self.latency));
         let wait_queue = self.wait_queue.as_mut().expect("only `pop` above gives it up");
-        if wait_queue.sweep(now, self.last, inputs)
+        if wait_queue.sweep(now, self.source.reserved(), self.last, inputs)
             && let Some((waiter, why)) = wait_queue.turned_away()
         {
             self.drop_empty_queue();
@@ -203,6 +205,7 @@ impl<W> Schedule<W> {
         let (mut marks, inputs) = (self.last, self.source.forecast(self.backoff(), self.latency));
         // A request that may not wait gets no turn in the queue: it could start once the queue is empty.
         let client = (!terms.max_wait.is_zero()).then_some(client);
+        let now = self.source.reserved().map_or(now, |reserved| reserved.max(now));
         let ahead = self.wait_queue.as_deref().map_or(now, |wait_queue| match terms.is_renewal {
             true => wait_queue.clear_renewals(now, &mut marks, inputs),
             false => wait_queue.clear_before(now, client, &mut marks, inputs),

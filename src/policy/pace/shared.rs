@@ -32,7 +32,15 @@ impl<W> Schedule<W> {
 
     /// When the next waiting request is due.
     pub fn head_due(&self) -> Option<Instant> {
-        self.due(self.wait_queue.as_ref()?.head()?)
+        self.due(self.wait_queue.as_ref()?.head()?).max(self.source.reserved())
+    }
+
+    /// The next waiting request, if nothing but its turn is missing: the gap that it is to keep, and whether it is the first fetch
+    /// of a robots.txt.
+    pub fn head_start(&self) -> Option<(Duration, bool)> {
+        let head = self.wait_queue.as_ref()?.head()?;
+        let is_ready = self.has_room(head) && !self.may_turn(head);
+        is_ready.then(|| (head.gap(self.latency).max(self.backoff()), head.first_fetch))
     }
 
     /// What starts have to keep their distance from.

@@ -1,6 +1,6 @@
 //! Where a schedule's turns come from: itself, or the fleet of instances that share the key (docs/fleet.md).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::gap::GapInputs;
 use super::terms::SlotRequest;
@@ -19,6 +19,8 @@ pub enum TurnSource {
         leased: bool,
         /// Instances that want the key now, this one included.
         rivals: u32,
+        /// The start that has been reserved for who waits.
+        reserved: Option<Instant>,
     },
     /// This schedule, as the fleet cannot be asked: it keeps each gap once for each instance.
     Partitioned { instances: u32 },
@@ -35,6 +37,14 @@ impl TurnSource {
 
     pub(super) fn is_leased(&self) -> bool {
         matches!(self, Self::Fleet { leased: true, .. })
+    }
+
+    /// Nobody who waits starts before.
+    pub(super) fn reserved(&self) -> Option<Instant> {
+        match self {
+            Self::Fleet { reserved, .. } => *reserved,
+            Self::Own | Self::Partitioned { .. } => None,
+        }
     }
 
     /// What starts have to keep.
@@ -63,7 +73,6 @@ pub(super) const ASKING: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
     use crate::policy::pace::{ClientId, LastStarts, NextTurn, PaceOutcome, Refused, Schedule, Terms, Turn};
-    use std::time::Instant;
 
     const A: ClientId = ClientId(1);
 
@@ -76,7 +85,7 @@ mod tests {
     }
 
     fn fleet(known: bool, leased: bool) -> TurnSource {
-        TurnSource::Fleet { known, leased, rivals: 1 }
+        TurnSource::Fleet { known, leased, rivals: 1, reserved: None }
     }
 
     fn schedule(source: TurnSource) -> (Schedule<&'static str>, Instant) {
@@ -182,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_line_moves_on_once_for_each_rival() {
-        let (mut schedule, now) = schedule(TurnSource::Fleet { known: true, leased: false, rivals: 3 });
+        let (mut schedule, now) = schedule(TurnSource::Fleet { known: true, leased: false, rivals: 3, reserved: None });
         for _ in 0..3 {
             assert!(matches!(schedule.request(now, A, &delay(1000), || ""), Turn::Wait { .. }));
         }
@@ -212,5 +221,19 @@ mod tests {
         // Back in the fleet its own last start still counts.
         schedule.follow(fleet(true, true));
         assert!(matches!(schedule.request(now, A, &delay(1000), || "it"), Turn::Wait { until: Some(_), .. }));
+    }
+
+    #[test]
+    fn who_waits_is_told_by_the_start_that_is_reserved() {
+        let reserved = |now| Some(now + ms(4000));
+        let (mut schedule, now) = schedule(fleet(true, false));
+        for (waiter, max_wait) in [("it", ms(5000)), ("next", ms(4500))] {
+            let terms = Terms { max_wait, ..delay(1000) };
+            assert!(matches!(schedule.request(now, A, &terms, || waiter), Turn::Wait { .. }));
+        }
+        schedule.follow(TurnSource::Fleet { known: true, leased: false, rivals: 1, reserved: reserved(now) });
+        assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(6000));
+        assert_eq!(schedule.head_due(), Some(now + ms(4000)));
+        assert_eq!(schedule.poll(now), NextTurn::Refuse("next", Refused::TooLong { retry_after: ms(5000) }));
     }
 }

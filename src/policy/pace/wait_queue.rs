@@ -193,8 +193,8 @@ impl<W> WaitQueue<W> {
     }
 
     /// Turns away everyone whose turn comes too late, if that may have changed. To be called only when the head cannot
-    /// start. True if a request is turned away.
-    pub fn sweep(&mut self, now: Instant, mut marks: LastStarts, inputs: GapInputs) -> bool {
+    /// start. True if a request is turned away. `reserved`: the first of them starts no sooner.
+    pub fn sweep(&mut self, now: Instant, reserved: Option<Instant>, mut marks: LastStarts, inputs: GapInputs) -> bool {
         if !self.pushed_back && self.next_deadline.is_none_or(|deadline| deadline > now) {
             return false;
         }
@@ -203,7 +203,8 @@ impl<W> WaitQueue<W> {
         for renewal in &self.renewals {
             self.next_deadline = Some(self.next_deadline.map_or(renewal.deadline, |next| next.min(renewal.deadline)));
         }
-        let mut at = self.clear_renewals(now, &mut marks, inputs);
+        let first = reserved.map_or(now, |reserved| reserved.max(now));
+        let mut at = self.clear_renewals(first, &mut marks, inputs);
         let mut too_late = Vec::new();
         let mut places = vec![0; self.ring.len()];
         let mut left = true;

@@ -5,7 +5,7 @@ use crate::support::{Binary, Client, Origin, Reply, eventually};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 /// How long files may get for the process.
-pub fn limit(proxy: &Binary, bytes: Option<u64>) {
+fn limit(proxy: &Binary, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(proxy.pid()).expect("a process id")).expect("it is not 0");
     prlimit(Some(pid), Resource::Fsize, Rlimit { current: bytes, maximum: None }).expect("our own child");
 }
@@ -74,7 +74,7 @@ async fn what_had_no_room_to_begin_is_not_taken_for_damage() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (disk, run) = (directory.path().display(), format!("{} run true", env!("CARGO_BIN_EXE_politely")));
     let script = format!(
-        "mount -t tmpfs -o size=64k none {disk} || exit 77; {run}; echo more room >&2; mount -o remount,size=32m {disk}; {run}"
+        "mount -t tmpfs -o size=24k none {disk} || exit 77; {run}; echo more room >&2; mount -o remount,size=32m {disk}; {run}"
     );
     let store = format!("{disk}/store");
     let mut command = tokio::process::Command::new("unshare");

@@ -1,28 +1,39 @@
-//! Instants in the file that processes share: nanoseconds of the clock that `Instant` reads.
+//! Instants in the file that processes share: microseconds of the clock that `Instant` reads.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// By the file's clock.
-pub(super) fn nanos(at: Instant) -> u64 {
-    let (instant, nanos) = *ZERO;
-    match at.checked_duration_since(instant) {
-        Some(ahead) => nanos.saturating_add(span(ahead)),
-        None => nanos.saturating_sub(span(instant - at)).max(1),
-    }
+/// By the file's clock, the part of a microsecond left out.
+pub(super) fn micros(at: Instant) -> u64 {
+    nanos(at) / 1000
+}
+
+/// The same, not before that instant.
+pub(super) fn micros_up(at: Instant) -> u64 {
+    nanos(at).div_ceil(1000)
 }
 
 pub(super) fn span(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
 /// `None`: never.
 pub(super) fn instant(at: u64) -> Option<Instant> {
     let (instant, nanos) = *ZERO;
-    match at.checked_sub(nanos) {
-        Some(ahead) => instant.checked_add(Duration::from_nanos(ahead)),
-        None => instant.checked_sub(Duration::from_nanos(nanos - at)).filter(|_| at != 0),
+    let at = Duration::from_micros(at);
+    match at.checked_sub(Duration::from_nanos(nanos)) {
+        Some(ahead) => instant.checked_add(ahead),
+        None => instant.checked_sub(Duration::from_nanos(nanos) - at).filter(|_| !at.is_zero()),
+    }
+}
+
+fn nanos(at: Instant) -> u64 {
+    let (instant, nanos) = *ZERO;
+    let spent = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    match at.checked_duration_since(instant) {
+        Some(ahead) => nanos.saturating_add(spent(ahead)),
+        None => nanos.saturating_sub(spent(instant - at)).max(1),
     }
 }
 

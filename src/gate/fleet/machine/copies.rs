@@ -1,9 +1,8 @@
 //! Copies of robots.txt that the processes of a machine share in one file: each in one of a fixed number of slots, in which a
-//! later copy replaces an earlier one. The right to fetch is a lock in the file of [`slots`](super::slots).
+//! later copy replaces an earlier one.
 
 use super::Machine;
-use super::locks::LockFile;
-use super::slots::Id;
+use super::machine_file::MachineFile;
 use crate::gate::fleet::parcel::{FoundCopy, Parcel};
 use crate::gate::fleet::reach::ServerLost;
 use crate::gate::store::snapshot::{self, FileDigest, digest, millis, time};
@@ -17,15 +16,27 @@ use tokio::task::spawn_blocking;
 
 /// Their file: that very one, whatever has its name by now. Where nothing has been left it takes no room on the disk.
 #[derive(Debug)]
-pub(super) struct Copies(LockFile);
+pub(super) struct Copies(MachineFile);
+
+/// What names an authority in every file, and the place of its copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct CopyId {
+    tag: u64,
+    place: u64,
+}
 
 impl Machine {
     /// A copy that is fresh, or no older than `age`, or the right to fetch one: no other process has that, or its holder does
     /// not return, as it may be stopped. `anew`: how fresh it is does not count.
-    pub async fn look(&self, authority: &str, anew: bool, age: Duration) -> Result<FoundCopy, ServerLost> {
-        let id = Id::of(authority);
+    pub(in crate::gate::fleet) async fn look(
+        &self,
+        authority: &str,
+        anew: bool,
+        age: Duration,
+    ) -> Result<FoundCopy, ServerLost> {
+        let id = CopyId::of(authority);
         // First, so that nobody leaves a copy in between.
-        let has_right = self.slots.lock(id.right(), 1).map_err(|error| self.give_up(&error))?;
+        let has_right = self.slots.take_right(self.slots.id(authority));
         let copies = self.copies.clone();
         let kept = spawn_blocking(move || copies.read(id)).await.ok().flatten();
         let now = SystemTime::now();
@@ -41,15 +52,14 @@ impl Machine {
     }
 
     /// The right to fetch it, if this process has that.
-    pub fn give_back(&self, authority: &str) {
-        // It fails as all that follows does.
-        let _ = self.slots.unlock(Id::of(authority).right(), 1);
+    pub fn give_right(&self, authority: &str) {
+        self.slots.give_right(self.slots.id(authority));
     }
 
     /// Leaves what the origin has answered to the others. That it could not be had is each one's to find.
     pub async fn leave(&self, authority: &str, entry: Arc<Entry>, until: SystemTime) {
         let Some(answer) = entry.answer.as_ref().filter(|_| entry.trouble.is_none()) else { return };
-        let (copies, id, sent) = (self.copies.clone(), Id::of(authority), answer.freshness.validated_at());
+        let (copies, id, sent) = (self.copies.clone(), CopyId::of(authority), answer.freshness.validated_at());
         let write = move || {
             let copy = snapshot::pack(&entry, sent)?;
             // What cannot be left here is fetched by each.
@@ -61,11 +71,11 @@ impl Machine {
 
 impl Copies {
     pub fn open(directory: &Path) -> io::Result<Self> {
-        LockFile::open(directory, FILE).map(Self)
+        MachineFile::open(directory, FILE).map(Self)
     }
 
     /// As its origin sent it, with until when it is fresh. `None`: there is none, or another is just taking its place.
-    fn read(&self, id: Id) -> Option<(Parcel, SystemTime)> {
+    fn read(&self, id: CopyId) -> Option<(Parcel, SystemTime)> {
         let mut head = [0; HEAD];
         self.0.file.read_exact_at(&mut head, at(id)).ok()?;
         let (head_words, check) = head.split_at(WORDS * 8);
@@ -75,19 +85,26 @@ impl Copies {
         let mut checked = head_words.to_vec();
         checked.resize(head_words.len() + length, 0);
         self.0.file.read_exact_at(&mut checked[head_words.len()..], at(id) + HEAD as u64).ok()?;
-        let is_it = Id { tag, place } == id && digest(&checked) == check;
+        let is_it = CopyId { tag, place } == id && digest(&checked) == check;
         is_it.then(|| (Parcel { bytes: checked.split_off(head_words.len()), sent: time(sent) }, time(until)))
     }
 
-    fn write(&self, id: Id, copy: &[u8], sent: SystemTime, until: SystemTime) -> io::Result<()> {
+    fn write(&self, id: CopyId, copy: &[u8], sent: SystemTime, until: SystemTime) -> io::Result<()> {
         let words = [id.tag, id.place, millis(sent), millis(until), copy.len() as u64].map(u64::to_le_bytes);
         let check = digest(&[words.as_flattened(), copy].concat());
         self.0.file.write_all_at(&[words.as_flattened(), &check, copy].concat(), at(id))
     }
 }
 
+impl CopyId {
+    fn of(name: &str) -> Self {
+        let hash = u128::from_le_bytes(digest(name.as_bytes()));
+        Self { tag: (hash >> 64) as u64 | 1, place: hash as u64 >> 8 }
+    }
+}
+
 /// Where the place of an authority begins.
-fn at(id: Id) -> u64 {
+fn at(id: CopyId) -> u64 {
     id.place % PLACES * (HEAD + LONGEST) as u64
 }
 
@@ -112,8 +129,8 @@ mod tests {
     fn a_copy_behind_the_head_of_another_is_none() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let copies = Copies::open(directory.path()).expect("it is writable");
-        let of = Id::of("a");
-        let other = Id { tag: of.tag ^ 1, place: of.place };
+        let of = CopyId::of("a");
+        let other = CopyId { tag: of.tag ^ 1, place: of.place };
         let (sent, until) = (time(1_000), time(2_000));
         let leave = || copies.write(of, b"copy", sent, until).expect("there is room");
         leave();

@@ -1,69 +1,86 @@
 //! The fleet that the processes of one machine are: all that use one store keep one pace for each host and fetch each
 //! robots.txt once (docs/fleet.md).
 //!
-//! No process serves the others. A key's lease is a lock on bytes of a file (`slots`), which the
-//! kernel releases when a process ends; a start is recorded there before it is sent, so that the next holder of the lease
-//! knows of it. A process that waits looks again when the next start could be due. Copies of robots.txt are in a file (`copies`).
+//! No process serves the others. They meet in a file of words (`slots`): a start is reserved in a key's slot, the key's turn is
+//! taken there when it is due, and the start is noted there before it is sent. Copies of robots.txt are in another file (`copies`).
 
 mod budgets;
 mod clock;
 mod copies;
-mod key_slot;
-mod lease;
-mod locks;
+mod key_view;
+mod line_words;
+mod machine_file;
+mod rights;
+mod slot;
 mod slots;
+mod words;
 
-use super::{LeaseOp, LeaseRequest, LeaseStatus, Reach, ServerLost, Spend, TurnPlace};
+use super::{Reach, ServerLost, Spend};
 use crate::policy::Spent;
-use crate::policy::pace::LastStarts;
-use budgets::Budgets;
-use clock::nanos;
+use crate::policy::pace::{Debt, LastStarts, Observed};
+use clock::{instant, micros, micros_up, span};
 use copies::Copies;
-use parking_lot::Mutex;
-use slots::{Id, Slots};
-use std::collections::HashMap;
+use key_view::{KeyView, SlotStart, SlotTurn};
+use slot::KeySlot;
+use slots::Slots;
+use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
 /// This process's part in it.
-pub(super) struct Machine {
+pub(in crate::gate) struct Machine {
     slots: Slots,
-    parts: Mutex<LockedParts>,
     copies: Arc<Copies>,
-    /// Once there is one. `None`: it cannot be had, which has been logged.
-    budgets: OnceLock<Option<Budgets>>,
-    directory: PathBuf,
-    /// Its process id, and what distinguishes it from others that have had that.
-    me: u64,
-    /// Nothing can be shared any more.
-    is_broken: AtomicBool,
+    /// Nobody owes more.
+    most: Duration,
+    /// That nothing can be shared any more has been logged.
+    is_told: AtomicBool,
+    /// Processes, when that was found.
+    alone: AtomicU32,
     /// The stopped process that has been logged.
     warned_of: AtomicU32,
-    /// Processes that wanted the key asked for last.
-    rivals: AtomicU32,
 }
 
-/// The byte that this process has locked of a key's: the first is its lease, the others are for those that wait.
-type LockedParts = HashMap<Id, u64>;
+/// A start under a gap, among the processes of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gate) struct MachineStart {
+    pub gap: Duration,
+    /// Whether it is the first fetch of a robots.txt.
+    pub is_fetch: bool,
+}
+
+/// What comes of asking for a key's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gate) enum MachineTurn {
+    Taken,
+    NotBefore(Instant),
+    /// Another process has it.
+    Busy,
+}
+
+/// How a key stands, by the starts of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::gate) struct MachineView {
+    pub starts: LastStarts,
+    pub backoff: Duration,
+    pub observed: Observed,
+}
 
 impl Machine {
-    /// `None`: there is no place to meet, which has been logged.
-    pub fn open(directory: &Path) -> Option<Self> {
+    /// `most`: nobody owes more. `None`: there is no place to meet, which has been logged.
+    pub fn open(directory: &Path, most: Duration) -> Option<Self> {
         let open = || {
             Ok(Self {
                 slots: Slots::open(directory)?,
-                parts: Mutex::default(),
                 copies: Arc::new(Copies::open(directory)?),
-                budgets: OnceLock::new(),
-                directory: directory.to_owned(),
-                me: u64::from(std::process::id()) << 32 | u64::from(fastrand::u32(..)),
-                is_broken: AtomicBool::default(),
+                most,
+                is_told: AtomicBool::default(),
+                alone: AtomicU32::new(1),
                 warned_of: AtomicU32::default(),
-                rivals: AtomicU32::new(1),
             })
         };
         open().inspect_err(|error: &io::Error| warn(&directory.display().to_string(), error)).ok()
@@ -72,90 +89,139 @@ impl Machine {
     /// All can be asked at any time, or this process goes on alone.
     #[inline]
     pub fn reach(&self) -> Reach {
-        let link = u64::from(!self.is_broken.load(Ordering::Relaxed));
-        Reach { link, alone: Some(self.rivals.load(Ordering::Relaxed)), ..Reach::default() }
+        let link = u64::from(!self.is_lost());
+        Reach { link, alone: Some(self.alone.load(Ordering::Relaxed)), ..Reach::default() }
     }
 
-    /// Asks for a key's lease, or renews or returns it.
-    pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, ServerLost> {
-        let id = self.slots.id(key);
-        let had_lease = self.parts.lock().get(&id) == Some(&id.lease());
-        let asked = || self.ask(key, request, Instant::now()).map_err(|error| self.give_up(&error));
-        let answer = unlocked(key, asked).await;
-        if answer.is_err() && (request.op == LeaseOp::Give || !had_lease) {
-            // Nobody is to wait for what this process does nothing with. What is in flight keeps its turn.
-            let _ = self.let_go(&mut self.parts.lock(), id);
+    /// What names a key here.
+    pub fn id(&self, key: &str) -> u64 {
+        self.slots.id(key)
+    }
+
+    /// How a key stands. `None`: nothing is known of it.
+    #[inline]
+    pub fn view(&self, id: u64, at: Instant) -> Option<MachineView> {
+        let KeyView { last_start, last_fetch, hold, backoff, observed, .. } =
+            self.slots.find(id)?.view(LINE, micros(at), span(self.most));
+        let starts = LastStarts {
+            last_start: instant(last_start),
+            last_fetch: instant(last_fetch),
+            hold: instant(hold).filter(|hold| *hold > at),
+        };
+        Some(MachineView { starts, backoff, observed })
+    }
+
+    /// What is owed to a key by processes before this one.
+    pub fn debt(&self, id: u64, at: Instant) -> Option<Debt> {
+        let view = self.slots.find(id)?.view(LINE, micros(at), span(self.most));
+        let until = instant(view.owed.max(view.hold)).filter(|until| *until > at);
+        let is_calm = view.backoff.is_zero() && view.observed.refusals == 0;
+        let until = until.or((!is_calm).then_some(at))?;
+        Some(Debt { until, backoff: view.backoff, refusals: view.observed.refusals })
+    }
+
+    /// The next free start of a key, which is this process' then.
+    pub fn reserve(&self, id: u64, start: MachineStart, at: Instant) -> Option<Instant> {
+        let now = micros_up(at);
+        instant(self.slots.find_or_insert(id, now)?.reserve(start.words(), now))
+    }
+
+    /// Nobody here wants it any more.
+    pub fn give_back(&self, id: u64, start: MachineStart, reserved: Instant) {
+        if let Some(slot) = self.slots.find(id) {
+            slot.give_back(start.words(), micros(reserved));
         }
-        answer
+    }
+
+    /// Takes the key's turn, in which nobody else starts anything. This process does not have it.
+    pub fn take(&self, id: u64, start: MachineStart, at: Instant) -> MachineTurn {
+        let (now, me) = (micros(at), self.slots.me);
+        loop {
+            let Some(slot) = self.slots.find_or_insert(id, now) else { return MachineTurn::Busy };
+            match slot.take(start.words(), me, now, span(self.most)) {
+                SlotTurn::Taken => return MachineTurn::Taken,
+                SlotTurn::NotBefore(due) => return MachineTurn::NotBefore(instant(due).unwrap_or(at)),
+                SlotTurn::Of { process, .. } if process != me && self.slots.lives(process) => {
+                    return MachineTurn::Busy;
+                }
+                SlotTurn::Of { word, .. } => slot.bury(word, micros_up(at.max(Instant::now()))),
+                SlotTurn::Gone => {}
+            }
+        }
+    }
+
+    /// A request that has the key's turn leaves at that time, or `is_gone`.
+    pub fn left(&self, id: u64, start: MachineStart, at: Instant, is_gone: bool) {
+        self.of(id, |slot| slot.left(start.words(), self.slots.me, micros_up(at), is_gone));
+    }
+
+    /// The key's turn is free, if this process has it.
+    pub fn release(&self, id: u64) {
+        if let Some(slot) = self.slots.find(id) {
+            slot.release(self.slots.me);
+        }
+    }
+
+    /// What a host's answers have come to.
+    pub fn learn(&self, id: u64, backoff: Duration, observed: Observed, hold: Option<Instant>) {
+        self.of(id, |slot| slot.learn(backoff, observed, hold.map_or(0, micros_up)));
+    }
+
+    /// What a key owes, for processes after this one.
+    pub fn owe(&self, id: u64, debt: Debt) {
+        self.of(id, |slot| slot.owe(micros_up(debt.until), debt.backoff, debt.refusals));
+    }
+
+    /// Logs the process that has the key's turn, if it is stopped.
+    pub fn warn_of_stopped(&self, id: u64, key: &str) {
+        let Some(process) = self.slots.find(id).and_then(|slot| slot.process()) else { return };
+        let pid = self.slots.pid(process);
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let is_stopped = stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']));
+        if is_stopped && self.warned_of.swap(pid, Ordering::Relaxed) != pid {
+            tracing::warn!(
+                hint = "continue it (`fg`, or `kill -CONT`), or end it",
+                "another politely (process {pid}) is suspended while it has the turn of {key}: requests to that host wait until it continues or ends"
+            );
+        }
     }
 
     /// Spends of a budget that all processes share, later ones included.
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
-        let open = || {
-            let warn = |error: &io::Error| {
-                let place = self.directory.display();
-                tracing::warn!("each politely process on this machine counts its own budgets: {place}: {error}");
-            };
-            Budgets::open(&self.directory).inspect_err(warn).ok()
-        };
-        let budgets = self.budgets.get_or_init(open).as_ref().ok_or(ServerLost)?;
         let id = self.slots.id(&format!("{of} {}", spend.per.as_str()));
-        let spent = || {
-            budgets.spend(id, spend, SystemTime::now()).map_err(|error| {
-                tracing::debug!(%error, of, "what is spent of a budget is not shared");
-                ServerLost
-            })
-        };
-        unlocked(of, spent).await
-    }
-
-    /// What this process has started is being sent, or has been. The caller has the lease.
-    pub fn note(&self, key: &str, starts: LastStarts, leaving: bool) {
-        let id = self.slots.id(key);
-        let note = || {
-            // For as long as it is noted.
-            let parts = self.parts.lock();
-            if parts.get(&id) == Some(&id.lease())
-                && let Some((place, mut slot)) = self.slots.find(id)?
-            {
-                slot.learn(starts);
-                slot.leaving = leaving;
-                self.slots.write_starts((place, slot))?;
+        let began = tokio::time::Instant::now();
+        while began.elapsed() < STOPPED && !self.is_lost() {
+            if let Some(slot) = self.slots.find_or_insert(id, micros(Instant::now())) {
+                return Ok(budgets::spend(slot, spend, SystemTime::now()));
             }
-            Ok(())
-        };
-        if let Err(error) = note() {
-            self.give_up(&error);
+            sleep(AGAIN).await;
+        }
+        tracing::debug!(of, "what is spent of a budget is not shared");
+        Err(ServerLost)
+    }
+
+    /// Another adds a key for microseconds.
+    fn of(&self, id: u64, note: impl Fn(KeySlot<'_>)) {
+        let now = micros(Instant::now());
+        if let Some(slot) = (0..NOTE_TRIES).find_map(|_| self.slots.find_or_insert(id, now)) {
+            note(slot);
         }
     }
 
-    /// Whether the origin has asked any of the processes for time.
-    pub fn is_held_back(&self, key: &str, now: Instant) -> bool {
-        let found = self.slots.find(self.slots.id(key)).ok().flatten();
-        found.is_some_and(|(_, slot)| slot.holds_back(nanos(now)))
-    }
-
-    fn give_up(&self, error: &io::Error) -> ServerLost {
-        if !self.is_broken.swap(true, Ordering::Relaxed) {
-            warn("from now on", error);
-            // Nobody is to wait for this process.
-            let _ = self.slots.unlock(0, 0);
+    fn is_lost(&self) -> bool {
+        let is_lost = self.slots.is_lost();
+        if is_lost && !self.is_told.swap(true, Ordering::Relaxed) {
+            self.alone.store(self.slots.processes(), Ordering::Relaxed);
+            warn("from now on", &io::Error::other(format!("{} cannot be read any more", slots::FILE)));
         }
-        ServerLost
+        is_lost
     }
 }
 
-/// Once no other process is at the bucket, which takes microseconds. One that was stopped just then is not waited for.
-async fn unlocked<T>(of: &str, mut get: impl FnMut() -> Result<Option<T>, ServerLost>) -> Result<T, ServerLost> {
-    let began = tokio::time::Instant::now();
-    while began.elapsed() < STOPPED {
-        match get()? {
-            Some(it) => return Ok(it),
-            None => sleep(AGAIN).await,
-        }
+impl MachineStart {
+    fn words(self) -> SlotStart {
+        SlotStart { line: LINE, gap: span(self.gap), is_fetch: self.is_fetch }
     }
-    tracing::debug!(of, "another process on this machine has locked what is shared, and does not go on");
-    Err(ServerLost)
 }
 
 fn warn(place: &str, why: &io::Error) {
@@ -165,8 +231,11 @@ fn warn(place: &str, why: &io::Error) {
     );
 }
 
+/// All requests to a key keep their distance from each other.
+const LINE: u16 = 1;
 const AGAIN: Duration = Duration::from_millis(1);
 const STOPPED: Duration = Duration::from_secs(2);
+const NOTE_TRIES: u32 = 1000;
 
 #[cfg(test)]
 mod tests;

@@ -1,192 +1,293 @@
-//! The file in which the processes of a machine share the last starts at each host, from which the next one keeps its distance,
-//! and the locks on it, which the kernel releases when a process ends.
+//! The file in which the processes of a machine keep the paces of their hosts: slots of a few words, found by a hash of the key.
+//! What is owed stays there when all have ended.
 //!
-//! A key's slot is one of the few in its bucket, which is locked while a slot in it is changed. Beyond the
-//! buckets there are only locks: sixteen bytes a key, the first its lease, the others for the processes that wait for it, and one
-//! byte for each authority, the right to fetch its robots.txt. Instants are nanoseconds of the clock that `Instant` reads; a
-//! file from before the machine was started is treated as of now. The first bucket has the machine's boot, and the key of the hash
-//! that places names.
+//! A key's slot is one of the eight in its bucket. When all of them are in use, the file grows by a segment, twice as long as the
+//! one before, where the key has a bucket too. Only a new key takes a lock: there is one for all, and it is held for microseconds.
+//! Each process has locked the byte of its number for as long as it lives, so that others can tell whether it does.
 
-use super::clock::nanos;
-use super::key_slot::{KeySlot, NUMBERS};
-use super::locks::{LockFile, ROWS};
+use super::clock::micros;
+use super::machine_file::{MachineFile, boot_id};
+use super::slot::{KeySlot, WORDS};
+use super::words::SharedWords;
 use crate::gate::store::digest;
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
-use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Once;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The file, open; what it has locked is free when it is dropped.
+/// The file, open.
 #[derive(Debug)]
 pub(super) struct Slots {
-    file: LockFile,
+    file: MachineFile,
+    words: SharedWords,
     /// Made with the file. Nobody who names hosts can tell which of them are in one bucket.
     key: u64,
+    /// Of this process.
+    pub me: u16,
+    /// For this process' own: the lock is between processes.
+    inserting: Mutex<()>,
+    /// That the file has for certain.
+    segments: AtomicUsize,
+    pub most_segments: usize,
+    is_full_told: AtomicU32,
 }
-
-/// A name's places in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Id {
-    pub tag: u64,
-    pub place: u64,
-}
-
-/// Where a slot is, and what it has.
-pub(super) type FoundSlot = (u64, KeySlot);
 
 impl Slots {
-    /// Made if there is none.
+    /// Made if there is none. A file that is damaged is begun anew, unless another process uses it.
     pub fn open(directory: &Path) -> io::Result<Self> {
-        let mut slots = Self { file: LockFile::open(directory, FILE)?, key: 0 };
-        // Others have it for no longer than this one, if they are not stopped just then.
         let mut tries = 0..TRIES;
-        while !slots.lock(0, BUCKET)? {
+        let file = loop {
+            let file = MachineFile::open(directory, FILE)?;
+            // Others have it for no longer than this one, if they are not stopped just then. It may have been put in another's place.
+            if file.lock(GUARD)? && file.is_named()? {
+                break file;
+            }
             tries.next().ok_or(io::ErrorKind::TimedOut)?;
             #[expect(clippy::disallowed_methods, reason = "nothing is served yet")]
             thread::sleep(TRY_AGAIN);
+        };
+        let boot = number(&boot_id());
+        if !is_whole(&file)? {
+            begin(&file, boot)?;
         }
-        slots.key = slots.begin()?;
-        slots.unlock(0, BUCKET)?;
+        let words = SharedWords::map(&file.file, BASE + SLOT * FIRST * ((1 << SEGMENTS) - 1))?;
+        let segments = words.word(SEGMENTS_WORD).load(SeqCst) as usize;
+        let me = (0..PROCESSES).map(|n| (n + fastrand::u16(..)) % PROCESSES + 1);
+        let me = me.take(usize::from(PROCESSES)).find(|me| file.lock(PROCESS + u64::from(*me)).unwrap_or(false));
+        let me = me.ok_or_else(|| io::Error::other("too many processes use it"))?;
+        words.word(PIDS + usize::from(me)).store(std::process::id().into(), SeqCst);
+        let key = words.word(KEY_WORD).load(SeqCst);
+        let (inserting, segments) = (Mutex::default(), AtomicUsize::new(segments));
+        let (most_segments, is_full_told) = (SEGMENTS, AtomicU32::default());
+        let slots = Self { file, words, key, me, inserting, segments, most_segments, is_full_told };
+        if slots.words.word(BOOT_WORD).load(SeqCst) != boot {
+            slots.boot(boot);
+        }
+        slots.file.unlock(GUARD)?;
         Ok(slots)
     }
 
-    /// So long as nobody else does. Returns the key.
-    fn begin(&self) -> io::Result<u64> {
-        let length = self.file.file.metadata()?.len();
-        if length < SIZE {
-            // With room on the disk for all that is written later.
-            match fallocate(&self.file.file, FallocateFlags::empty(), 0, SIZE) {
-                Err(Errno::OPNOTSUPP) => self.file.file.write_all_at(&vec![0; (SIZE - length) as usize], length)?,
-                reserved => reserved?,
-            }
-        }
-        let boot = fs::read("/proc/sys/kernel/random/boot_id").map_or(1, |id| Id::of_bytes(&id).tag);
-        let [(_, [written_at_boot, key, ..]), ..] = self.file.bucket::<NUMBERS>(0)?;
-        if written_at_boot != boot {
-            let mut slots = Vec::new();
-            // What a new file has is nothing yet.
-            for bucket in (BUCKET..length.min(SIZE)).step_by(BUCKET as usize) {
-                slots.extend(self.slots(bucket)?.into_iter().filter(|(_, slot)| slot.tag != 0));
-            }
-            let starts = slots.iter().flat_map(|(_, slot)| [slot.last_start, slot.last_fetch, slot.given]);
-            let (latest, now) = (starts.max().unwrap_or(0), nanos(Instant::now()));
-            slots.iter().try_for_each(|(place, slot)| self.file.write(*place, slot.moved(latest, now).row()))?;
-            self.file.write(0, [boot])?;
-        }
-        if key != 0 {
-            return Ok(key);
-        }
-        let key = RandomState::new().hash_one(boot).max(1);
-        self.file.write(8, [key]).map(|()| key)
+    /// What names a key in this file.
+    pub fn id(&self, name: &str) -> u64 {
+        number(&[&self.key.to_le_bytes(), name.as_bytes()].concat())
     }
 
-    pub fn id(&self, name: &str) -> Id {
-        let mut keyed = [0; 24];
-        keyed[..8].copy_from_slice(&self.key.to_le_bytes());
-        keyed[8..].copy_from_slice(&digest(name.as_bytes()));
-        Id::of_bytes(&keyed)
+    /// Nothing in it can be relied on any more.
+    pub fn is_lost(&self) -> bool {
+        self.words.is_lost()
     }
 
     /// What is known of a key, if anything.
-    pub fn find(&self, id: Id) -> io::Result<Option<FoundSlot>> {
-        Ok(self.slots(id.bucket())?.into_iter().find(|(_, slot)| slot.tag == id.tag))
+    #[inline]
+    pub fn find(&self, id: u64) -> Option<KeySlot<'_>> {
+        (0..self.segments()).find_map(|segment| self.bucket(segment, id).find(|slot| !slot.is_gone()))
     }
 
-    /// The same, or a slot that is over; where none is, that of the key whose is over soonest: better that than a host that
-    /// never has its turn. The caller has locked the bucket.
-    pub fn find_room(&self, id: Id, now: u64) -> io::Result<FoundSlot> {
-        let slots = self.slots(id.bucket())?;
-        if let Some(known) = slots.iter().find(|(_, slot)| slot.tag == id.tag) {
-            return Ok(*known);
+    /// The same, or a slot that is over; where there is none, that of the key whose is over soonest: better that than a host that
+    /// never has its turn. `None`: another process adds a key, which takes microseconds.
+    pub fn find_or_insert(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
+        if let Some(slot) = self.find(id) {
+            return Some(slot);
         }
-        // What is to matter for longer than anything does is nonsense.
-        let over = |(_, slot): &FoundSlot| if slot.until > now.saturating_add(FAR) { 0 } else { slot.until };
-        let [mut soonest, ref others @ ..] = slots;
-        for other in others {
-            soonest = if over(other) < over(&soonest) { *other } else { soonest };
+        let _inserting = self.inserting.lock();
+        if !self.file.lock(GUARD).is_ok_and(|is_locked| is_locked) {
+            return None;
         }
-        if over(&soonest) > now {
-            TOLD.call_once(|| {
-                tracing::warn!("more hosts have delays than {FILE} has room for: some are forgotten before they end");
-            });
+        let slot = self.find(id).unwrap_or_else(|| self.insert(id, now));
+        self.file.unlock(GUARD).ok()?;
+        Some(slot)
+    }
+
+    /// Whether the process of this number lives. `me` does.
+    pub fn lives(&self, process: u16) -> bool {
+        let byte = PROCESS + u64::from(process);
+        process == self.me || self.file.count_locked(byte, byte + 1).is_ok_and(|count| count > 0)
+    }
+
+    /// The number by which the system knows it.
+    pub fn pid(&self, process: u16) -> u32 {
+        let place = usize::from(process);
+        if place > usize::from(PROCESSES) { 0 } else { self.words.word(PIDS + place).load(SeqCst) as u32 }
+    }
+
+    /// How many processes use the file, this one included.
+    pub fn processes(&self) -> u32 {
+        self.file.count_locked(PROCESS + 1, PROCESS + 1 + u64::from(PROCESSES)).map_or(1, |others| others + 1)
+    }
+
+    /// The words of the rights to fetch, a power of two of them.
+    pub fn right(&self, place: u64) -> &std::sync::atomic::AtomicU64 {
+        self.words.word(RIGHTS + place as usize % RIGHTS_COUNT)
+    }
+
+    /// Others add nothing until it is dropped.
+    #[cfg(test)]
+    pub fn guard(&self) -> io::Result<bool> {
+        self.file.lock(GUARD)
+    }
+
+    fn segments(&self) -> usize {
+        let (known, noted) = (self.segments.load(SeqCst), self.words.word(SEGMENTS_WORD).load(SeqCst) as usize);
+        if noted <= known || noted > SEGMENTS {
+            return known;
         }
-        Ok((soonest.0, KeySlot { tag: id.tag, ..KeySlot::default() }))
+        let length = self.file.file.metadata().map_or(0, |it| it.len());
+        let known = if length >= size(noted) { noted } else { known };
+        self.segments.store(known, SeqCst);
+        known
     }
 
-    fn slots(&self, bucket: u64) -> io::Result<[FoundSlot; ROWS]> {
-        Ok(self.file.bucket(bucket)?.map(|(place, row)| (place, KeySlot::of(row))))
+    /// The slots in the key's bucket, as if all were its own. Keys that share one in a segment do not in the next.
+    fn bucket(&self, segment: usize, id: u64) -> impl Iterator<Item = KeySlot<'_>> {
+        let bucket = id.rotate_right(11 * segment as u32) as usize % ((FIRST << segment) / ROWS);
+        self.bucket_at(segment, bucket, id)
     }
 
-    /// The caller has the lease, and has locked the bucket.
-    pub fn write(&self, (place, slot): FoundSlot) -> io::Result<()> {
-        self.file.write(place, slot.row())
+    fn bucket_at(&self, segment: usize, bucket: usize, id: u64) -> impl Iterator<Item = KeySlot<'_>> {
+        let row = self.words.row(BASE + SLOT * (FIRST * ((1 << segment) - 1) + bucket * ROWS), ROWS * SLOT);
+        let (tags, rows) = row.split_at(ROWS);
+        tags.iter().zip(rows.chunks_exact(WORDS)).map(move |(tag, words)| KeySlot::new(tag, id, words))
     }
 
-    /// What any process may write: hold, backoff, for how long that matters, and what answers have shown. The caller has locked the bucket.
-    pub fn write_refusal(&self, (place, slot): FoundSlot) -> io::Result<()> {
-        let [_, _, _, _, _, refusal @ ..] = slot.row();
-        self.file.write(place + 5 * 8, refusal)
+    fn insert(&self, id: u64, now: u64) -> KeySlot<'_> {
+        let mut soonest: Option<(u64, KeySlot<'_>)> = None;
+        let mut segment = 0;
+        loop {
+            if segment == self.segments() && !self.grow() {
+                break;
+            }
+            for slot in self.bucket(segment, id) {
+                let over = match slot.process() {
+                    _ if slot.is_free() => 0,
+                    Some(process) if self.lives(process) => u64::MAX,
+                    Some(_) | None => slot.over(now),
+                };
+                if soonest.as_ref().is_none_or(|(soonest, _)| over < *soonest) {
+                    soonest = Some((over, slot));
+                }
+            }
+            if soonest.as_ref().is_some_and(|(over, _)| *over <= now) {
+                break;
+            }
+            segment += 1;
+        }
+        let (over, slot) = soonest.expect("a bucket has slots");
+        if over > now && self.is_full_told.swap(1, SeqCst) == 0 {
+            tracing::warn!("more hosts have delays than {FILE} has room for: some are forgotten before they end");
+        }
+        slot.begin(now);
+        slot
     }
 
-    /// For the holder of the lease, whatever others write meanwhile.
-    pub fn write_starts(&self, (place, slot): FoundSlot) -> io::Result<()> {
-        let [_, _, last_start, last_fetch, ..] = slot.row();
-        self.file.write(place + 2 * 8, [last_start, last_fetch])
+    /// False: it is as long as it may be, or the disk has no room.
+    fn grow(&self) -> bool {
+        let segments = self.segments();
+        if segments >= self.most_segments || allocate(&self.file, size(segments), size(segments + 1)).is_err() {
+            return false;
+        }
+        self.words.word(SEGMENTS_WORD).store(segments as u64 + 1, SeqCst);
+        self.segments.store(segments + 1, SeqCst);
+        true
+    }
+
+    /// The file is from before the machine was started: as if no time had passed since.
+    fn boot(&self, boot: u64) {
+        let slots = || {
+            let buckets = |segment| (0..(FIRST << segment) / ROWS).map(move |bucket| (segment, bucket));
+            let all = (0..self.segments()).flat_map(buckets);
+            all.flat_map(|(segment, bucket)| self.bucket_at(segment, bucket, 0)).filter(|slot| !slot.is_free())
+        };
+        let latest = slots().map(|slot| slot.latest()).max().unwrap_or(0);
+        let now = micros(Instant::now());
+        slots().for_each(|slot| slot.moved(latest, now));
+        (0..RIGHTS_COUNT).for_each(|place| self.right(place as u64).store(0, SeqCst));
+        self.words.word(BOOT_WORD).store(boot, SeqCst);
     }
 }
 
-impl Deref for Slots {
-    type Target = LockFile;
+/// Whether it is one of ours, all of it.
+fn is_whole(file: &MachineFile) -> io::Result<bool> {
+    let mut head = [[0; 8]; 4];
+    let length = file.file.metadata()?.len();
+    if length < size(1) {
+        return Ok(false);
+    }
+    file.file.read_exact_at(head.as_flattened_mut(), 0)?;
+    let [magic, _, key, segments] = head.map(u64::from_le_bytes);
+    let segments = usize::try_from(segments).unwrap_or(0);
+    Ok(magic == MAGIC && key != 0 && (1..=SEGMENTS).contains(&segments) && length >= size(segments))
+}
 
-    fn deref(&self) -> &LockFile {
-        &self.file
+/// Begins it anew.
+fn begin(file: &MachineFile, boot: u64) -> io::Result<()> {
+    if file.file.metadata()?.len() > 0 {
+        if file.count_locked(PROCESS, PROCESS + 1 + u64::from(PROCESSES))? > 0 {
+            return Err(io::Error::other(format!("{FILE} is damaged, and another process uses it")));
+        }
+        tracing::warn!("{FILE} is damaged, and begun anew: what was owed is forgotten");
+        file.file.set_len(0)?;
+    }
+    allocate(file, 0, size(1))?;
+    let key = RandomState::new().hash_one(boot).max(1);
+    file.file.write_all_at([MAGIC, boot, key, 1].map(u64::to_le_bytes).as_flattened(), 0)
+}
+
+/// With room on the disk for all that is written later: a page without that ends in a signal.
+fn allocate(file: &MachineFile, from: u64, to: u64) -> io::Result<()> {
+    match fallocate(&file.file, FallocateFlags::empty(), from, to - from) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let zeros = vec![0; 1 << 20];
+            (from..to).step_by(zeros.len()).try_for_each(|at| {
+                let length = zeros.len().min((to - at) as usize);
+                file.file.write_all_at(&zeros[..length], at)
+            })
+        }
+        reserved => Ok(reserved?),
     }
 }
 
-impl Id {
-    /// The same in every file.
-    pub fn of(name: &str) -> Self {
-        Self::of_bytes(name.as_bytes())
-    }
+/// Bytes of a file of so many segments.
+fn size(segments: usize) -> u64 {
+    ((BASE + SLOT * FIRST * ((1 << segments) - 1)) * 8) as u64
+}
 
-    fn of_bytes(name: &[u8]) -> Self {
-        let hash = u128::from_le_bytes(digest(name));
-        Self { tag: (hash >> 64) as u64 | 1, place: hash as u64 >> 8 }
-    }
-
-    pub fn bucket(self) -> u64 {
-        BUCKET * (1 + self.place % BUCKETS)
-    }
-
-    pub fn lease(self) -> u64 {
-        LEASES + self.place * LOCKS
-    }
-
-    pub fn right(self) -> u64 {
-        RIGHTS + self.place
-    }
+fn number(bytes: &[u8]) -> u64 {
+    let (first, _) = digest(bytes).split_first_chunk().map(|(first, rest)| (*first, rest.len())).expect("16 bytes");
+    // 0 is nobody's.
+    u64::from_le_bytes(first).max(1)
 }
 
 /// To begin, for two seconds.
 const TRIES: u32 = 200;
 const TRY_AGAIN: Duration = Duration::from_millis(10);
-/// That has been logged.
-static TOLD: Once = Once::new();
 /// With the version of what is in it.
-const FILE: &str = "politely.pace3";
-pub(super) const BUCKET: u64 = (ROWS * NUMBERS * 8) as u64;
-const BUCKETS: u64 = 8191;
-const SIZE: u64 = BUCKET * (1 + BUCKETS);
-pub(super) const LOCKS: u64 = 16;
-/// A place has 56 bits.
-const LEASES: u64 = 1 << 32;
-const RIGHTS: u64 = 1 << 62;
-/// Two years.
-const FAR: u64 = 730 * 86_400 * 1_000_000_000;
+pub(super) const FILE: &str = "politely.pace4";
+const MAGIC: u64 = u64::from_le_bytes(*b"politel4");
+const BOOT_WORD: usize = 1;
+const KEY_WORD: usize = 2;
+const SEGMENTS_WORD: usize = 3;
+/// Words of what comes before the slots: the head, process ids, rights to fetch.
+const PIDS: usize = 1024;
+/// At a time.
+const PROCESSES: u16 = 1023;
+const RIGHTS: usize = 2 * 1024;
+const RIGHTS_COUNT: usize = 64 * 1024;
+const BASE: usize = RIGHTS + RIGHTS_COUNT;
+/// Slots of a bucket.
+const ROWS: usize = 8;
+/// Words of a slot, with its tag.
+const SLOT: usize = WORDS + 1;
+/// Slots of the first segment.
+pub(super) const FIRST: usize = 32 * 1024;
+/// At most: a million slots.
+pub(super) const SEGMENTS: usize = 5;
+/// Bytes that are locked: there is nothing at any of them.
+const GUARD: u64 = 1 << 40;
+const PROCESS: u64 = GUARD + 1;

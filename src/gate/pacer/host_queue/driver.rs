@@ -24,50 +24,64 @@ impl HostQueue {
         loop {
             let until = {
                 let mut state = self.state.lock();
-                let now = Instant::now();
-                self.follow(&mut state, now);
-                let until = match state.schedule.poll(now) {
-                    NextTurn::Start(waiter, slot) => {
-                        state.lease.started(&slot, now);
-                        self.note_debt(&state, now);
-                        drop(state);
-                        if let Err(Ok(slot)) = waiter.send(Ok(slot)) {
-                            // It has just left.
-                            self.give_back(slot, false, PaceOutcome::Unused, None);
-                        }
-                        continue;
-                    }
-                    NextTurn::Refuse(waiter, refused) => {
-                        let _ = waiter.send(Err(refused));
-                        continue;
-                    }
-                    NextTurn::WaitUntil(until) => Some(until),
-                    NextTurn::Idle => None,
-                };
-                let HostQueueState { schedule, lease, .. } = &mut *state;
-                if let (None, Some(fleet)) = (&call, self.fleet()) {
+                let until = self.advance(&mut state);
+                let (now, HostQueueState { schedule, sharing, driven }) = (Instant::now(), &mut *state);
+                if let (None, Some(fleet), Some(lease)) = (&call, self.fleet(), sharing.lease()) {
                     call = lease.call(schedule, now, || fleet.next_number()).map(|request| self.call(request, now));
                 }
                 if call.is_none() {
                     drop(place.take());
-                    if until.is_none() && !lease.is_at_stake() {
-                        state.driven = false;
+                    let is_at_stake = sharing.lease().is_some_and(|lease| lease.is_at_stake());
+                    if schedule.waiting() == 0 && !is_at_stake {
+                        *driven = false;
                         return;
                     }
                 }
-                [until, lease.next(schedule)].into_iter().flatten().min()
+                [until, sharing.lease().and_then(|lease| lease.next(schedule))].into_iter().flatten().min()
             };
             tokio::select! {
                 Some(answer) = OptionFuture::from(call.as_mut().map(|call| call.answer.as_mut())) => {
                     let Call { request, asked, .. } = call.take().expect("it has answered");
-                    let (now, HostQueueState { schedule, lease, .. }) = (Instant::now(), &mut *self.state.lock());
+                    let (now, HostQueueState { schedule, sharing, .. }) = (Instant::now(), &mut *self.state.lock());
                     tracing::trace!(key = %self.key, ?request, ?answer, took = ?(now - asked), "the fleet was asked for a lease");
-                    lease.answered(schedule, &request, answer.ok(), asked, now);
+                    if let Some(lease) = sharing.lease() {
+                        lease.answered(schedule, &request, answer.ok(), asked, now);
+                    }
                     drop(place.take());
                 }
                 Some(()) = OptionFuture::from(until.map(|until| sleep_until(until.into()))) => {}
                 () = self.changed.notified() => {}
             }
+        }
+    }
+
+    /// Hands out the turns that are there. When it has to be done again at the latest; nothing: nobody waits.
+    pub(super) fn advance(self: &Arc<Self>, state: &mut HostQueueState) -> Option<Instant> {
+        loop {
+            let now = Instant::now();
+            self.follow(state, now);
+            let HostQueueState { schedule, sharing, .. } = state;
+            sharing.prepare(schedule, self.fleet(), &self.key, now);
+            let until = match schedule.poll(now) {
+                NextTurn::Start(waiter, slot) => {
+                    sharing.started(schedule, &slot, now);
+                    if let Err(Ok(slot)) = waiter.send(Ok(slot)) {
+                        // It has just left.
+                        sharing.ended(schedule, self.fleet(), &slot, false);
+                        schedule.finished(|| now, slot, PaceOutcome::Unused);
+                    }
+                    self.note_debt(state, now);
+                    continue;
+                }
+                NextTurn::Refuse(waiter, refused) => {
+                    let _ = waiter.send(Err(refused));
+                    continue;
+                }
+                NextTurn::WaitUntil(until) => Some(until),
+                NextTurn::Idle => None,
+            };
+            let next = sharing.settle(schedule, self.fleet());
+            return [until, next].into_iter().flatten().min();
         }
     }
 
@@ -83,8 +97,8 @@ impl HostQueue {
 
     /// The link has changed. True: there is something to report to the fleet, though nobody waits.
     pub(in crate::gate::pacer) fn has_news(&self) -> bool {
-        let HostQueueState { schedule, lease, .. } = &mut *self.state.lock();
-        let Some(fleet) = self.fleet() else { return false };
+        let HostQueueState { schedule, sharing, .. } = &mut *self.state.lock();
+        let (Some(fleet), Some(lease)) = (self.fleet(), sharing.lease()) else { return false };
         let now = Instant::now();
         lease.changed();
         lease.follow(schedule, fleet.reach(), now);
@@ -105,13 +119,15 @@ impl HostQueue {
 
     /// How the key stands in the fleet has changed.
     pub(in crate::gate::pacer) fn changed(self: &Arc<Self>) {
-        self.state.lock().lease.changed();
+        if let Some(lease) = self.state.lock().sharing.lease() {
+            lease.changed();
+        }
         self.look(None);
     }
 
     /// Makes the driver look, if there is one. `is_needed`: there has to be.
     pub(super) fn notify(self: &Arc<Self>, state: &mut HostQueueState, is_needed: bool) {
-        if is_needed || state.driven {
+        if is_needed && state.sharing.lease().is_some() || state.driven {
             self.wake(state);
         }
     }

@@ -10,12 +10,10 @@ impl HostQueue {
     /// The request leaves, or `is_gone`.
     pub(in crate::gate::pacer) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool) {
         let mut state = self.state.lock();
-        let has_waited = state.schedule.left(slot, at, is_gone);
-        if let Some(fleet) = self.fleet().filter(|_| slot.is_shared()) {
-            fleet.starts(&self.key, state.schedule.last_starts(), !is_gone);
-        }
+        let HostQueueState { schedule, sharing, .. } = &mut *state;
+        let has_waited = schedule.left(slot, at, is_gone);
+        let frees = sharing.left(schedule, self.fleet(), slot, at, is_gone);
         self.note_debt(&state, Instant::now());
-        let frees = is_gone && state.lease.left(slot);
         if frees || has_waited {
             self.notify(&mut state, frees);
         }
@@ -24,8 +22,9 @@ impl HostQueue {
     /// Its request has left, and others need not wait for the rest of it.
     pub(in crate::gate::pacer) fn pass_on(self: &Arc<Self>, slot: &mut Slot) {
         let mut state = self.state.lock();
-        let frees = state.lease.ended(slot, true);
-        state.schedule.pass_on(slot);
+        let HostQueueState { schedule, sharing, .. } = &mut *state;
+        let frees = sharing.ended(schedule, self.fleet(), slot, true);
+        schedule.pass_on(slot);
         self.notify(&mut state, frees);
     }
 
@@ -48,15 +47,18 @@ impl HostQueue {
         if let Some((after, is_good)) = answered {
             state.schedule.answered(after, is_good);
         }
-        let frees = state.lease.ended(&slot, has_left);
-        state.schedule.finished(Instant::now, slot, outcome);
+        let HostQueueState { schedule, sharing, .. } = &mut *state;
+        let frees = sharing.ended(schedule, self.fleet(), &slot, has_left);
+        schedule.finished(Instant::now, slot, outcome);
         self.spread(state, frees, outcome);
     }
 
     /// To whom it concerns: who waits here, and what has the host's pace as well. `frees`: the lease is not needed for it any more.
     fn spread(self: &Arc<Self>, mut state: MutexGuard<'_, HostQueueState>, frees: bool, outcome: PaceOutcome) {
         let is_refused = matches!(outcome, PaceOutcome::Backoff { .. } | PaceOutcome::TurnedAway);
-        self.notify(&mut state, frees || self.fleet().is_some() && is_refused);
+        let HostQueueState { schedule, sharing, .. } = &mut *state;
+        let is_to_report = sharing.learned(schedule, self.fleet());
+        self.notify(&mut state, frees || is_to_report && is_refused);
         if is_refused {
             let now = Instant::now();
             self.note_debt(&state, now);
@@ -71,8 +73,10 @@ impl HostQueue {
     /// A subresource was asked to come later: so are the pages.
     fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
         let mut state = self.state.lock();
-        state.schedule.restore(now, debt);
+        let HostQueueState { schedule, sharing, .. } = &mut *state;
+        schedule.restore(now, debt);
+        let is_to_report = sharing.learned(schedule, self.fleet());
         self.note_debt(&state, now);
-        self.notify(&mut state, self.fleet().is_some());
+        self.notify(&mut state, is_to_report);
     }
 }

@@ -3,16 +3,16 @@
 
 mod driver;
 mod ends;
+mod sharing;
 
-use super::lease::FleetLease;
 use super::permit::{Permit, Waiting, refusal};
 use super::waiters::Waiters;
-use crate::gate::fleet::Fleet;
+use crate::gate::fleet::{Fleet, Machine};
 use crate::gate::reported::Reported;
-use crate::gate::store::Store;
 use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use parking_lot::Mutex;
+use sharing::Sharing;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -60,8 +60,9 @@ pub struct PaceFigures {
 /// What all queues share.
 pub(super) struct PacerShared {
     pub waiters: Arc<Waiters>,
-    pub store: Arc<Store>,
     pub fleet: Option<Arc<Fleet>>,
+    /// Where what is owed is kept for later processes.
+    pub debts: Option<Arc<Machine>>,
     /// How many there are.
     pub queues: AtomicUsize,
 }
@@ -70,7 +71,7 @@ pub(super) type HostSchedule = Schedule<oneshot::Sender<Result<Slot, Refused>>>;
 
 struct HostQueueState {
     schedule: HostSchedule,
-    lease: FleetLease,
+    sharing: Sharing,
     driven: bool,
 }
 
@@ -82,8 +83,9 @@ impl HostQueue {
         shared: Arc<PacerShared>,
     ) -> Self {
         shared.queues.fetch_add(1, Ordering::Relaxed);
+        let sharing = Sharing::new(shared.fleet.as_deref().filter(|_| page.is_none()), &key);
         Self {
-            state: Mutex::new(HostQueueState { schedule, lease: FleetLease::default(), driven: false }),
+            state: Mutex::new(HostQueueState { schedule, sharing, driven: false }),
             changed: Notify::new(),
             key,
             page,
@@ -137,7 +139,8 @@ impl HostQueue {
             Turn::Go(slot) => {
                 if slot.is_shared() {
                     // The lease is looked after.
-                    state.lease.started(&slot, now);
+                    let HostQueueState { schedule, sharing, .. } = &mut *state;
+                    sharing.started(schedule, &slot, now);
                     self.wake(&mut state);
                 }
                 self.note_debt(&state, now);
@@ -145,8 +148,17 @@ impl HostQueue {
             }
             Turn::Refuse(refused) => Err(refusal(refused, terms.max_wait)),
             Turn::Wait { ticket, until } => {
+                let mut answer = answer.expect("a waiter was made for the line");
+                if matches!(state.sharing, Sharing::Machine(_)) {
+                    // What nobody has to be asked for may be there at once.
+                    self.advance(&mut state);
+                    match answer.try_recv() {
+                        Ok(Ok(slot)) => return Ok(Stand::Go(Permit::new(self, Some(slot), terms))),
+                        Ok(Err(refused)) => return Err(refusal(refused, terms.max_wait)),
+                        Err(_) => {}
+                    }
+                }
                 self.wake(&mut state);
-                let answer = answer.expect("a waiter was made for the line");
                 drop(state);
                 let waiters = &self.shared.waiters;
                 let place = (!terms.is_renewal).then(|| waiters.enter(client, terms.max_waiting));
@@ -202,8 +214,11 @@ impl HostQueue {
 
     /// For the next process, should this one end before the debt is paid.
     fn note_debt(&self, state: &HostQueueState, now: Instant) {
-        if self.page.is_none() {
-            self.shared.store.owe(&self.key, now, || state.schedule.debt(now));
+        // The processes of a machine note each start.
+        if let (Sharing::Server(_), Some(debts)) = (&state.sharing, &self.shared.debts)
+            && let Some(debt) = state.schedule.debt(now).filter(|debt| debt.until.duration_since(now) >= LEAST_DEBT)
+        {
+            debts.owe(debts.id(&self.key.to_string()), debt);
         }
     }
 
@@ -214,7 +229,7 @@ impl HostQueue {
         }
         let (mut state, now) = (self.state.lock(), Instant::now());
         self.follow(&mut state, now);
-        state.schedule.holds(slot, state.lease.is_held(now))
+        state.sharing.holds(&state.schedule, slot, now)
     }
 
     /// Gives a place in the line back.
@@ -226,15 +241,8 @@ impl HostQueue {
     }
 
     fn follow(&self, state: &mut HostQueueState, now: Instant) {
-        let Some(fleet) = self.fleet() else { return };
-        let HostQueueState { schedule, lease, .. } = state;
-        lease.follow(schedule, fleet.reach(), now);
-        if lease.looks(schedule, now)
-            && let Some(is_free) = fleet.is_free(&self.key, now)
-        {
-            lease.seen(is_free);
-            lease.follow(schedule, fleet.reach(), now);
-        }
+        let HostQueueState { schedule, sharing, .. } = state;
+        sharing.follow(schedule, self.fleet(), now);
     }
 
     /// Subresources that follow their page are this instance's own affair.
@@ -248,3 +256,6 @@ impl Drop for HostQueue {
         self.shared.queues.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+/// Less is not missed after a restart.
+const LEAST_DEBT: Duration = Duration::from_secs(1);

@@ -29,7 +29,6 @@ pub(super) struct FleetLease {
     calling: Option<(u64, Duration, Observed)>,
     /// The key's state changed while a call was under way: it is unknown which came first.
     nudged: bool,
-    look_at: Option<Instant>,
     /// This key's server does not answer.
     fails: bool,
     /// How long the machine had been suspended, at the last look.
@@ -63,7 +62,7 @@ impl FleetLease {
         }
         schedule.follow(match parted {
             Some(instances) => TurnSource::Partitioned { instances },
-            None => TurnSource::Fleet { known: self.known, leased, rivals: self.rivals },
+            None => TurnSource::Fleet { known: self.known, leased, rivals: self.rivals, reserved: None },
         });
     }
 
@@ -178,25 +177,6 @@ impl FleetLease {
         }
     }
 
-    /// Whether to look at the key now and then, where nobody reports a change. Where a gap or a backoff is in force the lease is
-    /// asked for anyway.
-    pub fn looks<W>(&mut self, schedule: &Schedule<W>, now: Instant) -> bool {
-        let is_due = schedule.backoff().is_zero() && self.look_at.is_none_or(|at| at <= now);
-        if is_due {
-            self.look_at = Some(now + LOOK_EVERY);
-        }
-        is_due
-    }
-
-    /// So it stands, or the lease says more.
-    pub fn seen(&mut self, is_free: bool) {
-        match (self.known, is_free) {
-            (false, true) => self.known = true,
-            (true, false) => self.changed(),
-            (true, true) | (false, false) => {}
-        }
-    }
-
     /// A request starts.
     pub fn started(&mut self, slot: &Slot, now: Instant) {
         if slot.is_shared() {
@@ -265,7 +245,6 @@ const RENEW: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(100);
 /// Asking a little too early would find it still held.
 const AFTER: Duration = Duration::from_millis(5);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// For how long an instance goes on while others wait, and how long these wait for all the others.
 const SHARE: Duration = Duration::from_secs(4);
 const ROUND: Duration = Duration::from_secs(8);

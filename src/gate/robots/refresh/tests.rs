@@ -16,7 +16,7 @@ pub(in crate::gate::robots) fn cache() -> Arc<RobotsCache> {
 fn cache_with(settings: Settings) -> Arc<RobotsCache> {
     let upstream = Arc::new(crate::upstream::tests::upstream(""));
     let store = Arc::new(Store::memory());
-    let pacer = Arc::new(Pacer::new(store.clone(), None));
+    let pacer = Arc::new(Pacer::new(None, None));
     let settings = Arc::new(ArcSwap::from_pointee(settings));
     RobotsCache::new(upstream, pacer, store, settings, None)
 }

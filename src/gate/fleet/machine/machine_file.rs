@@ -1,57 +1,53 @@
-//! A file that the processes of a machine share, and the locks on its bytes, which the kernel releases when a process ends.
-//! They belong to the open file: those of one process do not exclude each other. What is in it is numbers: rows of as many
-//! each, eight to a bucket, which is locked while one of them is changed.
+//! A file that the processes of a machine share, and locks on its bytes, which the kernel releases when a process ends.
+//! They belong to the open file: those of one process do not exclude each other.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, fchown};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
 
 /// The file, open; what it has locked is free when it is dropped.
 #[derive(Debug)]
-pub(super) struct LockFile {
+pub(super) struct MachineFile {
     pub file: File,
+    path: PathBuf,
 }
 
-impl LockFile {
-    /// Made if there is none. Nobody but its owner, and the directory's, can have a lock on it.
+impl MachineFile {
+    /// Made if there is none. Nobody but its owner, and the directory's, can have a lock on it. On a network file system, whose
+    /// clients have clocks and memory of their own, each machine has one for itself, until it restarts.
     pub fn open(directory: &Path, name: &str) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(directory.join(name))?;
-        if NETWORK.contains(&rustix::fs::fstatfs(&file)?.f_type) {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "it is on a network file system"));
-        }
+        let is_shared_by_machines = NETWORK.contains(&rustix::fs::statfs(directory)?.f_type);
+        let path = match String::from_utf8_lossy(&boot_id()).trim() {
+            boot if is_shared_by_machines => directory.join(format!("{name}.{boot}")),
+            _ => directory.join(name),
+        };
+        let file = options.open(&path)?;
         hand_over(&file, directory)?;
-        Ok(Self { file })
+        Ok(Self { file, path })
     }
 
-    /// The rows of the bucket that begins there, and where each is.
-    pub fn bucket<const N: usize>(&self, at: u64) -> io::Result<[(u64, [u64; N]); ROWS]> {
-        let mut bytes = [[[0; 8]; N]; ROWS];
-        self.file.read_exact_at(bytes.as_flattened_mut().as_flattened_mut(), at)?;
-        Ok(std::array::from_fn(|row| (at + (row * N * 8) as u64, bytes[row].map(u64::from_le_bytes))))
-    }
-
-    /// Writes numbers there.
-    pub fn write<const N: usize>(&self, at: u64, numbers: [u64; N]) -> io::Result<()> {
-        self.file.write_all_at(numbers.map(u64::to_le_bytes).as_flattened(), at)
+    /// Whether it is what has its name.
+    pub fn is_named(&self) -> io::Result<bool> {
+        let (it, named) = (self.file.metadata()?, fs::symlink_metadata(&self.path)?);
+        Ok((it.dev(), it.ino()) == (named.dev(), named.ino()))
     }
 
     /// False: another process has locked it.
-    pub fn lock(&self, at: u64, length: u64) -> io::Result<bool> {
-        match self.control(libc::F_OFD_SETLK, libc::F_WRLCK, at, length) {
+    pub fn lock(&self, at: u64) -> io::Result<bool> {
+        match self.control(libc::F_OFD_SETLK, libc::F_WRLCK, at, 1) {
             Ok(_) => Ok(true),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// `length`: 0 is all that follows.
-    pub fn unlock(&self, at: u64, length: u64) -> io::Result<()> {
-        self.control(libc::F_OFD_SETLK, libc::F_UNLCK, at, length).map(drop)
+    pub fn unlock(&self, at: u64) -> io::Result<()> {
+        self.control(libc::F_OFD_SETLK, libc::F_UNLCK, at, 1).map(drop)
     }
 
     /// How many of these bytes other processes have locked.
@@ -81,6 +77,12 @@ impl LockFile {
     }
 }
 
+/// What the machine's time since its start is known by.
+pub(super) fn boot_id() -> Vec<u8> {
+    // There is one on each Linux.
+    fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
 /// What root makes in another's directory is that one's. Nobody else's is trusted.
 fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
     let (it, whose, me) = (file.metadata()?, fs::metadata(directory)?, rustix::process::geteuid().as_raw());
@@ -95,7 +97,5 @@ fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Of a bucket.
-pub(super) const ROWS: usize = 8;
-/// NFS, SMB and 9P, whose clients have clocks of their own.
+/// NFS, SMB and 9P.
 const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];

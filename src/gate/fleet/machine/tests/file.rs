@@ -1,0 +1,231 @@
+//! The file itself: begun, grown, full, garbled, foreign, cut short, of an earlier boot.
+
+use super::super::slots::{FILE, FIRST, SEGMENTS};
+use super::*;
+use std::collections::HashSet;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
+
+fn writable(directory: &TempDir) -> File {
+    File::options().write(true).open(directory.path().join(FILE)).expect("it is ours")
+}
+
+#[test]
+fn it_is_small_and_its_room_is_reserved() {
+    let (directory, _one, _other) = both();
+    let file = std::fs::metadata(directory.path().join(FILE)).expect("it is there");
+    assert!(file.len() < 5 << 20, "{}", file.len());
+    assert!(file.blocks() * 512 >= file.len(), "{} of {}", file.blocks() * 512, file.len());
+}
+
+/// As a crawl has that waits for so many hosts.
+#[test]
+fn a_hundred_thousand_hosts_that_owe_a_delay_are_all_known_and_found_in_a_few_looks() {
+    let ((directory, one, other), now) = (both(), 1_000_000_000);
+    let ids: Vec<u64> = (0..100_000).map(|number| one.id(&format!("h{number}.example"))).collect();
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+    let start = gap(60_000).words();
+    for id in &ids {
+        let slot = one.slots.find_or_insert(*id, now).expect("nobody is at it");
+        assert_eq!(slot.reserve(start, now), now);
+    }
+    for id in &ids {
+        let slot = other.slots.find(*id).expect("it is known to others");
+        assert_eq!(slot.reserve(start, now), now + 60_000_000);
+    }
+    let length = std::fs::metadata(directory.path().join(FILE)).expect("it is there").len();
+    assert!(length < 32 << 20, "{length}");
+    // What is over makes room, and the file does not grow for it.
+    let later = now + 10_000_000_000;
+    for number in 0..100_000 {
+        assert!(one.slots.find_or_insert(one.id(&format!("later{number}.example")), later).is_some());
+    }
+    assert_eq!(std::fs::metadata(directory.path().join(FILE)).expect("it is there").len(), length);
+}
+
+#[test]
+fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
+    let (_directory, mut one, mut other) = both();
+    (one.slots.most_segments, other.slots.most_segments) = (1, 1);
+    let (now, room) = (1_000_000_000, 8);
+    // In one bucket.
+    let id = |number: u64| number << 40 | 1;
+    for number in 1..=room {
+        let slot = one.slots.find_or_insert(id(number), now).expect("nobody is at it");
+        slot.owe(now + 100_000_000 + number, Duration::ZERO, 0);
+    }
+    let known =
+        |machine: &Machine| (1..=room + 1).filter(|number| machine.slots.find(id(*number)).is_some()).count() as u64;
+    assert_eq!((known(&one), known(&other)), (room, room));
+    // A turn that its process has is not over.
+    let first = one.slots.find(id(1)).expect("it is there");
+    assert_eq!(first.take(gap(0).words(), one.slots.me, now + 200_000_000, 1 << 40), SlotTurn::Taken);
+    assert!(other.slots.find_or_insert(id(room + 1), now).is_some());
+    assert_eq!(known(&one), room);
+    assert!(one.slots.find(id(1)).is_some() && one.slots.find(id(2)).is_none());
+    assert_eq!(FIRST * ((1 << SEGMENTS) - 1), 1_015_808, "room for a million hosts");
+}
+
+/// Else who runs a few hosts could choose their names to be in the bucket of another's.
+#[test]
+fn which_hosts_are_in_one_bucket_is_known_to_nobody_else() {
+    let (here, elsewhere) = (place(), place());
+    let (one, again, other) = (open(&here), open(&here), open(&elsewhere));
+    assert_eq!(one.a(), again.a());
+    assert_ne!(one.a(), other.a());
+}
+
+#[test]
+fn what_is_anothers_is_not_trusted_and_what_root_makes_in_anothers_directory_is_that_ones() {
+    let directory = place();
+    let file = directory.path().join(FILE);
+    let opens = || Machine::open(directory.path(), MOST);
+    drop(open(&directory));
+    let mode = std::fs::metadata(&file).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    std::fs::remove_file(&file).expect("it is ours");
+    symlink("/etc/passwd", &file).expect("it is ours");
+    assert!(opens().is_none());
+    std::fs::remove_file(&file).expect("it is ours");
+    let Ok(()) = chown(directory.path(), Some(4711), Some(4712)) else { return };
+    drop(open(&directory));
+    for name in [FILE, "politely.copies2"] {
+        let it = std::fs::metadata(directory.path().join(name)).expect("it is there");
+        assert_eq!((it.uid(), it.gid()), (4711, 4712), "{name}");
+    }
+    chown(&file, Some(4713), None).expect("root may");
+    assert!(opens().is_none());
+}
+
+#[test]
+fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
+    let directory = place();
+    let file = directory.path().join("file");
+    File::create(&file).expect("it is writable");
+    assert!(Machine::open(&file, MOST).is_none());
+    std::fs::create_dir(directory.path().join(FILE)).expect("it is writable");
+    assert!(Machine::open(directory.path(), MOST).is_none());
+    let read_only = place();
+    std::fs::set_permissions(read_only.path(), Permissions::from_mode(0o500)).expect("it is ours");
+    // Root may all the same.
+    let may = File::create(read_only.path().join("x")).is_ok();
+    assert_eq!(Machine::open(read_only.path(), MOST).is_some(), may);
+}
+
+#[test]
+fn a_foreign_or_damaged_file_is_begun_anew_unless_another_process_uses_it() {
+    let now = Instant::now();
+    let damages: [&dyn Fn(&File); 5] = [
+        &|file| file.write_all_at(b"something else", 0).expect("it is ours"),
+        &|file| file.set_len(100).expect("it is ours"),
+        &|file| file.set_len(1 << 20).expect("it is ours"),
+        &|file| file.write_all_at(&[0xff; 8], 24).expect("it is ours"),
+        &|file| file.write_all_at(&[0; 8], 16).expect("it is ours"),
+    ];
+    for (number, damage) in damages.iter().enumerate() {
+        let directory = place();
+        let one = open(&directory);
+        one.starts(now, 30_000);
+        damage(&writable(&directory));
+        assert!(Machine::open(directory.path(), MOST).is_none(), "{number}: it is in use");
+        drop(one);
+        let next = open(&directory);
+        assert_eq!(next.debt(next.a(), now), None, "{number}");
+        next.starts(now, 30_000);
+    }
+}
+
+/// By whomever, while it is in use.
+#[test]
+fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
+    let ((directory, one, other), now) = (both(), Instant::now());
+    one.starts(now, 1000);
+    for (round, nonsense) in [0xff, 0x01, 0x80, 0x7f, 0x00].into_iter().enumerate() {
+        let at = now + ms(10_000_000 * (round as u64 + 1));
+        writable(&directory).write_all_at(&vec![nonsense; 4 << 20], 0).expect("it is ours");
+        for machine in [&one, &other] {
+            let _ = machine.debt(machine.a(), at);
+            let _ = machine.view(machine.a(), at);
+            machine.reserve(machine.a(), gap(1000), at);
+            machine.learn(machine.a(), NOW, Observed::default(), None);
+            assert!(machine.due(at, 1000) <= ms(1020), "{nonsense}");
+        }
+        // The words of the key itself as well.
+        let slot = one.slots.find_or_insert(one.a(), micros(at)).expect("nobody is at it");
+        (0..super::super::slot::WORDS).for_each(|word| {
+            slot.free_word(word).store(u64::from_le_bytes([nonsense; 8]), Ordering::Relaxed);
+        });
+        let view = other.view(other.a(), at).expect("it is there");
+        assert!(view.backoff <= MOST && view.observed.latency <= MOST);
+        assert!(view.starts.hold.is_none_or(|hold| hold <= at + MOST + ms(20)));
+        let _ = (other.debt(other.a(), at), other.reserve(other.a(), gap(1000), at));
+        other.learn(other.a(), NOW, Observed::default(), None);
+        assert!(other.due(at + MOST + ms(20), 1000) <= ms(1020), "{nonsense}");
+        assert_eq!(other.due(at + MOST + ms(1100), 1000), NOW, "{nonsense}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_cut_short_leaves_each_to_itself_and_ends_nobody() {
+    let ((directory, one, other), now) = (both(), Instant::now());
+    assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
+    writable(&directory).set_len(0).expect("it is ours");
+    one.leaves(now, 3000, true);
+    assert_eq!((one.reach().link, one.reach().alone), (0, Some(2)));
+    let _ = (other.takes(now, 3000), other.debt(other.a(), now));
+    assert_eq!(other.reach().link, 0);
+    assert!(one.spend("a", &Spend::of(crate::policy::Period::Day, 1, 0)).await.is_err());
+}
+
+/// As a machine is after a restart: its clock begins again too.
+#[test]
+fn after_a_boot_no_time_has_passed() {
+    let (directory, now) = (place(), Instant::now());
+    {
+        let one = open(&directory);
+        one.starts(now, 3000);
+        one.learn(one.a(), ms(500), Observed::default(), Some(now + ms(60_000)));
+        drop(open(&directory));
+        assert!(is_about(one.due(now, 3000), ms(60_000)), "the same boot");
+        // It is killed in its turn.
+        assert_eq!(one.takes(now + ms(60_001), 3000), MachineTurn::Taken);
+        one.leaves(now + ms(10), 3000, true);
+    }
+    writable(&directory).write_all_at(&[7; 8], 8).expect("it is ours");
+    let opened = Instant::now();
+    let one = open(&directory);
+    let due = one.due(opened, 3000);
+    assert!(due >= ms(59_980) && due <= ms(60_000) + opened.elapsed(), "what was left is left: {due:?}");
+}
+
+/// There is no start by which the file's last moment could be known.
+#[test]
+fn after_a_boot_what_an_origin_has_asked_for_ends() {
+    let (directory, now) = (place(), Instant::now());
+    {
+        let one = open(&directory);
+        one.learn(one.a(), ms(500), Observed::default(), Some(now + ms(5000)));
+    }
+    writable(&directory).write_all_at(&[7; 8], 8).expect("it is ours");
+    let one = Machine::open(directory.path(), ms(10_000)).expect("it is there");
+    assert!(one.due(now, 0) <= ms(10_100) + now.elapsed());
+    assert_eq!(one.due(now + ms(60_000), 0), NOW);
+}
+
+/// Another is stopped in the microseconds in which it adds a key.
+#[tokio::test(start_paused = true)]
+async fn a_new_key_is_not_added_by_two_at_once() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    one.starts(now, 1000);
+    let slots = Machine::open(_directory.path(), MOST).expect("it is there").slots;
+    assert!(slots.guard().expect("it is open"));
+    assert_eq!(other.take(other.id("b"), gap(1000), now), MachineTurn::Busy);
+    assert_eq!(other.reserve(other.id("b"), gap(1000), now), None);
+    assert_eq!(other.takes(now + ms(1001), 1000), MachineTurn::Taken, "a known one is not affected");
+    let spent = timeout(Duration::from_secs(10), other.spend("c", &Spend::of(crate::policy::Period::Day, 1, 0))).await;
+    assert!(spent.expect("it gives up").is_err());
+    drop(slots);
+    while other.take(other.id("b"), gap(1000), now) == MachineTurn::Busy {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,341 @@
+//! Processes of one machine, as far as they differ by their open files.
+
+mod file;
+mod model;
+
+use super::*;
+use crate::gate::fleet::{Claim, Fleet};
+use crate::policy::{Authority, SiteFile};
+use tempfile::{TempDir, tempdir};
+use tokio::time::timeout;
+
+const NOW: Duration = Duration::ZERO;
+const MOST: Duration = Duration::from_secs(3600);
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn place() -> TempDir {
+    tempdir().expect("a temporary directory")
+}
+
+fn open(directory: &TempDir) -> Machine {
+    Machine::open(directory.path(), MOST).expect("it is there")
+}
+
+fn both() -> (TempDir, Machine, Machine) {
+    let directory = place();
+    let (one, other) = (open(&directory), open(&directory));
+    (directory, one, other)
+}
+
+fn gap(gap: u64) -> MachineStart {
+    MachineStart { gap: ms(gap), is_fetch: false }
+}
+
+/// Its process ends. Another that some test is starting just then holds on to what was open, for a moment.
+fn end(process: Machine, other: &Machine) {
+    let number = process.slots.me;
+    drop(process);
+    while other.slots.lives(number) {
+        std::thread::yield_now();
+    }
+}
+
+impl Machine {
+    fn a(&self) -> u64 {
+        self.id("a")
+    }
+
+    fn takes(&self, at: Instant, gap_ms: u64) -> MachineTurn {
+        self.take(self.a(), gap(gap_ms), at)
+    }
+
+    fn leaves(&self, at: Instant, gap_ms: u64, is_gone: bool) {
+        self.left(self.a(), gap(gap_ms), at, is_gone);
+    }
+
+    /// A whole start.
+    #[track_caller]
+    fn starts(&self, at: Instant, gap_ms: u64) {
+        assert_eq!(self.takes(at, gap_ms), MachineTurn::Taken);
+        self.leaves(at, gap_ms, false);
+        self.leaves(at, gap_ms, true);
+        self.release(self.a());
+    }
+
+    /// When the next of that gap may start, from then.
+    #[track_caller]
+    fn due(&self, at: Instant, gap_ms: u64) -> Duration {
+        match self.takes(at, gap_ms) {
+            MachineTurn::Taken => {
+                self.release(self.a());
+                NOW
+            }
+            MachineTurn::NotBefore(due) => due - at,
+            MachineTurn::Busy => panic!("another has it"),
+        }
+    }
+}
+
+/// Times in the file are microseconds.
+fn is_about(one: Duration, other: Duration) -> bool {
+    one.abs_diff(other) <= Duration::from_micros(2)
+}
+
+#[test]
+fn a_start_is_reserved_behind_those_of_others() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    let reserve = |machine: &Machine, later: u64| {
+        machine.reserve(machine.a(), gap(3000), now + ms(later)).expect("nobody is at it").duration_since(now)
+    };
+    assert!(is_about(reserve(&one, 0), NOW));
+    assert!(is_about(reserve(&other, 10), ms(3000)));
+    assert!(is_about(reserve(&one, 20), ms(6000)));
+    one.give_back(one.a(), gap(3000), now + ms(3000));
+    assert!(is_about(reserve(&one, 30), ms(9000)), "it was not the last");
+    let last = now + reserve(&other, 40);
+    other.give_back(other.a(), gap(3000), last);
+    assert!(is_about(now + reserve(&one, 50) - now, last - now), "it was");
+    assert!(is_about(reserve(&one, 60_000), ms(60_000)), "what nobody has used is no debt");
+}
+
+#[test]
+fn one_has_the_turn_and_the_next_keeps_its_distance_from_when_its_request_left() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
+    assert_eq!(other.takes(now, 3000), MachineTurn::Busy);
+    // It takes longer to connect than the gap.
+    assert_eq!(other.takes(now + ms(4000), 3000), MachineTurn::Busy);
+    one.leaves(now + ms(5000), 3000, false);
+    one.leaves(now + ms(5010), 3000, true);
+    assert!(is_about(other.due(now + ms(5500), 3000), ms(2510)));
+    assert_eq!(other.takes(now + ms(8020), 3000), MachineTurn::Busy, "it is in flight still");
+    one.release(one.a());
+    assert_eq!(other.takes(now + ms(8020), 3000), MachineTurn::Taken);
+}
+
+#[test]
+fn a_turn_that_led_to_no_start_binds_nobody() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
+    one.release(one.a());
+    assert_eq!(other.takes(now, 3000), MachineTurn::Taken);
+}
+
+/// It may have been written at any time until then.
+#[test]
+fn what_had_not_been_seen_to_leave_when_its_process_was_killed_counts_as_of_then() {
+    for (leaving, gone, due) in [(false, false, 0), (true, false, 3000), (true, true, 2000)] {
+        let ((_directory, one, other), now) = (both(), Instant::now() + ms(1_000_000));
+        assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
+        if leaving {
+            one.leaves(now, 3000, false);
+        }
+        if gone {
+            one.leaves(now + ms(4000), 3000, true);
+        }
+        let waits = other.takes(now + ms(5000), 3000);
+        assert_eq!(matches!(waits, MachineTurn::NotBefore(_)), gone, "while it lives: {waits:?}");
+        end(one, &other);
+        assert!(is_about(other.due(now + ms(5000), 3000), ms(due)), "{leaving} {gone}");
+    }
+}
+
+#[test]
+fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    let slot = one.slots.find_or_insert(one.a(), 1).expect("nobody is at it");
+    let start = gap(1000).words();
+    assert_eq!(slot.take(start, other.slots.me, micros(now), 1), SlotTurn::Taken);
+    assert_eq!(other.takes(now, 1000), MachineTurn::Taken);
+}
+
+#[test]
+fn first_fetches_keep_their_distance_from_each_other_and_requests_do_not() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    let fetch = MachineStart { is_fetch: true, ..gap(3000) };
+    assert_eq!(one.take(one.a(), fetch, now), MachineTurn::Taken);
+    one.left(one.a(), fetch, now, true);
+    one.release(one.a());
+    assert!(matches!(other.take(other.a(), fetch, now), MachineTurn::NotBefore(_)));
+    assert_eq!(other.due(now, 3000), NOW);
+    other.starts(now, 3000);
+    assert!(matches!(other.take(other.a(), fetch, now + ms(2000)), MachineTurn::NotBefore(_)));
+}
+
+#[test]
+fn what_an_origin_has_asked_for_is_known_to_all() {
+    let ((_directory, one, other), now) = (both(), Instant::now());
+    assert_eq!(other.view(other.a(), now), None);
+    let observed = Observed { latency: ms(40), refusals: 3 };
+    one.learn(one.a(), ms(1000), observed, Some(now + ms(5000)));
+    let view = other.view(other.a(), now).expect("it has learned");
+    assert_eq!((view.backoff, view.observed), (ms(1000), observed));
+    assert!(view.starts.hold.is_some_and(|hold| is_about(hold - now, ms(5000))));
+    assert!(is_about(other.due(now, 0), ms(5000)));
+    other.learn(other.a(), NOW, Observed::default(), None);
+    assert_eq!(one.view(one.a(), now + ms(5001)).map(|view| view.backoff), Some(NOW), "it has passed");
+    assert_eq!(one.due(now + ms(5001), 0), NOW);
+}
+
+#[test]
+fn what_is_owed_is_owed_to_the_processes_that_come_after() {
+    let (directory, now) = (place(), Instant::now());
+    let one = open(&directory);
+    one.starts(now, 30_000);
+    let b = one.id("b");
+    one.owe(b, Debt { until: now + ms(9000), backoff: ms(4000), refusals: 2 });
+    drop(one);
+    let next = open(&directory);
+    let rest = |id| next.debt(id, now).map(|debt| (debt.until - now, debt.backoff, debt.refusals));
+    let (a, b) = (rest(next.a()).expect("it is owed"), rest(b).expect("it is owed"));
+    assert!(is_about(a.0, ms(30_000)) && is_about(b.0, ms(9000)));
+    assert_eq!((a.1, a.2, b.1, b.2), (NOW, 0, ms(4000), 2));
+    assert_eq!(next.debt(next.id("c"), now), None);
+    assert_eq!(next.debt(next.a(), now + ms(30_001)), None);
+}
+
+/// Lines of other delays are told apart, as far as there is room, and one that is forgotten counts from the last of any.
+#[test]
+fn each_delay_has_a_line_of_its_own() {
+    let ((_directory, one, _other), now) = (both(), 1_000_000_000);
+    let slot = one.slots.find_or_insert(one.a(), now).expect("nobody is at it");
+    let start = |line: u16, gap: u64| SlotStart { line, gap, is_fetch: false };
+    let starts = |line: u16, gap: u64, at: u64| match slot.take(start(line, gap), one.slots.me, at, 1 << 40) {
+        SlotTurn::Taken => {
+            slot.left(start(line, gap), one.slots.me, at, true);
+            slot.release(one.slots.me);
+            0
+        }
+        SlotTurn::NotBefore(due) => due - at,
+        SlotTurn::Of { .. } | SlotTurn::Gone => panic!("nobody else is there"),
+    };
+    assert_eq!(starts(1, 1000, now), 0);
+    assert_eq!(starts(2, 9000, now), 9000, "its first counts from the last of any");
+    assert_eq!(starts(2, 9000, now + 9000), 0);
+    assert_eq!((starts(1, 1000, now + 9000), starts(1, 1000, now + 9500)), (0, 500), "it does not wait for that");
+    for line in 3..6 {
+        assert_eq!(starts(line, 10, now + 20_000 + u64::from(line) * 10), 0);
+    }
+    assert_eq!(starts(1, 40_000, now + 30_000), 30_050, "there was no room for its own");
+}
+
+fn fleets() -> (TempDir, Arc<Fleet>, Arc<Fleet>) {
+    let (directory, one, other) = both();
+    let fleet = |machine| Arc::new(Fleet::on_machine(Arc::new(machine)));
+    (directory, fleet(one), fleet(other))
+}
+
+fn authority(name: &str) -> Authority {
+    Authority::from_url(name).expect("an authority")
+}
+
+#[tokio::test]
+async fn one_fetches_and_the_others_wait_for_that() {
+    use crate::policy::freshness::Freshness;
+    use crate::policy::{Access, Entry, SiteAnswer, Validators};
+    use std::time::SystemTime;
+    let (_directory, one, other) = fleets();
+    let (a, b) = (authority("http://a"), authority("http://b"));
+    let entry = {
+        let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0);
+        let (status, asked_again, validators) = (200, None, Validators::default());
+        let access = Access::Missing;
+        Entry::answered(SiteAnswer { access, status, asked_again, is_foreign: false, freshness, validators })
+    };
+    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false).await else {
+        panic!("nobody has it")
+    };
+    let waits = other.claim(SiteFile::Robots.of(&a), false);
+    let publishes = async {
+        sleep(ms(20)).await;
+        right.publish(Arc::new(entry)).await;
+    };
+    let (claimed, ()) = tokio::join!(waits, publishes);
+    assert!(matches!(claimed, Ok(Claim::Copy(_))));
+    // It is not new to who wants a new one.
+    let Ok(Claim::Fetch(right, Some(_))) = other.claim(SiteFile::Robots.of(&a), true).await else {
+        panic!("it may be fetched")
+    };
+    drop(right);
+    // That it could not be had is each one's to find.
+    let failed = Arc::new(Entry::default().failed(SystemTime::now(), "status 503", None, 0.0));
+    for fleet in [&one, &other, &one] {
+        let Ok(Claim::Fetch(right, None)) = fleet.claim(SiteFile::Robots.of(&b), false).await else {
+            panic!("nobody has it")
+        };
+        right.publish(failed.clone()).await;
+    }
+}
+
+/// It may be stopped.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
+    let ((_directory, one, other), a) = (fleets(), authority("http://a"));
+    let Ok(Claim::Fetch(right, None)) = one.claim(SiteFile::Robots.of(&a), false).await else {
+        panic!("nobody has it")
+    };
+    let began = tokio::time::Instant::now();
+    let Ok(Claim::Fetch(second, None)) = other.claim(SiteFile::Robots.of(&a), false).await else {
+        panic!("it waits no longer")
+    };
+    assert!(began.elapsed() >= Duration::from_secs(60), "{:?}", began.elapsed());
+    drop(second);
+    let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), false)).await;
+    assert!(second.is_err(), "the first has it still");
+    drop(right);
+    let second = timeout(Duration::from_secs(1), other.claim(SiteFile::Robots.of(&a), false)).await;
+    assert!(matches!(second, Ok(Ok(Claim::Fetch(..)))));
+}
+
+#[test]
+fn a_right_is_one_processs_for_as_long_as_it_lives_whatever_else_is_being_fetched() {
+    let (_directory, one, other) = both();
+    // Names that fall on the same words.
+    let name = |number: u64| number << 40 | 7 << 16;
+    for number in 1..=4 {
+        assert!(one.slots.take_right(name(number)) && one.slots.take_right(name(number)));
+        assert!(!other.slots.take_right(name(number)));
+    }
+    one.slots.give_right(name(1));
+    assert!(other.slots.take_right(name(5)) && other.slots.take_right(name(1)) && !one.slots.take_right(name(1)));
+    end(one, &other);
+    assert!((1..=5).all(|number| other.slots.take_right(name(number))));
+}
+
+#[tokio::test]
+async fn budgets_are_counted_by_all_and_for_later_ones() {
+    use crate::policy::{Budget, Period};
+    let (directory, one, other) = both();
+    let spend = |within: Option<u64>, heard: Spent| {
+        let within = within.map(|most| Budget { requests: Some(most), bytes: None, per: Period::Day });
+        Spend { within, heard, ..Spend::of(Period::Day, 1, 10) }
+    };
+    let now = |(goes, spent): (bool, Spent)| (goes, spent.requests, spent.bytes);
+    let of = |machine: &Machine, key: &'static str, it: Spend| {
+        now(budgets::spend(machine.slots.find_or_insert(machine.id(key), 1).expect("nobody is at it"), &it, at(10)))
+    };
+    let none = Spent::default();
+    assert_eq!(of(&one, "a", spend(Some(2), none)), (true, 1, 10));
+    assert_eq!(of(&other, "a", spend(Some(2), none)), (true, 2, 20));
+    assert_eq!(of(&one, "a", spend(Some(2), none)), (false, 2, 20));
+    assert_eq!(of(&one, "b", spend(Some(2), none)), (true, 1, 10));
+    drop((one, other));
+    let next = open(&directory);
+    let heard = |ends| Spent { ends, requests: 5, bytes: 50 };
+    assert_eq!(of(&next, "a", spend(None, heard(86_400))), (true, 6, 60), "more than this one knew of");
+    assert_eq!(of(&next, "a", spend(None, heard(2 * 86_400))), (true, 7, 70), "of another day");
+    let unsent = |ends| Spend { heard: Spent { ends, ..none }, ..Spend::of(Period::Day, -1, 0) };
+    assert_eq!(of(&next, "a", unsent(2 * 86_400)), (true, 7, 70), "it was paid on another day");
+    assert_eq!(of(&next, "a", unsent(86_400)), (true, 6, 70));
+    let slot = next.slots.find(next.id("a")).expect("it is there");
+    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(86_400))), (true, 1, 10), "another day");
+    assert_eq!(now(budgets::spend(slot, &spend(Some(1), none), at(10))), (true, 1, 10), "set back, it begins anew");
+    assert!(next.spend("a", &spend(None, none)).await.is_ok());
+}
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}

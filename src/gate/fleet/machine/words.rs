@@ -1,0 +1,177 @@
+//! A file that processes share as words in memory, each read and written as a whole.
+//!
+//! Whoever owns the file may shorten it, and a disk may fail: the kernel answers the next access with SIGBUS, which would end the
+//! process. Here it ends the sharing: the handler puts empty memory in the file's place, and the words are lost from then on.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// The words of a file, mapped for as long as this lives.
+#[derive(Debug)]
+pub(super) struct SharedWords {
+    first: NonNull<AtomicU64>,
+    count: usize,
+    place: &'static MappedPlace,
+}
+
+/// A part of memory in which a SIGBUS is expected.
+#[derive(Debug)]
+struct MappedPlace {
+    /// 0: free. 1: being taken.
+    start: AtomicUsize,
+    length: AtomicUsize,
+    is_lost: AtomicBool,
+}
+
+impl SharedWords {
+    /// `count` may be more than the file has: what is beyond its end becomes usable when it grows.
+    pub fn map(file: &File, count: usize) -> io::Result<Self> {
+        HANDLER.get_or_init(install).as_ref().map_err(|errno| io::Error::from_raw_os_error(*errno))?;
+        let place =
+            PLACES.iter().find(|place| place.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok());
+        let place = place.ok_or_else(|| io::Error::other("too many files are mapped"))?;
+        let length = count * size_of::<AtomicU64>();
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing else refers to it.
+        let start = unsafe { libc::mmap(null_mut(), length, access, flags, file.as_raw_fd(), 0) };
+        let Some(first) = NonNull::new(start.cast::<AtomicU64>()).filter(|_| start != libc::MAP_FAILED) else {
+            place.start.store(0, Ordering::Release);
+            return Err(io::Error::last_os_error());
+        };
+        place.is_lost.store(false, Ordering::Relaxed);
+        place.length.store(length, Ordering::Relaxed);
+        place.start.store(start.addr(), Ordering::Release);
+        Ok(Self { first, count, place })
+    }
+
+    /// Whether what is in the file cannot be had any more, and the words are this process' own.
+    #[inline]
+    pub fn is_lost(&self) -> bool {
+        self.place.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// So many words from there.
+    #[inline]
+    pub fn row(&self, at: usize, count: usize) -> &[AtomicU64] {
+        assert!(count <= self.count && at <= self.count - count, "beyond the mapping");
+        // SAFETY: inside the mapping, which is aligned to pages and lives as long as `self`. Others write to it as atomic words too.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr().add(at), count) }
+    }
+
+    #[inline]
+    pub fn word(&self, at: usize) -> &AtomicU64 {
+        &self.row(at, 1)[0]
+    }
+}
+
+// SAFETY: all access is to atomic words.
+unsafe impl Send for SharedWords {}
+// SAFETY: the same.
+unsafe impl Sync for SharedWords {}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        self.place.start.store(1, Ordering::Release);
+        // SAFETY: the mapping made above, to which nothing refers any more.
+        unsafe { libc::munmap(self.first.as_ptr().cast(), self.count * size_of::<AtomicU64>()) };
+        self.place.start.store(0, Ordering::Release);
+    }
+}
+
+/// The action for SIGBUS before ours. `Err`: ours could not be set.
+fn install() -> Result<libc::sigaction, i32> {
+    let mut before = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: numbers alone; no byte of it need be anything but zero.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_bus_error as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+    // SAFETY: both outlive the call, which fills in `before` if it succeeds.
+    unsafe {
+        match libc::sigaction(libc::SIGBUS, &raw const action, before.as_mut_ptr()) {
+            0 => Ok(before.assume_init()),
+            _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
+        }
+    }
+}
+
+/// Only what is safe in a signal handler: atomics, and system calls that keep nothing.
+extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the kernel fills it in for a handler with SA_SIGINFO.
+    let at = unsafe { (*info).si_addr() }.addr();
+    for place in &PLACES {
+        let (start, length) = (place.start.load(Ordering::Acquire), place.length.load(Ordering::Relaxed));
+        if start > 1 && at.checked_sub(start).is_some_and(|offset| offset < length) {
+            place.is_lost.store(true, Ordering::Relaxed);
+            let (access, flags) = (
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
+            );
+            let start = std::ptr::with_exposed_provenance_mut::<libc::c_void>(start);
+            // SAFETY: in place of our own mapping, which holds nothing but atomic words; zeros are such.
+            if unsafe { libc::mmap(start, length, access, flags, -1, 0) } != libc::MAP_FAILED {
+                return;
+            }
+        }
+    }
+    // Not ours: the access is made again, and comes to what it would have come to without us.
+    // SAFETY: as the kernel gave it to us, or the default.
+    unsafe {
+        match HANDLER.get() {
+            Some(Ok(before)) => libc::sigaction(libc::SIGBUS, before, null_mut()),
+            Some(Err(_)) | None => libc::signal(libc::SIGBUS, libc::SIG_DFL) as libc::c_int,
+        };
+    }
+}
+
+static HANDLER: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
+/// More than a process has, but for tests.
+static PLACES: [MappedPlace; 256] = [const {
+    MappedPlace { start: AtomicUsize::new(0), length: AtomicUsize::new(0), is_lost: AtomicBool::new(false) }
+}; 256];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(bytes: u64) -> File {
+        let file = tempfile::tempfile().expect("a temporary file");
+        file.set_len(bytes).expect("there is room");
+        file
+    }
+
+    #[test]
+    fn two_mappings_of_a_file_are_one_memory() {
+        let file = file(4096);
+        let (one, other) = (SharedWords::map(&file, 512).unwrap(), SharedWords::map(&file, 512).unwrap());
+        one.word(511).store(7, Ordering::Relaxed);
+        assert_eq!(other.word(511).load(Ordering::Relaxed), 7);
+        assert!(!one.is_lost() && !other.is_lost());
+    }
+
+    #[test]
+    fn a_file_that_is_cut_short_is_lost_and_nothing_else() {
+        let (cut, whole) = (file(1 << 20), file(4096));
+        let (one, other) = (SharedWords::map(&cut, 1 << 17).unwrap(), SharedWords::map(&whole, 512).unwrap());
+        one.word(5).store(7, Ordering::Relaxed);
+        cut.set_len(0).expect("it is ours");
+        assert_eq!(one.word(5).load(Ordering::Relaxed), 0, "no memory of what was there");
+        one.word(100_000).store(8, Ordering::Relaxed);
+        assert_eq!(one.word(100_000).load(Ordering::Relaxed), 8, "and it can be written");
+        other.word(5).store(9, Ordering::Relaxed);
+        assert!(one.is_lost() && !other.is_lost());
+    }
+
+    #[test]
+    fn what_is_beyond_the_end_is_there_once_the_file_has_grown() {
+        let file = file(4096);
+        let words = SharedWords::map(&file, 4096).unwrap();
+        file.set_len(32_768).expect("there is room");
+        words.word(4095).store(1, Ordering::Relaxed);
+        assert!(!words.is_lost());
+    }
+}

@@ -1,0 +1,109 @@
+//! With whom a key's turns are shared: nobody, the processes of this machine, or a fleet by way of its server.
+
+use super::super::lease::FleetLease;
+use super::super::machine_share::MachineShare;
+use crate::gate::fleet::Fleet;
+use crate::policy::PaceKey;
+use crate::policy::pace::{Schedule, Slot};
+use std::time::Instant;
+
+/// This process's part in one key's turns.
+pub(super) enum Sharing {
+    Alone,
+    Machine(MachineShare),
+    Server(Box<FleetLease>),
+}
+
+impl Sharing {
+    pub fn new(fleet: Option<&Fleet>, key: &PaceKey) -> Self {
+        match fleet.map(Fleet::machine) {
+            None => Self::Alone,
+            Some(Some(machine)) => Self::Machine(MachineShare::new(machine.id(&key.to_string()))),
+            Some(None) => Self::Server(Box::default()),
+        }
+    }
+
+    /// Notes how it stands elsewhere.
+    #[inline]
+    pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, now: Instant) {
+        let Some(fleet) = fleet else { return };
+        match (self, fleet.machine()) {
+            (Self::Machine(share), Some(machine)) => share.follow(schedule, machine, now),
+            (Self::Server(lease), _) => lease.follow(schedule, fleet.reach(), now),
+            (Self::Alone | Self::Machine(_), _) => {}
+        }
+    }
+
+    /// Gets the turn for who waits, where that takes no time.
+    pub fn prepare<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, key: &PaceKey, now: Instant) {
+        if let (Self::Machine(share), Some(machine)) = (self, fleet.and_then(Fleet::machine)) {
+            share.prepare(schedule, machine, || key.to_string(), now);
+        }
+    }
+
+    /// Nothing more can start for now. When there is something to do again, if that is known.
+    pub fn settle<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>) -> Option<Instant> {
+        match (self, fleet.and_then(Fleet::machine)) {
+            (Self::Machine(share), Some(machine)) => share.settle(schedule, machine),
+            (Self::Alone | Self::Machine(_) | Self::Server(_), _) => None,
+        }
+    }
+
+    /// A request starts.
+    pub fn started<W>(&mut self, schedule: &mut Schedule<W>, slot: &Slot, now: Instant) {
+        match self {
+            Self::Alone => {}
+            Self::Machine(share) => share.started(schedule, slot),
+            Self::Server(lease) => lease.started(slot, now),
+        }
+    }
+
+    /// It leaves, or `is_gone`. True: that frees the turn.
+    pub fn left<W>(
+        &mut self,
+        schedule: &mut Schedule<W>,
+        fleet: Option<&Fleet>,
+        slot: &Slot,
+        at: Instant,
+        is_gone: bool,
+    ) -> bool {
+        match (self, fleet.and_then(Fleet::machine)) {
+            (Self::Machine(share), Some(machine)) => share.left(schedule, machine, slot, at, is_gone),
+            (Self::Server(lease), _) => is_gone && lease.left(slot),
+            (Self::Alone | Self::Machine(_), _) => false,
+        }
+    }
+
+    /// It has ended. True: that frees the turn.
+    pub fn ended<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, slot: &Slot, has_left: bool) -> bool {
+        match (self, fleet.and_then(Fleet::machine)) {
+            (Self::Machine(share), Some(machine)) => share.ended(schedule, machine, slot),
+            (Self::Server(lease), _) => lease.ended(slot, has_left),
+            (Self::Alone | Self::Machine(_), _) => false,
+        }
+    }
+
+    /// Whether a request that has its turn may leave now.
+    pub fn holds<W>(&self, schedule: &Schedule<W>, slot: &Slot, now: Instant) -> bool {
+        match self {
+            Self::Alone => true,
+            Self::Machine(share) => schedule.holds(slot, share.has_turn(slot)),
+            Self::Server(lease) => schedule.holds(slot, lease.is_held(now)),
+        }
+    }
+
+    /// The origin's answers have come to something else. True: the server has to hear of it.
+    pub fn learned<W>(&mut self, schedule: &Schedule<W>, fleet: Option<&Fleet>) -> bool {
+        if let (Self::Machine(share), Some(machine)) = (&mut *self, fleet.and_then(Fleet::machine)) {
+            share.learned(schedule, machine);
+        }
+        matches!(self, Self::Server(_))
+    }
+
+    pub fn lease(&mut self) -> Option<&mut FleetLease> {
+        match self {
+            Self::Server(lease) => Some(lease),
+            Self::Alone | Self::Machine(_) => None,
+        }
+    }
+}

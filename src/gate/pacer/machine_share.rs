@@ -1,0 +1,232 @@
+//! A host queue's part in its key's pace among the processes of this machine: the start that is reserved for who waits, and the
+//! key's turn, which is taken when that is due and kept until the request has ended.
+
+use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView};
+use crate::policy::pace::{LastStarts, Observed, Schedule, Slot, TurnSource};
+use std::time::{Duration, Instant};
+
+/// One key's part.
+#[derive(Debug)]
+pub(super) struct MachineShare {
+    /// What names the key.
+    id: u64,
+    reserved: Option<(MachineStart, Instant)>,
+    /// That of the turn, until its request leaves.
+    used: Option<(MachineStart, Instant)>,
+    turn: ShareTurn,
+    /// Processes that want the key, as far as the last reservation shows.
+    rivals: u32,
+    /// When to look whether the origin has asked another process for time.
+    look_at: Option<Instant>,
+    /// When something can be done for who waits, and since when another process has had the turn that is due.
+    next: Option<Instant>,
+    busy_since: Option<Instant>,
+    /// What the file has of the origin's answers.
+    seen: (Duration, Observed, Option<Instant>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ShareTurn {
+    None,
+    /// It is for who is next.
+    Next,
+    /// It is this slot's.
+    Of(u64),
+}
+
+impl MachineShare {
+    pub fn new(id: u64) -> Self {
+        let seen = (Duration::ZERO, Observed::default(), None);
+        let (reserved, used, look_at, next, busy_since) = (None, None, None, None, None);
+        Self { id, reserved, used, turn: ShareTurn::None, rivals: 1, look_at, next, busy_since, seen }
+    }
+
+    /// Notes what others have done, now and then, and whether anything is shared at all.
+    pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
+        let reach = machine.reach();
+        if reach.link == 0 {
+            let instances = reach.alone.unwrap_or(1);
+            if self.turn != ShareTurn::None || self.reserved.take().is_some() {
+                self.turn = ShareTurn::None;
+                if instances > 1 {
+                    // Whose last start nobody reports any more.
+                    schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, schedule.backoff());
+                }
+            }
+            schedule.follow(TurnSource::Partitioned { instances });
+            return;
+        }
+        if self.look_at.is_none_or(|at| at <= now) {
+            self.look(schedule, machine, now);
+        }
+        self.tell(schedule);
+    }
+
+    /// Reserves a start for who waits, and takes the turn if it is due.
+    pub fn prepare<W>(
+        &mut self,
+        schedule: &mut Schedule<W>,
+        machine: &Machine,
+        key: impl Fn() -> String,
+        now: Instant,
+    ) {
+        self.next = None;
+        if machine.reach().link == 0 {
+            // It may have been lost in the last look: nobody else would wake who waits.
+            return self.follow(schedule, machine, now);
+        }
+        if self.turn != ShareTurn::None {
+            return;
+        }
+        let Some((gap, is_fetch)) = schedule.head_start() else { return };
+        self.look(schedule, machine, now);
+        let start = MachineStart { gap, is_fetch };
+        if self.reserved.is_none() {
+            self.reserved = machine.reserve(self.id, start, now).map(|at| (start, at));
+            self.rivals = self.rivals_by(schedule, now);
+            self.tell(schedule);
+        }
+        self.next = schedule.head_due().filter(|due| *due > now);
+        if self.next.is_some() {
+            return;
+        }
+        match machine.take(self.id, start, now) {
+            MachineTurn::Taken => {
+                (self.turn, self.used, self.busy_since) = (ShareTurn::Next, self.reserved.take(), None);
+                self.tell(schedule);
+            }
+            MachineTurn::NotBefore(at) => self.next = Some(at),
+            MachineTurn::Busy => {
+                let since = *self.busy_since.get_or_insert(now);
+                if now.duration_since(since) > LATE {
+                    machine.warn_of_stopped(self.id, &key());
+                }
+                self.next = Some(now + (gap / LOOKS).clamp(LOOK_LEAST, LOOK_MOST));
+            }
+        }
+    }
+
+    /// Nothing more can start for now. When there is something to do again for who waits, if that is known.
+    pub fn settle<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine) -> Option<Instant> {
+        if self.turn == ShareTurn::Next {
+            machine.release(self.id);
+            (self.turn, self.reserved) = (ShareTurn::None, self.used.take());
+        }
+        if schedule.waiting() == 0
+            && let Some((start, at)) = self.reserved.take()
+        {
+            machine.give_back(self.id, start, at);
+        }
+        if machine.reach().link != 0 {
+            self.tell(schedule);
+        }
+        self.next
+    }
+
+    /// A request starts.
+    pub fn started<W>(&mut self, schedule: &mut Schedule<W>, slot: &Slot) {
+        if slot.is_shared() {
+            self.turn = ShareTurn::Of(slot.number());
+            self.tell(schedule);
+        }
+    }
+
+    /// It leaves, or `is_gone`. True: that frees the turn.
+    pub fn left<W>(
+        &mut self,
+        schedule: &mut Schedule<W>,
+        machine: &Machine,
+        slot: &Slot,
+        at: Instant,
+        is_gone: bool,
+    ) -> bool {
+        if !self.has_turn(slot) {
+            return false;
+        }
+        let start = MachineStart { gap: slot.gap(), is_fetch: slot.is_first_fetch() };
+        machine.left(self.id, start, at, is_gone);
+        self.used = None;
+        is_gone && !slot.is_exclusive() && self.ended(schedule, machine, slot)
+    }
+
+    /// It has ended. True: that frees the turn.
+    pub fn ended<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, slot: &Slot) -> bool {
+        let has_turn = self.has_turn(slot);
+        if has_turn {
+            if let Some((start, at)) = self.used.take() {
+                machine.give_back(self.id, start, at);
+            }
+            machine.release(self.id);
+            self.turn = ShareTurn::None;
+            self.tell(schedule);
+        }
+        has_turn
+    }
+
+    /// Whether the turn is still this slot's.
+    pub fn has_turn(&self, slot: &Slot) -> bool {
+        self.turn == ShareTurn::Of(slot.number())
+    }
+
+    /// The origin's answers have come to something else.
+    pub fn learned<W>(&mut self, schedule: &Schedule<W>, machine: &Machine) {
+        let learned = (schedule.backoff(), schedule.observed(), schedule.last_starts().hold);
+        if self.seen != learned {
+            let (backoff, observed, hold) = learned;
+            machine.learn(self.id, backoff, observed, hold);
+            self.seen = learned;
+        }
+    }
+
+    /// Takes up what others have started and been answered.
+    fn look<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
+        self.look_at = Some(now + LOOK_EVERY);
+        let Some(MachineView { starts, backoff, observed }) = machine.view(self.id, now) else {
+            // It may have been forgotten to make room.
+            self.seen = Default::default();
+            return;
+        };
+        let own = schedule.last_starts();
+        // The file's clock is coarser than ours.
+        let newer =
+            |others: Option<Instant>, own: Option<Instant>| others.filter(|at| own.is_none_or(|own| *at > own + TICK));
+        let (last_start, last_fetch) = match self.turn {
+            // Nobody else has started anything.
+            ShareTurn::Next | ShareTurn::Of(_) => (None, None),
+            ShareTurn::None => (newer(starts.last_start, own.last_start), newer(starts.last_fetch, own.last_fetch)),
+        };
+        schedule.adopt(LastStarts { last_start, last_fetch, hold: newer(starts.hold, own.hold) }, backoff);
+        schedule.adopt_observed(observed);
+        self.seen = (schedule.backoff(), schedule.observed(), schedule.last_starts().hold);
+    }
+
+    fn tell<W>(&self, schedule: &mut Schedule<W>) {
+        let reserved = self.reserved.map(|(_, at)| at);
+        schedule.follow(TurnSource::Fleet {
+            known: true,
+            leased: self.turn == ShareTurn::Next,
+            rivals: self.rivals,
+            reserved,
+        });
+    }
+
+    /// Each has one start reserved.
+    fn rivals_by<W>(&self, schedule: &Schedule<W>, now: Instant) -> u32 {
+        let Some((MachineStart { gap, .. }, at)) = self.reserved.filter(|(start, _)| !start.gap.is_zero()) else {
+            return 1;
+        };
+        let last = schedule.last_starts().last_start.unwrap_or(now).min(now);
+        let gaps = at.duration_since(last).as_secs_f64() / gap.as_secs_f64();
+        (gaps.round() as u32).clamp(1, MOST_RIVALS)
+    }
+}
+
+/// How often a process that waits looks within a gap, if another that has the turn takes longer than that.
+const LOOKS: u32 = 16;
+const LOOK_LEAST: Duration = Duration::from_millis(10);
+const LOOK_MOST: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Nobody takes as long for a request as a rule.
+const LATE: Duration = Duration::from_secs(2);
+const TICK: Duration = Duration::from_micros(2);
+const MOST_RIVALS: u32 = 64;
