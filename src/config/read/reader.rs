@@ -35,7 +35,7 @@ pub(in crate::config) fn read<T: DeserializeOwned>(
         };
         let node = error.node.unwrap_or(&whole);
         // A key may be missing only because it was wrong, which has been reported.
-        if !(error.is_missing && !node.removed.is_empty()) {
+        if !error.is_missing || node.removed.is_empty() {
             faults.push(node.at, error.complaint);
         }
         let node = ptr::from_ref(node);
