@@ -41,9 +41,13 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// The next free start of the line, which is the caller's then.
-    pub fn reserve(&self, SlotStart { line, gap, .. }: SlotStart, now: u64) -> u64 {
+    /// The next free start of the line, which is the caller's then. That of a first fetch of robots.txt is nobody's: requests keep
+    /// no distance from it, and of several the first that takes the turn goes first.
+    pub fn reserve(&self, SlotStart { line, gap, is_fetch }: SlotStart, now: u64) -> u64 {
         let hold = self.get(HOLD).min(now + HOUR);
+        if is_fetch {
+            return reserve(self.last_start(line).max(self.get(FETCH)).min(now + AHEAD), gap, hold, now);
+        }
         loop {
             let words = TAILS.map(|word| (word, self.get(word)));
             let tail = place_of(line, &words);
@@ -59,7 +63,10 @@ impl<'a> KeySlot<'a> {
     }
 
     /// Nobody wants the start any more; if it is still the last, it is the next one's.
-    pub fn give_back(&self, SlotStart { line, gap, .. }: SlotStart, start: u64) {
+    pub fn give_back(&self, SlotStart { line, gap, is_fetch }: SlotStart, start: u64) {
+        if is_fetch {
+            return;
+        }
         let before = packed(start.saturating_sub(gap), line);
         for word in TAILS {
             let _ = self.words[word].compare_exchange(packed(start, line), before, SeqCst, SeqCst);

@@ -8,6 +8,7 @@ use crate::policy::pace::{Schedule, Slot};
 use std::time::Instant;
 
 /// This process's part in one key's turns.
+#[allow(clippy::large_enum_variant, reason = "the default takes no second allocation for each host")]
 pub(super) enum Sharing {
     Alone,
     Machine(MachineShare),
