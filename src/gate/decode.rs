@@ -87,7 +87,8 @@ fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool) -> Result<Vec<u8>, 
             }
             read => ("deflate", read),
         },
-        // `identity`; and some servers write a charset here, or name a coding that they have not applied.
+        "identity" => return Ok(body),
+        // Some servers write a charset here, or name a coding that they have not applied.
         _ if is_text(&body) => return Ok(body),
         // Read as it is, this would be a file without a rule, which allows everything.
         other => return Err(DecodeError::Unknown(other.chars().take(MAX_NAME).collect())),
@@ -188,6 +189,7 @@ mod tests {
 
     #[test]
     fn text_is_read_whatever_unknown_coding_it_is_said_to_be_in() {
+        assert_eq!(decode(b"Disallow: /\n\0".to_vec(), "identity", 1000, false).unwrap(), b"Disallow: /\n\0");
         for codings in ["utf-8", "UTF-8, identity", "none", "text/plain", "compress", "aws-chunked"] {
             assert_eq!(decode(TEXT.to_vec(), codings, 1000, false).unwrap(), TEXT, "{codings}");
         }

@@ -93,12 +93,13 @@ impl Http1Link {
     /// For the next request: after a whole exchange only, when nothing is left to be read.
     pub fn keep(self) {
         let Http1Link { stream, address, route, private } = self;
-        if let Some(private) = &private {
-            private.note(&route.0.endpoint);
-        }
         let idle =
             Idle { stream, address, since: Instant::now(), private: private.as_ref().map(|private| private.id()) };
         route.0.by.dialler.pool.put(&route.0.endpoint, idle, route.0.by.limits());
+        // Once it is there: what is noted and is not there is forgotten.
+        if let Some(private) = &private {
+            private.note(&route.0.endpoint);
+        }
     }
 
     /// The same. `private`: for requests of this client connection alone, from now on.

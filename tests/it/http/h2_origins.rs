@@ -235,7 +235,7 @@ async fn answer_no_ping(mut stream: Stream, one: bool, asked: &AtomicUsize) {
     let at_a_time: &[u8] = if one { &[0, 3, 0, 0, 0, 1] } else { b"" };
     stream.write_all(&frame(4, 0, 0, at_a_time)).await.ok();
     let (mut head, mut streams) = (Vec::new(), Vec::new());
-    let mut ticks = tokio::time::interval(Duration::from_millis(500));
+    let mut next = Instant::now();
     loop {
         let wanted = if head.len() < 9 { 9 } else { 9 + u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize };
         if head.len() >= 9 && head.len() == wanted {
@@ -261,7 +261,8 @@ async fn answer_no_ping(mut stream: Stream, one: bool, asked: &AtomicUsize) {
                 Ok(n @ 1..) => head.extend_from_slice(&piece[..n]),
                 Ok(0) | Err(_) => return,
             },
-            _ = ticks.tick() => {
+            () = tokio::time::sleep_until(next.into()) => {
+                next = Instant::now() + Duration::from_millis(500);
                 let drops: Vec<u8> = streams.iter().flat_map(|&id| frame(0, 0, id, b".")).collect();
                 stream.write_all(&drops).await.ok();
                 stream.flush().await.ok();

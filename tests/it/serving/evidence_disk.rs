@@ -76,7 +76,7 @@ fn chain(directory: &Path, segments: u64, is_dated: bool) {
     let mut head = "0".repeat(64);
     for number in 1..=segments {
         let at = OffsetDateTime::now_utc() - Duration::from_secs(segments + 1 - number);
-        let time = at.replace_nanosecond(0).and_then(|at| Ok(at.format(&Rfc3339).expect("a time"))).expect("a second");
+        let time = at.replace_nanosecond(0).map(|at| at.format(&Rfc3339).expect("a time")).expect("a second");
         let members = [
             format!("\"type\":\"segment\",\"time\":\"{time}\",\"segment\":{number},\"format\":1"),
             format!("\"type\":\"stop\",\"time\":\"{time}\",\"written\":0,\"lost\":0"),
