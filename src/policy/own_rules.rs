@@ -77,9 +77,9 @@ impl OwnRules {
         }
     }
 
-    /// The rule that decides; of a path and what its dot segments lead to the first that denies.
+    /// The rule that decides: the first that denies the path or what its dot segments lead to; one that allows, only if both are.
     fn best(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<Option<RuleRank>, StepsSpent> {
-        let mut as_sent = None;
+        let mut weakest: Option<Option<RuleRank>> = None;
         for path in asked.paths(PercentEncoding::Normalised) {
             // robots.txt itself is nobody's to deny.
             let is_robots = *path == *b"/robots.txt";
@@ -87,9 +87,9 @@ impl OwnRules {
             if best.is_some_and(|rank| rank.kind() == RuleKind::Disallow) {
                 return Ok(best);
             }
-            as_sent.get_or_insert(best);
+            weakest = Some(weakest.map_or(best, |before| before.and(best)));
         }
-        Ok(as_sent.flatten())
+        Ok(weakest.flatten())
     }
 }
 
@@ -132,6 +132,11 @@ mod tests {
         assert_eq!(rules().judge(b"/open//1", Paths::AsServed), OwnVerdict::Allow);
         let rules = OwnRules::new("*", &["/open"], &["/secret"]);
         assert_eq!(rules.judge(b"/open/..%2fother", Paths::AsServed), OwnVerdict::Silent);
+        for paths in [Paths::AsServed, Paths::AsSent] {
+            assert_eq!(rules.judge(b"/open/../other", paths), OwnVerdict::Silent);
+            assert_eq!(rules.judge(b"/open/%2e%2e/other", paths), OwnVerdict::Silent);
+            assert_eq!(rules.judge(b"/open/./it", paths), OwnVerdict::Allow);
+        }
     }
 
     #[test]

@@ -28,6 +28,18 @@ pub(crate) fn normalise(written: &[u8], encoding: PercentEncoding, out: &mut Vec
     let is_anchored = is_anchored && out[start..].last() != Some(&STAR);
     let end = out[start..].iter().rposition(|&byte| byte != STAR).map_or(start, |last| start + last + 1);
     out.truncate(end);
+    // Several stars in a row are one, and cost no more; they count for precedence as they are written.
+    let mut before = 0;
+    let mut kept = start;
+    for at in start..out.len() {
+        let byte = out[at];
+        if byte != STAR || before != STAR || at == start {
+            out[kept] = byte;
+            kept += 1;
+        }
+        before = byte;
+    }
+    out.truncate(kept);
     let form = match memchr::memchr(STAR, &out[start..]) {
         Some(_) => PatternForm::Starred { is_anchored },
         None if is_anchored => PatternForm::Exact,
@@ -155,6 +167,14 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_stars_is_one() {
+        let mut text = Vec::new();
+        let written = format!("/{}Q", "*".repeat(16_000));
+        let (_, bytes) = normalise(written.as_bytes(), PercentEncoding::Normalised, &mut text);
+        assert_eq!((text.as_slice(), bytes), (&[b'/', STAR, b'Q'][..], 16_002));
+    }
+
+    #[test]
     fn rfc_patterns_are_literals_stars_and_an_anchor() {
         for (written, expected) in [
             ("/fish", "/fish 5"),
@@ -166,6 +186,8 @@ mod tests {
             ("/*.php", "/|.php.. 6"),
             ("/*.php$", "/|.php$ 7"),
             ("*a**b*", "|a|b.. 6"),
+            ("/a*****b", "/a|b.. 8"),
+            ("***a", "|a.. 4"),
             ("/a*b*$", "/a|b.. 6"),
             ("/a$b", "/a$b 4"),
             ("/a$$", "/a$$ 4"),
