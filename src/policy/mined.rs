@@ -1,20 +1,19 @@
 //! Whether a page is reserved from text and data mining by its site's tdmrep.json. What is not known reserves nothing. Pure.
 
 use super::entry::Entry;
-use super::path_forms::first_refused;
+use super::path_forms::JudgedPath;
 use super::{HostRules, MiningEvidence, Refusal, Request, SiteFile};
-use crate::robots::patterns::{StepBudget, StepsSpent};
+use crate::robots::patterns::StepsSpent;
 
 /// Why a page is refused by a tdmrep.json, as that is known.
 pub(super) fn mined(
     entry: &Entry,
     rules: &HostRules,
     request: &Request<'_>,
-    budget: &mut StepBudget,
+    path: &mut JudgedPath<'_>,
 ) -> Option<Refusal> {
     let (file, purpose) = entry.tdm_rep().zip(rules.mining_purpose())?;
-    let found =
-        first_refused(request.target, rules.options.paths, |asked| file.reservation_within(asked, budget).transpose());
+    let found = path.first_refused(|asked, budget| file.reservation_within(asked, budget).transpose());
     let (found, matched_path) = match found? {
         (Ok(found), matched_path) => (found, matched_path),
         (Err(StepsSpent), _) => {

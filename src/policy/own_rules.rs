@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Refusal;
-use super::path_forms::{Paths, first_refused};
+use super::path_forms::{JudgedPath, Paths};
 use crate::robots::path::AskedPath;
 use crate::robots::patterns::{Patterns, PatternsBuilder, StepBudget, StepsSpent};
 use crate::robots::rule::RuleRank;
@@ -48,14 +48,14 @@ impl OwnRules {
     /// `target` is path and query as sent. A form that servers make of it is denied if it is one that is; it is allowed only
     /// if all forms are.
     pub fn judge(&self, target: &[u8], paths: Paths) -> OwnVerdict {
-        self.judge_within(target, paths, &mut StepBudget::new())
+        self.judge_within(&mut JudgedPath::new(target, paths))
     }
 
-    /// The same as a part of a decision, which has a budget for all its parts.
-    pub(super) fn judge_within(&self, target: &[u8], paths: Paths, budget: &mut StepBudget) -> OwnVerdict {
+    /// The same as a part of a decision.
+    pub(super) fn judge_within(&self, path: &mut JudgedPath<'_>) -> OwnVerdict {
         let Compiled { host, written, .. } = &*self.0;
         let mut all_allowed = true;
-        let denied = first_refused(target, paths, |asked| match self.best(asked, budget) {
+        let denied = path.first_refused(|asked, budget| match self.best(asked, budget) {
             Err(StepsSpent) => Some(Err(StepsSpent)),
             Ok(best) => {
                 all_allowed &= best.is_some_and(|rank| rank.kind() == RuleKind::Allow);

@@ -14,6 +14,7 @@
 //! [`path::fold`]. What other servers make of a path in several steps is in none of these.
 
 use crate::robots::path::{self, AskedPath};
+use crate::robots::patterns::StepBudget;
 use smallvec::SmallVec;
 
 /// Which forms of a path are judged: `robots.paths`.
@@ -27,23 +28,39 @@ pub enum Paths {
     AsSent,
 }
 
-/// Asks `refuses` about a target, then about each form that servers make of it. Returns the first answer, with the form if that is
-/// not the target itself. Nothing is allocated for a path that all servers take as it is, and all clients write alike.
-pub(super) fn first_refused<R>(
-    target: &[u8],
+/// The path of one decision: its forms, which are made once, and the steps that all who are asked about it may take together.
+pub(super) struct JudgedPath<'a> {
+    pub target: &'a [u8],
     paths: Paths,
-    mut refuses: impl FnMut(AskedPath<'_>) -> Option<R>,
-) -> Option<(R, Option<Box<str>>)> {
-    if let Some(said) = refuses(AskedPath::AsSent(target)) {
-        return Some((said, None));
+    /// Made when they are first asked about.
+    forms: Option<Forms>,
+    pub budget: StepBudget,
+}
+
+impl<'a> JudgedPath<'a> {
+    /// `target` is path and query as sent.
+    pub fn new(target: &'a [u8], paths: Paths) -> Self {
+        JudgedPath { target, paths, forms: None, budget: StepBudget::new() }
     }
-    if paths == Paths::AsSent || is_ordinary(target) {
-        return None;
+
+    /// Asks `refuses` about the target, then about each form that servers make of it. Returns the first answer, with the form if that
+    /// is not the target itself. Nothing is allocated for a path that all servers take as it is, and all clients write alike.
+    pub fn first_refused<R>(
+        &mut self,
+        mut refuses: impl FnMut(AskedPath<'_>, &mut StepBudget) -> Option<R>,
+    ) -> Option<(R, Option<Box<str>>)> {
+        let Self { target, paths, forms: made, budget } = self;
+        if let Some(said) = refuses(AskedPath::AsSent(target), budget) {
+            return Some((said, None));
+        }
+        if *paths == Paths::AsSent || is_ordinary(target) {
+            return None;
+        }
+        made.get_or_insert_with(|| forms(target)).iter().find_map(|form| {
+            let said = refuses(AskedPath::AsServed(form), budget)?;
+            Some((said, Some(String::from_utf8_lossy(form).into())))
+        })
     }
-    forms(target).iter().find_map(|form| {
-        let said = refuses(AskedPath::AsServed(form))?;
-        Some((said, Some(String::from_utf8_lossy(form).into())))
-    })
 }
 
 /// Forms as they are compared, path and query: each once, without those that are compared as the target itself is.
@@ -219,7 +236,6 @@ const SLASH: u8 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::robots::patterns::StepBudget;
     use crate::robots::{PercentEncoding, RobotsTxt};
 
     /// One a line; the tests against real servers send the same.
@@ -268,11 +284,11 @@ mod tests {
     fn refused(rules: &str, target: &str) -> Option<String> {
         let everyone: [&str; 0] = [];
         let rules = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes()).rules_for(&everyone);
-        let refuses = |asked: AskedPath<'_>| {
+        let mut path = JudgedPath::new(target.as_bytes(), Paths::AsServed);
+        let (_, form) = path.first_refused(|asked, _| {
             let verdict = rules.check_within(asked, &[], &mut StepBudget::new());
             (!verdict.is_allowed()).then_some(())
-        };
-        let (_, form) = first_refused(target.as_bytes(), Paths::AsServed, refuses)?;
+        })?;
         Some(form.map_or(target.to_owned(), String::from))
     }
 
@@ -386,9 +402,12 @@ mod tests {
 
     #[test]
     fn as_sent_judges_no_other_form() {
-        let refuses = |asked: AskedPath<'_>| matches!(asked, AskedPath::AsServed(_)).then_some(());
-        assert_eq!(first_refused(b"//private/x", Paths::AsSent, refuses), None);
-        assert!(first_refused(b"//private/x", Paths::AsServed, refuses).is_some());
+        let asks = |paths| {
+            let mut path = JudgedPath::new(b"//private/x", paths);
+            path.first_refused(|asked, _| matches!(asked, AskedPath::AsServed(_)).then_some(()))
+        };
+        assert_eq!(asks(Paths::AsSent), None);
+        assert!(asks(Paths::AsServed).is_some());
     }
 
     /// However a target is made, and however long it is.

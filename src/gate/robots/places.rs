@@ -76,8 +76,8 @@ impl FetchPlaces {
         place
     }
 
-    /// A place and the host's turn, for which it `stands` in the line as one of these. The turn is not held while a place is waited for, nor a place while the turn is, but for
-    /// `a_while`.
+    /// A place and the host's turn, for which it `stands` in the line as one of these. The turn is not held while a place is waited
+    /// for, nor a place while the turn is, but for `a_while`.
     pub async fn take_in_turn(
         &self,
         client: ClientId,

@@ -9,11 +9,10 @@ use super::freshness::CopyState;
 use super::host_rules::HostRules;
 use super::mined::mined;
 use super::own_rules::OwnVerdict;
-use super::path_forms::first_refused;
+use super::path_forms::JudgedPath;
 use super::site_file::SiteFile;
 use super::{Authority, PreferenceEvidence, Refusal, Request, RobotsOverride, RuleEvidence};
 use crate::robots::path::AskedPath;
-use crate::robots::patterns::StepBudget;
 use crate::robots::{PreferenceRef, ProductToken, Reason, RuleSet, Verdict, VisitTime};
 
 /// What to do with a request.
@@ -77,13 +76,13 @@ impl<'a> From<&'a Entry> for Known<'a> {
 /// Decides by what is known. tdmrep.json is asked of what robots.txt lets go, be it for a report alone.
 pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
     let Known { robots, tdmrep } = known.into();
-    let mut budget = StepBudget::new();
-    let decision = by_robots(robots, rules, request, now, &mut budget);
+    let mut path = JudgedPath::new(request.target, rules.options.paths);
+    let decision = by_robots(robots, rules, request, now, &mut path);
     match (&decision.ruling, tdmrep) {
         (Ruling::Allow(Allowance::RobotsTxt | Allowance::Operator), _) => decision,
         (Ruling::Report(_), _) if rules.options.report_only => decision,
         (Ruling::Allow(_) | Ruling::Report(_), Some(tdmrep)) => {
-            by_tdmrep(decision, (robots, tdmrep), rules, request, now, &mut budget)
+            by_tdmrep(decision, (robots, tdmrep), rules, request, now, &mut path)
         }
         _ => decision,
     }
@@ -92,7 +91,8 @@ pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Requ
 /// Whether a file of the site other than robots.txt may be fetched: as a page may, for robots.txt alone is exempt (RFC 9309
 /// §2.2.2). What is said of its use does not matter: it is read to be obeyed.
 pub fn judge_file(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Ruling {
-    match by_robots(robots, rules, request, now, &mut StepBudget::new()).ruling {
+    let mut path = JudgedPath::new(request.target, rules.options.paths);
+    match by_robots(robots, rules, request, now, &mut path).ruling {
         Ruling::Refuse(why) if matches!(*why, Refusal::UsageDisallowed { .. }) => Ruling::Allow(Allowance::NoRule),
         ruling => ruling,
     }
@@ -111,7 +111,7 @@ fn by_tdmrep(
     rules: &HostRules,
     request: &Request<'_>,
     now: SystemTime,
-    budget: &mut StepBudget,
+    path: &mut JudgedPath<'_>,
 ) -> Decision {
     // Or nobody could read it.
     if request.target == SiteFile::TdmRep.path().as_bytes() {
@@ -123,7 +123,7 @@ fn by_tdmrep(
         return Decision { ruling, ..decision };
     };
     let is_reported = rules.options.report_only || rules.usage.tdmrep == RobotsOverride::Report;
-    let ruling = match mined(tdmrep, rules, request, budget) {
+    let ruling = match mined(tdmrep, rules, request, path) {
         Some(_) if is_reported && matches!(decision.ruling, Ruling::Report(_)) => decision.ruling,
         Some(why) if is_reported => Ruling::Report(why.into()),
         Some(why) => Ruling::Refuse(why.into()),
@@ -139,13 +139,13 @@ fn by_robots(
     rules: &HostRules,
     request: &Request<'_>,
     now: SystemTime,
-    budget: &mut StepBudget,
+    path: &mut JudgedPath<'_>,
 ) -> Decision {
     let case = Case { rules, request, tokens: &rules.product_tokens(request), now };
     let file = entry.robots_txt().map(|robots| robots.rules_for(case.tokens));
     // Lifting a verdict does not lift the pace.
     let crawl_delay = rules.crawl_delay.or_else(|| file.as_ref()?.crawl_delay());
-    let own = rules.own_rules.as_ref().map(|own| own.judge_within(request.target, rules.options.paths, budget));
+    let own = rules.own_rules.as_ref().map(|own| own.judge_within(path));
     if let Some(OwnVerdict::Deny(why)) = own {
         let ruling = match rules.options.report_only {
             true => Ruling::Report(why.into()),
@@ -157,7 +157,7 @@ fn by_robots(
         let ruling = Ruling::Allow(Allowance::Ignored);
         return Decision { ruling, crawl_delay: rules.crawl_delay, refresh: None };
     }
-    let (said, refresh) = case.by_entry(entry, file.as_ref(), budget);
+    let (said, refresh) = case.by_entry(entry, file.as_ref(), path);
     let ruling = match (said, own) {
         (Ruling::Allow(_) | Ruling::Refuse(_), Some(OwnVerdict::Allow)) => Ruling::Allow(Allowance::Operator),
         (Ruling::Refuse(why), _) if rules.options.report_only || rules.robots == RobotsOverride::Report => {
@@ -179,7 +179,7 @@ struct Case<'a> {
 
 impl Case<'_> {
     /// What robots.txt says, and whether it should be fetched again. `file`: the rules that hold, if there is a file.
-    fn by_entry(self, entry: &Entry, file: Option<&RuleSet>, budget: &mut StepBudget) -> (Ruling, bool) {
+    fn by_entry(self, entry: &Entry, file: Option<&RuleSet>, path: &mut JudgedPath<'_>) -> (Ruling, bool) {
         // RFC 9309 §2.2.2: implicitly allowed, even where nothing is known or everything disallowed.
         if self.request.target == b"/robots.txt" {
             return (Ruling::Allow(Allowance::RobotsTxt), false);
@@ -190,7 +190,7 @@ impl Case<'_> {
                 CopyState::Fresh | CopyState::Unusable => false,
             };
             let ruling = match file {
-                Some(file) => self.by_rules(file, budget),
+                Some(file) => self.by_rules(file, path),
                 None if self.rules.options.allows_missing(answer.status) => Ruling::Allow(Allowance::Missing),
                 None => Ruling::Refuse(self.disallowed(None).into()),
             };
@@ -202,8 +202,8 @@ impl Case<'_> {
         }
     }
 
-    fn by_rules(self, file: &RuleSet, budget: &mut StepBudget) -> Ruling {
-        let (verdict, matched_path) = self.verdict(file, budget);
+    fn by_rules(self, file: &RuleSet, path: &mut JudgedPath<'_>) -> Ruling {
+        let (verdict, matched_path) = self.verdict(file, path);
         if let Some(preference) = verdict.preference() {
             return Ruling::Refuse(self.unwelcome(preference, matched_path).into());
         }
@@ -231,9 +231,9 @@ impl Case<'_> {
 
     /// What the rules say of the path as it is sent, or else of the first form that servers make of it which they disallow,
     /// with that form.
-    fn verdict<'f>(self, file: &'f RuleSet, budget: &mut StepBudget) -> (Verdict<'f>, Option<Box<str>>) {
-        let as_sent = file.check_within(AskedPath::AsSent(self.request.target), self.rules.purposes(), budget);
-        let refused = first_refused(self.request.target, self.rules.options.paths, |asked| {
+    fn verdict<'f>(self, file: &'f RuleSet, path: &mut JudgedPath<'_>) -> (Verdict<'f>, Option<Box<str>>) {
+        let as_sent = file.check_within(AskedPath::AsSent(path.target), self.rules.purposes(), &mut path.budget);
+        let refused = path.first_refused(|asked, budget| {
             let verdict = match asked {
                 AskedPath::AsSent(_) => as_sent,
                 AskedPath::AsServed(_) => file.check_within(asked, self.rules.purposes(), budget),

@@ -29,17 +29,9 @@ pub(crate) fn normalise(written: &[u8], encoding: PercentEncoding, out: &mut Vec
     let end = out[start..].iter().rposition(|&byte| byte != STAR).map_or(start, |last| start + last + 1);
     out.truncate(end);
     // Several stars in a row are one, and cost no more; they count for precedence as they are written.
-    let mut before = 0;
-    let mut kept = start;
-    for at in start..out.len() {
-        let byte = out[at];
-        if byte != STAR || before != STAR || at == start {
-            out[kept] = byte;
-            kept += 1;
-        }
-        before = byte;
-    }
-    out.truncate(kept);
+    let mut text = out.split_off(start);
+    text.dedup_by(|a, b| (*a, *b) == (STAR, STAR));
+    out.append(&mut text);
     let form = match memchr::memchr(STAR, &out[start..]) {
         Some(_) => PatternForm::Starred { is_anchored },
         None if is_anchored => PatternForm::Exact,

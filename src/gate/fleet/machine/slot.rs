@@ -27,7 +27,7 @@ impl<'a> KeySlot<'a> {
     }
 
     pub fn view(&self, line: u16, now: u64, most: u64) -> KeyView {
-        self.mend(now, most);
+        self.sanitize(now, most);
         let [hold, owed, fetch] = [HOLD, OWED, FETCH].map(|word| self.get(word));
         let backoff = self.get(BACKOFF);
         let refusals = u32::try_from(backoff & LOW).unwrap_or(u32::MAX);
@@ -77,7 +77,7 @@ impl<'a> KeySlot<'a> {
     pub fn take(&self, start: SlotStart, me: u16, now: u64, most: u64) -> SlotTurn {
         self.keep(now.saturating_add(start.gap).saturating_add(KEPT_FOR));
         let is_due = || {
-            self.mend(now, most);
+            self.sanitize(now, most);
             let due = self.due(start);
             (due > now).then_some(SlotTurn::NotBefore(due))
         };
@@ -231,8 +231,8 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// Starts that lie ahead, and holds further ahead than any, are nonsense: they count as of now, once.
-    fn mend(&self, now: u64, most: u64) {
+    /// Replaces nonsense: a start that lies ahead counts as of now, and a hold as the longest that there is.
+    fn sanitize(&self, now: u64, most: u64) {
         for word in STARTS {
             let value = self.get(word);
             if value >> 16 > now.saturating_add(AHEAD) {
