@@ -90,7 +90,8 @@ impl MachineShare {
         if self.next.is_some() {
             return;
         }
-        match machine.take(self.id, start, now) {
+        let reserved = self.reserved.map_or(now, |(_, at)| at);
+        match machine.take(self.id, start, reserved, now) {
             MachineTurn::Taken => {
                 (self.turn, self.used, self.busy_since) = (ShareTurn::Next, self.reserved.take(), None);
                 self.tell(schedule);

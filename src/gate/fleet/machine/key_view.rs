@@ -33,9 +33,11 @@ pub(super) enum SlotTurn {
     NotBefore(u64),
     /// That process has it, or had it when it ended: if it has, `KeySlot::bury`.
     Of {
-        process: u16,
+        process: u32,
         word: u64,
     },
+    /// Another process is next.
+    Behind,
     /// The words are another key's by now.
     Gone,
 }

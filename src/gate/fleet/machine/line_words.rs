@@ -22,4 +22,4 @@ pub(super) fn packed(at: u64, line: u16) -> u64 {
 }
 
 /// Lines of a key that are told apart.
-pub(super) const LINES: usize = 4;
+pub(super) const LINES: usize = 3;

@@ -58,7 +58,7 @@ pub(in crate::gate) struct MachineStart {
 pub(in crate::gate) enum MachineTurn {
     Taken,
     NotBefore(Instant),
-    /// Another process has it.
+    /// Another process has it, or is next.
     Busy,
 }
 
@@ -129,22 +129,24 @@ impl Machine {
     /// Nobody here wants it any more.
     pub fn give_back(&self, id: u64, start: MachineStart, reserved: Instant) {
         if let Some(slot) = self.slots.find(id) {
-            slot.give_back(start.words(), micros(reserved));
+            slot.give_back(start.words(), micros(reserved), self.slots.me);
         }
     }
 
-    /// Takes the key's turn, in which nobody else starts anything. This process does not have it.
-    pub fn take(&self, id: u64, start: MachineStart, at: Instant) -> MachineTurn {
+    /// Takes the key's turn, in which nobody else starts anything. This process does not have it. Of several that wait for it that
+    /// is next whose start was `reserved` first.
+    pub fn take(&self, id: u64, start: MachineStart, reserved: Instant, at: Instant) -> MachineTurn {
         let (now, me) = (micros(at), self.slots.me);
         loop {
             let Some(slot) = self.slots.find_or_insert(id, now) else { return MachineTurn::Busy };
-            match slot.take(start.words(), me, now, span(self.most)) {
+            match slot.take(start.words(), micros(reserved), me, now, span(self.most)) {
                 SlotTurn::Taken => return MachineTurn::Taken,
                 SlotTurn::NotBefore(due) => return MachineTurn::NotBefore(instant(due).unwrap_or(at)),
                 SlotTurn::Of { process, .. } if process != me && self.slots.lives(process) => {
                     return MachineTurn::Busy;
                 }
                 SlotTurn::Of { word, .. } => slot.bury(word, micros_up(at.max(Instant::now()))),
+                SlotTurn::Behind => return MachineTurn::Busy,
                 SlotTurn::Gone => {}
             }
         }
@@ -175,7 +177,7 @@ impl Machine {
     /// Logs the process that has the key's turn, if it is stopped.
     pub fn warn_of_stopped(&self, id: u64, key: &str) {
         let Some(process) = self.slots.find(id).and_then(|slot| slot.process()) else { return };
-        let pid = self.slots.pid(process);
+        let Some(pid) = self.slots.pid(process) else { return };
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let is_stopped = stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']));
         if is_stopped && self.warned_of.swap(pid, Ordering::Relaxed) != pid {

@@ -11,14 +11,14 @@ impl Slots {
         for place in places() {
             let word = place.load(SeqCst);
             if word & NAME == id & NAME {
-                let process = word as u16;
+                let process = word as u32;
                 let is_free = process != self.me && !self.lives(process);
                 return process == self.me || is_free && self.put_right(place, word, id);
             }
         }
         for place in places() {
             let word = place.load(SeqCst);
-            if (word == 0 || !self.lives(word as u16)) && self.put_right(place, word, id) {
+            if (word == 0 || !self.lives(word as u32)) && self.put_right(place, word, id) {
                 return true;
             }
         }
@@ -44,5 +44,5 @@ impl Slots {
 
 /// Words that are looked at for one name.
 const PROBES: u64 = 8;
-/// The part of a word that is the name's; the rest is the number of the process.
-const NAME: u64 = !0xffff;
+/// The part of a word that is the name's; the rest is the process.
+const NAME: u64 = !0xffff_ffff;

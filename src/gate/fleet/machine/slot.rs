@@ -1,9 +1,10 @@
 //! What the processes of a machine know of one key, in words of their file (docs/fleet.md).
 //!
 //! Each line of a key (requests with the same delay) has two words: its last start, and the last one that has been reserved.
-//! A reservation says who is next. A start has the key's turn beside, which one process has at a time until its request has
-//! ended, and by which nothing starts early however late the one before it left. Times are microseconds
-//! (`clock`); nothing that is read is trusted beyond sense.
+//! A start has the key's turn beside, which one process has at a time until its request has ended, and by which nothing starts
+//! early however late the one before it left. Of those who wait for the turn longer than they reserved for, the one with the
+//! earliest reservation is next: it says so each time it looks, and who does not say so any more is forgotten.
+//! Times are microseconds (`clock`); nothing that is read is trusted beyond sense.
 
 use super::key_view::{KeyView, SlotStart, SlotTurn};
 use super::line_words::{LINES, packed, place_of};
@@ -63,7 +64,8 @@ impl<'a> KeySlot<'a> {
     }
 
     /// Nobody wants the start any more; if it is still the last, it is the next one's.
-    pub fn give_back(&self, SlotStart { line, gap, is_fetch }: SlotStart, start: u64) {
+    pub fn give_back(&self, SlotStart { line, gap, is_fetch }: SlotStart, start: u64, me: u32) {
+        self.step_back(me);
         if is_fetch {
             return;
         }
@@ -73,8 +75,8 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// Takes the key's turn for `me`, if the start is due.
-    pub fn take(&self, start: SlotStart, me: u16, now: u64, most: u64) -> SlotTurn {
+    /// Takes the key's turn for `me`, if the start is due, and if nobody waits for it whose start was `reserved` earlier.
+    pub fn take(&self, start: SlotStart, reserved: u64, me: u32, now: u64, most: u64) -> SlotTurn {
         self.keep(now.saturating_add(start.gap).saturating_add(KEPT_FOR));
         let is_due = || {
             self.sanitize(now, most);
@@ -84,10 +86,15 @@ impl<'a> KeySlot<'a> {
         if let Some(early) = is_due() {
             return early;
         }
-        let turn = &self.words[TURN];
-        if let Err(word) = turn.compare_exchange(0, u64::from(me), SeqCst, SeqCst) {
-            return SlotTurn::Of { process: (word & LOW) as u16, word };
+        let is_next = self.stand(reserved, me, now);
+        let turn = self.get(TURN);
+        if turn == 0 && !is_next {
+            return SlotTurn::Behind;
         }
+        if let Err(word) = self.words[TURN].compare_exchange(0, u64::from(me), SeqCst, SeqCst) {
+            return SlotTurn::Of { process: word as u32, word };
+        }
+        self.step_back(me);
         // Another may have had it in between, and it may have become another key's.
         let lost = if self.is_gone() { Some(SlotTurn::Gone) } else { is_due() };
         if let Some(lost) = lost {
@@ -97,9 +104,27 @@ impl<'a> KeySlot<'a> {
         SlotTurn::Taken
     }
 
+    /// Who of those who wait is next. True: `me`.
+    fn stand(&self, reserved: u64, me: u32, now: u64) -> bool {
+        let (next, said) = (self.get(NEXT), self.get(NEXT_SAID));
+        let (is_mine, mine) = (next as u16 == me as u16, packed(reserved, me as u16));
+        let is_waiting = next != 0 && (said..=said.saturating_add(STANDS_FOR)).contains(&now);
+        if is_waiting && !is_mine && next < mine {
+            return false;
+        }
+        self.words[NEXT_SAID].store(now, SeqCst);
+        self.words[NEXT].compare_exchange(next, mine, SeqCst, SeqCst).is_ok()
+    }
+
+    /// It does not wait any more.
+    fn step_back(&self, me: u32) {
+        let mine = |next: u64| (next as u16 == me as u16).then_some(0);
+        let _ = self.words[NEXT].fetch_update(SeqCst, SeqCst, mine);
+    }
+
     /// The process has ended that had the turn: what it was about to send may have left at any time until now.
     pub fn bury(&self, word: u64, now: u64) {
-        let line = (word >> 16) as u16;
+        let line = (word >> 32) as u16;
         if word & LEAVING != 0 {
             self.start(line, now);
             self.words[FETCH].fetch_max(now, SeqCst);
@@ -108,10 +133,9 @@ impl<'a> KeySlot<'a> {
     }
 
     /// The request of the turn that is `me`'s leaves at that time, or `is_gone`.
-    pub fn left(&self, start: SlotStart, me: u16, at: u64, is_gone: bool) {
+    pub fn left(&self, start: SlotStart, me: u32, at: u64, is_gone: bool) {
         let leaving = if is_gone { 0 } else { LEAVING };
-        let mine =
-            |word: u64| (word & LOW == u64::from(me)).then_some(u64::from(me) | u64::from(start.line) << 16 | leaving);
+        let mine = |word: u64| (word as u32 == me).then_some(u64::from(me) | u64::from(start.line) << 32 | leaving);
         // Before it is sent; and it is known to have left once that is noted.
         if !is_gone {
             let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, mine);
@@ -128,8 +152,8 @@ impl<'a> KeySlot<'a> {
     }
 
     /// The turn is free, if it is `me`'s.
-    pub fn release(&self, me: u16) {
-        let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, |word| (word & LOW == u64::from(me)).then_some(0));
+    pub fn release(&self, me: u32) {
+        let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, |word| (word as u32 == me).then_some(0));
     }
 
     /// What a host's answers have come to.
@@ -162,8 +186,8 @@ impl<'a> KeySlot<'a> {
     }
 
     /// The process that has the key's turn, or had it when it ended.
-    pub fn process(&self) -> Option<u16> {
-        Some((self.get(TURN) & LOW) as u16).filter(|process| *process != 0)
+    pub fn process(&self) -> Option<u32> {
+        Some(self.get(TURN) as u32).filter(|process| *process != 0)
     }
 
     /// For the key that is new here. Until all that the one before has left is gone, the words are nobody's.
@@ -189,7 +213,7 @@ impl<'a> KeySlot<'a> {
             let again = |word: u64| (word != 0).then(|| packed(moved(word >> 16), word as u16));
             let _ = self.words[word].fetch_update(SeqCst, SeqCst, again);
         }
-        for word in TAILS.into_iter().chain([TURN]) {
+        for word in TAILS.into_iter().chain([TURN, NEXT]) {
             self.words[word].store(0, SeqCst);
         }
     }
@@ -270,12 +294,17 @@ const OWED: usize = 3;
 const BACKOFF: usize = 4;
 const LATENCY: usize = 5;
 const FETCH: usize = 6;
-const STARTS: [usize; LINES] = [7, 8, 9, 10];
-const TAILS: [usize; LINES] = [11, 12, 13, 14];
-/// The number of a process, or of a line.
+/// Who of those who wait is next, and when it last said so.
+const NEXT: usize = 7;
+const NEXT_SAID: usize = 8;
+const STARTS: [usize; LINES] = [9, 10, 11];
+const TAILS: [usize; LINES] = [12, 13, 14];
+/// How often a site has refused.
 const LOW: u64 = 0xffff;
-/// Of a turn: its request may be leaving.
-const LEAVING: u64 = 1 << 32;
+/// Of a turn, which is the process and the line of its request: that may be leaving.
+const LEAVING: u64 = 1 << 48;
+/// Longer than who waits takes to look again.
+const STANDS_FOR: u64 = 250_000;
 /// Processes that can be ahead, each with one start.
 const MOST_RESERVED: u64 = 64;
 /// A start is noted before it has arrived.

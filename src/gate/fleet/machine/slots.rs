@@ -29,8 +29,8 @@ pub(super) struct Slots {
     words: SharedWords,
     /// Made with the file. Nobody who names hosts can tell which of them are in one bucket.
     key: u64,
-    /// Of this process.
-    pub me: u16,
+    /// Of this process: its number, and which of those it is that have had that, in the upper half.
+    pub me: u32,
     /// For this process' own: the lock is between processes.
     inserting: Mutex<()>,
     /// That the file has for certain.
@@ -61,8 +61,11 @@ impl Slots {
         let segments = words.word(SEGMENTS_WORD).load(SeqCst) as usize;
         let me = (0..PROCESSES).map(|n| (n + fastrand::u16(..)) % PROCESSES + 1);
         let me = me.take(usize::from(PROCESSES)).find(|me| file.lock(PROCESS + u64::from(*me)).unwrap_or(false));
-        let me = me.ok_or_else(|| io::Error::other("too many processes use it"))?;
-        words.word(PIDS + usize::from(me)).store(std::process::id().into(), SeqCst);
+        let number = me.ok_or_else(|| io::Error::other("too many processes use it"))?;
+        let process = words.word(PIDS + usize::from(number));
+        let turn = ((process.load(SeqCst) >> 32) as u16).wrapping_add(1);
+        process.store(u64::from(turn) << 32 | u64::from(std::process::id()), SeqCst);
+        let me = u32::from(turn) << 16 | u32::from(number);
         let key = words.word(KEY_WORD).load(SeqCst);
         let (inserting, segments) = (Mutex::default(), AtomicUsize::new(segments));
         let (most_segments, is_full_told) = (SEGMENTS, AtomicU32::default());
@@ -105,16 +108,21 @@ impl Slots {
         Some(slot)
     }
 
-    /// Whether the process of this number lives. `me` does.
-    pub fn lives(&self, process: u16) -> bool {
-        let byte = PROCESS + u64::from(process);
-        process == self.me || self.file.count_locked(byte, byte + 1).is_ok_and(|count| count > 0)
+    /// Whether that process lives. `me` does.
+    pub fn lives(&self, process: u32) -> bool {
+        let byte = PROCESS + u64::from(process as u16);
+        process == self.me
+            || self.pid(process).is_some() && self.file.count_locked(byte, byte + 1).is_ok_and(|count| count > 0)
     }
 
-    /// The number by which the system knows it.
-    pub fn pid(&self, process: u16) -> u32 {
-        let place = usize::from(process);
-        if place > usize::from(PROCESSES) { 0 } else { self.words.word(PIDS + place).load(SeqCst) as u32 }
+    /// The number by which the system knows it. `None`: another has its number here by now.
+    pub fn pid(&self, process: u32) -> Option<u32> {
+        let (number, turn) = (process as u16, u64::from(process >> 16));
+        if !(1..=PROCESSES).contains(&number) {
+            return None;
+        }
+        let word = self.words.word(PIDS + usize::from(number)).load(SeqCst);
+        (word >> 32 == turn).then_some(word as u32)
     }
 
     /// How many processes use the file, this one included.

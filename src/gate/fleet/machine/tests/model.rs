@@ -127,7 +127,7 @@ fn step(
                 process.stage = Stage::Waiting { reserved: Some(at), next: at };
             }
         }
-        Stage::Waiting { reserved, .. } => match machine.take(id, gap(GAP), now) {
+        Stage::Waiting { reserved, .. } => match machine.take(id, gap(GAP), reserved.unwrap_or(now), now) {
             MachineTurn::Taken => {
                 waits.push(now - process.from);
                 process.stage = Stage::Connecting(now + ms(plan.connects));
@@ -188,6 +188,16 @@ proptest! {
         let longest = ms((GAP + 250 + 250 + GAP) * (processes as u64 + 1));
         prop_assert!(waits.iter().all(|wait| *wait <= longest), "{:?} of {:?}", waits.iter().max(), longest);
     }
+}
+
+/// Else the process whose request has just ended would always be the first to know that the turn is free.
+#[test]
+fn turns_are_shared_evenly_where_answers_take_longer_than_the_gap() {
+    const TAKES: u64 = 10 * GAP;
+    let plan = |number: usize| Plan { process: number % 3, after: 0, connects: 0, takes: TAKES, ends: Ending::Whole };
+    let (heads, waits) = run(&(0..30).map(plan).collect::<Vec<_>>(), 3);
+    assert_eq!(heads.len(), 30);
+    assert!(waits.iter().all(|wait| *wait <= ms(3 * (TAKES + 20))), "{:?}", waits.iter().max());
 }
 
 /// Who waits has its turns in the order in which it came for them.
