@@ -1,15 +1,17 @@
 //! Arguments that several subcommands have.
 
-use crate::config::{ConfigErrors, Settings};
-use std::ffi::OsString;
+use crate::config::{ConfigErrors, KeyArgument, Settings};
 use std::path::PathBuf;
 
 /// What every command that reads the configuration takes.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(super) struct ConfigArg {
     /// Configuration file [default: $POLITELY_CONFIG, else /etc/politely/politely.yaml if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Set a key of the configuration, such as `pace.queue=100` or `egress.ports=[80, 8080]`; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
+    pub keys: Vec<KeyArgument>,
 }
 
 impl ConfigArg {
@@ -22,7 +24,13 @@ impl ConfigArg {
 
     /// What is configured.
     pub fn load(&self) -> Result<Settings, ConfigErrors> {
-        Settings::load(self.path().as_deref(), std::env::vars_os())
+        self.load_with(Vec::new())
+    }
+
+    /// What is configured, where a command's own arguments set these keys. `--set` goes over them.
+    pub fn load_with(&self, mut arguments: Vec<KeyArgument>) -> Result<Settings, ConfigErrors> {
+        arguments.extend_from_slice(&self.keys);
+        Settings::load_with(self.path().as_deref(), std::env::vars_os(), &arguments)
     }
 }
 
@@ -33,10 +41,16 @@ pub(super) enum Format {
     Json,
 }
 
-/// What the command line says of a key, in the form of the environment, which overrides the file.
-pub(super) fn override_key(key: &str, value: &impl serde::Serialize) -> (OsString, OsString) {
+/// A key that the argument `name` sets.
+pub(super) fn key_argument(name: &str, key: &str, value: &impl serde::Serialize) -> KeyArgument {
     let value = serde_json::to_string(value).expect("texts and lists of them");
-    (format!("POLITELY_{key}").into(), value.into())
+    KeyArgument { name: name.to_owned(), key: key.to_owned(), value }
+}
+
+fn parse_set(text: &str) -> Result<KeyArgument, String> {
+    let (key, value) = text.split_once('=').ok_or("write `KEY=VALUE`, such as `pace.min_delay=2s`")?;
+    let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+    Ok(KeyArgument { name: format!("--set {key}"), key, value })
 }
 
 pub(super) const MACHINE_CONFIG: &str = "/etc/politely/politely.yaml";

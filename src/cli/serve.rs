@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use tokio::signal::unix::SignalKind;
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(super) struct ServeArgs {
     #[command(flatten)]
     config: super::ConfigArg,
@@ -23,22 +23,17 @@ pub(super) struct ServeArgs {
 pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let path = args.config.path();
     let was_empty = path.as_deref().is_some_and(is_empty);
-    let settings = load(path.as_deref(), args.listen.as_deref())?;
+    let settings = load(args)?;
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     let runtime = super::runtime()?;
-    let served = runtime.block_on(serve(settings, path.as_deref(), was_empty, args.listen.as_deref()));
+    let served = runtime.block_on(serve(settings, path.as_deref(), was_empty, args));
     // What blocks in the system, such as a look-up that is not answered, holds nobody up.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
 
 /// `was_empty`: the file at `path`.
-async fn serve(
-    settings: Settings,
-    path: Option<&Path>,
-    was_empty: bool,
-    listen: Option<&str>,
-) -> Result<(), CommandError> {
+async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &ServeArgs) -> Result<(), CommandError> {
     for warning in settings.warnings() {
         tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
     }
@@ -55,13 +50,13 @@ async fn serve(
     tracing::info!("in Via, this is {}", running.name());
     // Held until the end, which is when nobody is to be asked any more.
     let _file = announced(&running, path);
-    let (file, own) = (path.map(Path::to_owned), listen.map(str::to_owned));
+    let (file, own) = (path.map(Path::to_owned), args.clone());
     running.reload_from(move || {
         if let Some(file) = file.as_deref().filter(|file| !was_empty && is_empty(file)) {
             let hint = "write the new configuration to another file and rename that; for all defaults, write `{}`";
             return Err(format!("error: {} is empty, but for comments\nhint: {hint}", file.display()));
         }
-        load(file.as_deref(), own.as_deref()).map_err(|failed| failed.to_string())
+        load(&own).map_err(|failed| failed.to_string())
     });
     tracing::info!("HTTPS clients have to trust {}", running.ca_path().display());
     notify(&[sd_notify::NotifyState::Ready]);
@@ -105,9 +100,10 @@ fn is_empty(path: &Path) -> bool {
     serde_yaml::from_slice::<serde_yaml::Value>(&text).is_ok_and(|value| value.is_null())
 }
 
-fn load(path: Option<&Path>, listen: Option<&str>) -> Result<Settings, CommandError> {
-    let listen = listen.map(|address| super::override_key("LISTEN", &[json!({ "address": address })]));
-    Ok(Settings::load(path, std::env::vars_os().chain(listen))?)
+fn load(args: &ServeArgs) -> Result<Settings, CommandError> {
+    let listen = args.listen.as_deref();
+    let listen = listen.map(|address| super::key_argument("--listen", "listen", &[json!({ "address": address })]));
+    Ok(args.config.load_with(listen.into_iter().collect())?)
 }
 
 /// Writes the file by which other commands find this proxy, if it has an admin address.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::hosts::Hosts;
 use super::read::check::Check;
-use super::read::environment::{self, Variable};
+use super::read::environment::{self, KeyArgument, Variable};
 use super::read::error::{Complaint, ConfigErrors, ConfigText};
 use super::read::faults::Faults;
 use super::read::files::ConfigFiles;
@@ -30,10 +30,23 @@ impl Settings {
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigErrors> {
+        Self::load_with(path, environment, &[])
+    }
+
+    /// The same, with what the command line sets over the environment, in its order.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at once.
+    pub fn load_with(
+        path: Option<&Path>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        arguments: &[KeyArgument],
+    ) -> Result<Self, ConfigErrors> {
         let environment: Vec<_> = environment.into_iter().collect();
         let credentials = environment.iter().find(|(name, value)| name == "CREDENTIALS_DIRECTORY" && !value.is_empty());
         let credentials = credentials.map(|(_, directory)| PathBuf::from(directory));
-        let (variables, strange) = environment::variables(environment, defaults());
+        let (mut variables, strange) = environment::variables(environment, defaults());
+        variables.extend(arguments.iter().map(Variable::from));
         let over = Over { variables, credentials };
         let mut settings = match path {
             None => Self::build("", "", &over)?,

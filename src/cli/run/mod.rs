@@ -9,7 +9,7 @@ mod tally;
 use super::supervise::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, TrustOutcome, UserMachine, direct};
 use super::{CommandError, orphans};
-use crate::config::{self, AccessLog, LogLevel, Settings, units};
+use crate::config::{self, AccessLog, KeyArgument, LogLevel, Settings, units};
 use crate::proxy::RecentDecision;
 use crate::server::{self, StartError};
 use crate::telemetry::{self, StandardError};
@@ -26,7 +26,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -45,6 +45,18 @@ pub(super) struct RunArgs {
     /// Hold a request for its crawl-delay for at most this long, such as `90s` [default: 10m, or `pace.max_wait` if longer]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     max_wait: Option<Duration>,
+    /// Ask no host more often than this, such as `2s`
+    #[arg(long, value_name = "DURATION")]
+    min_delay: Option<String>,
+    /// Say whom a site can write to, in the User-Agent of the requests for robots.txt
+    #[arg(long, value_name = "URL-OR-MAIL")]
+    contact: Option<String>,
+    /// Declare what the pages are for, such as `ai-train`, and respect what sites say of it; may be given several times
+    #[arg(long = "purpose", value_name = "USE")]
+    purposes: Vec<String>,
+    /// Record each decision in this directory, for `politely report` and `evidence`
+    #[arg(long, value_name = "DIR")]
+    evidence: Option<PathBuf>,
     /// Give the command a network of its own with no way out but the proxy: what ignores proxy variables fails
     #[arg(long)]
     isolate: bool,
@@ -63,17 +75,15 @@ pub(super) struct RunArgs {
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
-    let mut overrides = vec![super::override_key("LISTEN", &[json!({ "address": "127.0.0.1:0" })])];
-    if !args.product_tokens.is_empty() {
-        overrides.push(super::override_key("IDENTITY__PRODUCT_TOKENS", &args.product_tokens));
-    }
-    let path = args.config.path();
-    let mut settings = Settings::load(path.as_deref(), std::env::vars_os().chain(overrides))?;
+    let mut settings = args.config.load_with(args.keys()?)?;
     // What is written of a service's clients, watchers and logs is not about one command's proxy, which keeps its copies
     // where other programs keep theirs.
     settings.access = config::AccessSettings::default();
     settings.admin.address = None;
-    if path.as_deref() == Some(Path::new(super::MACHINE_CONFIG)) && std::env::var_os(EVIDENCE).is_none() {
+    let is_here =
+        args.evidence.is_some() || args.config.keys.iter().any(|argument| argument.key.starts_with("evidence"));
+    let is_machines = args.config.path().as_deref() == Some(Path::new(super::MACHINE_CONFIG));
+    if is_machines && !is_here && std::env::var_os(EVIDENCE).is_none() {
         // The service writes there, alone.
         settings.evidence.directory = None;
     }
@@ -102,6 +112,30 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         );
     }
     super::runtime()?.block_on(behind(settings, args))
+}
+
+impl RunArgs {
+    /// The keys of the configuration that its arguments set.
+    fn keys(&self) -> io::Result<Vec<KeyArgument>> {
+        let mut keys = vec![super::key_argument("--listen", "listen", &[json!({ "address": "127.0.0.1:0" })])];
+        if !self.product_tokens.is_empty() {
+            keys.push(super::key_argument("--product-token", "identity.product_tokens", &self.product_tokens));
+        }
+        if !self.purposes.is_empty() {
+            keys.push(super::key_argument("--purpose", "identity.purpose", &self.purposes));
+        }
+        // Not from the directory of the configuration.
+        let evidence = self.evidence.as_deref().map(std::path::absolute).transpose()?;
+        let evidence = evidence.map(|directory| directory.display().to_string());
+        for (name, key, value) in [
+            ("--min-delay", "pace.min_delay", &self.min_delay),
+            ("--contact", "identity.contact", &self.contact),
+            ("--evidence", "evidence.directory", &evidence),
+        ] {
+            keys.extend(value.as_ref().map(|value| super::key_argument(name, key, value)));
+        }
+        Ok(keys)
+    }
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {

@@ -1,4 +1,5 @@
-//! Keys set by environment variables: `POLITELY_PACE__MAX_WAIT=10s` is `pace.max_wait`.
+//! Keys set by environment variables (`POLITELY_PACE__MAX_WAIT=10s` is `pace.max_wait`) and by arguments (`--set
+//! pace.max_wait=10s`).
 
 use std::ffi::OsString;
 
@@ -6,12 +7,40 @@ use super::error::{Complaint, nearest};
 use super::faults::{At, Faults};
 use super::tree::{Value, YamlNode};
 
-/// A variable that sets a key.
+/// An argument of the command line that sets a key.
+#[derive(Clone, Debug)]
+pub struct KeyArgument {
+    /// What errors call it, such as `--min-delay`.
+    pub name: String,
+    /// With its section: `pace.min_delay`.
+    pub key: String,
+    /// In the form of the environment's.
+    pub value: String,
+}
+
+/// A variable, or an argument, that sets a key.
 pub(in crate::config) struct Variable {
     pub name: String,
     /// The keys it names, from the top.
     path: Vec<String>,
     value: String,
+}
+
+impl Variable {
+    /// How one writes the keys up to that depth.
+    fn section(&self, depth: usize) -> String {
+        let keys = &self.path[..depth];
+        match self.name.starts_with(PREFIX) {
+            true => format!("{PREFIX}{}", keys.join("__").to_ascii_uppercase()),
+            false => format!("--set {}", keys.join(".")),
+        }
+    }
+}
+
+impl From<&KeyArgument> for Variable {
+    fn from(KeyArgument { name, key, value }: &KeyArgument) -> Self {
+        Self { name: name.clone(), path: key.split('.').map(str::to_owned).collect(), value: value.clone() }
+    }
 }
 
 /// Those of the variables that set keys, sections before the keys in them, and a warning of each that has our prefix and names
@@ -83,9 +112,9 @@ pub(in crate::config) fn overlay(
         let open = (1..path.len())
             .find(|depth| matches!(&all_keys.along(&path[..*depth]).value, Value::Map(keys) if keys.is_empty()));
         if let Some(depth) = open {
-            let section = format!("{PREFIX}{}", path[..depth].join("__").to_ascii_uppercase());
+            let section = variable.section(depth);
             let hint = format!(
-                "a variable's name cannot spell a host: set all of them in one value, such as `{section}='{{\"example.com\": …}}'`"
+                "the name of a key cannot spell a host: set all of them in one value, such as `{section}='{{\"example.com\": …}}'`"
             );
             faults.push(at, Complaint::new(format!("`{section}` takes no host in its name"), hint));
             continue;

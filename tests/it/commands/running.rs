@@ -346,3 +346,26 @@ async fn ca_env_sets_what_run_sets() {
     assert_eq!(set, exported);
     assert!(exported.contains("NODE_OPTIONS") && exported.contains("WGETRC") && exported.contains("https_proxy"));
 }
+
+/// Enough for most, without a file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn arguments_set_keys_and_stand_over_the_environment() {
+    let origin = Origin::site("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n").await;
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let kept = home.path().join("kept");
+    let flags = ["--contact", "https://a.example/bot", "--purpose", "ai-train", "--min-delay", "1s", "--evidence"];
+    let flags = [&flags[..], &[kept.to_str().expect("plain"), "--set", "log.level=error"]].concat();
+    let ended = run(&flags, &fetch(&[origin.url("/1")])).await;
+    assert!(ended.stderr.contains("politely: 1 request, 0 forwarded, 1 usage-disallowed"), "{}", ended.stderr);
+    let fetch = origin.log.one("/robots.txt");
+    assert!(fetch.field("user-agent").is_some_and(|agent| agent.contains("https://a.example/bot")), "{fetch:?}");
+    assert!(std::fs::read_dir(&kept).expect("it was made").count() > 0);
+    let ended = run(&["--min-delay", "10"], "true").await;
+    assert!(
+        ended.stderr.starts_with("error: the duration `10` lacks its unit\n  --> --min-delay\n"),
+        "{}",
+        ended.stderr
+    );
+    let ended = run(&["--set", "nothing"], "true").await;
+    assert!(ended.stderr.contains("write `KEY=VALUE`, such as `pace.min_delay=2s`"), "{}", ended.stderr);
+}

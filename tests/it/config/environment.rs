@@ -120,7 +120,7 @@ fn a_fault_of_the_file_is_shown_even_where_a_variable_overrides_it() {
 /// `EXAMPLE_COM` could be `example.com`, `example_com` or `example-com`.
 #[test]
 fn a_host_has_no_variable_of_its_own() {
-    let hint = "a variable's name cannot spell a host: set all of them in one value, such as";
+    let hint = "the name of a key cannot spell a host: set all of them in one value, such as";
     for (name, section) in [
         ("POLITELY_HOSTS__EXAMPLE_COM__ROBOTS", "POLITELY_HOSTS"),
         ("POLITELY_HOSTS__EXAMPLE_COM", "POLITELY_HOSTS"),
@@ -148,4 +148,56 @@ fn a_host_has_no_variable_of_its_own() {
     );
     let told = with_environment(None, &[("POLITELY_HOSTS", "{A.example: {}, a.example: {}}")]).unwrap_err();
     assert!(told.starts_with("error: the host `a.example` appears twice\n  --> POLITELY_HOSTS\nhint: "), "{told}");
+}
+
+fn with_arguments(arguments: &[(&str, &str)]) -> Result<Settings, String> {
+    let argument = |(key, value): &(&str, &str)| KeyArgument {
+        name: format!("--set {key}"),
+        key: (*key).into(),
+        value: (*value).into(),
+    };
+    let arguments: Vec<_> = arguments.iter().map(argument).collect();
+    let variables = [("POLITELY_PACE__QUEUE", "8"), ("POLITELY_PACE__MAX_WAIT", "8s")];
+    let variables = variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    Settings::load_with(None, variables, &arguments).map_err(|errors| errors.to_string())
+}
+
+#[test]
+fn an_argument_overrides_the_environment_and_a_later_one_an_earlier_one() {
+    let settings = with_arguments(&[
+        ("pace.max_wait", "9s"),
+        ("pace.max_wait", "10s"),
+        ("egress.ports", "[8080]"),
+        ("hosts", "{a.example: {robots: ignore}}"),
+    ])
+    .unwrap();
+    assert_eq!((settings.pace.max_wait, settings.pace.queue), (Duration::from_secs(10), 8));
+    assert_eq!(settings.egress.ports.len(), 1);
+    assert_eq!(policy(&settings, "a.example").rules.robots, RobotsOverride::Ignore);
+}
+
+/// Unlike a variable, it is nobody's by mistake.
+#[test]
+fn an_argument_at_fault_is_an_error_as_a_line_would_be() {
+    for (key, value, told) in [
+        ("pace.max_wiat", "1s", "unknown key `max_wiat`\n  --> --set pace.max_wiat\nhint: did you mean `max_wait`?"),
+        ("paec.queue", "1", "unknown key `paec`\n  --> --set paec.queue\nhint: did you mean `pace`?"),
+        ("pace..x", "1", "unknown key ``\n  --> --set pace..x\nhint: the keys here are `key`, "),
+        ("pace.max_wait", "10", "the duration `10` lacks its unit\n  --> --set pace.max_wait\nhint: write `10s`"),
+        (
+            "mode.x",
+            "1",
+            "expected one word, found a map of keys\n  --> --set mode.x\nhint: write `enforce` or `report`",
+        ),
+        ("egress.ports", "[80", "did not find expected ',' or ']'\n  --> --set egress.ports\nhint: lists and maps are"),
+        (
+            "hosts.a.example.robots",
+            "ignore",
+            "`--set hosts` takes no host in its name\n  --> --set hosts.a.example.robots\nhint: the name of a key cannot \
+             spell a host: set all of them in one value, such as `--set hosts='{",
+        ),
+    ] {
+        let error = with_arguments(&[(key, value)]).unwrap_err();
+        assert!(error.starts_with(&format!("error: {told}")), "{error}");
+    }
 }

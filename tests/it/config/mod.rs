@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use politely::config::{
-    AccessLog, CaSource, ConfigPlace, HostPolicy, InterceptMode, ListenAddress, Mode, PortRange, Settings,
+    AccessLog, CaSource, ConfigPlace, HostPolicy, InterceptMode, KeyArgument, ListenAddress, Mode, PortRange, Settings,
 };
 use politely::policy::own_rules::OwnVerdict;
 use politely::policy::{Host, KeyBy, RobotsOverride};
