@@ -10,6 +10,7 @@ mod demo;
 mod elsewhere;
 mod evidence;
 mod explain;
+mod hash_password;
 mod identity;
 mod lint;
 mod orphans;
@@ -60,6 +61,8 @@ enum Command {
     Lint(lint::LintArgs),
     /// Show a running proxy's hosts, waiting requests and refusals
     Status(admin_client::AdminArgs),
+    /// Hash a password for `access.users`: asks for it, or reads standard input
+    HashPassword,
     /// Make a running proxy fetch a robots.txt again, now
     Refresh(refresh::RefreshArgs),
     /// Make a running proxy reload its configuration
@@ -93,6 +96,7 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::run(args),
         Command::Lint(args) => lint::run(args),
         Command::Status(args) => status::run(args),
+        Command::HashPassword => hash_password::run(),
         Command::Refresh(args) => refresh::run(args),
         Command::Reload(args) => reload::run(args),
         Command::Evidence(args) => evidence::run(args),

@@ -168,8 +168,7 @@ fn users(settings: &Settings, check: &mut Check<'_>) {
         }
         if user.password.cost().is_none() {
             // The text is not repeated: it may be the password itself.
-            let hint = "make one with `argon2 \"$(openssl rand -hex 8)\" -id -e`, of the package argon2; it begins with \
-                `$argon2id$`";
+            let hint = "make one with `politely hash-password`; it begins with `$argon2id$`";
             check.fault(&["access", "users", &number, "password"], "this is not an Argon2 hash of a password", hint);
         }
         if !known.insert(name) {

@@ -1,7 +1,7 @@
 //! What the proxy serves its own clients: the certificate that they have to trust, through the proxy, while another is
 //! rotated in, and on a machine that is not the proxy's.
 
-use crate::support::binary::{Binary, Ended, politely_with};
+use crate::support::binary::{Binary, Ended, politely_reading, politely_with};
 use crate::support::origin::pages;
 use crate::support::{Alpn, Origin, curl};
 use argon2::{Argon2, Params, PasswordHasher};
@@ -174,4 +174,24 @@ async fn an_authority_that_expires_within_a_month_is_warned_of_everywhere() {
     let admin = output.split("admin address http://").nth(1).unwrap().split('/').next().unwrap();
     let status = politely_with(&["status", "--config", file.to_str().unwrap(), "--admin", admin], &[]).await;
     assert!(status.stdout.contains("ca.pem expires on "), "{}{}", status.stdout, status.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_is_hashed_as_the_configuration_takes_it() {
+    let origin = Origin::site("").await;
+    for line in ["s3cret: \u{fc}\n", "s3cret: \u{fc}", "s3cret: \u{fc}\r\n"] {
+        let hashed = politely_reading(&["hash-password"], line.as_bytes()).await;
+        assert!(hashed.code == 0 && hashed.stdout.starts_with("$argon2id$"), "{hashed:?}");
+        let proxy =
+            Binary::serve(&format!("access: {{ users: [{{ name: a, password: '{}' }}] }}", hashed.stdout.trim())).await;
+        let url = origin.url("/x");
+        let answered = async |user: &str| curl(&["-x", &proxy.url(), "--proxy-user", user, &url]).await.status();
+        assert_eq!((answered("a:s3cret: \u{fc}").await, answered("a:other").await), (200, 407), "{line:?}");
+    }
+    for (bad, what) in
+        [("", "the password is empty"), ("\n", "the password is empty"), ("a\nb\n", "more than one line")]
+    {
+        let refused = politely_reading(&["hash-password"], bad.as_bytes()).await;
+        assert!(refused.code == 2 && refused.stderr.contains(what), "{refused:?}");
+    }
 }

@@ -169,7 +169,7 @@ access: { users: [{ nmae: x, password: y }, { name: bob, password: hunter2 }] }
             "4:24 this status is not a refusal | write 403 or another from 400 to 499",
             "4:29 unknown key `max_tll` | did you mean `max_ttl`?",
             "5:21 unknown key `nmae` | did you mean `name`?",
-            "5:68 this is not an Argon2 hash of a password | make one with `argon2 \"$(openssl rand -hex 8)\" -id -e`, of the package argon2; it begins with `$argon2id$`",
+            "5:68 this is not an Argon2 hash of a password | make one with `politely hash-password`; it begins with `$argon2id$`",
         ],
         "who may use it and how long copies are fresh is not known"
     );
