@@ -60,6 +60,16 @@ impl HeldFor {
     }
 }
 
+impl HeldFor {
+    /// How far the host's turns are apart, if that is what is waited for.
+    pub fn gap(self) -> Option<Duration> {
+        match self {
+            Self::Gap(gap) | Self::Adaptive { gap, .. } | Self::Backoff(gap) => Some(gap),
+            Self::Robots | Self::Paused { .. } | Self::InFlight(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for HeldFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -255,7 +255,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
                 pass_on(&control, signal);
             }
             status = child.wait() => break status?,
-            () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref()),
+            () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref(), &running.counts()),
             Some(decision) = refused.next() => hear(&decision),
         }
     };

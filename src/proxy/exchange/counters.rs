@@ -47,7 +47,7 @@ pub struct HostFailures {
 }
 
 /// A reading of them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Counts {
     /// Answered by the origin.

@@ -156,7 +156,7 @@ async fn what_is_logged_while_a_request_is_held_has_a_line_to_itself() {
 async fn who_waits_for_a_held_request_sees_why_and_how_long() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 5\n").await;
     let script = fetch(&["/1", "/2"].map(|path| origin.url(path)));
-    let line = format!("politely: waiting for {}: crawl-delay 5 s, ", origin.url(""));
+    let line = format!("politely: 1 done; waiting for {}: crawl-delay 5 s, ", origin.url(""));
     let (environment, plain, silent) = (open(), ["run", "sh", "-c", &script], ["run", "-q", "sh", "-c", &script]);
     let (shown, quiet, piped, verbose) = tokio::join!(
         politely_on_a_terminal(&plain, &environment),
