@@ -245,13 +245,16 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             print_refusal(decision);
         }
     };
-    let mut is_signalled = false;
+    let (mut is_signalled, mut still_waiting) = (false, 0);
     let status = loop {
         tokio::select! {
             // A signal that ends the command is the command's, and not the one that cuts off what it leaves.
             biased;
             signal = signals.next() => {
-                is_signalled |= is_to_end(signal);
+                if is_to_end(signal) {
+                    is_signalled = true;
+                    still_waiting = running.figures().waiting.max(still_waiting);
+                }
                 pass_on(&control, signal);
             }
             status = child.wait() => break status?,
@@ -272,8 +275,16 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let code = exit_code(status);
     // The signal may have reached the command alone, or first.
     let is_cut_off = is_signalled || is_by_signal(code);
-    let summary =
-        Summary { program, tally, took: began.elapsed(), totals, max_wait, is_cut_off, is_isolated: args.isolate };
+    let summary = Summary {
+        program,
+        tally,
+        took: began.elapsed(),
+        totals,
+        max_wait,
+        is_cut_off,
+        still_waiting,
+        is_isolated: args.isolate,
+    };
     print_end(&summary, args, report, code);
     Ok(ExitCode::from(code))
 }

@@ -56,6 +56,8 @@ pub(super) struct Summary<'a> {
     pub max_wait: Duration,
     /// Somebody has ended it by a signal.
     pub is_cut_off: bool,
+    /// Requests that waited for a crawl-delay then.
+    pub still_waiting: usize,
     pub is_isolated: bool,
 }
 
@@ -96,11 +98,15 @@ impl Summary<'_> {
             text += &format!(", {count} {slug} (reported)");
         }
         let mut line = |what: String| text += &format!("\n  {}", super::super::inert(&what));
-        for (rule, count) in tally.top(SHOWN) {
-            line(format!("{count} by {rule}"));
+        for (rule, used) in tally.top(SHOWN) {
+            line(format!("{} by {rule}", used.requests));
+            used.urls.iter().take(SHOWN_URLS).for_each(|url| line(format!("  {url}")));
         }
         if held.requests > 0 {
             line(format!("{} held for a crawl-delay, {:.1} s in total", held.requests, held.total.as_secs_f64()));
+        }
+        if self.still_waiting > 0 {
+            line(format!("{} still waiting when it was ended", counted(self.still_waiting as u64, "request")));
         }
         if tally.too_long_in_all > 0 {
             line(format!("{} refused: would have waited longer than --max-wait:", tally.too_long_in_all));
@@ -137,10 +143,9 @@ impl Summary<'_> {
 
     pub fn json(&self, exit_code: u8) -> Value {
         let Counts { forwarded, failed, client_gone, tunnels, refused, reported, .. } = &self.totals.counts;
-        let rules =
-            self.tally.top(MOST_RULES).into_iter().map(
-                |(rule, count)| json!({ "file": rule.file, "line": rule.line, "rule": rule.text, "requests": count }),
-            );
+        let rules = self.tally.top(MOST_RULES).into_iter().map(|(rule, used)| {
+            json!({ "file": rule.file, "line": rule.line, "rule": rule.text, "requests": used.requests, "urls": used.urls })
+        });
         let failures =
             self.totals.failures.iter().map(
                 |(host, failures)| json!({ "authority": host, "requests": failures.count, "last": failures.last }),
@@ -157,7 +162,8 @@ impl Summary<'_> {
             "requests": { "total": self.total(), "forwarded": forwarded, "failed": failed, "client_gone": client_gone, "refused": refused,
                 "reported": reported },
             "tunnels": tunnels,
-            "held": { "requests": self.totals.held.requests, "seconds": self.totals.held.total.as_secs_f64() },
+            "held": { "requests": self.totals.held.requests, "seconds": self.totals.held.total.as_secs_f64(),
+                "still_waiting": self.still_waiting },
             "rules": rules.collect::<Vec<_>>(),
             "refused_for_waiting": {
                 "requests": self.tally.too_long_in_all,
@@ -181,6 +187,7 @@ fn at_least(max_wait: Duration, longest_wait: Duration) -> String {
 
 /// Of each kind, in the summary for people.
 const SHOWN: usize = 5;
+const SHOWN_URLS: usize = 2;
 const MOST_RULES: usize = 100;
 
 #[cfg(test)]

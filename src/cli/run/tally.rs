@@ -9,12 +9,20 @@ use std::time::Duration;
 /// So far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    rules: HashMap<RuleTally, u64>,
+    rules: HashMap<RuleTally, RuleUse>,
     /// The first that were refused rather than held longer, each once.
     pub too_long: Vec<Box<str>>,
     pub too_long_in_all: u64,
     /// Until the turn of the last of them, had it been held: at least, as those that are refused do not stand in the line.
     pub longest_wait: Duration,
+}
+
+/// What a line has refused.
+#[derive(Debug, Default)]
+pub(super) struct RuleUse {
+    pub requests: u64,
+    /// The first of them, each once.
+    pub urls: Vec<Box<str>>,
 }
 
 /// A line that refuses requests.
@@ -37,7 +45,14 @@ impl Tally {
         if let Some(rule) = RuleTally::of(refusal)
             && (self.rules.len() < MOST_RULES || self.rules.contains_key(&rule))
         {
-            *self.rules.entry(rule).or_default() += 1;
+            let used = self.rules.entry(rule).or_default();
+            used.requests += 1;
+            if let Some(url) = &decision.url
+                && used.urls.len() < MOST_URLS_OF_A_RULE
+                && !used.urls.contains(url)
+            {
+                used.urls.push(url.clone());
+            }
         }
         if let Refusal::CrawlDelay { retry_after, .. } = &**refusal {
             self.too_long_in_all += 1;
@@ -52,9 +67,9 @@ impl Tally {
     }
 
     /// Those that refused most, first.
-    pub fn top(&self, most: usize) -> Vec<(&RuleTally, u64)> {
-        let mut all: Vec<_> = self.rules.iter().map(|(rule, count)| (rule, *count)).collect();
-        all.sort_by(|(a, more), (b, less)| less.cmp(more).then(a.cmp(b)));
+    pub fn top(&self, most: usize) -> Vec<(&RuleTally, &RuleUse)> {
+        let mut all: Vec<_> = self.rules.iter().collect();
+        all.sort_by(|(a, more), (b, less)| less.requests.cmp(&more.requests).then(a.cmp(b)));
         all.truncate(most);
         all
     }
@@ -80,8 +95,8 @@ impl RuleTally {
                 let text = format!("{}: {}", reservation.field.as_str(), reservation.value);
                 ("the sites' answers".to_owned(), None, text)
             }
-            Refusal::RobotsUnreachable { authority, .. } => {
-                (authority.robots_url(), None, "it could not be read".to_owned())
+            Refusal::RobotsUnreachable { authority, why, .. } => {
+                (authority.robots_url(), None, format!("it could not be read ({why})"))
             }
             Refusal::OperatorDenied { host, pattern, .. } => {
                 (format!("hosts: {host}"), None, format!("deny: {pattern}"))
@@ -125,6 +140,7 @@ impl std::fmt::Display for RuleTally {
 
 const MOST_RULES: usize = 10_000;
 const MOST_URLS: usize = 1000;
+const MOST_URLS_OF_A_RULE: usize = 20;
 
 #[cfg(test)]
 mod tests {

@@ -2,11 +2,12 @@
 
 use crate::support::binary::open;
 use crate::support::binary::{Ended, politely_on_a_terminal, politely_with};
-use crate::support::{Alpn, Origin, Proxy, Reply};
+use crate::support::{Alpn, Origin, Proxy, Reply, within};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 const SLOW: &str = "User-agent: *\nCrawl-delay: 3\nDisallow: /private\n";
 
@@ -28,16 +29,21 @@ async fn the_summary_lists_rules_waits_and_failures() {
     let ended = run(&[], &fetch(&[&pages[..], &[format!("{nobody}/x")]].concat())).await;
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let robots = origin.url("/robots.txt");
-    for part in
-        ["politely: 5 requests, 2 forwarded", "2 robots-disallowed", &format!("  2 by {robots}:3 `Disallow: /private`")]
-    {
+    for part in [
+        "politely: 5 requests, 2 forwarded",
+        "2 robots-disallowed",
+        &format!("  2 by {robots}:3 `Disallow: /private`\n    {}\n    {}\n", pages[0], pages[1]),
+    ] {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
     }
     // The first has to ask for its turn, which counts too where the machine has much to do.
     let held = ["  1 held for a crawl-delay, ", "  2 held for a crawl-delay, "];
     assert!(held.iter().any(|part| ended.stderr.contains(part)), "{}", ended.stderr);
     // Its robots.txt cannot be had either.
-    assert!(ended.stderr.contains(&format!("  1 by {nobody}/robots.txt `it could not be read`")), "{}", ended.stderr);
+    let unread = format!(
+        "  1 by {nobody}/robots.txt `it could not be read (connecting to {nobody}: Connection refused (os error 111))`\n    {nobody}/x"
+    );
+    assert!(ended.stderr.contains(&unread), "{}", ended.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -368,4 +374,34 @@ async fn arguments_set_keys_and_stand_over_the_environment() {
     );
     let ended = run(&["--set", "nothing"], "true").await;
     assert!(ended.stderr.contains("write `KEY=VALUE`, such as `pace.min_delay=2s`"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_still_waited_when_the_run_was_ended_is_told() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 90\n").await;
+    let [first, others @ ..] = ["/1", "/2", "/3", "/4"].map(|path| fetch(&[origin.url(path)]));
+    let script = format!("{first} {} wait", others.map(|other| format!("({other}) &")).join(" "));
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_politely"));
+    command.args(["run", "-v", "sh", "-c", &script]).envs(open()).env("HOME", home.path());
+    command.env("XDG_CACHE_HOME", home.path()).env("STATE_DIRECTORY", home.path()).stderr(std::process::Stdio::piped());
+    let mut run = command.kill_on_drop(true).spawn().expect("it is built");
+    let mut lines = BufReader::new(run.stderr.take().expect("piped")).lines();
+    let mut until = async |part: &str| {
+        let find = async {
+            loop {
+                let line = lines.next_line().await.expect("text").unwrap_or_else(|| panic!("no {part}"));
+                if line.contains(part) {
+                    return;
+                }
+            }
+        };
+        within(part, find).await;
+    };
+    until(", 3 waiting: about ").await;
+    let pid = run.id().expect("not waited for yet").cast_signed();
+    // SAFETY: two numbers; the child is not waited for yet.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    until("  3 requests still waiting when it was ended").await;
+    within("its end", run.wait()).await.expect("our child");
 }
