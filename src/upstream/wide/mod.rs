@@ -2,7 +2,10 @@
 //! more groups, more kinds of certificates. The roots, the name that is verified and TLS 1.2 as the oldest version are the same;
 //! `tls: legacy` of a host lets older versions in.
 
+mod memory;
 mod words;
+
+pub(super) use memory::TlsMemory;
 
 use super::dial_error::{DialError, DialFault};
 use super::shown::{PinMismatch, ShownIdentity, key_digest};
@@ -137,3 +140,6 @@ impl fmt::Debug for WideTls {
 const CIPHERS: &str = "ALL:!aNULL:!eNULL:!PSK:!SRP:!3DES:!RC4:!MD5:@SECLEVEL=2";
 const LEGACY_CIPHERS: &str = "ALL:!aNULL:!eNULL:!PSK:!SRP:@SECLEVEL=0";
 const GROUPS: &str = "X25519:P-256:X448:P-384:P-521:ffdhe2048:ffdhe3072:ffdhe4096:ffdhe6144:ffdhe8192";
+
+#[cfg(test)]
+mod tests;
