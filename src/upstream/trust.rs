@@ -15,7 +15,8 @@ use rustls::{
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
+use tokio::sync::OnceCell;
 
 /// Whom to believe about origins, in the form of either TLS.
 #[derive(Clone)]
@@ -78,7 +79,7 @@ impl Trust {
                 pins: pins.clone(),
                 identity: identity.clone(),
                 legacy: terms.legacy,
-                context: OnceLock::new(),
+                context: OnceCell::new(),
             };
             let verifier = Verifier { webpki: webpki.clone(), verify: terms.verify, pins };
             let builder = ClientConfig::builder_with_provider(provider.clone());

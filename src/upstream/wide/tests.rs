@@ -10,11 +10,12 @@ use openssl::pkey::PKey;
 use openssl::ssl::{SslAcceptor, SslMethod};
 use openssl::x509::X509;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OnceCell;
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance};
 
@@ -119,14 +120,14 @@ async fn ticketed(tickets: usize) -> Stream {
     let server = listener.accept().await.unwrap().0.into_std().unwrap();
     server.set_nonblocking(false).unwrap();
     let accepted = tokio::task::spawn_blocking(move || acceptor.accept(server).unwrap());
-    let terms = WideTls {
+    let terms = Arc::new(WideTls {
         roots: made.cert.pem().into(),
         verify: false,
         pins: Vec::new(),
         identity: None,
         legacy: false,
-        context: OnceLock::new(),
-    };
+        context: OnceCell::new(),
+    });
     let authority = Authority::new(Scheme::Https, "a.example", None).unwrap();
     let stream = terms.connect(Stream::Tcp(tcp), authority.host(), false).await.unwrap();
     let mut server = accepted.await.unwrap();
