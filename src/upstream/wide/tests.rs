@@ -79,6 +79,20 @@ async fn a_host_that_refuses_both_kinds_of_tls_is_asked_once_in_the_second() {
     }
 }
 
+/// As one does whose TLS was renewed.
+#[tokio::test]
+async fn a_host_that_does_not_speak_the_wide_kind_any_more_is_asked_in_the_usual_way_again() {
+    let (port, counts) = three(&ALERT).await;
+    let upstream = upstream(LOOPBACK);
+    upstream.resolver.remember(HOST, &[IpAddr::from([127, 0, 0, 2])]);
+    let authority = Authority::new(Scheme::Https, HOST, Some(port)).unwrap();
+    upstream.reach(&authority).await.unwrap().0.endpoint.tls.note_wide();
+    for came in [1, 3, 4] {
+        dial(&upstream, port).await;
+        assert_eq!(counts[0].load(Relaxed), came);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn both_kinds_have_one_deadline() {
     // Or the clock would go on by itself as soon as only bytes are waited for.
