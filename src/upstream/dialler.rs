@@ -37,11 +37,12 @@ impl Dialler {
         addresses: &[SocketAddr],
         first: Option<SocketAddr>,
     ) -> Result<(Stream, SocketAddr), DialError> {
-        let opened = match self.by_any_address(hop, addresses, first).await {
+        let deadline = Instant::now() + hop.limit;
+        let opened = match self.by_any_address(hop, addresses, first, deadline).await {
             Err(error) if error.kind == DialFault::OwnLimit => {
                 self.close_idle();
                 yield_now().await;
-                self.by_any_address(hop, addresses, first).await
+                self.by_any_address(hop, addresses, first, deadline).await
             }
             opened => opened,
         };
@@ -76,10 +77,10 @@ impl Dialler {
         hop: &Hop,
         addresses: &[SocketAddr],
         first: Option<SocketAddr>,
+        deadline: Instant,
     ) -> Result<(Stream, SocketAddr), DialError> {
         let mut addresses = self.failed.order(addresses, first);
         let mut failure = None;
-        let deadline = Instant::now() + hop.limit;
         loop {
             let reached = OnceLock::new();
             let opened = timeout_at(deadline, hop.dial(&addresses, &self.failed, &reached)).await;

@@ -3,6 +3,7 @@
 
 use super::http2::EndpointConnections;
 use super::stream::Stream;
+use super::wide::TlsMemory;
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -13,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::task::coop::has_budget_remaining;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 /// One such place. Its identity is its own: two of them never share a connection.
@@ -23,8 +26,7 @@ pub(super) struct Endpoint {
     /// The idle connections of all endpoints.
     all: Arc<AtomicUsize>,
     is_known: AtomicBool,
-    /// When it was last seen to need the wider TLS.
-    wide: Mutex<Option<Instant>>,
+    pub tls: TlsMemory,
     pub http2: EndpointConnections,
 }
 
@@ -49,7 +51,7 @@ impl Endpoint {
             count: AtomicUsize::new(0),
             all: all.clone(),
             is_known: AtomicBool::new(false),
-            wide: Mutex::new(None),
+            tls: TlsMemory::default(),
             http2: EndpointConnections::new(all),
         }
     }
@@ -131,15 +133,6 @@ impl Endpoint {
         self.http2.idle_since(into);
     }
 
-    /// Whether it was seen lately to need the wider TLS.
-    pub fn needs_wide_tls(&self) -> bool {
-        self.wide.lock().is_some_and(|since| since.elapsed() < WIDE)
-    }
-
-    pub fn note_wide_tls(&self) {
-        *self.wide.lock() = Some(Instant::now());
-    }
-
     /// Whether this was not asked before.
     pub fn is_new(&self) -> bool {
         !self.is_known.load(Relaxed) && !self.is_known.swap(true, Relaxed)
@@ -169,11 +162,16 @@ impl Drop for Endpoint {
 
 /// Whether there is neither an end nor a byte to read. A later read takes over the wake-up that this leaves.
 async fn is_quiet(stream: &mut Stream) -> bool {
-    let mut byte = [0; 1];
-    let read =
-        poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending()));
     // A task whose turn is over would find everything quiet.
-    tokio::task::unconstrained(read).await
+    if !has_budget_remaining() {
+        yield_now().await;
+    }
+    let mut byte = [0; 1];
+    let is_pending =
+        poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending()))
+            .await;
+    // TLS reads on for as long as there is anything but data, such as tickets of sessions: that takes the turn, and is not quiet.
+    is_pending && has_budget_remaining()
 }
 
 /// The same, of what has come by now: the runtime learns of it between two tasks only.
@@ -181,7 +179,7 @@ async fn is_quiet_by_now(stream: &mut Stream) -> bool {
     if stream.is_surely_quiet() {
         return true;
     }
-    tokio::task::yield_now().await;
+    yield_now().await;
     is_quiet(stream).await
 }
 
@@ -191,9 +189,6 @@ fn shard() -> usize {
     thread_local! { static OWN: usize = NEXT.fetch_add(1, Relaxed) }
     OWN.with(|own| *own)
 }
-
-/// For so long the usual TLS is not tried again: somebody on the way may have made it fail once.
-const WIDE: Duration = Duration::from_secs(3600);
 
 static SHARDS: LazyLock<usize> = LazyLock::new(|| {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

@@ -2,6 +2,7 @@
 //! for the very name that is asked for.
 
 use super::dial_error::{DialError, DialFault};
+use super::endpoint::Endpoint;
 use super::race::{FailedAddresses, race};
 use super::stream::Stream;
 use super::upstream_proxy::UpstreamProxy;
@@ -30,15 +31,15 @@ pub(super) struct Hop {
     pub limit: Duration,
 }
 
-/// Which of the two kinds of TLS.
+/// TLS with the origin: the usual kind first, unless the wider one is known to be needed.
 #[derive(Clone)]
-pub(super) enum HopTls {
-    Usual(Arc<ClientConfig>),
-    /// `http2`: the origin may choose it.
-    Wide {
-        terms: Arc<WideTls>,
-        http2: bool,
-    },
+pub(super) struct HopTls {
+    pub usual: Arc<ClientConfig>,
+    pub wide: Arc<WideTls>,
+    /// The origin may choose HTTP/2.
+    pub http2: bool,
+    /// Whose memory of the two kinds this is.
+    pub endpoint: Arc<Endpoint>,
 }
 
 /// By way of an upstream proxy.
@@ -62,8 +63,51 @@ impl Hop {
         DialError::new(DialFault::TimedOut, detail)
     }
 
-    /// By the first of the addresses that can be reached, which is noted in `reached`. The caller keeps to the limit.
+    /// By the first of the addresses that can be reached, which is noted in `reached`. An origin that refuses the parameters of
+    /// the usual TLS is asked once more with the wider one at the same address. The caller keeps to the limit.
     pub async fn dial(
+        &self,
+        addresses: &[SocketAddr],
+        failed: &FailedAddresses,
+        reached: &OnceLock<SocketAddr>,
+    ) -> Result<Stream, DialError> {
+        let stream = self.reach(addresses, failed, reached).await?;
+        let Some(tls) = &self.tls else { return Ok(stream) };
+        let host = self.authority.host();
+        let known = &tls.endpoint.tls;
+        if tls.wide.legacy || known.needs_wide() {
+            let opened = tls.wide.connect(stream, host, tls.http2).await;
+            if opened.as_ref().is_err_and(|error| error.kind.is_of_tls()) {
+                known.forget();
+            }
+            return opened;
+        }
+        let usual = async || encrypt(stream, &tls.usual, server_name(host)?).await;
+        let error = match usual().await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => DialError::of_handshake(&error),
+        };
+        let (true, Some(&address)) = (error.is_for_wider, reached.get()) else { return Err(error) };
+        if let Some(wider) = known.refusal() {
+            return Err(wider);
+        }
+        let Ok(stream) = self.reach(&[address], failed, reached).await else { return Err(error) };
+        match tls.wide.connect(stream, host, tls.http2).await {
+            Ok(stream) => {
+                known.note_wide();
+                Ok(stream)
+            }
+            // What is wrong with TLS it says better, anything else is by chance.
+            Err(wider) if wider.kind.is_of_tls() => {
+                known.note_refusal(wider.clone());
+                Err(wider)
+            }
+            Err(_) => Err(error),
+        }
+    }
+
+    /// As far as to where TLS with the origin begins.
+    async fn reach(
         &self,
         addresses: &[SocketAddr],
         failed: &FailedAddresses,
@@ -88,15 +132,7 @@ impl Hop {
                 stream = stream.ahead(ahead);
             }
         }
-        let host = self.authority.host();
-        match &self.tls {
-            None => Ok(stream),
-            Some(HopTls::Usual(tls)) => {
-                let name = server_name(host).map_err(|error| DialError::of_handshake(&error))?;
-                encrypt(stream, tls, name).await.map_err(|error| DialError::of_handshake(&error))
-            }
-            Some(HopTls::Wide { terms, http2 }) => terms.connect(stream, host, *http2).await,
-        }
+        Ok(stream)
     }
 }
 

@@ -89,39 +89,20 @@ impl Route {
 }
 
 impl RouteInner {
-    /// To where a request can be sent, TLS included. An origin that refuses the parameters of the usual TLS is asked once more with
-    /// the wider one, and with that alone from then on. `connect`: through an upstream proxy, not by way of it.
+    /// To where a request can be sent, TLS included. `connect`: through an upstream proxy, not by way of it.
     pub async fn dial(
         &self,
         connect: bool,
         may_be_http2: bool,
         first: Option<SocketAddr>,
     ) -> Result<(Stream, SocketAddr), DialError> {
-        let terms = is_tls(&self.authority).then_some(&self.tls);
-        let wide = || terms.map(|terms| HopTls::Wide { terms: terms.wide.clone(), http2: may_be_http2 });
-        let usual = || {
-            let config = |terms: &TlsTerms| if may_be_http2 { terms.either.clone() } else { terms.http1.clone() };
-            terms.map(|terms| HopTls::Usual(config(terms)))
-        };
-        let open = async |tls: Option<HopTls>| {
-            let hop = self.hop_to(connect, tls);
-            self.by.dialler.open(&hop, &self.addresses, first).await
-        };
-        if self.tls.wide.legacy || terms.is_some() && self.endpoint.needs_wide_tls() {
-            return open(wide()).await;
-        }
-        match open(usual()).await {
-            Err(error) if error.is_for_wider => match open(wide()).await {
-                Ok(opened) => {
-                    self.endpoint.note_wide_tls();
-                    Ok(opened)
-                }
-                // What is wrong with TLS it says better, anything else is by chance.
-                Err(wider) if wider.kind.is_of_tls() => Err(wider),
-                Err(_) => Err(error),
-            },
-            opened => opened,
-        }
+        let tls = is_tls(&self.authority).then(|| HopTls {
+            usual: if may_be_http2 { &self.tls.either } else { &self.tls.http1 }.clone(),
+            wide: self.tls.wide.clone(),
+            http2: may_be_http2,
+            endpoint: self.endpoint.clone(),
+        });
+        self.by.dialler.open(&self.hop_to(connect, tls), &self.addresses, first).await
     }
 
     /// The host whose name was resolved.

@@ -15,7 +15,8 @@ use rustls::{
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
+use tokio::sync::OnceCell;
 
 /// Whom to believe about origins, in the form of either TLS.
 #[derive(Clone)]
@@ -78,7 +79,7 @@ impl Trust {
                 pins: pins.clone(),
                 identity: identity.clone(),
                 legacy: terms.legacy,
-                context: OnceLock::new(),
+                context: OnceCell::new(),
             };
             let verifier = Verifier { webpki: webpki.clone(), verify: terms.verify, pins };
             let builder = ClientConfig::builder_with_provider(provider.clone());
@@ -168,7 +169,15 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         if self.verify {
-            self.webpki.verify_server_cert(end_entity, intermediates, server_name, ocsp, now)?;
+            let near = &intermediates[..intermediates.len().min(MAX_INTERMEDIATES)];
+            match self.webpki.verify_server_cert(end_entity, near, server_name, ocsp, now) {
+                Ok(_) => {}
+                Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) if near.len() < intermediates.len() => {
+                    let why = OtherError(Arc::new(ManyIntermediates));
+                    return Err(Error::InvalidCertificate(CertificateError::Other(why)));
+                }
+                Err(error) => return Err(error),
+            }
         }
         if !self.pins.is_empty() && !self.pins.contains(&key_digest(end_entity)?) {
             let why = OtherError(Arc::new(PinMismatch));
@@ -197,5 +206,76 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.webpki.supported_verify_schemes()
+    }
+}
+
+/// For OpenSSL, which goes one way only. In the form of the library's own errors.
+#[derive(Debug, thiserror::Error)]
+#[error("ManyIntermediates")]
+struct ManyIntermediates;
+
+/// Of an origin's certificates, as many are tried between its own and a root. They may be in any order: where all have one name,
+/// each order is tried, ten of them for seconds.
+const MAX_INTERMEDIATES: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::DialError;
+    use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
+    use std::io;
+
+    /// The name, and whose it is said to be; signed with a key of its own that nobody knows.
+    fn certificate(subject: &str, issuer: &Issuer<'_, KeyPair>) -> (CertificateDer<'static>, Issuer<'static, KeyPair>) {
+        let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, subject);
+        if subject != "leaf" {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        let key = KeyPair::generate().unwrap();
+        let made = params.signed_by(&key, issuer).unwrap().der().clone();
+        (made, Issuer::new(params, key))
+    }
+
+    fn root(name: &str) -> (CertificateDer<'static>, Issuer<'static, KeyPair>) {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        (params.self_signed(&key).unwrap().der().clone(), Issuer::new(params, key))
+    }
+
+    #[test]
+    fn a_crowd_of_certificates_is_not_tried_in_every_order() {
+        let (trusted, issuer) = root("root");
+        let mut store = RootCertStore::empty();
+        store.add(trusted).unwrap();
+        let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::new(ring::default_provider()));
+        let verifier = Verifier { webpki: webpki.build().unwrap(), verify: true, pins: Vec::new() };
+        let verified = |leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]| {
+            let server = ServerName::try_from("a.example").unwrap();
+            let verified = verifier.verify_server_cert(leaf, chain, &server, &[], UnixTime::now());
+            verified.map(drop).map_err(|error| DialError::of_handshake(&io::Error::other(error)))
+        };
+        for name in ["x", "root"] {
+            let (_, other) = root(name);
+            let (leaf, _) = certificate("leaf", &other);
+            let crowd: Vec<_> = (0..20).map(|_| certificate(name, &other).0).collect();
+            let error = verified(&leaf, &crowd).unwrap_err();
+            assert!(!error.to_string().contains("maximum"), "{error}");
+            assert_eq!(error.is_for_wider, name == "x", "{error}");
+        }
+        // What is needed comes first as a rule; where it does not, the other way is taken.
+        let (middle, middle_issuer) = certificate("middle", &issuer);
+        let (leaf, _) = certificate("leaf", &middle_issuer);
+        let junk: Vec<_> = (0..20).map(|number| certificate(&format!("junk {number}"), &issuer).0).collect();
+        for at in [0, 2, 3, 20] {
+            let mut chain = junk.clone();
+            chain.insert(at, middle.clone());
+            let verified = verified(&leaf, &chain);
+            assert_eq!(verified.is_ok(), at < MAX_INTERMEDIATES, "{verified:?}");
+            assert!(verified.is_ok() || verified.unwrap_err().is_for_wider);
+        }
     }
 }

@@ -2,7 +2,11 @@
 //! more groups, more kinds of certificates. The roots, the name that is verified and TLS 1.2 as the oldest version are the same;
 //! `tls: legacy` of a host lets older versions in.
 
+mod bounds;
+mod memory;
 mod words;
+
+pub(super) use memory::TlsMemory;
 
 use super::dial_error::{DialError, DialFault};
 use super::shown::{PinMismatch, ShownIdentity, key_digest};
@@ -18,7 +22,9 @@ use openssl::x509::store::X509StoreBuilder;
 use openssl::x509::verify::{X509CheckFlags, X509VerifyFlags};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
 use tokio_openssl::SslStream;
 
 /// The terms on which it is spoken. What is needed for it is made when it is needed.
@@ -32,15 +38,23 @@ pub(super) struct WideTls {
     pub identity: Option<Arc<ShownIdentity>>,
     /// Older versions than TLS 1.2 as well.
     pub legacy: bool,
-    pub context: OnceLock<SslContext>,
+    pub context: OnceCell<SslContext>,
 }
 
 impl WideTls {
     /// TLS with the host, whose name is what is sent and verified, byte for byte. `http2`: it may choose HTTP/2.
-    pub async fn connect(&self, stream: Stream, host: &Host, http2: bool) -> Result<Stream, DialError> {
-        let failed = |error: ErrorStack| DialError::new(DialFault::Tls, format!("TLS cannot be set up: {error}"));
-        let ssl = self.ssl(host, http2).map_err(failed)?;
-        let mut tls = Box::new(SslStream::new(ssl, stream).map_err(failed)?);
+    pub async fn connect(self: &Arc<Self>, stream: Stream, host: &Host, http2: bool) -> Result<Stream, DialError> {
+        let failed =
+            |error: &dyn fmt::Display| DialError::new(DialFault::Tls, format!("TLS cannot be set up: {error}"));
+        // The roots take OpenSSL tens of milliseconds to read.
+        let make = async || {
+            let terms = self.clone();
+            let made = spawn_blocking(move || terms.make_context()).await.map_err(|error| failed(&error))?;
+            made.map_err(|error| failed(&error))
+        };
+        let context = self.context.get_or_try_init(make).await?;
+        let ssl = Self::ssl(context, host, http2).map_err(|error| failed(&error))?;
+        let mut tls = Box::new(SslStream::new(ssl, stream).map_err(|error| failed(&error))?);
         match Pin::new(&mut *tls).connect().await {
             Ok(()) => self.check_pins(tls.ssl())?,
             Err(error) => return Err(words::of(&error, tls.ssl(), host, self.verify, self.legacy)),
@@ -48,14 +62,7 @@ impl WideTls {
         Ok(Stream::Wide(tls))
     }
 
-    fn ssl(&self, host: &Host, http2: bool) -> Result<Ssl, ErrorStack> {
-        let context = match self.context.get() {
-            Some(context) => context,
-            None => {
-                let made = self.make_context()?;
-                self.context.get_or_init(|| made)
-            }
-        };
+    fn ssl(context: &SslContext, host: &Host, http2: bool) -> Result<Ssl, ErrorStack> {
         let mut ssl = Ssl::new(context)?;
         ssl.set_alpn_protos(if http2 { b"\x02h2\x08http/1.1" } else { b"\x08http/1.1" })?;
         match host {
@@ -91,7 +98,12 @@ impl WideTls {
                 | SslOptions::IGNORE_UNEXPECTED_EOF,
         );
         context.set_session_cache_mode(SslSessionCacheMode::OFF);
-        context.set_verify(if self.verify { SslVerifyMode::PEER } else { SslVerifyMode::NONE });
+        bounds::set(&mut context);
+        match (self.verify, self.legacy) {
+            (true, true) => context.set_verify_callback(SslVerifyMode::PEER, bounds::verify_legacy),
+            (true, false) => context.set_verify(SslVerifyMode::PEER),
+            (false, _) => context.set_verify(SslVerifyMode::NONE),
+        }
         let mut store = X509StoreBuilder::new()?;
         for root in X509::stack_from_pem(self.roots.as_bytes())? {
             store.add_cert(root)?;
@@ -134,6 +146,10 @@ impl fmt::Debug for WideTls {
 }
 
 /// At level 2, nothing counts that is weaker than 112 bits: no keys of RSA or DH under 2048, no signature with SHA-1.
-const CIPHERS: &str = "ALL:!aNULL:!eNULL:!PSK:!SRP:!3DES:!RC4:!MD5:@SECLEVEL=2";
-const LEGACY_CIPHERS: &str = "ALL:!aNULL:!eNULL:!PSK:!SRP:@SECLEVEL=0";
-const GROUPS: &str = "X25519:P-256:X448:P-384:P-521:ffdhe2048:ffdhe3072:ffdhe4096:ffdhe6144:ffdhe8192";
+const CIPHERS: &str = "ALL:!aNULL:!aDSS:!eNULL:!PSK:!SRP:!3DES:!RC4:!MD5:@SECLEVEL=2";
+const LEGACY_CIPHERS: &str = "ALL:!aNULL:!aDSS:!eNULL:!PSK:!SRP:@SECLEVEL=0";
+/// The larger groups of ffdhe take too long: see [`bounds`].
+const GROUPS: &str = "X25519:P-256:X448:P-384:P-521:ffdhe2048";
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,10 @@
 
 use crate::support::websocket::WebSocket;
 use crate::support::{Alpn, Origin, Protocol, Proxy, Reply, Seen, assert_refused, test_ca};
-use openssl::ssl::{Ssl, SslAcceptor, SslFiletype, SslMethod, SslVersion};
+use futures_util::stream::{self, StreamExt};
+use openssl::bn::{BigNum, MsbOption};
+use openssl::dh::Dh;
+use openssl::ssl::{NameType, SniError, Ssl, SslAcceptor, SslAlert, SslFiletype, SslMethod, SslVersion};
 use std::path::Path;
 use std::process::{Command as Blocking, Stdio};
 use std::sync::Arc;
@@ -49,10 +52,36 @@ impl Certificates {
             certificate p521-other "$(ec P-521)" "subjectAltName=DNS:b.localhost" x ca
             certificate p521-untrusted "$(ec P-521)" "$san" x other
             certificate weak "-newkey rsa:1024" "$san" x ca
-            cat ca.pem ca521.pem > roots.pem
+            certificate underscore "$(ec P-256)" "subjectAltName=DNS:a_b.c.localhost" x ca
+            certificate hyphen "$(ec P-256)" "subjectAltName=DNS:a-b.c.localhost" x ca
+            # What `tls: legacy` is about: hashes and keys of long ago.
+            certificate sha1 "-newkey rsa:1024 -sha1" "$san" x ca; certificate tiny "-newkey rsa:768" "$san" x ca
+            authority old "-newkey rsa:2048"
+            for hash in md5 sha1; do
+                openssl x509 -req -in rsa.csr -CA old.pem -CAkey old.key -$hash -extfile rsa.ext -out by$hash.pem -days 30
+                cp rsa.key by$hash.key
+            done
+            # Behind others of one name that lead nowhere; and more of them than is taken.
+            printf "basicConstraints=critical,CA:TRUE\nsubjectKeyIdentifier=none\nauthorityKeyIdentifier=none" > middle.ext
+            openssl req -new $(ec P-256) -nodes -keyout middle.key -out middle.csr -subj "/CN=middle"
+            openssl x509 -req -in middle.csr -CA ca.pem -CAkey ca.key -extfile middle.ext -out middle.pem -days 30
+            certificate behind "$(ec P-256)" "$san" x middle
+            for number in $(seq 3); do
+                openssl req -x509 $(ec P-256) -nodes -keyout x.key -out x$number.pem -subj "/CN=x" -days 30
+            done
+            for number in $(seq 16); do cat x1.pem x2.pem x3.pem; done > junk.pem
+            cat middle.pem > near.pem; cat x1.pem x2.pem x3.pem middle.pem > far.pem; cat junk.pem middle.pem > long.pem
+            cat ca.pem ca521.pem old.pem > roots.pem
         "#;
         let made = Blocking::new("bash").args(["-c", script]).current_dir(directory.path()).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        // Nobody looks whether they are prime.
+        for bits in [2048, 3072, 10_000] {
+            let (mut modulus, two) = (BigNum::new().unwrap(), BigNum::from_u32(2).unwrap());
+            modulus.rand(bits, MsbOption::ONE, true).unwrap();
+            let group = Dh::from_pqg(modulus, None, two).unwrap().params_to_pem().unwrap();
+            std::fs::write(directory.path().join(format!("dh{bits}.pem")), group).unwrap();
+        }
         Certificates(directory)
     }
 
@@ -139,7 +168,15 @@ const CASES: &[(&str, &str, &str)] = &[
     ("p256", "-tls1_2 -groups P-521", "ECDHE-ECDSA"),
     ("rsa", "-tls1_2 -groups X448", "ECDHE-RSA"),
     ("p256", "-tls1_3 -groups ffdhe2048", "TLSv1.3"),
-    ("p256", "-tls1_3 -groups ffdhe4096", "TLSv1.3"),
+    ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh2048.pem", "DHE-RSA-AES128-SHA"),
+    // Chains.
+    ("behind", "-cert_chain near.pem", "TLSv1.3"),
+    ("behind", "-cert_chain far.pem", "TLSv1.3"),
+    // What takes too long to compute.
+    ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh3072.pem", "more than 2048 bits"),
+    ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh10000.pem", "more than 2048 bits"),
+    ("rsa", "-tls1_3 -groups ffdhe3072", "refuses the TLS parameters"),
+    ("behind", "-cert_chain long.pem", "chain is longer than 16 KiB"),
     // What is refused all the same.
     ("rsa", "-tls1_1 -cipher ALL:@SECLEVEL=0", "`tls: legacy` for this host in `hosts` allows TLS 1.0 and 1.1"),
     ("rsa", "-tls1 -cipher ALL:@SECLEVEL=0", "`tls: legacy` for this host in `hosts` allows TLS 1.0 and 1.1"),
@@ -162,9 +199,10 @@ fn has_spoken(page: &str, expected: &str) -> bool {
 async fn what_openssl_serves_is_reached_and_what_is_not_says_why() {
     let certificates = Certificates::make();
     let proxy = Proxy::start(&certificates.trusted("a.localhost: { robots: ignore }")).await;
-    let mut wrong = Vec::new();
-    for (kind, terms, expected) in CASES {
+    let (proxy, certificates) = (&proxy, &certificates);
+    let rows = CASES.iter().map(|(kind, terms, expected)| async move {
         let server = Server::start(certificates.0.path(), kind, terms).await;
+        let mut wrong = Vec::new();
         for _ in 0..2 {
             let got = proxy.curl(&[&format!("https://a.localhost:{}/", server.port)]).await;
             let is_expected = match expected.contains(' ') {
@@ -175,7 +213,9 @@ async fn what_openssl_serves_is_reached_and_what_is_not_says_why() {
                 wrong.push(format!("{kind} {terms}: {} {}", got.status(), got.text()));
             }
         }
-    }
+        wrong
+    });
+    let wrong: Vec<_> = stream::iter(rows).buffer_unordered(8).concat().await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -191,6 +231,8 @@ async fn old_versions_are_for_the_hosts_they_are_written_for() {
         ("rsa", "-tls1_1 -cipher ALL:@SECLEVEL=0", "TLSv1.1"),
         ("weak", "-tls1_2 -cipher AES128-SHA:@SECLEVEL=0", "TLSv1.2"),
         ("p256", "", "TLSv1.3"),
+        ("sha1", "-tls1 -cipher ALL:@SECLEVEL=0", "TLSv1"),
+        ("bysha1", "-tls1_2 -cipher ALL:@SECLEVEL=0", "TLSv1.2"),
     ] {
         let server = Server::start(certificates.0.path(), kind, terms).await;
         let got = proxy.curl(&[&format!("https://a.localhost:{}/", server.port)]).await;
@@ -198,8 +240,13 @@ async fn old_versions_are_for_the_hosts_they_are_written_for() {
         assert!(has_spoken(&got.text(), version), "{}", got.text());
     }
     // The name and the chain are verified all the same.
-    for (kind, why) in [("p521-other", "not valid for a.localhost"), ("v1-untrusted", "issuer is not trusted")] {
-        let server = Server::start(certificates.0.path(), kind, "").await;
+    for (kind, why) in [
+        ("p521-other", "not valid for a.localhost"),
+        ("v1-untrusted", "issuer is not trusted"),
+        ("bymd5", "signed with a broken hash"),
+        ("tiny", "is too short"),
+    ] {
+        let server = Server::start(certificates.0.path(), kind, "-tls1_2 -cipher ALL:@SECLEVEL=0").await;
         let got = proxy.curl(&[&format!("https://a.localhost:{}/", server.port)]).await;
         assert_eq!(got.status(), 502);
         assert!(got.text().contains(why), "{}", got.text());
@@ -216,6 +263,17 @@ fn answer(seen: &Seen) -> Reply {
 
 /// The origin behind TLS 1.2 with suites of CBC. How many connections have come, and how many have shaken hands.
 async fn front(origin: &Origin, certificates: &Certificates, kind: &str, asks: bool) -> (u16, Arc<[AtomicUsize; 2]>) {
+    front_named(origin, certificates, kind, asks, None).await
+}
+
+/// The same. `name`: it shakes hands with nobody who asks for another (SNI).
+async fn front_named(
+    origin: &Origin,
+    certificates: &Certificates,
+    kind: &str,
+    asks: bool,
+    name: Option<&'static str>,
+) -> (u16, Arc<[AtomicUsize; 2]>) {
     let mut acceptor = SslAcceptor::mozilla_intermediate(SslMethod::tls_server()).unwrap();
     acceptor.set_max_proto_version(Some(SslVersion::TLS1_2)).unwrap();
     acceptor.set_cipher_list("ECDHE-ECDSA-AES128-SHA:ECDHE-RSA-AES128-SHA").unwrap();
@@ -225,6 +283,13 @@ async fn front(origin: &Origin, certificates: &Certificates, kind: &str, asks: b
         acceptor.set_ca_file(certificates.file("roots.pem")).unwrap();
         acceptor.set_verify(openssl::ssl::SslVerifyMode::PEER | openssl::ssl::SslVerifyMode::FAIL_IF_NO_PEER_CERT);
     }
+    acceptor.set_servername_callback(move |ssl, alert| match name {
+        Some(name) if ssl.servername(NameType::HOST_NAME) != Some(name) => {
+            *alert = SslAlert::UNRECOGNIZED_NAME;
+            Err(SniError::ALERT_FATAL)
+        }
+        _ => Ok(()),
+    });
     let acceptor = acceptor.build();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -303,6 +368,34 @@ async fn terms_of_a_host_hold_there_too() {
         let got = proxy.curl(&[&format!("https://a.localhost:{port}/x")]).await;
         assert_eq!(got.status(), expected, "{terms}: {}", got.text());
         assert!(got.text().contains(said), "{terms}: {}", got.text());
+    }
+}
+
+/// The servers end a handshake whose SNI is another than that which they are told to expect.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_underscore_is_sent_and_verified_that_way_too() {
+    const NAME: &str = "a_b.c.localhost";
+    let certificates = Certificates::make();
+    let origin = Origin::http(answer).await;
+    let (socket, _) = front_named(&origin, &certificates, "underscore", false, Some(NAME)).await;
+    for tls in ["current", "legacy"] {
+        let proxy = Proxy::start(&certificates.trusted(&format!("{NAME}: {{ robots: ignore, tls: {tls} }}"))).await;
+        for (kind, status) in [("underscore", 200), ("hyphen", 502)] {
+            let terms = format!(
+                "-tls1_2 -cipher ECDHE-ECDSA-AES128-SHA -servername {NAME} -servername_fatal -cert2 {kind}.pem -key2 {kind}.key"
+            );
+            let server = Server::start(certificates.0.path(), "p521-other", &terms).await;
+            let got = proxy.curl(&[&format!("https://{NAME}:{}/", server.port)]).await;
+            assert_eq!(got.status(), status, "{tls} {kind}: {}", got.text());
+            let said =
+                if status == 200 { "ECDHE-ECDSA-AES128-SHA" } else { "not valid for a_b.c.localhost, only for a-b" };
+            assert!(got.text().contains(said), "{tls}: {}", got.text());
+        }
+        let host = format!("{NAME}:{socket}");
+        let client = crate::support::Client::connect(proxy.address(), &host).await;
+        let client = client.tls(NAME, &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+        let (mut socket, _) = WebSocket::open(client, "/ws", &host).await.expect("101");
+        assert_eq!(socket.echo(b"hello").await, b"hello");
     }
 }
 
