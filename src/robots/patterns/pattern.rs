@@ -82,8 +82,8 @@ fn push_as_written(body: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A pattern that is compared with others. Used by `lint`.
-#[derive(Debug)]
+/// A pattern that is compared with others: where two are equal, they match the same paths with the same precedence.
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     /// Normalised, with `STAR` for each star, and without an anchor.
     pub(crate) text: Box<[u8]>,
