@@ -23,7 +23,13 @@ impl RobotsTxt {
 
     /// Reads a file in the dialect that `options` describe.
     pub fn parse_with(bytes: &[u8], options: &ParseOptions) -> Self {
-        Self(Arc::new(parse::parse(bytes, options)))
+        Self(Arc::new(parse::parse(bytes, options, options.max_size)))
+    }
+
+    /// Reads again what was read of a file, its [`source`](Self::source): all of it, for the limit counts the bytes of the file as it came,
+    /// which may be fewer (UTF-16).
+    pub fn parse_again(source: &[u8], options: &ParseOptions) -> Self {
+        Self(Arc::new(parse::parse(source, options, usize::MAX)))
     }
 
     /// The rules for a crawler, by its names: those of all groups that name it, else those for `*`. A group's rules are compiled

@@ -27,11 +27,15 @@ type ContentId = (FileDigest, u64);
 impl Intern {
     /// The file of this body.
     pub fn intern(&self, file: SiteFile, body: &[u8], options: &ParseOptions) -> Access {
+        let read = || match file {
+            SiteFile::Robots => Access::Rules(RobotsTxt::parse_with(body, options)),
+            SiteFile::TdmRep => Access::Reservations(TdmRep::parse(body)),
+        };
         // What lies beyond the limit is not read, and makes no difference.
-        self.named(file, digest(body), options, || Some(body.into())).expect("there is a body")
+        self.find(file, digest(body), options, || Some(read())).expect("there is a body")
     }
 
-    /// The file of this name; `body` is asked for only if it is not in memory. `None`: there is none either.
+    /// The file of this name, whose body was read before; it is asked for only if it is not in memory. `None`: there is none either.
     pub fn named(
         &self,
         file: SiteFile,
@@ -39,14 +43,27 @@ impl Intern {
         options: &ParseOptions,
         body: impl FnOnce() -> Option<Vec<u8>>,
     ) -> Option<Access> {
+        self.find(file, name, options, || {
+            let body = body()?;
+            Some(match file {
+                SiteFile::Robots => Access::Rules(RobotsTxt::parse_again(&body, options)),
+                SiteFile::TdmRep => Access::Reservations(TdmRep::parse(&body)),
+            })
+        })
+    }
+
+    fn find(
+        &self,
+        file: SiteFile,
+        name: FileDigest,
+        options: &ParseOptions,
+        read: impl FnOnce() -> Option<Access>,
+    ) -> Option<Access> {
         let content = (name, fingerprint(file, options));
         if let Some(known) = self.held.lock().get(&content) {
             return Some(known.clone());
         }
-        let read = match file {
-            SiteFile::Robots => Access::Rules(RobotsTxt::parse_with(&body()?, options)),
-            SiteFile::TdmRep => Access::Reservations(TdmRep::parse(&body()?)),
-        };
+        let read = read()?;
         let mut held = self.held.lock();
         // Another may have been faster.
         let kept = held.entry(content).or_insert_with(|| {
@@ -125,6 +142,23 @@ mod tests {
         assert_eq!(files.bytes(), cost(&held[0]));
         files.intern(SiteFile::Robots, b"# another", &ParseOptions::default());
         assert_eq!(files.count(SiteFile::Robots), 2);
+    }
+
+    /// In UTF-8 it is longer than what is read of a file that comes.
+    #[test]
+    fn what_was_read_of_a_file_in_utf16_is_read_again_to_its_end() {
+        let text =
+            format!("\u{feff}User-agent: *\n{}Disallow: /last", format!("#{}\n", "\u{4e2d}".repeat(98)).repeat(2_550));
+        let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let (files, options) = (Intern::default(), ParseOptions::default());
+        assert!(utf16.len() < options.max_size && text.len() > options.max_size);
+        let read = files.intern(SiteFile::Robots, &utf16, &options);
+        let source = read.source().unwrap().to_vec();
+        let again = Intern::default().named(SiteFile::Robots, digest(&source), &options, || Some(source)).unwrap();
+        for read in [read, again] {
+            let Access::Rules(robots) = read else { panic!("it is a robots.txt") };
+            assert!(!robots.rules_for(&["a"]).check("/last").is_allowed());
+        }
     }
 
     #[test]
