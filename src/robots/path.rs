@@ -68,28 +68,30 @@ impl<'a> AskedPath<'a> {
     }
 }
 
-/// A normalised path, query or pattern without the escapes of bytes that some clients escape and others do not: `[]{}|\^`, which no
-/// URI may hold, and `:;,@!'()`, which are reserved. To RFC 9309 `[` and `%5B` are two; to servers they are one.
-pub(crate) fn fold(text: &[u8]) -> Cow<'_, [u8]> {
-    let is_folded_at = |&at: &usize| escape(&text[at..]).is_some_and(is_folded);
-    let Some(first) = memchr::memchr_iter(b'%', text).find(is_folded_at) else { return Cow::Borrowed(text) };
-    let (mut out, mut rest) = (text[..first].to_vec(), &text[first..]);
-    while let [byte, after @ ..] = rest {
-        rest = match escape(rest).filter(|byte| is_folded(*byte)) {
-            Some(byte) => {
-                out.push(byte);
-                &rest[3..]
-            }
-            None => {
-                out.push(*byte);
-                after
-            }
-        };
+/// A normalised query or pattern without the escapes of bytes that some clients escape and others do not: `[]{}|\^`, which no
+/// URI may hold, and `:;,@!'()`, which are reserved; in its first `path` bytes, which are certain to be of a path, also `+&=`, which part
+/// the pieces of a query. To RFC 9309 `[` and `%5B` are two; to servers they are one.
+pub(crate) fn fold(text: &[u8], path: usize) -> Cow<'_, [u8]> {
+    let folded =
+        |at: usize| escape(&text[at..]).filter(|byte| is_folded(*byte) || at < path && is_folded_in_path(*byte));
+    let Some(mut at) = memchr::memchr_iter(b'%', text).find(|at| folded(*at).is_some()) else {
+        return Cow::Borrowed(text);
+    };
+    let mut out = text[..at].to_vec();
+    while let Some(&byte) = text.get(at) {
+        let decoded = folded(at);
+        out.push(decoded.unwrap_or(byte));
+        at += if decoded.is_some() { 3 } else { 1 };
     }
     Cow::Owned(out)
 }
 
-/// Whether [`fold`] decodes it.
+/// Whether [`fold`] decodes it in a path alone.
+pub(crate) const fn is_folded_in_path(byte: u8) -> bool {
+    matches!(byte, b'+' | b'&' | b'=')
+}
+
+/// Whether [`fold`] decodes it everywhere.
 pub(crate) const fn is_folded(byte: u8) -> bool {
     matches!(
         byte,

@@ -15,7 +15,7 @@ use super::options::PercentEncoding;
 use super::path::{self, ComparedPath};
 pub(crate) use budget::{StepBudget, StepsSpent};
 use literals::{Literal, Literals};
-use pattern::{PatternForm, normalise};
+use pattern::{PatternForm, normalise, path_bytes};
 use starred::{Star, Starred};
 use text::{PatternPlace, PatternText};
 
@@ -82,7 +82,7 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
         let (form, bytes) = normalise(written, self.encoding, &mut text);
         let value = value(bytes);
         let folded = match self.encoding {
-            PercentEncoding::Normalised => path::fold(&text),
+            PercentEncoding::Normalised => path::fold(&text, path_bytes(&text)),
             PercentEncoding::AsWritten => Cow::Borrowed(&text[..]),
         };
         if matches!(folded, Cow::Owned(_)) && self.folded.is_none() {
