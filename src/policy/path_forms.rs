@@ -13,9 +13,9 @@
 //! Patterns are compared with these forms as clients may write them: `[` and `%5B` are one, so are the other bytes of
 //! [`path::fold`], some of them in the path alone: `/C%2B%2B` and `/C++` are one file. What other servers make of a path in several steps is in none of these.
 
+use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::path::{self, AskedPath};
-use crate::robots::patterns::StepBudget;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// Which forms of a path are judged: `robots.paths`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,7 +56,12 @@ impl<'a> JudgedPath<'a> {
         if *paths == Paths::AsSent || is_ordinary(target) {
             return None;
         }
-        made.get_or_insert_with(|| forms(target)).iter().find_map(|form| {
+        let made = made.get_or_insert_with(|| match budget.spend_on_bytes(cost(target)) {
+            Ok(()) => forms(target),
+            // Whatever has a rule to compare says so.
+            Err(StepsSpent) => smallvec![target.to_vec()],
+        });
+        made.iter().find_map(|form| {
             let said = refuses(AskedPath::AsServed(form), budget)?;
             Some((said, Some(String::from_utf8_lossy(form).into())))
         })
@@ -66,6 +71,12 @@ impl<'a> JudgedPath<'a> {
 /// Forms as they are compared, path and query: each once, without those that are compared as the target itself is.
 type Forms = SmallVec<[Vec<u8>; MOST_FORMS]>;
 const MOST_FORMS: usize = 4;
+
+/// How many bytes are written to make the forms: the path some twenty times at worst, the query twice, and copied.
+fn cost(target: &[u8]) -> usize {
+    let (path, query) = parts(target);
+    20 * path.len() + 2 * query.len()
+}
 
 fn forms(target: &[u8]) -> Forms {
     let (path, query) = parts(target);
@@ -361,7 +372,10 @@ mod tests {
         }
         for byte in 0..=u8::MAX {
             for text in [&[b'/', byte][..], &[b'/', b'a', byte, b'b', b'/'], &[b'/', b'?', byte]] {
-                let sent: Vec<_> = AskedPath::AsSent(text).paths(PercentEncoding::Normalised).collect();
+                let sent: Vec<_> = {
+                    let paths = AskedPath::AsSent(text).paths(PercentEncoding::Normalised, &mut StepBudget::new());
+                    paths.expect("it is short").collect()
+                };
                 let is_one = forms(text).iter().all(|form| sent.iter().any(|sent| **sent == **form));
                 assert!(!is_ordinary(text) || is_one || text.contains(&b'#'), "{text:?}");
             }
@@ -442,6 +456,21 @@ mod tests {
                 assert!((2..=MOST_FORMS).contains(&forms.len()), "{}", forms.len());
                 assert!(forms.iter().all(|form| form.len() <= 3 * target.len()));
             }
+        }
+    }
+
+    /// A path of 8 KiB that is written in the worst way, and a query of 60 KiB, leave most of the budget.
+    #[test]
+    fn forms_are_made_within_the_budget_or_not_at_all() {
+        let worst =
+            |length: usize| r"/h\a%5Cb/..;c%2F//./%2e/d%u005A[%3a{%ff".chars().cycle().take(length).collect::<String>();
+        let query = format!("/?{}", "[%3a&b=%20c".repeat(5_400));
+        for (target, is_made) in [(worst(8_000), true), (query, true), (worst(60_000), false), (worst(1 << 20), false)]
+        {
+            let mut path = JudgedPath::new(target.as_bytes(), Paths::AsServed);
+            path.first_refused(|_, _| None::<()>);
+            assert_eq!(path.forms.iter().flatten().all(|form| form != target.as_bytes()), is_made, "{}", target.len());
+            assert_eq!(path.budget.spend(StepBudget::STEPS / 2).is_ok(), is_made, "{}", target.len());
         }
     }
 

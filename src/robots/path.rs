@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::byte_set::ByteSet;
 use crate::robots::options::PercentEncoding;
 
@@ -48,18 +49,23 @@ pub(crate) enum AskedPath<'a> {
 
 impl<'a> AskedPath<'a> {
     /// The paths as they are compared.
-    pub(crate) fn paths(self, encoding: PercentEncoding) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    pub(crate) fn paths(
+        self,
+        encoding: PercentEncoding,
+        budget: &mut StepBudget,
+    ) -> Result<impl Iterator<Item = Cow<'a, [u8]>> + use<'a>, StepsSpent> {
         let target = match self {
-            Self::AsServed(form) => return [Some(Cow::Borrowed(form)), None].into_iter().flatten(),
+            Self::AsServed(form) => return Ok([Some(Cow::Borrowed(form)), None].into_iter().flatten()),
             Self::AsSent(target) => target,
         };
+        budget.spend_on_bytes(target.len())?;
         let mut path = path_and_query(target);
         if encoding == PercentEncoding::Normalised && ByteSet::of(&path).has_odd() {
             path = normalise(&path).into();
         }
         let resolved =
             Some(&path).filter(|path| may_have_dot_segment(path)).and_then(|path| without_dot_segments(path));
-        [Some(path), resolved.map(Cow::Owned)].into_iter().flatten()
+        Ok([Some(path), resolved.map(Cow::Owned)].into_iter().flatten())
     }
 
     /// A path as it is compared.

@@ -1,11 +1,12 @@
 //! The usage preferences of a file, compiled for each group that has some when it is first asked for. Pure.
 
+use super::budget::{StepBudget, StepsSpent};
 use super::options::ParseOptions;
 use super::parse::source::FileSource;
 use super::parse::span::Span;
 use super::path::ComparedPath;
 use super::patterns::pattern::Shape;
-use super::patterns::{Patterns, PatternsBuilder, StepBudget, StepsSpent};
+use super::patterns::{Patterns, PatternsBuilder};
 use super::steps;
 use super::usage::{self, Purpose, Vocabulary};
 use smallvec::SmallVec;
@@ -93,9 +94,9 @@ impl Preferences {
         budget: &mut StepBudget,
     ) -> Result<FoundPreferences<'_>, StepsSpent> {
         let (mut longest, mut found) = (0, FoundPreferences::new());
+        budget.spend(owners.len() * (self.owners.len() + 1).ilog2() as usize)?;
         for owner in self.of(owners) {
-            let compile = || PreferenceRules::new(self.vocabulary, &self.lines[owner.lines.clone()], source, options);
-            let rules = owner.compiled.get_or_init(compile);
+            let rules = self.compiled(owner, source, options);
             let Some(best) = rules.paths.best(path, budget)? else { continue };
             if best.bytes > longest {
                 (longest, found) = (best.bytes, FoundPreferences::new());
@@ -105,6 +106,20 @@ impl Preferences {
             }
         }
         Ok(found)
+    }
+
+    pub(crate) fn compile_all(&self, source: &FileSource, options: &ParseOptions) {
+        self.owners.iter().for_each(|owner| _ = self.compiled(owner, source, options));
+    }
+
+    fn compiled<'a>(
+        &self,
+        owner: &'a PreferenceOwner,
+        source: &FileSource,
+        options: &ParseOptions,
+    ) -> &'a PreferenceRules {
+        let lines = &self.lines[owner.lines.clone()];
+        owner.compiled.get_or_init(|| PreferenceRules::new(self.vocabulary, lines, source, options))
     }
 
     pub(crate) fn heap_size(&self) -> usize {

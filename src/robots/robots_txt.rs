@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::budget::StepBudget;
 use super::options::ParseOptions;
 use super::parse::key::RecordKey;
 use super::parse::span::Span;
@@ -36,6 +37,20 @@ impl RobotsTxt {
     /// when they are first asked for.
     pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {
         RuleSet::new(Arc::clone(&self.0), self.0.groups.select(tokens, &self.0.source, &self.0.options))
+    }
+
+    /// The same as a part of a decision. It ends however many groups there are, so that their pace is known, and what it costs
+    /// is missing where their rules are compared.
+    pub(crate) fn rules_within<T: AsRef<str>>(&self, tokens: &[T], budget: &mut StepBudget) -> RuleSet {
+        let rules = self.rules_for(tokens);
+        _ = budget.spend(rules.sections() * SECTION);
+        rules
+    }
+
+    /// Compiles the rules and preferences of all groups, which takes the longest files some tens of milliseconds. Otherwise each group's
+    /// are when they are first asked for.
+    pub fn compile(&self) {
+        self.0.groups.compile_all(&self.0.source, &self.0.options);
     }
 
     /// The rule that a verdict by this file named, by its place.
@@ -103,3 +118,6 @@ impl RobotsTxt {
         values.map(|&(_, value)| self.0.source.str_at(value))
     }
 }
+
+/// Steps to find a section by its name, and to read its pace.
+const SECTION: usize = 8;

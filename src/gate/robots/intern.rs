@@ -64,6 +64,12 @@ impl Intern {
             return Some(known.clone());
         }
         let read = read()?;
+        if let Access::Rules(robots) = &read
+            && robots.source().len() > LONG
+        {
+            // Here, where nobody else waits, and not in the first decision.
+            robots.compile();
+        }
         let mut held = self.held.lock();
         // Another may have been faster.
         let kept = held.entry(content).or_insert_with(|| {
@@ -123,6 +129,8 @@ fn fingerprint(file: SiteFile, options: &ParseOptions) -> u64 {
     hasher.finish()
 }
 
+/// Bytes of a file that take about 100 µs to read, and a millisecond at worst: more is read away from the threads that serve requests.
+pub(super) const LONG: usize = 16 << 10;
 const LEAST_STALE: usize = 100;
 /// A file's place in the table, two thirds full on average.
 const ROW: usize = size_of::<(ContentId, Access)>() * 3 / 2;
@@ -142,6 +150,29 @@ mod tests {
         assert_eq!(files.bytes(), cost(&held[0]));
         files.intern(SiteFile::Robots, b"# another", &ParseOptions::default());
         assert_eq!(files.count(SiteFile::Robots), 2);
+    }
+
+    /// A fresh one, and one that was read before.
+    #[test]
+    fn a_long_file_is_compiled_before_anybody_asks_and_a_short_one_is_not() {
+        let options = ParseOptions::default();
+        let piece = "User-agent: a\nDisallow: /*%5Bx*y\nContent-Usage: /x train-ai=n\nUser-agent: b\nContent-Signal: ai-train=no\n";
+        for (count, is_compiled) in [(1, false), (1_000, true)] {
+            let body = piece.repeat(count).into_bytes();
+            for is_fresh in [true, false] {
+                let files = Intern::default();
+                let Some(Access::Rules(robots)) = (match is_fresh {
+                    true => Some(files.intern(SiteFile::Robots, &body, &options)),
+                    false => files.named(SiteFile::Robots, digest(&body), &options, || Some(body.clone())),
+                }) else {
+                    panic!("it is a robots.txt")
+                };
+                let before = robots.heap_size();
+                robots.rules_for(&["a", "b"]).preferences_for(b"/x");
+                robots.rules_for(&["a", "b"]).check("/x");
+                assert_eq!(robots.heap_size() == before, is_compiled, "{count}");
+            }
+        }
     }
 
     /// In UTF-8 it is longer than what is read of a file that comes.
