@@ -83,20 +83,20 @@ fn utf16_is_decoded_and_lines_keep_their_numbers() {
     }
 }
 
-/// 500 KiB as they come, and no more than that once they are decoded.
+/// 500 KiB as they come, which may be half as many again once they are decoded.
 #[test]
 fn utf16_is_read_up_to_the_same_bound() {
     let lines = |letter: char, count| {
         format!("User-agent: *\n#{}\nDisallow: /late\nDisallow: /later", letter.to_string().repeat(count))
     };
     for (letter, count, reads_it) in
-        [('x', 255_900, true), ('x', 256_000, false), ('\u{4e2d}', 170_600, true), ('\u{4e2d}', 170_700, false)]
+        [('x', 255_900, true), ('x', 256_000, false), ('\u{4e2d}', 255_900, true), ('\u{4e2d}', 256_000, false)]
     {
         let file: Vec<u8> =
             format!("\u{feff}{}", lines(letter, count)).encode_utf16().flat_map(u16::to_le_bytes).collect();
         let robots = RobotsTxt::parse(&file);
         assert_eq!(!robots.rules_for(&["Foo"]).check("/late").is_allowed(), reads_it, "{count} of {letter}");
-        assert!(robots.source().len() <= ParseOptions::MIN_SIZE);
+        assert!(robots.source().len() <= ParseOptions::MIN_SIZE / 2 * 3);
     }
 }
 

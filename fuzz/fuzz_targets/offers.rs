@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use politely::policy::{Noted, UsageLines, UsageModes, Use, offers};
-use politely::robots::RobotsTxt;
+use politely::robots::{RobotsTxt, is_license_url};
 use std::time::SystemTime;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -27,5 +27,5 @@ fuzz_target!(|bytes: &[u8]| {
     let noted = Noted::of(&lines, 402, &to);
     assert!(noted.payment_required && lines.reservation(&to).is_none());
     let robots = RobotsTxt::parse(&[b"license: ", bytes].concat());
-    robots.licenses().for_each(|license| _ = offers::is_license_url(license));
+    robots.licenses().for_each(|license| _ = is_license_url(license));
 });

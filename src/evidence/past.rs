@@ -172,7 +172,7 @@ impl PastCopy {
 impl Past {
     /// What was known of robots.txt at `at`, to decide by.
     pub fn robots(&self, options: &ParseOptions, at: SystemTime) -> Entry {
-        let read = |body: &[u8]| Access::Rules(RobotsTxt::parse_with(body, options));
+        let read = |body: &[u8]| Access::Rules(RobotsTxt::parse_again(body, options));
         self.robots.as_ref().map_or_else(Entry::default, |past| past.entry(read, at))
     }
 

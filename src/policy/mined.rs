@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::path_forms::JudgedPath;
 use super::{HostRules, MiningEvidence, Refusal, Request, SiteFile};
-use crate::robots::patterns::StepsSpent;
+use crate::robots::budget::StepsSpent;
 
 /// Why a page is refused by a tdmrep.json, as that is known.
 pub(super) fn mined(

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::Refusal;
 use super::path_forms::{JudgedPath, Paths};
+use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::path::AskedPath;
-use crate::robots::patterns::{Patterns, PatternsBuilder, StepBudget, StepsSpent};
+use crate::robots::patterns::{Patterns, PatternsBuilder};
 use crate::robots::rule::RuleRank;
 use crate::robots::{PercentEncoding, Precedence, RuleKind};
 
@@ -80,7 +81,7 @@ impl OwnRules {
     /// The rule that decides: the first that denies the path or what its dot segments lead to; one that allows, only if both are.
     fn best(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<Option<RuleRank>, StepsSpent> {
         let mut weakest: Option<Option<RuleRank>> = None;
-        for path in asked.paths(PercentEncoding::Normalised) {
+        for path in asked.paths(PercentEncoding::Normalised, budget)? {
             // robots.txt itself is nobody's to deny.
             let is_robots = *path == *b"/robots.txt";
             let best = if is_robots { None } else { self.0.rules.best(asked.compared(&path), budget)? };

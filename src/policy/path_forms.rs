@@ -11,11 +11,11 @@
 //! | Windows | `%uXXXX` decoded, bytes that are not UTF-8 dropped, `\` and `%5C` are `/`; slashes merged last | IIS; Bottle |
 //!
 //! Patterns are compared with these forms as clients may write them: `[` and `%5B` are one, so are the other bytes of
-//! [`path::fold`]. What other servers make of a path in several steps is in none of these.
+//! [`path::fold`], some of them in the path alone: `/C%2B%2B` and `/C++` are one file. What other servers make of a path in several steps is in none of these.
 
+use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::path::{self, AskedPath};
-use crate::robots::patterns::StepBudget;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// Which forms of a path are judged: `robots.paths`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,7 +56,12 @@ impl<'a> JudgedPath<'a> {
         if *paths == Paths::AsSent || is_ordinary(target) {
             return None;
         }
-        made.get_or_insert_with(|| forms(target)).iter().find_map(|form| {
+        let made = made.get_or_insert_with(|| match budget.spend_on_bytes(cost(target)) {
+            Ok(()) => forms(target),
+            // Whatever has a rule to compare says so.
+            Err(StepsSpent) => smallvec![target.to_vec()],
+        });
+        made.iter().find_map(|form| {
             let said = refuses(AskedPath::AsServed(form), budget)?;
             Some((said, Some(String::from_utf8_lossy(form).into())))
         })
@@ -67,10 +72,16 @@ impl<'a> JudgedPath<'a> {
 type Forms = SmallVec<[Vec<u8>; MOST_FORMS]>;
 const MOST_FORMS: usize = 4;
 
+/// How many bytes are written to make the forms: the path some twenty times at worst, the query twice, and copied.
+fn cost(target: &[u8]) -> usize {
+    let (path, query) = parts(target);
+    20 * path.len() + 2 * query.len()
+}
+
 fn forms(target: &[u8]) -> Forms {
-    let (path, query) = target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()));
+    let (path, query) = parts(target);
     let query = &query[..memchr::memchr(b'#', query).unwrap_or(query.len())];
-    let query = path::fold(&path::normalise(query)).into_owned();
+    let query = path::fold(&path::normalise(query), 0).into_owned();
     let normal = path::normalise(path);
     let mut forms = Forms::new();
     let mut add = |mut form: Vec<u8>| {
@@ -88,6 +99,11 @@ fn forms(target: &[u8]) -> Forms {
     let whole = without_ill_formed(without_utf16(path));
     add(merged(without_dots(decoded(&path::normalise(&whole), b'/'))));
     forms
+}
+
+/// The path, and the query with its `?`.
+fn parts(target: &[u8]) -> (&[u8], &[u8]) {
+    target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()))
 }
 
 /// What nginx, Apache and others do once escapes are decoded.
@@ -208,13 +224,14 @@ fn without_ill_formed(path: Vec<u8>) -> Vec<u8> {
 
 /// Whether one look at each byte shows that all servers take a target as it is, and all clients write it alike.
 fn is_ordinary(target: &[u8]) -> bool {
+    let (path, query) = parts(target);
     let (mut before, mut found) = (0, 0);
-    for &byte in target {
+    for &byte in path {
         let kind = LOOKS[usize::from(byte)];
-        found |= kind & (SPECIAL | before);
-        before = kind;
+        found |= kind & (SPECIAL | SPECIAL_IN_PATH | before);
+        before = kind & SLASH;
     }
-    found == 0
+    found == 0 && query.iter().all(|&byte| LOOKS[usize::from(byte)] & SPECIAL == 0)
 }
 
 /// What [`is_ordinary`] looks for: bytes that servers or clients treat in several ways, and a slash behind another.
@@ -224,7 +241,8 @@ const LOOKS: [u8; 256] = {
     while byte < 256 {
         let is_special =
             byte >= 0x80 || matches!(byte as u8, b'%' | b';' | b'\\' | b'#') || path::is_folded(byte as u8);
-        looks[byte] = if is_special { SPECIAL } else { 0 };
+        let in_path = if path::is_folded_in_path(byte as u8) { SPECIAL_IN_PATH } else { 0 };
+        looks[byte] = if is_special { SPECIAL } else { in_path };
         byte += 1;
     }
     looks[b'/' as usize] = SLASH;
@@ -232,6 +250,7 @@ const LOOKS: [u8; 256] = {
 };
 const SPECIAL: u8 = 1;
 const SLASH: u8 = 2;
+const SPECIAL_IN_PATH: u8 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -346,12 +365,17 @@ mod tests {
         for target in ["/", "/a/b.html?c=d&e=f+g~h$i*j_k-l", "", "*", "?a", "/a/../b"] {
             assert!(is_ordinary(target.as_bytes()), "{target}");
         }
-        for target in ["//a", "/a//b", "/a;b", "/a%2fb", "/a\\b", "/a#b", "/a?[", "/a:b", "/\u{e4}"] {
+        for target in
+            ["/a+b", "/a=b", "/a&b?c", "//a", "/a//b", "/a;b", "/a%2fb", "/a\\b", "/a#b", "/a?[", "/a:b", "/\u{e4}"]
+        {
             assert!(!is_ordinary(target.as_bytes()), "{target}");
         }
         for byte in 0..=u8::MAX {
             for text in [&[b'/', byte][..], &[b'/', b'a', byte, b'b', b'/'], &[b'/', b'?', byte]] {
-                let sent: Vec<_> = AskedPath::AsSent(text).paths(PercentEncoding::Normalised).collect();
+                let sent: Vec<_> = {
+                    let paths = AskedPath::AsSent(text).paths(PercentEncoding::Normalised, &mut StepBudget::new());
+                    paths.expect("it is short").collect()
+                };
                 let is_one = forms(text).iter().all(|form| sent.iter().any(|sent| **sent == **form));
                 assert!(!is_ordinary(text) || is_one || text.contains(&b'#'), "{text:?}");
             }
@@ -372,6 +396,11 @@ mod tests {
             ("/wiki/Special:Random", &["/wiki/Special:Random", "/wiki/Special%3ARandom"]),
             ("/a%5Eb%2C%3B%40%21%27%28%29", &["/a^b,;@!'()", "/a^b%2C%3B%40!'()", "/a%5eb,;@!'()x"]),
             ("/x^y$", &["/x%5Ey"]),
+            ("/C%2B%2B", &["/C++", "/C%2b+x", "//C++", "/C%2B%2B", "/a/..%2FC++?q"]),
+            ("/C++", &["/C++", "/C%2B%2b", "/C+%2B"]),
+            ("/k%3Dv%26w/", &["/k=v&w/", "/k%3dv&w/"]),
+            ("/a%2Bb/*.pdf$", &["/a+b/c.pdf", "/a%2Bb/c.pdf"]),
+            ("/a%26b?c", &["/a&b?c"]),
         ] {
             for target in targets {
                 assert!(refused(&format!("Disallow: {rules}"), target).is_some(), "{target} by {rules}");
@@ -389,6 +418,12 @@ mod tests {
             ("Disallow: /*7C", "/a|b"),
             ("Disallow: /*?c=d+&", "/a?c=d%2B%26"),
             ("Disallow: /*?u=/", "/l?u=%2F"),
+            // In a query they part what they would else belong to, and behind a star there may be one.
+            ("Disallow: /a?b=c%2Bd", "/a?b=c+d[]"),
+            ("Disallow: /*rt%3Dnc", "/x[]?rt=nc"),
+            ("Disallow: *%26", "/x[]?a&b"),
+            ("Disallow: /shop/*%2B*", "/shop/x?q=a+b[]"),
+            ("Disallow: /\nAllow: /C%2B%2B", "/C%2B%2B/x"),
             ("Disallow: /*?f%5B\nAllow: /*?f%5B0%5D=brand:", "/l?f%5B0%5D=brand:x"),
             ("Disallow: /*?f%5B\nAllow: /*?f%5B0%5D=brand:", "/l?f[0]=brand:x"),
             ("Disallow: /search;\nAllow: /search;v={", "/search;v={1}"),
@@ -421,6 +456,21 @@ mod tests {
                 assert!((2..=MOST_FORMS).contains(&forms.len()), "{}", forms.len());
                 assert!(forms.iter().all(|form| form.len() <= 3 * target.len()));
             }
+        }
+    }
+
+    /// A path of 8 KiB that is written in the worst way, and a query of 60 KiB, leave most of the budget.
+    #[test]
+    fn forms_are_made_within_the_budget_or_not_at_all() {
+        let worst =
+            |length: usize| r"/h\a%5Cb/..;c%2F//./%2e/d%u005A[%3a{%ff".chars().cycle().take(length).collect::<String>();
+        let query = format!("/?{}", "[%3a&b=%20c".repeat(5_400));
+        for (target, is_made) in [(worst(8_000), true), (query, true), (worst(60_000), false), (worst(1 << 20), false)]
+        {
+            let mut path = JudgedPath::new(target.as_bytes(), Paths::AsServed);
+            path.first_refused(|_, _| None::<()>);
+            assert_eq!(path.forms.iter().flatten().all(|form| form != target.as_bytes()), is_made, "{}", target.len());
+            assert_eq!(path.budget.spend(StepBudget::STEPS / 2).is_ok(), is_made, "{}", target.len());
         }
     }
 

@@ -15,6 +15,7 @@
 //! ```
 
 pub mod access;
+pub(crate) mod budget;
 mod byte_set;
 mod license;
 pub mod lint;
@@ -48,5 +49,5 @@ pub(crate) use usage::{UsageLine, read_usage};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
 
 /// What reading a file costs.
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub use steps::of as steps_of;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::byte_set::ByteSet;
 use crate::robots::options::PercentEncoding;
 
@@ -48,18 +49,23 @@ pub(crate) enum AskedPath<'a> {
 
 impl<'a> AskedPath<'a> {
     /// The paths as they are compared.
-    pub(crate) fn paths(self, encoding: PercentEncoding) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    pub(crate) fn paths(
+        self,
+        encoding: PercentEncoding,
+        budget: &mut StepBudget,
+    ) -> Result<impl Iterator<Item = Cow<'a, [u8]>> + use<'a>, StepsSpent> {
         let target = match self {
-            Self::AsServed(form) => return [Some(Cow::Borrowed(form)), None].into_iter().flatten(),
+            Self::AsServed(form) => return Ok([Some(Cow::Borrowed(form)), None].into_iter().flatten()),
             Self::AsSent(target) => target,
         };
+        budget.spend_on_bytes(target.len())?;
         let mut path = path_and_query(target);
         if encoding == PercentEncoding::Normalised && ByteSet::of(&path).has_odd() {
             path = normalise(&path).into();
         }
         let resolved =
             Some(&path).filter(|path| may_have_dot_segment(path)).and_then(|path| without_dot_segments(path));
-        [Some(path), resolved.map(Cow::Owned)].into_iter().flatten()
+        Ok([Some(path), resolved.map(Cow::Owned)].into_iter().flatten())
     }
 
     /// A path as it is compared.
@@ -68,28 +74,30 @@ impl<'a> AskedPath<'a> {
     }
 }
 
-/// A normalised path, query or pattern without the escapes of bytes that some clients escape and others do not: `[]{}|\^`, which no
-/// URI may hold, and `:;,@!'()`, which are reserved. To RFC 9309 `[` and `%5B` are two; to servers they are one.
-pub(crate) fn fold(text: &[u8]) -> Cow<'_, [u8]> {
-    let is_folded_at = |&at: &usize| escape(&text[at..]).is_some_and(is_folded);
-    let Some(first) = memchr::memchr_iter(b'%', text).find(is_folded_at) else { return Cow::Borrowed(text) };
-    let (mut out, mut rest) = (text[..first].to_vec(), &text[first..]);
-    while let [byte, after @ ..] = rest {
-        rest = match escape(rest).filter(|byte| is_folded(*byte)) {
-            Some(byte) => {
-                out.push(byte);
-                &rest[3..]
-            }
-            None => {
-                out.push(*byte);
-                after
-            }
-        };
+/// A normalised query or pattern without the escapes of bytes that some clients escape and others do not: `[]{}|\^`, which no
+/// URI may hold, and `:;,@!'()`, which are reserved; in its first `path` bytes, which are certain to be of a path, also `+&=`, which part
+/// the pieces of a query. To RFC 9309 `[` and `%5B` are two; to servers they are one.
+pub(crate) fn fold(text: &[u8], path: usize) -> Cow<'_, [u8]> {
+    let folded =
+        |at: usize| escape(&text[at..]).filter(|byte| is_folded(*byte) || at < path && is_folded_in_path(*byte));
+    let Some(mut at) = memchr::memchr_iter(b'%', text).find(|at| folded(*at).is_some()) else {
+        return Cow::Borrowed(text);
+    };
+    let mut out = text[..at].to_vec();
+    while let Some(&byte) = text.get(at) {
+        let decoded = folded(at);
+        out.push(decoded.unwrap_or(byte));
+        at += if decoded.is_some() { 3 } else { 1 };
     }
     Cow::Owned(out)
 }
 
-/// Whether [`fold`] decodes it.
+/// Whether [`fold`] decodes it in a path alone.
+pub(crate) const fn is_folded_in_path(byte: u8) -> bool {
+    matches!(byte, b'+' | b'&' | b'=')
+}
+
+/// Whether [`fold`] decodes it everywhere.
 pub(crate) const fn is_folded(byte: u8) -> bool {
     matches!(
         byte,

@@ -1,10 +1,12 @@
 //! The usage preferences of a file, compiled for each group that has some when it is first asked for. Pure.
 
-use super::options::{ParseOptions, PercentEncoding};
+use super::budget::{StepBudget, StepsSpent};
+use super::options::ParseOptions;
 use super::parse::source::FileSource;
 use super::parse::span::Span;
-use super::path::{self, ComparedPath};
-use super::patterns::{Patterns, PatternsBuilder, StepBudget, StepsSpent};
+use super::path::ComparedPath;
+use super::patterns::pattern::Shape;
+use super::patterns::{Patterns, PatternsBuilder};
 use super::steps;
 use super::usage::{self, Purpose, Vocabulary};
 use smallvec::SmallVec;
@@ -92,9 +94,9 @@ impl Preferences {
         budget: &mut StepBudget,
     ) -> Result<FoundPreferences<'_>, StepsSpent> {
         let (mut longest, mut found) = (0, FoundPreferences::new());
+        budget.spend(owners.len() * (self.owners.len() + 1).ilog2() as usize)?;
         for owner in self.of(owners) {
-            let compile = || PreferenceRules::new(self.vocabulary, &self.lines[owner.lines.clone()], source, options);
-            let rules = owner.compiled.get_or_init(compile);
+            let rules = self.compiled(owner, source, options);
             let Some(best) = rules.paths.best(path, budget)? else { continue };
             if best.bytes > longest {
                 (longest, found) = (best.bytes, FoundPreferences::new());
@@ -104,6 +106,20 @@ impl Preferences {
             }
         }
         Ok(found)
+    }
+
+    pub(crate) fn compile_all(&self, source: &FileSource, options: &ParseOptions) {
+        self.owners.iter().for_each(|owner| _ = self.compiled(owner, source, options));
+    }
+
+    fn compiled<'a>(
+        &self,
+        owner: &'a PreferenceOwner,
+        source: &FileSource,
+        options: &ParseOptions,
+    ) -> &'a PreferenceRules {
+        let lines = &self.lines[owner.lines.clone()];
+        owner.compiled.get_or_init(|| PreferenceRules::new(self.vocabulary, lines, source, options))
     }
 
     pub(crate) fn heap_size(&self) -> usize {
@@ -122,7 +138,7 @@ impl Preferences {
 impl PreferenceRules {
     fn new(vocabulary: Vocabulary, lines: &[Span], source: &FileSource, options: &ParseOptions) -> Self {
         let mut paths = PatternsBuilder::new(Arc::from([]), options.percent_encoding, 0);
-        let mut numbers: HashMap<Vec<u8>, u32> = HashMap::new();
+        let mut numbers: HashMap<Shape, u32> = HashMap::new();
         let mut unwelcome = Vec::new();
         for &line in lines {
             let value = source.slice(line);
@@ -132,12 +148,8 @@ impl PreferenceRules {
             let written = Span::new(begin + read.pattern.start..begin + read.pattern.end);
             // A line without a path is about everything.
             let pattern = if read.pattern.is_empty() { b"/" } else { source.slice(written) };
-            let compared = match options.percent_encoding {
-                PercentEncoding::Normalised => path::normalise(pattern),
-                PercentEncoding::AsWritten => pattern.into(),
-            };
             let next = numbers.len() as u32;
-            let path = *numbers.entry(compared).or_insert_with(|| {
+            let path = *numbers.entry(Shape::new(pattern, options.percent_encoding)).or_insert_with(|| {
                 paths.add(pattern, |bytes| PreferencePath { bytes, number: Reverse(next) });
                 next
             });
@@ -173,6 +185,29 @@ mod tests {
         let everybody: [&str; 0] = [];
         let rules = file.rules_for(&everybody);
         let said: Vec<_> = rules.preferences_for(b"/").into_iter().map(|it| it.purpose().to_owned()).collect();
+        assert_eq!(said, ["ai-train", "search"]);
+    }
+
+    #[test]
+    fn a_path_with_an_escaped_star_or_dollar_is_another_than_one_with_a_star_or_anchor() {
+        for (escaped, pattern, target) in [("/x%2A", "/x*", "/xyz"), ("/x%2Ay", "/x*y", "/xzy"), ("/x%24", "/x$", "/x")]
+        {
+            let lines = format!("Content-Usage: {escaped} train-ai=y\nContent-Usage: {pattern} train-ai=n\n");
+            let file = RobotsTxt::parse(format!("User-agent: *\n{lines}").as_bytes());
+            let everybody: [&str; 0] = [];
+            let rules = file.rules_for(&everybody);
+            let said: Vec<_> = rules.preferences_for(target.as_bytes()).into_iter().map(|it| it.path()).collect();
+            assert_eq!(said, [pattern], "{target}");
+        }
+    }
+
+    #[test]
+    fn lines_of_one_path_are_one_however_it_is_escaped() {
+        let lines = "Content-Usage: /~x*$ train-ai=n\nContent-Usage: /%7Ex*$ search=n\n";
+        let file = RobotsTxt::parse(format!("User-agent: *\n{lines}").as_bytes());
+        let everybody: [&str; 0] = [];
+        let rules = file.rules_for(&everybody);
+        let said: Vec<_> = rules.preferences_for(b"/~xy").into_iter().map(|it| it.purpose().to_owned()).collect();
         assert_eq!(said, ["ai-train", "search"]);
     }
 

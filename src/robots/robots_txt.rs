@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::budget::StepBudget;
 use super::options::ParseOptions;
 use super::parse::key::RecordKey;
 use super::parse::span::Span;
@@ -23,13 +24,33 @@ impl RobotsTxt {
 
     /// Reads a file in the dialect that `options` describe.
     pub fn parse_with(bytes: &[u8], options: &ParseOptions) -> Self {
-        Self(Arc::new(parse::parse(bytes, options)))
+        Self(Arc::new(parse::parse(bytes, options, options.max_size)))
+    }
+
+    /// Reads again what was read of a file, its [`source`](Self::source): all of it, for the limit counts the bytes of the file as it came,
+    /// which may be fewer (UTF-16).
+    pub fn parse_again(source: &[u8], options: &ParseOptions) -> Self {
+        Self(Arc::new(parse::parse(source, options, usize::MAX)))
     }
 
     /// The rules for a crawler, by its names: those of all groups that name it, else those for `*`. A group's rules are compiled
     /// when they are first asked for.
     pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {
         RuleSet::new(Arc::clone(&self.0), self.0.groups.select(tokens, &self.0.source, &self.0.options))
+    }
+
+    /// The same as a part of a decision. It ends however many groups there are, so that their pace is known, and what it costs
+    /// is missing where their rules are compared.
+    pub(crate) fn rules_within<T: AsRef<str>>(&self, tokens: &[T], budget: &mut StepBudget) -> RuleSet {
+        let rules = self.rules_for(tokens);
+        _ = budget.spend(rules.sections() * SECTION);
+        rules
+    }
+
+    /// Compiles the rules and preferences of all groups, which takes the longest files some tens of milliseconds. Otherwise each group's
+    /// are when they are first asked for.
+    pub fn compile(&self) {
+        self.0.groups.compile_all(&self.0.source, &self.0.options);
     }
 
     /// The rule that a verdict by this file named, by its place.
@@ -97,3 +118,6 @@ impl RobotsTxt {
         values.map(|&(_, value)| self.0.source.str_at(value))
     }
 }
+
+/// Steps to find a section by its name, and to read its pace.
+const SECTION: usize = 8;

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::budget::{StepBudget, StepsSpent};
 use super::parse::RobotsFile;
 use super::parse::delay::{RequestRate, VisitTime};
 use super::parse::group::Chosen;
 use super::parse::span::Span;
 use super::path::{self, AskedPath, ComparedPath};
-use super::patterns::{StepBudget, StepsSpent};
 use super::usage::Purpose;
 use super::verdict::{PreferenceRef, RuleRef, Verdict, VerdictGround};
 
@@ -97,6 +97,11 @@ impl RuleSet {
         lines.into_iter().map(|line| (source.line_of(line.start as usize), source.str_at(line)))
     }
 
+    /// How many parts of the file name the crawler.
+    pub(super) fn sections(&self) -> usize {
+        self.chosen.sections.len()
+    }
+
     /// How many rules there are, without those that have no path.
     pub fn len(&self) -> usize {
         self.chosen.groups.iter().map(|&group| self.inner().groups.rules_of(group).len()).sum()
@@ -142,6 +147,7 @@ impl RuleSet {
     fn by_rules(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let AskedPath::AsSent(target) = asked else { return self.by_paths(asked, budget) };
         let path = ComparedPath::new(target);
+        budget.spend(target.len() / 16)?;
         let is_plain = target.first() == Some(&b'/') && !path.byte_set.has_odd();
         if is_plain && !(path.byte_set.has_dot() && path::may_have_dot_segment(target)) {
             return self.judge(path, budget);
@@ -153,7 +159,7 @@ impl RuleSet {
     #[inline(never)]
     fn by_paths(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let mut as_sent = None;
-        for path in asked.paths(self.inner().options.percent_encoding) {
+        for path in asked.paths(self.inner().options.percent_encoding, budget)? {
             let ground = self.judge(asked.compared(&path), budget)?;
             if !Verdict(ground).is_allowed() {
                 return Ok(ground);
@@ -194,7 +200,7 @@ impl RuleSet {
         if groups.usages.is_empty() && groups.signals.is_empty() {
             return Ok(None);
         }
-        for path in asked.paths(options.percent_encoding) {
+        for path in asked.paths(options.percent_encoding, budget)? {
             let path = asked.compared(&path);
             for (preferences, owners) in
                 [(&groups.signals, &self.chosen.sections), (&groups.usages, &self.chosen.groups)]

@@ -25,7 +25,7 @@ thread_local! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::robots::patterns::StepBudget;
+    use crate::robots::budget::StepBudget;
     use crate::robots::{ParseOptions, Reason, RobotsTxt, lint::LintReport};
 
     /// How a file of its kind goes on: the next piece of it, by number.
@@ -154,6 +154,11 @@ mod tests {
         ("two bytes between stars", |n| format!("/*a{}*b{}", n % 10, n / 10 % 10), || "/a1a2b3".repeat(1_000)),
         ("beginnings of one another", |n| format!("/{}", "a".repeat(n % 4_000)), || format!("/{}", "a".repeat(3_999))),
         ("long literals", |n| format!("/{}{n}", "a".repeat(4_000)), || format!("/{}", "a".repeat(4_100))),
+        (
+            "one piece in all, which the path has a few times",
+            |n| format!("/*abc*{:02}*{:02}*{}", n % 100, n / 100 % 100, n / 10_000),
+            || "/abcabcabcabc0123456789".into(),
+        ),
         ("what is met at each byte", |n| format!("/*aaa*{n}"), || format!("/{}", "a".repeat(60_000))),
     ];
 

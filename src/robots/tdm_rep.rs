@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
+use super::budget::{StepBudget, StepsSpent};
 use super::options::PercentEncoding;
 use super::path::AskedPath;
-use super::patterns::{Patterns, PatternsBuilder, StepBudget, StepsSpent};
+use super::patterns::{Patterns, PatternsBuilder};
 
 /// A tdmrep.json that was read. Immutable; a clone is one reference more.
 #[derive(Debug, Clone)]
@@ -71,7 +72,7 @@ impl TdmRep {
         budget: &mut StepBudget,
     ) -> Result<Option<TdmReservation<'_>>, StepsSpent> {
         let TdmRepInner { entries, locations, .. } = &*self.0;
-        for path in asked.paths(PercentEncoding::Normalised) {
+        for path in asked.paths(PercentEncoding::Normalised, budget)? {
             let Some(Reverse(first)) = locations.best(asked.compared(&path), budget)? else { continue };
             if let TdmEntry { number, location, is_reserved: Some(true), policy } = &entries[first] {
                 return Ok(Some(TdmReservation { entry: *number, location, policy: policy.as_deref() }));

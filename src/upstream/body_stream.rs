@@ -11,6 +11,8 @@ use tokio::io::AsyncReadExt;
 /// The body of an answer. Dropped early, it costs the connection.
 pub struct BodyStream {
     pub(super) carried: ReplyBody,
+    /// Its end is that of the connection, over TLS and without close_notify.
+    pub(super) may_be_cut: bool,
 }
 
 /// Why there is no answer, or no more of it.
@@ -59,7 +61,10 @@ impl BodyStream {
                     if input.is_empty() {
                         let read = match link.read_buf(input).await {
                             // Over TLS, without close_notify: many servers never send one.
-                            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+                            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                                self.may_be_cut = true;
+                                0
+                            }
                             read => read?,
                         };
                         if read == 0 {
@@ -78,6 +83,12 @@ impl BodyStream {
                 ReplyBody::Http1 { link: None, .. } => self.carried = ReplyBody::Ended,
             }
         }
+    }
+
+    /// Whether somebody on the way may have ended it, of one that was read to its end: nothing but the end of the connection tells where
+    /// that is, and over TLS no close_notify vouches for it (RFC 9112 §9.8).
+    pub fn may_be_cut(&self) -> bool {
+        self.may_be_cut
     }
 
     /// Reads what is left of a body that nobody wants, if it is no more than `limit`, so that the connection can be kept.

@@ -184,7 +184,7 @@ impl Route {
 
 impl Got {
     fn new(status: u16, headers: HeaderMap, carried: ReplyBody, version: Version) -> Self {
-        Self { status, headers, body: BodyStream { carried }, version, reused: false }
+        Self { status, headers, body: BodyStream { carried, may_be_cut: false }, version, reused: false }
     }
 }
 

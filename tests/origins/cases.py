@@ -172,11 +172,15 @@ def disallowed(ask, _, more=()):
     answer = ask("/private/x.txt")
     if answer.status != 403 or not answer.refused():
         found.append(f"a disallowed page: {answer.status}")
-    for target in [*spellings(), *more]:
+    for target in [*spellings(), *PLUS, *more]:
         answer = ask(target)
         if SECRET.encode() in answer.body:
             found.append(f"read through {target}")
     return found
+
+
+# `+` has no meaning in a path: these are one file, whatever robots.txt writes.
+PLUS = ["/C++/x.txt", "/C%2B%2B/x.txt", "/C+%2b/x.txt", "//C++/x.txt", "/a/..%2fC++/x.txt"]
 
 
 def spellings():

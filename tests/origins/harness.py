@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CACHE = os.environ.get("ORIGINS_CACHE", HERE + "/../../target/origins")
 NAME = "a.localhost"
 SECRET = "nobody is to read this"
-ROBOTS = "User-agent: *\nDisallow: /private/\nDisallow: /app/private\n"
+ROBOTS = "User-agent: *\nDisallow: /private/\nDisallow: /app/private\nDisallow: /C%2B%2B/\n"
 
 
 class NotInstalled(Exception):
@@ -36,6 +36,8 @@ class Site:
         os.makedirs(self.root + "/private")
         self.write("root/robots.txt", ROBOTS)
         self.write("root/private/x.txt", SECRET)
+        os.makedirs(self.root + "/C++")
+        self.write("root/C++/x.txt", SECRET)
         self.write("root/index.html", "<!doctype html><title>index</title>" + "<p>words to compress</p>" * 100)
         self.write("root/big.bin", bytes(range(256)) * 4096)
         for file in ("robots.txt", "private/x.txt", "index.html", "big.bin"):

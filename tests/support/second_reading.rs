@@ -78,7 +78,9 @@ pub fn chunked(raw: &[u8], strict: bool) -> Option<(Vec<u8>, usize)> {
         if !strict {
             size = size.trim_ascii_end();
         }
-        if size.is_empty() || size.len() > 15 || !size.iter().all(u8::is_ascii_hexdigit) {
+        let zeros = size.iter().take_while(|&&byte| byte == b'0').count();
+        let is_number = (1..=32).contains(&size.len()) && size.iter().all(u8::is_ascii_hexdigit);
+        if !is_number || size.len() - zeros > 15 {
             return None;
         }
         let size = usize::from_str_radix(std::str::from_utf8(size).ok()?, 16).ok()?;

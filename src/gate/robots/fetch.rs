@@ -220,6 +220,10 @@ async fn rules(mut body: BodyStream, headers: &HeaderMap, limit: usize) -> Resul
         read.extend_from_slice(&piece);
     }
     let cut = read.len() > limit;
+    if body.may_be_cut() {
+        // Pages are passed on so; here, whatever rule was cut off would not hold.
+        return Err("the answer ends without close_notify, and may be cut short".to_owned().into());
+    }
     let codings =
         headers.get_all(header::CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let codings = codings.collect::<Vec<_>>().join(",");

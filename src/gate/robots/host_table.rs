@@ -7,13 +7,15 @@
 //! request uses is never evicted, and those used last can be listed in order. `papaya` and `dashmap` count and evict nothing;
 //! `quick_cache` weighs a slot when it is inserted, and keeps no order of use that could be read.
 
+use super::redirect::Trail;
 use crate::policy::{Authority, Entry, Host, SiteFile, site_file::SiteFileName};
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::RwLock;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// All places.
 pub(super) struct HostTable {
@@ -35,6 +37,8 @@ pub(in crate::gate) struct HostEntry {
     used: AtomicU32,
     /// A page has gone since robots.txt came last.
     page_went: AtomicBool,
+    /// Where a fetch had come to that could not be ended, and when that was first so.
+    interrupted: ArcSwapOption<(Trail, Instant)>,
 }
 
 impl HostEntry {
@@ -52,6 +56,22 @@ impl HostEntry {
         if self.owes_page() == went {
             self.page_went.store(went, Ordering::Relaxed);
         }
+    }
+
+    /// Keeps how far a fetch has come for the next one: without it, each that finds no turn at another host would ask the first again.
+    pub(super) fn set_interrupted(&self, trail: Option<Trail>) {
+        let since = self.interrupted.load().as_ref().map_or_else(Instant::now, |before| before.1);
+        self.interrupted.store(trail.map(|trail| Arc::new((trail, since))));
+    }
+
+    /// How far the last fetch has come, if it was interrupted not long ago.
+    pub(super) fn interrupted(&self) -> Option<Trail> {
+        let (trail, since) = &*self.interrupted.load_full()?;
+        if since.elapsed() < INTERRUPTED {
+            return Some(trail.clone());
+        }
+        self.interrupted.store(None);
+        None
     }
 
     /// The entry in force.
@@ -100,6 +120,7 @@ impl HostTable {
                 entry,
                 used: AtomicU32::new(now),
                 page_went: AtomicBool::new(false),
+                interrupted: ArcSwapOption::empty(),
             };
             self.bytes.fetch_add(cost(&host), Ordering::Relaxed);
             self.counts[file as usize].fetch_add(1, Ordering::Relaxed);
@@ -261,6 +282,8 @@ fn allocated(bytes: usize) -> usize {
 
 /// The counts of an `Arc`.
 const COUNTS: usize = 2 * size_of::<usize>();
+/// A redirect is believed for so long.
+const INTERRUPTED: Duration = Duration::from_secs(3600);
 const SHARDS: usize = 256;
 
 #[cfg(test)]

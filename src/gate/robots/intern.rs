@@ -27,11 +27,15 @@ type ContentId = (FileDigest, u64);
 impl Intern {
     /// The file of this body.
     pub fn intern(&self, file: SiteFile, body: &[u8], options: &ParseOptions) -> Access {
+        let read = || match file {
+            SiteFile::Robots => Access::Rules(RobotsTxt::parse_with(body, options)),
+            SiteFile::TdmRep => Access::Reservations(TdmRep::parse(body)),
+        };
         // What lies beyond the limit is not read, and makes no difference.
-        self.named(file, digest(body), options, || Some(body.into())).expect("there is a body")
+        self.find(file, digest(body), options, || Some(read())).expect("there is a body")
     }
 
-    /// The file of this name; `body` is asked for only if it is not in memory. `None`: there is none either.
+    /// The file of this name, whose body was read before; it is asked for only if it is not in memory. `None`: there is none either.
     pub fn named(
         &self,
         file: SiteFile,
@@ -39,14 +43,33 @@ impl Intern {
         options: &ParseOptions,
         body: impl FnOnce() -> Option<Vec<u8>>,
     ) -> Option<Access> {
+        self.find(file, name, options, || {
+            let body = body()?;
+            Some(match file {
+                SiteFile::Robots => Access::Rules(RobotsTxt::parse_again(&body, options)),
+                SiteFile::TdmRep => Access::Reservations(TdmRep::parse(&body)),
+            })
+        })
+    }
+
+    fn find(
+        &self,
+        file: SiteFile,
+        name: FileDigest,
+        options: &ParseOptions,
+        read: impl FnOnce() -> Option<Access>,
+    ) -> Option<Access> {
         let content = (name, fingerprint(file, options));
         if let Some(known) = self.held.lock().get(&content) {
             return Some(known.clone());
         }
-        let read = match file {
-            SiteFile::Robots => Access::Rules(RobotsTxt::parse_with(&body()?, options)),
-            SiteFile::TdmRep => Access::Reservations(TdmRep::parse(&body()?)),
-        };
+        let read = read()?;
+        if let Access::Rules(robots) = &read
+            && robots.source().len() > LONG
+        {
+            // Here, where nobody else waits, and not in the first decision.
+            robots.compile();
+        }
         let mut held = self.held.lock();
         // Another may have been faster.
         let kept = held.entry(content).or_insert_with(|| {
@@ -106,6 +129,8 @@ fn fingerprint(file: SiteFile, options: &ParseOptions) -> u64 {
     hasher.finish()
 }
 
+/// Bytes of a file that take about 100 µs to read, and a millisecond at worst: more is read away from the threads that serve requests.
+pub(super) const LONG: usize = 16 << 10;
 const LEAST_STALE: usize = 100;
 /// A file's place in the table, two thirds full on average.
 const ROW: usize = size_of::<(ContentId, Access)>() * 3 / 2;
@@ -125,6 +150,46 @@ mod tests {
         assert_eq!(files.bytes(), cost(&held[0]));
         files.intern(SiteFile::Robots, b"# another", &ParseOptions::default());
         assert_eq!(files.count(SiteFile::Robots), 2);
+    }
+
+    /// A fresh one, and one that was read before.
+    #[test]
+    fn a_long_file_is_compiled_before_anybody_asks_and_a_short_one_is_not() {
+        let options = ParseOptions::default();
+        let piece = "User-agent: a\nDisallow: /*%5Bx*y\nContent-Usage: /x train-ai=n\nUser-agent: b\nContent-Signal: ai-train=no\n";
+        for (count, is_compiled) in [(1, false), (1_000, true)] {
+            let body = piece.repeat(count).into_bytes();
+            for is_fresh in [true, false] {
+                let files = Intern::default();
+                let Some(Access::Rules(robots)) = (match is_fresh {
+                    true => Some(files.intern(SiteFile::Robots, &body, &options)),
+                    false => files.named(SiteFile::Robots, digest(&body), &options, || Some(body.clone())),
+                }) else {
+                    panic!("it is a robots.txt")
+                };
+                let before = robots.heap_size();
+                robots.rules_for(&["a", "b"]).preferences_for(b"/x");
+                robots.rules_for(&["a", "b"]).check("/x");
+                assert_eq!(robots.heap_size() == before, is_compiled, "{count}");
+            }
+        }
+    }
+
+    /// In UTF-8 it is longer than what is read of a file that comes.
+    #[test]
+    fn what_was_read_of_a_file_in_utf16_is_read_again_to_its_end() {
+        let text =
+            format!("\u{feff}User-agent: *\n{}Disallow: /last", format!("#{}\n", "\u{4e2d}".repeat(98)).repeat(2_550));
+        let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let (files, options) = (Intern::default(), ParseOptions::default());
+        assert!(utf16.len() < options.max_size && text.len() > options.max_size);
+        let read = files.intern(SiteFile::Robots, &utf16, &options);
+        let source = read.source().unwrap().to_vec();
+        let again = Intern::default().named(SiteFile::Robots, digest(&source), &options, || Some(source)).unwrap();
+        for read in [read, again] {
+            let Access::Rules(robots) = read else { panic!("it is a robots.txt") };
+            assert!(!robots.rules_for(&["a"]).check("/last").is_allowed());
+        }
     }
 
     #[test]

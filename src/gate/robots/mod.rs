@@ -15,7 +15,7 @@ pub(super) use under_way::{FetchReason, Fetching, Order};
 
 use super::fleet::Fleet;
 use super::pacer::Pacer;
-use super::store::Store;
+use super::store::{Store, digest};
 use crate::config::Settings;
 use crate::histogram::{Distribution, Histogram};
 use crate::policy::{Access, Authority, Entry, Refusal, SiteAnswer, SiteFile};
@@ -223,7 +223,9 @@ impl RobotsCache {
             for host in inner.hosts.latest(usize::MAX) {
                 let old = host.load_full();
                 let Some(SiteAnswer { access: Access::Rules(robots), .. }) = &old.answer else { continue };
-                let access = inner.files.intern(SiteFile::Robots, robots.source(), &options);
+                let name = digest(robots.source());
+                let body = || Some(robots.source().into());
+                let Some(access) = inner.files.named(SiteFile::Robots, name, &options, body) else { continue };
                 let answer = old.answer.clone().map(|answer| SiteAnswer { access, ..answer });
                 // A fetch meanwhile reads it by the new settings.
                 inner.hosts.put_over(&host, &old, Arc::new(Entry { answer, trouble: old.trouble.clone() }));

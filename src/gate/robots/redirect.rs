@@ -20,7 +20,7 @@ pub(super) enum DeadEnd {
 }
 
 /// The hops so far, beginning with the authority's own robots.txt.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Trail(Vec<Url>);
 
 impl Trail {

@@ -142,7 +142,7 @@ fn by_robots(
     path: &mut JudgedPath<'_>,
 ) -> Decision {
     let case = Case { rules, request, tokens: &rules.product_tokens(request), now };
-    let file = entry.robots_txt().map(|robots| robots.rules_for(case.tokens));
+    let file = entry.robots_txt().map(|robots| robots.rules_within(case.tokens, &mut path.budget));
     // Lifting a verdict does not lift the pace.
     let crawl_delay = rules.crawl_delay.or_else(|| file.as_ref()?.crawl_delay());
     let own = rules.own_rules.as_ref().map(|own| own.judge_within(path));

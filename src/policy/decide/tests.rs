@@ -467,3 +467,37 @@ fn the_configured_delay_and_names_hold_in_place_of_the_files() {
     let given = rules(PolicyOptions::default()).asked_for(&own, &[]);
     assert_eq!(tokens(&given, &anybody), ["Own"]);
 }
+
+/// A file of 500 KB has some 24,000 groups: it makes each decision take a bounded time, whatever is asked of them.
+#[test]
+fn groups_that_all_name_one_crawler_are_decided_by_within_the_budget() {
+    let pieces = [
+        "user-agent: foobot\nallow: /\n",
+        "user-agent: foobot\nallow: /\ncrawl-delay: 1\n",
+        "user-agent: foobot\nallow: /\nrequest-rate: 1/2\n",
+        "user-agent: foobot\ncontent-usage: /x train-ai=n\n",
+        "user-agent: foobot\ncontent-signal: ai-train=yes\n",
+        "user-agent: *\nallow: /\n",
+    ];
+    let options = crate::robots::ParseOptions { max_size: 1 << 30, ..Default::default() };
+    for piece in pieces {
+        let rules = rules(PolicyOptions { purposes: vec![Purpose::parse("ai-train").unwrap()], ..Default::default() });
+        let steps = [100, 24_000, 100_000].map(|count| {
+            let robots = RobotsTxt::parse_with(piece.repeat(count).as_bytes(), &options);
+            let entry = Entry::answered(answer(Access::Rules(robots), 200));
+            let asked = |target| decided(&entry, &rules, target, Duration::ZERO);
+            let Decision { ruling, crawl_delay, .. } = asked("/[y]");
+            match ruling {
+                Ruling::Allow(_) => assert_eq!(count, 100, "{piece}"),
+                Ruling::Refuse(why) => assert!(matches!(*why, Refusal::RulesTooComplex { .. }), "{piece}: {why:?}"),
+                other => panic!("{other:?}"),
+            }
+            let has_pace = piece.contains("delay") || piece.contains("rate");
+            assert_eq!(crawl_delay.is_some(), has_pace, "the pace is known all the same");
+            crate::robots::steps_of(|| _ = asked("/[y]"))
+        });
+        assert!(steps[0] < 50_000, "{piece} {steps:?}");
+        // To find the groups is a part that is always done whole.
+        assert!(steps[1] < 24_000 * 40 && steps[2] < 5 * steps[1], "{piece} {steps:?}");
+    }
+}

@@ -98,8 +98,8 @@ impl Refusal {
             }
             Self::RulesTooComplex { rules } => write!(
                 f,
-                "comparing this URL with {rules} takes too many steps: its patterns have many stars, or many match nearly, so \
-                 that nothing is allowed by them"
+                "comparing this URL with {rules} takes too many steps: the URL is very long, or patterns have many stars, \
+                 match nearly, or are in thousands of groups. Nothing is allowed by what cannot be compared"
             ),
         }
     }

@@ -59,9 +59,11 @@ struct RuleGroup {
 /// The sections and groups that a crawler obeys, by their numbers: seldom more than one of each.
 #[derive(Debug, Clone)]
 pub(crate) struct Chosen {
-    pub(crate) sections: SmallVec<[u32; 4]>,
-    pub(crate) groups: SmallVec<[u32; 4]>,
+    pub(crate) sections: GroupNumbers,
+    pub(crate) groups: GroupNumbers,
 }
+
+type GroupNumbers = SmallVec<[u32; 4]>;
 
 #[derive(Debug, Clone, Copy)]
 struct GroupName {
@@ -180,12 +182,7 @@ impl Groups {
         Chosen { sections, groups }
     }
 
-    fn sections_for<T: AsRef<str>>(
-        &self,
-        tokens: &[T],
-        source: &FileSource,
-        options: &ParseOptions,
-    ) -> SmallVec<[u32; 4]> {
+    fn sections_for<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> GroupNumbers {
         if self.names.is_empty() && self.stars.len() <= 1 {
             return SmallVec::from_slice(&self.stars);
         }
@@ -238,6 +235,13 @@ impl Groups {
         self.groups[group as usize].compiled.get_or_init(|| self.compile(group, source, options).into())
     }
 
+    /// All that is compiled when it is first asked for.
+    pub(crate) fn compile_all(&self, source: &FileSource, options: &ParseOptions) {
+        (0..index(self.groups.len())).for_each(|group| _ = self.patterns_of(group, source, options));
+        self.usages.compile_all(source, options);
+        self.signals.compile_all(source, options);
+    }
+
     /// One of the rules, by its place among them.
     pub(crate) fn rule(&self, place: u32) -> RuleSpan {
         self.rules[place as usize]
@@ -251,6 +255,7 @@ impl Groups {
     }
 
     pub(crate) fn heap_size(&self) -> usize {
+        let compiled = self.groups.iter().filter_map(|group| group.compiled.get());
         size_of::<GroupName>() * self.names.capacity()
             + size_of::<Section>() * self.sections.capacity()
             + size_of::<u32>() * self.stars.capacity()
@@ -258,12 +263,7 @@ impl Groups {
             + size_of::<RuleSpan>() * self.rules.capacity()
             + self.usages.heap_size()
             + self.signals.heap_size()
-            + self
-                .groups
-                .iter()
-                .filter_map(|group| group.compiled.get())
-                .map(|compiled| compiled.heap_size())
-                .sum::<usize>()
+            + compiled.map(|patterns| patterns.heap_size()).sum::<usize>()
     }
 
     #[cold]

@@ -53,15 +53,15 @@ impl RobotsFile {
     }
 }
 
-/// Reads a file in the dialect that `options` describe.
-pub(crate) fn parse(bytes: &[u8], options: &ParseOptions) -> RobotsFile {
-    let limit = options.max_size.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
+/// Reads a file in the dialect that `options` describe, of its bytes no more than `limit`.
+pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> RobotsFile {
+    let limit = limit.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
+    let is_cut = bytes.len() > limit;
     let decoded = if options.utf16 { utf16::decode(&bytes[..bytes.len().min(limit)]) } else { None };
     let is_utf16 = decoded.is_some();
-    let whole = decoded.as_deref().unwrap_or(bytes);
-    // What was cut off before it was decoded is missing at its end.
-    let is_cut = bytes.len() > limit || whole.len() > limit;
-    let text = if is_cut { &whole[..last_whole_line(whole, limit)] } else { whole };
+    // What was cut off is missing at the end of what was decoded, which may be longer.
+    let (read, limit) = decoded.as_deref().map_or((bytes, limit), |text| (text, text.len()));
+    let text = if is_cut { &read[..last_whole_line(read, limit)] } else { read };
     let mut parser = Parser {
         text,
         options,
@@ -263,8 +263,9 @@ impl Parser<'_> {
     }
 }
 
-/// An offset fits into 31 bits, next to one bit for the kind of rule; a pattern three times as long fits into 32 bits.
-const MAX_SIZE: usize = 1 << 30;
+/// An offset fits into 31 bits, next to one bit for the kind of rule, in UTF-8 that is half as long again as the UTF-16 that it was
+/// made of; a pattern three times as long as that fits into 32 bits.
+const MAX_SIZE: usize = (1 << 30) / 3 * 2;
 
 /// The bytes up to the end of the last line that fits into `limit`, of a text that was cut.
 fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
@@ -279,4 +280,42 @@ fn looks_like_html(text: &[u8]) -> bool {
     let start = text[line::byte_order_mark(text)..].trim_ascii_start();
     let begins = |tag: &[u8]| start.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag));
     [b"<!doctype".as_slice(), b"<html", b"<head", b"<?xml"].into_iter().any(begins)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::robots::{ParseOptions, RobotsTxt, WarningCode};
+
+    /// In UTF-16, nine characters of ten of which take three bytes in UTF-8.
+    fn utf16(characters: usize, end: &str) -> Vec<u8> {
+        let line = format!("#{}\n", "\u{4e2d}".repeat(98));
+        let text: String = "\u{feff}User-agent: *\n".chars().chain(line.chars().cycle()).take(characters).collect();
+        format!("{text}\n{end}").encode_utf16().flat_map(u16::to_le_bytes).collect()
+    }
+
+    fn is_allowed(robots: &RobotsTxt) -> bool {
+        robots.rules_for(&["ExampleBot"]).check("/last").is_allowed()
+    }
+
+    /// The limit counts the bytes of the file as it comes, as its sender does.
+    #[test]
+    fn a_file_in_utf16_that_is_short_enough_is_read_to_its_end_however_long_it_is_in_utf8() {
+        let file = utf16(255_900, "Disallow: /last");
+        assert!(file.len() <= ParseOptions::MIN_SIZE);
+        let read = RobotsTxt::parse(&file);
+        assert!(read.source().len() > 700_000);
+        assert!(!is_allowed(&read));
+        assert!(read.warnings().all(|warning| warning.code() != WarningCode::TooLarge));
+        let again = RobotsTxt::parse_again(read.source(), &ParseOptions::default());
+        assert!(!is_allowed(&again) && again.source() == read.source());
+    }
+
+    #[test]
+    fn a_file_in_utf16_that_is_too_long_is_cut_at_a_line_end() {
+        let file = utf16(256_200, "Disallow: /last");
+        let read = RobotsTxt::parse(&file);
+        assert!(is_allowed(&read));
+        assert!(read.warnings().any(|warning| warning.code() == WarningCode::TooLarge));
+        assert!(read.source().ends_with(b"\n"));
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use super::budget::{StepBudget, StepsSpent};
 use super::text::{PatternPlace, PatternText};
+use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::steps;
 
 /// The literals of [`Patterns`](super::Patterns), sorted; those with an anchor stand behind those without.
@@ -24,6 +24,8 @@ pub(super) struct Literal<T> {
 }
 
 const NONE: u32 = u32::MAX;
+/// Steps of a look-up beside its comparisons: where a file has thousands of groups, the memory of each is far away.
+const LOOK_UP: usize = 12;
 
 impl<T> Literal<T> {
     #[inline]
@@ -68,7 +70,7 @@ impl<T: Ord + Copy> Literals<T> {
         path: &[u8],
         budget: &mut StepBudget,
     ) -> Result<Option<T>, StepsSpent> {
-        let (mut steps, start) = (4, word(path));
+        let (mut steps, start) = (LOOK_UP, word(path));
         let behind = self.0.partition_point(|literal| match literal.word.cmp(&start) {
             Ordering::Less => true,
             Ordering::Greater => false,

@@ -1,7 +1,6 @@
 //! Path patterns to values (RFC 9309 §2.2.3), each look-up within a budget of steps: the rules of robots.txt, its usage
 //! preferences, tdmrep.json and the operator's own rules are four uses of it. Pure.
 
-mod budget;
 mod literals;
 pub(crate) mod pattern;
 mod starred;
@@ -11,11 +10,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::budget::{StepBudget, StepsSpent};
 use super::options::PercentEncoding;
 use super::path::{self, ComparedPath};
-pub(crate) use budget::{StepBudget, StepsSpent};
 use literals::{Literal, Literals};
-use pattern::{PatternForm, normalise};
+use pattern::{PatternForm, normalise, path_bytes};
 use starred::{Star, Starred};
 use text::{PatternPlace, PatternText};
 
@@ -82,7 +81,7 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
         let (form, bytes) = normalise(written, self.encoding, &mut text);
         let value = value(bytes);
         let folded = match self.encoding {
-            PercentEncoding::Normalised => path::fold(&text),
+            PercentEncoding::Normalised => path::fold(&text, path_bytes(&text)),
             PercentEncoding::AsWritten => Cow::Borrowed(&text[..]),
         };
         if matches!(folded, Cow::Owned(_)) && self.folded.is_none() {

@@ -40,6 +40,11 @@ pub(crate) fn normalise(written: &[u8], encoding: PercentEncoding, out: &mut Vec
     (form, bytes)
 }
 
+/// How many bytes of a normalised pattern are certain to be of a path: behind a star there may be a query.
+pub(crate) fn path_bytes(text: &[u8]) -> usize {
+    memchr::memchr2(STAR, b'?', text).unwrap_or(text.len())
+}
+
 /// The pattern that allows a directory where one allows its `index.html` (Google).
 pub(crate) fn directory_of_index(written: &[u8]) -> Option<Vec<u8>> {
     let slash = memchr::memrchr(b'/', written)?;
@@ -82,8 +87,8 @@ fn push_as_written(body: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A pattern that is compared with others. Used by `lint`.
-#[derive(Debug)]
+/// A pattern that is compared with others: where two are equal, they match the same paths with the same precedence.
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     /// Normalised, with `STAR` for each star, and without an anchor.
     pub(crate) text: Box<[u8]>,

@@ -4,9 +4,9 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use super::budget::{StepBudget, StepsSpent};
 use super::pattern::STAR;
 use super::text::{PatternPlace, PatternText};
+use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::byte_set::ByteSet;
 use crate::robots::path::ComparedPath;
 use crate::robots::steps;
@@ -67,6 +67,8 @@ impl<T: Ord + Copy> Starred<T> {
             budget.spend(members.len())?;
             candidates.extend(members.iter().copied().filter(is_candidate));
         }
+        let sorting = candidates.len() * (candidates.len() + 1).ilog2() as usize;
+        budget.spend(sorting / 4)?;
         candidates.sort_unstable();
         candidates.dedup();
         for star in candidates.iter().map(|&n| &self.patterns[n as usize]) {

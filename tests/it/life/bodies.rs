@@ -3,9 +3,10 @@
 use super::{KEEP_OUT, Means, meaning, origin, site};
 use crate::support::binary::politely;
 use crate::support::reply::{Content, Delimit};
-use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply, at_once, eventually};
+use crate::support::{Alpn, Binary, Client, Origin, Proxy, Reply, at_once, eventually, test_ca};
 use std::io::Write;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -274,5 +275,46 @@ async fn heads_that_break_the_protocol_are_no_answer() {
     ] {
         let origin = origin(move |_| Reply::raw(&bytes)).await;
         assert_eq!(meaning(&proxy, &origin).await, Means::Unreachable, "{name}");
+    }
+}
+
+/// Over TLS, close_notify alone tells an end from a cut (RFC 9112 §9.8). Whatever rule a file lacks would not hold.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_over_tls_whose_end_nobody_vouches_for_is_cut_short() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free loopback port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let names = ["goodbye.localhost", "length.localhost", "cut.localhost"];
+    let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&names, &[b"http/1.1"]));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut head = vec![0; 4096];
+            let read = stream.read(&mut head).await.unwrap_or_default();
+            let head = String::from_utf8_lossy(&head[..read]).into_owned();
+            let body = if head.starts_with("GET /robots.txt") { KEEP_OUT } else { "page" };
+            let length = match head.contains("Host: length.") {
+                true => format!("Content-Length: {}\r\n", body.len()),
+                false => String::new(),
+            };
+            stream.write_all(format!("HTTP/1.1 200 OK\r\n{length}\r\n{body}").as_bytes()).await.ok();
+            stream.flush().await.ok();
+            if head.contains("Host: goodbye.") {
+                stream.shutdown().await.ok();
+            }
+        }
+    });
+    let proxy = Proxy::start("").await;
+    for (host, status) in names.into_iter().zip([200, 200, 503]) {
+        let authority = format!("{host}:{port}");
+        let get = async |path: &str| {
+            let client = Client::connect(proxy.address(), &authority).await;
+            let mut client = client.tls(host, &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await;
+            client.response().await
+        };
+        let page = get("/open").await;
+        assert_eq!(page.status(), status, "{host}: {}", page.text());
+        assert_eq!(page.text().contains("close_notify"), status == 503, "{}", page.text());
+        assert_eq!(get("/private").await.status(), if status == 503 { 503 } else { 403 }, "{host}");
     }
 }

@@ -194,3 +194,21 @@ async fn a_hop_to_another_host_waits_there_like_a_request_of_its_client() {
     let starts = other.log.gaps("/");
     assert!(starts.iter().skip(1).all(|gap| *gap >= Duration::from_millis(950)), "{starts:?}");
 }
+
+/// Whoever comes next goes on from where the file was moved to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_host_is_asked_once_however_late_the_turn_at_the_next_one_comes() {
+    let other = Origin::site("User-agent: *\nCrawl-delay: 1000\nDisallow: /private\n").await;
+    let (target, page) = (other.url_at("b.localhost", "/robots.txt"), other.url_at("b.localhost", "/page"));
+    let site = origin(move |_| Reply::redirect(target.clone())).await;
+    let proxy = Proxy::start("pace: { max_wait: 100ms, max_crawl_delay: 1h }").await;
+    assert_eq!(proxy.get(&page).await.status(), 200);
+    for _ in 0..5 {
+        let refused = proxy.get(&site.url("/open")).await;
+        assert_eq!(refused.status(), 429, "{}", refused.text());
+    }
+    assert_eq!((site.log.count("/robots.txt"), other.log.count("/robots.txt")), (1, 1), "b's own alone");
+    proxy.reload("hosts: { b.localhost: { crawl_delay: 0s } }").expect("a valid configuration");
+    assert_eq!(meaning(&proxy, &site).await, Means::Rules);
+    assert_eq!((site.log.count("/robots.txt"), other.log.count("/robots.txt")), (1, 2));
+}

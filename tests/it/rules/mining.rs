@@ -222,15 +222,16 @@ async fn what_robots_txt_disallows_of_it_is_not_fetched_and_reserves_nothing() {
     }
 }
 
+/// robots.txt alone is exempt from the rules (RFC 9309 §2.2.2).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn its_redirects_are_followed_by_the_rules_of_its_own_site() {
+async fn its_redirects_are_followed_by_the_rules_of_the_site_that_they_lead_to() {
     let other = Origin::http(|seen| match seen.path().as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nDisallow: /private/\n"),
         _ => Reply::text(ENTRIES),
     })
     .await;
     let (open, shut) = (other.url_at("b.localhost", "/t.json"), other.url_at("b.localhost", "/private/t.json"));
-    for (to, status) in [("/t.json", 403), ("/private", 200), (&*open, 403), (&*shut, 403)] {
+    for (to, status) in [("/t.json", 403), ("/private", 200), (&*open, 403), (&*shut, 200)] {
         let redirect = Reply::redirect(to);
         let origin = Origin::http(move |seen| match seen.path().as_str() {
             "/robots.txt" => Reply::text("User-agent: *\nDisallow: /private\n"),
@@ -243,7 +244,21 @@ async fn its_redirects_are_followed_by_the_rules_of_its_own_site() {
         assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), status, "{to}");
         assert_eq!(origin.log.count("/private"), 0, "{to}");
     }
-    assert_eq!(other.log.targets(), ["/t.json", "/private/t.json"]);
+    assert_eq!(other.log.targets(), ["/robots.txt", "/t.json", "/robots.txt"], "by each proxy");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_not_had_from_a_site_whose_robots_txt_is_out_of_reach() {
+    let other = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::status(503),
+        _ => Reply::text(ENTRIES),
+    })
+    .await;
+    let to = other.url_at("b.localhost", FILE);
+    let origin = site(move |_| Reply::redirect(to.clone())).await;
+    let proxy = Proxy::start(TDM).await;
+    assert_eq!(proxy.get(&origin.url("/art/1")).await.status(), 200, "as with one that cannot be had at home");
+    assert_eq!(other.log.targets(), ["/robots.txt"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

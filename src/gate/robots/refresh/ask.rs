@@ -32,22 +32,39 @@ impl RobotsCache {
         // The page goes right after its robots.txt alone.
         let is_first_fetch = file == SiteFile::Robots && old.answer.is_none();
         let start = Url::parse(&authority.url(file.path())).map_err(|error| error.to_string())?;
-        let mut trail = Trail::new(start);
+        let interrupted = host.interrupted().filter(|_| order.reason != FetchReason::Anew);
+        let mut trail = interrupted.unwrap_or_else(|| Trail::new(start));
         let hop = FetchHop { settings, order, first: authority, is_first_fetch, fetch };
-        let mut left = settings.robots.timeout;
+        let fetched = self.follow(&hop, old, file, &mut trail).await;
+        let is_interrupted = matches!(fetched, Err(FetchError::NotAsked(_))) && trail.is_redirected();
+        host.set_interrupted(is_interrupted.then_some(trail));
+        fetched
+    }
+
+    async fn follow(
+        self: &Arc<Self>,
+        hop: &FetchHop<'_>,
+        old: &Entry,
+        file: SiteFile,
+        trail: &mut Trail,
+    ) -> Result<Fetched, FetchError> {
+        let mut left = hop.settings.robots.timeout;
         let mut asked_again = None;
-        let versions = order.versions;
         loop {
-            let url = trail.current().clone();
-            let at = authority_of(&url)?;
+            let url = trail.current();
+            let at = authority_of(url)?;
+            if trail.is_redirected() && !Box::pin(self.may_follow(hop, file, url)).await? {
+                // There is a file, and it may not be read: that is no leave to go everywhere.
+                return Err(FetchError::Unreachable(format!("redirected to {url}, which may not be fetched")));
+            }
             // They are those of a file that was here; what is found elsewhere is kept without.
             let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
-            let want = Want { versions, ..Want::default() };
-            let mut request = FileRequest { authority: &at, url: &url, file, validators, want, asked: None };
-            let mut reply = self.in_turn(&hop, &mut request, &mut left).await?;
+            let want = Want { versions: hop.order.versions, ..Want::default() };
+            let mut request = FileRequest { authority: &at, url, file, validators, want, asked: None };
+            let mut reply = self.in_turn(hop, &mut request, &mut left).await?;
             if reply.wanted.is_some() {
                 request.asked = reply.wanted.take();
-                reply = self.in_turn(&hop, &mut request, &mut left).await?;
+                reply = self.in_turn(hop, &mut request, &mut left).await?;
             }
             if is_our_fault(reply.status) && asked_again.is_none() {
                 let (first_status, first_version) = (reply.status, reply.version);
@@ -56,7 +73,7 @@ impl RobotsCache {
                 // It may be what they ask that was at fault.
                 request.validators = None;
                 request.asked = None;
-                reply = self.in_turn(&hop, &mut request, &mut left).await.map_err(|error| match error {
+                reply = self.in_turn(hop, &mut request, &mut left).await.map_err(|error| match error {
                     FetchError::Unreachable(why) => {
                         let first = format!("status {first_status} over {first_version}");
                         FetchError::Unreachable(format!("{first}; retried over HTTP/1.1: {why}"))
@@ -64,7 +81,7 @@ impl RobotsCache {
                     FetchError::NotAsked(_) => error,
                 })?;
                 tracing::warn!(
-                    %authority, first_status, status = reply.status,
+                    authority = %hop.first, first_status, status = reply.status,
                     "{}: the answer over {first_version} says that our request is malformed; retried over HTTP/1.1",
                     file.name()
                 );
@@ -83,20 +100,16 @@ impl RobotsCache {
                         asked_again,
                     });
                 }
-                Some(Ok(())) if self.may_follow(&hop, file, trail.current())? => {}
-                // There is a file, and it may not be read: that is no leave to go everywhere.
-                Some(Ok(())) => {
-                    let to = trail.current();
-                    return Err(FetchError::Unreachable(format!("redirected to {to}, which may not be fetched")));
-                }
+                Some(Ok(())) => {}
                 Some(Err(why)) => return Ok(reply.dead_end(why)),
             }
         }
     }
 
-    /// Whether a redirect may be followed. The operator's `deny` holds everywhere. What the rules of another host say of the path does
-    /// not matter: such a file is fetched, not crawled (RFC 9309 §2.3.1.2). On its own host, tdmrep.json is subject to robots.txt.
-    fn may_follow(&self, hop: &FetchHop<'_>, file: SiteFile, to: &Url) -> Result<bool, FetchError> {
+    /// Whether a redirect may be followed. The operator's `deny` holds everywhere. A robots.txt is fetched, not crawled (RFC 9309
+    /// §2.3.1.2): what the rules of another host say of the path does not matter. tdmrep.json is not exempt (§2.2.2): it is subject to
+    /// the robots.txt of the host that it comes from, which is fetched first.
+    async fn may_follow(self: &Arc<Self>, hop: &FetchHop<'_>, file: SiteFile, to: &Url) -> Result<bool, FetchError> {
         let (at, target) = (authority_of(to)?, target(to));
         if file == SiteFile::Robots && target == file.path() {
             return Ok(true);
@@ -104,12 +117,22 @@ impl RobotsCache {
         let tokens = [ProductToken::parse(OWN_NAME).expect("it is a token")];
         let request = policy::Request { agent_tokens: &tokens, ..policy::Request::new(&at, target.as_bytes()) };
         let rules = &hop.settings.hosts.get(at.host()).rules;
-        let known = match file {
-            SiteFile::TdmRep if hop.is_at_home(&at) => self.hosts.find(hop.first, SiteFile::Robots),
-            SiteFile::TdmRep | SiteFile::Robots => None,
+        let judge = |robots: &Entry| policy::judge_file(robots, rules, &request, SystemTime::now());
+        let mut ruling = match file {
+            SiteFile::Robots => judge(&Entry::default()),
+            SiteFile::TdmRep => judge(&self.host(SiteFile::Robots, hop.at_home_or(&at)).load()),
         };
-        let robots = known.map(|host| host.load_full()).unwrap_or_default();
-        Ok(!matches!(policy::judge_file(&robots, rules, &request, SystemTime::now()), Ruling::Refuse(_)))
+        if matches!(ruling, Ruling::Fetch(_)) && file == SiteFile::TdmRep && !hop.is_at_home(&at) {
+            let reason = match hop.order.reason {
+                FetchReason::FirstUse => FetchReason::FirstUse,
+                FetchReason::Renewal | FetchReason::Anew => FetchReason::Renewal,
+            };
+            let robots = self.host(SiteFile::Robots, &at);
+            let fetching = self.refresh(&robots, Order { reason, crawl_delay: None, ..*hop.order });
+            fetching.end().await.map_err(FetchError::NotAsked)?;
+            ruling = judge(&robots.load());
+        }
+        Ok(!matches!(ruling, Ruling::Refuse(_)))
     }
 
     /// A fetch is a request to the host that it goes to, like any other, and takes its turn there.
@@ -209,6 +232,11 @@ impl FetchHop<'_> {
     /// Whether it is a request to the host whose file is wanted.
     fn is_at_home(&self, at: &Authority) -> bool {
         PaceKey::new(KeyBy::Host, self.first, None).is_of(KeyBy::Host, at, None)
+    }
+
+    /// The authority whose robots.txt binds a request: the first one's, on its own host.
+    fn at_home_or<'a>(&'a self, at: &'a Authority) -> &'a Authority {
+        if self.is_at_home(at) { self.first } else { at }
     }
 
     /// It could not be asked for, which is no failure of the site's: the next request tries again.

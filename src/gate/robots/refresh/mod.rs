@@ -4,6 +4,7 @@ mod ask;
 
 use super::compare::{is_due, is_newer, is_older, is_unknown};
 use super::fetch::FetchError;
+use super::intern::LONG;
 use super::response::{Fetched, interpret_response};
 use super::under_way::Fetch;
 use super::{FetchReason, HostEntry, Order, RobotsCache};
@@ -225,9 +226,6 @@ fn log(host: &HostEntry, old: &Entry, new: &Entry) {
 fn is_html(entry: &Entry) -> bool {
     entry.robots_txt().is_some_and(|file| file.warnings().any(|warning| warning.code() == WarningCode::Html))
 }
-
-/// Bytes that take about 100 µs to read.
-const LONG: usize = 16 << 10;
 
 #[cfg(test)]
 pub(super) mod tests;

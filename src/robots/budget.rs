@@ -2,7 +2,8 @@
 
 use crate::robots::steps;
 
-/// What is left of a decision's steps. A step is one comparison, or 64 bytes searched for one byte: at most five nanoseconds or so.
+/// What is left of a decision's steps. A step is one comparison, 64 bytes searched for one byte, or four bytes read or written one by
+/// one: at most five nanoseconds or so.
 #[derive(Debug)]
 pub(crate) struct StepBudget {
     left: usize,
@@ -25,18 +26,17 @@ impl StepBudget {
         Self { left: usize::MAX }
     }
 
+    /// Bytes that are looked at one by one, or written anew.
+    #[inline]
+    pub(crate) fn spend_on_bytes(&mut self, bytes: usize) -> Result<(), StepsSpent> {
+        self.spend(bytes / 4)
+    }
+
     #[inline]
     pub(crate) fn spend(&mut self, steps: usize) -> Result<(), StepsSpent> {
-        steps::count(steps);
-        match self.left.checked_sub(steps) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                self.left = 0;
-                Err(StepsSpent)
-            }
-        }
+        let left = self.left.checked_sub(steps);
+        steps::count(steps.min(self.left));
+        self.left = left.unwrap_or(0);
+        left.map(|_| ()).ok_or(StepsSpent)
     }
 }
