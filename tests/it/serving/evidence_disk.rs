@@ -165,8 +165,8 @@ async fn two_fsyncs_that_fail_in_a_row_leave_a_chain_that_verifies_after_a_loss_
     for entry in std::fs::read_dir(&directory).expect("it is there") {
         let file = entry.expect("it is there").path();
         if file.extension().is_some_and(|kind| kind == "jsonl") {
-            let sizes = log.lines().filter_map(|line| line.split_once(' ').filter(|(_, of)| *of == path(&file)));
-            let size = sizes.last().map_or(0, |(size, _)| size.parse().expect("a number"));
+            let mut sizes = log.lines().filter_map(|line| line.split_once(' ').filter(|(_, of)| *of == path(&file)));
+            let size = sizes.next_back().map_or(0, |(size, _)| size.parse().expect("a number"));
             std::fs::File::options().write(true).open(&file).and_then(|it| it.set_len(size)).expect("it is ours");
         }
     }
