@@ -159,7 +159,7 @@ impl Chain {
             Ok((segment, head)) => {
                 let (ended, last) = (self.segment.number, digits(&self.head));
                 tracing::info!(segment = ended, head = %last, "a segment of evidence has ended");
-                self.unsynced = Some(Unsynced::after(self.head));
+                self.unsynced = None;
                 (self.segment, self.head, self.is_used) = (segment, head, false);
                 (self.refused, self.damaged) = (None, None);
                 self.files.clear();

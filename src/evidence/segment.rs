@@ -93,6 +93,8 @@ impl Segment {
         let mut segment = Segment { number, began, file, path, length: 0, is_torn: false };
         let begun = give_to_owner(&segment.file, directory)
             .and_then(|()| segment.append(first))
+            // What they record is lost nowhere else: a segment that follows a failed fsync is on the disk before it is used.
+            .and_then(|()| segment.sync())
             // So that its name outlives a loss of power as well.
             .and_then(|()| File::open(directory)?.sync_all());
         match begun {

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 pub(super) struct Endpoint {
     /// By the number of the thread that gave them back: a thread finds its own without meeting another.
     idle: Box<[Mutex<Vec<Idle>>]>,
+    /// Those that are nobody's.
     count: AtomicUsize,
     /// The idle connections of all endpoints.
     all: Arc<AtomicUsize>,
@@ -68,7 +69,7 @@ impl Endpoint {
     ) -> Option<Idle> {
         let own = shard();
         for at in 0..self.idle.len() {
-            while self.len() > 0
+            while (private.is_some() || self.len() > 0)
                 && let Some(mut idle) = self.pop((own + at) % self.idle.len(), place, private)
             {
                 if idle.since.elapsed() >= limit || !is_quiet(&mut idle.stream).await {
@@ -84,7 +85,7 @@ impl Endpoint {
 
     pub fn put(&self, idle: Idle) {
         // Before it is there, so that it is counted when it is taken away.
-        self.count.fetch_add(1, Relaxed);
+        self.count.fetch_add(usize::from(idle.private.is_none()), Relaxed);
         self.all.fetch_add(1, Relaxed);
         let mut shard = self.idle[shard() % self.idle.len()].lock();
         if shard.capacity() == 0 {
@@ -94,7 +95,7 @@ impl Endpoint {
         shard.push(idle);
     }
 
-    /// How many are idle.
+    /// How many are idle that are nobody's.
     pub fn len(&self) -> usize {
         self.count.load(Relaxed)
     }
@@ -109,7 +110,7 @@ impl Endpoint {
             closed.extend(shard.drain(..old));
             shard.shrink_to_fit();
         }
-        self.forget(closed.len());
+        self.forget(&closed);
         self.http2.close_idle(then);
     }
 
@@ -119,12 +120,13 @@ impl Endpoint {
         for shard in &self.idle {
             closed.extend(shard.lock().extract_if(.., |idle| idle.private == Some(private)));
         }
-        self.forget(closed.len());
+        self.forget(&closed);
     }
 
-    /// Whether one is idle that serves this client connection alone.
-    pub fn has(&self, private: PrivateId) -> bool {
-        self.idle.iter().any(|shard| shard.lock().iter().any(|idle| idle.private == Some(private)))
+    /// How many are idle that serve this client connection alone.
+    pub fn private(&self, private: PrivateId) -> usize {
+        let of = |shard: &Mutex<Vec<Idle>>| shard.lock().iter().filter(|idle| idle.private == Some(private)).count();
+        self.idle.iter().map(of).sum()
     }
 
     /// Since when each has been idle.
@@ -144,19 +146,20 @@ impl Endpoint {
         let last = shard.iter().rposition(fits)?;
         let idle = shard.remove(last);
         drop(shard);
-        self.forget(1);
+        self.forget(std::slice::from_ref(&idle));
         Some(idle)
     }
 
-    fn forget(&self, count: usize) {
-        self.count.fetch_sub(count, Relaxed);
-        self.all.fetch_sub(count, Relaxed);
+    fn forget(&self, closed: &[Idle]) {
+        self.count.fetch_sub(closed.iter().filter(|idle| idle.private.is_none()).count(), Relaxed);
+        self.all.fetch_sub(closed.len(), Relaxed);
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        self.all.fetch_sub(*self.count.get_mut(), Relaxed);
+        let left: usize = self.idle.iter_mut().map(|shard| shard.get_mut().len()).sum();
+        self.all.fetch_sub(left, Relaxed);
     }
 }
 

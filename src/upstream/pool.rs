@@ -38,10 +38,11 @@ impl Pool {
         self.idle.load(Relaxed)
     }
 
-    /// Keeps the connection for the next request to the endpoint, unless the endpoint has enough. Where there are too many
-    /// in all, those go that have been idle longest.
+    /// Keeps the connection for the next request to the endpoint, unless the endpoint has enough: of those that are nobody's, or of
+    /// this client connection's own. Where there are too many in all, those go that have been idle longest.
     pub fn put(self: &Arc<Self>, endpoint: &Arc<Endpoint>, idle: Idle, limits: &LimitSettings) {
-        if endpoint.len() >= limits.max_idle_connections_per_host || limits.max_idle_connections == 0 {
+        let there = idle.private.map_or_else(|| endpoint.len(), |private| endpoint.private(private));
+        if there >= limits.max_idle_connections_per_host || limits.max_idle_connections == 0 {
             return;
         }
         self.make_room(limits.max_idle_connections);

@@ -24,7 +24,7 @@ impl PrivateConnections {
         let mut endpoints = self.endpoints.lock();
         if !endpoints.iter().any(|known| known.as_ptr() == Arc::as_ptr(endpoint)) {
             if endpoints.len() == endpoints.capacity() {
-                endpoints.retain(|known| known.upgrade().is_some_and(|known| known.has(self.id)));
+                endpoints.retain(|known| known.upgrade().is_some_and(|known| known.private(self.id) > 0));
             }
             endpoints.push(Arc::downgrade(endpoint));
         }
@@ -84,12 +84,12 @@ mod tests {
             }
         }
         assert!(private.endpoints.lock().len() < 64, "{}", private.endpoints.lock().len());
-        let has = |endpoint: &&Arc<Endpoint>| endpoint.has(private.id());
+        let has = |endpoint: &&Arc<Endpoint>| endpoint.private(private.id()) > 0;
         assert_eq!(endpoints.iter().filter(has).count(), 10);
         let limit = Duration::from_secs(60);
         assert!(endpoints[0].take(limit, false, None, None).await.is_none(), "it is nobody else's");
         let id = private.id();
         drop(private);
-        assert!(!endpoints.iter().any(|endpoint| endpoint.has(id)));
+        assert!(!endpoints.iter().any(|endpoint| endpoint.private(id) > 0));
     }
 }

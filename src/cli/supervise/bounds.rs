@@ -1,6 +1,7 @@
 //! What an isolated command may not have or do: capabilities, more of them by a set-user-id program, descriptors that lead out, sockets
 //! of families that namespaces of networks do not separate.
 
+use super::namespaces::is_in_them;
 use std::fs;
 use std::io;
 use std::os::fd::RawFd;
@@ -8,15 +9,16 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 /// Closes what a caller has left open beyond standard input and outputs, but for files, directories, pipes, and devices that hold
 /// nothing: a socket, a namespace or a process by its descriptor would be a way out.
-pub(super) fn close_descriptors() {
-    let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let numbers: Vec<RawFd> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    for number in numbers.into_iter().filter(|number| *number > libc::STDERR_FILENO) {
+pub(super) fn close_descriptors() -> io::Result<()> {
+    let open: Vec<_> = fs::read_dir("/proc/self/fd")?.collect::<io::Result<_>>()?;
+    let numbers = open.iter().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for number in numbers.filter(|number| *number > libc::STDERR_FILENO) {
         if !is_harmless(number) && !is_ours(number) {
             // SAFETY: what is ours stays open; of others nobody here knows.
             unsafe { libc::close(number) };
         }
     }
+    Ok(())
 }
 
 fn is_harmless(number: RawFd) -> bool {
@@ -30,8 +32,11 @@ fn is_harmless(number: RawFd) -> bool {
         4 | 5 | 136..=143 => true,
         _ => false,
     };
-    // A namespace is a file of a file system of its own, with no name in any directory.
-    let is_named = || fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|path| path.is_absolute());
+    // A namespace is a file of a file system of its own, with no name in any directory. In /proc and /sys, it is of those outside.
+    let is_named = || {
+        let path = fs::read_link(format!("/proc/self/fd/{number}"));
+        path.is_ok_and(|path| path.is_absolute() && !is_in_them(&path))
+    };
     match kind {
         kind if kind.is_file() || kind.is_dir() => is_named(),
         kind if kind.is_fifo() => true,
@@ -77,15 +82,21 @@ fn control(what: libc::c_int, argument: libc::c_ulong) -> io::Result<()> {
 }
 
 /// Sockets of virtual machines (vsock) belong to no network namespace, and io_uring opens them without a call that could be refused.
-/// Nor does the command type on the terminal, for the shell to read after its end. Where the kernel has no filters of calls, they stay.
-pub(super) fn refuse_calls() {
+/// Nor does the command type on the terminal, for the shell to read after its end.
+pub(super) fn refuse_calls() -> io::Result<()> {
+    if CALLS.is_empty() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     let filter = filter();
     let program = libc::sock_fprog {
         len: libc::c_ushort::try_from(filter.len()).expect("a few dozen"),
         filter: filter.as_ptr().cast_mut(),
     };
     // SAFETY: the call copies the filter, which outlives it.
-    unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    match unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The calls of one processor's programs, by number.

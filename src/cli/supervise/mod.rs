@@ -57,7 +57,7 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
         return Ok(ExitCode::FAILURE);
     }
     control.set_nonblocking(true)?;
-    become_reaper();
+    become_reaper()?;
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     let mut command = Command::new(program);
     command.args(arguments);
@@ -96,59 +96,53 @@ impl Supervisor<'_> {
     fn watch(mut self) -> u8 {
         let (mut stage, mut code, mut is_to_end) = (EndStage::Running, None, false);
         let mut passed = Passed::default();
-        // What came while the command was on its way did not reach it.
-        for (signal, _) in self.signals.read() {
-            is_to_end |= self.pass_on(signal, &mut passed);
-        }
+        // What came while the command was on its way did not reach it, the terminal's included.
+        let mut heard: Vec<_> = self.signals.read().into_iter().map(|(signal, _)| (signal, false)).collect();
         loop {
-            self.reap(&mut code);
-            if code.is_some_and(is_by_stop) {
-                is_to_end = true;
-            }
-            stage = match self.next_stage(stage, code, is_to_end) {
-                Ok(stage) => stage,
-                Err(()) => {
-                    self.reap(&mut code);
-                    return code.unwrap_or(NOT_KNOWN);
-                }
-            };
             let is_running = matches!(stage, EndStage::Running);
-            let heard = self.hear(if is_running { None } else { Some(TICK) });
-            let Ok(heard) = heard else {
-                // `run` has gone, and with it the way out.
-                self.control = closed();
-                stage = self.tell(&left());
-                is_to_end = true;
-                continue;
-            };
-            for signal in heard {
-                if is_running {
+            let is_left = self.reap(&mut code);
+            if is_running && code.is_some() {
+                // What came before its end was for the command, and may be what has ended it.
+                heard.extend(self.signals.read());
+            }
+            for (signal, is_terminals) in heard {
+                if is_running && !is_terminals {
                     is_to_end |= self.pass_on(signal, &mut passed);
-                } else if STOP.contains(&signal) && passed.is_new(signal) {
-                    stage = match stage {
-                        EndStage::Running | EndStage::Left(_) => self.tell(&left()),
-                        EndStage::Told(_) | EndStage::Killed(_) => EndStage::Killed(Instant::now() + UNKILLABLE),
-                    };
+                } else if !is_running && ENDING.contains(&signal) && passed.is_new(signal) {
+                    stage = self.kill(stage, &left());
                 }
             }
+            is_to_end |= code.is_some_and(is_by_signal);
+            stage = match self.next_stage(stage, code, is_left, is_to_end) {
+                Ok(stage) => stage,
+                Err(()) => return code.unwrap_or(NOT_KNOWN),
+            };
+            heard =
+                self.hear(if matches!(stage, EndStage::Running) { None } else { Some(TICK) }).unwrap_or_else(|()| {
+                    // `run` has gone, and with it the way out.
+                    self.control = closed();
+                    stage = self.tell(&left());
+                    is_to_end = true;
+                    Vec::new()
+                });
         }
     }
 
     /// `Err`: there is no more to do.
-    fn next_stage(&self, stage: EndStage, code: Option<u8>, is_to_end: bool) -> Result<EndStage, ()> {
+    fn next_stage(&self, stage: EndStage, code: Option<u8>, is_left: bool, is_to_end: bool) -> Result<EndStage, ()> {
         if matches!(stage, EndStage::Running) && code.is_none() {
             return Ok(stage);
         }
-        let left = left();
-        if code.is_some() && left.is_empty() {
+        if !is_left {
             return Err(());
         }
+        let left = left();
         let now = Instant::now();
         Ok(match stage {
             EndStage::Running if is_to_end => self.tell(&left),
             EndStage::Running => EndStage::Left(now + BY_ITSELF),
             EndStage::Left(until) if now >= until => self.tell(&left),
-            EndStage::Told(until) if now >= until => EndStage::Killed(now + UNKILLABLE),
+            EndStage::Told(until) if now >= until => self.kill(stage, &left),
             EndStage::Killed(until) => {
                 left.iter().for_each(|process| send(process.pid, Signal::KILL));
                 if now >= until {
@@ -170,37 +164,41 @@ impl Supervisor<'_> {
         EndStage::Told(Instant::now() + ONCE_TOLD)
     }
 
+    /// In the next stage.
+    fn kill(&self, stage: EndStage, left: &[Descendant]) -> EndStage {
+        if matches!(stage, EndStage::Killed(_)) {
+            return stage;
+        }
+        self.say(left, "outlived the command, and is killed");
+        EndStage::Killed(Instant::now() + UNKILLABLE)
+    }
+
     fn say(&self, left: &[Descendant], what: &str) {
-        let others = left.iter().filter(|process| process.pid != self.command);
+        let others = left.iter().filter(|process| process.pid != self.command && !process.has_ended);
         let names: Vec<_> = others.map(|process| format!("{} ({})", process.name, process.pid)).collect();
+        let names = if left.is_empty() { "processes that /proc does not show".into() } else { names.join(", ") };
         if !self.quiet && !names.is_empty() {
             let program = super::inert(&self.program.to_string_lossy());
-            let said = format!("politely: {program} left behind: {}: {what}\n", super::inert(&names.join(", ")));
+            let said = format!("politely: {program} left behind: {}: {what}\n", super::inert(&names));
             let _ = io::stderr().write_all(said.as_bytes());
         }
     }
 
-    /// What has come since: by `run`, which passes on what it alone has heard, or from somebody who names this process, or its
-    /// group. `Err`: `run` has gone.
-    fn hear(&mut self, wait: Option<Duration>) -> Result<Vec<Signal>, ()> {
+    /// What has come since, and whether the terminal has sent it: by `run`, which passes on what it alone has heard, or from somebody
+    /// who names this process, or its group. `Err`: `run` has gone.
+    fn hear(&mut self, wait: Option<Duration>) -> Result<Vec<(Signal, bool)>, ()> {
         let milliseconds = wait.map_or(-1, |wait| i32::try_from(wait.as_millis()).unwrap_or(i32::MAX));
         let fd = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut both = [fd(self.signals.as_raw_fd()), fd(self.control.as_raw_fd())];
         // SAFETY: it writes to these two, which outlive it.
         unsafe { libc::poll(both.as_mut_ptr(), 2, milliseconds) };
-        // A terminal's have reached the command as well.
-        let mut heard: Vec<_> = self
-            .signals
-            .read()
-            .into_iter()
-            .filter(|(_, is_terminals)| !is_terminals)
-            .map(|(signal, _)| signal)
-            .collect();
+        let mut heard = self.signals.read();
         let mut bytes = [0; 64];
         match self.control.read(&mut bytes) {
             Ok(0) => return Err(()),
             Ok(length) => {
-                heard.extend(bytes[..length].iter().filter_map(|byte| Signal::from_named_raw((*byte).into())))
+                let signals = bytes[..length].iter().filter_map(|byte| Signal::from_named_raw((*byte).into()));
+                heard.extend(signals.map(|signal| (signal, false)));
             }
             Err(_) => {}
         }
@@ -217,12 +215,19 @@ impl Supervisor<'_> {
         } else {
             send(self.command, signal);
         }
-        STOP.contains(&signal) || signal == Signal::HUP
+        ENDING.contains(&signal)
     }
 
-    /// Takes note of all that have ended.
-    fn reap(&self, code: &mut Option<u8>) {
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+    /// Takes note of all that have ended, and tells whether any is left: whoever loses its parent becomes a child of this process, so
+    /// that one without children has no descendants, whatever /proc shows.
+    fn reap(&self, code: &mut Option<u8>) -> bool {
+        loop {
+            let (pid, status) = match wait(WaitOptions::NOHANG) {
+                Ok(Some(ended)) => ended,
+                Ok(None) => return true,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(_) => return false,
+            };
             if pid == self.command {
                 let by_signal = || status.terminating_signal().map(|signal| BY_SIGNAL + signal);
                 *code = status
@@ -252,9 +257,12 @@ impl Passed {
 }
 
 /// Whoever loses its parent below becomes a child of this process.
-fn become_reaper() {
-    // SAFETY: numbers alone. Before Linux 3.4 there is no such thing.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+fn become_reaper() -> io::Result<()> {
+    // SAFETY: numbers alone.
+    match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// One whose other end never says anything.
@@ -266,12 +274,14 @@ fn closed() -> UnixStream {
 }
 
 /// Whether somebody has ended it, as far as its exit code says.
-fn is_by_stop(code: u8) -> bool {
-    STOP.iter().chain(&[Signal::HUP]).any(|signal| i32::from(code) == BY_SIGNAL + signal.as_raw())
+fn is_by_signal(code: u8) -> bool {
+    ENDING.iter().any(|signal| i32::from(code) == BY_SIGNAL + signal.as_raw())
 }
 
 /// What reaches all that the command has started, as a terminal's Ctrl-C does.
 const STOP: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
+/// What ends most commands, and after the command's end what it has left.
+const ENDING: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
 /// 128 and the number of the signal that ended it, as a shell says it.
 const BY_SIGNAL: i32 = 128;
 const NOT_KNOWN: u8 = 1;

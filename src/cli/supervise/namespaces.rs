@@ -1,4 +1,4 @@
-//! Namespaces of the command's own: as much as the system allows, and a network at least.
+//! Namespaces of the command's own: for the network, processes, mounts and users.
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::ffi::CString;
@@ -7,11 +7,8 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// Which of them a process is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NamespaceKind(libc::c_int);
 
 /// Which of the two a process is.
 pub(super) enum Fork {
@@ -19,57 +16,35 @@ pub(super) enum Fork {
     Child,
 }
 
-impl NamespaceKind {
-    /// What this process starts then is in a namespace of its own.
-    pub fn has_processes(self) -> bool {
-        self.0 & libc::CLONE_NEWPID != 0
-    }
-
-    fn has_users(self) -> bool {
-        self.0 & libc::CLONE_NEWUSER != 0
-    }
-}
-
-/// Takes the strictest that work here: in a container, /proc may not be mounted again; as root, namespaces of users may be missing.
-pub(super) fn enter() -> io::Result<NamespaceKind> {
+/// What this process starts then is in all of them. Root gets on without one of users where that is forbidden, or may not have a /proc
+/// of its own, as in a container in which parts of /proc are masked.
+pub(super) fn enter() -> io::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
-    let users = NamespaceKind(libc::CLONE_NEWUSER | NETWORK);
-    let all = NamespaceKind(libc::CLONE_NEWUSER | NETWORK | PROCESSES);
-    let roots = NamespaceKind(NETWORK | PROCESSES);
-    let mut choices = vec![all, users];
-    if is_root {
-        choices.insert(1, roots);
-    }
-    let kind = choices.into_iter().find(|kind| is_possible(*kind)).unwrap_or(users);
-    join(kind)?;
-    raise_loopback()?;
-    Ok(kind)
+    join(!is_root || is_possible(true) || !is_possible(false))?;
+    raise_loopback()
 }
 
 /// Tried by a child, as there is no way back.
-fn is_possible(kind: NamespaceKind) -> bool {
+fn is_possible(with_users: bool) -> bool {
     in_child(|| {
-        join(kind)?;
+        join(with_users)?;
         raise_loopback()?;
-        match kind.has_processes() && !in_child(own_proc) {
-            true => Err(io::ErrorKind::PermissionDenied.into()),
-            false => Ok(()),
-        }
+        if in_child(own_proc) { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
     })
 }
 
 /// All ids stay as they are: root's with all others, a user's alone.
-fn join(kind: NamespaceKind) -> io::Result<()> {
+fn join(with_users: bool) -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    if !kind.has_users() {
-        return unshare(kind.0);
+    if !with_users {
+        return unshare(OTHERS);
     }
-    if user.is_root() && join_with_all_ids(kind).is_ok() {
+    if user.is_root() && join_with_all_ids().is_ok() {
         return Ok(());
     }
     // It may be in there already.
     if fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !map.is_empty()) {
-        unshare(kind.0)?;
+        unshare(libc::CLONE_NEWUSER | OTHERS)?;
     }
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{0} {0} 1", user.as_raw()))?;
@@ -77,7 +52,7 @@ fn join(kind: NamespaceKind) -> io::Result<()> {
 }
 
 /// Only a process outside may say which ids there are beside one's own.
-fn join_with_all_ids(kind: NamespaceKind) -> io::Result<()> {
+fn join_with_all_ids() -> io::Result<()> {
     let maps = ["uid_map", "gid_map"].map(|name| {
         let map = fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
         let same = map.lines().filter_map(|line| {
@@ -101,7 +76,7 @@ fn join_with_all_ids(kind: NamespaceKind) -> io::Result<()> {
         }
     };
     drop(is_in);
-    let joined = unshare(kind.0);
+    let joined = unshare(libc::CLONE_NEWUSER | OTHERS);
     if joined.is_ok() {
         let _ = tell.write_all(&[0]);
     }
@@ -115,15 +90,35 @@ fn join_with_all_ids(kind: NamespaceKind) -> io::Result<()> {
 /// system's: these are for reading.
 pub(super) fn own_proc() -> io::Result<()> {
     mount(None, "/", None, libc::MS_REC | libc::MS_SLAVE)?;
-    mount(Some("proc"), "/proc", Some("proc"), libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC)?;
+    mount(Some("proc"), PROC, Some("proc"), libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC)?;
     if rustix::process::geteuid().is_root() {
-        for path in ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/sys"] {
-            if Path::new(path).exists() {
-                make_readable(path)?;
+        for entry in fs::read_dir(PROC)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Those of processes have numbers, and end.
+            if name.bytes().all(|byte| byte.is_ascii_digit()) {
+                continue;
+            }
+            let found = entry.metadata()?;
+            if found.is_dir() || found.is_file() && found.mode() & 0o222 != 0 {
+                make_readable(&format!("{PROC}/{name}"))?;
             }
         }
+        if Path::new(SYS).exists() {
+            make_readable(SYS)?;
+        }
+    }
+    let current = std::env::current_dir().map_err(|error| with(error, b"the current directory"))?;
+    if is_in_them(&current) {
+        // In there it still is where it was before.
+        std::env::set_current_dir(&current).map_err(|error| with(error, current.as_os_str().as_bytes()))?;
     }
     Ok(())
+}
+
+/// Whether it is in what has been mounted again.
+pub(super) fn is_in_them(path: &Path) -> bool {
+    [PROC, SYS].iter().any(|mounted| path.starts_with(mounted))
 }
 
 /// With all that is mounted below.
@@ -144,8 +139,7 @@ fn make_readable(path: &str) -> io::Result<()> {
     };
     match done {
         0 => Ok(()),
-        // Before Linux 5.12: without what is mounted below.
-        _ => mount(None, path, None, libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY),
+        _ => Err(with(io::Error::last_os_error(), path.as_bytes())),
     }
 }
 
@@ -226,5 +220,6 @@ fn exit(code: u8) -> ! {
     unsafe { libc::_exit(code.into()) }
 }
 
-const NETWORK: libc::c_int = libc::CLONE_NEWNET;
-const PROCESSES: libc::c_int = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+const OTHERS: libc::c_int = libc::CLONE_NEWNET | libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+const PROC: &str = "/proc";
+const SYS: &str = "/sys";

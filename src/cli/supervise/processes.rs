@@ -6,13 +6,14 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// One that has not ended.
 pub(super) struct Descendant {
     pub pid: Pid,
     pub name: String,
+    /// It waits for its parent to notice, or for the rest of its threads.
+    pub has_ended: bool,
 }
 
-/// All of them. Those that have ended and wait for their parent to notice are none.
+/// All of them that /proc shows.
 pub(super) fn left() -> Vec<Descendant> {
     below(|_| true)
 }
@@ -55,9 +56,7 @@ fn below(enters: impl Fn(Pid) -> bool) -> Vec<Descendant> {
             if enters(pid) {
                 parents.push(pid.as_raw_pid());
             }
-            if !has_ended {
-                found.push(Descendant { pid, name });
-            }
+            found.push(Descendant { pid, name, has_ended });
         }
     }
     found

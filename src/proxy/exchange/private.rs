@@ -2,10 +2,10 @@
 
 use crate::http1::list;
 
-/// Whether one of these challenges, or these credentials, is of a scheme that authenticates a connection (RFC 4559, MS-NTHT).
+/// Whether one of these challenges, or these credentials, is of a scheme that authenticates a connection (RFC 4559, MS-NTHT, MS-N2HT).
 pub fn authenticates_connection(value: &[u8]) -> bool {
     let scheme = |part: &[u8]| part.split(u8::is_ascii_whitespace).next().unwrap_or_default().to_ascii_lowercase();
-    list(value).any(|part| matches!(&*scheme(part), b"ntlm" | b"negotiate" | b"kerberos"))
+    list(value).any(|part| matches!(&*scheme(part), b"ntlm" | b"negotiate" | b"nego2" | b"kerberos" | b"credssp"))
 }
 
 #[cfg(test)]
@@ -14,9 +14,16 @@ mod tests {
 
     #[test]
     fn schemes_are_found_whatever_their_case_and_among_others() {
-        for value in
-            ["NTLM", "ntlm TlRM", "Negotiate", "Basic realm=\"a\", NEGOTIATE", "Digest x=\"y\",\tNegotiate abc=="]
-        {
+        for value in [
+            "NTLM",
+            "ntlm TlRM",
+            "Nego2",
+            "CredSSP abc==",
+            "Kerberos",
+            "Negotiate",
+            "Basic realm=\"a\", NEGOTIATE",
+            "Digest x=\"y\",\tNegotiate abc==",
+        ] {
             assert!(authenticates_connection(value.as_bytes()), "{value}");
         }
         for value in ["", "Basic bnRsbQ==", "Bearer NTLM", "NTLMv2x"] {

@@ -136,6 +136,85 @@ async fn what_does_not_listen_is_killed_and_who_is_impatient_need_not_wait() {
     assert!(!is_there(pids[0]), "{said}");
 }
 
+/// Ends only by SIGKILL, and says its number once the command that has started it is over.
+const STUBBORN: &str = "sh -c 'trap \"\" TERM INT HUP; until [ $(cut -d\" \" -f4 /proc/$$/stat) != $0 ]; do sleep 0.05; done; \
+                        echo $$ >> pids; while :; do sleep 1; done' $$ & exit 3";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_after_the_commands_end_ends_what_is_left_at_once() {
+    for flags in [&[][..], &["--isolate"]] {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+            let run = Run::start(flags, STUBBORN);
+            let pids = run.pids(1).await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            run.signal(signal);
+            let (ended, said) = run.ended().await;
+            if said.contains("cannot isolate") {
+                return eprintln!("skipped: this system lets nobody isolate a command here");
+            }
+            assert_eq!(ended, Some(3), "{flags:?} {signal}: {said}");
+            assert!(said.contains("and is killed") && !said.contains("told to end"), "{flags:?} {signal}: {said}");
+            assert!(!flags.is_empty() || !is_there(pids[0]), "{signal}: {said}");
+        }
+    }
+}
+
+/// `run` and what the command has left behind get that from the terminal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_does_ctrl_c_on_a_terminal() {
+    for isolate in ["", "--isolate"] {
+        let inner = STUBBORN.replace('\'', "'\\''");
+        let shell = format!("exec {} run {isolate} sh -c '{inner}' 2> said", env!("CARGO_BIN_EXE_politely"));
+        let keys = "until [ -s pids ]; do sleep 0.05; done; sleep 0.3; printf '\\003'; sleep 5";
+        let mut command = Command::new("bash");
+        command.args([
+            "-c",
+            "(eval \"$0\") | script -qec \"$1\" /dev/null; code=$?; cat said >&2; exit $code",
+            keys,
+            &shell,
+        ]);
+        let (ended, said) = Run::of(command).ended().await;
+        assert_eq!(ended, Some(3), "{isolate}: {said}");
+        assert!(said.contains("and is killed") && !said.contains("told to end"), "{isolate}: {said}");
+    }
+}
+
+/// Where /proc hides processes, they are there all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_proc_does_not_show_is_waited_for_too() {
+    // SAFETY: it takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        return eprintln!("skipped: only root can mount such a /proc");
+    }
+    let hidden = "import ctypes,time; ctypes.CDLL(None).prctl(4, 0); open('pids', 'w').write('1\\n'); ";
+    let start = |last: &str| {
+        let python = format!("{hidden}{last}");
+        let script = "chown 61184 . && mount -t proc -o hidepid=2 proc /proc && \
+                      exec setpriv --reuid=61184 --regid=61184 --clear-groups --inh-caps=-all \"$0\" run sh -c \
+                      '/usr/bin/python3 -c \"$0\" > /dev/null 2>&1 & until [ -s pids ]; do sleep 0.05; done; exit 3' \"$1\"";
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_politely"), &python]);
+        Run::of(command)
+    };
+    let run = start("time.sleep(1); open('last', 'w')");
+    let last = run.home.path().join("last");
+    let Run { child, home } = run;
+    let output = within("its end", child.wait_with_output()).await.expect("our child");
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("ermission denied") {
+        return eprintln!("skipped: {said}");
+    }
+    assert_eq!((output.status.code(), last.exists()), (Some(3), true), "{said}");
+    drop(home);
+    let run = start("time.sleep(30)");
+    run.pids(1).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    run.signal(libc::SIGTERM);
+    let (ended, said) = run.ended().await;
+    assert_eq!(ended, Some(3), "{said}");
+    assert!(said.contains("left behind: processes that /proc does not show: could not be ended"), "{said}");
+}
+
 /// Whether its parent is not the shell any more that has started it.
 fn is_orphan(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

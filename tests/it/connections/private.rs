@@ -141,3 +141,26 @@ async fn idle_ones_of_many_clients_keep_within_the_limit() {
     drop(clients);
     eventually("all are closed with their clients", || origin.open_connections() == 0).await;
 }
+
+/// However many one user has, another's idle connection stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_of_one_client_take_no_place_of_anothers() {
+    let origin = Origin::http(|_| Reply::text("x")).await;
+    let proxy = Proxy::start(&format!("{NO_ROBOTS}\nlimits: {{ max_idle_connections_per_host: 2 }}")).await;
+    let mut posting = Vec::new();
+    for _ in 0..4 {
+        let mut client = client(&proxy, &origin).await;
+        assert_eq!(ask(&mut client, &origin, "Content-Length: 4\r\n", "body").await.0, 200);
+        posting.push(client);
+    }
+    let mut other = client(&proxy, &origin).await;
+    for _ in 0..3 {
+        assert_eq!(ask(&mut other, &origin, "", "").await.0, 200);
+    }
+    for client in &mut posting {
+        assert_eq!(ask(client, &origin, "Content-Length: 4\r\n", "body").await.0, 200);
+    }
+    let on: Vec<_> = origin.log.of("/x").iter().map(|seen| seen.connection).collect();
+    assert!(on[4] == on[5] && on[5] == on[6], "the other's own is kept: {on:?}");
+    assert_eq!(on[..4], on[7..], "and so is each of theirs");
+}

@@ -47,7 +47,7 @@ def enters(path):
 
 for pid in {'1', str(os.getppid()), str(outer)}:
     way('network of ' + pid)(lambda: enters(f'/proc/{pid}/ns/net'))
-for number in range(3, 64):
+for number in range(3, 1000):
     way(f'inherited descriptor {number}')(lambda: enters(f'/proc/self/fd/{number}'))
     def writes():
         socket.socket(fileno=os.dup(number)).send(b'x')
@@ -144,6 +144,29 @@ for path in ['/proc/sys/kernel/core_pattern', '/proc/sys/kernel/hostname', '/pro
              '/sys/kernel/uevent_helper']:
     way('write to ' + path)(lambda: open(path, 'r+').close())
 
+way('write in the directory that it began in')(lambda: os.close(os.open('core_pattern', os.O_RDWR)))
+for number in range(3, 1000):
+    way(f'write in the inherited directory {number}')(lambda: os.close(os.open('core_pattern', os.O_RDWR, dir_fd=number)))
+
+@way('write to what is the whole system\'s')
+def _():
+    # What anybody may write there is nobody's setting.
+    if os.geteuid():
+        return False
+    own = ('self', 'thread-self', 'mounts', 'net')
+    tops = [f'/proc/{name}' for name in os.listdir('/proc') if not name.isdigit() and name not in own] + ['/sys']
+    found = []
+    for top in tops:
+        for path in [top] + [f'{at}/{name}' for at, _, names in os.walk(top) for name in names]:
+            try:
+                if os.path.isfile(path) and not os.path.islink(path):
+                    os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+                    found.append(path)
+            except OSError:
+                pass
+    print('\n'.join(f'open: {path}' for path in found), end='')
+    return False
+
 status = dict(line.split(':\t') for line in open('/proc/self/status').read().splitlines() if ':\t' in line)
 for name in ['CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb']:
     if int(status[name], 16):
@@ -155,8 +178,9 @@ os.mkdir(home + '/directory')
 print('tried')
 "#;
 
-/// The script's output by this user, and what it has said beside; `None`: it cannot be had here.
-async fn tried(user: Option<u32>, home: &tempfile::TempDir) -> Option<(String, String)> {
+/// The script's output by this user, and what it has said beside; `None`: it cannot be had here. `before`: what is done first, in a
+/// namespace of mounts.
+async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Option<(String, String)> {
     // A listener of the machine, one without a name in a directory, and descriptors that a caller may have left open.
     let site = Origin::site("").await;
     let port = site.authority("127.0.0.1").rsplit(':').next().expect("a port").to_owned();
@@ -164,8 +188,9 @@ async fn tried(user: Option<u32>, home: &tempfile::TempDir) -> Option<(String, S
     let _listener =
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).expect("a name")).expect("it is free");
     let network = File::open("/proc/self/ns/net").expect("Linux");
+    let system = File::open("/proc/sys/kernel").expect("Linux");
     let connected = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
-    let [network, connected] = [network.as_raw_fd(), connected.as_raw_fd()];
+    let [network, connected, system] = [network.as_raw_fd(), connected.as_raw_fd(), system.as_raw_fd()];
     let script = home.path().join("attacks.py");
     fs::write(&script, ATTACKS).expect("it is writable");
     let mut command = Command::new("bash");
@@ -174,7 +199,14 @@ async fn tried(user: Option<u32>, home: &tempfile::TempDir) -> Option<(String, S
         "exec {become_user} bash -c 'exec {} run --isolate python3 \"$0\" $$ {port} {name} \"$1\"' \"$0\" \"$1\"",
         env!("CARGO_BIN_EXE_politely")
     );
-    command.args(["-c", &run]).arg(&script).arg(home.path());
+    if !before.is_empty() {
+        let inner = format!("{before} && {run}");
+        command = Command::new("unshare");
+        command.args(["-m", "bash", "-c", &inner]);
+    } else {
+        command.args(["-c", &run]);
+    }
+    command.arg(&script).arg(home.path()).current_dir("/proc/sys/kernel");
     command
         .env("HOME", home.path())
         .env("XDG_CACHE_HOME", home.path())
@@ -183,7 +215,7 @@ async fn tried(user: Option<u32>, home: &tempfile::TempDir) -> Option<(String, S
     // What root's own Python is kept in is closed to others.
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
     let inherit = move || {
-        for (number, at) in [(network, 20), (connected, 21)] {
+        for (number, at) in [(network, 900), (connected, 901), (system, 902)] {
             // SAFETY: `dup2` takes two integers, and may be called between fork and exec.
             if unsafe { libc::dup2(number, at) } < 0 {
                 return Err(std::io::Error::last_os_error());
@@ -216,7 +248,7 @@ async fn nothing_leads_out_of_an_isolated_command() {
             chown(home.path(), Some(id), Some(id)).expect("root may");
             fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
         }
-        let Some((got, said)) = tried(user, &home).await else { continue };
+        let Some((got, said)) = tried(user, "", &home).await else { continue };
         assert_eq!(got, "tried\n", "{user:?}: {said}");
         for made in ["made", "directory"] {
             let made = fs::metadata(home.path().join(made)).expect("it was made");
@@ -225,6 +257,71 @@ async fn nothing_leads_out_of_an_isolated_command() {
     }
     if !is_root {
         eprintln!("skipped for other users: only root can become one");
+    }
+}
+
+/// In a container parts of /proc are masked, so that a namespace of users may not have one of its own.
+const MASK: &str = "mount --bind /dev/null /proc/kallsyms";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_proc_is_masked_root_is_isolated_as_well() {
+    if !rustix_is_root() {
+        return eprintln!("skipped: only root can mask it");
+    }
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let Some((got, said)) = tried(None, MASK, &home).await else { return };
+    assert_eq!(got, "tried\n", "{said}");
+}
+
+/// Has the system refuse one call, if its first argument is this one, and becomes the command.
+const REFUSING: &str = r#"
+import ctypes, os, struct, sys
+call, first, error = map(int, sys.argv[1:4])
+step = lambda code, yes, no, k: struct.pack('HBBI', code, yes, no, k)
+# Load the number; unless it is this, allow; load the argument; unless it is this, allow; refuse.
+steps = [step(0x20, 0, 0, 0), step(0x15, 0, 3, call), step(0x20, 0, 0, 16), step(0x15, int(first < 0), 1, max(first, 0)),
+         step(0x06, 0, 0, 0x50000 | error), step(0x06, 0, 0, 0x7fff0000)]
+if first < 0:
+    steps[2:4] = []
+    steps[1] = step(0x15, 0, 1, call)
+code = ctypes.create_string_buffer(b''.join(steps))
+program = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', len(steps), ctypes.addressof(code)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0, ctypes.get_errno()
+os.execvp(sys.argv[4], sys.argv[4:])
+"#;
+
+/// With less than all of it nothing is run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_isolated_as_documented_is_not_run() {
+    if !rustix_is_root() || cfg!(not(target_arch = "x86_64")) {
+        return eprintln!("skipped: this takes root, and the numbers of x86-64");
+    }
+    let user = "setpriv --reuid=61184 --regid=61184 --clear-groups --inh-caps=-all";
+    let refusing = |call: &str| format!("python3 -c \"$1\" {call}");
+    for (name, before, begin, hint) in [
+        ("a masked /proc, as a user", MASK, user, "systempaths=unconfined"),
+        (
+            "the same, as root without CAP_SYS_ADMIN",
+            MASK,
+            "setpriv --bounding-set=-sys_admin",
+            "systempaths=unconfined",
+        ),
+        ("no filters of calls", "true", &refusing("157 22 22"), "seccomp"),
+        ("no way to drop capabilities", "true", &refusing("126 -1 1"), "seccomp"),
+        ("no reading alone, as root", "true", &refusing("442 -1 38"), "Linux 5.12"),
+        ("no namespaces", "true", &refusing("272 -1 1"), "a seccomp filter forbids it"),
+    ] {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let script = format!("chmod 777 . && {before} && exec {begin} \"$0\" run --isolate sh -c 'echo > ran'");
+        let mut command = Command::new("unshare");
+        command.args(["-m", "bash", "-c", &script, env!("CARGO_BIN_EXE_politely"), REFUSING]);
+        command.env("HOME", home.path()).env("STATE_DIRECTORY", home.path().join("state")).current_dir(home.path());
+        let output = within("its end", command.output()).await.expect("util-linux");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        assert!(said.contains("error: cannot isolate the command: ") && said.contains(hint), "{name}: {said}");
+        assert!(!home.path().join("ran").exists(), "{name}");
     }
 }
 

@@ -17,6 +17,7 @@ const SHIM: &str = r#"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -28,7 +29,22 @@ static int fails(void) {
   return 1;
 }
 int fsync(int fd) { return fails() ? -1 : (int)syscall(SYS_fsync, fd); }
-int fdatasync(int fd) { return fails() ? -1 : (int)syscall(SYS_fdatasync, fd); }
+int fdatasync(int fd) {
+  const char *log = getenv("SHIM_SYNCED"), *flag = getenv("SHIM_FAIL_DATA");
+  if (fails()) return -1;
+  if (flag && !syscall(SYS_faccessat, AT_FDCWD, flag, 0)) { errno = EIO; return -1; }
+  if (log) {
+    char link[64], path[4096], line[4200];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length > 0 ? length : 0] = 0;
+    int to = syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    int size = snprintf(line, sizeof line, "%lld %s\n", (long long)lseek(fd, 0, SEEK_END), path);
+    if (write(to, line, size)) {}
+    close(to);
+  }
+  return (int)syscall(SYS_fdatasync, fd);
+}
 static int opened(const char *path, int flags, int mode) {
   const char *log = getenv("SHIM_OPENED");
   if (log) {
@@ -123,6 +139,40 @@ async fn a_start_reads_no_more_of_3000_segments_than_of_100() {
             "{few_read} bytes are read with 100 segments, {many_read} with 3,000"
         );
     }
+}
+
+/// The second before the first is recorded on the disk: with the power all goes that was not synced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_fsyncs_that_fail_in_a_row_leave_a_chain_that_verifies_after_a_loss_of_power() {
+    let origin = Origin::site("").await;
+    let home = tempfile::tempdir().expect("room");
+    let (library, flag, synced) = (shim(home.path()), home.path().join("fail"), home.path().join("synced"));
+    let variables = [("LD_PRELOAD", path(&library)), ("SHIM_FAIL_DATA", path(&flag)), ("SHIM_SYNCED", path(&synced))];
+    let directory = home.path().join("evidence");
+    let yaml = format!("evidence: {{ directory: '{}' }}", path(&directory));
+    let proxy = Binary::serve_with(&yaml, &variables).await;
+    assert_eq!(get(&proxy, &origin.url("/synced")).await, 200);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    std::fs::write(&flag, "").expect("room");
+    for page in ["/1", "/2", "/3"] {
+        assert_eq!(get(&proxy, &origin.url(page)).await, 200);
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+    }
+    std::fs::remove_file(&flag).expect("it is there");
+    assert_eq!(get(&proxy, &origin.url("/later")).await, 200);
+    proxy.stop().await;
+    let log = std::fs::read_to_string(&synced).expect("written by the library");
+    for entry in std::fs::read_dir(&directory).expect("it is there") {
+        let file = entry.expect("it is there").path();
+        if file.extension().is_some_and(|kind| kind == "jsonl") {
+            let mut sizes = log.lines().filter_map(|line| line.split_once(' ').filter(|(_, of)| *of == path(&file)));
+            let size = sizes.next_back().map_or(0, |(size, _)| size.parse().expect("a number"));
+            std::fs::File::options().write(true).open(&file).and_then(|it| it.set_len(size)).expect("it is ours");
+        }
+    }
+    let found = verified(&directory).await;
+    assert_eq!(found["whole"], true, "{found}");
+    assert!(found["lost"].as_array().is_some_and(|lost| !lost.is_empty()), "{found}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
