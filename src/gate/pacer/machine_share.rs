@@ -179,6 +179,13 @@ impl MachineShare {
         }
     }
 
+    /// Takes up what others have been answered, before an answer is counted on top of that.
+    pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
+        if machine.reach().link != 0 {
+            self.look(schedule, machine, now);
+        }
+    }
+
     /// Takes up what others have started and been answered.
     fn look<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
         self.look_at = Some(now + LOOK_EVERY);

@@ -177,6 +177,13 @@ pub enum PaceOutcome {
     Unused,
 }
 
+impl PaceOutcome {
+    /// Whether the origin has asked for time, or turned the request away.
+    pub fn is_refused(self) -> bool {
+        matches!(self, Self::Backoff { .. } | Self::TurnedAway)
+    }
+}
+
 /// What a key owes: no start before `until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Debt {

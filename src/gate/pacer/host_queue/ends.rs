@@ -31,7 +31,9 @@ impl HostQueue {
     /// What the host's answer to it comes to, though it has not ended.
     pub(in crate::gate::pacer) fn learn(self: &Arc<Self>, slot: &Slot, outcome: PaceOutcome) {
         let mut state = self.state.lock();
-        state.schedule.learn(Instant::now, slot, outcome);
+        let HostQueueState { schedule, sharing, .. } = &mut *state;
+        sharing.catch_up(schedule, self.fleet(), outcome);
+        schedule.learn(Instant::now, slot, outcome);
         self.spread(state, false, outcome);
     }
 
@@ -44,10 +46,11 @@ impl HostQueue {
         answered: Option<(Duration, bool)>,
     ) {
         let mut state = self.state.lock();
-        if let Some((after, is_good)) = answered {
-            state.schedule.answered(after, is_good);
-        }
         let HostQueueState { schedule, sharing, .. } = &mut *state;
+        sharing.catch_up(schedule, self.fleet(), outcome);
+        if let Some((after, is_good)) = answered {
+            schedule.answered(after, is_good);
+        }
         let frees = sharing.ended(schedule, self.fleet(), &slot, has_left);
         schedule.finished(Instant::now, slot, outcome);
         self.spread(state, frees, outcome);
@@ -55,7 +58,7 @@ impl HostQueue {
 
     /// To whom it concerns: who waits here, and what has the host's pace as well. `frees`: the lease is not needed for it any more.
     fn spread(self: &Arc<Self>, mut state: MutexGuard<'_, HostQueueState>, frees: bool, outcome: PaceOutcome) {
-        let is_refused = matches!(outcome, PaceOutcome::Backoff { .. } | PaceOutcome::TurnedAway);
+        let is_refused = outcome.is_refused();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
         let is_to_report = sharing.learned(schedule, self.fleet());
         self.notify(&mut state, frees || is_to_report && is_refused);
