@@ -14,6 +14,8 @@ man5 = $(DESTDIR)$(PREFIX)/share/man/man5
 bash = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 zsh = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fish = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+doc = $(DESTDIR)$(PREFIX)/share/doc/politely
+share = $(DESTDIR)$(PREFIX)/share/politely
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test ci build dist install uninstall deb needs
@@ -22,7 +24,8 @@ help:
 	@echo "make demo       crawl a sample site on this machine through the proxy, each answer explained"
 	@echo "make test       build and run all tests"
 	@echo "make build      the optimised binary, target/release/politely, its debug information beside it"
-	@echo "make install    that binary, manual, completions, configuration and systemd service, below $(PREFIX) and /etc"
+	@echo "make install    that binary, manual, completions, documentation, files for Prometheus and Grafana, below $(PREFIX);"
+	@echo "                configuration and systemd service, below /etc"
 	@echo "make uninstall  removes them, but for configuration and state"
 	@echo "make dist       target/dist/politely: optimised further, several times longer to build"
 	@echo "make deb        a Debian package of that one"
@@ -54,6 +57,10 @@ install:
 	install -m 644 target/install/completions/_politely $(zsh)
 	install -m 644 target/install/completions/politely.fish $(fish)
 	install -m 644 target/install/units/* $(DESTDIR)$(UNITDIR)
+	install -D -m 644 -t $(doc) README.md SECURITY.md CHANGELOG.md LICENSE
+	install -D -m 644 -t $(doc)/docs docs/*.md docs/demo.svg docs/dashboard.png
+	install -D -m 644 -t $(share)/prometheus conf/prometheus/politely.rules.yml
+	install -D -m 644 -t $(share)/grafana conf/grafana/politely.json
 	test -e $(DESTDIR)/etc/politely/politely.yaml || \
 	  install -D -m 644 conf/politely.yaml $(DESTDIR)/etc/politely/politely.yaml
 	@rm -rf target/install
@@ -65,6 +72,7 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/politely $(man1)/politely.1 $(man1)/politely-*.1 $(man5)/politely.yaml.5 \
 	  $(bash)/politely $(zsh)/_politely $(fish)/politely.fish \
 	  $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(wildcard systemd/*)))
+	rm -rf $(doc) $(share)
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 	@echo "left as they are: $(DESTDIR)/etc/politely, $(DESTDIR)/var/lib/politely"
 

@@ -1,0 +1,139 @@
+{{/* What selects the pods. */}}
+{{- define "politely.labels" -}}
+app.kubernetes.io/name: politely
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "politely.name" -}}
+{{ contains "politely" .Release.Name | ternary .Release.Name (printf "%s-politely" .Release.Name) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Values that would be impolite, or work for no client. */}}
+{{- define "politely.check" -}}
+{{- $fleet := or .Values.fleet.url .Values.fleet.secret .Values.config.fleet }}
+{{- if not (has .Values.mode (list "service" "sidecar")) }}{{ fail "mode is service or sidecar" }}{{ end }}
+{{- if and (gt (int .Values.replicas) 1) (not $fleet) }}
+{{- fail "replicas: several pods without a fleet would each ask a site as often as its crawl-delay allows one: set fleet.url or fleet.secret" }}
+{{- end }}
+{{- if and (or (gt (int .Values.replicas) 1) (eq .Values.mode "sidecar")) (not .Values.ca.secret) }}
+{{- fail "ca.secret: all pods need the same certificate authority: kubectl create secret tls politely-ca --cert=tls.crt --key=tls.key" }}
+{{- end }}
+{{- if and (gt (int .Values.replicas) 1) .Values.state.claim }}{{ fail "state.claim: pods cannot share one state" }}{{ end }}
+{{- if and (eq .Values.mode "sidecar") (not .Values.crawler.containers) }}{{ fail "crawler.containers: a sidecar needs a crawler" }}{{ end }}
+{{- end }}
+
+{{/* politely.yaml */}}
+{{- define "politely.config" -}}
+{{- $config := dict "log" (dict "format" "json" "access" "stdout") }}
+{{- if eq .Values.mode "service" }}{{ $_ := set $config "access" (dict "clients" .Values.clients) }}{{ end }}
+{{- with .Values.fleet.url }}{{ $_ := set $config "fleet" . }}{{ end }}
+{{- if .Values.ca.secret }}
+{{- $_ := set $config "intercept" (dict "ca" (dict "certificate" "credential:tls.crt" "key" "credential:tls.key")) }}
+{{- end }}
+{{- if .Values.admin.tokenSecret }}
+{{- $_ := set $config "admin" (dict "address" "0.0.0.0:3129" "token_file" "credential:token") }}
+{{- end }}
+{{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) }}
+{{- end }}
+
+{{- define "politely.container" -}}
+name: politely
+image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+args: [serve, --config, /etc/politely/politely.yaml]
+env:
+  - name: POLITELY_LISTEN
+    value: '[{address: "{{ eq .Values.mode "sidecar" | ternary "127.0.0.1" "0.0.0.0" }}:3128"}]'
+  - { name: CREDENTIALS_DIRECTORY, value: /run/credentials }
+  {{- with .Values.fleet.secret }}
+  - name: POLITELY_FLEET
+    valueFrom: { secretKeyRef: { name: {{ . }}, key: {{ $.Values.fleet.key }} } }
+  {{- end }}
+{{- if or (eq .Values.mode "service") .Values.admin.tokenSecret }}
+ports:
+  {{- if eq .Values.mode "service" }}
+  - { name: proxy, containerPort: 3128 }
+  {{- end }}
+  {{- if .Values.admin.tokenSecret }}
+  - { name: admin, containerPort: 3129 }
+  {{- end }}
+{{- end }}
+startupProbe:
+  exec: { command: [politely, status] }
+  periodSeconds: 1
+  failureThreshold: 30
+livenessProbe:
+  exec: { command: [politely, status] }
+{{- if eq .Values.mode "service" }}
+readinessProbe:
+  exec: { command: [politely, status] }
+{{- end }}
+resources: {{- toYaml .Values.resources | nindent 2 }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: { drop: [ALL] }
+volumeMounts:
+  - { name: politely-configuration, mountPath: /etc/politely, readOnly: true }
+  - { name: politely-credentials, mountPath: /run/credentials, readOnly: true }
+  - { name: politely-state, mountPath: /var/lib/politely }
+  - { name: politely-tmp, mountPath: /tmp }
+{{- end }}
+
+{{- define "politely.volumes" -}}
+- name: politely-configuration
+  configMap: { name: {{ include "politely.name" . }} }
+- name: politely-credentials
+  {{- if or .Values.ca.secret .Values.admin.tokenSecret }}
+  projected:
+    defaultMode: 0440
+    sources:
+      {{- with .Values.ca.secret }}
+      - secret: { name: {{ . }} }
+      {{- end }}
+      {{- with .Values.admin.tokenSecret }}
+      - secret: { name: {{ . }}, items: [{ key: token, path: token }] }
+      {{- end }}
+  {{- else }}
+  emptyDir: {}
+  {{- end }}
+- name: politely-state
+  {{- if .Values.state.claim }}
+  persistentVolumeClaim: { claimName: {{ .Values.state.claim }} }
+  {{- else }}
+  emptyDir: { sizeLimit: 1Gi }
+  {{- end }}
+- name: politely-tmp
+  emptyDir: { medium: Memory, sizeLimit: 16Mi }
+{{- if eq .Values.mode "sidecar" }}
+# The certificate without its key.
+- name: politely-certificate
+  secret:
+    secretName: {{ .Values.ca.secret }}
+    items: [{ key: tls.crt, path: tls.crt }]
+{{- end }}
+{{- end }}
+
+{{/* The crawler's containers, told of the proxy. What they set themselves counts. */}}
+{{- define "politely.crawlers" -}}
+{{- $variables := list }}
+{{- range list "http_proxy" "https_proxy" }}
+{{- $variables = append $variables (dict "name" . "value" "http://127.0.0.1:3128") }}
+{{- end }}
+{{- range list "SSL_CERT_FILE" "CURL_CA_BUNDLE" "REQUESTS_CA_BUNDLE" "NODE_EXTRA_CA_CERTS" }}
+{{- $variables = append $variables (dict "name" . "value" "/etc/politely-ca/tls.crt") }}
+{{- end }}
+{{- $mount := dict "name" "politely-certificate" "mountPath" "/etc/politely-ca" "readOnly" true }}
+{{- $containers := list }}
+{{- range .Values.crawler.containers }}
+{{- $container := deepCopy . }}
+{{- $own := list }}
+{{- range $container.env }}{{ $own = append $own .name }}{{ end }}
+{{- $env := $container.env | default list }}
+{{- range $variables }}{{ if not (has .name $own) }}{{ $env = append $env . }}{{ end }}{{ end }}
+{{- $_ := set $container "env" $env }}
+{{- $_ := set $container "volumeMounts" (append ($container.volumeMounts | default list) $mount) }}
+{{- $containers = append $containers $container }}
+{{- end }}
+{{- toYaml $containers }}
+{{- end }}
