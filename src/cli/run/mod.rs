@@ -1,5 +1,6 @@
 //! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted.
 
+mod args;
 mod cure;
 mod progress;
 mod signals;
@@ -9,24 +10,23 @@ mod tally;
 use super::supervise::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, TrustOutcome, UserMachine, direct};
 use super::{CommandError, orphans};
-use crate::config::{self, AccessLog, KeyArgument, LogLevel, Settings, units};
+use crate::config::{self, AccessLog, LogLevel, Settings};
 use crate::proxy::RecentDecision;
 use crate::server::{self, StartError};
 use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
+pub(super) use args::RunArgs;
 use futures_util::{FutureExt, StreamExt};
 use progress::{HELD_LONG, Progress};
 use rustix::io::{FdFlags, fcntl_setfd};
-use serde_json::json;
 use signals::{
     INTERRUPTED, RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on,
 };
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -34,45 +34,6 @@ use summary::{ReportTo, Summary};
 use tally::Tally;
 use tokio::process::Command;
 use tokio::task::unconstrained;
-
-#[derive(Debug, clap::Args)]
-pub(super) struct RunArgs {
-    #[command(flatten)]
-    config: super::ConfigArg,
-    /// Apply robots.txt as for this crawler, whatever its User-Agent says; may be given several times
-    #[arg(long = "product-token", value_name = "T")]
-    product_tokens: Vec<String>,
-    /// Hold a request for its crawl-delay for at most this long, such as `90s` [default: 10m, or `pace.max_wait` if longer]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    max_wait: Option<Duration>,
-    /// Ask no host more often than this, such as `2s`
-    #[arg(long, value_name = "DURATION")]
-    min_delay: Option<String>,
-    /// Say whom a site can write to, in the User-Agent of the requests for robots.txt
-    #[arg(long, value_name = "URL-OR-MAIL")]
-    contact: Option<String>,
-    /// Declare what the pages are for, such as `ai-train`, and respect what sites say of it; may be given several times
-    #[arg(long = "purpose", value_name = "USE")]
-    purposes: Vec<String>,
-    /// Record each decision in this directory, for `politely report` and `evidence`
-    #[arg(long, value_name = "DIR")]
-    evidence: Option<PathBuf>,
-    /// Give the command a network of its own with no way out but the proxy: what ignores proxy variables fails
-    #[arg(long)]
-    isolate: bool,
-    /// Write the summary as one JSON object, on standard error instead of the text, or to a file: `json=FILE`
-    #[arg(long, value_name = "json[=FILE]", value_parser = ReportTo::parse)]
-    report: Option<ReportTo>,
-    /// Print nothing but errors and warnings
-    #[arg(short, long, conflicts_with = "verbose")]
-    quiet: bool,
-    /// Show each refusal as it happens, and what is held
-    #[arg(short, long)]
-    verbose: bool,
-    /// The command and its arguments
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
-}
 
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let mut settings = args.config.load_with(args.keys()?)?;
@@ -112,34 +73,6 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         );
     }
     super::runtime()?.block_on(behind(settings, args))
-}
-
-impl RunArgs {
-    /// The keys of the configuration that its arguments set.
-    fn keys(&self) -> io::Result<Vec<KeyArgument>> {
-        let mut keys = vec![super::key_argument("--listen", "listen", &[json!({ "address": "127.0.0.1:0" })])];
-        if !self.product_tokens.is_empty() {
-            keys.push(super::key_argument("--product-token", "identity.product_tokens", &self.product_tokens));
-        }
-        if !self.purposes.is_empty() {
-            keys.push(super::key_argument("--purpose", "identity.purpose", &self.purposes));
-        }
-        // Not from the directory of the configuration.
-        let evidence = self.evidence.as_deref().map(std::path::absolute).transpose()?;
-        let evidence = evidence.map(|directory| directory.display().to_string());
-        for (name, key, value) in [
-            ("--min-delay", "pace.min_delay", &self.min_delay),
-            ("--contact", "identity.contact", &self.contact),
-            ("--evidence", "evidence.directory", &evidence),
-        ] {
-            keys.extend(value.as_ref().map(|value| super::key_argument(name, key, value)));
-        }
-        Ok(keys)
-    }
-}
-
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    units::parse_duration(text).map_err(|complaint| complaint.to_string())
 }
 
 async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandError> {

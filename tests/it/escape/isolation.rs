@@ -184,7 +184,7 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
     // A listener of the machine, one without a name in a directory, and descriptors that a caller may have left open.
     let site = Origin::site("").await;
     let port = site.authority("127.0.0.1").rsplit(':').next().expect("a port").to_owned();
-    let name = format!("politely-test-{}-{}", std::process::id(), user.unwrap_or_default());
+    let name = format!("politely-test-{}-{port}", std::process::id());
     let _listener =
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).expect("a name")).expect("it is free");
     let network = File::open("/proc/self/ns/net").expect("Linux");

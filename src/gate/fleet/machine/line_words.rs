@@ -1,4 +1,4 @@
-//! The words of a key's lines (requests with the same delay): each has a time in microseconds and the number of its line.
+//! The words of a key's slot. Those of its lines (requests with the same delay) have a time in microseconds and the number of the line.
 
 /// Where a line has its word, or is to have it: in place of the one that was used least recently, which then counts from the last
 /// start of any, and so from no earlier one.
@@ -23,3 +23,21 @@ pub(super) fn packed(at: u64, line: u16) -> u64 {
 
 /// Lines of a key that are told apart.
 pub(super) const LINES: usize = 3;
+/// Words of a slot.
+pub(super) const WORDS: usize = 15;
+pub(super) const TURN: usize = 0;
+pub(super) const KEPT: usize = 1;
+pub(super) const HOLD: usize = 2;
+pub(super) const OWED: usize = 3;
+pub(super) const BACKOFF: usize = 4;
+pub(super) const LATENCY: usize = 5;
+pub(super) const FETCH: usize = 6;
+/// Who of those who wait is next, and when it last said so.
+pub(super) const NEXT: usize = 7;
+pub(super) const NEXT_SAID: usize = 8;
+pub(super) const STARTS: [usize; LINES] = [9, 10, 11];
+pub(super) const TAILS: [usize; LINES] = [12, 13, 14];
+/// How often a site has refused.
+pub(super) const LOW: u64 = 0xffff;
+/// Of a turn, which is the process and the line of its request: that may be leaving.
+pub(super) const LEAVING: u64 = 1 << 48;

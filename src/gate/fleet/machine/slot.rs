@@ -7,7 +7,9 @@
 //! Times are microseconds (`clock`); nothing that is read is trusted beyond sense.
 
 use super::key_view::{KeyView, SlotStart, SlotTurn};
-use super::line_words::{LINES, packed, place_of};
+use super::line_words::{
+    BACKOFF, FETCH, HOLD, KEPT, LATENCY, LEAVING, LOW, NEXT, NEXT_SAID, OWED, STARTS, TAILS, TURN, packed, place_of,
+};
 use crate::policy::pace::{Observed, reserve};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -285,24 +287,6 @@ impl<'a> KeySlot<'a> {
     }
 }
 
-/// Words of a slot.
-pub(super) const WORDS: usize = 15;
-const TURN: usize = 0;
-const KEPT: usize = 1;
-const HOLD: usize = 2;
-const OWED: usize = 3;
-const BACKOFF: usize = 4;
-const LATENCY: usize = 5;
-const FETCH: usize = 6;
-/// Who of those who wait is next, and when it last said so.
-const NEXT: usize = 7;
-const NEXT_SAID: usize = 8;
-const STARTS: [usize; LINES] = [9, 10, 11];
-const TAILS: [usize; LINES] = [12, 13, 14];
-/// How often a site has refused.
-const LOW: u64 = 0xffff;
-/// Of a turn, which is the process and the line of its request: that may be leaving.
-const LEAVING: u64 = 1 << 48;
 /// Longer than who waits takes to look again.
 const STANDS_FOR: u64 = 250_000;
 /// Processes that can be ahead, each with one start.

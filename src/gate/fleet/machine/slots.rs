@@ -6,8 +6,9 @@
 //! Each process has locked the byte of its number for as long as it lives, so that others can tell whether it does.
 
 use super::clock::micros;
+use super::line_words::WORDS;
 use super::machine_file::{MachineFile, boot_id};
-use super::slot::{KeySlot, WORDS};
+use super::slot::KeySlot;
 use super::words::SharedWords;
 use crate::gate::store::digest;
 use parking_lot::Mutex;
@@ -118,10 +119,8 @@ impl Slots {
     /// The number by which the system knows it. `None`: another has its number here by now.
     pub fn pid(&self, process: u32) -> Option<u32> {
         let (number, turn) = (process as u16, u64::from(process >> 16));
-        if !(1..=PROCESSES).contains(&number) {
-            return None;
-        }
-        let word = self.words.word(PIDS + usize::from(number)).load(SeqCst);
+        let place = (1..=PROCESSES).contains(&number).then_some(PIDS + usize::from(number))?;
+        let word = self.words.word(place).load(SeqCst);
         (word >> 32 == turn).then_some(word as u32)
     }
 

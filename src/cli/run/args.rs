@@ -1,0 +1,77 @@
+//! The arguments of `politely run`.
+
+use super::summary::ReportTo;
+use crate::cli::{ConfigArg, key_argument};
+use crate::config::{KeyArgument, units};
+use serde_json::json;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct RunArgs {
+    #[command(flatten)]
+    pub config: ConfigArg,
+    /// Apply robots.txt as for this crawler, whatever its User-Agent says; may be given several times
+    #[arg(long = "product-token", value_name = "T")]
+    pub product_tokens: Vec<String>,
+    /// Hold a request for its crawl-delay for at most this long, such as `90s` [default: 10m, or `pace.max_wait` if longer]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub max_wait: Option<Duration>,
+    /// Ask no host more often than this, such as `2s`
+    #[arg(long, value_name = "DURATION")]
+    pub min_delay: Option<String>,
+    /// Say whom a site can write to, in the User-Agent of the requests for robots.txt
+    #[arg(long, value_name = "URL-OR-MAIL")]
+    pub contact: Option<String>,
+    /// Declare what the pages are for, such as `ai-train`, and respect what sites say of it; may be given several times
+    #[arg(long = "purpose", value_name = "USE")]
+    pub purposes: Vec<String>,
+    /// Record each decision in this directory, for `politely report` and `evidence`
+    #[arg(long, value_name = "DIR")]
+    pub evidence: Option<PathBuf>,
+    /// Give the command a network of its own with no way out but the proxy: what ignores proxy variables fails
+    #[arg(long)]
+    pub isolate: bool,
+    /// Write the summary as one JSON object, on standard error instead of the text, or to a file: `json=FILE`
+    #[arg(long, value_name = "json[=FILE]", value_parser = ReportTo::parse)]
+    pub(super) report: Option<ReportTo>,
+    /// Print nothing but errors and warnings
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Show each refusal as it happens, and what is held
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// The keys of the configuration that its arguments set.
+    pub fn keys(&self) -> io::Result<Vec<KeyArgument>> {
+        let mut keys = vec![key_argument("--listen", "listen", &[json!({ "address": "127.0.0.1:0" })])];
+        if !self.product_tokens.is_empty() {
+            keys.push(key_argument("--product-token", "identity.product_tokens", &self.product_tokens));
+        }
+        if !self.purposes.is_empty() {
+            keys.push(key_argument("--purpose", "identity.purpose", &self.purposes));
+        }
+        // Not from the directory of the configuration.
+        let evidence = self.evidence.as_deref().map(std::path::absolute).transpose()?;
+        let evidence = evidence.map(|directory| directory.display().to_string());
+        for (name, key, value) in [
+            ("--min-delay", "pace.min_delay", &self.min_delay),
+            ("--contact", "identity.contact", &self.contact),
+            ("--evidence", "evidence.directory", &evidence),
+        ] {
+            keys.extend(value.as_ref().map(|value| key_argument(name, key, value)));
+        }
+        Ok(keys)
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    units::parse_duration(text).map_err(|complaint| complaint.to_string())
+}
