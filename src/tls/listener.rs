@@ -11,6 +11,7 @@ use rustls::{RootCertStore, ServerConfig};
 use crate::config::{ListenerTls, read_file};
 use crate::tls_words;
 
+use super::client_verifier::ClientVerifier;
 use super::provider;
 
 /// Why a listener cannot speak TLS. The files' contents are never repeated.
@@ -44,7 +45,7 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerT
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
             let verifier =
                 verifier.build().map_err(|source| ListenerTlsError::ClientCa { path: path.clone(), source })?;
-            builder.with_client_cert_verifier(verifier)
+            builder.with_client_cert_verifier(Arc::new(ClientVerifier(verifier)))
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(pair)?;

@@ -7,6 +7,7 @@ use rustls::crypto::CryptoProvider;
 
 pub mod ca;
 mod certificate;
+mod client_verifier;
 mod distrust;
 mod error;
 mod hello;
@@ -16,6 +17,7 @@ mod listener;
 pub mod roots;
 
 pub use ca::{Ca, Trusted};
+pub(crate) use client_verifier::MAX_INTERMEDIATES;
 pub use distrust::Distrust;
 pub use error::{CaError, RootsError};
 pub use hello::{HelloReader, UNRECOGNIZED_NAME, UnreadableHello};

@@ -1,0 +1,100 @@
+//! Verifies clients' certificates, in bounded time.
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use std::sync::Arc;
+
+/// webpki's verifier, which is shown no more than [`MAX_INTERMEDIATES`].
+#[derive(Debug)]
+pub(super) struct ClientVerifier(pub Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for ClientVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.0.verify_client_cert(end_entity, &intermediates[..intermediates.len().min(MAX_INTERMEDIATES)], now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Of a peer's certificates, as many are tried between its own and a root. They may be in any order: where all have one name, each
+/// order is tried, ten of them for seconds.
+pub(crate) const MAX_INTERMEDIATES: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, DistinguishedName as Name, DnType, IsCa, Issuer, KeyPair};
+    use rustls::RootCertStore;
+    use rustls::server::WebPkiClientVerifier;
+
+    /// Signed with a key of its own by `issuer`, or by itself.
+    fn certificate(
+        name: &str,
+        issuer: Option<&Issuer<'_, KeyPair>>,
+    ) -> (CertificateDer<'static>, Issuer<'static, KeyPair>) {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = Name::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        if name != "client" {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        let key = KeyPair::generate().unwrap();
+        let made = issuer.map_or_else(|| params.self_signed(&key), |issuer| params.signed_by(&key, issuer));
+        (made.unwrap().der().clone(), Issuer::new(params, key))
+    }
+
+    #[test]
+    fn a_crowd_of_a_clients_certificates_is_not_tried_in_every_order() {
+        let (trusted, root) = certificate("root", None);
+        let mut store = RootCertStore::empty();
+        store.add(trusted).unwrap();
+        let webpki = WebPkiClientVerifier::builder_with_provider(Arc::new(store), crate::tls::provider());
+        let verifier = ClientVerifier(webpki.build().unwrap());
+        let verified = |leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]| {
+            verifier.verify_client_cert(leaf, chain, UnixTime::now()).map(drop)
+        };
+        let (_, other) = certificate("x", None);
+        let crowd: Vec<_> = (0..20).map(|_| certificate("x", Some(&other)).0).collect();
+        // Not that so many signatures, or ways, are too many: which is said after they have been tried.
+        let unknown = Err(Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer));
+        assert_eq!(verified(&certificate("client", Some(&other)).0, &crowd), unknown);
+        let (middle, issuer) = certificate("middle", Some(&root));
+        let (client, _) = certificate("client", Some(&issuer));
+        for at in [0, 2, 3] {
+            let mut chain = crowd.clone();
+            chain.insert(at, middle.clone());
+            assert_eq!(verified(&client, &chain).is_ok(), at < MAX_INTERMEDIATES, "{at}");
+        }
+    }
+}
