@@ -24,12 +24,16 @@ impl ConfigArg {
 
     /// What is configured.
     pub fn load(&self) -> Result<Settings, ConfigErrors> {
-        self.load_with(Vec::new())
+        self.load_with(Vec::new(), None)
     }
 
-    /// What is configured, where a command's own arguments set these keys. `--set` goes over them.
-    pub fn load_with(&self, mut arguments: Vec<KeyArgument>) -> Result<Settings, ConfigErrors> {
-        arguments.extend_from_slice(&self.keys);
+    /// What is configured, where a command's own arguments set these keys. `--set` goes over them, but for the `last`.
+    pub fn load_with(
+        &self,
+        mut arguments: Vec<KeyArgument>,
+        last: Option<KeyArgument>,
+    ) -> Result<Settings, ConfigErrors> {
+        arguments.extend(self.keys.iter().cloned().chain(last));
         Settings::load_with(self.path().as_deref(), std::env::vars_os(), &arguments)
     }
 }

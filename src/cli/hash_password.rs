@@ -19,7 +19,7 @@ pub(super) fn run() -> Result<ExitCode, CommandError> {
 fn read() -> Result<String, CommandError> {
     if !io::stdin().is_terminal() {
         let mut text = String::new();
-        io::stdin().lock().take(MOST).read_to_string(&mut text)?;
+        io::stdin().lock().take(MOST + 1).read_to_string(&mut text)?;
         return Ok(text
             .strip_suffix('\n')
             .map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line))
@@ -27,7 +27,7 @@ fn read() -> Result<String, CommandError> {
     }
     let password = rpassword::prompt_password("Password: ")?;
     if password != rpassword::prompt_password("Again: ")? {
-        return Err(CommandError::usage("these are two different passwords", "begin anew"));
+        return Err(CommandError::usage("the two passwords differ", "run it again"));
     }
     Ok(password)
 }
@@ -36,9 +36,12 @@ fn complaint(password: &str) -> Option<&'static str> {
     if password.is_empty() {
         return Some("the password is empty");
     }
+    if password.len() as u64 > MOST {
+        return Some("the password is longer than 4096 bytes");
+    }
     // RFC 7617 §2.
     password.chars().any(char::is_control).then_some("the password has a control character, or more than one line")
 }
 
-/// Bytes that are read.
+/// Bytes of a password.
 const MOST: u64 = 4096;

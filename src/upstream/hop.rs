@@ -88,7 +88,7 @@ impl Hop {
             Err(error) => DialError::of_handshake(&error),
         };
         let (true, Some(&address)) = (error.is_for_wider, reached.get()) else { return Err(error) };
-        if let Some(wider) = known.refusal() {
+        if let Some(wider) = known.refusal(address) {
             return Err(wider);
         }
         let Ok(stream) = self.reach(&[address], failed, reached).await else { return Err(error) };
@@ -99,7 +99,7 @@ impl Hop {
             }
             // What is wrong with TLS it says better, anything else is by chance.
             Err(wider) if wider.kind.is_of_tls() => {
-                known.note_refusal(wider.clone());
+                known.note_refusal(address, wider.clone());
                 Err(wider)
             }
             Err(_) => Err(error),

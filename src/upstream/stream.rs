@@ -1,11 +1,12 @@
 //! A connection of our own making, as far as the origin or an upstream proxy.
 
+use super::wide;
 use bytes::Bytes;
 use socket2::SockRef;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_openssl::SslStream;
@@ -57,7 +58,14 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
-            Self::Wide(tls) => Pin::new(tls).poll_read(cx, buf),
+            Self::Wide(tls) => {
+                let before = buf.remaining();
+                let read = ready!(Pin::new(&mut *tls).poll_read(cx, buf));
+                let is_end = read.is_ok() && buf.remaining() == before && before > 0;
+                // As rustls says it.
+                let is_cut = is_end && !wide::said_goodbye(tls.ssl());
+                Poll::Ready(if is_cut { Err(io::ErrorKind::UnexpectedEof.into()) } else { read })
+            }
             Self::Ahead(ahead) if ahead.0.is_empty() => Pin::new(&mut ahead.1).poll_read(cx, buf),
             Self::Ahead(ahead) => {
                 let n = ahead.0.len().min(buf.remaining());

@@ -3,7 +3,6 @@
 use super::summary::ReportTo;
 use crate::cli::{ConfigArg, key_argument};
 use crate::config::{KeyArgument, units};
-use serde_json::json;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -51,7 +50,7 @@ pub(in crate::cli) struct RunArgs {
 impl RunArgs {
     /// The keys of the configuration that its arguments set.
     pub fn keys(&self) -> io::Result<Vec<KeyArgument>> {
-        let mut keys = vec![key_argument("--listen", "listen", &[json!({ "address": "127.0.0.1:0" })])];
+        let mut keys = Vec::new();
         if !self.product_tokens.is_empty() {
             keys.push(key_argument("--product-token", "identity.product_tokens", &self.product_tokens));
         }

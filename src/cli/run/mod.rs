@@ -19,6 +19,7 @@ pub(super) use args::RunArgs;
 use futures_util::{FutureExt, StreamExt};
 use progress::{HELD_LONG, Progress};
 use rustix::io::{FdFlags, fcntl_setfd};
+use serde_json::json;
 use signals::{
     INTERRUPTED, RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on,
 };
@@ -36,13 +37,14 @@ use tokio::process::Command;
 use tokio::task::unconstrained;
 
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
-    let mut settings = args.config.load_with(args.keys()?)?;
+    let own = super::key_argument("--listen", "listen", &[json!({ "address": "127.0.0.1:0" })]);
+    let mut settings = args.config.load_with(args.keys()?, Some(own))?;
     // What is written of a service's clients, watchers and logs is not about one command's proxy, which keeps its copies
     // where other programs keep theirs.
     settings.access = config::AccessSettings::default();
     settings.admin.address = None;
-    let is_here =
-        args.evidence.is_some() || args.config.keys.iter().any(|argument| argument.key.starts_with("evidence"));
+    let is_set = |keys: &[&str]| args.config.keys.iter().any(|argument| keys.contains(&&*argument.key));
+    let is_here = args.evidence.is_some() || is_set(&["evidence", "evidence.directory"]);
     let is_machines = args.config.path().as_deref() == Some(Path::new(super::MACHINE_CONFIG));
     if is_machines && !is_here && std::env::var_os(EVIDENCE).is_none() {
         // The service writes there, alone.
@@ -55,7 +57,9 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     }
     // What failed then may be well by now, or asked in another way.
     settings.store.is_impatient = true;
-    settings.pace.max_wait = args.max_wait.unwrap_or_else(|| settings.pace.max_wait.max(PATIENCE));
+    let most =
+        if is_set(&["pace", "pace.max_wait"]) { settings.pace.max_wait } else { settings.pace.max_wait.max(PATIENCE) };
+    settings.pace.max_wait = args.max_wait.unwrap_or(most);
     // The terminal is the command's; faults are shown all the same.
     settings.log.access = AccessLog::Off;
     settings.log.level = match (args.quiet, args.verbose) {

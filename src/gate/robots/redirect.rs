@@ -43,6 +43,11 @@ impl Trail {
         host(self.current()) != host(&self.0[0])
     }
 
+    /// Whether it takes little enough memory to be kept: nobody counts that.
+    pub fn is_short(&self) -> bool {
+        self.0.iter().map(|url| url.as_str().len()).sum::<usize>() <= SHORT
+    }
+
     /// Takes the hop that an answer asks for. `None`: it is no redirect, or leads to a challenge.
     pub fn after(&mut self, reply: &Reply) -> Option<Result<(), DeadEnd>> {
         if from_status(reply.status) != AccessKind::Redirect || challenge(|name| reply.headers.get(name)).is_some() {
@@ -87,6 +92,9 @@ fn escaped(location: &[u8]) -> Cow<'_, str> {
 
 const MAX_HOPS: usize = 5;
 
+/// Bytes of its URLs.
+const SHORT: usize = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +126,7 @@ mod tests {
             trail.follow(Some(location)).unwrap();
             assert_eq!(trail.current().as_str(), becomes);
         }
-        assert!(trail.is_redirected());
+        assert!(trail.is_redirected() && trail.is_short());
     }
 
     #[test]

@@ -142,10 +142,12 @@ fn by_robots(
     path: &mut JudgedPath<'_>,
 ) -> Decision {
     let case = Case { rules, request, tokens: &rules.product_tokens(request), now };
-    let file = entry.robots_txt().map(|robots| robots.rules_within(case.tokens, &mut path.budget));
+    // Before the file, which may spend the budget.
+    let own = rules.own_rules.as_ref().map(|own| own.judge_within(path));
+    let robots = entry.robots_txt().filter(|_| rules.robots != RobotsOverride::Ignore);
+    let file = robots.map(|robots| robots.rules_within(case.tokens, &mut path.budget));
     // Lifting a verdict does not lift the pace.
     let crawl_delay = rules.crawl_delay.or_else(|| file.as_ref()?.crawl_delay());
-    let own = rules.own_rules.as_ref().map(|own| own.judge_within(path));
     if let Some(OwnVerdict::Deny(why)) = own {
         let ruling = match rules.options.report_only {
             true => Ruling::Report(why.into()),

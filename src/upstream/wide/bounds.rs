@@ -2,8 +2,9 @@
 //! Diffie-Hellman takes by far the most (10,000 bits: a second); keys of RSA and curves take one or two milliseconds at any size
 //! that OpenSSL reads.
 
+use foreign_types::ForeignTypeRef;
 use openssl::nid::Nid;
-use openssl::ssl::SslContextBuilder;
+use openssl::ssl::{SslContextBuilder, SslRef};
 use openssl::x509::{X509Ref, X509StoreContextRef, X509VerifyResult};
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::null_mut;
@@ -20,6 +21,12 @@ pub(super) fn set(context: &mut SslContextBuilder) {
             SSL_CTX_set_security_callback(context, Some(allows));
         }
     }
+}
+
+/// Whether the origin has sent close_notify. Without it the end of what it has sent may be a cut.
+pub fn said_goodbye(ssl: &SslRef) -> bool {
+    // SAFETY: it reads a number.
+    unsafe { SSL_get_shutdown(ssl.as_ptr().cast()) & RECEIVED_SHUTDOWN != 0 }
 }
 
 /// The bounds of `tls: legacy`, where OpenSSL itself has none: RSA keys of 1024 bits at least and curves like them, no certificate
@@ -89,6 +96,7 @@ unsafe extern "C" {
     fn SSL_CTX_ctrl(context: *mut c_void, command: c_int, number: c_long, pointer: *mut c_void) -> c_long;
     fn SSL_CTX_get_security_callback(context: *const c_void) -> Option<SecurityCallback>;
     fn SSL_CTX_set_security_callback(context: *mut c_void, callback: Option<SecurityCallback>);
+    fn SSL_get_shutdown(ssl: *const c_void) -> c_int;
     fn ERR_new();
     fn ERR_set_error(library: c_int, reason: c_int, format: *const c_char, ...);
 }
@@ -97,6 +105,7 @@ unsafe extern "C" {
 static DEFAULT: OnceLock<SecurityCallback> = OnceLock::new();
 
 // Constants of OpenSSL's headers.
+const RECEIVED_SHUTDOWN: c_int = 2;
 const SET_MAX_CERT_LIST: c_int = 51;
 const TMP_DH: c_int = 7 | 4 << 16;
 const LIBRARY_DH: c_int = 5;

@@ -2,6 +2,7 @@
 
 use crate::upstream::dial_error::DialError;
 use parking_lot::Mutex;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -13,8 +14,16 @@ pub(in crate::upstream) struct TlsMemory(Mutex<Option<Box<TlsSpoken>>>);
 enum TlsSpoken {
     /// The wider TLS alone.
     Wide { since: Instant },
-    /// Neither kind; why the wider one failed.
-    Neither { since: Instant, error: DialError },
+    /// Neither kind, at these addresses.
+    Neither(Vec<WideRefusal>),
+}
+
+/// Why the wider TLS failed too, at one address and not long ago.
+#[derive(Debug)]
+struct WideRefusal {
+    address: SocketAddr,
+    since: Instant,
+    error: DialError,
 }
 
 impl TlsMemory {
@@ -23,20 +32,28 @@ impl TlsMemory {
         matches!(self.0.lock().as_deref(), Some(TlsSpoken::Wide { since }) if since.elapsed() < KEEP_WIDE)
     }
 
-    /// Why the wider TLS failed too, if that was lately.
-    pub fn refusal(&self) -> Option<DialError> {
-        match self.0.lock().as_deref() {
-            Some(TlsSpoken::Neither { since, error }) if since.elapsed() < KEEP_REFUSAL => Some(error.clone()),
-            _ => None,
-        }
+    /// Why the wider TLS failed too at that address, if that was lately.
+    pub fn refusal(&self, address: SocketAddr) -> Option<DialError> {
+        let spoken = self.0.lock();
+        let Some(TlsSpoken::Neither(refusals)) = spoken.as_deref() else { return None };
+        let fresh = refusals.iter().find(|it| it.address == address && it.since.elapsed() < KEEP_REFUSAL)?;
+        Some(fresh.error.clone())
     }
 
     pub fn note_wide(&self) {
         *self.0.lock() = Some(Box::new(TlsSpoken::Wide { since: Instant::now() }));
     }
 
-    pub fn note_refusal(&self, error: DialError) {
-        *self.0.lock() = Some(Box::new(TlsSpoken::Neither { since: Instant::now(), error }));
+    pub fn note_refusal(&self, address: SocketAddr, error: DialError) {
+        let mut spoken = self.0.lock();
+        let mut refusals = match spoken.take().map(|spoken| *spoken) {
+            Some(TlsSpoken::Neither(refusals)) => refusals,
+            Some(TlsSpoken::Wide { .. }) | None => Vec::new(),
+        };
+        refusals.retain(|it| it.address != address && it.since.elapsed() < KEEP_REFUSAL);
+        refusals.truncate(MOST_REFUSALS - 1);
+        refusals.push(WideRefusal { address, since: Instant::now(), error });
+        *spoken = Some(Box::new(TlsSpoken::Neither(refusals)));
     }
 
     pub fn forget(&self) {
@@ -47,6 +64,8 @@ impl TlsMemory {
 const KEEP_WIDE: Duration = Duration::from_secs(3600);
 /// Short: a server that is being restarted refuses both as well.
 const KEEP_REFUSAL: Duration = Duration::from_secs(60);
+/// As many addresses of a host are remembered.
+const MOST_REFUSALS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -58,12 +77,17 @@ mod tests {
     async fn what_is_known_ends() {
         let memory = TlsMemory::default();
         let error = DialError::new(DialFault::Alert, "refused");
-        memory.note_refusal(error.clone());
-        assert_eq!((memory.needs_wide(), memory.refusal()), (false, Some(error.clone())));
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        memory.note_refusal(at(1), error.clone());
+        assert_eq!((memory.needs_wide(), memory.refusal(at(1))), (false, Some(error.clone())));
+        assert_eq!(memory.refusal(at(2)), None, "another address may speak it");
         sleep(KEEP_REFUSAL).await;
-        assert_eq!(memory.refusal(), None);
+        assert_eq!(memory.refusal(at(1)), None);
+        (1..=100).for_each(|port| memory.note_refusal(at(port), error.clone()));
+        assert_eq!((1..=100).filter(|port| memory.refusal(at(*port)).is_some()).count(), MOST_REFUSALS);
+        assert_eq!(memory.refusal(at(100)), Some(error));
         memory.note_wide();
-        assert_eq!((memory.needs_wide(), memory.refusal()), (true, None));
+        assert_eq!((memory.needs_wide(), memory.refusal(at(100))), (true, None));
         sleep(KEEP_WIDE).await;
         assert!(!memory.needs_wide());
     }

@@ -6,6 +6,7 @@ mod bounds;
 mod memory;
 mod words;
 
+pub(super) use bounds::said_goodbye;
 pub(super) use memory::TlsMemory;
 
 use super::dial_error::{DialError, DialFault};
@@ -89,13 +90,9 @@ impl WideTls {
                 | SslMode::ENABLE_PARTIAL_WRITE
                 | SslMode::RELEASE_BUFFERS,
         );
-        // Like rustls: a server that does not know RFC 5746 is spoken to, and nothing is ever renegotiated. Whether a body is whole,
-        // its framing shows.
+        // Like rustls: a server that does not know RFC 5746 is spoken to, and nothing is ever renegotiated.
         context.set_options(
-            SslOptions::NO_COMPRESSION
-                | SslOptions::NO_RENEGOTIATION
-                | SslOptions::ALLOW_UNSAFE_LEGACY_RENEGOTIATION
-                | SslOptions::IGNORE_UNEXPECTED_EOF,
+            SslOptions::NO_COMPRESSION | SslOptions::NO_RENEGOTIATION | SslOptions::ALLOW_UNSAFE_LEGACY_RENEGOTIATION,
         );
         context.set_session_cache_mode(SslSessionCacheMode::OFF);
         bounds::set(&mut context);

@@ -65,7 +65,7 @@ async fn dial(upstream: &Upstream, port: u16) -> DialError {
 
 #[tokio::test]
 async fn a_host_that_refuses_both_kinds_of_tls_is_asked_once_in_the_second() {
-    for (said, first, second) in [(&ALERT[..], [2, 0, 0], [3, 0, 0]), (&[], [2, 1, 1], [3, 2, 2])] {
+    for (said, first, second) in [(&ALERT[..], [2, 0, 0], [3, 0, 0]), (&[], [2, 2, 2], [3, 3, 3])] {
         let (port, counts) = three(said).await;
         let upstream = upstream(LOOPBACK);
         let addresses = [2, 3, 4].map(|last| IpAddr::from([127, 0, 0, last]));
@@ -176,7 +176,7 @@ async fn what_is_known_of_hosts_takes_bounded_room() {
             let [_, a, b, c] = host.to_be_bytes();
             let authority = Authority::new(Scheme::Https, &format!("127.{}.{b}.{c}", a + 1), None).unwrap();
             let endpoint = upstream.reach(&authority).await.unwrap().0.endpoint.clone();
-            endpoint.tls.note_refusal(DialError::new(DialFault::Alert, "refused"));
+            endpoint.tls.note_refusal(([127, 0, 0, 1], 443).into(), DialError::new(DialFault::Alert, "refused"));
             endpoints.push(Arc::downgrade(&endpoint));
         }
         let known = endpoints.iter().filter(|endpoint| endpoint.strong_count() > 0).count();

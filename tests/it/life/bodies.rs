@@ -303,8 +303,13 @@ async fn a_file_over_tls_whose_end_nobody_vouches_for_is_cut_short() {
             }
         }
     });
-    let proxy = Proxy::start("").await;
-    for (host, status) in names.into_iter().zip([200, 200, 503]) {
+    // With rustls, and with OpenSSL.
+    let rows = names.into_iter().zip([200, 200, 503]).flat_map(|(host, status)| {
+        [String::new(), format!("hosts: {{ {host}: {{ tls: legacy }} }}")]
+            .map(|configuration| (configuration, host, status))
+    });
+    for (configuration, host, status) in rows {
+        let proxy = Proxy::start(&configuration).await;
         let authority = format!("{host}:{port}");
         let get = async |path: &str| {
             let client = Client::connect(proxy.address(), &authority).await;
@@ -313,7 +318,7 @@ async fn a_file_over_tls_whose_end_nobody_vouches_for_is_cut_short() {
             client.response().await
         };
         let page = get("/open").await;
-        assert_eq!(page.status(), status, "{host}: {}", page.text());
+        assert_eq!(page.status(), status, "{host} {configuration}: {}", page.text());
         assert_eq!(page.text().contains("close_notify"), status == 503, "{}", page.text());
         assert_eq!(get("/private").await.status(), if status == 503 { 503 } else { 403 }, "{host}");
     }

@@ -39,5 +39,5 @@ pub(super) const STARTS: [usize; LINES] = [9, 10, 11];
 pub(super) const TAILS: [usize; LINES] = [12, 13, 14];
 /// How often a site has refused.
 pub(super) const LOW: u64 = 0xffff;
-/// Of a turn, which is the process and the line of its request: that may be leaving.
+/// Bit of TURN, which has the process and the line of its request: that request may have left.
 pub(super) const LEAVING: u64 = 1 << 48;

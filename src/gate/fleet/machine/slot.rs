@@ -89,12 +89,14 @@ impl<'a> KeySlot<'a> {
             return early;
         }
         let is_next = self.stand(reserved, me, now);
-        let turn = self.get(TURN);
-        if turn == 0 && !is_next {
-            return SlotTurn::Behind;
-        }
-        if let Err(word) = self.words[TURN].compare_exchange(0, u64::from(me), SeqCst, SeqCst) {
-            return SlotTurn::Of { process: word as u32, word };
+        let taken = match is_next {
+            true => self.words[TURN].compare_exchange(0, u64::from(me), SeqCst, SeqCst),
+            false => Err(self.get(TURN)),
+        };
+        match taken {
+            Ok(_) => {}
+            Err(0) => return SlotTurn::Behind,
+            Err(word) => return SlotTurn::Of { process: word as u32, word },
         }
         self.step_back(me);
         // Another may have had it in between, and it may have become another key's.
@@ -110,7 +112,7 @@ impl<'a> KeySlot<'a> {
     fn stand(&self, reserved: u64, me: u32, now: u64) -> bool {
         let (next, said) = (self.get(NEXT), self.get(NEXT_SAID));
         let (is_mine, mine) = (next as u16 == me as u16, packed(reserved, me as u16));
-        let is_waiting = next != 0 && (said..=said.saturating_add(STANDS_FOR)).contains(&now);
+        let is_waiting = next != 0 && now.abs_diff(said) <= STANDS_FOR;
         if is_waiting && !is_mine && next < mine {
             return false;
         }

@@ -30,7 +30,7 @@ pub(super) struct Slots {
     words: SharedWords,
     /// Made with the file. Nobody who names hosts can tell which of them are in one bucket.
     key: u64,
-    /// Of this process: its number, and which of those it is that have had that, in the upper half.
+    /// This process: its number, and in the upper half the number's generation.
     pub me: u32,
     /// For this process' own: the lock is between processes.
     inserting: Mutex<()>,

@@ -32,7 +32,7 @@ impl HostQueue {
     pub(in crate::gate::pacer) fn learn(self: &Arc<Self>, slot: &Slot, outcome: PaceOutcome) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
-        sharing.catch_up(schedule, self.fleet(), outcome);
+        sharing.catch_up(schedule, self.fleet(), outcome.is_refused());
         schedule.learn(Instant::now, slot, outcome);
         self.spread(state, false, outcome);
     }
@@ -47,7 +47,7 @@ impl HostQueue {
     ) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
-        sharing.catch_up(schedule, self.fleet(), outcome);
+        sharing.catch_up(schedule, self.fleet(), outcome.is_refused() || answered.is_some());
         if let Some((after, is_good)) = answered {
             schedule.answered(after, is_good);
         }
@@ -77,6 +77,7 @@ impl HostQueue {
     fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
+        sharing.catch_up(schedule, self.fleet(), true);
         schedule.restore(now, debt);
         let is_to_report = sharing.learned(schedule, self.fleet());
         self.note_debt(&state, now);

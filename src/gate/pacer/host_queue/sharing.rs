@@ -4,7 +4,7 @@ use super::super::lease::FleetLease;
 use super::super::machine_share::MachineShare;
 use crate::gate::fleet::Fleet;
 use crate::policy::PaceKey;
-use crate::policy::pace::{PaceOutcome, Schedule, Slot};
+use crate::policy::pace::{Schedule, Slot};
 use std::time::Instant;
 
 /// This process's part in one key's turns.
@@ -93,11 +93,12 @@ impl Sharing {
         }
     }
 
-    /// Before an answer is counted that asks for time, or that says that none is needed any more.
-    pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, outcome: PaceOutcome) {
+    /// Before something is counted that changes what the host's answers have come to: an answer that asks for time, or a latency
+    /// (`changes_more`), or the end of a backoff.
+    pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, changes_more: bool) {
         let is_calm = schedule.backoff().is_zero() && schedule.observed().refusals == 0;
         if let (Self::Machine(share), Some(machine)) = (self, fleet.and_then(Fleet::machine))
-            && (outcome.is_refused() || !is_calm)
+            && (changes_more || !is_calm)
         {
             share.catch_up(schedule, machine, Instant::now());
         }

@@ -37,7 +37,7 @@ impl RobotsCache {
         let hop = FetchHop { settings, order, first: authority, is_first_fetch, fetch };
         let fetched = self.follow(&hop, old, file, &mut trail).await;
         let is_interrupted = matches!(fetched, Err(FetchError::NotAsked(_))) && trail.is_redirected();
-        host.set_interrupted(is_interrupted.then_some(trail));
+        host.set_interrupted(is_interrupted.then_some(trail).filter(Trail::is_short));
         fetched
     }
 
@@ -131,6 +131,7 @@ impl RobotsCache {
             let fetching = self.refresh(&robots, Order { reason, crawl_delay: None, ..*hop.order });
             fetching.end().await.map_err(FetchError::NotAsked)?;
             ruling = judge(&robots.load());
+            return Ok(matches!(ruling, Ruling::Allow(_) | Ruling::Report(_)));
         }
         Ok(!matches!(ruling, Ruling::Refuse(_)))
     }
