@@ -2,6 +2,7 @@
 
 use super::CommandError;
 use argon2::{Argon2, PasswordHasher};
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 
@@ -19,17 +20,64 @@ pub(super) fn run() -> Result<ExitCode, CommandError> {
 fn read() -> Result<String, CommandError> {
     if !io::stdin().is_terminal() {
         let mut text = String::new();
-        io::stdin().lock().take(MOST + 1).read_to_string(&mut text)?;
+        let read = io::stdin().lock().take(MOST + 1).read_to_string(&mut text);
+        read.map_err(|error| CommandError::usage(format!("cannot read it: {error}"), "write one line of UTF-8"))?;
         return Ok(text
             .strip_suffix('\n')
             .map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line))
             .to_owned());
     }
-    let password = rpassword::prompt_password("Password: ")?;
-    if password != rpassword::prompt_password("Again: ")? {
+    let terminal = SilentTerminal::begin()?;
+    let (password, again) = (terminal.ask("Password: ")?, terminal.ask("Again: ")?);
+    if password != again {
         return Err(CommandError::usage("the two passwords differ", "run it again"));
     }
     Ok(password)
+}
+
+/// The terminal, which does not show what is typed until this is dropped.
+struct SilentTerminal {
+    before: Termios,
+}
+
+impl SilentTerminal {
+    fn begin() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO | LocalModes::ISIG);
+        silent.local_modes.insert(LocalModes::ECHONL);
+        // No signal would leave the terminal silent: Ctrl-C and Ctrl-\ end the line, and are seen there.
+        for (end, key) in
+            [(SpecialCodeIndex::VEOL, SpecialCodeIndex::VINTR), (SpecialCodeIndex::VEOL2, SpecialCodeIndex::VQUIT)]
+        {
+            silent.special_codes[end] = before.special_codes[key];
+        }
+        tcsetattr(io::stdin(), OptionalActions::Flush, &silent)?;
+        Ok(Self { before })
+    }
+
+    fn ask(&self, prompt: &str) -> Result<String, CommandError> {
+        let hint = "type one line of UTF-8";
+        eprint!("{prompt}");
+        // A terminal gives one line at a time.
+        let mut line = vec![0; MOST as usize + 2];
+        let length = rustix::io::read(io::stdin(), &mut line).map_err(io::Error::from)?;
+        line.truncate(length);
+        let line = String::from_utf8(line).map_err(|_| CommandError::usage("this is not UTF-8", hint))?;
+        let ends =
+            [SpecialCodeIndex::VINTR, SpecialCodeIndex::VQUIT].map(|key| char::from(self.before.special_codes[key]));
+        if line.ends_with(ends) {
+            eprintln!();
+            return Err(CommandError { message: "error: interrupted".into(), code: ExitCode::from(INTERRUPTED) });
+        }
+        Ok(line.strip_suffix('\n').unwrap_or(&line).to_owned())
+    }
+}
+
+impl Drop for SilentTerminal {
+    fn drop(&mut self) {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
+    }
 }
 
 fn complaint(password: &str) -> Option<&'static str> {
@@ -43,5 +91,7 @@ fn complaint(password: &str) -> Option<&'static str> {
     password.chars().any(char::is_control).then_some("the password has a control character, or more than one line")
 }
 
+/// As a shell says it.
+const INTERRUPTED: u8 = 130;
 /// Bytes of a password.
 const MOST: u64 = 4096;

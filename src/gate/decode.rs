@@ -2,7 +2,7 @@
 //! bounded. By hand over the decoders: `async-compression` has no bound for brotli's window, and treats what follows a gzip
 //! member as damage.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::panic::resume_unwind;
 use tokio::task::JoinError;
 
@@ -72,7 +72,12 @@ fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool) -> Result<Vec<u8>, 
     let (name, read) = match coding.to_ascii_lowercase().as_str() {
         "gzip" | "x-gzip" => ("gzip", gzip(input, all, &mut out)),
         "br" if asks_for_large_window(input) => return Err(DecodeError::Window("br")),
-        "br" => ("br", brotli::Decompressor::new(input, BUFFER).take(all).read_to_end(&mut out)),
+        "br" => {
+            let mut rest = input;
+            let read = brotli::Decompressor::new(&mut rest, BUFFER).take(all).read_to_end(&mut out);
+            // It says the same of an early end and of damage.
+            ("br", read.map_err(|error| if rest.is_empty() { io::ErrorKind::UnexpectedEof.into() } else { error }))
+        }
         "zstd" => {
             let mut decoder =
                 zstd::stream::read::Decoder::with_buffer(input).map_err(|_| DecodeError::Damaged("zstd"))?;
@@ -95,21 +100,23 @@ fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool) -> Result<Vec<u8>, 
     };
     match read {
         Ok(_) => Ok(out),
-        Err(_) if cut => Ok(out),
+        // Where what we left out is missing, and nothing else is wrong.
+        Err(error) if cut && error.kind() == io::ErrorKind::UnexpectedEof => Ok(out),
         Err(_) => Err(DecodeError::Damaged(name)),
     }
 }
 
 /// The members one after the other (RFC 1952 §2.2). What follows a complete one and is none is padding.
-fn gzip(mut input: &[u8], all: u64, out: &mut Vec<u8>) -> std::io::Result<usize> {
+fn gzip(mut input: &[u8], all: u64, out: &mut Vec<u8>) -> io::Result<usize> {
     for _ in 0..MAX_MEMBERS {
         let left = all - out.len() as u64;
         flate2::bufread::GzDecoder::new(&mut input).take(left).read_to_end(out)?;
         if out.len() as u64 >= all || !input.starts_with(b"\x1f\x8b") {
-            break;
+            return Ok(out.len());
         }
     }
-    Ok(out.len())
+    // What is in the rest is not known.
+    Err(io::ErrorKind::InvalidData.into())
 }
 
 /// Whether it may be a robots.txt as it is: in UTF-8 or another charset of bytes, without control characters other than white space and
@@ -235,7 +242,11 @@ mod tests {
         let two = [gzip_of(TEXT), gzip_of(TEXT)].concat();
         assert_eq!(decode(two, "gzip", 1000, false).unwrap(), [TEXT, TEXT].concat());
         let many = gzip_of(b"").repeat(10_000);
-        assert_eq!(decode(many, "gzip", 1000, false).unwrap(), b"");
+        assert_eq!(
+            decode(many, "gzip", 1000, false),
+            Err(DecodeError::Damaged("gzip")),
+            "its rules may be in the rest"
+        );
     }
 
     #[test]
@@ -270,6 +281,22 @@ mod tests {
         let half = body[..body.len() - 9].to_vec();
         assert_eq!(decode(half.clone(), "gzip", 1000, false), Err(DecodeError::Damaged("gzip")));
         assert!(decode(half, "gzip", 1000, true).is_ok());
+        let noise: Vec<u8> = (0..5_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+        for (coding, name) in [("gzip", "gzip"), ("br", "br"), ("zstd", "zstd"), ("deflate", "deflate")] {
+            let whole = match coding {
+                "gzip" => gzip_of(&noise),
+                "br" => br(&noise),
+                "zstd" => zstd::encode_all(&noise[..], 3).unwrap(),
+                _ => {
+                    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+                    encoder.write_all(&noise).unwrap();
+                    encoder.finish().unwrap()
+                }
+            };
+            assert!(decode(whole[..9_000].to_vec(), coding, 100_000, true).is_ok(), "{coding}");
+            let text = TEXT.repeat(1000);
+            assert_eq!(decode(text, coding, 1000, true), Err(DecodeError::Damaged(name)), "it is in no coding");
+        }
         assert_eq!(decode(TEXT.to_vec(), "br", 1000, false), Err(DecodeError::Damaged("br")));
         assert_eq!(decode(TEXT.to_vec(), "zstd", 1000, false), Err(DecodeError::Damaged("zstd")));
         assert_eq!(decode(TEXT.to_vec(), "gzip,gzip,gzip,gzip,gzip", 1000, false), Err(DecodeError::TooMany));

@@ -47,6 +47,11 @@ impl Visit {
         }
     }
 
+    /// It was for one client alone: others hear nothing of it, but that it was.
+    pub fn keep_private(&mut self) {
+        self.fields = None;
+    }
+
     /// The site has confirmed it: what its 304 leaves out has not changed (RFC 9110 §15.4.5).
     #[must_use]
     pub fn confirmed(mut self, before: Option<&Self>) -> Self {
@@ -100,7 +105,9 @@ impl Visit {
     /// RFC 9110 §13.2.2: If-None-Match decides if it is there, else If-Modified-Since.
     fn is_known_to(&self, conditions: &Conditions<'_>) -> bool {
         if !conditions.none_match.is_empty() {
-            return entity_tag::matches(conditions.none_match, self.value(ETAG));
+            // `*` does not show what the client has.
+            let is_any = conditions.none_match.iter().any(|value| value.trim_ascii() == b"*");
+            return !is_any && entity_tag::matches(conditions.none_match, self.value(ETAG));
         }
         let modified = self.value(LAST_MODIFIED).and_then(http_date);
         modified.zip(conditions.modified_since.and_then(http_date)).is_some_and(|(modified, since)| modified <= since)
@@ -189,7 +196,7 @@ mod tests {
         for (tags, since, expected) in [
             (&[b"\"a\"" as &[u8]][..], None, Again::NotModified),
             (&[b"\"b\"", b"W/\"a\""], None, Again::NotModified),
-            (&[b"*"], None, Again::NotModified),
+            (&[b"*"], None, too_soon(3600)),
             (&[b"\"b\""], None, too_soon(3600)),
             (&[b"\"b\""], Some(LATER), too_soon(3600)),
             (&[], Some(NOON), Again::NotModified),

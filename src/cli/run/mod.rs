@@ -23,10 +23,11 @@ use serde_json::json;
 use signals::{
     INTERRUPTED, RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on,
 };
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -91,12 +92,16 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let report = report.flatten();
     let ca = Ca::configured(&settings.intercept.ca)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let directory = tempfile::Builder::new().prefix("politely-trust-").tempdir().map_err(|error| {
-        CommandError::usage(
-            format!("cannot keep temporary files: {error}"),
-            "check that `TMPDIR` exists and is writable",
-        )
-    })?;
+    let directory = tempfile::Builder::new()
+        .prefix("politely-trust-")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir()
+        .map_err(|error| {
+            CommandError::usage(
+                format!("cannot keep temporary files: {error}"),
+                "check that `TMPDIR` exists and is writable",
+            )
+        })?;
     let program = args.command.first().expect("clap requires one");
     for outcome in &UserMachine::here().before_run(&ca, program)? {
         let _ = match outcome {

@@ -3,11 +3,12 @@
 
 use crate::support::binary::{Binary, Ended, politely_reading, politely_with};
 use crate::support::origin::pages;
-use crate::support::{Alpn, Origin, curl};
+use crate::support::{Alpn, Origin, curl, within};
 use argon2::{Argon2, Params, PasswordHasher};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use std::fs;
 use std::path::{Path, PathBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn ca(home: &Path, arguments: &[&str]) -> Ended {
     let file = home.join("politely.yaml");
@@ -193,5 +194,42 @@ async fn a_password_is_hashed_as_the_configuration_takes_it() {
     {
         let refused = politely_reading(&["hash-password"], bad.as_bytes()).await;
         assert!(refused.code == 2 && refused.stderr.contains(what), "{refused:?}");
+    }
+}
+
+/// With what was typed not shown, and the terminal as before in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_is_asked_for_twice_and_an_interrupt_leaves_the_terminal_as_it_was() {
+    let binary = env!("CARGO_BIN_EXE_politely");
+    for (typed, told) in [
+        (&["ab\u{3}"][..], "error: interrupted"),
+        (&["ab\n", "ac\n"], "error: the two passwords differ"),
+        (&["a\tb\n", "a\tb\n"], "a control character"),
+        (&["\u{4}", "\u{4}"], "the password is empty"),
+        (&["secret\n", "secret\n"], "$argon2id$"),
+    ] {
+        let mut command = tokio::process::Command::new("script");
+        command.args(["-qec", &format!("{binary} hash-password; stty -a"), "/dev/null"]).kill_on_drop(true);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut script = command.spawn().expect("script is installed");
+        let (mut input, mut output) = (script.stdin.take().expect("piped"), script.stdout.take().expect("piped"));
+        let mut shown = String::new();
+        let mut buffer = [0; 4096];
+        let mut read = async |shown: &mut String| {
+            let count = within("the terminal", output.read(&mut buffer)).await.unwrap_or(0);
+            shown.push_str(&String::from_utf8_lossy(&buffer[..count]));
+            count > 0
+        };
+        for (prompt, text) in ["Password: ", "Again: "].into_iter().zip(typed) {
+            while !shown.contains(prompt) {
+                assert!(read(&mut shown).await, "{shown}");
+            }
+            input.write_all(text.as_bytes()).await.expect("it reads");
+        }
+        while read(&mut shown).await {}
+        assert!(shown.contains(told) && !shown.contains("secret"), "{shown}");
+        for mode in ["isig", "icanon", "echo"] {
+            assert!(shown.contains(&format!(" {mode} ")) || shown.contains(&format!("\n{mode} ")), "{mode}: {shown}");
+        }
     }
 }
