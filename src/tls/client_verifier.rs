@@ -47,9 +47,9 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-/// Of a peer's certificates, as many are tried between its own and a root. They may be in any order: where all have one name, each
+/// Of a client's certificates, as many are tried between its own and a root. They may be in any order: where all have one name, each
 /// order is tried, ten of them for seconds.
-pub(crate) const MAX_INTERMEDIATES: usize = 3;
+const MAX_INTERMEDIATES: usize = 3;
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,6 @@ mod listener;
 pub mod roots;
 
 pub use ca::{Ca, Trusted};
-pub(crate) use client_verifier::MAX_INTERMEDIATES;
 pub use distrust::Distrust;
 pub use error::{CaError, RootsError};
 pub use hello::{HelloReader, UNRECOGNIZED_NAME, UnreadableHello};

@@ -4,7 +4,6 @@
 use super::shown::{PinMismatch, ShownIdentity, key_digest};
 use super::wide::WideTls;
 use crate::config::{CertificatePair, OriginTls, read_file};
-use crate::tls::MAX_INTERMEDIATES;
 use crate::tls_words;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -214,6 +213,10 @@ impl ServerCertVerifier for Verifier {
 #[derive(Debug, thiserror::Error)]
 #[error("ManyIntermediates")]
 struct ManyIntermediates;
+
+/// Of an origin's certificates, as many are tried between its own and a root. They may be in any order: where all have one name,
+/// each order is tried, ten of them for seconds.
+const MAX_INTERMEDIATES: usize = 3;
 
 #[cfg(test)]
 mod tests {

@@ -89,11 +89,9 @@ impl<'a> KeySlot<'a> {
             return early;
         }
         let is_next = self.stand(reserved, me, now);
-        let taken = match is_next {
-            true => self.words[TURN].compare_exchange(0, u64::from(me), SeqCst, SeqCst),
-            false => Err(self.get(TURN)),
-        };
-        match taken {
+        // Who is not next just looks.
+        let free = if is_next { 0 } else { u64::MAX };
+        match self.words[TURN].compare_exchange(free, u64::from(me), SeqCst, SeqCst) {
             Ok(_) => {}
             Err(0) => return SlotTurn::Behind,
             Err(word) => return SlotTurn::Of { process: word as u32, word },
