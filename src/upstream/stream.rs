@@ -83,7 +83,7 @@ impl AsyncRead for Stream {
 }
 
 /// Counts what has been read against the task's turn: an origin that sends without end, and in the dearest pieces, has other tasks wait
-/// for no more than half a megabyte.
+/// for no more than 128 KiB.
 fn charge(cx: &mut Context<'_>, bytes: usize) {
     for _ in 0..bytes / CHARGED {
         match coop::poll_proceed(cx) {
@@ -95,7 +95,7 @@ fn charge(cx: &mut Context<'_>, bytes: usize) {
 }
 
 /// Bytes that count as much as a read; a turn has 128.
-const CHARGED: usize = 4096;
+const CHARGED: usize = 1024;
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
