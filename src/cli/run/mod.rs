@@ -23,7 +23,7 @@ use serde_json::json;
 use signals::{
     INTERRUPTED, RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on,
 };
-use std::fs::{File, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -132,6 +132,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         };
         let variables = files.variables(|name| std::env::var_os(name))?;
         command.envs(variables);
+        let_read(directory.path())?;
         // SAFETY: it reads an atomic, and makes an error of a number.
         unsafe { command.pre_exec(end_if_interrupted) };
         Ok::<_, CommandError>(())
@@ -229,6 +230,19 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     };
     print_end(&summary, args, report, code);
     Ok(ExitCode::from(code))
+}
+
+/// Lets everybody read what is there, as the command may become another user, and nobody else write, whatever the umask. Until then
+/// nobody else gets there.
+fn let_read(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => let_read(&entry.path())?,
+            false => fs::set_permissions(entry.path(), Permissions::from_mode(0o644))?,
+        }
+    }
+    fs::set_permissions(directory, Permissions::from_mode(0o755))
 }
 
 /// The command may have closed the terminal.

@@ -405,3 +405,16 @@ async fn what_still_waited_when_the_run_was_ended_is_told() {
     until("  3 requests still waiting when it was ended").await;
     within("its end", run.wait()).await.expect("our child");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_run_makes_for_its_command_is_nobody_elses_to_write() {
+    let script = format!(
+        "umask 000; {} run sh -c 'find \"$(dirname $SSL_CERT_FILE)\" ! -type l -printf \"%m %y\\n\" | sort -u'",
+        env!("CARGO_BIN_EXE_politely")
+    );
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut command = tokio::process::Command::new("sh");
+    command.args(["-c", &script]).env("HOME", home.path()).env("XDG_CACHE_HOME", home.path());
+    let output = within("its end", command.env("STATE_DIRECTORY", home.path()).output()).await.expect("sh is there");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "644 f\n755 d\n", "{output:?}");
+}
