@@ -73,5 +73,6 @@ pub(super) const NO: u8 = 1;
 pub(super) const USAGE: u8 = 2;
 pub(super) const DEFECT: u8 = 70;
 /// As a shell says it.
+pub(super) const INTERRUPTED: u8 = 128 + libc::SIGINT as u8;
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;

@@ -1,6 +1,6 @@
 //! `politely hash-password`: what `access.users` has in place of a password.
 
-use super::CommandError;
+use super::{CommandError, INTERRUPTED};
 use argon2::{Argon2, PasswordHasher};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use std::io::{self, IsTerminal, Read};
@@ -91,7 +91,5 @@ fn complaint(password: &str) -> Option<&'static str> {
     password.chars().any(char::is_control).then_some("the password has a control character, or more than one line")
 }
 
-/// As a shell says it.
-const INTERRUPTED: u8 = 130;
 /// Bytes of a password.
 const MOST: u64 = 4096;

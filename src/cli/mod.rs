@@ -30,7 +30,7 @@ mod trust;
 use crate::telemetry;
 use async_runtime::runtime;
 use clap::{CommandFactory, Parser, Subcommand};
-use command_error::{CommandError, NO};
+use command_error::{CommandError, INTERRUPTED, NO};
 use config_arg::{ConfigArg, Format, MACHINE_CONFIG, key_argument};
 use output::{counted, inert, kept, print};
 use std::process::ExitCode;

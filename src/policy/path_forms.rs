@@ -11,7 +11,8 @@
 //! | Windows | `%uXXXX` decoded, bytes that are not UTF-8 dropped, `\` and `%5C` are `/`; slashes merged last | IIS; Bottle |
 //!
 //! Patterns are compared with these forms as clients may write them: `[` and `%5B` are one, so are the other bytes of
-//! [`path::fold`], some of them in the path alone: `/C%2B%2B` and `/C++` are one file. What other servers make of a path in several steps is in none of these.
+//! [`path::fold`], some of them in the path alone: `/C%2B%2B` and `/C++` are one file. What other servers make of a path in
+//! several steps is in none of these.
 
 use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::path::{self, AskedPath};

@@ -41,13 +41,16 @@ impl Visit {
     /// A field of the answer.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         let Some(name) = KEPT.iter().find(|kept| kept.eq_ignore_ascii_case(name)) else { return };
+        if *name == CACHE_CONTROL && is_for_one(value) {
+            self.keep_private();
+        }
         self.fields = self.fields.take().filter(|fields| fields.len() + name.len() + value.len() < MOST_FIELDS);
         if let Some(fields) = &mut self.fields {
             fields.extend([name, b": " as &[u8], value, b"\r\n"].concat());
         }
     }
 
-    /// It was for one client alone: others hear nothing of it, but that it was.
+    /// It was for one client alone: others hear nothing of its fields, those that come later included.
     pub fn keep_private(&mut self) {
         self.fields = None;
     }
@@ -130,12 +133,18 @@ pub fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
     out.into()
 }
 
+/// Whether a Cache-Control says that the answer is its client's alone (RFC 9111 §5.2.2). Wherever the word stands: too often is safe.
+fn is_for_one(value: &[u8]) -> bool {
+    let value = value.to_ascii_lowercase();
+    [b"private" as &[u8], b"no-store"].iter().any(|word| memchr::memmem::find(&value, word).is_some())
+}
+
+const CACHE_CONTROL: &[u8] = b"cache-control";
 const ETAG: &[u8] = b"etag";
 const LAST_MODIFIED: &[u8] = b"last-modified";
 const AGE: &[u8] = b"age";
 /// What a 304 has of the fields that a 200 would have (RFC 9110 §15.4.5), and what else is needed for it.
-const KEPT: [&[u8]; 8] =
-    [b"date", b"vary", b"cache-control", b"expires", ETAG, b"content-location", LAST_MODIFIED, AGE];
+const KEPT: [&[u8]; 8] = [b"date", b"vary", CACHE_CONTROL, b"expires", ETAG, b"content-location", LAST_MODIFIED, AGE];
 /// Bytes, for one page.
 const MOST_FIELDS: usize = 4096;
 
@@ -209,6 +218,18 @@ mod tests {
         let bare = Visit::new(both.at);
         assert_eq!(again(&bare, &[b"\"a\""], None, 0), too_soon(3600), "nobody knows what it has");
         assert_eq!(again(&bare, &[], Some(NOON.as_bytes()), 0), too_soon(3600));
+    }
+
+    #[test]
+    fn what_was_for_one_client_alone_is_told_nobody() {
+        for value in ["private", "max-age=60, Private", "No-Store", "private=\"x-a\""] {
+            let fields = [("ETag", "\"a\""), ("Cache-Control", value), ("Last-Modified", NOON)];
+            let kept = visit(Instant::now(), &fields);
+            assert_eq!(again(&kept, &[b"\"a\""], None, 0), too_soon(3600), "{value}");
+            assert_eq!(kept.fields().count(), 0, "{value}");
+            let public = visit(Instant::now(), &fields[..1]);
+            assert_eq!(kept.confirmed(Some(&public)).fields().count(), 0, "{value}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 pub(super) struct Endpoint {
     /// By the number of the thread that gave them back: a thread finds its own without meeting another.
     idle: Box<[Mutex<Vec<Idle>>]>,
-    /// Those that are nobody's.
+    /// Shared ones.
     count: AtomicUsize,
     /// The idle connections of all endpoints.
     all: Arc<AtomicUsize>,
@@ -95,7 +95,7 @@ impl Endpoint {
         shard.push(idle);
     }
 
-    /// How many are idle that are nobody's.
+    /// How many shared ones are idle.
     pub fn len(&self) -> usize {
         self.count.load(Relaxed)
     }

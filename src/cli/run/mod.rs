@@ -9,7 +9,7 @@ mod tally;
 
 use super::supervise::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, TrustOutcome, UserMachine, direct};
-use super::{CommandError, orphans};
+use super::{CommandError, INTERRUPTED, orphans};
 use crate::config::{self, AccessLog, LogLevel, Settings};
 use crate::proxy::RecentDecision;
 use crate::server::{self, StartError};
@@ -20,9 +20,7 @@ use futures_util::{FutureExt, StreamExt};
 use progress::{HELD_LONG, Progress};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
-use signals::{
-    INTERRUPTED, RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on,
-};
+use signals::{RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::net::SocketAddr;

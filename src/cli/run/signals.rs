@@ -94,7 +94,6 @@ static IS_QUIT_SENT: AtomicBool = AtomicBool::new(false);
 const SENT: [(SignalKind, &AtomicBool); 2] =
     [(SignalKind::interrupt(), &IS_INT_SENT), (SignalKind::quit(), &IS_QUIT_SENT)];
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
-pub(super) const INTERRUPTED: u8 = 128 + libc::SIGINT as u8;
 const BY_SIGNAL: i32 = 128;
 /// Signals that end a command.
 const ENDING: [i32; 7] =

@@ -56,16 +56,11 @@ impl Exchange<'_> {
         {
             let visits = &self.proxy.visits;
             let (key, mut visit) = (visits.key(self.request), Visit::new(Instant::now()));
-            let mut is_private = !self.request.head.fields_named(&[header::AUTHORIZATION, header::COOKIE]).is_empty();
-            head.each(|_, name, value| {
-                is_private |= name.eq_ignore_ascii_case(b"cache-control") && is_for_one(value);
-                visit.field(name, value);
-            });
-            let visit = if head.status == 304 { visit.confirmed(visits.get(key).as_deref()) } else { visit };
-            let mut visit = visit;
-            if is_private {
+            if !self.request.head.fields_named(&[header::AUTHORIZATION, header::COOKIE]).is_empty() {
                 visit.keep_private();
             }
+            head.each(|_, name, value| visit.field(name, value));
+            let visit = if head.status == 304 { visit.confirmed(visits.get(key).as_deref()) } else { visit };
             self.trip.visit = Some(Box::new((key, visit)));
         }
     }
@@ -86,10 +81,4 @@ impl Exchange<'_> {
             && !request.reads_robots()
             && request.head.fields_named(&[header::RANGE]).is_empty()
     }
-}
-
-/// Whether a Cache-Control says that the answer is its client's alone (RFC 9111 §5.2.2).
-fn is_for_one(value: &[u8]) -> bool {
-    let value = value.to_ascii_lowercase();
-    [b"private" as &[u8], b"no-store"].iter().any(|word| memchr::memmem::find(&value, word).is_some())
 }

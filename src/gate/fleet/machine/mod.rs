@@ -8,7 +8,7 @@ mod budgets;
 mod clock;
 mod copies;
 mod key_view;
-mod line_words;
+mod key_words;
 mod machine_file;
 mod rights;
 mod slot;

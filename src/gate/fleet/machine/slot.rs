@@ -7,7 +7,7 @@
 //! Times are microseconds (`clock`); nothing that is read is trusted beyond sense.
 
 use super::key_view::{KeyView, SlotStart, SlotTurn};
-use super::line_words::{
+use super::key_words::{
     BACKOFF, FETCH, HOLD, KEPT, LATENCY, LEAVING, LOW, NEXT, NEXT_SAID, OWED, STARTS, TAILS, TURN, packed, place_of,
 };
 use crate::policy::pace::{Observed, reserve};

@@ -6,7 +6,7 @@
 //! Each process has locked the byte of its number for as long as it lives, so that others can tell whether it does.
 
 use super::clock::micros;
-use super::line_words::WORDS;
+use super::key_words::WORDS;
 use super::machine_file::{MachineFile, boot_id};
 use super::slot::KeySlot;
 use super::words::SharedWords;
@@ -64,9 +64,9 @@ impl Slots {
         let me = me.take(usize::from(PROCESSES)).find(|me| file.lock(PROCESS + u64::from(*me)).unwrap_or(false));
         let number = me.ok_or_else(|| io::Error::other("too many processes use it"))?;
         let process = words.word(PIDS + usize::from(number));
-        let turn = ((process.load(SeqCst) >> 32) as u16).wrapping_add(1);
-        process.store(u64::from(turn) << 32 | u64::from(std::process::id()), SeqCst);
-        let me = u32::from(turn) << 16 | u32::from(number);
+        let generation = ((process.load(SeqCst) >> 32) as u16).wrapping_add(1);
+        process.store(u64::from(generation) << 32 | u64::from(std::process::id()), SeqCst);
+        let me = u32::from(generation) << 16 | u32::from(number);
         let key = words.word(KEY_WORD).load(SeqCst);
         let (inserting, segments) = (Mutex::default(), AtomicUsize::new(segments));
         let (most_segments, is_full_told) = (SEGMENTS, AtomicU32::default());
@@ -118,10 +118,10 @@ impl Slots {
 
     /// The number by which the system knows it. `None`: another has its number here by now.
     pub fn pid(&self, process: u32) -> Option<u32> {
-        let (number, turn) = (process as u16, u64::from(process >> 16));
+        let (number, generation) = (process as u16, u64::from(process >> 16));
         let place = (1..=PROCESSES).contains(&number).then_some(PIDS + usize::from(number))?;
         let word = self.words.word(place).load(SeqCst);
-        (word >> 32 == turn).then_some(word as u32)
+        (word >> 32 == generation).then_some(word as u32)
     }
 
     /// How many processes use the file, this one included.
