@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use politely::http1::{Framing, RequestHead, FieldRoom, put_field, read_request};
+use politely::http1::{FieldRoom, Framing, RequestHead, put_field, read_request};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((cut, bytes)) = bytes.split_first() else { return };

@@ -2,29 +2,30 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use politely::policy::{Noted, UsageLines, UsageModes, Use, offers};
+use politely::policy::usage::offer;
+use politely::policy::{UsageLines, UsageModes, UsageReport, Use};
 use politely::robots::{RobotsTxt, is_license_url};
 use std::time::SystemTime;
 
 fuzz_target!(|bytes: &[u8]| {
-    let licenses = offers::licenses(bytes).unwrap_or_default();
+    let licenses = offer::licenses(bytes).unwrap_or_default();
     assert!(licenses.len() <= 4);
     for license in licenses {
         assert!(memchr::memmem::find(bytes, license.as_bytes()).is_some());
         let alone = format!("<{license}>; rel=license");
-        assert_eq!(offers::licenses(alone.as_bytes()), Ok(vec![license]));
+        assert_eq!(offer::licenses(alone.as_bytes()), Ok(vec![license]));
         // One more before it, of another relation, changes nothing.
         let second = format!("</x>; title=\"a, b\", {alone}");
-        assert_eq!(offers::licenses(second.as_bytes()).unwrap_or(vec![license]), [license]);
+        assert_eq!(offer::licenses(second.as_bytes()).unwrap_or(vec![license]), [license]);
     }
-    if let Ok(price) = offers::price(bytes) {
-        assert!(price.is_ascii() && offers::price(price.as_bytes()) == Ok(price));
+    if let Ok(price) = offer::price(bytes) {
+        assert!(price.is_ascii() && offer::price(price.as_bytes()) == Ok(price));
     }
     let mut lines = UsageLines::default();
     lines.take(b"link", bytes);
     lines.take(b"crawler-price", bytes);
     let to = Use { purposes: &[], product_tokens: &[], modes: UsageModes::default(), now: SystemTime::UNIX_EPOCH };
-    let noted = Noted::of(&lines, 402, &to);
+    let noted = UsageReport::of(&lines, 402, &to);
     assert!(noted.payment_required && lines.reservation(&to).is_none());
     let robots = RobotsTxt::parse(&[b"license: ", bytes].concat());
     robots.licenses().for_each(|license| _ = is_license_url(license));

@@ -6,10 +6,8 @@ use libfuzzer_sys::fuzz_target;
 use politely::robots::{ParseOptions, Purpose, RobotsTxt, RuleKind, Verdict};
 
 fuzz_target!(|bytes: &[u8]| {
-    let (target, file) = bytes
-        .iter()
-        .position(|&byte| byte == b'\n')
-        .map_or((bytes, &[][..]), |end| (&bytes[..end], &bytes[end + 1..]));
+    let (target, file) =
+        bytes.iter().position(|&byte| byte == b'\n').map_or((bytes, &[][..]), |end| (&bytes[..end], &bytes[end + 1..]));
     let purpose = Purpose::parse("ai-train").expect("a purpose");
     for options in [ParseOptions::default(), ParseOptions::google(), ParseOptions::original()] {
         let rules = RobotsTxt::parse_with(file, &options).rules_for(&["ExampleBot"]);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use politely::policy::{Noted, UsageField, UsageLines, UsageModes, Use};
+use politely::policy::{UsageField, UsageLines, UsageModes, UsageReport, Use};
 use politely::robots::{ProductToken, Purpose, RobotsTxt};
 use sfv::{Dictionary, ListEntry, Parser};
 use std::time::{Duration, SystemTime};
@@ -25,11 +25,14 @@ fn says_no(name: &str, values: &[&[u8]], purpose: &str) -> bool {
     // 2026-03-01.
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_323_200);
     let to = Use { purposes: &purposes, product_tokens: &product_tokens, modes: UsageModes::default(), now };
-    let noted = Noted::of(&lines, 200, &to);
+    let noted = UsageReport::of(&lines, 200, &to);
     let found = lines.reservation(&to);
     if let Some((reservation, _)) = &found {
         assert_eq!(reservation.field.as_str(), name);
-        assert!(noted.reserved.iter().any(|(field, _)| *field == reservation.field) || name == UsageField::XRobotsTag.as_str());
+        assert!(
+            noted.reserved.iter().any(|(field, _)| *field == reservation.field)
+                || name == UsageField::XRobotsTag.as_str()
+        );
     }
     found.is_some()
 }

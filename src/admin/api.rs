@@ -1,8 +1,8 @@
 //! The handlers of the API.
 
-use super::asked::{PathAuthority, QueryFields};
 use super::guard::without_port;
 use super::json;
+use super::parameters::{PathAuthority, QueryFields};
 use super::problem::{ApiProblem, problem};
 use super::{Admin, Reload};
 use crate::config::Changes;

@@ -1,6 +1,6 @@
 //! `/api/v1/decisions`: the recent refusals as JSON, or as they come (`text/event-stream`, HTML §9.2).
 
-use super::asked::QueryFields;
+use super::parameters::QueryFields;
 use super::{Admin, json};
 use crate::proxy::RecentDecision;
 use axum::Json;

@@ -1,12 +1,12 @@
 //! The admin address: health, metrics and the API, on a socket of its own. Started by `server`.
 
 mod api;
-mod asked;
 mod dashboard;
 mod decisions;
 mod guard;
 mod json;
 mod metrics;
+mod parameters;
 mod problem;
 mod process;
 mod serve;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use time::OffsetDateTime;
 
 use crate::config::{CaSource, ListenAddress, Settings, state_directory};
-use crate::tls::{Ca, CaError, ca, keep, roots};
+use crate::tls::{Ca, CaError, ca, roots, secret_file};
 
 use super::CommandError;
 use super::admin_client;
@@ -177,7 +177,7 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
             (state_directory().join("from").join(name), elsewhere.ca_pem, elsewhere.proxy)
         }
     };
-    keep::directory(&directory)?;
+    secret_file::directory(&directory)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let told = TrustFiles {
         directory: &directory,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::policy::own_rules::OwnRules;
+use crate::policy::operator_rules::OwnRules;
 use crate::policy::{Host, HostPattern, HostRules, PolicyOptions};
 
 use super::read::check::Check;

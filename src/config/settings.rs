@@ -17,7 +17,7 @@ use super::written::host_table::{HostMap, Override, Usage};
 use super::written::intercept::Intercept;
 use super::written::secrets::{self, SecretUrl};
 use super::written::text;
-use crate::policy::{Listed, Manners, PolicyOptions, UsageModes};
+use crate::policy::{Allowlist, Manners, PolicyOptions, UsageModes};
 
 /// A whole configuration, valid in itself. `Settings::default()` is what `conf/politely.yaml` says.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -37,7 +37,7 @@ pub struct Settings {
     pub egress: EgressSettings,
     /// What may be asked at all: of `egress`.
     #[serde(skip)]
-    pub listed: Listed,
+    pub listed: Allowlist,
     pub access: AccessSettings,
     pub store: StoreSettings,
     pub evidence: EvidenceSettings,

@@ -6,14 +6,14 @@ mod admit_host;
 mod budget;
 mod decode;
 mod fleet;
-mod held;
 mod pacer;
-mod reported;
+mod report_mode;
 mod robots;
 mod robots_copy;
 mod store;
 mod terms;
 mod wait;
+mod waiting_requests;
 mod watch;
 
 pub use crate::policy::pace::PaceOutcome;
@@ -21,11 +21,11 @@ pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
 pub use budget::BudgetFigures;
 pub use fleet::FleetFigures;
-pub use held::{HeldFigures, HeldFor, HeldRequest};
 pub use pacer::{PaceFigures, Permit};
-pub use reported::Reported;
+pub use report_mode::Reported;
 pub use robots::{CacheFigures, most_fetches};
 pub use robots_copy::RobotsCopy;
+pub use waiting_requests::{HeldFigures, HeldFor, HeldRequest};
 pub use watch::{GateFigures, Times};
 
 use crate::config::{Hosts, Mode, Settings};
@@ -38,7 +38,6 @@ use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
 use fleet::{Fleet, Machine, Message};
-use held::HeldRequests;
 use http::HeaderMap;
 use pacer::{Pacer, Stand};
 use robots::{FetchReason, Order, RobotsCache};
@@ -50,6 +49,7 @@ use terms::terms;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
+use waiting_requests::HeldRequests;
 
 /// What robots.txt says and when it is a host's turn, as one question.
 pub struct Gate {

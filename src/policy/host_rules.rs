@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::own_rules::OwnRules;
+use super::operator_rules::OwnRules;
 use super::path_forms::Paths;
 use super::{Entry, Manners, Request, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};

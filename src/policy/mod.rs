@@ -1,6 +1,7 @@
 //! The decision on a request, without I/O: the key of a request, the reasons for refusing it,
 //! the pace of a host. Pure: time and chance are arguments.
 
+pub mod allowlist;
 pub mod authority;
 pub mod budget;
 mod client_id;
@@ -12,25 +13,21 @@ pub mod freshness;
 pub mod host;
 pub mod host_pattern;
 pub mod host_rules;
-pub mod listed;
 pub mod manners;
-pub mod mined;
-pub mod noted;
-pub mod offers;
+pub mod operator_rules;
 pub mod override_fields;
-pub mod own_rules;
 pub mod pace;
 pub mod pace_key;
 mod path_forms;
 pub mod refusal;
 pub mod request;
-pub mod reserved;
 pub mod retry_after;
 pub mod revisit;
 mod robots_override;
 pub mod site_file;
-mod usage_field;
+pub mod usage;
 
+pub use allowlist::Allowlist;
 pub use authority::{Authority, AuthorityError, Scheme};
 pub use budget::{Budget, Period, Spent};
 pub use decide::{Allowance, Decision, Known, Ruling, decide, judge_file, may_fetch_tdmrep};
@@ -38,17 +35,14 @@ pub use entry::{Access, AskedAgain, Entry, HttpVersion, SiteAnswer, Trouble, Val
 pub use host::Host;
 pub use host_pattern::{HostPattern, HostPatternError};
 pub use host_rules::{HostRules, PolicyOptions};
-pub use listed::Listed;
 pub use manners::{Adaptive, Breaker, Manners, turns_away};
-pub use noted::Noted;
-pub use own_rules::{OwnRules, OwnVerdict};
+pub use operator_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
 pub use path_forms::Paths;
 pub use refusal::{EgressReason, ListedBy, MiningEvidence, PreferenceEvidence, Refusal, Reservation, RuleEvidence};
 pub use request::Request;
-pub use reserved::{UsageLines, Use};
 pub use retry_after::retry_after;
 pub use revisit::{Again, Conditions, Visit, unescaped};
 pub use robots_override::RobotsOverride;
 pub use site_file::SiteFile;
-pub use usage_field::{Signal, UsageField, UsageModes};
+pub use usage::{Signal, UsageField, UsageLines, UsageModes, UsageReport, Use};

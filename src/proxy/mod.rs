@@ -61,8 +61,8 @@ pub struct Proxy {
     room: limits::total::Room,
     via: exchange::via::Via,
     pages: exchange::pages::Pages,
-    reserved: exchange::remembered::Reserved,
-    visits: exchange::remembered::Visits,
+    reserved: exchange::memory::Reserved,
+    visits: exchange::memory::Visits,
 }
 
 impl Proxy {
@@ -101,8 +101,8 @@ impl Proxy {
             room,
             via,
             pages: exchange::pages::Pages::default(),
-            reserved: exchange::remembered::Reserved::default(),
-            visits: exchange::remembered::Visits::default(),
+            reserved: exchange::memory::Reserved::default(),
+            visits: exchange::memory::Visits::default(),
         }
     }
 

@@ -11,10 +11,10 @@ mod client_verifier;
 mod distrust;
 mod error;
 mod hello;
-pub(crate) mod keep;
 pub mod leaf;
 mod listener;
 pub mod roots;
+pub(crate) mod secret_file;
 
 pub use ca::{Ca, Trusted};
 pub use distrust::Distrust;

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 
 use super::certificate::to_pem;
 use super::error::{CaError, RootsError};
-use super::keep;
+use super::secret_file;
 use crate::config::read_file;
 use crate::tls_words;
 
@@ -46,7 +46,7 @@ pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, RootsError> {
 /// # Errors
 /// The file cannot be written.
 pub fn write_bundle(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), CaError> {
-    keep::write(path, together(roots, ca_pem), 0o644)
+    secret_file::write(path, together(roots, ca_pem), 0o644)
 }
 
 /// The same as a key store of Java's in the form JKS, which every version reads, without a password.
@@ -77,7 +77,7 @@ pub fn write_java(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), CaErro
     seal.update(b"Mighty Aphrodite");
     seal.update(&out);
     out.extend(seal.finish().as_ref());
-    keep::write(path, out, 0o644)
+    secret_file::write(path, out, 0o644)
 }
 
 /// Ours is among the system's already where it is installed, or where SSL_CERT_FILE names such a bundle.

@@ -1,7 +1,7 @@
 //! On which terms TLS is spoken: with all origins and the upstream proxy, and with hosts that have terms of their own (`pin`,
 //! `client_certificate`, `verify`, `tls`). Built by `OriginSettings`.
 
-use super::shown::{PinMismatch, ShownIdentity, key_digest};
+use super::identity::{PinMismatch, ShownIdentity, key_digest};
 use super::wide::WideTls;
 use crate::config::{CertificatePair, OriginTls, read_file};
 use crate::tls_words;

@@ -107,7 +107,7 @@ impl HandedOver {
 
 #[cfg(test)]
 mod tests {
-    use super::super::gathered::Gathered;
+    use super::super::write_batch::Gathered;
     use super::*;
     use futures_util::FutureExt;
     use std::io;

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::config::{Network, Settings, read_file};
-use crate::tls::{CaError, Roots, keep, roots};
+use crate::tls::{CaError, Roots, roots, secret_file};
 
 /// What programs are given.
 pub(in crate::cli) struct TrustFiles<'a> {
@@ -116,7 +116,7 @@ fn together(file: PathBuf, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsStr
         let mut all = theirs.and_then(|theirs| read_file(&theirs).ok()).unwrap_or_default();
         all.extend_from_slice(ours);
         // Theirs may hold a password.
-        keep::write(&file, all, 0o600).ok()?;
+        secret_file::write(&file, all, 0o600).ok()?;
     }
     Some(file.into())
 }

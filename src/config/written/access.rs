@@ -10,7 +10,7 @@ use super::manners;
 use super::secrets::Secret;
 use super::values::{HeaderText, MethodName, Network, listed};
 use crate::config::hosts::Hosts;
-use crate::policy::{Budget, HostPattern, Listed, ListedBy};
+use crate::policy::{Allowlist, Budget, HostPattern, ListedBy};
 use crate::robots::ProductToken;
 
 /// Who may use the proxy. Neither: anybody who reaches it, so loopback only.
@@ -42,7 +42,7 @@ pub struct User {
     pub hosts: Option<Hosts>,
     /// What they may ask, of what all may.
     #[serde(default, rename = "egress", deserialize_with = "listed_by_user")]
-    pub listed: Listed,
+    pub listed: Allowlist,
     /// Connections at a time.
     pub max_connections: Option<NonZeroUsize>,
     /// Requests that may wait at a time.
@@ -56,7 +56,7 @@ fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<User>>, 
     Ok(Vec::deserialize(deserializer)?.into_iter().map(Arc::new).collect())
 }
 
-fn listed_by_user<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Listed, D::Error> {
+fn listed_by_user<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Allowlist, D::Error> {
     #[derive(Default, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     struct UserEgress {

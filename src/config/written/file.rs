@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{HostPattern, KeyBy, Listed, ListedBy, Paths};
+use crate::policy::{Allowlist, HostPattern, KeyBy, ListedBy, Paths};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
@@ -211,7 +211,7 @@ pub struct EgressSettings {
 }
 
 impl EgressSettings {
-    pub fn listed(&self) -> Listed {
+    pub fn listed(&self) -> Allowlist {
         values::listed(&self.hosts, &self.methods, ListedBy::All)
     }
 }

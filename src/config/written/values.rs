@@ -1,6 +1,6 @@
 //! Single values of the configuration, parsed once where they are read: addresses, ports, networks, texts. Pure.
 
-use crate::policy::{Host, HostPattern, Listed, ListedBy};
+use crate::policy::{Allowlist, Host, HostPattern, ListedBy};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -243,8 +243,8 @@ impl MethodName {
 }
 
 /// What may be asked at all.
-pub(in crate::config) fn listed(hosts: &[HostPattern], methods: &[MethodName], by: ListedBy) -> Listed {
-    Listed { hosts: hosts.to_vec(), methods: methods.iter().map(|method| method.0.clone()).collect(), by }
+pub(in crate::config) fn listed(hosts: &[HostPattern], methods: &[MethodName], by: ListedBy) -> Allowlist {
+    Allowlist { hosts: hosts.to_vec(), methods: methods.iter().map(|method| method.0.clone()).collect(), by }
 }
 
 fn parse_product_token(text: &str) -> Result<ProductToken, Complaint> {

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use super::entry::{Entry, Trouble};
 use super::freshness::CopyState;
 use super::host_rules::HostRules;
-use super::mined::mined;
-use super::own_rules::OwnVerdict;
+use super::operator_rules::OwnVerdict;
 use super::path_forms::JudgedPath;
 use super::site_file::SiteFile;
+use super::usage::tdmrep::reserved_by_tdmrep;
 use super::{Authority, PreferenceEvidence, Refusal, Request, RobotsOverride, RuleEvidence};
 use crate::robots::path::AskedPath;
 use crate::robots::{PreferenceRef, ProductToken, Reason, RuleSet, Verdict, VisitTime};
@@ -123,7 +123,7 @@ fn by_tdmrep(
         return Decision { ruling, ..decision };
     };
     let is_reported = rules.options.report_only || rules.usage.tdmrep == RobotsOverride::Report;
-    let ruling = match mined(tdmrep, rules, request, path) {
+    let ruling = match reserved_by_tdmrep(tdmrep, rules, request, path) {
         Some(_) if is_reported && matches!(decision.ruling, Ruling::Report(_)) => decision.ruling,
         Some(why) if is_reported => Ruling::Report(why.into()),
         Some(why) => Ruling::Refuse(why.into()),

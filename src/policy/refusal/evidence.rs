@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::policy::usage_field::UsageField;
+use crate::policy::UsageField;
 use crate::policy::{Authority, SiteFile};
 use crate::robots::{PreferenceRef, RuleKind, RuleRef};
 

@@ -3,7 +3,7 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::{BodySource, Client, Http1, Http1Client, UNWANTED};
-use super::super::exchange::published::published;
+use super::super::exchange::key_directory::published;
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};
 use super::super::io::{Buffer, Timer};

@@ -3,7 +3,7 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
-use super::super::exchange::published::published;
+use super::super::exchange::key_directory::published;
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread, websocket};
 use super::super::io::{Buffer, Timer};

@@ -1,8 +1,8 @@
 //! One try to have a request answered, over a connection of either version, and what follows one that broke off: another,
 //! where that is safe, or its failure.
 
-use super::broken::Broken;
 use super::carry::{Client, Fault, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending};
+use super::carry_end::Broken;
 use super::request::Head;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};

@@ -2,7 +2,7 @@
 
 use crate::config::User;
 use crate::histogram::{Distribution, Histogram};
-use crate::policy::{Noted, Signal};
+use crate::policy::{Signal, UsageReport};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ impl Counters {
     }
 
     /// An answer says something about its use.
-    pub(in crate::proxy) fn noted(&self, noted: &Noted) {
+    pub(in crate::proxy) fn noted(&self, noted: &UsageReport) {
         let [said, malformed] = &self.noted;
         noted.signals().for_each(|signal| _ = said[signal as usize].fetch_add(1, Relaxed));
         noted.malformed.iter().for_each(|signal| _ = malformed[*signal as usize].fetch_add(1, Relaxed));

@@ -2,31 +2,31 @@
 //! `finish`, which alone counts, records, logs and answers.
 
 mod access_log;
-mod answered;
 mod attempt;
-mod broken;
 pub mod carry;
+mod carry_end;
 pub mod counters;
 mod decide;
+mod final_answer;
 mod forward;
 mod hints;
-mod introduced;
+pub mod key_directory;
+pub mod memory;
 pub mod offers;
 mod outcome;
 pub mod pages;
 mod per_user;
 mod private;
-pub mod published;
 pub mod recent;
 mod record;
-pub mod remembered;
 pub mod request;
-mod reserved;
 mod revisit;
 mod state;
 mod target;
 mod transfer;
 mod tunnel;
+mod tunnel_sni;
+mod usage;
 pub mod via;
 pub mod websocket;
 
@@ -47,7 +47,6 @@ use crate::upstream::Stream;
 use carry::{Client, Flow, Http1, OwnBody, Side};
 use decide::Decided;
 use http::header;
-use introduced::Introduced;
 use outcome::{About, FinalStep};
 use request::{Request, Unread};
 use state::Trip;
@@ -56,6 +55,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use tokio::time::Instant;
+use tunnel_sni::Introduced;
 
 impl Exchange<'_> {
     /// From the decision to the end of the answer. `last`: where the request before on its connection went.

@@ -1,6 +1,6 @@
 //! What sites ask for in return for their pages, as of their latest answers: by authority, for the API and `explain`.
 
-use crate::policy::{Authority, Noted};
+use crate::policy::{Authority, UsageReport};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct Offer {
 }
 
 impl Offers {
-    pub(in crate::proxy) fn note(&self, authority: &Authority, noted: &Noted) {
+    pub(in crate::proxy) fn note(&self, authority: &Authority, noted: &UsageReport) {
         if noted.licenses.is_empty() && !noted.payment_required {
             return;
         }

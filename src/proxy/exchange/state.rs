@@ -4,7 +4,7 @@ use super::carry::Moved;
 use super::request::Request;
 use crate::config::Settings;
 use crate::gate::{Account, Permit, Reported};
-use crate::policy::{Noted, Visit};
+use crate::policy::{UsageReport, Visit};
 use crate::proxy::Proxy;
 use crate::proxy::client::Peer;
 use crate::signing::SignatureRequest;
@@ -50,7 +50,7 @@ pub(super) struct Trip {
     /// In report mode, what would have been.
     pub(super) reported: Option<Reported>,
     /// What the answer says about its use.
-    pub(super) noted: Option<Box<Noted>>,
+    pub(super) noted: Option<Box<UsageReport>>,
     /// The other end of the connection that it was sent on, and whether that was there before. `None`: no head has left.
     pub(super) upstream: Option<(SocketAddr, bool)>,
     /// From when it was sent to the head of the answer.

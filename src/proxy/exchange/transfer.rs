@@ -1,8 +1,8 @@
 //! Carries one request to its origin and the answer back: both bodies at once, in both directions, by one task.
 
 use super::Exchange;
-use super::broken::{Broken, Carried};
 use super::carry::{AnswerHead, Client, Fault, Flow, Moved, Next, Origin, Side, Stopped};
+use super::carry_end::{Broken, Carried};
 use crate::gate::Permit;
 use crate::proxy::io::Timer;
 use crate::proxy::limits::body_rate::Least;

@@ -16,7 +16,7 @@ use time::{Duration, OffsetDateTime};
 use super::Ca;
 use crate::tls::certificate::{mark, parse};
 use crate::tls::error::CaError;
-use crate::tls::keep::{self, fault};
+use crate::tls::secret_file::{self, fault};
 use crate::tls::serial;
 
 /// The files of one that we made, in its directory.
@@ -39,8 +39,8 @@ impl Ca {
     pub(super) fn open_or_create_at(directory: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
         let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
         if !is_there(&certificate)? || is_halfway(directory)? {
-            keep::directory(directory)?;
-            let _lock = keep::lock(directory)?;
+            secret_file::directory(directory)?;
+            let _lock = secret_file::lock(directory)?;
             settle(directory)?;
             if !is_there(&certificate)? {
                 create(&certificate, &key, now)?;
@@ -49,7 +49,7 @@ impl Ca {
         if !is_there(&key)? {
             return Err(CaError::KeyMissing { certificate, key });
         }
-        keep::directory(directory)?;
+        secret_file::directory(directory)?;
         Self::open_at(&certificate, &key, now)
     }
 
@@ -59,8 +59,8 @@ impl Ca {
     /// # Errors
     /// Nothing can be made there.
     pub fn prepare(directory: &Path) -> Result<bool, CaError> {
-        keep::directory(directory)?;
-        let _lock = keep::lock(directory)?;
+        secret_file::directory(directory)?;
+        let _lock = secret_file::lock(directory)?;
         settle(directory)?;
         let [certificate, key] = next(directory);
         if is_there(&certificate)? && is_there(&key)? {
@@ -69,8 +69,8 @@ impl Ca {
         let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let made = parameters(OffsetDateTime::now_utc())?.self_signed(&key_pair)?;
         // In this order: the key alone is what is left of one that is taking its place.
-        keep::write(&certificate, made.pem(), 0o644)?;
-        keep::write(&key, key_pair.serialize_pem(), 0o600)?;
+        secret_file::write(&certificate, made.pem(), 0o644)?;
+        secret_file::write(&key, key_pair.serialize_pem(), 0o600)?;
         Ok(true)
     }
 
@@ -82,7 +82,7 @@ impl Ca {
     pub fn rotate(directory: &Path) -> Result<Self, CaError> {
         Self::prepare(directory)?;
         {
-            let _lock = keep::lock(directory)?;
+            let _lock = secret_file::lock(directory)?;
             for file in [CERTIFICATE, KEY].map(|name| directory.join(name)) {
                 if is_there(&file)? {
                     let old = file.with_added_extension(OLD);
@@ -118,7 +118,7 @@ fn is_halfway(directory: &Path) -> Result<bool, CaError> {
     }
     // Where somebody has removed the one that was to follow, its key belongs to nothing.
     let now = CertificateDer::from_pem_file(directory.join(CERTIFICATE)).ok();
-    Ok(now.is_some_and(|now| keep::load_key(&key).is_ok_and(|key| is_pair(&now, &key))))
+    Ok(now.is_some_and(|now| secret_file::load_key(&key).is_ok_and(|key| is_pair(&now, &key))))
 }
 
 fn is_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
@@ -146,14 +146,14 @@ fn is_there(path: &Path) -> Result<bool, CaError> {
 /// The key first: a certificate without it would be of no use, a key without its certificate gets one the next time.
 fn create(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<(), CaError> {
     let key_pair = if is_there(key)? {
-        keep::load_key(key)?
+        secret_file::load_key(key)?
     } else {
         let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        keep::write(key, key_pair.serialize_pem(), 0o600)?;
+        secret_file::write(key, key_pair.serialize_pem(), 0o600)?;
         key_pair
     };
     let made = parameters(now)?.self_signed(&key_pair)?;
-    keep::write(certificate, made.pem(), 0o644)
+    secret_file::write(certificate, made.pem(), 0o644)
 }
 
 pub(super) fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaError> {

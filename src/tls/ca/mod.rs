@@ -17,7 +17,7 @@ use crate::config::{CaSource, open_file, read_file, read_whole, state_directory}
 
 use super::certificate::{anchor_in, mark, may_sign, parse, shown, to_pem};
 use super::error::CaError;
-use super::keep::{self, fault};
+use super::secret_file::{self, fault};
 
 use directory::{NEXT, OLD};
 
@@ -107,7 +107,7 @@ impl Ca {
         let all: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<_, _>>()
             .map_err(|error| unusable(&format!("it is not PEM: {error}")))?;
-        let key_pair = keep::load_key(key)?;
+        let key_pair = secret_file::load_key(key)?;
         let parsed = all.iter().map(|der| parse(der)).collect::<Option<Vec<_>>>();
         let parsed = parsed.ok_or_else(|| unusable("a certificate in it is broken"))?;
         if parsed.is_empty() {
@@ -297,12 +297,12 @@ mod tests {
     fn dated(from: OffsetDateTime, until: OffsetDateTime) -> (tempfile::TempDir, PathBuf) {
         let home = tempfile::tempdir().unwrap();
         let directory = home.path().join("ca");
-        keep::directory(&directory).unwrap();
+        secret_file::directory(&directory).unwrap();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-        keep::write(&directory.join(KEY), key.serialize_pem(), 0o600).unwrap();
+        secret_file::write(&directory.join(KEY), key.serialize_pem(), 0o600).unwrap();
         let mut made = parameters(RIGHT).unwrap();
         (made.not_before, made.not_after) = (from, until);
-        keep::write(&directory.join(CERTIFICATE), made.self_signed(&key).unwrap().pem(), 0o644).unwrap();
+        secret_file::write(&directory.join(CERTIFICATE), made.self_signed(&key).unwrap().pem(), 0o644).unwrap();
         (home, directory)
     }
 

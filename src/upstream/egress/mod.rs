@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
-use crate::policy::{EgressReason, Host, HostPattern, Listed, ListedBy, Refusal};
+use crate::policy::{Allowlist, EgressReason, Host, HostPattern, ListedBy, Refusal};
 
 /// The guard. Without exceptions it lets through public addresses on ports 80 and 443.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Guard {
     /// Hosts that are closed by name.
     pub deny_hosts: Vec<HostPattern>,
     /// What may be asked at all.
-    pub listed: Listed,
+    pub listed: Allowlist,
     /// The ports that are open.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Where this instance listens. The unspecified address stands for the loopback ones; what other addresses the
@@ -39,7 +39,7 @@ impl Default for Guard {
             allow: Vec::new(),
             deny: Vec::new(),
             deny_hosts: Vec::new(),
-            listed: Listed::default(),
+            listed: Allowlist::default(),
             ports: vec![80..=80, 443..=443],
             listeners: Vec::new(),
             setup_host: None,

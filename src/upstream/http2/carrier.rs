@@ -3,7 +3,7 @@
 use super::said::is_broken_off;
 use super::vitals::{Heard, Vitals};
 use super::window::Window;
-use crate::upstream::gathered::Gathered;
+use crate::upstream::write_batch::Gathered;
 use bytes::Bytes;
 use h2::client::Connection as Carrier;
 use h2::{Ping, PingPong};

@@ -10,9 +10,9 @@ mod window;
 
 use super::dial_error::{DialError, DialFault};
 use super::endpoint::Endpoint;
-use super::gathered::Gathered;
 use super::stream::Stream;
 use super::turns::TaskTurns;
+use super::write_batch::Gathered;
 use crate::config::LimitSettings;
 use bytes::Bytes;
 use carrier::{FIRST_STREAMS, carry};

@@ -10,7 +10,7 @@ pub(super) use bounds::said_goodbye;
 pub(super) use memory::TlsMemory;
 
 use super::dial_error::{DialError, DialFault};
-use super::shown::{PinMismatch, ShownIdentity, key_digest};
+use super::identity::{PinMismatch, ShownIdentity, key_digest};
 use super::stream::Stream;
 use crate::policy::Host;
 use openssl::error::ErrorStack;

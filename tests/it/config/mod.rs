@@ -22,7 +22,7 @@ use std::time::Duration;
 use politely::config::{
     AccessLog, CaSource, ConfigPlace, HostPolicy, InterceptMode, KeyArgument, ListenAddress, Mode, PortRange, Settings,
 };
-use politely::policy::own_rules::OwnVerdict;
+use politely::policy::operator_rules::OwnVerdict;
 use politely::policy::{Host, KeyBy, RobotsOverride};
 use politely::robots::Purpose;
 use politely::tls::Ca;

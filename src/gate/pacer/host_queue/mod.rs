@@ -8,7 +8,7 @@ mod sharing;
 use super::permit::{Permit, Waiting, refusal};
 use super::waiters::Waiters;
 use crate::gate::fleet::{Fleet, Machine};
-use crate::gate::reported::Reported;
+use crate::gate::report_mode::Reported;
 use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
 use parking_lot::Mutex;

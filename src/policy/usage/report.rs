@@ -1,12 +1,12 @@
 //! What an answer's head says about use, to be reported whatever purpose is declared. Pure.
 
-use super::offers;
-use super::reserved::{UsageLines, Use};
-use super::usage_field::{Signal, UsageField};
+use super::answer::{UsageLines, Use};
+use super::field::{Signal, UsageField};
+use super::offer;
 
 /// What one answer says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Noted {
+pub struct UsageReport {
     /// The field lines that say no to some use, as they came.
     pub reserved: Vec<(UsageField, Box<str>)>,
     /// Where the terms of use are.
@@ -18,10 +18,10 @@ pub struct Noted {
     pub malformed: Vec<Signal>,
 }
 
-impl Noted {
+impl UsageReport {
     /// `status`: of the answer.
     pub fn of(lines: &UsageLines, status: u16, to: &Use<'_>) -> Self {
-        let mut noted = Noted { payment_required: status == 402, ..Noted::default() };
+        let mut noted = UsageReport { payment_required: status == 402, ..UsageReport::default() };
         for (field, value, reads) in lines.read(to) {
             match reads {
                 Some(true) => noted.reserved.push((field, value)),
@@ -30,7 +30,7 @@ impl Noted {
             }
         }
         for line in &lines.links {
-            match offers::licenses(line) {
+            match offer::licenses(line) {
                 Ok(licenses) => noted.licenses.extend(licenses.into_iter().map(Box::from)),
                 // Of a line that is about something else nothing is wanted.
                 Err(_) if memchr::memmem::find(&line.to_ascii_lowercase(), b"license").is_none() => {}
@@ -39,7 +39,7 @@ impl Noted {
         }
         noted.licenses.truncate(MOST_LICENSES);
         if let (true, Some(price)) = (noted.payment_required, &lines.price) {
-            match offers::price(price) {
+            match offer::price(price) {
                 Ok(price) => noted.price = Some(price.into()),
                 Err(_) => noted.malformed.push(Signal::PaymentRequired),
             }
@@ -85,13 +85,13 @@ mod tests {
     use crate::policy::UsageModes;
     use std::time::SystemTime;
 
-    fn noted(status: u16, lines: &[&str]) -> Noted {
+    fn noted(status: u16, lines: &[&str]) -> UsageReport {
         let mut read = UsageLines::default();
         for (name, value) in lines.iter().map(|line| line.split_once(": ").unwrap()) {
             read.take(name.as_bytes(), value.as_bytes());
         }
         let (modes, now) = (UsageModes::default(), SystemTime::UNIX_EPOCH);
-        Noted::of(&read, status, &Use { purposes: &[], product_tokens: &[], modes, now })
+        UsageReport::of(&read, status, &Use { purposes: &[], product_tokens: &[], modes, now })
     }
 
     #[test]

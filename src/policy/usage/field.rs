@@ -1,6 +1,6 @@
 //! The fields of an answer about the use of its content, and how each is handled. Pure.
 
-use super::RobotsOverride;
+use crate::policy::RobotsOverride;
 
 /// A field that can say no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,12 +1,12 @@
 //! Whether a page is reserved from text and data mining by its site's tdmrep.json. What is not known reserves nothing. Pure.
 
-use super::entry::Entry;
-use super::path_forms::JudgedPath;
-use super::{HostRules, MiningEvidence, Refusal, Request, SiteFile};
+use crate::policy::entry::Entry;
+use crate::policy::path_forms::JudgedPath;
+use crate::policy::{HostRules, MiningEvidence, Refusal, Request, SiteFile};
 use crate::robots::budget::StepsSpent;
 
 /// Why a page is refused by a tdmrep.json, as that is known.
-pub(super) fn mined(
+pub(in crate::policy) fn reserved_by_tdmrep(
     entry: &Entry,
     rules: &HostRules,
     request: &Request<'_>,

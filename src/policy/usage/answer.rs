@@ -3,9 +3,9 @@
 
 use std::time::SystemTime;
 
-use super::freshness::http_date;
-use super::usage_field::{Signal, UsageField, UsageModes};
-use super::{Reservation, RobotsOverride};
+use super::field::{Signal, UsageField, UsageModes};
+use crate::policy::freshness::http_date;
+use crate::policy::{Reservation, RobotsOverride};
 use crate::robots::{ProductToken, Purpose, UsageLine, read_usage};
 use chrono::{DateTime, NaiveDate};
 

@@ -5,14 +5,14 @@ use super::{EgressReason, Host, HostPattern, ListedBy};
 /// Hosts and methods; of each, none listed is all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Listed {
+pub struct Allowlist {
     pub hosts: Vec<HostPattern>,
     /// As they are sent (RFC 9110 §9.1). `CONNECT` is for tunnels, in which nobody sees a method.
     pub methods: Vec<Box<str>>,
     pub by: ListedBy,
 }
 
-impl Listed {
+impl Allowlist {
     /// Whether the host may be asked.
     pub fn check_host(&self, host: &Host) -> Result<(), EgressReason> {
         match self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)) {

@@ -3,12 +3,12 @@
 
 use super::Exchange;
 use super::carry::AnswerHead;
+use super::memory::RememberedReservation;
 use super::per_user::{asked, rules};
-use super::remembered::RememberedReservation;
 use super::request::Request;
 use crate::gate::Reported;
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
-use crate::policy::{HostRules, Noted, Refusal, RobotsOverride, SiteFile, UsageLines, Use};
+use crate::policy::{HostRules, Refusal, RobotsOverride, SiteFile, UsageLines, UsageReport, Use};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Whether anything can say no. robots.txt has to be read to know of that.
@@ -49,7 +49,7 @@ impl Exchange<'_> {
         let to = Use { purposes: rules.purposes(), product_tokens: &product_tokens, modes: rules.usage, now };
         let mut lines = UsageLines::default();
         head.each(|_, name, value| lines.take(name, value));
-        let noted = Noted::of(&lines, head.status, &to);
+        let noted = UsageReport::of(&lines, head.status, &to);
         let reservation = Some(()).filter(|()| (200..300).contains(&head.status)).and_then(|()| lines.reservation(&to));
         // TDMRep §5: what an answer says goes for it, whatever the site's file says.
         let is_mined =
