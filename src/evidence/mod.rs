@@ -22,7 +22,7 @@ mod writer;
 pub use line::{Decision, ReadError, SiteCopy};
 pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::FileError;
-pub use record::{Draft, Hash, digest_of, digits, from_hex};
+pub use record::{Draft, Hash, digest_of, digits, from_hex, sha256};
 pub use report::{By, Group, Report, report};
 pub use start::OpenError;
 pub use verify::{Fault, Verified, verify};
