@@ -1,6 +1,6 @@
 # undici
 #
-# Its own `EnvHttpProxyAgent` reads the proxy's variables.
+# `EnvHttpProxyAgent`, with `headersTimeout: 660_000`.
 family=Node.js
 install() { npm_registry undici; }
 version() { npm_version undici; }
