@@ -1,6 +1,6 @@
 # curl, HTTP/1.0, HTTP/1.1 and HTTP/2
 #
-# Nothing; `--http1.0` and `--http1.1` work too.
+# `--http1.0` and `--http1.1` work too.
 family='Command line'
 line='politely run curl --http2 URL'
 install() { debian curl; }

@@ -1,6 +1,6 @@
 # undici
 #
-# `EnvHttpProxyAgent`, with `headersTimeout: 660_000`.
+# `EnvHttpProxyAgent({ headersTimeout: 660_000 })`; a `RetryAgent` around it retries.
 family=Node.js
 install() { npm_registry undici; }
 version() { npm_version undici; }
