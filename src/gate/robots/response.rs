@@ -63,7 +63,7 @@ pub(super) fn interpret_response(
     {
         return entry;
     }
-    if status == 206 && headers.get(header::CONTENT_RANGE).is_some_and(|range| !is_whole(range)) {
+    if status == 206 && !headers.get(header::CONTENT_RANGE).is_some_and(is_whole) {
         // Whatever rule it lacks would not hold: as an answer that was cut short.
         return old.failed(now, "status 206: a part of the file only", None, fastrand::f64());
     }
