@@ -68,7 +68,12 @@ pub(super) fn interpret_response(
         return old.failed(now, "status 206: a part of the file only", None, fastrand::f64());
     }
     let access = match from_status(status) {
-        AccessKind::Rules => files.intern(file, body, &settings.robots.parse_options()),
+        AccessKind::Rules => match files.intern(file, body, &settings.robots.parse_options()) {
+            Access::Rules(robots) if robots.is_unreadable() => {
+                return old.failed(now, "its encoding is not known: save it as UTF-8", None, fastrand::f64());
+            }
+            access => access,
+        },
         AccessKind::AllowAll => Access::Missing,
         AccessKind::Redirect | AccessKind::DisallowAll => {
             let wait = asked_to_wait(headers, now);
