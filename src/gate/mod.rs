@@ -76,6 +76,8 @@ pub enum Admitted {
     },
     /// It is answered with our copy of robots.txt.
     Robots(RobotsCopy),
+    /// It may go, and need not: the client has the page (`min_revisit`).
+    NotModified,
 }
 
 impl Gate {

@@ -34,8 +34,8 @@ pub struct ParseOptions {
     pub missing_colon: bool,
     /// Vertical tabs and form feeds are white space at the ends of keys and values (Google).
     pub control_space: bool,
-    /// Decode a file in UTF-16, known by its byte order mark or by the NULs between its letters. Otherwise its bytes are read as they are, and
-    /// hold no rule (Google).
+    /// Decode a file in UTF-16 or UTF-32, known by its byte order mark or by the NULs between its letters. Otherwise its bytes are read as they
+    /// are, and hold no rule (Google).
     pub utf16: bool,
     /// What follows a NUL byte is a line of its own (texting_robots). Otherwise it is ignored up to the line's end (Google).
     pub nul_ends_line: bool,

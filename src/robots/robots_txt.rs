@@ -33,6 +33,11 @@ impl RobotsTxt {
         Self(Arc::new(parse::parse(source, options, usize::MAX)))
     }
 
+    /// Whether it is in an encoding that is not known, as text to which UTF-16 was appended: rules that have not been read may forbid anything.
+    pub fn is_unreadable(&self) -> bool {
+        self.0.is_unreadable
+    }
+
     /// The rules for a crawler, by its names: those of all groups that name it, else those for `*`. A group's rules are compiled
     /// when they are first asked for.
     pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {

@@ -17,6 +17,8 @@ pub(super) struct WaitQueue<W> {
     ring: VecDeque<ClientQueue<W>>,
     /// In the ring, renewals not among them.
     waiting: usize,
+    /// So many have gone before the guests that wait.
+    let_by: u32,
     /// No waiter's deadline is earlier.
     next_deadline: Option<Instant>,
     /// Something may have moved turns behind deadlines.
@@ -47,6 +49,7 @@ impl<W> Default for WaitQueue<W> {
             renewals: VecDeque::new(),
             ring: VecDeque::new(),
             waiting: 0,
+            let_by: 0,
             next_deadline: None,
             pushed_back: false,
             turned_away: Vec::new(),
@@ -94,7 +97,7 @@ impl<W> WaitQueue<W> {
         let waiter = QueuedWaiter { number, demand, deadline, payload };
         match self.ring.iter_mut().find(|queue| queue.client == client) {
             Some(queue) => queue.waiters.push_back(waiter),
-            None => self.ring.push_back(ClientQueue { client, waiters: [waiter].into() }),
+            None => self.push(ClientQueue { client, waiters: [waiter].into() }),
         }
         // Its turn may come before that of earlier requests.
         self.pushed_back |= self.ring.len() > 1;
@@ -121,9 +124,16 @@ impl<W> WaitQueue<W> {
         let waiter = queue.waiters.pop_front()?;
         self.waiting -= 1;
         if !queue.waiters.is_empty() {
-            self.ring.push_back(queue);
+            self.push(queue);
         }
         Some(waiter.payload)
+    }
+
+    /// Behind all others, but before guests, until so many have gone before them.
+    fn push(&mut self, queue: ClientQueue<W>) {
+        let goes_first = self.ring.back().is_some_and(|last| last.client == ClientId::GUESTS) && self.let_by < LET_BY;
+        self.let_by = if goes_first { self.let_by + 1 } else { 0 };
+        self.ring.insert(self.ring.len() - usize::from(goes_first), queue);
     }
 
     pub fn leave(&mut self, ticket: Ticket) -> Option<W> {
@@ -239,6 +249,9 @@ impl<W> WaitQueue<W> {
         any
     }
 }
+
+/// Turns of others before one of guests: an eighth is little for the host's own, and no site whose file is there waits for ever.
+const LET_BY: u32 = 8;
 
 /// When a start not before `at` is due; `marks` become those after it.
 fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, inputs: GapInputs) -> Instant {

@@ -47,6 +47,7 @@ fn severity(code: WarningCode) -> Severity {
         | WarningCode::LongLine
         | WarningCode::Html
         | WarningCode::Utf16
+        | WarningCode::UnknownEncoding
         | WarningCode::Compressed
         | WarningCode::Nul
         | WarningCode::NotARecord

@@ -2,13 +2,13 @@
 
 mod agent;
 pub(crate) mod delay;
+mod encoding;
 pub(crate) mod grammar;
 pub(crate) mod group;
 pub(crate) mod key;
 pub(crate) mod line;
 pub(crate) mod source;
 pub(crate) mod span;
-mod utf16;
 pub(crate) mod warnings;
 
 use std::collections::BTreeMap;
@@ -22,6 +22,7 @@ use crate::robots::product_token::is_token_byte;
 use crate::robots::rule::RuleKind;
 use crate::robots::usage::{self, Vocabulary};
 use delay::{RequestRate, StatedPace, VisitTime};
+use encoding::Encoding;
 use group::{Chosen, Groups};
 use key::RecordKey;
 use line::{LineContent, Record, SourceLine, SourceLines};
@@ -33,6 +34,8 @@ use warnings::{Warning, WarningCode, Warnings};
 #[derive(Debug)]
 pub(crate) struct RobotsFile {
     pub(crate) options: ParseOptions,
+    /// Its encoding is not known: there may be rules that have not been read.
+    pub(crate) is_unreadable: bool,
     pub(crate) source: FileSource,
     pub(crate) groups: Groups,
     /// The values of the lines with these keys that belong to no group, in the file's order.
@@ -57,10 +60,15 @@ impl RobotsFile {
 pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> RobotsFile {
     let limit = limit.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
     let is_cut = bytes.len() > limit;
-    let decoded = if options.utf16 { utf16::decode(&bytes[..bytes.len().min(limit)]) } else { None };
-    let is_utf16 = decoded.is_some();
+    let encoding = match options.utf16 {
+        true => encoding::detect(&bytes[..bytes.len().min(limit)], is_cut),
+        false => Encoding::Bytes,
+    };
     // What was cut off is missing at the end of what was decoded, which may be longer.
-    let (read, limit) = decoded.as_deref().map_or((bytes, limit), |text| (text, text.len()));
+    let (read, limit) = match &encoding {
+        Encoding::Wide(text) => (&text[..], text.len()),
+        Encoding::Bytes | Encoding::Unknown => (bytes, limit),
+    };
     let text = if is_cut { &read[..last_whole_line(read, limit)] } else { read };
     let mut parser = Parser {
         text,
@@ -78,8 +86,10 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> Robot
     if looks_like_html(text) {
         parser.warnings.of_file(WarningCode::Html);
     }
-    if is_utf16 {
-        parser.warnings.of_file(WarningCode::Utf16);
+    match encoding {
+        Encoding::Bytes => {}
+        Encoding::Wide(_) => parser.warnings.of_file(WarningCode::Utf16),
+        Encoding::Unknown => parser.warnings.of_file(WarningCode::UnknownEncoding),
     }
     if text.starts_with(b"\x1f\x8b") {
         parser.warnings.of_file(WarningCode::Compressed);
@@ -101,8 +111,8 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> Robot
     parser.groups.finish(text, options);
     let source = FileSource::new(text.into(), marks, parser.repaired);
     let Parser { groups, values, crawl_delay, warnings, .. } = parser;
-    let (options, digest) = (options.clone(), OnceLock::new());
-    RobotsFile { options, source, groups, values, crawl_delay, warnings: warnings.into(), digest }
+    let (options, digest, is_unreadable) = (options.clone(), OnceLock::new(), encoding == Encoding::Unknown);
+    RobotsFile { options, is_unreadable, source, groups, values, crawl_delay, warnings: warnings.into(), digest }
 }
 
 struct Parser<'a> {

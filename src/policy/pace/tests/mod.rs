@@ -723,3 +723,31 @@ fn rehearsals_do_not_put_off_a_renewal() {
     }
     assert!(matches!(host.schedule.poll(host.at(10_000)), NextTurn::Start("renewal", _)));
 }
+
+/// Fetches that were redirected here.
+#[test]
+fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
+    for own in [vec!["a"; 12], ["a", "b"].repeat(6)] {
+        let (mut host, terms) = (Host::new(), Terms { max_wait: ms(1_000_000), ..delay(1000) });
+        host.visit(0, &terms, OK);
+        assert!(matches!(host.ask(1, ClientId::GUESTS, &terms, "guest"), Turn::Wait { .. }));
+        assert!(matches!(host.ask(1, ClientId::GUESTS, &terms, "guest"), Turn::Wait { .. }));
+        let mut order = Vec::new();
+        for (turn, name) in (1..).zip(own) {
+            let client = if name == "a" { A } else { B };
+            // One comes for each that goes.
+            assert!(matches!(host.ask(turn * 1000 - 1, client, &terms, name), Turn::Wait { .. }));
+            let NextTurn::Start(name, slot) = host.schedule.poll(host.at(turn * 1000)) else { panic!("it is due") };
+            order.push(name);
+            host.end(turn * 1000, slot, OK);
+        }
+        assert_eq!(order.iter().position(|name| *name == "guest"), Some(8), "{order:?}");
+        assert_eq!(order.iter().filter(|name| **name == "guest").count(), 1, "{order:?}");
+    }
+    // All that is needed where nobody else waits.
+    let (mut host, terms) = (Host::new(), delay(1000));
+    host.visit(0, &terms, OK);
+    host.wait(1, ClientId::GUESTS, &terms, "guest", Some(1000));
+    let slot = host.starts(1000, "guest");
+    host.end(1000, slot, OK);
+}
