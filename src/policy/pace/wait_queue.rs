@@ -40,6 +40,8 @@ struct QueuedWaiter<W> {
     number: u64,
     demand: SlotRequest,
     deadline: Instant,
+    /// When it is lent a place, if its client has none.
+    lent: Instant,
     payload: W,
 }
 
@@ -91,10 +93,19 @@ impl<W> WaitQueue<W> {
         self.pushed_back = true;
     }
 
-    pub fn join(&mut self, Ticket { client, number }: Ticket, demand: SlotRequest, deadline: Instant, payload: W) {
+    /// `patience`: how long it may wait.
+    pub fn join(
+        &mut self,
+        Ticket { client, number }: Ticket,
+        demand: SlotRequest,
+        now: Instant,
+        patience: Duration,
+        payload: W,
+    ) {
+        let (deadline, lent) = (now + patience, now + LENT_AFTER.min(patience / 2));
         self.waiting += 1;
         self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
-        let waiter = QueuedWaiter { number, demand, deadline, payload };
+        let waiter = QueuedWaiter { number, demand, deadline, lent, payload };
         match self.ring.iter_mut().find(|queue| queue.client == client) {
             Some(queue) => queue.waiters.push_back(waiter),
             None => self.push(ClientQueue { client, waiters: [waiter].into() }),
@@ -108,25 +119,39 @@ impl<W> WaitQueue<W> {
         &mut self,
         Ticket { number, .. }: Ticket,
         demand: SlotRequest,
-        deadline: Instant,
+        now: Instant,
+        patience: Duration,
         payload: W,
     ) {
+        let (deadline, lent) = (now + patience, now + LENT_AFTER);
         self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
-        self.renewals.push_back(QueuedWaiter { number, demand, deadline, payload });
+        self.renewals.push_back(QueuedWaiter { number, demand, deadline, lent, payload });
         self.pushed_back = true;
     }
 
-    pub fn pop(&mut self) -> Option<W> {
-        if let Some(renewal) = self.renewals.pop_front() {
-            return Some(renewal.payload);
+    /// The first `of` this client, or of all; and whose it is, unless it is a renewal.
+    pub fn pop(&mut self, of: Option<ClientId>) -> Option<(Option<ClientId>, W)> {
+        if let Some(renewal) = self.renewals.pop_front_if(|_| of.is_none()) {
+            return Some((None, renewal.payload));
         }
-        let mut queue = self.ring.pop_front()?;
+        let at = of.map_or(Some(0), |client| self.ring.iter().position(|queue| queue.client == client))?;
+        let mut queue = self.ring.remove(at)?;
         let waiter = queue.waiters.pop_front()?;
         self.waiting -= 1;
+        let client = queue.client;
         if !queue.waiters.is_empty() {
             self.push(queue);
         }
-        Some(waiter.payload)
+        Some((Some(client), waiter.payload))
+    }
+
+    /// The first of each client, whose it is unless it is a renewal, and when it is lent a place.
+    pub fn fronts(&self) -> impl Iterator<Item = (Option<ClientId>, SlotRequest, Instant)> {
+        let renewal = self.renewals.front().map(|waiter| (None, waiter.demand, waiter.lent));
+        let of = |queue: &ClientQueue<W>| {
+            queue.waiters.front().map(|waiter| (Some(queue.client), waiter.demand, waiter.lent))
+        };
+        renewal.into_iter().chain(self.ring.iter().filter_map(of))
     }
 
     /// Behind all others, but before guests, until so many have gone before them.
@@ -259,6 +284,9 @@ fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, inputs: Gap
     *marks.of(demand.first_fetch) = Some(start);
     start
 }
+
+/// How long a client without a request in flight waits for those of others, or half as long as it may wait if that is less.
+const LENT_AFTER: Duration = Duration::from_secs(10);
 
 /// The Retry-After for a computed wait. Zero is computed when all slots are taken and no delay is in force: then nobody
 /// knows, and a second is as good as any.

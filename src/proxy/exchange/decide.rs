@@ -2,7 +2,7 @@
 
 use super::Exchange;
 use super::pages::{self, Pages};
-use super::per_user::{asked, hosts, intercept_mode, is_listed};
+use super::per_user::{asked, denied, hosts, intercept_mode, is_listed};
 use crate::config::{InterceptMode, User};
 use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
 use crate::policy::{self, Again, Refusal, Scheme};
@@ -98,9 +98,9 @@ impl Exchange<'_> {
         let Exchange { proxy, request, peer, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
+        // The name in the handshake may be another than that of the CONNECT, and a reload may have denied it since.
         if peer.tunnel.is_some() && intercept_mode(settings, authority, user) == InterceptMode::Deny {
-            let host = authority.host().to_string().into();
-            return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
+            return Err(denied(authority));
         }
         // Before the name is looked up, which shows it to somebody.
         if *authority.host() != settings.intercept.setup_host {

@@ -63,8 +63,7 @@ impl Exchange<'_> {
             && head.joined(WWW_AUTHENTICATE).is_some_and(|it| authenticates_connection(&it));
         self.learn(head);
         // It has no end, and is no more requests to the host than a WebSocket is.
-        if self.permit.as_ref().is_some_and(|permit| !permit.gap().is_zero())
-            && let Some(kind) = head.named(b"content-type")
+        if let Some(kind) = head.named(b"content-type")
             && ENDLESS.iter().any(|endless| endless.eq_ignore_ascii_case(media_type(&kind)))
         {
             self.permit = None;

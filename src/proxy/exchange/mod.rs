@@ -32,7 +32,7 @@ pub mod websocket;
 
 pub use decide::LastPlace;
 pub use outcome::Outcome;
-pub use per_user::intercept_mode;
+pub use per_user::{denied, intercept_mode};
 pub use state::Exchange;
 
 use super::Proxy;
