@@ -108,7 +108,7 @@ mod tests {
         let open = || Machine::open(directory.path(), Duration::from_secs(3600)).unwrap();
         let (other, pacer) = (open(), Pacer::new(Some(Arc::new(Fleet::on_machine(Arc::new(open())))), None));
         let terms = Terms { crawl_delay: Duration::from_millis(1), ..Terms::default() };
-        for number in 0..2000 {
+        for number in 0..300 {
             let key = format!("a{number}.example");
             let queue = pacer.queue(&PaceKey::from_text(&key).unwrap());
             let mut permit = queue.turn(ClientId(1), &terms).await.unwrap();
