@@ -74,7 +74,7 @@ fn describe(settings: &Settings, told: &mut String) {
         InterceptMode::Tunnel => say("tunnels https: robots.txt is not applied to it (intercept.default)"),
         InterceptMode::Deny => say("refuses https (intercept.default)"),
     }
-    if let Some(url) = &settings.fleet {
+    if let Some(url) = &settings.fleet.url {
         let loss = match settings.on_fleet_loss {
             OnFleetLoss::Local => "each instance continues, slowed down by the number of instances",
             OnFleetLoss::Refuse => "clients get 503",

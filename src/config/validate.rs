@@ -93,7 +93,7 @@ fn single_values(settings: &Settings, check: &mut Check<'_>) {
 }
 
 fn numbers(settings: &Settings, check: &mut Check<'_>) {
-    let Settings { limits, robots, store, pace, intercept, .. } = settings;
+    let Settings { limits, robots, store, pace, intercept, fleet, .. } = settings;
     let waits = [
         (["robots", "timeout"], robots.timeout),
         (["robots", "max_ttl"], robots.max_ttl),
@@ -120,7 +120,15 @@ fn numbers(settings: &Settings, check: &mut Check<'_>) {
         (&["limits", "max_connections"], limits.max_connections.get() as u64, 10_000_000),
         (&["limits", "max_connections_per_client"], limits.max_connections_per_client.get() as u64, 10_000_000),
         (&["limits", "max_robots_fetches"], limits.max_robots_fetches.get() as u64, 10_000_000),
+        (&["fleet", "instances"], fleet.instances.unwrap_or(1).into(), 10_000),
     ];
+    if fleet.instances == Some(0) {
+        check.fault(
+            &["fleet", "instances"],
+            "a fleet has at least one instance",
+            "write how many there are, such as 3",
+        );
+    }
     for (key, number, most) in most {
         if number > most {
             check.fault(key, "this value is too large", format!("write {most} or less"));

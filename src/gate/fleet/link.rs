@@ -2,18 +2,21 @@
 //! calls wait for that; a server that does not answer for [`PATIENCE`] is out of reach, and no call waits for it.
 
 use super::figures::FleetFigures;
+use super::membership::{BeatReply, Membership};
 use super::message::Message;
+use super::place::Place;
 use super::reach::{Reach, ServerLost, slept};
 use super::scripts;
 use super::sentinels::{HostPort, Sentinels};
 use super::server::{ServerConnection, words};
 use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
 use crate::policy::Refusal;
+use crate::policy::pace::{Phase, Shares};
 use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, ScriptInvocation};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
@@ -22,19 +25,19 @@ use tokio::time::{sleep, sleep_until, timeout};
 /// The server, as far as it can be asked.
 pub(super) struct ServerLink {
     settings: Arc<ArcSwap<Settings>>,
-    /// This instance's name in the fleet.
+    /// Names this process in leases and messages: unlike its place, it has seen nothing of what an earlier one did.
     pub me: Box<str>,
+    place: Place,
     live: watch::Sender<Live>,
     /// What the server sends, and that it can be asked, or cannot be any more.
     messages: UnboundedSender<Message>,
-    /// How many the fleet had when last seen.
-    instances: AtomicU32,
     calls: AtomicU64,
     lost: AtomicU64,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Live {
+    membership: Membership,
     /// Whether the first attempt has ended.
     is_tried: bool,
     /// `None`: the server is out of reach. One that has broken stays until there is another.
@@ -43,6 +46,16 @@ struct Live {
     server: u64,
     settled_at: Option<Instant>,
     history: Option<String>,
+    leaves: Leaves,
+}
+
+/// Whether this instance ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    No,
+    Soon,
+    /// The server knows, or cannot be told.
+    Now,
 }
 
 struct Connected {
@@ -53,13 +66,22 @@ struct Connected {
 }
 
 impl ServerLink {
-    pub fn new(settings: Arc<ArcSwap<Settings>>, messages: UnboundedSender<Message>) -> Self {
+    pub fn new(settings: Arc<ArcSwap<Settings>>, place: Place, messages: UnboundedSender<Message>) -> Self {
+        let live = Live {
+            membership: Membership::unknown(Instant::now()),
+            is_tried: false,
+            connection: None,
+            server: 0,
+            settled_at: None,
+            history: None,
+            leaves: Leaves::No,
+        };
         ServerLink {
             settings,
             me: format!("{:016x}", fastrand::u64(..)).into(),
-            live: watch::Sender::default(),
+            place,
+            live: watch::Sender::new(live),
             messages,
-            instances: AtomicU32::new(1),
             calls: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         }
@@ -69,12 +91,18 @@ impl ServerLink {
     pub fn reach(&self) -> Reach {
         let (live, settings) = (self.live.borrow(), self.settings.load());
         let link = if live.connection.is_some() { live.server } else { 0 };
-        let alone = match &settings.fleet {
-            Some(_) if settings.on_fleet_loss == OnFleetLoss::Refuse && settings.mode == Mode::Enforce => None,
-            Some(_) => Some(self.instances()),
-            None => Some(1),
+        let (membership, configured) = (&live.membership, settings.fleet.instances.unwrap_or(0));
+        let at_one_time = configured.max(self.place.instances());
+        let is_enforced = settings.fleet.url.is_some() && settings.mode == Mode::Enforce;
+        let is_uncounted = is_enforced && settings.on_fleet_loss == OnFleetLoss::Local;
+        let alone = match &settings.fleet.url {
+            Some(_) if is_uncounted => membership.phase(at_one_time),
+            Some(_) if is_enforced => None,
+            Some(_) => membership.phase(at_one_time.max(1)),
+            None => Some(Phase { instances: 1, rank: 0, epoch: Instant::now() }),
         };
-        Reach { link, settled_at: live.settled_at, slept: slept(), alone }
+        let shares = membership.shares(configured);
+        Reach { link, settled_at: live.settled_at, shares, slept: slept(), alone, is_uncounted }
     }
 
     /// Returns when nothing goes any more.
@@ -93,13 +121,20 @@ impl ServerLink {
         self.live.borrow().connection.is_none()
     }
 
-    fn instances(&self) -> u32 {
-        self.instances.load(Ordering::Relaxed)
+    fn shares(&self) -> Shares {
+        self.live.borrow().membership.shares(self.settings.load().fleet.instances.unwrap_or(0))
     }
 
     pub fn figures(&self) -> FleetFigures {
         let (calls, lost) = (self.calls.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed));
-        FleetFigures { is_up: !self.is_lost(), instances: self.instances(), calls, lost }
+        let (instances, missing) = (self.shares().connected, self.missing());
+        FleetFigures { is_up: !self.is_lost(), instances, missing, calls, lost }
+    }
+
+    /// As far as the server has said.
+    fn missing(&self) -> u32 {
+        let Shares { connected, instances } = self.shares();
+        if self.live.borrow().membership.is_known() { instances.saturating_sub(connected) } else { 0 }
     }
 
     /// Returns when the first attempt to connect has ended.
@@ -149,8 +184,29 @@ impl ServerLink {
         }
     }
 
-    /// Connects, hands on what the server sends, notes that this instance is there; for ever.
+    /// Returns when the server knows that this instance ends, or cannot be told.
+    pub async fn leave(&self) {
+        self.live.send_modify(|live| live.leaves = Leaves::Soon);
+        self.is_such(|live| live.leaves == Leaves::Now).await;
+    }
+
+    /// Connects, hands on what the server sends, notes that this instance is there, until it leaves.
     pub async fn keep(&self) {
+        tokio::select! {
+            never = self.keep_connected() => never,
+            () = self.is_such(|live| live.leaves == Leaves::Soon) => {}
+        }
+        // It does not say any more that it is there.
+        let connection = self.live.borrow().connection.clone();
+        if let Some(mut connection) = connection {
+            // If that gets lost, it is missing.
+            let script = scripts::register(&self.place.name, true);
+            let _ = timeout(PATIENCE, connection.invoke::<BeatReply>(&script)).await;
+        }
+        self.live.send_modify(|live| live.leaves = Leaves::Now);
+    }
+
+    async fn keep_connected(&self) -> ! {
         let (mut why, mut since) = (no_answer(), Instant::now());
         loop {
             let connected = tokio::select! {
@@ -178,7 +234,7 @@ impl ServerLink {
     }
 
     async fn connect(&self) -> Result<Connected, String> {
-        let url = self.url().ok_or("`fleet` has gone from the configuration")?;
+        let url = self.url().ok_or("`fleet.url` has gone from the configuration")?;
         let closed = Arc::new(Notify::new());
         let pushes = {
             let (me, messages, closed) = (self.me.clone(), self.messages.clone(), closed.clone());
@@ -215,7 +271,7 @@ impl ServerLink {
         if remembers {
             tracing::info!("reconnected to the fleet's server");
         } else {
-            tracing::info!(instances = self.instances(), "joined the fleet at {url}");
+            tracing::info!(instances = live.membership.connected, "joined the fleet at {url}");
             live.server += 1;
             // One that starts has lost nothing, and need not wait for others that have.
             live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
@@ -244,13 +300,34 @@ impl ServerLink {
 
     /// False: the server did not know of this instance, and may have forgotten everything.
     async fn register(&self, connection: &mut ServerConnection) -> Result<bool, String> {
-        let script = scripts::register(&self.me);
+        let script = scripts::register(&self.place.name, false);
+        let asked = Instant::now();
         let answer = timeout(PATIENCE, connection.invoke(&script)).await;
-        let (instances, is_known): (u32, bool) = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
+        let reply: BeatReply = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.instances.store(instances, Ordering::Relaxed);
-        self.live.send_if_modified(|live| !is_known && live.history.take().is_some());
+        let (connected, _, _, is_known, _) = reply;
+        self.place.learn(connected);
+        let before = self.missing();
+        self.live.send_if_modified(|live| {
+            let membership = live.membership.heard(reply, asked, Instant::now());
+            let is_news = membership != live.membership || !is_known && live.history.is_some();
+            live.membership = membership;
+            live.history.take_if(|_| !is_known);
+            is_news
+        });
+        self.log_missing(before);
         Ok(is_known)
+    }
+
+    fn log_missing(&self, before: u32) {
+        let (missing, Shares { instances, .. }) = (self.missing(), self.shares());
+        if missing == 0 && before > 0 {
+            tracing::info!("no instance of the fleet is missing any more");
+        } else if missing != before {
+            tracing::warn!(
+                "{missing} of the fleet's {instances} instances are missing: the others leave them their part of each pace"
+            );
+        }
     }
 
     async fn part_at(&self, at: Instant, why: &str) -> ! {
@@ -265,7 +342,11 @@ impl ServerLink {
         let is_news = self.live.send_if_modified(|live| {
             was_tried = std::mem::replace(&mut live.is_tried, true);
             live.history = None;
-            live.connection.take().is_some() || !was_tried
+            let was_there = live.connection.take().is_some();
+            if was_there {
+                live.settled_at = Some(Instant::now() + SETTLING);
+            }
+            was_there || !was_tried
         });
         if is_news {
             self.lost.fetch_add(u64::from(was_tried), Ordering::Relaxed);
@@ -281,7 +362,7 @@ impl ServerLink {
     }
 
     fn url(&self) -> Option<SecretUrl> {
-        self.settings.load().fleet.clone()
+        self.settings.load().fleet.url.clone()
     }
 }
 
