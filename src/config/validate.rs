@@ -1,6 +1,7 @@
 //! What a type cannot say: bounds of single values, and what several keys mean together.
 
 use std::collections::{BTreeSet, HashSet};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::policy::HostPattern;
@@ -120,15 +121,8 @@ fn numbers(settings: &Settings, check: &mut Check<'_>) {
         (&["limits", "max_connections"], limits.max_connections.get() as u64, 10_000_000),
         (&["limits", "max_connections_per_client"], limits.max_connections_per_client.get() as u64, 10_000_000),
         (&["limits", "max_robots_fetches"], limits.max_robots_fetches.get() as u64, 10_000_000),
-        (&["fleet", "instances"], fleet.instances.unwrap_or(1).into(), 10_000),
+        (&["fleet", "instances"], fleet.instances.map_or(1, NonZeroU32::get).into(), 10_000),
     ];
-    if fleet.instances == Some(0) {
-        check.fault(
-            &["fleet", "instances"],
-            "a fleet has at least one instance",
-            "write how many there are, such as 3",
-        );
-    }
     for (key, number, most) in most {
         if number > most {
             check.fault(key, "this value is too large", format!("write {most} or less"));

@@ -257,7 +257,7 @@ pub struct FleetSettings {
     #[serde(default, deserialize_with = "secrets::some_fleet_url")]
     pub url: Option<SecretUrl>,
     /// There are at least as many. `None`: as many as the server has seen.
-    pub instances: Option<u32>,
+    pub instances: Option<NonZeroU32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

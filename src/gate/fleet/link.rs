@@ -15,6 +15,7 @@ use crate::policy::pace::{Phase, Shares};
 use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, ScriptInvocation};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -91,7 +92,7 @@ impl ServerLink {
     pub fn reach(&self) -> Reach {
         let (live, settings) = (self.live.borrow(), self.settings.load());
         let link = if live.connection.is_some() { live.server } else { 0 };
-        let (membership, configured) = (&live.membership, settings.fleet.instances.unwrap_or(0));
+        let (membership, configured) = (&live.membership, settings.fleet.instances.map_or(0, NonZeroU32::get));
         let at_one_time = configured.max(self.place.instances());
         let is_enforced = settings.fleet.url.is_some() && settings.mode == Mode::Enforce;
         let is_uncounted = is_enforced && settings.on_fleet_loss == OnFleetLoss::Local;
@@ -122,7 +123,8 @@ impl ServerLink {
     }
 
     fn shares(&self) -> Shares {
-        self.live.borrow().membership.shares(self.settings.load().fleet.instances.unwrap_or(0))
+        let configured = self.settings.load().fleet.instances.map_or(0, NonZeroU32::get);
+        self.live.borrow().membership.shares(configured)
     }
 
     pub fn figures(&self) -> FleetFigures {
@@ -187,7 +189,7 @@ impl ServerLink {
     /// Returns when the server knows that this instance ends, or cannot be told.
     pub async fn leave(&self) {
         self.live.send_modify(|live| live.leaves = Leaves::Soon);
-        self.is_such(|live| live.leaves == Leaves::Now).await;
+        let _ = timeout(CONNECTING, self.is_such(|live| live.leaves == Leaves::Now)).await;
     }
 
     /// Connects, hands on what the server sends, notes that this instance is there, until it leaves.
@@ -351,7 +353,13 @@ impl ServerLink {
         if is_news {
             self.lost.fetch_add(u64::from(was_tried), Ordering::Relaxed);
             let url = self.url().map(|url| url.to_string()).unwrap_or_default();
-            tracing::warn!("the fleet's server {url} is unreachable: {why}; `on_fleet_loss` applies until it is back");
+            let then = match self.reach().refusal() {
+                Some(Refusal::FleetLost { is_uncounted: true, .. }) => {
+                    "requests are refused until it is there, unless `fleet.instances` says how many instances there are"
+                }
+                _ => "`on_fleet_loss` applies until it is back",
+            };
+            tracing::warn!("the fleet's server {url} is unreachable: {why}; {then}");
             self.announce();
         }
     }
