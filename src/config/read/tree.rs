@@ -134,30 +134,6 @@ impl YamlNode {
         entry.or_insert_with(|| (new(Value::Text((*step).to_owned())), new(Value::Null))).1.put(rest, value);
     }
 
-    /// `fleet: URL` in a whole file is short for `fleet: { url: URL }`.
-    pub fn spell_out(&mut self) {
-        let Value::Map(entries) = &mut self.value else { return };
-        for (section, key) in SHORTHANDS {
-            if let Some((_, value)) = entries.get_mut(section).filter(|(_, value)| value.is_short()) {
-                let written = std::mem::replace(value, Self::new(value.at, Value::Null));
-                value.put(&[key], written);
-            }
-        }
-    }
-
-    /// Whether it may stand for a section that has a shorthand.
-    fn is_short(&self) -> bool {
-        !matches!(self.value, Value::Map(_) | Value::Null)
-    }
-
-    /// The path at which this value of a variable is put: that of a section's shorthand goes on to the key that it stands for.
-    pub fn spelt_out<'a>(&self, mut path: Vec<&'a str>) -> Vec<&'a str> {
-        if self.is_short() {
-            path.extend(SHORTHANDS.iter().find(|(section, _)| path == [*section]).map(|(_, key)| *key));
-        }
-        path
-    }
-
     /// Lays another map over this one, key by key: `null` changes nothing. `both` gets the two entries of a key that has
     /// a value in each, unless both are maps.
     pub fn lay_over(&mut self, over: Self, both: &mut impl FnMut(&mut (Self, Self), (Self, Self))) {
@@ -179,9 +155,6 @@ impl YamlNode {
         }
     }
 }
-
-/// Sections that are written as one value, and the key that it stands for.
-const SHORTHANDS: [(&str, &str); 1] = [("fleet", "url")];
 
 /// One value's reading.
 #[derive(Clone, Copy)]

@@ -37,7 +37,7 @@ use crate::config::Settings;
 use crate::policy::{Refusal, Spent};
 use arc_swap::ArcSwap;
 use link::ServerLink;
-use place::Place;
+use place::KeptPlace;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +65,7 @@ impl Fleet {
     pub fn open(settings: &Arc<ArcSwap<Settings>>, store: Option<&Path>) -> Option<(Self, UnboundedReceiver<Message>)> {
         settings.load().fleet.url.as_ref()?;
         let (sender, messages) = unbounded_channel();
-        let link = ServerLink::new(settings.clone(), Place::open(store), sender);
+        let link = ServerLink::new(settings.clone(), KeptPlace::open(store), sender);
         Some((Self::new(FleetWay::Server(link)), messages))
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// One process's.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct KeptPlace {
     /// Sixteen hexadecimal digits.
     pub name: Box<str>,
     /// The greatest number of instances that were connected at one time; 0: not known.
@@ -18,10 +18,10 @@ pub(super) struct Place {
     file: Option<File>,
 }
 
-impl Place {
+impl KeptPlace {
     /// `directory`: the store's, if there is one.
     pub fn open(directory: Option<&Path>) -> Self {
-        let kept = directory.map(|directory| lock(directory)).transpose().unwrap_or_else(|error| {
+        let kept = directory.map(lock).transpose().unwrap_or_else(|error| {
             tracing::debug!(%error, "the fleet has no file here: this instance has another place in it at each start");
             None
         });
@@ -82,27 +82,27 @@ mod tests {
     #[test]
     fn a_restart_has_the_same_name_and_number() {
         let home = tempfile::tempdir().unwrap();
-        let first = Place::open(Some(home.path()));
+        let first = KeptPlace::open(Some(home.path()));
         assert_eq!(first.instances(), 0);
         for connected in [2, 12, 3] {
             first.learn(connected);
         }
         let (name, number) = (first.name.clone(), first.instances());
         drop(first);
-        let next = Place::open(Some(home.path()));
+        let next = KeptPlace::open(Some(home.path()));
         assert_eq!((&next.name, next.instances(), number), (&name, 12, 12));
     }
 
     #[test]
     fn two_processes_at_one_time_have_two_names() {
         let home = tempfile::tempdir().unwrap();
-        let first = Place::open(Some(home.path()));
+        let first = KeptPlace::open(Some(home.path()));
         first.learn(3);
-        let beside = Place::open(Some(home.path()));
+        let beside = KeptPlace::open(Some(home.path()));
         assert!(beside.name != first.name);
         beside.learn(7);
         drop((first, beside));
-        assert_eq!(Place::open(Some(home.path())).instances(), 3, "only one of them keeps what it learns");
+        assert_eq!(KeptPlace::open(Some(home.path())).instances(), 3, "only one of them keeps what it learns");
     }
 
     #[test]
@@ -110,12 +110,12 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         for text in ["", "x", "0123456789abcdef", "0123456789abcdef -1", "../3456789abcdef 0000000003"] {
             std::fs::write(home.path().join("fleet"), text).unwrap();
-            let place = Place::open(Some(home.path()));
+            let place = KeptPlace::open(Some(home.path()));
             assert_eq!((place.instances(), place.name.len()), (0, 16), "{text:?}");
         }
         std::fs::remove_file(home.path().join("fleet")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", home.path().join("fleet")).unwrap();
-        assert_eq!(Place::open(Some(home.path())).instances(), 0);
-        assert_eq!(Place::open(None).instances(), 0);
+        assert_eq!(KeptPlace::open(Some(home.path())).instances(), 0);
+        assert_eq!(KeptPlace::open(None).instances(), 0);
     }
 }

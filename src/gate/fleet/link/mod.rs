@@ -1,62 +1,39 @@
 //! The connection to the fleet's server: reconnects until it succeeds. A connection that breaks is replaced, and
 //! calls wait for that; a server that does not answer for [`PATIENCE`] is out of reach, and no call waits for it.
 
-use super::figures::FleetFigures;
-use super::membership::{BeatReply, Membership};
+mod view;
+
+use super::membership::BeatReply;
 use super::message::Message;
-use super::place::Place;
-use super::reach::{Reach, ServerLost, slept};
+use super::place::KeptPlace;
+use super::reach::ServerLost;
 use super::scripts;
 use super::sentinels::{HostPort, Sentinels};
 use super::server::{ServerConnection, words};
-use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
+use crate::config::{SecretUrl, Settings};
 use crate::policy::Refusal;
-use crate::policy::pace::{Phase, Shares};
 use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, ScriptInvocation};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until, timeout};
+use view::{Leaves, Live};
 
 /// The server, as far as it can be asked.
 pub(super) struct ServerLink {
     settings: Arc<ArcSwap<Settings>>,
     /// Names this process in leases and messages: unlike its place, it has seen nothing of what an earlier one did.
     pub me: Box<str>,
-    place: Place,
+    place: KeptPlace,
     live: watch::Sender<Live>,
     /// What the server sends, and that it can be asked, or cannot be any more.
     messages: UnboundedSender<Message>,
     calls: AtomicU64,
     lost: AtomicU64,
-}
-
-#[derive(Clone)]
-struct Live {
-    membership: Membership,
-    /// Whether the first attempt has ended.
-    is_tried: bool,
-    /// `None`: the server is out of reach. One that has broken stays until there is another.
-    connection: Option<ServerConnection>,
-    /// Which server is or was asked: another is one that may have forgotten.
-    server: u64,
-    settled_at: Option<Instant>,
-    history: Option<String>,
-    leaves: Leaves,
-}
-
-/// Whether this instance ends.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Leaves {
-    No,
-    Soon,
-    /// The server knows, or cannot be told.
-    Now,
 }
 
 struct Connected {
@@ -67,81 +44,16 @@ struct Connected {
 }
 
 impl ServerLink {
-    pub fn new(settings: Arc<ArcSwap<Settings>>, place: Place, messages: UnboundedSender<Message>) -> Self {
-        let live = Live {
-            membership: Membership::unknown(Instant::now()),
-            is_tried: false,
-            connection: None,
-            server: 0,
-            settled_at: None,
-            history: None,
-            leaves: Leaves::No,
-        };
+    pub fn new(settings: Arc<ArcSwap<Settings>>, place: KeptPlace, messages: UnboundedSender<Message>) -> Self {
         ServerLink {
             settings,
             me: format!("{:016x}", fastrand::u64(..)).into(),
             place,
-            live: watch::Sender::new(live),
+            live: watch::Sender::new(Live::new(Instant::now())),
             messages,
             calls: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         }
-    }
-
-    /// Whether, how, and from when the server can be asked.
-    pub fn reach(&self) -> Reach {
-        let (live, settings) = (self.live.borrow(), self.settings.load());
-        let link = if live.connection.is_some() { live.server } else { 0 };
-        let (membership, configured) = (&live.membership, settings.fleet.instances.map_or(0, NonZeroU32::get));
-        let at_one_time = configured.max(self.place.instances());
-        let is_enforced = settings.fleet.url.is_some() && settings.mode == Mode::Enforce;
-        let is_uncounted = is_enforced && settings.on_fleet_loss == OnFleetLoss::Local;
-        let alone = match &settings.fleet.url {
-            Some(_) if is_uncounted => membership.phase(at_one_time),
-            Some(_) if is_enforced => None,
-            Some(_) => membership.phase(at_one_time.max(1)),
-            None => Some(Phase { instances: 1, rank: 0, epoch: Instant::now() }),
-        };
-        let shares = membership.shares(configured);
-        Reach { link, settled_at: live.settled_at, shares, slept: slept(), alone, is_uncounted }
-    }
-
-    /// Returns when nothing goes any more.
-    pub async fn refuses(&self) -> Refusal {
-        let mut changes = self.live.subscribe();
-        loop {
-            if let Some(refusal) = self.reach().refusal() {
-                return refusal;
-            }
-            // The sender lives as long as we do.
-            let _ = changes.changed().await;
-        }
-    }
-
-    fn is_lost(&self) -> bool {
-        self.live.borrow().connection.is_none()
-    }
-
-    fn shares(&self) -> Shares {
-        let configured = self.settings.load().fleet.instances.map_or(0, NonZeroU32::get);
-        self.live.borrow().membership.shares(configured)
-    }
-
-    pub fn figures(&self) -> FleetFigures {
-        let (calls, lost) = (self.calls.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed));
-        let (instances, missing) = (self.shares().connected, self.missing());
-        FleetFigures { is_up: !self.is_lost(), instances, missing, calls, lost }
-    }
-
-    /// As far as the server has said.
-    fn missing(&self) -> u32 {
-        let Shares { connected, instances } = self.shares();
-        if self.live.borrow().membership.is_known() { instances.saturating_sub(connected) } else { 0 }
-    }
-
-    /// Returns when the first attempt to connect has ended.
-    pub async fn tried(&self) {
-        self.is_such(|live| live.is_tried).await;
     }
 
     /// One answer, within [`PATIENCE`], over another connection if the first breaks, and unless the server is lost meanwhile.
@@ -158,16 +70,6 @@ impl ServerLink {
             answer = timeout(PATIENCE, self.ask(script)) => answer.unwrap_or_else(late),
             () = self.is_such(|live| live.connection.is_none()) => Err(ServerLost),
         }
-    }
-
-    /// Returns when it can be asked.
-    pub async fn is_there(&self) {
-        self.is_such(|live| live.connection.is_some()).await;
-    }
-
-    async fn is_such(&self, is: impl FnMut(&Live) -> bool) {
-        // The sender lives as long as we do.
-        let _ = self.live.subscribe().wait_for(is).await;
     }
 
     async fn ask<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
@@ -319,17 +221,6 @@ impl ServerLink {
         });
         self.log_missing(before);
         Ok(is_known)
-    }
-
-    fn log_missing(&self, before: u32) {
-        let (missing, Shares { instances, .. }) = (self.missing(), self.shares());
-        if missing == 0 && before > 0 {
-            tracing::info!("no instance of the fleet is missing any more");
-        } else if missing != before {
-            tracing::warn!(
-                "{missing} of the fleet's {instances} instances are missing: the others leave them their part of each pace"
-            );
-        }
     }
 
     async fn part_at(&self, at: Instant, why: &str) -> ! {
