@@ -1,6 +1,7 @@
 //! The connection to the fleet's server: reconnects until it succeeds. A connection that breaks is replaced, and
 //! calls wait for that; a server that does not answer for [`PATIENCE`] is out of reach, and no call waits for it.
 
+mod live;
 mod view;
 
 use super::membership::BeatReply;
@@ -14,6 +15,7 @@ use crate::config::{SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
+use live::{Leaves, Live};
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, ScriptInvocation};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +23,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until, timeout};
-use view::{Leaves, Live};
 
 /// The server, as far as it can be asked.
 pub(super) struct ServerLink {

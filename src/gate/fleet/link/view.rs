@@ -1,53 +1,14 @@
 //! What is known of the link and the fleet behind it.
 
 use super::ServerLink;
+use super::live::Live;
 use crate::config::{Mode, OnFleetLoss};
 use crate::gate::fleet::figures::FleetFigures;
-use crate::gate::fleet::membership::Membership;
 use crate::gate::fleet::reach::{Reach, slept};
-use crate::gate::fleet::server::ServerConnection;
 use crate::policy::Refusal;
 use crate::policy::pace::{Phase, Shares};
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
-
-#[derive(Clone)]
-pub(super) struct Live {
-    pub membership: Membership,
-    /// Whether the first attempt has ended.
-    pub is_tried: bool,
-    /// `None`: the server is out of reach. One that has broken stays until there is another.
-    pub connection: Option<ServerConnection>,
-    /// Which server is or was asked: another is one that may have forgotten.
-    pub server: u64,
-    pub settled_at: Option<Instant>,
-    pub history: Option<String>,
-    pub leaves: Leaves,
-}
-
-/// Whether this instance ends.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leaves {
-    No,
-    Soon,
-    /// The server knows, or cannot be told.
-    Now,
-}
-
-impl Live {
-    pub fn new(now: Instant) -> Self {
-        Self {
-            membership: Membership::unknown(now),
-            is_tried: false,
-            connection: None,
-            server: 0,
-            settled_at: None,
-            history: None,
-            leaves: Leaves::No,
-        }
-    }
-}
 
 impl ServerLink {
     /// Whether, how, and from when the server can be asked.
