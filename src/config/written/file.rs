@@ -248,6 +248,18 @@ pub struct EvidenceSettings {
     pub keep: Duration,
 }
 
+/// The instances that share their paces. Written `URL` for `{ url: URL }`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct FleetSettings {
+    /// The server that all of them share. `None`: there is no fleet.
+    #[serde(default, deserialize_with = "secrets::some_fleet_url")]
+    pub url: Option<SecretUrl>,
+    /// There are at least as many. `None`: as many as the server has seen.
+    pub instances: Option<NonZeroU32>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -33,6 +33,7 @@ mod observed;
 mod outcome;
 mod owed;
 mod pending_start;
+mod phase;
 mod reserve;
 mod shared;
 mod source;
@@ -49,8 +50,9 @@ use backoff::Backoff;
 pub use last_starts::LastStarts;
 pub use observed::Observed;
 use pending_start::PendingStart;
+pub use phase::Phase;
 pub use reserve::reserve;
-pub use source::TurnSource;
+pub use source::{Shares, TurnSource};
 use terms::SlotRequest;
 pub use terms::{ARRIVAL, Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
 use wait_queue::WaitQueue;
@@ -120,7 +122,7 @@ impl<W> Schedule<W> {
         self.breaker = terms.breaker;
         self.pauses_after = terms.breaker.map(|breaker| breaker.after).or(self.pauses_after);
         self.clamp_hold(now);
-        if self.wait_queue.is_none() && self.is_open(now, demand) {
+        if self.wait_queue.is_none() && self.is_open(now, demand) && self.is_in_part(now, demand, terms.max_wait) {
             return Turn::Go(self.start(now, demand, Some(client)));
         }
         let at = self.forecast(now, client, terms);
@@ -163,16 +165,18 @@ impl<W> Schedule<W> {
             self.wait_queue = None;
             return NextTurn::Idle;
         };
-        if self.is_open(now, head) {
+        let part = self.reserve_part(now, head);
+        if part.is_none_or(|part| part <= now) && self.is_open(now, head) {
             return self.start_first(now, head, None);
         }
         let lent = self.next_lent();
         if let Some(lent) = lent.filter(|lent| lent.at <= now) {
             return self.start_first(now, lent.demand, lent.client);
         }
-        let (due, inputs) = (self.due(head), self.source.forecast(self.backoff(), self.latency));
+        let (due, inputs) = (self.due(head).max(part), self.source.forecast(self.backoff(), self.latency));
+        let (marks, first) = self.forecast_from(now, head);
         let wait_queue = self.wait_queue.as_mut().expect("only `pop` above gives it up");
-        if wait_queue.sweep(now, self.source.reserved(), self.last, inputs)
+        if wait_queue.sweep(now, first, marks, inputs)
             && let Some((waiter, why)) = wait_queue.turned_away()
         {
             self.drop_empty_queue();
@@ -210,15 +214,15 @@ impl<W> Schedule<W> {
     /// When a request that came now would start, as far as gaps, backoff and the line show. It may be later if those
     /// in flight take long or other clients come in between, and earlier if some ahead give up.
     pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {
-        let (mut marks, inputs) = (self.last, self.source.forecast(self.backoff(), self.latency));
+        let (request, inputs) = (SlotRequest::from(terms), self.source.forecast(self.backoff(), self.latency));
+        let (mut marks, first) = self.forecast_from(now, request);
         // A request that may not wait gets no turn in the queue: it could start once the queue is empty.
         let client = (!terms.max_wait.is_zero()).then_some(client);
-        let now = self.source.reserved().map_or(now, |reserved| reserved.max(now));
-        let ahead = self.wait_queue.as_deref().map_or(now, |wait_queue| match terms.is_renewal {
-            true => wait_queue.clear_renewals(now, &mut marks, inputs),
-            false => wait_queue.clear_before(now, client, &mut marks, inputs),
+        let ahead = self.wait_queue.as_deref().map_or(first, |wait_queue| match terms.is_renewal {
+            true => wait_queue.clear_renewals(first, &mut marks, inputs),
+            false => wait_queue.clear_before(first, client, &mut marks, inputs),
         });
-        marks.due(SlotRequest::from(terms), inputs).map_or(ahead, |due| due.max(ahead))
+        marks.due(request, inputs).map_or(ahead, |due| due.max(ahead))
     }
 
     /// How many wait.

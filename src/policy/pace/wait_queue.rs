@@ -23,6 +23,8 @@ pub(super) struct WaitQueue<W> {
     next_deadline: Option<Instant>,
     /// Something may have moved turns behind deadlines.
     pushed_back: bool,
+    /// Where starts have their part of the time: the next one, and the gap by which that is divided.
+    pub part: Option<(Duration, Instant)>,
     /// Requests whose turn would come too late, not refused yet.
     turned_away: Vec<(W, Refused)>,
 }
@@ -54,6 +56,7 @@ impl<W> Default for WaitQueue<W> {
             let_by: 0,
             next_deadline: None,
             pushed_back: false,
+            part: None,
             turned_away: Vec::new(),
         }
     }
@@ -131,6 +134,7 @@ impl<W> WaitQueue<W> {
 
     /// The first `of` this client, or of all; and whose it is, unless it is a renewal.
     pub fn pop(&mut self, of: Option<ClientId>) -> Option<(Option<ClientId>, W)> {
+        self.part = None;
         if let Some(renewal) = self.renewals.pop_front_if(|_| of.is_none()) {
             return Some((None, renewal.payload));
         }
@@ -228,8 +232,8 @@ impl<W> WaitQueue<W> {
     }
 
     /// Turns away everyone whose turn comes too late, if that may have changed. To be called only when the head cannot
-    /// start. True if a request is turned away. `reserved`: the first of them starts no sooner.
-    pub fn sweep(&mut self, now: Instant, reserved: Option<Instant>, mut marks: LastStarts, inputs: GapInputs) -> bool {
+    /// start. True if a request is turned away. `first`: none of them starts sooner.
+    pub fn sweep(&mut self, now: Instant, first: Instant, mut marks: LastStarts, inputs: GapInputs) -> bool {
         if !self.pushed_back && self.next_deadline.is_none_or(|deadline| deadline > now) {
             return false;
         }
@@ -238,7 +242,6 @@ impl<W> WaitQueue<W> {
         for renewal in &self.renewals {
             self.next_deadline = Some(self.next_deadline.map_or(renewal.deadline, |next| next.min(renewal.deadline)));
         }
-        let first = reserved.map_or(now, |reserved| reserved.max(now));
         let mut at = self.clear_renewals(first, &mut marks, inputs);
         let mut too_late = Vec::new();
         let mut places = vec![0; self.ring.len()];

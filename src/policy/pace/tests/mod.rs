@@ -4,6 +4,7 @@ use super::*;
 use crate::policy::Refusal;
 
 mod manners;
+mod parted;
 
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
