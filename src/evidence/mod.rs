@@ -23,7 +23,7 @@ pub use line::{Decision, ReadError, SiteCopy};
 pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::FileError;
 pub use record::{Draft, Hash, digest_of, digits, from_hex};
-pub use report::{By, Group, Report, report};
+pub use report::{By, Group, Report, Selection, report};
 pub use start::OpenError;
 pub use verify::{Fault, Verified, verify};
 

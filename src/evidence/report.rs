@@ -1,8 +1,9 @@
-//! Totals over records: by host, by user or by rule.
+//! Totals over records: by host, domain, user or rule.
 
 use super::line::{Decision, Kind, ReadError, parse};
 use super::read::each_line;
-use crate::policy::Authority;
+use crate::policy::{Authority, HostPattern};
+use crate::robots::Purpose;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -13,19 +14,34 @@ use std::time::SystemTime;
 pub enum By {
     #[default]
     Host,
+    /// By registrable domain, such as example.co.uk for www.example.co.uk
+    Domain,
     /// By user, or by the client's address where there is no user
     User,
     /// By the rule of a robots.txt, or by the reason where no rule decided
     Rule,
 }
 
-/// All of it, from one time to another.
+/// Which records count. What is empty selects all.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    pub since: Option<SystemTime>,
+    /// Exclusive.
+    pub until: Option<SystemTime>,
+    pub hosts: Vec<HostPattern>,
+    /// A user, or the address of a client without one.
+    pub user: Option<String>,
+    /// A declared use.
+    pub purpose: Option<Purpose>,
+}
+
+/// Totals of the records that were selected.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     pub total: Group,
     /// Those with the most requests first.
     pub groups: Vec<Group>,
-    /// Records that there was no room for.
+    /// Records of the period that could not be written, of whatever host, user and use.
     pub lost: u64,
 }
 
@@ -58,21 +74,18 @@ pub struct Group {
     pub purposes: BTreeSet<String>,
 }
 
-/// Adds up what came from `since` on.
+/// Adds up the selected records.
 ///
 /// # Errors
 /// A segment cannot be read.
-pub fn report(directory: &Path, by: By, since: Option<SystemTime>) -> Result<Report, ReadError> {
+pub fn report(directory: &Path, by: By, selection: &Selection) -> Result<Report, ReadError> {
     let (mut report, mut groups) = (Report::default(), HashMap::<String, Group>::new());
     each_line(directory, |_, _, line| {
         let line = parse(line)?;
-        if since.is_some_and(|since| line.time < since) {
-            return Ok(());
-        }
         match line.kind {
             // The requests inside have records of their own.
             Kind::Decision(decision) if decision.outcome == "intercepted" => {}
-            Kind::Decision(decision) => {
+            Kind::Decision(decision) if selection.has(&decision, line.time) => {
                 let mut name = name(&decision, by);
                 if groups.len() >= MOST_GROUPS && !groups.contains_key(&name) {
                     name = "(others)".to_owned();
@@ -80,7 +93,7 @@ pub fn report(directory: &Path, by: By, since: Option<SystemTime>) -> Result<Rep
                 report.total.add(&decision, line.time);
                 groups.entry(name).or_default().add(&decision, line.time);
             }
-            Kind::Lost { count, .. } => report.lost += count,
+            Kind::Lost { count, from, to, .. } if selection.overlaps(from, to) => report.lost += count,
             _ => {}
         }
         Ok(())
@@ -88,6 +101,20 @@ pub fn report(directory: &Path, by: By, since: Option<SystemTime>) -> Result<Rep
     report.groups = groups.into_iter().map(|(name, group)| Group { name, ..group }).collect();
     report.groups.sort_by(|one, other| (other.requests, &one.name).cmp(&(one.requests, &other.name)));
     Ok(report)
+}
+
+impl Selection {
+    fn has(&self, decision: &Decision, at: SystemTime) -> bool {
+        let is_host = |host: &Authority| self.hosts.iter().any(|pattern| pattern.matches(host.host()));
+        self.overlaps(at, at)
+            && (self.hosts.is_empty() || authority(decision).is_some_and(|host| is_host(&host)))
+            && self.user.as_deref().is_none_or(|user| user == user_of(decision))
+            && self.purpose.as_ref().is_none_or(|purpose| decision.purpose.iter().any(|it| it == purpose.as_str()))
+    }
+
+    fn overlaps(&self, from: SystemTime, to: SystemTime) -> bool {
+        self.since.is_none_or(|since| to >= since) && self.until.is_none_or(|until| from < until)
+    }
 }
 
 impl Group {
@@ -119,10 +146,11 @@ impl Group {
 }
 
 fn name(decision: &Decision, by: By) -> String {
-    let host = || decision.url.as_deref().and_then(|url| Authority::from_url(url).ok()).map(|host| host.to_string());
+    let host = || authority(decision).map(|host| host.to_string());
     match by {
         By::Host => host().unwrap_or_default(),
-        By::User => decision.user.clone().unwrap_or_else(|| decision.client.clone()),
+        By::Domain => authority(decision).map(|host| domain(&host)).unwrap_or_default(),
+        By::User => user_of(decision).to_owned(),
         By::Rule => {
             let reason = decision.reason.as_deref().unwrap_or_default();
             match (&decision.rule, decision.line, host()) {
@@ -132,6 +160,20 @@ fn name(decision: &Decision, by: By) -> String {
             }
         }
     }
+}
+
+fn authority(decision: &Decision) -> Option<Authority> {
+    Authority::from_url(decision.url.as_deref()?).ok()
+}
+
+/// The registrable domain; of a host that has none, the host.
+fn domain(authority: &Authority) -> String {
+    let host = authority.host();
+    host.domain().map_or_else(|| host.to_string(), str::to_owned)
+}
+
+fn user_of(decision: &Decision) -> &str {
+    decision.user.as_deref().unwrap_or(&decision.client)
 }
 
 fn note(all: &mut BTreeSet<String>, names: &[String]) {

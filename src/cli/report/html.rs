@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 pub(super) fn render(page: &Page<'_>) -> String {
     let mut out = String::new();
     let title = match page.by {
-        By::Host => "What was asked of which site",
+        By::Host | By::Domain => "What was asked of which site",
         By::User => "Who has asked, and what for",
         By::Rule => "Which rules decided",
     };
@@ -33,7 +33,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
 fn introduction(page: &Page<'_>, out: &mut String) {
     let total = &page.report.total;
     let _ = write!(out, "<p>All requests that went through this instance of politely");
-    match (page.since, total.times) {
+    match (page.selection.since, total.times) {
         (Some(since), _) => _ = write!(out, " since {}", time(since)),
         (None, Some((from, to))) => _ = write!(out, " from {} to {}", time(from), time(to)),
         (None, None) => {}
@@ -91,6 +91,7 @@ fn figures(page: &Page<'_>, out: &mut String) {
 fn groups(page: &Page<'_>, out: &mut String) {
     let (heading, what) = match page.by {
         By::Host => ("Sites", "Site"),
+        By::Domain => ("Domains", "Domain"),
         By::User => ("Users", "User or client"),
         By::Rule => ("Rules", "Rule"),
     };

@@ -4,8 +4,10 @@ mod html;
 
 use super::evidence::{as_json, directory, unreadable, when};
 use super::{CommandError, ConfigArg, counted};
-use crate::evidence::{By, Group, Report, Verified, report, verify};
+use crate::evidence::{By, Group, Report, Selection, Verified, report, verify};
+use crate::policy::HostPattern;
 use crate::rfc3339;
+use crate::robots::Purpose;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,18 @@ pub(super) struct ReportArgs {
     /// Only requests since this time: `7d` ago, a date, or a time such as 2026-11-22T18:30:00Z
     #[arg(long, value_name = "WHEN", value_parser = when)]
     since: Option<SystemTime>,
+    /// Only requests before this time, written in the same way
+    #[arg(long, value_name = "WHEN", value_parser = when)]
+    until: Option<SystemTime>,
+    /// Only requests to this host: `example.com`, or `*.example.com` for all below it; may be given several times
+    #[arg(long = "host", value_name = "PATTERN")]
+    hosts: Vec<HostPattern>,
+    /// Only requests of this user, or of a client without one by its address
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Only requests with this declared use, such as ai-train
+    #[arg(long, value_name = "PURPOSE")]
+    purpose: Option<Purpose>,
     #[arg(long, value_enum, default_value_t)]
     by: By,
     /// html is one page, to read, print or send
@@ -41,7 +55,7 @@ enum Form {
 struct Page<'a> {
     directory: &'a Path,
     by: By,
-    since: Option<SystemTime>,
+    selection: &'a Selection,
     made: SystemTime,
     report: &'a Report,
     verified: &'a Verified,
@@ -49,14 +63,15 @@ struct Page<'a> {
 
 /// 0, or 1 if the chain is broken: then the report says so.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
+    let selection = args.selection()?;
     let directory = directory(args.evidence.as_deref(), &args.config)?;
     let failed = |error| unreadable(&directory, &error);
     let verified = verify(&directory, &[]).map_err(failed)?;
-    let report = report(&directory, args.by, args.since).map_err(failed)?;
+    let report = report(&directory, args.by, &selection).map_err(failed)?;
     let page = Page {
         directory: &directory,
         by: args.by,
-        since: args.since,
+        selection: &selection,
         made: SystemTime::now(),
         report: &report,
         verified: &verified,
@@ -69,11 +84,30 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) })
 }
 
+impl ReportArgs {
+    fn selection(&self) -> Result<Selection, CommandError> {
+        let Self { since, until, hosts, user, purpose, .. } = self;
+        if let (Some(since), Some(until)) = (since, until)
+            && since >= until
+        {
+            let [since, until] = [since, until].map(|at| rfc3339::millis(*at));
+            let what = format!("`--since` ({since}) is not before `--until` ({until})");
+            return Err(CommandError::usage(
+                what,
+                "nothing lies between them; `--until` is the first instant left out",
+            ));
+        }
+        let (hosts, user, purpose) = (hosts.clone(), user.clone(), purpose.clone());
+        Ok(Selection { since: *since, until: *until, hosts, user, purpose })
+    }
+}
+
 impl Page<'_> {
     /// What is in the first column.
     fn what(&self) -> &'static str {
         match self.by {
             By::Host => "host",
+            By::Domain => "domain",
             By::User => "user",
             By::Rule => "rule",
         }
@@ -136,7 +170,11 @@ fn all_as_json(page: &Page<'_>) -> serde_json::Value {
     };
     json!({
         "by": page.what(),
-        "since": page.since.map(rfc3339::millis),
+        "since": page.selection.since.map(rfc3339::millis),
+        "until": page.selection.until.map(rfc3339::millis),
+        "hosts": page.selection.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "user": page.selection.user,
+        "purpose": page.selection.purpose.as_ref().map(Purpose::as_str),
         "made": rfc3339::millis(page.made),
         "lost": page.report.lost,
         "evidence": as_json(page.verified),

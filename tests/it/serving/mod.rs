@@ -9,3 +9,4 @@ mod lifecycle;
 mod limits;
 mod logging;
 mod reload;
+mod report;
