@@ -6,6 +6,7 @@
 //! `segment`; `start` finds where a chain continues, `keep` what is old. To read: `read` has the lines, `line` what they say;
 //! `verify`, `report` and `past` use them.
 
+mod basis;
 mod chain;
 mod keep;
 mod line;
@@ -19,6 +20,7 @@ mod start;
 mod verify;
 mod writer;
 
+pub use basis::{Basis, ConfigUse, CopyUse, Instance, SiteBasis};
 pub use line::{Decision, ReadError, SiteCopy};
 pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::FileError;

@@ -1,11 +1,13 @@
 //! Totals over records: by host, domain, user or rule.
 
+use super::basis::Basis;
 use super::line::{Decision, Kind, ReadError, parse};
 use super::read::each_line;
 use crate::policy::{Authority, HostPattern};
 use crate::robots::Purpose;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -41,6 +43,12 @@ pub struct Report {
     pub total: Group,
     /// Those with the most requests first.
     pub groups: Vec<Group>,
+    /// The same records by user.
+    pub users: Vec<Group>,
+    /// Requests of clients that may not use the proxy, by client: no credentials, wrong ones, or none that would do. They
+    /// are in no other total, as they concern no site.
+    pub turned_away: Vec<Group>,
+    pub basis: Basis,
     /// Records of the period that could not be written, of whatever host, user and use.
     pub lost: u64,
 }
@@ -71,7 +79,10 @@ pub struct Group {
     pub reasons: BTreeMap<String, u64>,
     /// For whom robots.txt was read, and what for.
     pub product_tokens: BTreeSet<String>,
-    pub purposes: BTreeSet<String>,
+    /// Requests by declared use. One that declares several counts for each.
+    pub purposes: BTreeMap<String, u64>,
+    /// Requests without a declared use.
+    pub undeclared: u64,
 }
 
 /// Adds up the selected records.
@@ -79,28 +90,54 @@ pub struct Group {
 /// # Errors
 /// A segment cannot be read.
 pub fn report(directory: &Path, by: By, selection: &Selection) -> Result<Report, ReadError> {
-    let (mut report, mut groups) = (Report::default(), HashMap::<String, Group>::new());
+    let (mut report, [mut groups, mut users, mut turned_away]) = (Report::default(), [const { Groups::new() }; 3]);
     each_line(directory, |_, _, line| {
         let line = parse(line)?;
         match line.kind {
             // The requests inside have records of their own.
-            Kind::Decision(decision) if decision.outcome == "intercepted" => {}
-            Kind::Decision(decision) if selection.has(&decision, line.time) => {
-                let mut name = name(&decision, by);
-                if groups.len() >= MOST_GROUPS && !groups.contains_key(&name) {
-                    name = "(others)".to_owned();
-                }
+            Kind::Decision(decision) if decision.outcome == "intercepted" || !selection.has(&decision, line.time) => {}
+            Kind::Decision(decision) if decision.reason.as_deref() == Some("client-denied") => {
+                turned_away.add(decision.client.clone(), &decision, line.time);
+            }
+            Kind::Decision(decision) => {
+                let site = authority(&decision).map(|site| (site.to_string(), domain(&site)));
+                report.basis.add(&decision, site, line.time);
                 report.total.add(&decision, line.time);
-                groups.entry(name).or_default().add(&decision, line.time);
+                users.add(user_of(&decision).to_owned(), &decision, line.time);
+                groups.add(name(&decision, by), &decision, line.time);
             }
             Kind::Lost { count, from, to, .. } if selection.overlaps(from, to) => report.lost += count,
+            Kind::Start { instance: Some(name), version, .. } => report.basis.start(name, version, line.time),
+            Kind::Segment { instance: Some(name), .. } => report.basis.start(name, None, line.time),
             _ => {}
         }
         Ok(())
     })?;
-    report.groups = groups.into_iter().map(|(name, group)| Group { name, ..group }).collect();
-    report.groups.sort_by(|one, other| (other.requests, &one.name).cmp(&(one.requests, &other.name)));
+    report.basis.between(selection.since, selection.until);
+    [report.groups, report.users, report.turned_away] = [groups, users, turned_away].map(Groups::sorted);
     Ok(report)
+}
+
+/// By name, within bounds.
+struct Groups(BTreeMap<String, Group>);
+
+impl Groups {
+    const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    fn add(&mut self, name: String, decision: &Decision, at: SystemTime) {
+        let is_full = self.0.len() >= MOST_GROUPS && !self.0.contains_key(&name);
+        let name = if is_full { "(others)".to_owned() } else { name };
+        self.0.entry(name).or_default().add(decision, at);
+    }
+
+    /// Those with the most requests first.
+    fn sorted(self) -> Vec<Group> {
+        let mut all: Vec<_> = self.0.into_iter().map(|(name, group)| Group { name, ..group }).collect();
+        all.sort_by_key(|group| Reverse(group.requests));
+        all
+    }
 }
 
 impl Selection {
@@ -140,8 +177,15 @@ impl Group {
         if let Some(reason) = &decision.reason {
             *self.reasons.entry(reason.clone()).or_default() += 1;
         }
-        note(&mut self.product_tokens, &decision.product_tokens);
-        note(&mut self.purposes, &decision.purpose);
+        for token in &decision.product_tokens {
+            if self.product_tokens.len() < MOST_NAMES && !self.product_tokens.contains(token) {
+                self.product_tokens.insert(token.clone());
+            }
+        }
+        for purpose in &decision.purpose {
+            *self.purposes.entry(purpose.clone()).or_default() += 1;
+        }
+        self.undeclared += u64::from(decision.purpose.is_empty());
     }
 }
 
@@ -174,14 +218,6 @@ fn domain(authority: &Authority) -> String {
 
 fn user_of(decision: &Decision) -> &str {
     decision.user.as_deref().unwrap_or(&decision.client)
-}
-
-fn note(all: &mut BTreeSet<String>, names: &[String]) {
-    for name in names {
-        if all.len() < MOST_NAMES && !all.contains(name) {
-            all.insert(name.clone());
-        }
-    }
 }
 
 /// What does not fit is added up as one.

@@ -205,7 +205,7 @@ impl Walk {
         let found = &mut self.found;
         let (first, _) = found.times.unwrap_or((line.time, line.time));
         found.times = Some((first, line.time));
-        if number == 1 && !matches!(line.kind, Kind::Segment { segment: said } if said == segment) {
+        if number == 1 && !matches!(line.kind, Kind::Segment { segment: said, .. } if said == segment) {
             return self.fault(segment, Some(1), "it does not begin as this segment does");
         }
         match line.kind {

@@ -43,10 +43,10 @@ impl Writer {
         let lock = lock(directory)?;
         tidy(directory).map_err(io)?;
         let now = SystemTime::now();
-        let (segment, head, end) = resume(directory, now)?;
+        let (segment, head, end) = resume(directory, now, instance)?;
         let mut writer = Writer {
             directory: directory.to_owned(),
-            chain: Chain::new(directory.to_owned(), queue.clone(), segment, head, !end.is_first),
+            chain: Chain::new(directory.to_owned(), queue.clone(), instance.to_owned(), (segment, head), !end.is_first),
             queue,
             pending: Vec::new(),
             lost: None,

@@ -1,14 +1,15 @@
 //! `politely report`: what was asked of whom, and what was not, from the evidence kept: for a person who has to judge it.
 
 mod html;
+mod json;
+mod overrides;
 
-use super::evidence::{as_json, directory, unreadable, when};
+use super::evidence::{directory, unreadable, when};
 use super::{CommandError, ConfigArg, counted};
 use crate::evidence::{By, Group, Report, Selection, Verified, report, verify};
 use crate::policy::HostPattern;
 use crate::rfc3339;
 use crate::robots::Purpose;
-use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,13 +65,17 @@ struct Page<'a> {
 /// 0, or 1 if the chain is broken: then the report says so.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let selection = args.selection()?;
+    let by = args.by;
     let directory = directory(args.evidence.as_deref(), &args.config)?;
     let failed = |error| unreadable(&directory, &error);
     let verified = verify(&directory, &[]).map_err(failed)?;
-    let report = report(&directory, args.by, &selection).map_err(failed)?;
+    let mut report = report(&directory, by, &selection).map_err(failed)?;
+    if !matches!(args.format, Form::Text) {
+        report.basis.read_files(&directory).map_err(failed)?;
+    }
     let page = Page {
         directory: &directory,
-        by: args.by,
+        by,
         selection: &selection,
         made: SystemTime::now(),
         report: &report,
@@ -78,7 +83,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     };
     super::print(&match args.format {
         Form::Text => super::inert(&text(&page)),
-        Form::Json => format!("{:#}\n", all_as_json(&page)),
+        Form::Json => format!("{:#}\n", json::all_as_json(&page)),
         Form::Html => html::render(&page),
     })?;
     Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) })
@@ -134,6 +139,12 @@ fn text(page: &Page<'_>) -> String {
     if report.lost > 0 {
         let _ = writeln!(out, "{} more requests are not recorded: the disk was full or too slow", report.lost);
     }
+    let turned_away: u64 = report.turned_away.iter().map(|client| client.requests).sum();
+    if turned_away > 0 {
+        let are = if turned_away == 1 { "is" } else { "are" };
+        let more = counted(turned_away, "more request");
+        let _ = writeln!(out, "{more} of clients that may not use the proxy {are} not counted");
+    }
     let _ = writeln!(
         out,
         "\n{:>9} {:>9} {:>8} {:>8} {:>9} {:>10}  {}",
@@ -159,28 +170,6 @@ fn text(page: &Page<'_>) -> String {
         let _ = writeln!(out, "{count:>9} {reason}: {}", meaning(reason));
     }
     out
-}
-
-fn all_as_json(page: &Page<'_>) -> serde_json::Value {
-    let group = |group: &Group| {
-        let mut value = json!(group);
-        value["from"] = group.times.map(|(from, _)| rfc3339::millis(from)).into();
-        value["to"] = group.times.map(|(_, to)| rfc3339::millis(to)).into();
-        value
-    };
-    json!({
-        "by": page.what(),
-        "since": page.selection.since.map(rfc3339::millis),
-        "until": page.selection.until.map(rfc3339::millis),
-        "hosts": page.selection.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "user": page.selection.user,
-        "purpose": page.selection.purpose.as_ref().map(Purpose::as_str),
-        "made": rfc3339::millis(page.made),
-        "lost": page.report.lost,
-        "evidence": as_json(page.verified),
-        "total": group(&page.report.total),
-        "groups": page.report.groups.iter().map(group).collect::<Vec<_>>(),
-    })
 }
 
 fn named(group: &Group) -> &str {

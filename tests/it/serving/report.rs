@@ -120,3 +120,140 @@ async fn what_cannot_be_asked_for_is_refused_with_its_place_and_a_hint() {
         assert_eq!(ended.stdout, "");
     }
 }
+
+/// The line that stores a file, and the file's SHA-256.
+fn file(text: &str) -> (Value, String) {
+    let hash = hex(&sha256(text.as_bytes()));
+    (json!({ "type": "file", "time": "2026-11-22T09:00:01.000Z", "sha256": hash, "text": text }), hash)
+}
+
+/// A chain in which each text that comes from outside is what `outside` makes of it.
+fn full(outside: impl Fn(&str) -> String) -> TempDir {
+    let said = |text: &str| outside(text);
+    let config = json!({
+        "mode": "enforce", "identity": { "contact": said("mailto:bot@example.com") },
+        "hosts": { "a.example": { "robots": "ignore", "verify": "off", "allow": [said("/open/")] } },
+    });
+    let (config, config_hash) = file(&config.to_string());
+    let robots = format!("User-agent: *\nContent-Signal: ai-train=no, {}\nDisallow: /private\n", said("search=yes"));
+    let (robots, robots_hash) = file(&robots);
+    let (tdmrep, tdmrep_hash) = file(&json!([{ "location": said("/articles/*"), "tdm-reservation": 1 }]).to_string());
+    let copy = |hash: &str, fetched: &str| json!({ "status": 200, "sha256": hash, "fetched": fetched });
+    let basis = json!({
+        "user": said("anna"), "purpose": [said("ai-train")], "product_tokens": [said("examplebot")], "config": config_hash,
+        "robots": copy(&robots_hash, "2026-11-22T09:59:00.000Z"), "tdmrep": copy(&tdmrep_hash, "2026-11-22T09:59:30.000Z"),
+        "signals": said("Content-Usage: train-ai=n"),
+    });
+    let with = |more: Value| {
+        let mut all = basis.clone();
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        all
+    };
+    chain(&[
+        config,
+        json!({
+            "type": "start", "time": "2026-11-22T09:00:02.000Z", "version": said("1.0.0"), "instance": said("crawl3.example.com"),
+            "config": config_hash,
+        }),
+        robots,
+        tdmrep,
+        asked(0, "https://a.example/open/", &with(json!({ "reason": "robots-ignored" }))),
+        asked(
+            1,
+            &format!("https://a.example/{}", said("private")),
+            &with(json!({
+                "outcome": "refused", "verdict": "refused", "reason": said("robots-disallowed"), "rule": said("Disallow: /private"), "line": 3,
+            })),
+        ),
+        asked(
+            2,
+            "https://a.example/",
+            &with(json!({
+                "purpose": [], "robots": { "failure": said("connection refused"), "failing_since": "2026-11-22T09:59:50.000Z" },
+            })),
+        ),
+        asked(
+            3,
+            "https://a.example/",
+            &json!({
+                "client": said("192.0.2.99"), "outcome": "refused", "verdict": "refused", "reason": "client-denied", "status": 407,
+            }),
+        ),
+    ])
+}
+
+#[tokio::test]
+async fn a_page_says_who_operates_it_what_was_declared_what_sites_reserved_and_what_was_overridden() {
+    let directory = full(str::to_owned);
+    assert_eq!(verified(directory.path()).await["whole"], true);
+    let html = report(directory.path(), &["--format", "html"]).await.stdout;
+    // As text: a cell a line.
+    let text =
+        html.split("</style>").nth(1).unwrap().replace("<td", "\n<td").replace("<d", "\n<d").replace("<br>", " | ");
+    let mut is_tag = false;
+    let text: String = text
+        .chars()
+        .filter(|c| {
+            is_tag = *c == '<' || is_tag && *c != '>';
+            !is_tag && *c != '>'
+        })
+        .collect();
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let (robots, config) = (r"Content-Signal", r"bot@example.com");
+    assert!(!html.contains(robots), "the value is shown, in its line: {html}");
+    assert!(lines.contains(&"mailto:bot@example.com"), "{config}: {text}");
+    for cells in [
+        &["crawl3.example.com (politely 1.0.0), since 2026-11-22 09:00:02 UTC"][..],
+        &["2026-11-22 10:00:00 UTC to 2026-11-22 10:00:02 UTC"],
+        // Requests, delivered, answered here, refused, failed, received.
+        &["https://a.example", "3", "2", "0", "1", "0", "2.0 KiB"],
+        // Requests, declared, none declared, delivered, refused.
+        &["anna", "3", "ai-train × 2", "1", "2", "1"],
+        &["2026-11-22 09:59:00 UTC", "2", "line 2: ai-train=no, search=yes"],
+        &["2026-11-22 09:59:30 UTC", "3", "entry 1: /articles/* is reserved"],
+        &["failed: connection refused | since 2026-11-22 09:59:50 UTC"],
+        &["Content-Usage: train-ai=n"],
+        &["3", "a.example: robots: ignore | a.example: allow: [&quot;/open/&quot;] | a.example: verify: off"],
+        &["192.0.2.99", "1", "2026-11-22 10:00:03 UTC"],
+    ] {
+        assert!(lines.windows(cells.len()).any(|found| found == cells), "{cells:?} in {lines:#?}");
+    }
+    let json: Value = serde_json::from_str(&report(directory.path(), &["--format", "json"]).await.stdout).unwrap();
+    assert_eq!(json["total"]["requests"], 3, "who was turned away asked no site: {json}");
+    assert_eq!(json["sites"][0]["robots"][0]["reservations"], json!([["line 2", "ai-train=no, search=yes"]]));
+    assert_eq!(json["configurations"][0]["contact"], "mailto:bot@example.com");
+    let text = report(directory.path(), &[]).await.stdout;
+    assert!(text.contains("1 more request of clients that may not use the proxy is not counted"), "{text}");
+}
+
+#[tokio::test]
+async fn nothing_that_others_have_written_runs_in_the_page() {
+    let hostile =
+        "\"'><script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}<!--</style><svg/onload=alert(3)>&lt;";
+    let directory = full(|text| format!("{text}{hostile}"));
+    for by in ["host", "domain", "user", "rule"] {
+        let html = report(directory.path(), &["--by", by, "--format", "html"]).await.stdout;
+        let body = html.split_once("</style>").expect("a page").1;
+        assert!(body.matches("&lt;script&gt;").count() > 10, "all of it is in the page: {body}");
+        for tag in body.split('<').skip(1) {
+            let (tag, _) = tag.split_once('>').unwrap_or_else(|| panic!("`<{tag}` in {body}"));
+            let mut words = tag.trim_start_matches('/').split(' ');
+            let name = words.next().unwrap_or_default();
+            assert!(OURS.contains(&name), "<{tag}> by {by}");
+            let attributes = words.collect::<Vec<_>>().join(" ");
+            for (number, piece) in attributes.split('"').enumerate() {
+                let is_ours = match number % 2 {
+                    0 => ["", "class=", "data-name=", "datetime="].contains(&piece.trim()),
+                    _ => piece.chars().all(|c| c.is_ascii_alphanumeric() || " -:.".contains(c) || c == ','),
+                };
+                assert!(is_ours, "`{piece}` in <{tag}> by {by}");
+            }
+        }
+        assert!(!body.contains('\u{202e}'), "the direction of the text is ours");
+    }
+}
+
+const OURS: [&str; 25] = [
+    "head", "body", "html", "h1", "h2", "p", "dl", "dt", "dd", "ul", "li", "b", "table", "thead", "tbody", "tr", "th",
+    "td", "time", "code", "br", "span", "title", "meta", "style",
+];

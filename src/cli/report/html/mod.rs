@@ -1,9 +1,12 @@
-//! The report as one page that needs nothing else: for a lawyer or a webmaster, on a screen or on paper.
+//! The report as one page that needs nothing else: for a regulator or a site, on a screen or on paper.
 
-use super::{MOST_SHOWN, Page, meaning, named, size};
+mod tables;
+
+use super::overrides::contact;
+use super::{Page, size};
 use crate::cli::counted;
 use crate::cli::evidence::times_of;
-use crate::evidence::{By, Group, Verified, digits};
+use crate::evidence::{By, Verified, digits};
 use crate::rfc3339;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
@@ -23,37 +26,53 @@ pub(super) fn render(page: &Page<'_>) -> String {
     );
     introduction(page, &mut out);
     figures(page, &mut out);
-    groups(page, &mut out);
-    reasons(page, &mut out);
+    tables::groups(page, &mut out);
+    tables::uses(page, &mut out);
+    tables::sites(page, &mut out);
+    tables::settings(page, &mut out);
+    tables::reasons(page, &mut out);
+    tables::turned_away(page, &mut out);
     chain(page, &mut out);
     out.push_str("</body>\n</html>\n");
     out
 }
 
 fn introduction(page: &Page<'_>, out: &mut String) {
-    let total = &page.report.total;
-    let _ = write!(out, "<p>All requests that went through this instance of politely");
-    match (page.selection.since, total.times) {
-        (Some(since), _) => _ = write!(out, " since {}", time(since)),
-        (None, Some((from, to))) => _ = write!(out, " from {} to {}", time(from), time(to)),
-        (None, None) => {}
-    }
-    let _ = writeln!(
-        out,
-        ". politely is a proxy that stands between crawlers and sites, reads each site’s robots.txt before anything else, and refuses \
-         what it disallows; where its operator has said otherwise, that is counted below. Made {}.</p>",
-        time(page.made)
+    out.push_str(
+        "<p>politely is a proxy that stands between crawlers and sites, reads each site’s robots.txt before anything else, and refuses \
+         what it disallows. Where its operator has said otherwise, that is listed below.</p>\n<dl>\n",
     );
-    let list = |names: &std::collections::BTreeSet<String>| {
-        names.iter().map(|name| format!("<b>{}</b>", escape(name))).collect::<Vec<_>>().join(", ")
+    let (total, basis, selection) = (&page.report.total, &page.report.basis, page.selection);
+    let latest = basis.configs.values().max_by_key(|used| used.times.1).and_then(|used| used.text.as_deref());
+    let contact = latest.and_then(contact).map_or("not stated in the configuration".to_owned(), |it| escape(&it));
+    let instances = basis.instances.iter().map(|instance| {
+        let version =
+            instance.version.as_ref().map_or(String::new(), |version| format!(" (politely {})", escape(version)));
+        format!("{}{version}, since {}", escape(&instance.name), time(instance.since))
+    });
+    let period = match (selection.since.or(total.times.map(|it| it.0)), selection.until.or(total.times.map(|it| it.1)))
+    {
+        (Some(from), Some(to)) => format!("{} to {}", time(from), time(to)),
+        _ => "no requests".to_owned(),
     };
-    if !total.product_tokens.is_empty() {
-        let _ = write!(out, "<p>The crawlers call themselves {}. ", list(&total.product_tokens));
-        let _ = match total.purposes.is_empty() {
-            true => writeln!(out, "No use of the content was declared.</p>"),
-            false => writeln!(out, "The declared use of the content: {}.</p>", list(&total.purposes)),
-        };
+    let mut selected: Vec<_> =
+        selection.hosts.iter().map(|host| format!("host {}", escape(&host.to_string()))).collect();
+    selected.extend(selection.user.iter().map(|user| format!("user {}", escape(user))));
+    selected.extend(selection.purpose.iter().map(|purpose| format!("declared use {}", escape(purpose.as_str()))));
+    let crawlers = total.product_tokens.iter().map(|token| escape(token));
+    for (name, values) in [
+        ("Operator", vec![contact]),
+        ("Instance", instances.collect()),
+        ("Period", vec![period]),
+        ("Selected", selected),
+        ("Crawlers", crawlers.collect()),
+        ("Made", vec![time(page.made)]),
+    ] {
+        if !values.is_empty() {
+            let _ = writeln!(out, "<dt>{name}<dd>{}", values.join("<br>"));
+        }
     }
+    out.push_str("</dl>\n");
 }
 
 fn figures(page: &Page<'_>, out: &mut String) {
@@ -62,7 +81,7 @@ fn figures(page: &Page<'_>, out: &mut String) {
     out.push_str("<ul class=\"figures\">\n");
     for (class, figure, what) in [
         ("", total.requests.to_string(), "requests"),
-        ("", total.forwarded.to_string(), "sent"),
+        ("", total.forwarded.to_string(), "delivered"),
         ("", total.answered.to_string(), "answered from here"),
         (refused, total.refused.to_string(), "refused"),
         ("", total.failed.to_string(), "failed on the way"),
@@ -86,52 +105,6 @@ fn figures(page: &Page<'_>, out: &mut String) {
             page.report.lost
         );
     }
-}
-
-fn groups(page: &Page<'_>, out: &mut String) {
-    let (heading, what) = match page.by {
-        By::Host => ("Sites", "Site"),
-        By::Domain => ("Domains", "Domain"),
-        By::User => ("Users", "User or client"),
-        By::Rule => ("Rules", "Rule"),
-    };
-    let _ = write!(
-        out,
-        "<h2>{heading}</h2>\n<table>\n<thead><tr><th>{what}<th class=\"n\">Requests<th class=\"n\">Sent<th class=\"n\">Answered here\
-         <th class=\"n\">Refused<th class=\"n\">Failed<th class=\"n\">Received<th>First and last<th>Why</tr></thead>\n<tbody>\n"
-    );
-    for group in page.report.groups.iter().take(MOST_SHOWN) {
-        let Group { requests, forwarded, answered, refused, failed, .. } = group;
-        let why: Vec<_> = group.reasons.iter().map(|(reason, count)| format!("{} × {count}", escape(reason))).collect();
-        let between = group.times.map_or(String::new(), |(from, to)| format!("{}<br>{}", time(from), time(to)));
-        let _ = writeln!(
-            out,
-            "<tr><td>{}<td class=\"n\">{requests}<td class=\"n\">{forwarded}<td class=\"n\">{answered}<td class=\"n\">{refused}<td class=\"n\">{failed}\
-             <td class=\"n\">{}<td class=\"t\">{between}<td>{}</tr>",
-            escape(named(group)),
-            size(group.bytes_out),
-            why.join("<br>")
-        );
-    }
-    out.push_str("</tbody>\n</table>\n");
-    if page.report.groups.len() > MOST_SHOWN {
-        let more = page.report.groups.len() - MOST_SHOWN;
-        let _ = writeln!(out, "<p>… and {more} more, which <code>--format json</code> has.</p>");
-    }
-}
-
-fn reasons(page: &Page<'_>, out: &mut String) {
-    if page.report.total.reasons.is_empty() {
-        return;
-    }
-    out.push_str(
-        "<h2>Why</h2>\n<table>\n<thead><tr><th>Reason<th class=\"n\">Requests<th>What it means</tr></thead>\n<tbody>\n",
-    );
-    for (reason, count) in &page.report.total.reasons {
-        let meaning = meaning(reason);
-        let _ = writeln!(out, "<tr><td><code>{}</code><td class=\"n\">{count}<td>{meaning}</tr>", escape(reason));
-    }
-    out.push_str("</tbody>\n</table>\n");
 }
 
 fn chain(page: &Page<'_>, out: &mut String) {
@@ -210,7 +183,7 @@ fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                 out.extend(c.escape_unicode())
             }
             c if c.is_control() => out.extend(c.escape_unicode()),
@@ -221,7 +194,7 @@ fn escape(text: &str) -> String {
 }
 
 /// In the colours of the dashboard.
-const STYLE: &str = concat!(include_str!("../../admin/dashboard/colors.css"), include_str!("style.css"));
+const STYLE: &str = concat!(include_str!("../../../admin/dashboard/colors.css"), include_str!("style.css"));
 
 #[cfg(test)]
 mod tests {
