@@ -3,6 +3,7 @@
 mod html;
 mod json;
 mod overrides;
+mod training;
 
 use super::evidence::{directory, unreadable, when};
 use super::{CommandError, ConfigArg, counted};
@@ -50,6 +51,8 @@ enum Form {
     Text,
     Json,
     Html,
+    /// As Markdown, what a crawler knows for the summary of AI Act Art. 53(1)(d); it lists domains, whatever `--by` says
+    TrainingSummary,
 }
 
 /// All that a page says.
@@ -65,7 +68,7 @@ struct Page<'a> {
 /// 0, or 1 if the chain is broken: then the report says so.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let selection = args.selection()?;
-    let by = args.by;
+    let by = if matches!(args.format, Form::TrainingSummary) { By::Domain } else { args.by };
     let directory = directory(args.evidence.as_deref(), &args.config)?;
     let failed = |error| unreadable(&directory, &error);
     let verified = verify(&directory, &[]).map_err(failed)?;
@@ -85,6 +88,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
         Form::Text => super::inert(&text(&page)),
         Form::Json => format!("{:#}\n", json::all_as_json(&page)),
         Form::Html => html::render(&page),
+        Form::TrainingSummary => training::render(&page),
     })?;
     Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) })
 }

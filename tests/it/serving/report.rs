@@ -253,6 +253,33 @@ async fn nothing_that_others_have_written_runs_in_the_page() {
     }
 }
 
+#[tokio::test]
+async fn a_training_summary_has_what_a_crawler_knows_and_leaves_the_rest_to_the_provider() {
+    let asked_of = |number: u8, user: &str, bytes: u32| {
+        let more =
+            json!({ "user": user, "purpose": ["ai-train"], "product_tokens": ["examplebot"], "bytes_out": bytes });
+        asked(number, &format!("https://www.site-{number}.co.uk/"), &more)
+    };
+    let mut lines: Vec<_> = (0..20).map(|number| asked_of(number, "anna", 1000 + u32::from(number))).collect();
+    lines.push(asked(30, "https://big.example/", &json!({ "user": "bob", "bytes_out": 1_000_000 })));
+    let refused = json!({ "user": "anna", "outcome": "refused", "verdict": "refused", "reason": "usage-disallowed" });
+    lines.push(asked(31, "https://www.site-3.co.uk/b", &refused));
+    let directory = chain(&lines);
+    let summary = report(directory.path(), &["--format", "training-summary", "--user", "anna"]).await.stdout;
+    for said in [
+        "- If yes, specify crawler name(s)/identifier(s): examplebot\n",
+        "- Purposes of the crawler(s): as declared: ai-train (20 requests), no declared use (1 request); \\[…\\]\n",
+        "- Period of data collection: from 11/2022 to 11/2022\n".replace("2022", "2026").as_str(),
+        "below: 2 of 20, the top 10 % by the size of what was received",
+        "|---|---:|---:|\n| site-19.co.uk | 1019 | 1 |\n| site-18.co.uk | 1018 | 1 |\n\n## 3.1",
+        "tdmrep.json (1 refused)",
+        "- Type of modality covered: \\[…\\]\n",
+    ] {
+        assert!(summary.contains(said), "{said} in {summary}");
+    }
+    assert!(!summary.contains("big.example"), "it is another user's: {summary}");
+}
+
 const OURS: [&str; 25] = [
     "head", "body", "html", "h1", "h2", "p", "dl", "dt", "dd", "ul", "li", "b", "table", "thead", "tbody", "tr", "th",
     "td", "time", "code", "br", "span", "title", "meta", "style",
