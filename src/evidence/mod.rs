@@ -4,7 +4,7 @@
 //!
 //! To write: `record` makes a line, `queue` takes it to the thread of `writer`, which appends it to `chain`, in files of
 //! `segment`; `start` finds where a chain continues, `keep` what is old. To read: `read` has the lines, `line` what they say;
-//! `verify`, `report` and `past` use them.
+//! `verify`, `report` and `past` use them. `timestamp` has what an authority says of a line.
 
 mod basis;
 mod chain;
@@ -17,6 +17,7 @@ mod record;
 mod report;
 mod segment;
 mod start;
+mod timestamp;
 mod verify;
 mod writer;
 
@@ -27,6 +28,7 @@ pub use read::FileError;
 pub use record::{Draft, Hash, digest_of, digits, from_hex};
 pub use report::{By, Group, Report, Selection, report};
 pub use start::OpenError;
+pub use timestamp::{MOST_RESPONSE, Stamp, StampError, check, query};
 pub use verify::{Fault, Verified, verify};
 
 use crate::policy::Entry;

@@ -6,6 +6,7 @@ use super::queue::{Batch, Lost, Queue};
 use super::record::{Draft, digits, sha256};
 use super::segment::{Stored, is_same, tidy};
 use super::start::{LOCK, OpenError, lock, resume, start, warn_of_others};
+use super::timestamp;
 use crate::config::private_directory;
 use std::fs::{self, File};
 use std::io;
@@ -201,7 +202,7 @@ impl Writer {
         let keep = Duration::from_secs(self.queue.keep.load(Relaxed));
         let all = Stored::all(&self.directory)?;
         let begun: Vec<_> = all.iter().map(Stored::began).collect();
-        let mut removed = false;
+        let mut removed = None;
         for ((pair, began), age) in all.windows(2).zip(&begun).zip(ages(&begun, keep, now)) {
             if age <= keep {
                 break;
@@ -217,14 +218,15 @@ impl Writer {
                 return Err(io::Error::other(error.to_string()));
             }
             fs::remove_file(&pair[0].path)?;
-            removed = true;
+            removed = Some(pair[1].number);
             if said.is_err() {
                 // The line that says so takes the room that this has made.
                 self.pending.push(line);
                 let _ = self.catch_up();
             }
         }
-        Ok(removed)
+        removed.map_or(Ok(()), |first| timestamp::remove_before(&self.directory, first))?;
+        Ok(removed.is_some())
     }
 
     fn stop(&mut self) {

@@ -42,7 +42,10 @@ fn restart(directory: &Path) {
 fn what_was_kept_long_enough_is_removed_and_that_is_said() {
     let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
     let third = Stored::all(directory.path()).unwrap()[3].first().unwrap().prev;
+    let stamp = directory.path().join(format!("00000004-{}.tsr", "ab".repeat(32)));
+    fs::write(&stamp, "").unwrap();
     restart(directory.path());
+    assert!(!stamp.exists(), "a time stamp goes with its segment");
     let verified = good(directory.path());
     // The fourth ended when the fifth began, nine days ago and a moment.
     assert_eq!((verified.removed_to, segments(directory.path())), (Some(4), (5..=9).collect()));

@@ -10,3 +10,4 @@ mod limits;
 mod logging;
 mod reload;
 mod report;
+mod timestamp;

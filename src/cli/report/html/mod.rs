@@ -150,6 +150,14 @@ fn chain(page: &Page<'_>, out: &mut String) {
             times_of(*unclean)
         );
     }
+    if let Some(last) = page.verified.stamps.iter().map(|stamp| stamp.time).max() {
+        let _ = writeln!(
+            out,
+            "<p>{} of its lines stored with it, the last of {}: <code>politely evidence verify --tsa-ca FILE</code> says by whom.</p>",
+            counted(page.verified.stamps.len() as u64, "time stamp"),
+            time(last)
+        );
+    }
     let _ = writeln!(
         out,
         "<p>Its head: <code>{}</code><br>Its directory: <code>{}</code><br>To check it: <code>politely evidence verify</code></p>",

@@ -1,9 +1,12 @@
-//! `politely evidence verify`: whether the chain of decisions is whole.
+//! `politely evidence`: whether the chain of decisions is whole, and time stamps of its head.
+
+mod stamp;
 
 use super::{CommandError, ConfigArg, Format, NO, counted};
 use crate::config::units::parse_duration;
-use crate::evidence::{Hash, ReadError, Verified, digits, from_hex, verify};
+use crate::evidence::{Fault, Hash, ReadError, Stamp, Verified, digits, from_hex, verify};
 use crate::rfc3339;
+use openssl::x509::X509;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -22,6 +25,8 @@ pub(super) struct EvidenceArgs {
 enum EvidenceCommand {
     /// Was anything changed, removed or lost? Exit code 1 if something is not as it was written
     Verify(Verify),
+    /// Have a time-stamping authority (RFC 3161) sign the chain's head, and store what it answers beside the segments
+    Stamp(stamp::StampArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -33,19 +38,46 @@ struct Verify {
     /// A head that was noted elsewhere, which has to be in the chain; may be given several times
     #[arg(long = "head", value_name = "SHA256", value_parser = parse_head)]
     heads: Vec<Hash>,
+    /// PEM file of the authorities that time stamps have to come from; without it, their signatures are only consistent
+    #[arg(long, value_name = "FILE")]
+    tsa_ca: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
-    let EvidenceCommand::Verify(args) = &args.command;
+    let args = match &args.command {
+        EvidenceCommand::Verify(args) => args,
+        EvidenceCommand::Stamp(args) => return stamp::run(args),
+    };
     let directory = directory(args.directory.as_deref(), &args.config)?;
-    let verified = verify(&directory, &args.heads).map_err(|error| unreadable(&directory, &error))?;
+    let authorities = args.tsa_ca.as_deref().map_or(Ok(Vec::new()), authorities)?;
+    let mut verified = verify(&directory, &args.heads).map_err(|error| unreadable(&directory, &error))?;
+    if args.tsa_ca.is_some() {
+        let untrusted = |stamp: &Stamp| {
+            let error = stamp.authenticate(&authorities).err()?;
+            let what = format!("the time stamp {}: {error}", stamp.path.display());
+            Some(Fault { segment: stamp.segment, line: None, what })
+        };
+        verified.faults.extend(verified.stamps.iter().filter_map(untrusted).collect::<Vec<_>>());
+    }
     match args.format {
-        Format::Text => super::print(&text(&directory, &verified))?,
+        Format::Text => super::print(&text(&directory, &verified, args.tsa_ca.is_some()))?,
         Format::Json => super::print(&format!("{:#}\n", as_json(&verified)))?,
     };
     Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+}
+
+/// The certificates in a file.
+fn authorities(path: &Path) -> Result<Vec<X509>, CommandError> {
+    let hint = "name a PEM file with certificates of time-stamping authorities, or of those who certify them";
+    let bytes = std::fs::read(path)
+        .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", path.display()), hint))?;
+    let all = X509::stack_from_pem(&bytes).unwrap_or_default();
+    if all.is_empty() {
+        return Err(CommandError::usage(format!("{} has no certificate that can be read", path.display()), hint));
+    }
+    Ok(all)
 }
 
 /// The directory that is named, or else the configured one.
@@ -87,10 +119,10 @@ fn parse_head(text: &str) -> Result<Hash, &'static str> {
     from_hex(text).ok_or("a head has 64 digits, 0 to 9 and a to f")
 }
 
-fn text(directory: &Path, verified: &Verified) -> String {
+fn text(directory: &Path, verified: &Verified, is_authentic: bool) -> String {
     let Verified { segments, records, times, head, lost, removed_to, unclean, is_written, is_cut, bodies, .. } =
         verified;
-    let Verified { removed_heads, others, faults, .. } = verified;
+    let Verified { removed_heads, others, faults, stamps, .. } = verified;
     let mut out = String::new();
     for fault in faults.iter().take(MOST_SHOWN) {
         let line = fault.line.map_or_else(String::new, |line| format!(", line {line}"));
@@ -126,6 +158,11 @@ fn text(directory: &Path, verified: &Verified) -> String {
     if *is_written {
         let _ = writeln!(out, "  open:     a proxy writes to it now");
     }
+    for stamp in stamps {
+        let unknown =
+            if is_authentic { "" } else { ", by an authority that was not verified: name it with `--tsa-ca FILE`" };
+        let _ = writeln!(out, "  stamped:  {} by {}{unknown}", digits(&stamp.head), rfc3339::millis(stamp.time));
+    }
     for noted in removed_heads {
         let _ = writeln!(
             out,
@@ -144,6 +181,11 @@ fn text(directory: &Path, verified: &Verified) -> String {
 }
 
 pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
+    let stamped = |stamp: &Stamp| {
+        json!({
+            "segment": stamp.segment, "head": digits(&stamp.head), "time": rfc3339::millis(stamp.time), "file": stamp.path,
+        })
+    };
     let lost = |(count, from, to): &(u64, _, _)| json!({ "count": count, "from": rfc3339::millis(*from), "to": rfc3339::millis(*to) });
     json!({
         "whole": verified.faults.is_empty(),
@@ -159,6 +201,7 @@ pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
         "cut": verified.is_cut,
         "open": verified.is_written,
         "removed_heads": verified.removed_heads.iter().map(digits).collect::<Vec<_>>(),
+        "stamps": verified.stamps.iter().map(stamped).collect::<Vec<_>>(),
         "others": verified.others,
         "head": digits(&verified.head),
     })
