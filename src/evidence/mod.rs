@@ -3,12 +3,11 @@
 //! `explain --at`. docs/evidence.md has the format.
 //!
 //! To write: `record` makes a line, `queue` takes it to the thread of `writer`, which appends it to `chain`, in files of
-//! `segment`; `start` finds where a chain continues, `keep` what is old. To read: `read` has the lines, `line` what they say;
+//! `segment`, which knows what is old; `start` finds where a chain continues. To read: `read` has the lines, `line` what they say;
 //! `verify`, `report` and `past` use them. `timestamp` has what an authority says of a line.
 
 mod basis;
 mod chain;
-mod keep;
 mod line;
 mod past;
 mod queue;

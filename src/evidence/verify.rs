@@ -2,9 +2,9 @@
 //! enough, and the files that records refer to are there unchanged.
 
 use super::line::{Kind, Line, ReadError, parse};
-use super::read::{Lines, RC1_FILES, decoded, rc1_file, rc1_hash};
+use super::read::{Lines, decoded, rc1_file};
 use super::record::{Hash, NOTHING, digits};
-use super::segment::{self, Stored, entries};
+use super::segment::{self, RC1_FILES, Stored, entries, rc1_hash};
 use super::start::{LOCK, is_locked};
 use super::timestamp::{Stamp, stamped};
 use crate::rfc3339;

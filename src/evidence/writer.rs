@@ -1,10 +1,9 @@
 //! The thread that writes: it appends records to the chain, begins new segments, and removes those that were kept long enough.
 
 use super::chain::Chain;
-use super::keep::{Clock, ages, clear_up};
 use super::queue::{Batch, Lost, Queue};
 use super::record::{Draft, digits, sha256};
-use super::segment::{Stored, is_same, tidy};
+use super::segment::{Clock, Stored, ages, clear_up, is_same, tidy};
 use super::start::{LOCK, OpenError, lock, resume, start, warn_of_others};
 use super::timestamp;
 use crate::config::private_directory;

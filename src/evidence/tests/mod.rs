@@ -285,7 +285,7 @@ fn what_rc1_wrote_is_read_and_continued() {
     let note = directory.path().join("bodies/note");
     fs::write(&note, "").unwrap();
     fs::remove_file(directory.path().join("00000001.jsonl")).unwrap();
-    keep::clear_up(directory.path());
+    segment::clear_up(directory.path());
     assert!(!shard.exists() && note.exists(), "only what rc.1 has written goes with its last segment");
 }
 
