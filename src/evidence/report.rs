@@ -90,7 +90,8 @@ pub struct Group {
 /// # Errors
 /// A segment cannot be read.
 pub fn report(directory: &Path, by: By, selection: &Selection) -> Result<Report, ReadError> {
-    let (mut report, [mut groups, mut users, mut turned_away]) = (Report::default(), [const { Groups::new() }; 3]);
+    let (mut report, [mut groups, mut users, mut turned_away]) =
+        (Report::default(), [const { TotalsByName::new() }; 3]);
     each_line(directory, |_, _, line| {
         let line = parse(line)?;
         match line.kind {
@@ -114,14 +115,14 @@ pub fn report(directory: &Path, by: By, selection: &Selection) -> Result<Report,
         Ok(())
     })?;
     report.basis.between(selection.since, selection.until);
-    [report.groups, report.users, report.turned_away] = [groups, users, turned_away].map(Groups::sorted);
+    [report.groups, report.users, report.turned_away] = [groups, users, turned_away].map(TotalsByName::sorted);
     Ok(report)
 }
 
 /// By name, within bounds.
-struct Groups(BTreeMap<String, Group>);
+struct TotalsByName(BTreeMap<String, Group>);
 
-impl Groups {
+impl TotalsByName {
     const fn new() -> Self {
         Self(BTreeMap::new())
     }

@@ -1,12 +1,14 @@
 //! `politely evidence`: whether the chain of decisions is whole, and time stamps of its head.
 
+mod source;
 mod stamp;
+
+pub(super) use source::{directory, unreadable};
 
 use super::{CommandError, ConfigArg, Format, NO, counted};
 use crate::config::units::parse_duration;
-use crate::evidence::{Fault, Hash, ReadError, Stamp, Verified, digits, from_hex, verify};
+use crate::evidence::{Fault, Hash, Stamp, Verified, digits, from_hex, verify};
 use crate::rfc3339;
-use openssl::x509::X509;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -51,7 +53,7 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
         EvidenceCommand::Stamp(args) => return stamp::run(args),
     };
     let directory = directory(args.directory.as_deref(), &args.config)?;
-    let authorities = args.tsa_ca.as_deref().map_or(Ok(Vec::new()), authorities)?;
+    let authorities = args.tsa_ca.as_deref().map_or(Ok(Vec::new()), source::authorities)?;
     let mut verified = verify(&directory, &args.heads).map_err(|error| unreadable(&directory, &error))?;
     if args.tsa_ca.is_some() {
         let untrusted = |stamp: &Stamp| {
@@ -66,39 +68,6 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
         Format::Json => super::print(&format!("{:#}\n", as_json(&verified)))?,
     };
     Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
-}
-
-/// The certificates in a file.
-fn authorities(path: &Path) -> Result<Vec<X509>, CommandError> {
-    let hint = "name a PEM file with certificates of time-stamping authorities, or of those who certify them";
-    let bytes = std::fs::read(path)
-        .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", path.display()), hint))?;
-    let all = X509::stack_from_pem(&bytes).unwrap_or_default();
-    if all.is_empty() {
-        return Err(CommandError::usage(format!("{} has no certificate that can be read", path.display()), hint));
-    }
-    Ok(all)
-}
-
-/// The directory that is named, or else the configured one.
-pub(super) fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, CommandError> {
-    if let Some(named) = named {
-        return Ok(named.to_owned());
-    }
-    let settings = config.load()?;
-    let hint = "name its directory, or `--config FILE`; a proxy keeps evidence once `evidence.directory` is set";
-    settings.evidence.directory.ok_or_else(|| CommandError::usage("no evidence is configured", hint))
-}
-
-pub(super) fn unreadable(directory: &Path, error: &ReadError) -> CommandError {
-    let what = match error {
-        ReadError::Empty => format!("there is no evidence in {}", directory.display()),
-        error => format!("cannot read the evidence in {}: {error}", directory.display()),
-    };
-    CommandError::usage(
-        what,
-        "it is a directory with files such as 00000001-20261122T183000Z.jsonl, readable for the proxy's user alone",
-    )
 }
 
 /// An instant as people write it: RFC 3339, a date, or how long ago it was (`7d`).

@@ -1,6 +1,6 @@
 //! `politely evidence stamp`: a time stamp of the chain's head, over plain HTTP (RFC 3161 §3.4). What is answered is signed.
 
-use super::{authorities, directory, unreadable};
+use super::source::{authorities, directory, unreadable};
 use crate::cli::{CommandError, ConfigArg, print};
 use crate::evidence::{MOST_RESPONSE, Stamp, check, digits, query, verify};
 use crate::rfc3339;

@@ -1,7 +1,7 @@
 //! The report for programs.
 
-use super::Page;
 use super::overrides::{contact, overrides};
+use super::page::Page;
 use crate::cli::evidence::as_json;
 use crate::evidence::{CopyUse, Group, digits};
 use crate::rfc3339;

@@ -2,7 +2,7 @@
 //! (Regulation (EU) 2024/1689) Art. 53(1)(d). docs/evidence.md names the version of the template.
 
 use super::overrides::{contact, overrides};
-use super::{Page, named};
+use super::page::{Page, named};
 use crate::cli::counted;
 use crate::evidence::Group;
 use crate::rfc3339;

@@ -1,11 +1,10 @@
 //! The tables of the page. What others have written is escaped where a cell is made.
 
-use super::{escape, time};
+use super::words::{between, escape, time};
 use crate::cli::report::overrides::overrides;
-use crate::cli::report::{MOST_SHOWN, Page, meaning, named, size};
+use crate::cli::report::page::{MOST_SHOWN, Page, meaning, named, size};
 use crate::evidence::{By, CopyUse, Group, SiteBasis, digits};
 use std::fmt::Write;
-use std::time::SystemTime;
 
 pub(super) fn groups(page: &Page<'_>, out: &mut String) {
     let (heading, what) = match page.by {
@@ -196,13 +195,5 @@ fn table<const N: usize>(
     let more = rows.count();
     if more > 0 {
         let _ = writeln!(out, "<p>… and {more} more, which <code>--format json</code> has.</p>");
-    }
-}
-
-fn between(times: Option<(SystemTime, SystemTime)>) -> String {
-    match times {
-        None => String::new(),
-        Some((from, to)) if from == to => time(from),
-        Some((from, to)) => format!("{}<br>{}", time(from), time(to)),
     }
 }
