@@ -252,7 +252,7 @@ async fn what_is_no_time_stamp_of_this_head_is_not_stored() {
     }
     let ended = tsa.stamp(directory.path(), "/tsr", &["--tsa-ca", &tsa.file("tsa.cnf")]).await;
     assert!(ended.code == 2 && ended.stderr.contains("has no certificate"), "{}", ended.stderr);
-    assert_eq!(stamps(directory.path()), [PathBuf::new(); 0]);
+    assert!(stamps(directory.path()).is_empty(), "nothing is stored");
     fs::write(segment(directory.path()), "{}\n").unwrap();
     let ended = tsa.stamp(directory.path(), "/tsr", &[]).await;
     assert!(
