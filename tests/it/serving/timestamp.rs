@@ -146,6 +146,11 @@ fn stamps(directory: &Path) -> Vec<PathBuf> {
     all.filter(|path| path.extension().is_some_and(|extension| extension == "tsr")).collect()
 }
 
+/// The last line, its end included.
+fn last_of(lines: &str) -> &str {
+    lines.split_inclusive('\n').next_back().expect("it has lines")
+}
+
 /// What `verify` says of a directory: `None` if all is well, and else its faults.
 async fn faults(directory: &Path, more: &[&str]) -> Option<String> {
     let ended = politely(&[&["evidence", "verify", text(directory), "--format", "json"], more].concat()).await;
@@ -162,7 +167,7 @@ async fn a_time_stamp_of_the_head_is_stored_and_verified_by_us_and_by_openssl() 
     let [stamp] = &*stamps(directory.path()) else { panic!("{:?}", stamps(directory.path())) };
     // The data is the last line, its end included.
     let lines = fs::read_to_string(segment(directory.path())).unwrap();
-    let last = lines.split_inclusive('\n').next_back().unwrap();
+    let last = last_of(&lines);
     fs::write(tsa.file("last"), last).unwrap();
     openssl(tsa.home.path(), &format!("ts -verify -data last -in {} -CAfile ca.pem", text(stamp)));
     assert_eq!(faults(directory.path(), &["--tsa-ca", &ca]).await, None);
@@ -195,8 +200,7 @@ async fn a_chain_that_was_rewritten_no_longer_has_the_line_that_was_stamped() {
         assert!(said.as_ref().is_some_and(|it| it.contains("the chain was rewritten, or cut")), "{said:?}");
     }
     // Nor does a time stamp do for another line.
-    let other_head =
-        super::report::hex(&openssl::sha::sha256(rewritten.split_inclusive('\n').next_back().unwrap().as_bytes()));
+    let other_head = super::report::hex(&openssl::sha::sha256(last_of(&rewritten).as_bytes()));
     fs::write(&file, &rewritten).unwrap();
     let renamed = directory.path().join(format!("00000001-{other_head}.tsr"));
     fs::rename(&stamp, &renamed).unwrap();
@@ -207,7 +211,10 @@ async fn a_chain_that_was_rewritten_no_longer_has_the_line_that_was_stamped() {
     fs::rename(&renamed, &stamp).unwrap();
     assert_eq!(faults(directory.path(), &[]).await, None);
     let good = fs::read(&stamp).unwrap();
-    for place in [good.len() / 4, good.len() / 2, good.len() - 1] {
+    let stamped =
+        super::report::hex(&good).find(&super::report::hex(&openssl::sha::sha256(last_of(&whole).as_bytes())));
+    // The hash in it, and the signature, which is its end.
+    for place in [stamped.expect("it is for that line") / 2, good.len() - 1] {
         let mut bad = good.clone();
         bad[place] ^= 1;
         fs::write(&stamp, bad).unwrap();
