@@ -172,7 +172,6 @@ fn layer(module: &str) -> usize {
 const CIRCLES: &[&str] = &[
     "src/admin/guard.rs src/admin/state.rs",
     "src/cli/explain/mod.rs src/cli/explain/past.rs",
-    "src/cli/report/html.rs src/cli/report/mod.rs",
     "src/cli/trust/mod.rs src/cli/trust/nss.rs",
     "src/gate/fleet/machine/copies.rs src/gate/fleet/machine/mod.rs",
     "src/gate/pacer/host_queue/mod.rs src/gate/pacer/permit.rs",
