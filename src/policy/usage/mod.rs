@@ -1,8 +1,10 @@
-//! What a site says about the use of its content, beside robots.txt: in the heads of its answers and in its tdmrep.json. Pure.
+//! What a site says about the use of its content, beside what crawlers may fetch: in groups of robots.txt
+//! for a purpose, in the heads of its answers and in its tdmrep.json. Pure.
 
 mod answer;
 mod field;
 pub mod offer;
+pub(super) mod policy_tokens;
 mod report;
 pub(super) mod tdmrep;
 

@@ -71,6 +71,31 @@ async fn groups_of_other_crawlers_have_other_wishes() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_for_the_purpose_refuses_whatever_the_crawlers_own_allows() {
+    let site =
+        "User-agent: *\nAllow: /\n\nUser-agent: No-Training\nDisallow: /art\n\nUser-agent: GPTBot\nDisallow: /x\n";
+    let tokens = "policy_tokens: { train-ai: [no-training, GPTBot] }";
+    for (purpose, statuses) in [("[ai-train]", [403, 403, 200]), ("[search]", [200, 200, 200]), ("[]", [200, 200, 200])]
+    {
+        let origin = Origin::site(site).await;
+        let proxy = Proxy::start(&format!("identity: {{ purpose: {purpose}, {tokens} }}")).await;
+        for (target, status) in ["/art/1", "/x", "/free"].into_iter().zip(statuses) {
+            assert_eq!(proxy.get(&origin.url(target)).await.status(), status, "{purpose} {target}");
+        }
+        if statuses[0] == 403 {
+            let problem =
+                assert_refused(&proxy.get(&origin.url("/art")).await, 403, "http_request_denied", "usage-disallowed");
+            let named = [&problem["product_token"], &problem["purpose"], &problem["rule"]];
+            assert_eq!(named, ["no-training", "ai-train", "Disallow: /art"]);
+            assert_eq!(problem["line"], 5);
+        }
+    }
+    let origin = Origin::site(site).await;
+    let proxy = Proxy::start("identity: { purpose: [ai-train] }").await;
+    assert_eq!(proxy.get(&origin.url("/art")).await.status(), 200, "no token is one of a purpose by default");
+}
+
 /// What fields say no, and to which purpose: `policy::reserved`.
 fn answers(seen: &Seen) -> Reply {
     let page = |name: &str, value: &str| Reply::text("the page").field(name, value);
