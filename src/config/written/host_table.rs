@@ -52,6 +52,7 @@ impl Override {
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
     pub content_usage: Option<RobotsOverride>,
+    pub content_signal: Option<RobotsOverride>,
     pub x_robots_tag: Option<RobotsOverride>,
     pub tdm_reservation: Option<RobotsOverride>,
     pub tdmrep: Option<RobotsOverride>,
@@ -61,6 +62,7 @@ impl Usage {
     pub fn over(self, before: UsageModes) -> UsageModes {
         UsageModes {
             content_usage: self.content_usage.unwrap_or(before.content_usage),
+            content_signal: self.content_signal.unwrap_or(before.content_signal),
             x_robots_tag: self.x_robots_tag.unwrap_or(before.x_robots_tag),
             tdm_reservation: self.tdm_reservation.unwrap_or(before.tdm_reservation),
             tdmrep: self.tdmrep.unwrap_or(before.tdmrep),

@@ -7,6 +7,8 @@ use crate::policy::RobotsOverride;
 #[non_exhaustive]
 pub enum UsageField {
     ContentUsage,
+    ContentSignal,
+    RobotsTag,
     XRobotsTag,
     TdmReservation,
 }
@@ -15,6 +17,8 @@ pub enum UsageField {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageModes {
     pub content_usage: RobotsOverride,
+    pub content_signal: RobotsOverride,
+    /// Robots-Tag and X-Robots-Tag.
     pub x_robots_tag: RobotsOverride,
     pub tdm_reservation: RobotsOverride,
     /// The site's tdmrep.json, which is read before anything is asked for.
@@ -26,6 +30,8 @@ pub struct UsageModes {
 #[non_exhaustive]
 pub enum Signal {
     ContentUsage,
+    ContentSignal,
+    RobotsTag,
     XRobotsTag,
     TdmReservation,
     /// `Link: <…>; rel="license"`.
@@ -35,9 +41,14 @@ pub enum Signal {
 }
 
 impl UsageField {
+    pub const ALL: [Self; 5] =
+        [Self::ContentUsage, Self::ContentSignal, Self::RobotsTag, Self::XRobotsTag, Self::TdmReservation];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ContentUsage => "Content-Usage",
+            Self::ContentSignal => "Content-Signal",
+            Self::RobotsTag => "Robots-Tag",
             Self::XRobotsTag => "X-Robots-Tag",
             Self::TdmReservation => "TDM-Reservation",
         }
@@ -48,20 +59,30 @@ impl UsageModes {
     pub fn of(&self, field: UsageField) -> RobotsOverride {
         match field {
             UsageField::ContentUsage => self.content_usage,
-            UsageField::XRobotsTag => self.x_robots_tag,
+            UsageField::ContentSignal => self.content_signal,
+            UsageField::RobotsTag | UsageField::XRobotsTag => self.x_robots_tag,
             UsageField::TdmReservation => self.tdm_reservation,
         }
     }
 }
 
 impl Signal {
-    pub const ALL: [Self; 5] =
-        [Self::ContentUsage, Self::XRobotsTag, Self::TdmReservation, Self::License, Self::PaymentRequired];
+    pub const ALL: [Self; 7] = [
+        Self::ContentUsage,
+        Self::ContentSignal,
+        Self::RobotsTag,
+        Self::XRobotsTag,
+        Self::TdmReservation,
+        Self::License,
+        Self::PaymentRequired,
+    ];
 
     /// The label in metrics. Stable.
     pub fn slug(self) -> &'static str {
         match self {
             Self::ContentUsage => "content-usage",
+            Self::ContentSignal => "content-signal",
+            Self::RobotsTag => "robots-tag",
             Self::XRobotsTag => "x-robots-tag",
             Self::TdmReservation => "tdm-reservation",
             Self::License => "license",
@@ -74,6 +95,8 @@ impl From<UsageField> for Signal {
     fn from(field: UsageField) -> Self {
         match field {
             UsageField::ContentUsage => Self::ContentUsage,
+            UsageField::ContentSignal => Self::ContentSignal,
+            UsageField::RobotsTag => Self::RobotsTag,
             UsageField::XRobotsTag => Self::XRobotsTag,
             UsageField::TdmReservation => Self::TdmReservation,
         }

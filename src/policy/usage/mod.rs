@@ -6,6 +6,7 @@ mod field;
 pub mod offer;
 pub(super) mod policy_tokens;
 mod report;
+mod robots_tag;
 pub(super) mod tdmrep;
 
 pub use answer::{UsageLines, Use};

@@ -98,12 +98,22 @@ mod tests {
     fn what_says_no_is_noted_without_a_purpose() {
         let said = noted(
             200,
-            &["X-Robots-Tag: noai", "Content-Usage: train-ai=n", "TDM-Reservation: 1", "Link: </l>; rel=license"],
+            &[
+                "X-Robots-Tag: noai",
+                "Content-Usage: train-ai=n",
+                "TDM-Reservation: 1",
+                "Content-Signal: search=no",
+                "Robots-Tag: *;nosnippet",
+                "Link: </l>; rel=license",
+            ],
         );
-        assert_eq!(said.signals().collect::<Vec<_>>(), &Signal::ALL[..4]);
+        assert_eq!(said.signals().collect::<Vec<_>>(), &Signal::ALL[..6]);
         assert_eq!(
             said.reserved_text().as_deref(),
-            Some("X-Robots-Tag: noai; Content-Usage: train-ai=n; TDM-Reservation: 1")
+            Some(
+                "X-Robots-Tag: noai; Content-Usage: train-ai=n; TDM-Reservation: 1; Content-Signal: search=no; \
+                 Robots-Tag: *;nosnippet"
+            )
         );
         assert_eq!(said.offer_text().as_deref(), Some("its licence is at /l"));
         assert!(said.malformed.is_empty());

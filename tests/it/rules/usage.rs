@@ -102,6 +102,8 @@ fn answers(seen: &Seen) -> Reply {
     match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/tag" => page("X-Robots-Tag", "otherbot: nofollow, FooBot: noai"),
+        "/list" => page("Robots-Tag", "*;nosnippet, FooBot;noai"),
+        "/signal" => page("Content-Signal", "search=yes, ai-train=no"),
         "/usage" => page("Content-Usage", "train-ai=n").field("Cache-Control", "max-age=0"),
         "/tdm" => page("TDM-Reservation", "1").field("TDM-Policy", "https://example.com/policy.json"),
         "/error" => Reply::status(404).body("the page").field("TDM-Reservation", "1"),
@@ -119,6 +121,8 @@ async fn an_answer_that_says_no_is_not_delivered() {
     for (origin, http2) in [(&plain, None), (&plain, Some(&direct)), (&tls, Some(&inside))] {
         for (target, rule) in [
             ("/tag", Some("X-Robots-Tag: otherbot: nofollow, FooBot: noai")),
+            ("/list", Some("Robots-Tag: *;nosnippet, FooBot;noai")),
+            ("/signal", Some("Content-Signal: search=yes, ai-train=no")),
             ("/usage", Some("Content-Usage: train-ai=n")),
             ("/tdm", Some("TDM-Reservation: 1")),
             ("/endless", Some("TDM-Reservation: 1")),

@@ -249,7 +249,7 @@ fn is_ours(member: &str) -> bool {
 }
 
 /// As `FieldKind::Signal` has them.
-const SIGNALS: [&str; 4] = ["link", "x-robots-tag", "content-usage", "tdm-reservation"];
+const SIGNALS: [&str; 6] = ["link", "x-robots-tag", "robots-tag", "content-usage", "content-signal", "tdm-reservation"];
 
 #[cfg(test)]
 mod tests {
