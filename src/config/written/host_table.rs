@@ -55,6 +55,7 @@ pub struct Usage {
     pub content_signal: Option<RobotsOverride>,
     pub x_robots_tag: Option<RobotsOverride>,
     pub tdm_reservation: Option<RobotsOverride>,
+    pub page: Option<RobotsOverride>,
     pub tdmrep: Option<RobotsOverride>,
 }
 
@@ -65,6 +66,7 @@ impl Usage {
             content_signal: self.content_signal.unwrap_or(before.content_signal),
             x_robots_tag: self.x_robots_tag.unwrap_or(before.x_robots_tag),
             tdm_reservation: self.tdm_reservation.unwrap_or(before.tdm_reservation),
+            page: self.page.unwrap_or(before.page),
             tdmrep: self.tdmrep.unwrap_or(before.tdmrep),
         }
     }

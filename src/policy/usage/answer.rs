@@ -34,18 +34,9 @@ pub struct UsageLines {
 impl UsageLines {
     /// One field of the head, if it matters.
     pub fn take(&mut self, name: &[u8], value: &[u8]) {
-        let known = UsageField::ALL.into_iter();
+        let known = UsageField::OF_HEADS.into_iter();
         if let Some(field) = known.into_iter().find(|field| name.eq_ignore_ascii_case(field.as_str().as_bytes())) {
-            // Its lines are one value (RFC 9651 §4.2), which none is left out of without a change of what it says.
-            let is_one = matches!(field, UsageField::ContentUsage | UsageField::RobotsTag);
-            let of_its_kind = self.lines.iter().filter(|(other, _)| *other == field).count();
-            let too_much = of_its_kind == MOST_LINES || !is_one && value.len() > LONGEST_LINE;
-            let before = self.lines.iter_mut().find(|(other, _)| *other == field && is_one);
-            match before {
-                Some((_, lines)) => lines.extend([b", ", value].concat()),
-                None if too_much => self.leave_out(field.into()),
-                None => self.lines.push((field, value.to_owned())),
-            }
+            self.add(field, value);
         } else if name.eq_ignore_ascii_case(b"link") {
             match self.links.len() == MOST_LINES {
                 true => self.leave_out(Signal::License),
@@ -55,6 +46,28 @@ impl UsageLines {
             self.price.get_or_insert_with(|| value.to_owned());
         } else if name.eq_ignore_ascii_case(b"content-type") {
             self.is_image = value.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case(b"image/"));
+        }
+    }
+
+    /// What is said in this place.
+    pub(super) fn add(&mut self, field: UsageField, value: &[u8]) {
+        // Its lines are one value (RFC 9651 §4.2), which none is left out of without a change of what it says.
+        let is_one = matches!(field, UsageField::ContentUsage | UsageField::RobotsTag);
+        let of_its_kind = self.lines.iter().filter(|(other, _)| *other == field).count();
+        let too_much = of_its_kind == MOST_LINES || !is_one && value.len() > LONGEST_LINE;
+        let before = self.lines.iter_mut().find(|(other, _)| *other == field && is_one);
+        match before {
+            Some((_, lines)) => lines.extend([b", ", value].concat()),
+            None if too_much => self.leave_out(field.into()),
+            None => self.lines.push((field, value.to_owned())),
+        }
+    }
+
+    /// Where the terms are on which what is reserved may be mined all the same.
+    pub(super) fn add_policy(&mut self, policy: &[u8]) {
+        let reserved = self.lines.iter_mut().find(|(field, value)| *field == UsageField::MetaTdm && value == b"1");
+        if let Some((_, value)) = reserved.filter(|_| policy.len() <= LONGEST) {
+            value.extend([b", tdm-policy: ", policy].concat());
         }
     }
 
@@ -73,12 +86,12 @@ impl UsageLines {
                     let says_no = read.welcome.iter().any(|(_, is_welcome)| !is_welcome);
                     (read.fault.is_none() || says_no).then_some(says_no)
                 }
-                UsageField::XRobotsTag | UsageField::RobotsTag => {
+                UsageField::XRobotsTag | UsageField::RobotsTag | UsageField::MetaRobots => {
                     let tag = RobotsTag::of(*field, value, to);
                     let says_no = tag.says_no(self.is_image);
                     (says_no || !tag.is_malformed).then_some(says_no)
                 }
-                UsageField::TdmReservation => match value.trim_ascii() {
+                UsageField::TdmReservation | UsageField::MetaTdm => match reservation(value) {
                     b"1" => Some(true),
                     b"0" => Some(false),
                     _ => None,
@@ -115,12 +128,13 @@ impl UsageLines {
                 let welcome = usage(field, value).welcome;
                 purposes.find(|purpose| welcome.iter().any(|(of, is_welcome)| of == *purpose && !is_welcome))
             }
-            UsageField::XRobotsTag | UsageField::RobotsTag => {
+            UsageField::XRobotsTag | UsageField::RobotsTag | UsageField::MetaRobots => {
                 let tag = RobotsTag::of(field, value, to);
                 purposes.find(|purpose| tag.opposes(purpose, self.is_image))
             }
-            UsageField::TdmReservation if value.trim_ascii() == b"1" => purposes.find(|purpose| purpose.is_mining()),
-            UsageField::TdmReservation => None,
+            UsageField::TdmReservation | UsageField::MetaTdm => {
+                purposes.find(|purpose| reservation(value) == b"1" && purpose.is_mining())
+            }
         }
     }
 }
@@ -132,6 +146,12 @@ fn usage(field: UsageField, value: &[u8]) -> UsageLine {
         UsageField::ContentSignal => read_signal(value),
         _ => read_usage(value),
     }
+}
+
+/// The value of TDM-Reservation; in a page's the policy may follow.
+fn reservation(value: &[u8]) -> &[u8] {
+    let end = memchr::memmem::find(value, b", tdm-policy: ").unwrap_or(value.len());
+    value[..end].trim_ascii()
 }
 
 /// As much as people read of it: a hundred thousand of them are remembered.

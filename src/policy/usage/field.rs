@@ -2,7 +2,7 @@
 
 use crate::policy::RobotsOverride;
 
-/// A field that can say no.
+/// A field that can say no, or a tag in a page's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UsageField {
@@ -11,6 +11,8 @@ pub enum UsageField {
     RobotsTag,
     XRobotsTag,
     TdmReservation,
+    MetaRobots,
+    MetaTdm,
 }
 
 /// How an answer whose field says no is handled, for each of the fields.
@@ -21,6 +23,8 @@ pub struct UsageModes {
     /// Robots-Tag and X-Robots-Tag.
     pub x_robots_tag: RobotsOverride,
     pub tdm_reservation: RobotsOverride,
+    /// What a page itself says in its head.
+    pub page: RobotsOverride,
     /// The site's tdmrep.json, which is read before anything is asked for.
     pub tdmrep: RobotsOverride,
 }
@@ -34,6 +38,8 @@ pub enum Signal {
     RobotsTag,
     XRobotsTag,
     TdmReservation,
+    MetaRobots,
+    MetaTdm,
     /// `Link: <…>; rel="license"`.
     License,
     /// Status 402.
@@ -41,7 +47,8 @@ pub enum Signal {
 }
 
 impl UsageField {
-    pub const ALL: [Self; 5] =
+    /// The fields.
+    pub(super) const OF_HEADS: [Self; 5] =
         [Self::ContentUsage, Self::ContentSignal, Self::RobotsTag, Self::XRobotsTag, Self::TdmReservation];
 
     pub fn as_str(self) -> &'static str {
@@ -51,6 +58,8 @@ impl UsageField {
             Self::RobotsTag => "Robots-Tag",
             Self::XRobotsTag => "X-Robots-Tag",
             Self::TdmReservation => "TDM-Reservation",
+            Self::MetaRobots => "meta robots",
+            Self::MetaTdm => "meta tdm-reservation",
         }
     }
 }
@@ -62,17 +71,20 @@ impl UsageModes {
             UsageField::ContentSignal => self.content_signal,
             UsageField::RobotsTag | UsageField::XRobotsTag => self.x_robots_tag,
             UsageField::TdmReservation => self.tdm_reservation,
+            UsageField::MetaRobots | UsageField::MetaTdm => self.page,
         }
     }
 }
 
 impl Signal {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::ContentUsage,
         Self::ContentSignal,
         Self::RobotsTag,
         Self::XRobotsTag,
         Self::TdmReservation,
+        Self::MetaRobots,
+        Self::MetaTdm,
         Self::License,
         Self::PaymentRequired,
     ];
@@ -85,6 +97,8 @@ impl Signal {
             Self::RobotsTag => "robots-tag",
             Self::XRobotsTag => "x-robots-tag",
             Self::TdmReservation => "tdm-reservation",
+            Self::MetaRobots => "meta-robots",
+            Self::MetaTdm => "meta-tdm-reservation",
             Self::License => "license",
             Self::PaymentRequired => "payment-required",
         }
@@ -99,6 +113,8 @@ impl From<UsageField> for Signal {
             UsageField::RobotsTag => Self::RobotsTag,
             UsageField::XRobotsTag => Self::XRobotsTag,
             UsageField::TdmReservation => Self::TdmReservation,
+            UsageField::MetaRobots => Self::MetaRobots,
+            UsageField::MetaTdm => Self::MetaTdm,
         }
     }
 }
