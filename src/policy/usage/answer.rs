@@ -2,23 +2,10 @@
 //! (contentsignals.org), Robots-Tag and X-Robots-Tag, and TDM-Reservation (W3C TDMRep). What cannot be read is unknown, and refuses
 //! nothing. Pure.
 
-use std::time::SystemTime;
-
-use super::field::{Signal, UsageField, UsageModes};
+use super::field::{Signal, UsageField, Use};
 use super::robots_tag::RobotsTag;
 use crate::policy::{Reservation, RobotsOverride};
-use crate::robots::{ProductToken, Purpose, UsageLine, read_signal, read_usage};
-
-/// What is asked of an answer's head.
-#[derive(Debug, Clone, Copy)]
-pub struct Use<'a> {
-    /// None: there is nothing to say no to.
-    pub purposes: &'a [Purpose],
-    /// The names that scope Robots-Tag and X-Robots-Tag.
-    pub product_tokens: &'a [ProductToken],
-    pub modes: UsageModes,
-    pub now: SystemTime,
-}
+use crate::robots::{Purpose, UsageLine, read_signal, read_usage};
 
 /// The field lines of an answer that matter here, as they came.
 #[derive(Debug, Default)]
@@ -168,7 +155,9 @@ const LONGEST: usize = 200;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::policy::UsageModes;
+    use crate::robots::ProductToken;
+    use std::time::{Duration, SystemTime};
 
     /// 2026-03-01.
     const NOW: Duration = Duration::from_secs(1_772_323_200);

@@ -1,6 +1,8 @@
 //! The fields of an answer about the use of its content, and how each is handled. Pure.
 
 use crate::policy::RobotsOverride;
+use crate::robots::{ProductToken, Purpose};
+use std::time::SystemTime;
 
 /// A field that can say no, or a tag in a page's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,6 +29,17 @@ pub struct UsageModes {
     pub page: RobotsOverride,
     /// The site's tdmrep.json, which is read before anything is asked for.
     pub tdmrep: RobotsOverride,
+}
+
+/// What is asked of an answer's head.
+#[derive(Debug, Clone, Copy)]
+pub struct Use<'a> {
+    /// None: there is nothing to say no to.
+    pub purposes: &'a [Purpose],
+    /// The names that scope Robots-Tag and X-Robots-Tag.
+    pub product_tokens: &'a [ProductToken],
+    pub modes: UsageModes,
+    pub now: SystemTime,
 }
 
 /// What a head can say, or say so that nobody understands it.

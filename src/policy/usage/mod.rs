@@ -10,6 +10,6 @@ mod report;
 mod robots_tag;
 pub(super) mod tdmrep;
 
-pub use answer::{UsageLines, Use};
-pub use field::{Signal, UsageField, UsageModes};
+pub use answer::UsageLines;
+pub use field::{Signal, UsageField, UsageModes, Use};
 pub use report::UsageReport;

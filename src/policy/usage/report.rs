@@ -1,7 +1,7 @@
 //! What an answer's head says about use, to be reported whatever purpose is declared. Pure.
 
-use super::answer::{UsageLines, Use};
-use super::field::{Signal, UsageField};
+use super::answer::UsageLines;
+use super::field::{Signal, UsageField, Use};
 use super::offer;
 
 /// What one answer says.

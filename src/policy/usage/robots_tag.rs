@@ -3,8 +3,7 @@
 
 use std::time::SystemTime;
 
-use super::answer::Use;
-use super::field::UsageField;
+use super::field::{UsageField, Use};
 use crate::policy::freshness::http_date;
 use crate::robots::Purpose;
 use chrono::{DateTime, NaiveDate};

@@ -1,8 +1,9 @@
 //! A page whose head may say no to the declared purpose (docs/usage.md): nothing of the answer goes out before that is known, within
 //! a bound of time and bytes. What was held goes on as it came, in its content coding.
 
-use super::carry::{AnswerHead, BodySource, Client, Fault, Flow, KeptHead, Origin, Side};
+use super::carry::{AnswerHead, BodySource, Client, Flow, Origin, Side};
 use super::carry_end::Broken;
+use super::held::{HeldBody, HeldPage};
 use super::pages::media_type;
 use super::per_user::{asked, rules};
 use super::{Exchange, Outcome};
@@ -11,60 +12,9 @@ use crate::http1::Framing;
 use crate::policy::SiteFile;
 use crate::policy::usage::page::{LONGEST_HEAD, PageHead};
 use crate::upstream::Route;
-use bytes::Bytes;
-use http::HeaderMap;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// The answer so far.
-pub(super) struct HeldPage {
-    head: KeptHead,
-    content_type: Vec<u8>,
-    codings: String,
-    /// What has come of its body.
-    body: Vec<u8>,
-    /// It is read again when so much has come: all readings together take a few times what one of the whole takes.
-    read_at: usize,
-    /// Until then something has to be known, or, once it goes out, taken.
-    pub(super) until: Instant,
-    /// No more is waited for.
-    is_over: bool,
-    /// How the body has broken off.
-    fault: Option<Fault>,
-    /// It goes out.
-    released: Option<HeldBody>,
-}
-
-impl HeldPage {
-    /// The time is up: what is known by now decides. `false`: it goes out already.
-    pub(super) fn give_up(&mut self) -> bool {
-        self.is_over = true;
-        self.released.is_none()
-    }
-
-    /// Takes what the origin has sent. Ready when there will be no more, or enough is there.
-    fn poll_fill<S: Side>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<()> {
-        let most = if self.codings.is_empty() { LONGEST_HEAD } else { MOST_CODED };
-        loop {
-            let piece = from.bytes();
-            let n = piece.len().min(most - self.body.len());
-            self.body.extend_from_slice(&piece[..n]);
-            from.consume(n);
-            if self.body.len() == most {
-                return Poll::Ready(());
-            }
-            match ready!(from.poll_more(cx)) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Ready(()),
-                Err(fault) => {
-                    self.fault = Some(fault);
-                    return Poll::Ready(());
-                }
-            }
-        }
-    }
-}
 
 impl Exchange<'_> {
     /// Whether the answer is a page that has to be read first. HEAD, 304 and parts (206) have no head of a page.
@@ -170,34 +120,6 @@ impl Exchange<'_> {
     }
 }
 
-/// What was held, as it goes out.
-struct HeldBody(Bytes);
-
-impl BodySource for HeldBody {
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn consume(&mut self, n: usize) {
-        drop(self.0.split_to(n));
-    }
-
-    fn take(&mut self, n: usize) -> Bytes {
-        self.0.split_to(n)
-    }
-
-    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
-        Poll::Ready(Ok(false))
-    }
-
-    fn trailers(&mut self) -> Option<HeaderMap> {
-        None
-    }
-}
-
 /// So long is waited for the end of a page's head.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes that are held in a content coding: a block of zstd has up to 128 KiB and shows nothing before it is whole (RFC 8878
-/// §3.1.1.2.4).
-const MOST_CODED: usize = LONGEST_HEAD + 128 * 1024;
 const PARTIAL_CONTENT: u16 = 206;

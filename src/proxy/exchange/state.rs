@@ -1,7 +1,7 @@
 //! What is known of a request while it is under way.
 
 use super::carry::Moved;
-use super::held_page::HeldPage;
+use super::held::HeldPage;
 use super::request::Request;
 use crate::config::Settings;
 use crate::gate::{Account, Permit, Reported};
