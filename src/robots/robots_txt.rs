@@ -52,6 +52,13 @@ impl RobotsTxt {
         rules
     }
 
+    /// The rules of the groups that name this token, and not those of `*`, as a part of a decision. `None`: no group names it.
+    pub(crate) fn rules_naming(&self, token: &str, budget: &mut StepBudget) -> Option<RuleSet> {
+        let chosen = self.0.groups.select_named(token, &self.0.source, &self.0.options)?;
+        _ = budget.spend(chosen.sections.len() * SECTION);
+        Some(RuleSet::new(Arc::clone(&self.0), chosen))
+    }
+
     /// Compiles the rules and preferences of all groups, which takes the longest files some tens of milliseconds. Otherwise each group's
     /// are when they are first asked for.
     pub fn compile(&self) {

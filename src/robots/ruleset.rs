@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::budget::{StepBudget, StepsSpent};
 use super::parse::RobotsFile;
+use super::parse::chosen::Chosen;
 use super::parse::delay::{RequestRate, VisitTime};
-use super::parse::group::Chosen;
 use super::parse::span::Span;
 use super::path::{self, AskedPath, ComparedPath};
 use super::usage::Purpose;

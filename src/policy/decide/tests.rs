@@ -5,7 +5,7 @@ use crate::policy::entry::{Access, SiteAnswer, Validators};
 use crate::policy::explain::explain;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Authority, OwnRules, Paths, PolicyOptions, PreferenceEvidence, Scheme};
-use crate::robots::{Purpose, RobotsTxt};
+use crate::robots::{Purpose, RobotsTxt, VisitTime};
 use std::sync::Arc;
 
 const HOUR: Duration = Duration::from_secs(3600);

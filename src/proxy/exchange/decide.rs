@@ -94,7 +94,7 @@ impl Exchange<'_> {
     }
 
     /// Where to, if anywhere: by one and the same configuration.
-    async fn route(&self, last: &mut LastRoute) -> Result<Result<Route, ReachError>, Refusal> {
+    async fn route(&mut self, last: &mut LastRoute) -> Result<Result<Route, ReachError>, Refusal> {
         let Exchange { proxy, request, peer, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
@@ -106,8 +106,10 @@ impl Exchange<'_> {
         if *authority.host() != settings.intercept.setup_host {
             is_listed(settings, authority.host(), request.method, user)?;
         }
-        self.is_reserved()?;
-        Ok(proxy.upstream.reach_again(settings, authority, peer.client(), hosts(user), began, last).await)
+        let reads_pages = self.check_remembered()?;
+        let route = proxy.upstream.reach_again(settings, authority, peer.client(), hosts(user), began, last).await;
+        self.reads_pages = reads_pages;
+        Ok(route)
     }
 
     /// Goes by the settings that are in force now. They follow the routes at once.

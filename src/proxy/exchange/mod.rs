@@ -9,6 +9,8 @@ pub mod counters;
 mod decide;
 mod final_answer;
 mod forward;
+mod held;
+mod held_page;
 mod hints;
 pub mod key_directory;
 pub mod memory;

@@ -113,6 +113,8 @@ fn groups_that_say_less_or_more_than_they_seem_to() {
         ("User-agent: a\nSitemap: https://a.example/\nUser-agent: b\nDisallow: /x", &[]),
         ("User-agent: a\n\nUser-agent: b\n\n", &["1:13+1 no-rules"]),
         ("User-agent: a\nDisallow:\n", &[]),
+        ("User-agent: google-extended\nCrawl-delay: 5\nDisallow: /x", &["2:1+11 pace-of-no-crawler -> 1:13"]),
+        ("User-agent: Google-Extended\nUser-agent: a\nCrawl-delay: 5\nDisallow: /x", &[]),
     ] {
         assert_eq!(find(file), expected, "{file}");
     }

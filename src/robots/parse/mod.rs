@@ -1,6 +1,7 @@
 //! RFC 9309 §2.2: reads a robots.txt, whatever it holds. Pure.
 
 mod agent;
+pub(crate) mod chosen;
 pub(crate) mod delay;
 mod encoding;
 pub(crate) mod grammar;
@@ -21,9 +22,10 @@ use crate::robots::options::ParseOptions;
 use crate::robots::product_token::is_token_byte;
 use crate::robots::rule::RuleKind;
 use crate::robots::usage::{self, Vocabulary};
+use chosen::Chosen;
 use delay::{RequestRate, StatedPace, VisitTime};
 use encoding::Encoding;
-use group::{Chosen, Groups};
+use group::Groups;
 use key::RecordKey;
 use line::{LineContent, Record, SourceLine, SourceLines};
 use source::{FileSource, Marks};
