@@ -10,12 +10,19 @@ pub(super) struct FrameBalance {
     left: u64,
     /// Until when `left` has been replenished by time.
     since: Instant,
+    /// Of a head that comes: a request has its own bounds, and may be given up at once.
+    by_head: i64,
 }
 
 impl FrameBalance {
-    pub fn new() -> Self {
+    /// Of an origin's: each of its heads has to have a reason.
+    pub fn of_origin() -> Self {
         let (read, written) = (FrameScan::default(), FrameScan::default());
-        FrameBalance { read, written, left: AT_ONCE, since: Instant::now() }
+        FrameBalance { read, written, left: AT_ONCE, since: Instant::now(), by_head: -1 }
+    }
+
+    pub fn of_client() -> Self {
+        FrameBalance { by_head: 1, ..Self::of_origin() }
     }
 
     /// These bytes go to the peer. It may answer each head, and open windows again by little for the content.
@@ -27,12 +34,21 @@ impl FrameBalance {
         self.left = (self.left + earned).min(AT_MOST);
     }
 
-    /// These bytes have come from the peer. `false`: it floods the connection.
+    /// These bytes have come from the peer: how many frames begin in them. `None`: it floods the connection.
     #[must_use]
-    pub fn read(&mut self, bytes: &[u8]) -> bool {
-        let mut cost = 0;
-        // Content keeps within its windows; the h2 crate counts what is empty but for padding.
-        self.read.scan(bytes, |kind, length| cost += u64::from(kind != DATA || length == 0));
+    pub fn read(&mut self, bytes: &[u8]) -> Option<u32> {
+        let (mut frames, mut balance, by_head) = (0, 0, self.by_head);
+        self.read.scan(bytes, |kind, length| {
+            frames += 1;
+            balance += match kind {
+                HEADERS => by_head,
+                // Content keeps within its windows; the h2 crate counts what is empty but for padding.
+                DATA if length > 0 => 0,
+                _ => -1,
+            };
+        });
+        let cost = u64::try_from(-balance).unwrap_or(0);
+        self.left = (self.left + u64::try_from(balance).unwrap_or(0)).min(AT_MOST);
         if cost > self.left {
             let earned = self.since.elapsed().as_secs().saturating_mul(EACH_SECOND);
             self.since = Instant::now();
@@ -40,7 +56,7 @@ impl FrameBalance {
         }
         let is_within = cost <= self.left;
         self.left = self.left.saturating_sub(cost);
-        is_within
+        is_within.then_some(frames)
     }
 }
 
@@ -92,8 +108,8 @@ const AT_ONCE: u64 = 1000;
 const EACH_SECOND: u64 = 10;
 /// Frames for each head and each piece of content that the peer is sent: interim answers, trailers, a reset, two windows.
 const FOR_EACH: u64 = 8;
-/// One more for so many bytes: some servers open two windows by 512 bytes at a time.
-const BYTES: u64 = 128;
+/// One more for so many bytes: some servers open two windows whenever their program has read something, be it 16 bytes.
+const BYTES: u64 = 8;
 /// For a window of 16 MiB.
 const AT_MOST: u64 = 1 << 17;
 
@@ -111,7 +127,7 @@ mod tests {
 
     /// How many frames are taken before it is a flood, of at most a million.
     fn taken(balance: &mut FrameBalance, frame: &[u8]) -> usize {
-        (0..1_000_000).take_while(|_| balance.read(frame)).count()
+        (0..1_000_000).take_while(|_| balance.read(frame).is_some()).count()
     }
 
     #[tokio::test(start_paused = true)]
@@ -119,9 +135,9 @@ mod tests {
         for (kind, length) in
             [(DATA, 0), (HEADERS, 1), (2, 5), (4, 6), (PING, 8), (WINDOW_UPDATE, 4), (9, 0), (0xbe, 9)]
         {
-            assert_eq!(taken(&mut FrameBalance::new(), &frame(kind, length)), 1000, "{kind}");
+            assert_eq!(taken(&mut FrameBalance::of_origin(), &frame(kind, length)), 1000, "{kind}");
         }
-        assert_eq!(taken(&mut FrameBalance::new(), &frame(DATA, 1)), 1_000_000);
+        assert_eq!(taken(&mut FrameBalance::of_origin(), &frame(DATA, 1)), 1_000_000);
     }
 
     #[tokio::test(start_paused = true)]
@@ -137,28 +153,36 @@ mod tests {
     /// Acknowledgements do not: a flood of pings would pay for itself.
     #[tokio::test(start_paused = true)]
     async fn what_the_peer_is_sent_gives_it_reason_to_answer() {
-        let mut balance = FrameBalance::new();
+        let mut balance = FrameBalance::of_origin();
         for _ in 0..10_000 {
             balance.written(&frame(DATA, 16 << 10));
-            let windows = frame(WINDOW_UPDATE, 4).repeat(2 * (16 << 10) / 512);
-            assert!(balance.read(&windows), "two for each 512 bytes");
+            let windows = frame(WINDOW_UPDATE, 4).repeat(2 * (16 << 10) / 16);
+            assert_eq!(balance.read(&windows), Some(2048), "two for each 16 bytes");
         }
-        let mut balance = FrameBalance::new();
+        let mut balance = FrameBalance::of_origin();
         let pings = (0..10_000).take_while(|_| {
             balance.written(&frame(PING, 8));
-            balance.read(&frame(PING, 8))
+            balance.read(&frame(PING, 8)).is_some()
         });
         assert_eq!(pings.count(), 1000);
-        let mut balance = FrameBalance::new();
+        let mut balance = FrameBalance::of_origin();
         (0..1_000_000).for_each(|_| balance.written(&frame(HEADERS, 10)));
         assert_eq!(taken(&mut balance, &frame(PING, 8)), 1 << 17, "not without end");
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_client_may_give_up_each_of_its_requests() {
+        let mut balance = FrameBalance::of_client();
+        let given_up = [frame(HEADERS, 10), frame(3, 4)].concat();
+        assert_eq!(taken(&mut balance, &given_up), 1_000_000);
+        assert_eq!(taken(&mut FrameBalance::of_client(), &frame(3, 4)), 1000);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_few_a_second_are_no_flood() {
-        let mut balance = FrameBalance::new();
+        let mut balance = FrameBalance::of_origin();
         for _ in 0..10_000 {
-            assert!((0..10).all(|_| balance.read(&frame(PING, 8))));
+            assert!((0..10).all(|_| balance.read(&frame(PING, 8)).is_some()));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         tokio::time::advance(Duration::from_secs(100_000)).await;

@@ -21,13 +21,20 @@ pub struct Gathered<T> {
     /// Before anything is read, the other side may wait for what is written.
     is_heard: bool,
     balance: FrameBalance,
+    /// The turn in which something was read last, and the frames read in it.
+    reads: (u64, u32),
 }
 
 impl<T: AsyncWrite + Unpin> Gathered<T> {
     /// `turns`: of the task that will drive the connection.
     pub fn new(io: T, turns: TaskTurns) -> Self {
-        let (waiting, balance) = (Vec::new(), FrameBalance::new());
-        Gathered { io, turns, waiting, sent: 0, since: 0, is_heard: false, balance }
+        let (waiting, balance) = (Vec::new(), FrameBalance::of_origin());
+        Gathered { io, turns, waiting, sent: 0, since: 0, is_heard: false, balance, reads: (0, 0) }
+    }
+
+    /// One to a client, which sends requests.
+    pub fn to_client(io: T, turns: TaskTurns) -> Self {
+        Gathered { balance: FrameBalance::of_client(), ..Self::new(io, turns) }
     }
 
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -45,13 +52,28 @@ impl<T: AsyncWrite + Unpin> Gathered<T> {
 
 impl<T: AsyncRead + Unpin> AsyncRead for Gathered<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
-        self.is_heard = true;
-        match self.balance.read(&buf.filled()[before..]) {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Ready(Err(io::Error::other("a flood of HTTP/2 frames that carry nothing"))),
+        let turn = self.turns.begun();
+        if self.reads.0 == turn && self.reads.1 > FRAMES {
+            // However short its frames are, others have their turns between them.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
+        let before = buf.filled().len();
+        if self.reads.1 > FRAMES {
+            // Where many came at once the last time, less is read at once.
+            let room = buf.remaining().min(FRAMES as usize * 8);
+            let mut part = ReadBuf::new(buf.initialize_unfilled_to(room));
+            ready!(Pin::new(&mut self.io).poll_read(cx, &mut part))?;
+            let read = part.filled().len();
+            buf.advance(read);
+        } else {
+            ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        }
+        self.is_heard = true;
+        let frames = self.balance.read(&buf.filled()[before..]);
+        let frames = frames.ok_or_else(|| io::Error::other("a flood of HTTP/2 frames that carry nothing"))?;
+        self.reads = (turn, if self.reads.0 == turn { self.reads.1.saturating_add(frames) } else { frames });
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -105,6 +127,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
     }
 }
 
+/// Frames that are read in one turn, and those of the read that goes beyond them.
+const FRAMES: u32 = 128;
 /// Bytes that wait at most: two frames of the usual size.
 const ROOM: usize = 32 << 10;
 

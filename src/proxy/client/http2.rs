@@ -39,7 +39,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
     };
-    let ahead = Gathered::new(wire.ahead(input), turns.clone());
+    let ahead = Gathered::to_client(wire.ahead(input), turns.clone());
     let handshake = Builder::new()
         .enable_connect_protocol()
         .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))

@@ -44,6 +44,7 @@ impl Flow {
         to: &mut B,
         least: Least,
     ) -> Poll<Result<(), Stopped>> {
+        let mut pieces = 0;
         loop {
             self.is_held_up = true;
             if !from.bytes().is_empty() {
@@ -63,7 +64,16 @@ impl Flow {
                 self.is_done = true;
                 return Poll::Ready(Ok(()));
             }
-            match from.poll_more(cx) {
+            let more = match pieces {
+                ..PIECES => from.poll_more(cx),
+                // However short they are, others have their turns between them.
+                PIECES.. => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+            };
+            pieces += 1;
+            match more {
                 Poll::Ready(Ok(true)) => {
                     let now = Instant::now();
                     self.moved += from.bytes().len() as u64;
@@ -88,3 +98,7 @@ impl Flow {
         }
     }
 }
+
+/// Pieces of content, frames or chunks, that are passed on in one turn of a task.
+/// More than an HTTP/2 connection reads in one, or they would pile up.
+const PIECES: u32 = 256;
