@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use politely::robots::{ParseOptions, RobotsTxt, lint};
 
 fuzz_target!(|bytes: &[u8]| {
-    for options in [ParseOptions::default(), ParseOptions::google(), ParseOptions::original()] {
+    for options in [ParseOptions::default(), ParseOptions::crawler_commons_before_362(), ParseOptions::original()] {
         let robots = RobotsTxt::parse_with(bytes, &options);
         let lines = lines(robots.source());
         let mut last = 1;

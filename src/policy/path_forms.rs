@@ -256,7 +256,7 @@ const SPECIAL_IN_PATH: u8 = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::robots::{PercentEncoding, RobotsTxt};
+    use crate::robots::RobotsTxt;
 
     /// One a line; the tests against real servers send the same.
     const SPELLINGS: &str = include_str!("../../tests/support/path_spellings.txt");
@@ -374,7 +374,7 @@ mod tests {
         for byte in 0..=u8::MAX {
             for text in [&[b'/', byte][..], &[b'/', b'a', byte, b'b', b'/'], &[b'/', b'?', byte]] {
                 let sent: Vec<_> = {
-                    let paths = AskedPath::AsSent(text).paths(PercentEncoding::Normalised, &mut StepBudget::new());
+                    let paths = AskedPath::AsSent(text).paths(&mut StepBudget::new());
                     paths.expect("it is short").collect()
                 };
                 let is_one = forms(text).iter().all(|form| sent.iter().any(|sent| **sent == **form));

@@ -36,7 +36,7 @@ mod verdict;
 pub use access::AccessKind;
 
 pub use license::is_license_url;
-pub use options::{ParseOptions, PercentEncoding, Precedence, UserAgentMatch};
+pub use options::{ParseOptions, Precedence, UserAgentMatch};
 pub use parse::delay::{RequestRate, VisitTime};
 pub use parse::warnings::{Warning, WarningCode};
 pub use product_token::{ProductToken, TokenError};

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::byte_set::ByteSet;
-use crate::robots::options::PercentEncoding;
 
 /// The path and query of a request target: of `/a?b#c` it is `/a?b`, of `https://example.com?b` it is `/?b`.
 pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
@@ -51,7 +50,6 @@ impl<'a> AskedPath<'a> {
     /// The paths as they are compared.
     pub(crate) fn paths(
         self,
-        encoding: PercentEncoding,
         budget: &mut StepBudget,
     ) -> Result<impl Iterator<Item = Cow<'a, [u8]>> + use<'a>, StepsSpent> {
         let target = match self {
@@ -60,7 +58,7 @@ impl<'a> AskedPath<'a> {
         };
         budget.spend_on_bytes(target.len())?;
         let mut path = path_and_query(target);
-        if encoding == PercentEncoding::Normalised && ByteSet::of(&path).has_odd() {
+        if ByteSet::of(&path).has_odd() {
             path = normalise(&path).into();
         }
         let resolved =

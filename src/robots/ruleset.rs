@@ -159,7 +159,7 @@ impl RuleSet {
     #[inline(never)]
     fn by_paths(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let mut as_sent = None;
-        for path in asked.paths(self.inner().options.percent_encoding, budget)? {
+        for path in asked.paths(budget)? {
             let ground = self.judge(asked.compared(&path), budget)?;
             if !Verdict(ground).is_allowed() {
                 return Ok(ground);
@@ -172,7 +172,7 @@ impl RuleSet {
     #[inline(never)]
     fn judge(&self, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let RobotsFile { source, groups, options, .. } = self.inner();
-        if options.robots_txt_allowed && path.bytes == b"/robots.txt" {
+        if path.bytes == b"/robots.txt" {
             return Ok(VerdictGround::RobotsTxt);
         }
         let without_query = memchr::memchr(b'?', path.bytes).filter(|_| options.anchor_before_query);
@@ -200,7 +200,7 @@ impl RuleSet {
         if groups.usages.is_empty() && groups.signals.is_empty() {
             return Ok(None);
         }
-        for path in asked.paths(options.percent_encoding, budget)? {
+        for path in asked.paths(budget)? {
             let path = asked.compared(&path);
             for (preferences, owners) in
                 [(&groups.signals, &self.chosen.sections), (&groups.usages, &self.chosen.groups)]

@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value};
 
 use super::budget::{StepBudget, StepsSpent};
-use super::options::PercentEncoding;
 use super::path::AskedPath;
 use super::patterns::{Patterns, PatternsBuilder};
 
@@ -51,7 +50,7 @@ impl TdmRep {
     /// Reads a file. Never fails: what cannot be understood reserves nothing, and [`fault`](Self::fault) says so.
     pub fn parse(bytes: &[u8]) -> Self {
         let (entries, fault) = entries(bytes);
-        let mut locations = PatternsBuilder::new(Arc::from([]), PercentEncoding::Normalised, entries.len());
+        let mut locations = PatternsBuilder::new(Arc::from([]), entries.len());
         for (place, entry) in entries.iter().enumerate() {
             locations.add(entry.location.as_bytes(), |_| Reverse(place));
         }
@@ -72,7 +71,7 @@ impl TdmRep {
         budget: &mut StepBudget,
     ) -> Result<Option<TdmReservation<'_>>, StepsSpent> {
         let TdmRepInner { entries, locations, .. } = &*self.0;
-        for path in asked.paths(PercentEncoding::Normalised, budget)? {
+        for path in asked.paths(budget)? {
             let Some(Reverse(first)) = locations.best(asked.compared(&path), budget)? else { continue };
             if let TdmEntry { number, location, is_reserved: Some(true), policy } = &entries[first] {
                 return Ok(Some(TdmReservation { entry: *number, location, policy: policy.as_deref() }));

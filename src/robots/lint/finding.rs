@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::outline::{Outline, OutlineEntry};
 use crate::robots::WarningCode;
 use crate::robots::parse::line::TextPlace;
+use crate::robots::parse::warnings::MOST_WARNINGS;
 
 /// What is wrong or surprising, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,14 +51,13 @@ impl Severity {
 pub(super) struct Findings<'a> {
     outline: &'a Outline<'a>,
     list: Vec<Finding>,
-    max: usize,
     /// There were more.
     cut: bool,
 }
 
 impl<'a> Findings<'a> {
-    pub(super) fn new(outline: &'a Outline<'a>, max: usize) -> Self {
-        Self { outline, list: Vec::new(), max, cut: false }
+    pub(super) fn new(outline: &'a Outline<'a>) -> Self {
+        Self { outline, list: Vec::new(), cut: false }
     }
 
     pub(super) fn push(&mut self, finding: Finding) {
@@ -100,6 +100,6 @@ impl<'a> Findings<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.list.len() >= self.max
+        self.list.len() >= MOST_WARNINGS
     }
 }

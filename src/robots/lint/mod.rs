@@ -37,8 +37,8 @@ pub struct LintReport {
 impl LintReport {
     /// `host`: whose file it is, where that is known; sitemaps on other hosts are none of its rules' business.
     pub fn new(robots: &RobotsTxt, host: Option<&str>) -> Self {
-        let outline = Outline::new(robots.source(), robots.options());
-        let mut findings = Findings::new(&outline, robots.options().max_warnings);
+        let outline = Outline::new(robots.source());
+        let mut findings = Findings::new(&outline);
         parsed::find(robots, &outline, &mut findings);
         groups::find(&outline, &mut findings);
         rules::find(&outline, robots.options(), &mut findings);

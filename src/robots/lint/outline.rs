@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use crate::robots::ParseOptions;
 use crate::robots::parse::key::RecordKey;
 use crate::robots::parse::line::{self, Columns, LineContent, Record, SourceLine, SourceLines, TextPlace};
 
@@ -24,17 +23,16 @@ pub(super) struct OutlineEntry {
 }
 
 impl<'a> Outline<'a> {
-    pub(super) fn new(text: &'a [u8], options: &ParseOptions) -> Self {
-        let grammar = options.grammar();
+    pub(super) fn new(text: &'a [u8]) -> Self {
         let lines = SourceLines::new(text, line::byte_order_mark(text));
         let mut columns = Columns::default();
-        let records = lines.filter_map(|line| match line::read(text, &line, grammar) {
-            LineContent::Record(Record { key, value, colon }) if colon || options.missing_colon => {
-                let spelt = RecordKey::recognise(&text[key.clone()], options)?;
+        let records = lines.filter_map(|line| match line::read(text, &line) {
+            LineContent::Record(Record { key, value, .. }) => {
+                let spelt = RecordKey::recognise(&text[key.clone()])?;
                 let before = columns.before(text, &line);
                 Some(OutlineEntry { line, before, key: spelt.key, name: key, value })
             }
-            LineContent::Record(_) | LineContent::Text(_) | LineContent::Empty => None,
+            LineContent::Text(_) | LineContent::Empty => None,
         });
         Self { text, records: records.collect() }
     }

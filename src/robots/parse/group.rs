@@ -7,10 +7,10 @@ use super::delay::StatedPace;
 use super::source::FileSource;
 use super::span::{RuleSpan, Span};
 use crate::robots::options::{ParseOptions, Precedence, UserAgentMatch};
-use crate::robots::patterns::{Patterns, PatternsBuilder, pattern};
+use crate::robots::patterns::{Patterns, PatternsBuilder};
 use crate::robots::preferences::Preferences;
 use crate::robots::product_token::leading_token;
-use crate::robots::rule::{RuleKind, RuleRank};
+use crate::robots::rule::RuleRank;
 use crate::robots::steps;
 use crate::robots::usage::Vocabulary;
 use smallvec::SmallVec;
@@ -157,7 +157,7 @@ impl Groups {
         }
         let value = |name: &GroupName| slice(text, name.value);
         match options.user_agent_match {
-            UserAgentMatch::Exact | UserAgentMatch::Token => {
+            UserAgentMatch::Exact => {
                 let token = |name: &GroupName| leading_token(value(name));
                 self.names.sort_by(|a, b| {
                     let by_value = || compare(value(a), value(b)).then(a.section.cmp(&b.section));
@@ -192,8 +192,7 @@ impl Groups {
         for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
             let section = |name: &GroupName| name.section;
             match options.user_agent_match {
-                UserAgentMatch::Token if !is_token(token) => {}
-                UserAgentMatch::Exact | UserAgentMatch::Token => {
+                UserAgentMatch::Exact => {
                     let wanted = leading_token(token);
                     let order = |name: &GroupName| compare(leading_token(value(name)), wanted);
                     let start = self.names.partition_point(|name| order(name).is_lt());
@@ -212,7 +211,8 @@ impl Groups {
             }
         }
         if chosen.is_empty() {
-            chosen.extend_from_slice(&self.stars);
+            let stars = if options.first_star_group { &self.stars[..self.stars.len().min(1)] } else { &self.stars };
+            chosen.extend_from_slice(stars);
         }
         steps::count(chosen.len());
         chosen.sort_unstable();
@@ -269,7 +269,7 @@ impl Groups {
     #[cold]
     fn compile(&self, group: u32, source: &FileSource, options: &ParseOptions) -> Patterns<RuleRank> {
         let places = self.rules_of(group);
-        let mut patterns = PatternsBuilder::new(source.shared(), options.percent_encoding, places.len());
+        let mut patterns = PatternsBuilder::new(source.shared(), places.len());
         for place in places {
             let rule = self.rules[place];
             let rank = |bytes| RuleRank::new(options.precedence, rule.kind, index(place), bytes);
@@ -279,12 +279,6 @@ impl Groups {
                 patterns.add_plain(at, rank(written.len()));
             } else {
                 patterns.add(written, rank);
-            }
-            if options.index_html
-                && rule.kind == RuleKind::Allow
-                && let Some(directory) = pattern::directory_of_index(written)
-            {
-                patterns.add(&directory, rank);
             }
         }
         patterns.finish()

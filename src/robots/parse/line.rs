@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::grammar::Grammar;
 use super::key;
 use crate::robots::rule::RuleKind;
 use crate::robots::steps;
@@ -175,9 +174,9 @@ impl Record {
 }
 
 /// Reads a line: comment off, white space off, split at the first colon, or at the one gap where there is no colon.
-pub(crate) fn read(text: &[u8], line: &SourceLine, grammar: Grammar) -> LineContent {
-    let end = line.content_end.min(line.start + grammar.max_line);
-    let content = grammar.trim(text, line.start..end);
+pub(crate) fn read(text: &[u8], line: &SourceLine) -> LineContent {
+    let end = line.content_end.min(line.start + MAX_LINE);
+    let content = trim(text, line.start..end);
     if content.is_empty() {
         return LineContent::Empty;
     }
@@ -185,15 +184,14 @@ pub(crate) fn read(text: &[u8], line: &SourceLine, grammar: Grammar) -> LineCont
     steps::count(bytes.len());
     if let Some(colon) = bytes.iter().position(|&byte| byte == b':') {
         let colon = content.start + colon;
-        let key = content.start..grammar.trim_end(text, content.start, colon);
-        let value = grammar.trim_start(text, colon + 1, content.end)..content.end;
+        let (key, value) = (trim(text, content.start..colon), trim(text, colon + 1..content.end));
         return LineContent::Record(Record { key, value, colon: true });
     }
     let Some(gap) = bytes.iter().position(is_blank) else {
         return LineContent::Text(content);
     };
     let gap = content.start + gap;
-    let value = grammar.trim(text, gap..content.end);
+    let value = trim(text, gap..content.end);
     if text[value.clone()].iter().any(is_blank) {
         return LineContent::Text(content);
     }
@@ -202,30 +200,46 @@ pub(crate) fn read(text: &[u8], line: &SourceLine, grammar: Grammar) -> LineCont
 
 /// Reads a line that is written as nearly all are: a rule, with nothing before its key and a colon right after it.
 #[inline]
-pub(crate) fn read_rule(text: &[u8], line: &SourceLine, grammar: Grammar) -> Option<(RuleKind, Record)> {
+pub(crate) fn read_rule(text: &[u8], line: &SourceLine) -> Option<(RuleKind, Record)> {
     let content = &text[line.start..line.content_end];
     let len = key::length_of_rule_key(content)?;
-    if content.get(len) != Some(&b':') || line.end - line.start > grammar.max_line {
+    if content.get(len) != Some(&b':') || line.end - line.start > MAX_LINE {
         return None;
     }
     let kind = if len == 8 { RuleKind::Disallow } else { RuleKind::Allow };
     let key = line.start..line.start + len;
-    let value = grammar.trim(text, key.end + 1..line.content_end);
+    let value = trim(text, key.end + 1..line.content_end);
     Some((kind, Record { key, value, colon: true }))
 }
 
+/// The range without white space around it (`WS = %x20 / %x09`).
+#[inline]
+fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
+    let Range { mut start, mut end } = range;
+    while start < end && is_blank(&text[start]) {
+        start += 1;
+    }
+    while start < end && is_blank(&text[end - 1]) {
+        end -= 1;
+    }
+    steps::count(range.len() - (end - start));
+    start..end
+}
+
+#[inline]
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
+
+/// Bytes of a line that are read at most.
+pub(crate) const MAX_LINE: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const GRAMMAR: Grammar = Grammar { control_space: false, max_line: 16_384 };
-
     fn first(text: &[u8]) -> LineContent {
-        SourceLines::new(text, 0).next().map_or(LineContent::Empty, |line| read(text, &line, GRAMMAR))
+        SourceLines::new(text, 0).next().map_or(LineContent::Empty, |line| read(text, &line))
     }
 
     fn show(line: &str) -> String {
@@ -264,10 +278,8 @@ mod tests {
             ["Disallow: /x # why", "ALLOW:\t/x y ", "disallow:", "allow:#", "Disallow : /x", " allow: /x", "allows: /x"]
         {
             let line = SourceLines::new(text.as_bytes(), 0).next().expect("a line");
-            let quickly = read_rule(text.as_bytes(), &line, GRAMMAR);
-            let LineContent::Record(record) = read(text.as_bytes(), &line, GRAMMAR) else {
-                panic!("{text} is a record")
-            };
+            let quickly = read_rule(text.as_bytes(), &line);
+            let LineContent::Record(record) = read(text.as_bytes(), &line) else { panic!("{text} is a record") };
             let is_usual = !text.contains(" :") && !text.starts_with(' ') && !text.contains('s');
             assert_eq!(quickly.is_some(), is_usual || text.to_lowercase().starts_with("disallow:"), "{text}");
             assert!(quickly.is_none_or(|(_, rule)| rule == record), "{text}");

@@ -2,7 +2,6 @@
 
 mod agent;
 pub(crate) mod delay;
-pub(crate) mod grammar;
 pub(crate) mod group;
 pub(crate) mod key;
 pub(crate) mod line;
@@ -57,7 +56,7 @@ impl RobotsFile {
 pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> RobotsFile {
     let limit = limit.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
     let is_cut = bytes.len() > limit;
-    let decoded = if options.utf16 { utf16::decode(&bytes[..bytes.len().min(limit)]) } else { None };
+    let decoded = utf16::decode(&bytes[..bytes.len().min(limit)]);
     let is_utf16 = decoded.is_some();
     // What was cut off is missing at the end of what was decoded, which may be longer.
     let (read, limit) = decoded.as_deref().map_or((bytes, limit), |text| (text, text.len()));
@@ -68,7 +67,7 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> Robot
         groups: Groups::for_text(text),
         values: Vec::new(),
         crawl_delay: None,
-        warnings: Warnings::new(text, options.max_warnings),
+        warnings: Warnings::new(text),
         repaired: BTreeMap::new(),
         is_ascii: text.is_ascii(),
     };
@@ -90,9 +89,7 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> Robot
         marks.line(line.number, line.next);
         // What follows a NUL has the number of its line again.
         let follows_nul = line.number == nul_in;
-        if !follows_nul || options.nul_ends_line {
-            parser.line(&line);
-        }
+        parser.line(&line);
         if text.get(line.end) == Some(&0) && !follows_nul {
             nul_in = line.number;
             parser.warnings.add(WarningCode::Nul, &line, line.end..line.end + 1);
@@ -118,31 +115,27 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn line(&mut self, line: &SourceLine) {
-        let grammar = self.options.grammar();
-        if let Some((kind, record)) = line::read_rule(self.text, line, grammar)
+        if let Some((kind, record)) = line::read_rule(self.text, line)
             && self.is_ascii
         {
             return self.rule(kind, line, &record);
         }
-        if line.end - line.start > grammar.max_line {
-            let cut = line.start + grammar.max_line;
+        if line.end - line.start > line::MAX_LINE {
+            let cut = line.start + line::MAX_LINE;
             self.warnings.add(WarningCode::LongLine, line, cut..cut + 1);
         }
-        let record = match line::read(self.text, line, grammar) {
+        let record = match line::read(self.text, line) {
             LineContent::Empty => return,
             LineContent::Text(text) => return self.warnings.add(WarningCode::NotARecord, line, text),
             LineContent::Record(record) => record,
         };
         let name = &record.key;
-        let Some(spelt) = RecordKey::recognise(&self.text[name.clone()], self.options) else {
+        let Some(spelt) = RecordKey::recognise(&self.text[name.clone()]) else {
             let code = if record.colon { WarningCode::UnknownKey } else { WarningCode::NotARecord };
             return self.warnings.add(code, line, name.clone());
         };
         if !record.colon {
             self.warnings.add(WarningCode::MissingColon, line, name.end..name.end + 1);
-            if !self.options.missing_colon {
-                return;
-            }
         }
         if !spelt.rightly {
             self.warnings.add(WarningCode::MisspeltKey, line, name.clone());

@@ -58,13 +58,12 @@ impl fmt::Display for Warning {
 pub(crate) struct Warnings<'a> {
     text: &'a [u8],
     list: Vec<Warning>,
-    max: usize,
     columns: Columns,
 }
 
 impl<'a> Warnings<'a> {
-    pub(crate) fn new(text: &'a [u8], max: usize) -> Self {
-        Self { text, list: Vec::new(), max, columns: Columns::default() }
+    pub(crate) fn new(text: &'a [u8]) -> Self {
+        Self { text, list: Vec::new(), columns: Columns::default() }
     }
 
     /// Of the file as a whole; shown at its first line.
@@ -75,14 +74,14 @@ impl<'a> Warnings<'a> {
     /// Of a place in a line.
     #[cold]
     pub(crate) fn add(&mut self, code: WarningCode, line: &SourceLine, at: Range<usize>) {
-        if self.list.len() < self.max {
+        if self.list.len() < MOST_WARNINGS {
             let before = self.columns.before(self.text, line);
             self.push(Warning { place: TextPlace::of(self.text, line, before, at), code });
         }
     }
 
     fn push(&mut self, warning: Warning) {
-        match self.max.saturating_sub(self.list.len()) {
+        match MOST_WARNINGS.saturating_sub(self.list.len()) {
             0 => {}
             1 => self.list.push(Warning { code: WarningCode::TooMany, ..warning }),
             _ => self.list.push(warning),
@@ -95,6 +94,9 @@ impl From<Warnings<'_>> for Vec<Warning> {
         warnings.list
     }
 }
+
+/// Warnings kept at most; a hostile file could otherwise cause one for every two of its bytes.
+pub(crate) const MOST_WARNINGS: usize = 1_000;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $message:literal, $hint:literal;)*) => {

@@ -11,7 +11,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::budget::{StepBudget, StepsSpent};
-use super::options::PercentEncoding;
 use super::path::{self, ComparedPath};
 use literals::{Literal, Literals};
 use pattern::{PatternForm, normalise, path_bytes};
@@ -36,7 +35,6 @@ pub(crate) struct Patterns<T> {
 #[derive(Clone)]
 pub(crate) struct PatternsBuilder<T> {
     text: PatternText,
-    encoding: PercentEncoding,
     literals: Vec<Literal<T>>,
     starred: Vec<Star<T>>,
     folded: Option<Box<Self>>,
@@ -59,9 +57,9 @@ impl<T: Ord + Copy> Patterns<T> {
 
 impl<T: Ord + Copy> PatternsBuilder<T> {
     /// `shared`: a text that plain patterns are pieces of, and are not copied from.
-    pub(crate) fn new(shared: Arc<[u8]>, encoding: PercentEncoding, patterns: usize) -> Self {
+    pub(crate) fn new(shared: Arc<[u8]>, patterns: usize) -> Self {
         let text = PatternText { shared, own: Vec::new() };
-        Self { text, encoding, literals: Vec::with_capacity(patterns), starred: Vec::new(), folded: None }
+        Self { text, literals: Vec::with_capacity(patterns), starred: Vec::new(), folded: None }
     }
 
     /// A piece of the shared text in which nothing is special and nothing must be normalised.
@@ -78,12 +76,9 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
     /// and `$` included.
     pub(crate) fn add(&mut self, written: &[u8], value: impl FnOnce(usize) -> T) {
         let mut text = Vec::with_capacity(written.len());
-        let (form, bytes) = normalise(written, self.encoding, &mut text);
+        let (form, bytes) = normalise(written, &mut text);
         let value = value(bytes);
-        let folded = match self.encoding {
-            PercentEncoding::Normalised => path::fold(&text, path_bytes(&text)),
-            PercentEncoding::AsWritten => Cow::Borrowed(&text[..]),
-        };
+        let folded = path::fold(&text, path_bytes(&text));
         if matches!(folded, Cow::Owned(_)) && self.folded.is_none() {
             self.folded = Some(Box::new(self.clone()));
         }

@@ -1,6 +1,5 @@
 //! RFC 9309 §2.2.3: path patterns in the form that is compared. Pure.
 
-use crate::robots::options::PercentEncoding;
 use crate::robots::path::{self, PathByte};
 
 /// Stands for a star in a normalised pattern; NUL ends lines, and cannot stand for itself.
@@ -20,9 +19,9 @@ pub(crate) enum PatternForm {
 
 /// Appends a pattern as it is compared: its text, in which `STAR` stands for each star, without an anchor and without stars at its
 /// end. Returns what it matches, and the bytes that count for precedence: all of the normalised pattern's, `*` and `$` included.
-pub(crate) fn normalise(written: &[u8], encoding: PercentEncoding, out: &mut Vec<u8>) -> (PatternForm, usize) {
+pub(crate) fn normalise(written: &[u8], out: &mut Vec<u8>) -> (PatternForm, usize) {
     let start = out.len();
-    let is_anchored = push(written, encoding, out);
+    let is_anchored = push(written, out);
     let bytes = out.len() - start + usize::from(is_anchored);
     // With a star before it, an anchor means nothing.
     let is_anchored = is_anchored && out[start..].last() != Some(&STAR);
@@ -45,46 +44,19 @@ pub(crate) fn path_bytes(text: &[u8]) -> usize {
     memchr::memchr2(STAR, b'?', text).unwrap_or(text.len())
 }
 
-/// The pattern that allows a directory where one allows its `index.html` (Google).
-pub(crate) fn directory_of_index(written: &[u8]) -> Option<Vec<u8>> {
-    let slash = memchr::memrchr(b'/', written)?;
-    let (directory, file) = written.split_at(slash + 1);
-    file.starts_with(b"index.htm").then(|| [directory, b"$"].concat())
-}
-
 /// Appends the text of a pattern, stars at its end included; whether it has an anchor.
-fn push(written: &[u8], encoding: PercentEncoding, out: &mut Vec<u8>) -> bool {
+fn push(written: &[u8], out: &mut Vec<u8>) -> bool {
     let body = written.strip_suffix(b"$").unwrap_or(written);
-    match encoding {
-        PercentEncoding::Normalised => push_normalised(body, out),
-        PercentEncoding::AsWritten => push_as_written(body, out),
-    }
-    body.len() < written.len()
-}
-
-fn push_normalised(mut body: &[u8], out: &mut Vec<u8>) {
-    while let Some((piece, after)) = path::next(body) {
+    let mut rest = body;
+    while let Some((piece, after)) = path::next(rest) {
         match piece {
             PathByte::Byte(b'*') => out.push(STAR),
             PathByte::Byte(byte) | PathByte::Literal(byte) => out.push(byte),
             PathByte::Escaped(byte) => path::push_escaped(byte, out),
         }
-        body = after;
+        rest = after;
     }
-}
-
-fn push_as_written(body: &[u8], out: &mut Vec<u8>) {
-    for (at, &byte) in body.iter().enumerate() {
-        let is_digit = |place: usize| body.get(place).is_some_and(u8::is_ascii_hexdigit);
-        let in_escape =
-            |back: usize| at >= back && body[at - back] == b'%' && is_digit(at + 1 - back) && is_digit(at + 2 - back);
-        match byte {
-            b'*' => out.push(STAR),
-            0x80.. => path::push_escaped(byte, out),
-            _ if in_escape(1) || in_escape(2) => out.push(byte.to_ascii_uppercase()),
-            _ => out.push(byte),
-        }
-    }
+    body.len() < written.len()
 }
 
 /// A pattern that is compared with others: where two are equal, they match the same paths with the same precedence.
@@ -99,9 +71,9 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn new(written: &[u8], encoding: PercentEncoding) -> Self {
+    pub(crate) fn new(written: &[u8]) -> Self {
         let mut text = Vec::with_capacity(written.len());
-        let is_anchored = push(written, encoding, &mut text);
+        let is_anchored = push(written, &mut text);
         let bytes = text.len() + usize::from(is_anchored);
         // With a star before it, an anchor means nothing.
         let anchored = is_anchored && text.last() != Some(&STAR);
@@ -151,7 +123,7 @@ mod tests {
 
     fn show(written: &str) -> String {
         let mut text = b"/before".to_vec();
-        let (form, bytes) = normalise(written.as_bytes(), PercentEncoding::Normalised, &mut text);
+        let (form, bytes) = normalise(written.as_bytes(), &mut text);
         let end = match form {
             PatternForm::Prefix => "",
             PatternForm::Exact | PatternForm::Starred { is_anchored: true } => "$",
@@ -167,7 +139,7 @@ mod tests {
     fn a_run_of_stars_is_one() {
         let mut text = Vec::new();
         let written = format!("/{}Q", "*".repeat(16_000));
-        let (_, bytes) = normalise(written.as_bytes(), PercentEncoding::Normalised, &mut text);
+        let (_, bytes) = normalise(written.as_bytes(), &mut text);
         assert_eq!((text.as_slice(), bytes), (&[b'/', STAR, b'Q'][..], 16_002));
     }
 
