@@ -3,10 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::outline::{Outline, OutlineEntry};
-use crate::robots::WarningCode;
-use crate::robots::parse::line::TextPlace;
-use crate::robots::parse::warnings::MOST_WARNINGS;
+use super::outline::{MOST_WARNINGS, Outline, OutlineEntry};
+use crate::robots::warning::{Severity, TextPlace, WarningCode};
 
 /// What is wrong or surprising, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,24 +25,6 @@ pub struct Finding {
 pub struct Related {
     pub place: TextPlace,
     pub message: &'static str,
-}
-
-/// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Severity {
-    /// What is written is not read, by nobody or not by all.
-    Error,
-    /// It is read, but hardly as it was meant.
-    Warning,
-}
-
-impl Severity {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-        }
-    }
 }
 
 /// Collects findings, up to a limit.

@@ -108,28 +108,22 @@ impl Groups {
         }
     }
 
-    /// An allow or disallow line, `None` if it has no path. False if it belongs to no user agent.
-    pub(crate) fn add_rule(&mut self, rule: Option<RuleSpan>) -> bool {
+    /// An allow or disallow line, `None` if it has no path.
+    pub(crate) fn add_rule(&mut self, rule: Option<RuleSpan>) {
         self.rules.extend(rule);
         self.group_ended = !self.sections.is_empty();
-        self.group_ended
     }
 
-    /// A line about pace. False if it belongs to no user agent.
-    pub(crate) fn add_pace(&mut self, pace: StatedPace) -> bool {
-        let Some(section) = self.sections.last_mut() else {
-            return false;
-        };
+    /// A line about pace, which counts for nobody before any user agent.
+    pub(crate) fn add_pace(&mut self, pace: StatedPace) {
+        let Some(section) = self.sections.last_mut() else { return };
         section.pace = section.pace.slower(pace);
         self.section_ended = true;
-        true
     }
 
-    /// A usage preference. False if it belongs to no user agent.
-    pub(crate) fn add_usage(&mut self, vocabulary: Vocabulary, value: Span) -> bool {
-        let Some(section) = self.sections.len().checked_sub(1) else {
-            return false;
-        };
+    /// A usage preference, likewise.
+    pub(crate) fn add_usage(&mut self, vocabulary: Vocabulary, value: Span) {
+        let Some(section) = self.sections.len().checked_sub(1) else { return };
         match vocabulary {
             Vocabulary::Signal => self.signals.add(index(section), value),
             Vocabulary::Usage => {
@@ -138,7 +132,6 @@ impl Groups {
             }
         }
         self.section_ended = true;
-        true
     }
 
     pub(crate) fn is_empty(&self) -> bool {

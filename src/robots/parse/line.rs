@@ -35,9 +35,9 @@ pub(crate) struct SourceLine {
 }
 
 impl<'a> SourceLines<'a> {
-    pub(crate) fn new(text: &'a [u8], start: usize) -> Self {
-        let has_nul = memchr::memchr(0, &text[start..]).is_some();
-        Self { text, next: start, number: 0, first: 0, after_nul: false, has_nul }
+    pub(crate) fn new(text: &'a [u8]) -> Self {
+        let has_nul = memchr::memchr(0, text).is_some();
+        Self { text, next: byte_order_mark(text), number: 0, first: 0, after_nul: false, has_nul }
     }
 
     /// Where the line that begins at `start` ends, and its content does.
@@ -86,68 +86,6 @@ pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
     b"\xEF\xBB\xBF".iter().zip(text).take_while(|(mark, byte)| mark == byte).count()
 }
 
-/// Where each line begins.
-pub(crate) fn starts(text: &[u8]) -> Vec<usize> {
-    let mut starts: Vec<usize> = Vec::new();
-    for line in SourceLines::new(text, byte_order_mark(text)) {
-        if line.number as usize > starts.len() {
-            starts.push(line.first);
-        }
-    }
-    starts
-}
-
-/// Counts the characters of a line up to places in it. Where NULs part a line into many pieces, each piece goes on from
-/// where the one before it began, as there may be as many as bytes.
-#[derive(Debug, Default)]
-pub(crate) struct Columns {
-    /// The beginnings of the line and of the piece of it that was met last, and the characters between them.
-    at: (usize, usize),
-    before: u32,
-}
-
-impl Columns {
-    /// How many characters of the line are before this piece of it. Lines are met in their order.
-    pub(crate) fn before(&mut self, text: &[u8], line: &SourceLine) -> u32 {
-        let (first, start) = self.at;
-        if first == line.first && start <= line.start {
-            self.before = self.before.saturating_add(chars(&text[start..line.start]));
-        } else {
-            self.before = chars(&text[line.first..line.start]);
-        }
-        self.at = (line.first, line.start);
-        self.before
-    }
-}
-
-/// Where in a file something stands: a piece of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TextPlace {
-    /// From 1.
-    pub line: u32,
-    /// In characters, from 1.
-    pub column: u32,
-    /// In characters; at least 1.
-    pub len: u32,
-}
-
-impl TextPlace {
-    /// Of a piece of a line, before which the line has so many characters.
-    pub(crate) fn of(text: &[u8], line: &SourceLine, before: u32, at: Range<usize>) -> Self {
-        let chars = |range| chars(text.get(range).unwrap_or_default());
-        let column = before.saturating_add(chars(line.start..at.start)).saturating_add(1);
-        Self { line: line.number, column, len: chars(at).max(1) }
-    }
-}
-
-/// How many characters these bytes are; each fault in what is not UTF-8 is one.
-fn chars(bytes: &[u8]) -> u32 {
-    steps::count(bytes.len());
-    let count =
-        bytes.utf8_chunks().map(|chunk| chunk.valid().chars().count() + usize::from(!chunk.invalid().is_empty()));
-    u32::try_from(count.sum::<usize>()).unwrap_or(u32::MAX)
-}
-
 /// What a line says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LineContent {
@@ -164,13 +102,6 @@ pub(crate) struct Record {
     pub(crate) key: Range<usize>,
     pub(crate) value: Range<usize>,
     pub(crate) colon: bool,
-}
-
-impl Record {
-    /// The piece of it that a fault of its value is shown at: the key where there is no value.
-    pub(crate) fn shown(self) -> Range<usize> {
-        if self.value.is_empty() { self.key } else { self.value }
-    }
 }
 
 /// Reads a line: comment off, white space off, split at the first colon, or at the one gap where there is no colon.
@@ -239,7 +170,7 @@ mod tests {
     use super::*;
 
     fn first(text: &[u8]) -> LineContent {
-        SourceLines::new(text, 0).next().map_or(LineContent::Empty, |line| read(text, &line))
+        SourceLines::new(text).next().map_or(LineContent::Empty, |line| read(text, &line))
     }
 
     fn show(line: &str) -> String {
@@ -277,7 +208,7 @@ mod tests {
         for text in
             ["Disallow: /x # why", "ALLOW:\t/x y ", "disallow:", "allow:#", "Disallow : /x", " allow: /x", "allows: /x"]
         {
-            let line = SourceLines::new(text.as_bytes(), 0).next().expect("a line");
+            let line = SourceLines::new(text.as_bytes()).next().expect("a line");
             let quickly = read_rule(text.as_bytes(), &line);
             let LineContent::Record(record) = read(text.as_bytes(), &line) else { panic!("{text} is a record") };
             let is_usual = !text.contains(" :") && !text.starts_with(' ') && !text.contains('s');
@@ -297,7 +228,7 @@ mod tests {
     fn lines_end_at_lf_cr_crlf_and_nul() {
         let text = b"a\nb#\rc\r\nd\0e#x\0f\n\n#g";
         let lines: Vec<_> =
-            SourceLines::new(text, 0).map(|line| (line.number, &text[line.start..line.content_end])).collect();
+            SourceLines::new(text).map(|line| (line.number, &text[line.start..line.content_end])).collect();
         let expected: [(u32, &[u8]); 8] =
             [(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d"), (4, b"e"), (4, b"f"), (5, b""), (6, b"")];
         assert_eq!(lines, expected);
