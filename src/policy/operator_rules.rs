@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use super::Refusal;
-use super::path_forms::{JudgedPath, Paths};
 use crate::robots::budget::{StepBudget, StepsSpent};
-use crate::robots::path::AskedPath;
+use crate::robots::path_forms::{AskedPath, JudgedPath, Paths};
 use crate::robots::patterns::{Patterns, PatternsBuilder};
 use crate::robots::rule::RuleRank;
 use crate::robots::{Precedence, RuleKind};

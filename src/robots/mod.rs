@@ -22,6 +22,7 @@ pub mod lint;
 mod options;
 mod parse;
 pub(crate) mod path;
+pub(crate) mod path_forms;
 pub(crate) mod patterns;
 mod preferences;
 mod product_token;

@@ -9,7 +9,8 @@ use super::parse::RobotsFile;
 use super::parse::delay::{RequestRate, VisitTime};
 use super::parse::group::Chosen;
 use super::parse::span::Span;
-use super::path::{self, AskedPath, ComparedPath};
+use super::path::{self, ComparedPath};
+use super::path_forms::AskedPath;
 use super::usage::Purpose;
 use super::verdict::{PreferenceRef, RuleRef, Verdict, VerdictGround};
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value};
 
 use super::budget::{StepBudget, StepsSpent};
-use super::path::AskedPath;
+use super::path_forms::AskedPath;
 use super::patterns::{Patterns, PatternsBuilder};
 
 /// A tdmrep.json that was read. Immutable; a clone is one reference more.

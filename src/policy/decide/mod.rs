@@ -8,11 +8,10 @@ use super::entry::{Entry, Trouble};
 use super::freshness::CopyState;
 use super::host_rules::HostRules;
 use super::operator_rules::OwnVerdict;
-use super::path_forms::JudgedPath;
 use super::site_file::SiteFile;
 use super::usage::tdmrep::reserved_by_tdmrep;
 use super::{Authority, PreferenceEvidence, Refusal, Request, RobotsOverride, RuleEvidence};
-use crate::robots::path::AskedPath;
+use crate::robots::path_forms::{AskedPath, JudgedPath};
 use crate::robots::{PreferenceRef, ProductToken, Reason, RuleSet, Verdict, VisitTime};
 
 /// What to do with a request.

@@ -11,7 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::budget::{StepBudget, StepsSpent};
-use super::path::{self, ComparedPath};
+use super::path::ComparedPath;
+use super::path_forms::fold;
 use literals::{Literal, Literals};
 use pattern::{PatternForm, normalise, path_bytes};
 use starred::{Star, Starred};
@@ -27,7 +28,7 @@ pub(crate) struct Patterns<T> {
     text: PatternText,
     literals: Literals<T>,
     starred: Starred<T>,
-    /// The patterns as [`path::fold`] leaves them, if that changes one.
+    /// The patterns as [`fold`] leaves them, if that changes one.
     folded: Option<Box<Self>>,
 }
 
@@ -78,7 +79,7 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
         let mut text = Vec::with_capacity(written.len());
         let (form, bytes) = normalise(written, &mut text);
         let value = value(bytes);
-        let folded = path::fold(&text, path_bytes(&text));
+        let folded = fold(&text, path_bytes(&text));
         if matches!(folded, Cow::Owned(_)) && self.folded.is_none() {
             self.folded = Some(Box::new(self.clone()));
         }
