@@ -5,6 +5,7 @@ pub mod allowlist;
 pub mod authority;
 pub mod budget;
 mod client_id;
+mod date;
 pub mod decide;
 pub mod entity_tag;
 pub mod entry;

@@ -1,7 +1,7 @@
 //! What is done with a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
 
+use super::date::http_date;
 use super::entity_tag;
-use super::freshness::http_date;
 use crate::robots::path::{self, PathByte};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};

@@ -86,11 +86,6 @@ impl Preferences {
         self.lines.iter().any(|line| read(line).fault.is_some())
     }
 
-    /// The values of the lines of these owners.
-    pub(crate) fn lines(&self, owners: &[u32]) -> impl Iterator<Item = Span> {
-        self.of(owners).flat_map(|owner| &self.lines[owner.lines.clone()]).copied()
-    }
-
     /// What the lines of these owners say no to for a path.
     pub(crate) fn unwelcome(
         &self,

@@ -62,16 +62,6 @@ impl RobotsTxt {
         self.texts(RecordKey::Sitemap)
     }
 
-    /// The values of the `Host` lines: the name that the site prefers (Yandex).
-    pub fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.texts(RecordKey::Host)
-    }
-
-    /// The values of the `Clean-param` lines: parameters that do not change a page, and where (Yandex).
-    pub fn clean_params(&self) -> impl Iterator<Item = &str> {
-        self.texts(RecordKey::CleanParam)
-    }
-
     /// The values of the `License` lines: where the terms of use are (RSL).
     pub fn licenses(&self) -> impl Iterator<Item = &str> {
         self.texts(RecordKey::License)

@@ -8,7 +8,6 @@ use super::budget::{StepBudget, StepsSpent};
 use super::parse::RobotsFile;
 use super::parse::delay::{RequestRate, VisitTime};
 use super::parse::group::Chosen;
-use super::parse::span::Span;
 use super::path::{self, ComparedPath};
 use super::path_forms::AskedPath;
 use super::usage::Purpose;
@@ -76,26 +75,17 @@ impl RuleSet {
     /// Time from one request's start to the next: the larger of `Crawl-delay` and what `Request-rate` comes to. `None`
     /// where the file gives neither (not RFC 9309; Bing, Yandex).
     pub fn crawl_delay(&self) -> Option<Duration> {
-        self.inner().pace(&self.chosen).gap()
+        self.file.pace(&self.chosen).gap()
     }
 
     /// `Request-rate`, the slowest given.
     pub fn request_rate(&self) -> Option<RequestRate> {
-        self.inner().pace(&self.chosen).request_rate
+        self.file.pace(&self.chosen).request_rate
     }
 
     /// `Visit-time`, the first given.
     pub fn visit_time(&self) -> Option<VisitTime> {
-        self.inner().pace(&self.chosen).visit_time
-    }
-
-    /// The values of the `Content-Signal` and `Content-Usage` lines for this crawler, with their line numbers.
-    pub fn usage_preferences(&self) -> impl Iterator<Item = (u32, &str)> {
-        let RobotsFile { source, groups, .. } = self.inner();
-        let mut lines: Vec<Span> = groups.usages.lines(&self.chosen.groups).collect();
-        lines.extend(groups.signals.lines(&self.chosen.sections));
-        lines.sort_unstable_by_key(|line| line.start);
-        lines.into_iter().map(|line| (source.line_of(line.start as usize), source.str_at(line)))
+        self.file.pace(&self.chosen).visit_time
     }
 
     /// How many parts of the file name the crawler.
@@ -105,7 +95,7 @@ impl RuleSet {
 
     /// How many rules there are, without those that have no path.
     pub fn len(&self) -> usize {
-        self.chosen.groups.iter().map(|&group| self.inner().groups.rules_of(group).len()).sum()
+        self.chosen.groups.iter().map(|&group| self.file.groups.rules_of(group).len()).sum()
     }
 
     /// Whether everything is allowed because there are no rules.
@@ -115,12 +105,8 @@ impl RuleSet {
 
     /// Bytes on the heap for its compiled rules, which all rule sets of the file share.
     pub fn heap_size(&self) -> usize {
-        let RobotsFile { source, groups, options, .. } = self.inner();
+        let RobotsFile { source, groups, options, .. } = &*self.file;
         self.chosen.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
-    }
-
-    fn inner(&self) -> &RobotsFile {
-        &self.file
     }
 
     #[inline]
@@ -172,7 +158,7 @@ impl RuleSet {
 
     #[inline(never)]
     fn judge(&self, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
-        let RobotsFile { source, groups, options, .. } = self.inner();
+        let RobotsFile { source, groups, options, .. } = &*self.file;
         if path.bytes == b"/robots.txt" {
             return Ok(VerdictGround::RobotsTxt);
         }
@@ -186,7 +172,7 @@ impl RuleSet {
                 best = best.max(patterns.best(ComparedPath { bytes: &path.bytes[..query], ..path }, budget)?);
             }
         }
-        let rule = |place| RuleRef { file: self.inner(), place };
+        let rule = |place| RuleRef { file: &self.file, place };
         Ok(best.map_or(VerdictGround::NoRule, |rank| VerdictGround::Rule(rule(rank.place()), rank.kind())))
     }
 
@@ -197,7 +183,7 @@ impl RuleSet {
         budget: &mut StepBudget,
         mut ask: impl FnMut(PreferenceRef<'a>) -> Option<R>,
     ) -> Result<Option<R>, StepsSpent> {
-        let RobotsFile { source, groups, options, .. } = self.inner();
+        let RobotsFile { source, groups, options, .. } = &*self.file;
         if groups.usages.is_empty() && groups.signals.is_empty() {
             return Ok(None);
         }
@@ -220,7 +206,7 @@ impl RuleSet {
 
 impl fmt::Debug for RuleSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pace = self.inner().pace(&self.chosen);
+        let pace = self.file.pace(&self.chosen);
         f.debug_struct("RuleSet").field("len", &self.len()).field("pace", &pace).finish_non_exhaustive()
     }
 }

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::date::http_date;
 use super::retry_after::delta_seconds;
 
 /// A copy no longer usable at all while robots.txt is unreachable (RFC 9309 §2.3.1.4).
@@ -51,10 +52,8 @@ impl CacheFields<'_> {
     /// For how long from `now`, when it was received, the response is fresh. None given: a day. What cannot be read,
     /// or may not be stored, gets the minimum: robots.txt has to be kept for some time to be kept at all.
     pub fn lifetime(&self, now: SystemTime, limits: &FreshnessLimits) -> Duration {
-        limits.clamp(match self.cache_control().or_else(|| Some(self.until(self.expires?, now))) {
-            Some(lifetime) => lifetime.saturating_sub(self.age()),
-            None => DAY,
-        })
+        let stated = self.cache_control().or_else(|| Some(self.until(self.expires?, now)));
+        limits.clamp(stated.map_or(DAY, |lifetime| lifetime.saturating_sub(self.age())))
     }
 
     fn cache_control(&self) -> Option<Duration> {
@@ -228,10 +227,6 @@ const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 fn unit(random: f64) -> f64 {
     if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) }
-}
-
-pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
-    httpdate::parse_http_date(str::from_utf8(value).ok()?.trim()).ok()
 }
 
 /// The comma-separated members of a field line; commas inside quotes part nothing. What is not text has none.

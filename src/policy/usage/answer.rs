@@ -4,10 +4,9 @@
 use std::time::SystemTime;
 
 use super::field::{Signal, UsageField, UsageModes};
-use crate::policy::freshness::http_date;
+use crate::policy::date::is_past;
 use crate::policy::{Reservation, RobotsOverride};
 use crate::robots::{ProductToken, Purpose, UsageLine, read_usage};
-use chrono::{DateTime, NaiveDate};
 
 /// What is asked of an answer's head.
 #[derive(Debug, Clone, Copy)]
@@ -198,21 +197,6 @@ fn usage(value: &[u8]) -> UsageLine {
 /// As much as people read of it: a hundred thousand of them are remembered.
 fn shown(value: &[u8]) -> Box<str> {
     String::from_utf8_lossy(&value[..value.len().min(LONGEST)]).into()
-}
-
-/// Whether a date is past, as RFC 9110 or RFC 822 has it, or the day of ISO 8601. `None`: it cannot be read.
-fn is_past(date: &str, now: SystemTime) -> Option<bool> {
-    let of_mail = date.replace(" UTC", " GMT");
-    if let Some(date) = http_date(of_mail.as_bytes()) {
-        return Some(date < now);
-    }
-    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let now = DateTime::from_timestamp(i64::try_from(since.as_secs()).ok()?, 0)?;
-    if let Ok(date) = DateTime::parse_from_rfc2822(&of_mail) {
-        return Some(date < now);
-    }
-    let (day, rest) = (date.get(..10)?.parse::<NaiveDate>().ok()?, &date[10..]);
-    (rest.is_empty() || rest.starts_with(['T', ' '])).then(|| day < now.date_naive())
 }
 
 /// So many of each field are read, of so many bytes.

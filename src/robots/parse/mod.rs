@@ -116,9 +116,9 @@ impl Parser<'_> {
                 }
                 self.groups.add_pace(pace);
             }
-            RecordKey::Sitemap | RecordKey::Host | RecordKey::CleanParam | RecordKey::License => {
-                self.values.push((spelt.key, Span::new(record.value)));
-            }
+            RecordKey::Sitemap | RecordKey::License => self.values.push((spelt.key, Span::new(record.value))),
+            // Of Yandex, and nothing to obey.
+            RecordKey::Host | RecordKey::CleanParam => {}
             RecordKey::ContentSignal => self.groups.add_usage(Vocabulary::Signal, Span::new(record.value)),
             RecordKey::ContentUsage => self.groups.add_usage(Vocabulary::Usage, Span::new(record.value)),
         }
