@@ -159,23 +159,12 @@ impl<'a> Outline<'a> {
             self.records.iter().position(|entry| entry.key == RecordKey::UserAgent).unwrap_or(self.records.len());
         let (mut start, mut ended) = (first, false);
         for (at, entry) in self.records.iter().enumerate().skip(first) {
-            match entry.key {
-                RecordKey::UserAgent if ended => {
-                    groups.push(&self.records[start..at]);
-                    (start, ended) = (at, false);
-                }
-                // draft-ietf-aipref-attach-05: `rule =/ content-usage`.
-                RecordKey::Allow | RecordKey::Disallow | RecordKey::ContentUsage => ended = true,
-                RecordKey::UserAgent
-                | RecordKey::CrawlDelay
-                | RecordKey::RequestRate
-                | RecordKey::VisitTime
-                | RecordKey::Sitemap
-                | RecordKey::Host
-                | RecordKey::CleanParam
-                | RecordKey::ContentSignal
-                | RecordKey::License => {}
+            if entry.key == RecordKey::UserAgent && ended {
+                groups.push(&self.records[start..at]);
+                (start, ended) = (at, false);
             }
+            // draft-ietf-aipref-attach-05: `rule =/ content-usage`.
+            ended |= matches!(entry.key, RecordKey::Allow | RecordKey::Disallow | RecordKey::ContentUsage);
         }
         groups.extend((start < self.records.len()).then(|| &self.records[start..]));
         groups

@@ -5,11 +5,10 @@ use super::outline::Outline;
 use crate::robots::WarningCode;
 
 pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
-    let mut entries = outline.records.iter().peekable();
     for warning in &outline.warnings {
         let place = warning.place;
-        while entries.next_if(|entry| entry.line.number < place.line).is_some() {}
-        let entry = entries.peek().filter(|entry| entry.line.number == place.line);
+        let first = outline.records.partition_point(|entry| entry.line.number < place.line);
+        let entry = outline.records.get(first).filter(|entry| entry.line.number == place.line);
         let code = warning.code();
         let (mut message, mut hint) = (code.message().into(), code.hint().into());
         match (code, entry) {

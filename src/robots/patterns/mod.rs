@@ -76,8 +76,7 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
     /// A pattern as it is written. `value` is given the bytes that count for precedence: all of the normalised pattern's, `*`
     /// and `$` included.
     pub(crate) fn add(&mut self, written: &[u8], value: impl FnOnce(usize) -> T) {
-        let mut text = Vec::with_capacity(written.len());
-        let (form, bytes) = normalise(written, &mut text);
+        let (text, form, bytes) = normalise(written);
         let value = value(bytes);
         let folded = fold(&text, path_bytes(&text));
         if matches!(folded, Cow::Owned(_)) && self.folded.is_none() {
