@@ -1,4 +1,4 @@
-//! The parser's warnings as findings, with what the line itself shows. Pure.
+//! The warnings of the second reading as findings, with what the line itself shows. Pure.
 
 use super::finding::{Finding, Findings};
 use super::outline::Outline;
