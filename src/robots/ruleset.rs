@@ -10,9 +10,8 @@ use super::parse::delay::{RequestRate, VisitTime};
 use super::parse::group::Chosen;
 use super::path::{self, ComparedPath};
 use super::path_forms::AskedPath;
-use super::rule::RuleKind;
 use super::usage::Purpose;
-use super::verdict::{PreferenceRef, Reason, RuleRef, Verdict};
+use super::verdict::{PreferenceRef, RuleRef, Verdict, VerdictGround};
 
 /// The rules of one file for one crawler. Immutable; a clone is one reference more.
 #[derive(Clone)]
@@ -59,7 +58,7 @@ impl RuleSet {
         purposes: &[Purpose],
         budget: &mut StepBudget,
     ) -> Verdict<'_> {
-        self.verdict(asked, purposes, budget).unwrap_or(Verdict::because(Reason::TooComplex))
+        Verdict(self.ground(asked, purposes, budget).unwrap_or(VerdictGround::TooComplex))
     }
 
     /// The preferences that say no to some use of what is there, whatever is declared.
@@ -111,25 +110,28 @@ impl RuleSet {
     }
 
     #[inline]
-    fn verdict(
+    fn ground(
         &self,
         asked: AskedPath<'_>,
         purposes: &[Purpose],
         budget: &mut StepBudget,
-    ) -> Result<Verdict<'_>, StepsSpent> {
-        let verdict = self.by_rules(asked, budget)?;
-        // To know of any preference, robots.txt itself has to be read.
-        if purposes.is_empty() || !verdict.is_allowed() || verdict.reason == Reason::RobotsTxt {
-            return Ok(verdict);
+    ) -> Result<VerdictGround<'_>, StepsSpent> {
+        let ground = self.by_rules(asked, budget)?;
+        let may_be_unwelcome = match &ground {
+            // To know of any preference, robots.txt itself has to be read.
+            VerdictGround::RobotsTxt => false,
+            ground => Verdict(*ground).is_allowed(),
+        };
+        if purposes.is_empty() || !may_be_unwelcome {
+            return Ok(ground);
         }
         let refuses = |said: PreferenceRef<'_>| purposes.contains(&said.said.purpose);
         let refusal = self.each_unwelcome(asked, budget, |said| refuses(said).then_some(said))?;
-        let unwelcome = |it| Verdict { preference: Some(it), ..Verdict::because(Reason::Usage) };
-        Ok(refusal.map_or(verdict, unwelcome))
+        Ok(refusal.map_or(ground, VerdictGround::Usage))
     }
 
     #[inline]
-    fn by_rules(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<Verdict<'_>, StepsSpent> {
+    fn by_rules(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let AskedPath::AsSent(target) = asked else { return self.by_paths(asked, budget) };
         let path = ComparedPath::new(target);
         budget.spend(target.len() / 16)?;
@@ -142,23 +144,23 @@ impl RuleSet {
 
     /// A target that may be more than a path, or need to be normalised or resolved.
     #[inline(never)]
-    fn by_paths(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<Verdict<'_>, StepsSpent> {
+    fn by_paths(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let mut as_sent = None;
         for path in asked.paths(budget)? {
-            let verdict = self.judge(asked.compared(&path), budget)?;
-            if !verdict.is_allowed() {
-                return Ok(verdict);
+            let ground = self.judge(asked.compared(&path), budget)?;
+            if !Verdict(ground).is_allowed() {
+                return Ok(ground);
             }
-            as_sent.get_or_insert(verdict);
+            as_sent.get_or_insert(ground);
         }
-        Ok(as_sent.unwrap_or(Verdict::because(Reason::NoRule)))
+        Ok(as_sent.unwrap_or(VerdictGround::NoRule))
     }
 
     #[inline(never)]
-    fn judge(&self, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<Verdict<'_>, StepsSpent> {
+    fn judge(&self, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let RobotsFile { source, groups, options, .. } = &*self.file;
         if path.bytes == b"/robots.txt" {
-            return Ok(Verdict::because(Reason::RobotsTxt));
+            return Ok(VerdictGround::RobotsTxt);
         }
         let without_query = memchr::memchr(b'?', path.bytes).filter(|_| options.anchor_before_query);
         let mut best = None;
@@ -170,9 +172,8 @@ impl RuleSet {
                 best = best.max(patterns.best(ComparedPath { bytes: &path.bytes[..query], ..path }, budget)?);
             }
         }
-        let Some(rank) = best else { return Ok(Verdict::because(Reason::NoRule)) };
-        let reason = if rank.kind() == RuleKind::Allow { Reason::Allowed } else { Reason::Disallowed };
-        Ok(Verdict { rule: Some(RuleRef { file: &self.file, place: rank.place() }), ..Verdict::because(reason) })
+        let rule = |place| RuleRef { file: &self.file, place };
+        Ok(best.map_or(VerdictGround::NoRule, |rank| VerdictGround::Rule(rule(rank.place()), rank.kind())))
     }
 
     /// Asks about each preference that says no to some use, until there is an answer.

@@ -9,36 +9,48 @@ use super::rule::RuleKind;
 
 /// What the rules say of one URL, with the evidence.
 #[derive(Debug, Clone, Copy)]
-pub struct Verdict<'a> {
-    pub(super) reason: Reason,
-    pub(super) rule: Option<RuleRef<'a>>,
-    pub(super) preference: Option<PreferenceRef<'a>>,
+pub struct Verdict<'a>(pub(super) VerdictGround<'a>);
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum VerdictGround<'a> {
+    NoRule,
+    RobotsTxt,
+    Rule(RuleRef<'a>, RuleKind),
+    Usage(PreferenceRef<'a>),
+    TooComplex,
 }
 
 impl<'a> Verdict<'a> {
     #[inline]
     pub fn is_allowed(&self) -> bool {
-        matches!(self.reason, Reason::NoRule | Reason::RobotsTxt | Reason::Allowed)
+        match self.0 {
+            VerdictGround::NoRule | VerdictGround::RobotsTxt => true,
+            VerdictGround::Rule(_, kind) => kind == RuleKind::Allow,
+            VerdictGround::Usage(_) | VerdictGround::TooComplex => false,
+        }
     }
 
     pub fn reason(&self) -> Reason {
-        self.reason
+        match self.0 {
+            VerdictGround::NoRule => Reason::NoRule,
+            VerdictGround::RobotsTxt => Reason::RobotsTxt,
+            VerdictGround::Rule(_, RuleKind::Allow) => Reason::Allowed,
+            VerdictGround::Rule(_, RuleKind::Disallow) => Reason::Disallowed,
+            VerdictGround::Usage(_) => Reason::Usage,
+            VerdictGround::TooComplex => Reason::TooComplex,
+        }
     }
 
     /// The rule that decided; `None` if none matches, or something else than a rule decided.
     pub fn rule(&self) -> Option<RuleRef<'a>> {
-        self.rule
+        let VerdictGround::Rule(rule, _) = self.0 else { return None };
+        Some(rule)
     }
 
     /// The usage preference that decided.
     pub fn preference(&self) -> Option<PreferenceRef<'a>> {
-        self.preference
-    }
-
-    /// Where neither a rule nor a preference decided.
-    #[inline]
-    pub(super) fn because(reason: Reason) -> Self {
-        Self { reason, rule: None, preference: None }
+        let VerdictGround::Usage(preference) = self.0 else { return None };
+        Some(preference)
     }
 }
 
