@@ -96,6 +96,8 @@ mod telemetry;
 #[doc(hidden)]
 pub mod tls;
 #[cfg(feature = "proxy")]
+mod tls_provider;
+#[cfg(feature = "proxy")]
 mod tls_words;
 #[cfg(feature = "proxy")]
 #[doc(hidden)]

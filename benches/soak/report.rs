@@ -75,7 +75,7 @@ impl Outcome {
     pub fn markdown(&self, binary: &Path) -> String {
         let counts = self.world.counts();
         let mut text = format!(
-            "# Endurance\n\nWritten by `cargo bench --bench soak -- [SECONDS] --report docs/endurance.md`; no figure is by hand.\n\n\
+            "# Endurance\n\nWritten by `cargo bench --bench soak -- [SECONDS] --report FILE`; no figure is by hand.\n\n\
              Two proxies share a Redis. One lives throughout, and is measured; the other is upgraded and killed. Clients load both at\n\
              {:.0} % of what the whole setup (proxies, origins, clients and judge on one machine) could do in a first round of faults. Hosts,\n\
              connections and robots.txt files come and go all the while. Another parser (the crate `texting_robots`), in the origins'\n\

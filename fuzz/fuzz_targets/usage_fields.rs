@@ -1,18 +1,21 @@
-//! Content-Usage, X-Robots-Tag and TDM-Reservation of an answer. The first byte chooses the field; the rest is its value.
+//! Content-Usage, X-Robots-Tag, Robots-Tag, Content-Signal and TDM-Reservation of an answer. The first byte chooses the field; the
+//! rest is its value.
 //! Content-Usage says what `sfv` makes of it, in a line of robots.txt too; what is for another crawler, or is not `1`, says nothing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use politely::policy::{UsageField, UsageLines, UsageModes, UsageReport, Use};
 use politely::robots::{ProductToken, Purpose, RobotsTxt};
-use sfv::{Dictionary, ListEntry, Parser};
+use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parser};
 use std::time::{Duration, SystemTime};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((choice, value)) = bytes.split_first() else { return };
-    match choice % 3 {
+    match choice % 5 {
         0 => content_usage(value),
         1 => x_robots_tag(value),
+        2 => robots_tag(value),
+        3 => content_signal(value),
         _ => tdm_reservation(value),
     }
 });
@@ -64,6 +67,50 @@ fn x_robots_tag(value: &[u8]) {
             assert!(!says_no("X-Robots-Tag", &[&[b"otherbot: ", value].concat()], purpose), "it is for another");
             assert!(says_no("X-Robots-Tag", &[&value.to_ascii_uppercase()], purpose));
         }
+    }
+}
+
+/// What `sfv` makes of the list, for `*` and for us.
+fn robots_tag(value: &[u8]) {
+    if value.len() > 8 * 1024 || value.iter().any(u8::is_ascii_uppercase) {
+        // It is cut, or read in lower case where it is no list otherwise.
+        says_no("Robots-Tag", &[value], "search");
+        return;
+    }
+    let read = Parser::new(value.trim_ascii()).parse::<List>().unwrap_or_default();
+    let is_noindex = |entry: &ListEntry| match entry {
+        ListEntry::Item(Item { bare_item, params }) => {
+            let name = bare_item.as_token().map(|it| it.as_str()).or(bare_item.as_string().map(|it| it.as_str()));
+            let is_ours = name.is_some_and(|name| name == "*" || name.eq_ignore_ascii_case("examplebot"));
+            is_ours
+                && ["noindex", "none"]
+                    .iter()
+                    .any(|rule| params.get(*rule).is_some_and(|it| *it == BareItem::Boolean(true)))
+        }
+        ListEntry::InnerList(_) => false,
+    };
+    let expected = read.iter().any(is_noindex);
+    let dated = memchr::memmem::find(value, b"unavailable_after").is_some();
+    let found = says_no("Robots-Tag", &[value], "search");
+    assert!(found == expected || dated && found, "{}", String::from_utf8_lossy(value));
+    assert!(!says_no("X-Robots-Tag", &[b"*;noindex"], "search"), "it is another grammar");
+}
+
+/// As the line of robots.txt without a path.
+fn content_signal(value: &[u8]) {
+    if value.len() > 4096 || !value.iter().all(|byte| (b' '..0x7f).contains(byte) && !matches!(byte, b'#' | b'/')) {
+        return;
+    }
+    let file = [b"user-agent: *\ncontent-signal: ", value, b"\n"].concat();
+    let rules = RobotsTxt::parse(&file).rules_for(&["ExampleBot"]);
+    for purpose in ["search", "ai-train", "ai-input"] {
+        let verdict = rules.check_for("/x", &[Purpose::parse(purpose).unwrap()]);
+        assert_eq!(
+            says_no("Content-Signal", &[value], purpose),
+            !verdict.is_allowed(),
+            "{}",
+            String::from_utf8_lossy(&file)
+        );
     }
 }
 

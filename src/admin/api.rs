@@ -88,6 +88,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
         "fleet": figures.fleet.map(|fleet| json!({
             "up": fleet.is_up,
             "instances": fleet.instances,
+            "missing": fleet.missing,
             "round_trips": fleet.calls,
             "losses": fleet.lost,
         })),

@@ -164,7 +164,8 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     }
     if let Some(fleet) = &figures.fleet {
         all.gauge("fleet_up", "1 if the fleet's server can be reached", usize::from(fleet.is_up));
-        all.gauge("fleet_instances", "Instances of the fleet when last seen", fleet.instances as usize);
+        all.gauge("fleet_instances", "Connected instances of the fleet when last seen", fleet.instances as usize);
+        all.gauge("fleet_missing", "Instances that were missing then", fleet.missing as usize);
         all.counter("fleet_round_trips", "Round trips to the fleet's server", fleet.calls);
         all.counter("fleet_losses", "Times that the fleet's server was lost", fleet.lost);
     }

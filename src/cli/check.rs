@@ -74,10 +74,15 @@ fn describe(settings: &Settings, told: &mut String) {
         InterceptMode::Tunnel => say("tunnels https: robots.txt is not applied to it (intercept.default)"),
         InterceptMode::Deny => say("refuses https (intercept.default)"),
     }
-    if let Some(url) = &settings.fleet {
+    if let Some(url) = &settings.fleet.url {
         let loss = match settings.on_fleet_loss {
-            OnFleetLoss::Local => "each instance continues, slowed down by the number of instances",
-            OnFleetLoss::Refuse => "clients get 503",
+            OnFleetLoss::Local => match settings.fleet.instances {
+                Some(instances) => format!("each instance continues as one of {instances} or more"),
+                None => {
+                    "each instance continues as one of those it has seen, and one that has seen none refuses".into()
+                }
+            },
+            OnFleetLoss::Refuse => "clients get 503".into(),
         };
         say(&format!("shares paces and copies of robots.txt through {url}; without it {loss} (on_fleet_loss)"));
     }

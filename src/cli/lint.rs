@@ -1,9 +1,10 @@
 //! `politely lint`: a robots.txt's faults, line by line, as a compiler shows them.
 
 use super::{CommandError, ConfigArg, Format, NO, runtime};
+use crate::config::Settings;
 use crate::policy::{Access, Authority, Entry};
 use crate::robots::lint::{Finding, LintReport, Related, Severity, TextPlace};
-use crate::robots::{ParseOptions, Precedence, RobotsTxt, UserAgentMatch};
+use crate::robots::{ParseOptions, Precedence, ProductToken, RobotsTxt, UserAgentMatch};
 use crate::server;
 use crate::telemetry::is_colorful;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
@@ -28,7 +29,8 @@ pub(super) fn run(args: &LintArgs) -> Result<ExitCode, CommandError> {
         by_network(&args.source, &args.config)?
     } else {
         let name = if args.source == "-" { "standard input" } else { &args.source };
-        (name.to_owned(), LintReport::new(&RobotsTxt::parse(&read(&args.source)?), None))
+        let robots = RobotsTxt::parse(&read(&args.source)?);
+        (name.to_owned(), LintReport::with_policy_tokens(&robots, None, &policy_tokens(&args.config.load()?)))
     };
     match args.format {
         Format::Text => super::print(&text(&name, &report, is_colorful(&io::stdout())))?,
@@ -60,6 +62,7 @@ fn by_network(url: &str, config: &ConfigArg) -> Result<(String, LintReport), Com
     settings.robots.user_agent_match = UserAgentMatch::default();
     settings.robots.precedence = Precedence::default();
     settings.robots.max_size = ParseOptions::MIN_SIZE as u64;
+    let policy_tokens = policy_tokens(&settings);
     let entry = runtime()?.block_on(async {
         let gate = server::gate_alone(settings)?;
         let refreshed = gate.refresh(&authority).await;
@@ -73,9 +76,15 @@ fn by_network(url: &str, config: &ConfigArg) -> Result<(String, LintReport), Com
     }
     let host = authority.host().to_string();
     match entry.answer.as_ref().map(|answer| &answer.access) {
-        Some(Access::Rules(robots)) => Ok((authority.robots_url(), LintReport::new(robots, Some(&host)))),
+        Some(Access::Rules(robots)) => {
+            Ok((authority.robots_url(), LintReport::with_policy_tokens(robots, Some(&host), &policy_tokens)))
+        }
         Some(Access::Reservations(_) | Access::Missing) | None => Err(no_file(&authority, &entry)),
     }
+}
+
+fn policy_tokens(settings: &Settings) -> Vec<ProductToken> {
+    settings.identity.policy_tokens.values().flatten().cloned().collect()
 }
 
 fn no_file(authority: &Authority, entry: &Entry) -> CommandError {

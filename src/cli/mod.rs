@@ -67,7 +67,7 @@ enum Command {
     Refresh(refresh::RefreshArgs),
     /// Make a running proxy reload its configuration
     Reload(admin_client::AdminArgs),
-    /// Verify the chain of decisions that was kept
+    /// Verify the chain of decisions that was kept, or have its head time-stamped
     Evidence(evidence::EvidenceArgs),
     /// Report what was requested from whom, and what was refused, from the evidence kept
     Report(report::ReportArgs),

@@ -31,7 +31,7 @@ impl Settings {
             // Under another key the gaps that are owed would be forgotten, and requests under way keep another pace.
             (&["pace", "key"], keep(&mut self.pace.key, &before.pace.key)),
             (&["evidence", "directory"], keep(&mut self.evidence.directory, &before.evidence.directory)),
-            (&["fleet"], !may_join_fleet && keep(&mut self.fleet, &before.fleet)),
+            (&["fleet", "url"], !may_join_fleet && keep(&mut self.fleet.url, &before.fleet.url)),
         ];
         let fixed: Vec<_> = fixed.into_iter().filter(|(_, is_different)| *is_different).map(|(path, _)| path).collect();
         let mut all = self.whole.all;
@@ -148,10 +148,13 @@ mod tests {
              evidence: { directory: /z, keep: 1d }\nfleet: redis://127.0.0.1:1/";
         let (settings, Changes { changed, needs_restart }) = changes("", now);
         assert_eq!(changed, ["evidence.keep", "intercept.ca.directory", "store.memory"]);
-        assert_eq!(needs_restart, ["admin.address", "store.directory", "store.disk", "evidence.directory", "fleet"]);
+        assert_eq!(
+            needs_restart,
+            ["admin.address", "store.directory", "store.disk", "evidence.directory", "fleet.url"]
+        );
         let before = Settings::default();
         assert_eq!(settings.admin, before.admin);
-        assert_eq!((settings.fleet.is_none(), settings.store.disk), (true, before.store.disk));
+        assert_eq!((settings.fleet.url.is_none(), settings.store.disk), (true, before.store.disk));
         for key in ["admin", "fleet"] {
             assert_eq!(settings.shown()[key], before.shown()[key], "{key}");
         }

@@ -10,12 +10,11 @@ use super::read::error::Complaint;
 use super::shown::Whole;
 use super::written::access::AccessSettings;
 use super::written::file::{
-    AdminSettings, EgressSettings, EvidenceSettings, Fallback, IdentitySettings, LimitSettings, Listener, LogSettings,
-    Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
+    AdminSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings, LimitSettings,
+    Listener, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
 };
 use super::written::host_table::{HostMap, Override, Usage};
 use super::written::intercept::Intercept;
-use super::written::secrets::{self, SecretUrl};
 use super::written::text;
 use crate::policy::{Allowlist, Manners, PolicyOptions, UsageModes};
 
@@ -41,9 +40,7 @@ pub struct Settings {
     pub access: AccessSettings,
     pub store: StoreSettings,
     pub evidence: EvidenceSettings,
-    /// The server that all instances share.
-    #[serde(default, deserialize_with = "secrets::some_fleet_url")]
-    pub fleet: Option<SecretUrl>,
+    pub fleet: FleetSettings,
     pub on_fleet_loss: OnFleetLoss,
     /// What `hosts` is made of.
     #[serde(rename = "hosts")]
@@ -83,6 +80,7 @@ impl Settings {
             product_tokens: identity.product_tokens.clone(),
             user_agent: identity.user_agent.clone(),
             purposes: identity.purpose.clone(),
+            policy_tokens: identity.policy_tokens(),
             usage: usage.over(UsageModes::default()),
             manners: pace.manners().over(&Manners::default()),
             allow_long_unreachable: robots.on_long_unreachable == Fallback::Allow,

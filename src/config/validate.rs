@@ -1,6 +1,7 @@
 //! What a type cannot say: bounds of single values, and what several keys mean together.
 
 use std::collections::{BTreeSet, HashSet};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::policy::HostPattern;
@@ -93,7 +94,7 @@ fn single_values(settings: &Settings, check: &mut Check<'_>) {
 }
 
 fn numbers(settings: &Settings, check: &mut Check<'_>) {
-    let Settings { limits, robots, store, pace, intercept, .. } = settings;
+    let Settings { limits, robots, store, pace, intercept, fleet, .. } = settings;
     let waits = [
         (["robots", "timeout"], robots.timeout),
         (["robots", "max_ttl"], robots.max_ttl),
@@ -120,6 +121,7 @@ fn numbers(settings: &Settings, check: &mut Check<'_>) {
         (&["limits", "max_connections"], limits.max_connections.get() as u64, 10_000_000),
         (&["limits", "max_connections_per_client"], limits.max_connections_per_client.get() as u64, 10_000_000),
         (&["limits", "max_robots_fetches"], limits.max_robots_fetches.get() as u64, 10_000_000),
+        (&["fleet", "instances"], fleet.instances.map_or(1, NonZeroU32::get).into(), 10_000),
     ];
     for (key, number, most) in most {
         if number > most {

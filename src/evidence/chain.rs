@@ -14,6 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) struct Chain {
     directory: PathBuf,
     queue: Arc<Queue>,
+    /// How this process calls itself.
+    instance: String,
     pub segment: Segment,
     /// The SHA-256 of the last line.
     head: Hash,
@@ -38,10 +40,16 @@ struct Unsynced {
 }
 
 impl Chain {
-    pub fn new(directory: PathBuf, queue: Arc<Queue>, segment: Segment, head: Hash, is_used: bool) -> Self {
+    pub fn new(
+        directory: PathBuf,
+        queue: Arc<Queue>,
+        instance: String,
+        (segment, head): (Segment, Hash),
+        is_used: bool,
+    ) -> Self {
         let (files, out) = (HashSet::new(), Vec::new());
         let (unsynced, damaged, refused) = (None, None, None);
-        Chain { directory, queue, segment, head, files, is_used, out, unsynced, damaged, refused }
+        Chain { directory, queue, instance, segment, head, files, is_used, out, unsynced, damaged, refused }
     }
 
     pub fn head(&self) -> Hash {
@@ -155,7 +163,7 @@ impl Chain {
             draft.hash("synced", &damaged.synced);
             draft
         });
-        match begin(&self.directory, self.segment.number + 1, self.head, now, loss) {
+        match begin(&self.directory, self.segment.number + 1, self.head, now, &self.instance, loss) {
             Ok((segment, head)) => {
                 let (ended, last) = (self.segment.number, digits(&self.head));
                 tracing::info!(segment = ended, head = %last, "a segment of evidence has ended");

@@ -23,9 +23,13 @@ pub(super) enum Kind {
     /// The first of its segment.
     Segment {
         segment: u64,
+        /// Who writes it; not in segments of 1.0.0-rc.1.
+        instance: Option<String>,
     },
     /// A process begins to write.
     Start {
+        version: Option<String>,
+        instance: Option<String>,
         /// The one before was killed, or lost its power.
         #[serde(default)]
         unclean: bool,
@@ -83,6 +87,8 @@ pub struct Decision {
     pub line: Option<u32>,
     pub robots: Option<SiteCopy>,
     pub tdmrep: Option<SiteCopy>,
+    /// Fields of the answer that reserve a use.
+    pub signals: Option<String>,
     /// What the answer asked for in return: where its licence is, and a price.
     pub license: Option<String>,
     pub price: Option<String>,

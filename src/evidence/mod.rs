@@ -3,11 +3,11 @@
 //! `explain --at`. docs/evidence.md has the format.
 //!
 //! To write: `record` makes a line, `queue` takes it to the thread of `writer`, which appends it to `chain`, in files of
-//! `segment`; `start` finds where a chain continues, `keep` what is old. To read: `read` has the lines, `line` what they say;
-//! `verify`, `report` and `past` use them.
+//! `segment`, which knows what is old; `start` finds where a chain continues. To read: `read` has the lines, `line` what they say;
+//! `verify`, `report` and `past` use them. `timestamp` has what an authority says of a line.
 
+mod basis;
 mod chain;
-mod keep;
 mod line;
 mod past;
 mod queue;
@@ -16,15 +16,18 @@ mod record;
 mod report;
 mod segment;
 mod start;
+mod timestamp;
 mod verify;
 mod writer;
 
+pub use basis::{Basis, ConfigUse, CopyUse, Instance, SiteBasis};
 pub use line::{Decision, ReadError, SiteCopy};
 pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::FileError;
-pub use record::{Draft, Hash, digest_of, digits, from_hex};
-pub use report::{By, Group, Report, report};
+pub use record::{Draft, Hash, digest_of, digits, from_hex, sha256};
+pub use report::{By, Group, Report, Selection, report};
 pub use start::OpenError;
+pub use timestamp::{MOST_RESPONSE, Stamp, StampError, check, query};
 pub use verify::{Fault, Verified, verify};
 
 use crate::policy::Entry;

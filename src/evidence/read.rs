@@ -1,14 +1,14 @@
 //! What was written, line by line, from plain segments and compressed ones.
 
 use super::line::{Kind, Line, ReadError, parse};
-use super::record::{Hash, digits, from_hex, hex, sha256};
-use super::segment::Stored;
+use super::record::{Hash, digits, hex, sha256};
+use super::segment::{RC1_FILES, Stored};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::MultiGzDecoder;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The lines of a segment. Nothing comes after an error that is the file's.
 pub(super) struct Lines {
@@ -197,14 +197,11 @@ pub(super) fn file_of(directory: &Path, segment: u64, hash: &Hash) -> Result<Vec
     rc1_file(directory, hash)
 }
 
-/// Where 1.0.0-rc.1 kept a file: below the directory, by its SHA-256.
-pub(super) fn rc1_path(hash: &Hash) -> PathBuf {
-    let name = digits(hash);
-    Path::new(RC1_FILES).join(&name[..2]).join(name + ".gz")
-}
-
+/// A file where 1.0.0-rc.1 kept it: below the directory, by its SHA-256.
 pub(super) fn rc1_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
-    let file = File::open(directory.join(rc1_path(hash))).map_err(|error| match error.kind() {
+    let name = digits(hash);
+    let path = directory.join(RC1_FILES).join(&name[..2]).join(name + ".gz");
+    let file = File::open(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => FileError::Missing,
         _ => error.into(),
     })?;
@@ -219,13 +216,6 @@ pub(super) fn rc1_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileErr
     }
 }
 
-/// Whose file this is, by its name there. `None`: it is another's.
-pub(super) fn rc1_hash(path: &Path) -> Option<Hash> {
-    from_hex(path.file_name()?.to_str()?.strip_suffix(".gz")?)
-}
-
-/// The folder in which 1.0.0-rc.1 kept the files that records refer to.
-pub(super) const RC1_FILES: &str = "bodies";
 /// The largest `robots.max_size`, and one byte to see what is longer.
 const MOST_FILE: u64 = (64 << 20) + 1;
 /// The longest line: such a file, of which each character may have to be escaped, and what is around it.

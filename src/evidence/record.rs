@@ -13,17 +13,14 @@ use std::time::SystemTime;
 /// A SHA-256.
 pub type Hash = [u8; 32];
 
-pub(super) fn sha256(bytes: &[u8]) -> Hash {
+/// Of anything.
+pub fn sha256(bytes: &[u8]) -> Hash {
     digest(&SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 /// The SHA-256 of a site's file, as its bytes were read.
 pub fn digest_of(access: &Access) -> Option<&Hash> {
-    match access {
-        Access::Rules(robots) => Some(robots.digest_by(sha256)),
-        Access::Reservations(tdmrep) => Some(tdmrep.digest_by(sha256)),
-        Access::Missing => None,
-    }
+    access.digest_by(sha256)
 }
 
 /// In hexadecimal. Three times a record, so in a form that the compiler makes vectors of.

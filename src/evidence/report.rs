@@ -1,10 +1,13 @@
-//! Totals over records: by host, by user or by rule.
+//! Totals over records: by host, domain, user or rule.
 
+use super::basis::Basis;
 use super::line::{Decision, Kind, ReadError, parse};
 use super::read::each_line;
-use crate::policy::Authority;
+use crate::policy::{Authority, HostPattern};
+use crate::robots::Purpose;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -13,19 +16,40 @@ use std::time::SystemTime;
 pub enum By {
     #[default]
     Host,
+    /// By registrable domain, such as example.co.uk for www.example.co.uk
+    Domain,
     /// By user, or by the client's address where there is no user
     User,
     /// By the rule of a robots.txt, or by the reason where no rule decided
     Rule,
 }
 
-/// All of it, from one time to another.
+/// Which records count. What is empty selects all.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    pub since: Option<SystemTime>,
+    /// Exclusive.
+    pub until: Option<SystemTime>,
+    pub hosts: Vec<HostPattern>,
+    /// A user, or the address of a client without one.
+    pub user: Option<String>,
+    /// A declared use.
+    pub purpose: Option<Purpose>,
+}
+
+/// Totals of the records that were selected.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     pub total: Group,
     /// Those with the most requests first.
     pub groups: Vec<Group>,
-    /// Records that there was no room for.
+    /// The same records by user.
+    pub users: Vec<Group>,
+    /// Requests of clients that may not use the proxy, by client: no credentials, wrong ones, or none that would do. They
+    /// are in no other total, as they concern no site.
+    pub turned_away: Vec<Group>,
+    pub basis: Basis,
+    /// Records of the period that could not be written, of whatever host, user and use.
     pub lost: u64,
 }
 
@@ -55,39 +79,80 @@ pub struct Group {
     pub reasons: BTreeMap<String, u64>,
     /// For whom robots.txt was read, and what for.
     pub product_tokens: BTreeSet<String>,
-    pub purposes: BTreeSet<String>,
+    /// Requests by declared use. One that declares several counts for each.
+    pub purposes: BTreeMap<String, u64>,
+    /// Requests without a declared use.
+    pub undeclared: u64,
 }
 
-/// Adds up what came from `since` on.
+/// Adds up the selected records.
 ///
 /// # Errors
 /// A segment cannot be read.
-pub fn report(directory: &Path, by: By, since: Option<SystemTime>) -> Result<Report, ReadError> {
-    let (mut report, mut groups) = (Report::default(), HashMap::<String, Group>::new());
+pub fn report(directory: &Path, by: By, selection: &Selection) -> Result<Report, ReadError> {
+    let (mut report, [mut groups, mut users, mut turned_away]) =
+        (Report::default(), [const { TotalsByName::new() }; 3]);
     each_line(directory, |_, _, line| {
         let line = parse(line)?;
-        if since.is_some_and(|since| line.time < since) {
-            return Ok(());
-        }
         match line.kind {
             // The requests inside have records of their own.
-            Kind::Decision(decision) if decision.outcome == "intercepted" => {}
-            Kind::Decision(decision) => {
-                let mut name = name(&decision, by);
-                if groups.len() >= MOST_GROUPS && !groups.contains_key(&name) {
-                    name = "(others)".to_owned();
-                }
-                report.total.add(&decision, line.time);
-                groups.entry(name).or_default().add(&decision, line.time);
+            Kind::Decision(decision) if decision.outcome == "intercepted" || !selection.has(&decision, line.time) => {}
+            Kind::Decision(decision) if decision.reason.as_deref() == Some("client-denied") => {
+                turned_away.add(decision.client.clone(), &decision, line.time);
             }
-            Kind::Lost { count, .. } => report.lost += count,
+            Kind::Decision(decision) => {
+                let site = authority(&decision).map(|site| (site.to_string(), domain(&site)));
+                report.basis.add(&decision, site, line.time);
+                report.total.add(&decision, line.time);
+                users.add(user_of(&decision).to_owned(), &decision, line.time);
+                groups.add(name(&decision, by), &decision, line.time);
+            }
+            Kind::Lost { count, from, to, .. } if selection.overlaps(from, to) => report.lost += count,
+            Kind::Start { instance: Some(name), version, .. } => report.basis.start(name, version, line.time),
+            Kind::Segment { instance: Some(name), .. } => report.basis.start(name, None, line.time),
             _ => {}
         }
         Ok(())
     })?;
-    report.groups = groups.into_iter().map(|(name, group)| Group { name, ..group }).collect();
-    report.groups.sort_by(|one, other| (other.requests, &one.name).cmp(&(one.requests, &other.name)));
+    report.basis.between(selection.since, selection.until);
+    [report.groups, report.users, report.turned_away] = [groups, users, turned_away].map(TotalsByName::sorted);
     Ok(report)
+}
+
+/// By name, within bounds.
+struct TotalsByName(BTreeMap<String, Group>);
+
+impl TotalsByName {
+    const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    fn add(&mut self, name: String, decision: &Decision, at: SystemTime) {
+        let is_full = self.0.len() >= MOST_GROUPS && !self.0.contains_key(&name);
+        let name = if is_full { "(others)".to_owned() } else { name };
+        self.0.entry(name).or_default().add(decision, at);
+    }
+
+    /// Those with the most requests first.
+    fn sorted(self) -> Vec<Group> {
+        let mut all: Vec<_> = self.0.into_iter().map(|(name, group)| Group { name, ..group }).collect();
+        all.sort_by_key(|group| Reverse(group.requests));
+        all
+    }
+}
+
+impl Selection {
+    fn has(&self, decision: &Decision, at: SystemTime) -> bool {
+        let is_host = |host: &Authority| self.hosts.iter().any(|pattern| pattern.matches(host.host()));
+        self.overlaps(at, at)
+            && (self.hosts.is_empty() || authority(decision).is_some_and(|host| is_host(&host)))
+            && self.user.as_deref().is_none_or(|user| user == user_of(decision))
+            && self.purpose.as_ref().is_none_or(|purpose| decision.purpose.iter().any(|it| it == purpose.as_str()))
+    }
+
+    fn overlaps(&self, from: SystemTime, to: SystemTime) -> bool {
+        self.since.is_none_or(|since| to >= since) && self.until.is_none_or(|until| from < until)
+    }
 }
 
 impl Group {
@@ -113,16 +178,24 @@ impl Group {
         if let Some(reason) = &decision.reason {
             *self.reasons.entry(reason.clone()).or_default() += 1;
         }
-        note(&mut self.product_tokens, &decision.product_tokens);
-        note(&mut self.purposes, &decision.purpose);
+        for token in &decision.product_tokens {
+            if self.product_tokens.len() < MOST_NAMES && !self.product_tokens.contains(token) {
+                self.product_tokens.insert(token.clone());
+            }
+        }
+        for purpose in &decision.purpose {
+            *self.purposes.entry(purpose.clone()).or_default() += 1;
+        }
+        self.undeclared += u64::from(decision.purpose.is_empty());
     }
 }
 
 fn name(decision: &Decision, by: By) -> String {
-    let host = || decision.url.as_deref().and_then(|url| Authority::from_url(url).ok()).map(|host| host.to_string());
+    let host = || authority(decision).map(|host| host.to_string());
     match by {
         By::Host => host().unwrap_or_default(),
-        By::User => decision.user.clone().unwrap_or_else(|| decision.client.clone()),
+        By::Domain => authority(decision).map(|host| domain(&host)).unwrap_or_default(),
+        By::User => user_of(decision).to_owned(),
         By::Rule => {
             let reason = decision.reason.as_deref().unwrap_or_default();
             match (&decision.rule, decision.line, host()) {
@@ -134,12 +207,18 @@ fn name(decision: &Decision, by: By) -> String {
     }
 }
 
-fn note(all: &mut BTreeSet<String>, names: &[String]) {
-    for name in names {
-        if all.len() < MOST_NAMES && !all.contains(name) {
-            all.insert(name.clone());
-        }
-    }
+fn authority(decision: &Decision) -> Option<Authority> {
+    Authority::from_url(decision.url.as_deref()?).ok()
+}
+
+/// The registrable domain; of a host that has none, the host.
+fn domain(authority: &Authority) -> String {
+    let host = authority.host();
+    host.domain().map_or_else(|| host.to_string(), str::to_owned)
+}
+
+fn user_of(decision: &Decision) -> &str {
+    decision.user.as_deref().unwrap_or(&decision.client)
 }
 
 /// What does not fit is added up as one.

@@ -1,6 +1,7 @@
 //! The files of a chain: `00000001-20261122T183000Z.jsonl` and so on, by number and beginning. Only the last is written to;
-//! those before it are compressed. What a segment's records refer to is in the same segment.
+//! those before it are compressed, and how old they are their names say. What a segment's records refer to is in the same segment.
 
+use super::record::{Hash, from_hex};
 use crate::config::give_to_owner;
 use crate::rfc3339;
 use flate2::Compression;
@@ -10,7 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A segment on the disk, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,17 +143,74 @@ impl Segment {
     }
 }
 
-#[cfg(test)]
-impl Segment {
-    /// From now on there is no room for it.
-    pub fn fill_up(&mut self) -> (File, PathBuf) {
-        let path = PathBuf::from("/dev/full");
-        let full = File::options().append(true).open(&path).expect("Linux has it");
-        (std::mem::replace(&mut self.file, full), std::mem::replace(&mut self.path, path))
+/// Compresses full segments. Without any segment of 1.0.0-rc.1, removes what only those referred to.
+pub(super) fn clear_up(directory: &Path) {
+    let done = (|| {
+        let all = Stored::all(directory)?;
+        if let Some((_, full)) = all.split_last() {
+            full.iter().filter(|stored| !stored.is_compressed).try_for_each(Stored::compress)?;
+        }
+        let files = directory.join(RC1_FILES);
+        if all.iter().all(|stored| stored.dated.is_some()) && files.is_dir() {
+            for shard in entries(&files)?.into_iter().filter(|shard| shard.is_dir()) {
+                entries(&shard)?.iter().filter(|file| rc1_hash(file).is_some()).try_for_each(fs::remove_file)?;
+                // It stays where there are files of others in it.
+                let _ = fs::remove_dir(&shard);
+            }
+            let _ = fs::remove_dir(&files);
+        }
+        io::Result::Ok(())
+    })();
+    if let Err(error) = done {
+        tracing::error!(directory = %directory.display(), "evidence cannot be compressed or cleared: {error}");
     }
+}
 
-    pub fn make_room(&mut self, (file, path): (File, PathBuf)) {
-        (self.file, self.path) = (file, path);
+/// How long ago each segment ended but the last, which goes on: by the clock of now, and by what the chain shows of the time from
+/// each beginning to the next. Of that no more than a part of `keep` is believed at once, so that whatever a clock says that
+/// has gone wrong, no more than that part goes for it.
+pub(super) fn ages(begun: &[SystemTime], keep: Duration, now: SystemTime) -> Vec<Duration> {
+    let (most, mut latest) = (DAY.max(keep / BELIEVED), SystemTime::UNIX_EPOCH);
+    let gaps = begun.iter().zip(begun.iter().skip(1).chain([&now])).map(|(began, next)| {
+        latest = latest.max(*began);
+        let gap = next.duration_since(*began).unwrap_or_default();
+        // It may have been behind for a while, as after a start without a battery.
+        if gap > most { next.duration_since(latest).unwrap_or_default().min(most) } else { gap }
+    });
+    let gaps: Vec<_> = gaps.collect();
+    let (mut ended, mut passed) = (now, Duration::ZERO);
+    let mut ages: Vec<_> = begun
+        .iter()
+        .zip(gaps)
+        .skip(1)
+        .rev()
+        .map(|(began, gap)| {
+            passed += gap;
+            // It ended before any later one began, whatever the clock of then said.
+            ended = ended.min(*began);
+            now.duration_since(ended).unwrap_or_default().min(passed)
+        })
+        .collect();
+    ages.reverse();
+    ages
+}
+
+/// Tells a clock that was set from time that has passed.
+#[derive(Default)]
+pub struct Clock {
+    seen: Option<(SystemTime, Instant)>,
+    stepped: Option<Instant>,
+}
+
+impl Clock {
+    /// Whether it has not been set forward lately: what is old by a wrong clock is not removed at once.
+    pub fn is_steady(&mut self, now: SystemTime) -> bool {
+        let (wall, since) = *self.seen.get_or_insert_with(|| (now, Instant::now()));
+        let expected = wall + since.elapsed();
+        if now.duration_since(expected).is_ok_and(|ahead| ahead > STEP) {
+            (self.seen, self.stepped) = (Some((now, Instant::now())), Some(Instant::now()));
+        }
+        self.stepped.is_none_or(|stepped| stepped.elapsed() > DISTRUST)
     }
 }
 
@@ -180,6 +238,11 @@ fn paths(directory: &Path) -> io::Result<HashSet<PathBuf>> {
 fn is_half_compressed(path: &Path) -> bool {
     let plain = path.to_str().and_then(|path| path.strip_suffix(HALF_DONE));
     plain.is_some_and(|plain| Stored::of(plain.into()).is_some())
+}
+
+/// Whose file this is, by its name there. `None`: it is another's.
+pub(super) fn rc1_hash(path: &Path) -> Option<Hash> {
+    from_hex(path.file_name()?.to_str()?.strip_suffix(".gz")?)
 }
 
 /// What is in a directory.
@@ -214,3 +277,62 @@ const COMPRESSED: &str = ".gz";
 const HALF_DONE: &str = ".tmp";
 /// Records come out at a twelfth of their size, in less than half the time that the usual level takes for a fourteenth.
 const LEVEL: Compression = Compression::new(2);
+/// A gap between segments longer than this part of `keep`, and than a day, may be a clock gone wrong.
+const BELIEVED: u32 = 3;
+const DAY: Duration = Duration::from_secs(86_400);
+const STEP: Duration = Duration::from_secs(60);
+const DISTRUST: Duration = Duration::from_secs(6 * 3600);
+/// The folder in which 1.0.0-rc.1 kept the files that records refer to.
+pub(super) const RC1_FILES: &str = "bodies";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Segment {
+        /// From now on there is no room for it.
+        pub fn fill_up(&mut self) -> (File, PathBuf) {
+            let path = PathBuf::from("/dev/full");
+            let full = File::options().append(true).open(&path).expect("Linux has it");
+            (std::mem::replace(&mut self.file, full), std::mem::replace(&mut self.path, path))
+        }
+
+        pub fn make_room(&mut self, (file, path): (File, PathBuf)) {
+            (self.file, self.path) = (file, path);
+        }
+    }
+
+    /// Ages in days, of segments that began on these days.
+    fn days(begun: &[u32], now: u32) -> Vec<u64> {
+        let at = |day: u32| SystemTime::UNIX_EPOCH + day * DAY;
+        let begun: Vec<_> = begun.iter().map(|day| at(*day)).collect();
+        ages(&begun, 90 * DAY, at(now)).iter().map(|age| age.as_secs() / 86_400).collect()
+    }
+
+    #[test]
+    fn a_segment_is_as_old_as_the_time_since_the_next_began() {
+        assert_eq!(days(&[1000, 1001, 1002, 1003], 1010), [9, 8, 7]);
+        assert_eq!(days(&[1000, 1020, 1045], 1060), [40, 15], "weeks without a record are time that has passed");
+        assert_eq!((days(&[1000], 2000), days(&[], 2000)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_counts_for_a_third_of_keep_whenever_it_came() {
+        assert_eq!(days(&[1000, 1001, 1002, 1003], 5000), [32, 31, 30], "at the end: the clock of now");
+        assert_eq!(days(&[1000, 1001, 5000, 5001], 5002), [32, 2, 1], "before the last start");
+        assert_eq!(days(&[1000, 5000, 1001, 1002], 1003), [2, 2, 1], "it was put back since");
+    }
+
+    #[test]
+    fn segments_of_a_day_each_are_believed_however_short_they_are_kept() {
+        let at = |day: u32| SystemTime::UNIX_EPOCH + day * DAY;
+        assert_eq!(ages(&[at(1), at(2), at(3)], DAY / 24, at(4)), [2 * DAY, DAY]);
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_makes_nothing_old() {
+        assert_eq!(days(&[1000, 1001, 5, 1003], 1004), [3, 3, 1], "it has been put right");
+        assert_eq!(days(&[1000, 1001, 5, 1002, 6, 1003], 1004), [3, 3, 2, 2, 1], "at each start again");
+        assert_eq!(days(&[1000, 1001, 1002], 5), [0, 0]);
+    }
+}

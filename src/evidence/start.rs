@@ -45,7 +45,7 @@ pub(super) struct End {
 }
 
 /// Where the chain ends.
-pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Hash, End), OpenError> {
+pub(super) fn resume(directory: &Path, now: SystemTime, instance: &str) -> Result<(Segment, Hash, End), OpenError> {
     let io = |source| OpenError::Io { path: directory.to_owned(), source };
     let mut all = Stored::all(directory).map_err(io)?;
     let mut torn = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Hash
                 if !tail.torn.is_empty() {
                     return Err(broken(ReadError::Torn.to_string()));
                 }
-                let (segment, head) = begin(directory, last.number + 1, head, now, None).map_err(io)?;
+                let (segment, head) = begin(directory, last.number + 1, head, now, instance, None).map_err(io)?;
                 return Ok((segment, head, End { is_first: false, is_clean: is_stop && torn.is_empty(), torn }));
             }
             // It was just being begun.
@@ -82,7 +82,7 @@ pub(super) fn resume(directory: &Path, now: SystemTime) -> Result<(Segment, Hash
             }
         }
     }
-    let (segment, head) = begin(directory, 1, NOTHING, now, None).map_err(io)?;
+    let (segment, head) = begin(directory, 1, NOTHING, now, instance, None).map_err(io)?;
     Ok((segment, head, End { is_first: torn.is_empty(), is_clean: torn.is_empty(), torn }))
 }
 
@@ -92,11 +92,13 @@ pub(super) fn begin(
     number: u64,
     mut head: Hash,
     now: SystemTime,
+    instance: &str,
     loss: Option<Draft>,
 ) -> io::Result<(Segment, Hash)> {
     let mut draft = Draft::new("segment", now);
     draft.number("segment", number);
     draft.number("format", 2);
+    draft.text("instance", instance);
     let mut first = Vec::new();
     for draft in [draft].into_iter().chain(loss) {
         draft.end(|line| link(&mut head, line, &mut first));

@@ -2,10 +2,11 @@
 //! enough, and the files that records refer to are there unchanged.
 
 use super::line::{Kind, Line, ReadError, parse};
-use super::read::{Lines, RC1_FILES, decoded, rc1_file, rc1_hash};
+use super::read::{Lines, decoded, rc1_file};
 use super::record::{Hash, NOTHING, digits};
-use super::segment::{self, Stored, entries};
+use super::segment::{self, RC1_FILES, Stored, entries, rc1_hash};
 use super::start::{LOCK, is_locked};
+use super::timestamp::{Stamp, stamped};
 use crate::rfc3339;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -20,8 +21,9 @@ pub struct Verified {
     pub records: u64,
     /// When the first and the last line that is there were written.
     pub times: Option<(SystemTime, SystemTime)>,
-    /// Of the last line.
+    /// Of the last line, and the segment that it is in.
     pub head: Hash,
+    pub head_segment: u64,
     /// Records that could not be written, with when they came.
     pub lost: Vec<(u64, SystemTime, SystemTime)>,
     /// The last of the segments that were removed as `keep` says.
@@ -37,6 +39,8 @@ pub struct Verified {
     /// Of the heads that were noted elsewhere, those that are known only as the end of a segment that was removed: what was in it
     /// nothing here can show.
     pub removed_heads: Vec<Hash>,
+    /// Time stamps of lines that are in the chain. Whether their authorities are to be trusted, [`Stamp::authenticate`] says.
+    pub stamps: Vec<Stamp>,
     /// What lies in the directory and is no part of the evidence, by its path there.
     pub others: Vec<PathBuf>,
     pub faults: Vec<Fault>,
@@ -59,12 +63,15 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
     let is_written = is_locked(directory);
     let all = Stored::all(directory)?;
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return Err(ReadError::Empty) };
-    let others = others(directory)?;
+    let (stamps, others): (Vec<_>, Vec<_>) = others(directory)?
+        .into_iter()
+        .partition(|path| stamped(path).is_some_and(|(segment, _)| segment >= first.number));
+    let stamps: Vec<_> = stamps.into_iter().filter_map(|path| stamped(&path).map(|of| (path, of))).collect();
     let mut walk = Walk {
         found: Verified { segments: all.len() as u64, is_written, others, ..Verified::default() },
         expected: Some(NOTHING).filter(|_| first.number == 1),
         directory: directory.to_owned(),
-        anchors: anchors.iter().copied().collect(),
+        anchors: anchors.iter().chain(stamps.iter().map(|(_, (_, head))| head)).copied().collect(),
         ..Walk::default()
     };
     let mut before = first.number - 1;
@@ -94,6 +101,12 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
         }
         let what = format!("no line has the SHA-256 {}: the chain was rewritten, or cut", digits(&anchor));
         walk.fault(last.number, None, what);
+    }
+    for (name, of) in stamps {
+        match Stamp::read(directory.join(&name), of) {
+            Ok(stamp) => walk.found.stamps.push(stamp),
+            Err(error) => walk.fault(of.0, None, format!("the time stamp {}: {error}", name.display())),
+        }
     }
     Ok(walk.found)
 }
@@ -161,7 +174,7 @@ impl Walk {
             }
             self.anchors.remove(&hash);
             self.expected = Some(hash);
-            self.found.head = hash;
+            (self.found.head, self.found.head_segment) = (hash, stored.number);
             self.may_end |= self.synced == Some(hash);
         }
         match number {
@@ -205,7 +218,7 @@ impl Walk {
         let found = &mut self.found;
         let (first, _) = found.times.unwrap_or((line.time, line.time));
         found.times = Some((first, line.time));
-        if number == 1 && !matches!(line.kind, Kind::Segment { segment: said } if said == segment) {
+        if number == 1 && !matches!(line.kind, Kind::Segment { segment: said, .. } if said == segment) {
             return self.fault(segment, Some(1), "it does not begin as this segment does");
         }
         match line.kind {

@@ -1,11 +1,11 @@
 //! The thread that writes: it appends records to the chain, begins new segments, and removes those that were kept long enough.
 
 use super::chain::Chain;
-use super::keep::{Clock, ages, clear_up};
 use super::queue::{Batch, Lost, Queue};
 use super::record::{Draft, digits, sha256};
-use super::segment::{Stored, is_same, tidy};
+use super::segment::{Clock, Stored, ages, clear_up, is_same, tidy};
 use super::start::{LOCK, OpenError, lock, resume, start, warn_of_others};
+use super::timestamp;
 use crate::config::private_directory;
 use std::fs::{self, File};
 use std::io;
@@ -43,10 +43,10 @@ impl Writer {
         let lock = lock(directory)?;
         tidy(directory).map_err(io)?;
         let now = SystemTime::now();
-        let (segment, head, end) = resume(directory, now)?;
+        let (segment, head, end) = resume(directory, now, instance)?;
         let mut writer = Writer {
             directory: directory.to_owned(),
-            chain: Chain::new(directory.to_owned(), queue.clone(), segment, head, !end.is_first),
+            chain: Chain::new(directory.to_owned(), queue.clone(), instance.to_owned(), (segment, head), !end.is_first),
             queue,
             pending: Vec::new(),
             lost: None,
@@ -201,7 +201,7 @@ impl Writer {
         let keep = Duration::from_secs(self.queue.keep.load(Relaxed));
         let all = Stored::all(&self.directory)?;
         let begun: Vec<_> = all.iter().map(Stored::began).collect();
-        let mut removed = false;
+        let mut removed = None;
         for ((pair, began), age) in all.windows(2).zip(&begun).zip(ages(&begun, keep, now)) {
             if age <= keep {
                 break;
@@ -217,14 +217,15 @@ impl Writer {
                 return Err(io::Error::other(error.to_string()));
             }
             fs::remove_file(&pair[0].path)?;
-            removed = true;
+            removed = Some(pair[1].number);
             if said.is_err() {
                 // The line that says so takes the room that this has made.
                 self.pending.push(line);
                 let _ = self.catch_up();
             }
         }
-        Ok(removed)
+        removed.map_or(Ok(()), |first| timestamp::remove_before(&self.directory, first))?;
+        Ok(removed.is_some())
     }
 
     fn stop(&mut self) {

@@ -8,7 +8,7 @@ use super::terms::terms;
 use super::{Account, Admitted, Bill, Gate, Reported, rules};
 use crate::config::{Hosts, Mode, Settings, Subresources};
 use crate::policy::pace::Terms;
-use crate::policy::{Decision, HostRules, Known, Refusal, Request, Ruling, SiteFile, decide};
+use crate::policy::{Again, Decision, HostRules, Known, Refusal, Request, Ruling, SiteFile, decide};
 use crate::upstream::Versions;
 use futures_util::future::BoxFuture;
 use std::ops::ControlFlow;
@@ -176,11 +176,17 @@ impl Gate {
         };
         let is_reported = settings.mode == Mode::Report;
         account.bill = Bill::of(&self.ledger, rules.manners.budget, queue.key(), request, is_reported);
-        let reported = match account.bill.as_ref().and_then(|bill| bill.refusal()) {
-            Some(spent) if !is_reported => return Err(spent),
-            Some(spent) => reported.or(Some(spent.into())),
+        let spent = account.bill.as_ref().and_then(|bill| bill.refusal());
+        // After all that forbids it: who may not have a page hears nothing of others who had it.
+        let reported = match spent.or_else(|| request.again.refusal()) {
+            Some(why) if !is_reported => return Err(why),
+            Some(why) => reported.or(Some(why.into())),
             None => reported,
         };
+        if request.again == Again::NotModified && !is_reported {
+            account.bill = None;
+            return Ok(Step::Go(Admitted::NotModified));
+        }
         let (queue, terms) = self.place_in_line(settings, host, request, crawl_delay, waited);
         if settings.mode == Mode::Report {
             let (permit, held) = queue.dry_run(request.client, &terms, reported.is_some());

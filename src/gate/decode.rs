@@ -1,4 +1,4 @@
-//! Content codings of a robots.txt (RFC 9110 §8.4), undone with the limit counted on what comes out, and with windows that are
+//! Content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), undone with the limit counted on what comes out, and with windows that are
 //! bounded. By hand over the decoders: `async-compression` has no bound for brotli's window, and treats what follows a gzip
 //! member as damage.
 
@@ -37,6 +37,11 @@ pub(super) async fn decode_apart(
     }
     let work = tokio::task::spawn_blocking(move || decode(body, &codings, limit, cut));
     work.await.map_err(rethrown).unwrap_or(Err(DecodeError::Stopped))
+}
+
+/// As much of a body as its beginning shows, and at most `limit` + 1 bytes. `None`: it is damaged, or its coding is not known.
+pub fn decode_beginning(body: &[u8], codings: &str, limit: usize) -> Option<Vec<u8>> {
+    decode(body.to_vec(), codings, limit, true).ok()
 }
 
 /// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.

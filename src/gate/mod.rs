@@ -20,6 +20,7 @@ pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
 pub use budget::BudgetFigures;
+pub use decode::decode_beginning;
 pub use fleet::FleetFigures;
 pub use pacer::{PaceFigures, Permit};
 pub use report_mode::Reported;
@@ -76,6 +77,8 @@ pub enum Admitted {
     },
     /// It is answered with our copy of robots.txt.
     Robots(RobotsCopy),
+    /// It may go, and need not: the client has the page (`min_revisit`).
+    NotModified,
 }
 
 impl Gate {
@@ -87,8 +90,8 @@ impl Gate {
     /// With what an earlier process left in the store, and in the fleet, as configured.
     pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
         let now = settings.load_full();
-        let (fleet, messages) = Fleet::open(&settings).unzip();
         let place = || now.store.meeting_place.clone().unwrap_or_else(|| store::directory(&now.store));
+        let (fleet, messages) = Fleet::open(&settings, (now.store.disk > 0).then(place).as_deref()).unzip();
         let longest_debt = now.pace.max_crawl_delay.max(LONGEST_BACKOFF);
         let machine = (now.store.disk > 0).then(|| Machine::open(&place(), longest_debt)).flatten().map(Arc::new);
         let on_machine = machine.clone().filter(|_| fleet.is_none()).map(Fleet::on_machine);
@@ -120,6 +123,13 @@ impl Gate {
     pub async fn join(&self) {
         if let Some(fleet) = &self.fleet {
             fleet.tried().await;
+        }
+    }
+
+    /// Returns when the others of its fleet know that it ends.
+    pub async fn leave_fleet(&self) {
+        if let Some(fleet) = &self.fleet {
+            fleet.leave().await;
         }
     }
 

@@ -42,7 +42,8 @@ pub enum FieldKind {
     Prefer,
     SecFetchDest,
     ProxyStatus,
-    /// In an answer, something about its use: Content-Usage, X-Robots-Tag, TDM-Reservation, or Link, which may name a licence.
+    /// In an answer, something about its use: Content-Usage, Content-Signal, Robots-Tag, X-Robots-Tag, TDM-Reservation, or Link,
+    /// which may name a licence.
     Signal,
     Other,
 }
@@ -63,6 +64,7 @@ impl FieldKind {
             7 if is(name, b"trailer") => Self::Trailer,
             7 if is(name, b"upgrade") => Self::Upgrade,
             8 if is(name, b"alt-used") => Self::Alternative,
+            10 if is(name, b"robots-tag") => Self::Signal,
             10 if is(name, b"user-agent") => Self::UserAgent,
             10 if is(name, b"connection") => Self::Connection,
             10 if is(name, b"keep-alive") => Self::KeepAlive,
@@ -72,6 +74,7 @@ impl FieldKind {
             13 if is(name, b"authorization") => Self::Authorization,
             13 if is(name, b"cache-control") => Self::CacheControl,
             13 if is(name, b"content-usage") => Self::Signal,
+            14 if is(name, b"content-signal") => Self::Signal,
             14 if is(name, b"content-length") => Self::ContentLength,
             14 if is(name, b"sec-fetch-dest") => Self::SecFetchDest,
             15 if is(name, b"tdm-reservation") => Self::Signal,

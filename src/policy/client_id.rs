@@ -9,6 +9,9 @@ use std::net::IpAddr;
 pub struct ClientId(pub u64);
 
 impl ClientId {
+    /// Fetches of other hosts' files that were redirected to a host: they let its own requests go first.
+    pub const GUESTS: Self = Self(u64::MAX - 2);
+
     /// By user, where there is one; else by address, in IPv6 by network: every host has a /64.
     pub fn of(user: Option<&str>, address: IpAddr) -> Self {
         let mut hasher = DefaultHasher::new();

@@ -38,6 +38,15 @@ impl Access {
         }
     }
 
+    /// By which the file is known: made by `digest` of its bytes when it is first asked for.
+    pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> Option<&[u8; 32]> {
+        match self {
+            Self::Rules(robots) => Some(robots.digest_by(digest)),
+            Self::Reservations(file) => Some(file.digest_by(digest)),
+            Self::Missing => None,
+        }
+    }
+
     /// How many hold the file, this one among them.
     pub fn holders(&self) -> usize {
         match self {

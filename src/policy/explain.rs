@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use super::usage::policy_tokens::reserved_purposes;
 use super::{
     Access, Allowance, AskedAgain, Authority, Entry, HostRules, Known, Manners, MiningEvidence, PolicyOptions,
     PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteAnswer, SiteFile, decide, may_fetch_tdmrep,
@@ -133,9 +134,10 @@ pub fn explain<'a>(
         Ruling::Fetch(_) => (None, None, None),
     };
     let of_file = |file: &RobotsTxt| {
-        let rules = file.rules_for(&tokens);
-        let all = rules.preferences_for(request.target).into_iter().take(MOST_PREFERENCES);
-        all.map(|it| (PreferenceEvidence::new(it, None), it.purpose().into())).collect()
+        let crawlers = file.rules_for(&tokens);
+        let all = crawlers.preferences_for(request.target).into_iter().take(MOST_PREFERENCES);
+        let all = all.map(|it| (PreferenceEvidence::new(it, None), it.purpose().into()));
+        all.chain(reserved_purposes(file, &rules.options.policy_tokens, request.target)).collect()
     };
     let preferences = file.filter(|_| allowed).map(of_file).unwrap_or_default();
     Explanation {

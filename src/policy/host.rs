@@ -76,6 +76,11 @@ impl Host {
             Self::Ip(address) => Some(*address),
         }
     }
+
+    /// The registrable domain, by the public suffix list. `None`: an address, or itself a public suffix.
+    pub fn domain(&self) -> Option<&str> {
+        self.name().and_then(psl::domain_str)
+    }
 }
 
 impl fmt::Display for Host {

@@ -38,6 +38,8 @@ pub struct PolicyOptions {
     pub user_agent: Option<String>,
     /// What for: a preference that says no to one of them disallows. None: preferences disallow nothing.
     pub purposes: Vec<Purpose>,
+    /// By which names robots.txt disallows for a purpose.
+    pub policy_tokens: Vec<PolicyToken>,
     /// How answers that say no to one of them are handled.
     pub usage: UsageModes,
     /// What is kept beyond what sites ask for.
@@ -53,6 +55,9 @@ pub struct PolicyOptions {
     /// `robots.paths`.
     pub paths: Paths,
 }
+
+/// A purpose and a name for it in User-agent lines of robots.txt.
+pub type PolicyToken = (Purpose, ProductToken);
 
 impl HostRules {
     /// Where nothing is said of any host.

@@ -35,7 +35,7 @@ pub use decide::{Allowance, Decision, Known, Ruling, decide, judge_file, may_fet
 pub use entry::{Access, AskedAgain, Entry, HttpVersion, SiteAnswer, Trouble, Validators};
 pub use host::Host;
 pub use host_pattern::{HostPattern, HostPatternError};
-pub use host_rules::{HostRules, PolicyOptions};
+pub use host_rules::{HostRules, PolicyOptions, PolicyToken};
 pub use manners::{Adaptive, Breaker, Manners, turns_away};
 pub use operator_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};

@@ -42,8 +42,7 @@ impl PaceKey {
         let host = authority.host();
         let place = match by {
             KeyBy::Host => None,
-            // A host that is an address, or is itself a public suffix, has no registrable domain.
-            KeyBy::Site => host.name().and_then(psl::domain_str).map(|site| KeyScope::Site(site.into())),
+            KeyBy::Site => host.domain().map(|site| KeyScope::Site(site.into())),
             // The same machine, whether dialled as IPv4 or as IPv4-mapped IPv6.
             KeyBy::Address => dialled.or(host.ip()).map(|address| KeyScope::Address(address.to_canonical())),
         };

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::pace::ClientId;
-use super::{Authority, Budget};
+use super::{Again, Authority, Budget};
 use crate::robots::ProductToken;
 
 /// A request that wants to go.
@@ -39,6 +39,8 @@ pub struct Request<'a> {
     /// There are hosts that are closed to this client, or in part, and not to all: instead of a robots.txt that another host has given,
     /// it sees where the redirect leads, and may ask there if it may.
     pub is_confined: bool,
+    /// Whether the page was delivered not long ago (`min_revisit`).
+    pub again: Again,
 }
 
 impl<'a> Request<'a> {
@@ -60,6 +62,7 @@ impl<'a> Request<'a> {
             prefer_wait: None,
             reads_robots: false,
             is_confined: false,
+            again: Again::Go,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is done with a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
 
 use super::date::http_date;
-use super::entity_tag;
+use super::{Refusal, entity_tag};
 use crate::robots::path::{self, PathByte};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -31,6 +31,15 @@ pub enum Again {
     TooSoon {
         retry_after: Duration,
     },
+}
+
+impl Again {
+    pub fn refusal(self) -> Option<Refusal> {
+        match self {
+            Self::Go | Self::NotModified => None,
+            Self::TooSoon { retry_after } => Some(Refusal::RevisitTooSoon { retry_after }),
+        }
+    }
 }
 
 impl Visit {

@@ -18,6 +18,9 @@ pub enum AccessKind {
 /// fetcher's to notice before asking here.
 pub fn from_status(status: u16) -> AccessKind {
     match status {
+        // What has become of the parts of a collection (RFC 4918 §11.1, RFC 5842 §7.1), or how to make the file of another (RFC 3229
+        // §10.4.1): nobody has asked for that, and its rules are not known.
+        207 | 208 | 226 => AccessKind::DisallowAll,
         200..=299 => AccessKind::Rules,
         // Never asked for without a copy to compare: as good as no answer.
         304 => AccessKind::DisallowAll,
@@ -36,7 +39,7 @@ mod tests {
 
     #[test]
     fn rfc_success_brings_rules() {
-        for status in [200, 203, 204, 299] {
+        for status in [200, 201, 202, 203, 204, 205, 206, 209, 225, 227, 299] {
             assert_eq!(from_status(status), AccessKind::Rules, "{status}");
         }
     }
@@ -65,6 +68,13 @@ mod tests {
     #[test]
     fn too_many_requests_and_strange_statuses_allow_nothing() {
         for status in [0, 100, 199, 304, 429, 600, 999, u16::MAX] {
+            assert_eq!(from_status(status), AccessKind::DisallowAll, "{status}");
+        }
+    }
+
+    #[test]
+    fn what_comes_with_a_success_of_something_else_is_no_file() {
+        for status in [207, 208, 226] {
             assert_eq!(from_status(status), AccessKind::DisallowAll, "{status}");
         }
     }

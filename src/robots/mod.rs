@@ -46,7 +46,7 @@ pub use rule::RuleKind;
 pub use ruleset::RuleSet;
 pub use tdm_rep::{TdmRep, TdmReservation};
 pub use usage::{Purpose, PurposeError};
-pub(crate) use usage::{UsageLine, read_usage};
+pub(crate) use usage::{UsageLine, read_signal, read_usage};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
 pub use warning::{Warning, WarningCode};
 

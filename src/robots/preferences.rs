@@ -80,6 +80,11 @@ impl Preferences {
         self.lines.is_empty()
     }
 
+    /// The values of the lines of these owners.
+    pub(crate) fn lines(&self, owners: &[u32]) -> impl Iterator<Item = Span> {
+        self.of(owners).flat_map(|owner| &self.lines[owner.lines.clone()]).copied()
+    }
+
     /// Whether a line cannot be understood.
     pub(crate) fn has_fault(&self, source: &FileSource, options: &ParseOptions) -> bool {
         let read = |line: &Span| usage::parse(self.vocabulary, source.slice(*line), options.lenient_usage);

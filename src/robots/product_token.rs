@@ -15,6 +15,9 @@ impl ProductToken {
     /// Tokens taken from one User-Agent header at most.
     pub const MAX_FROM_HEADER: usize = 8;
 
+    /// Names that vendors document as opt-outs alone: their crawlers fetch under other names.
+    pub const OPT_OUTS: [&str; 2] = ["Google-Extended", "Applebot-Extended"];
+
     /// Reads a name as an operator gives it.
     pub fn parse(raw: &str) -> Result<Self, TokenError> {
         let name = raw.trim();

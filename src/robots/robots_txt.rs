@@ -32,6 +32,11 @@ impl RobotsTxt {
         Self(Arc::new(parse::parse(source, options, usize::MAX)))
     }
 
+    /// Whether it is in an encoding that is not known, as text to which UTF-16 was appended: rules that have not been read may forbid anything.
+    pub fn is_unreadable(&self) -> bool {
+        self.0.is_unreadable
+    }
+
     /// The rules for a crawler, by its names: those of all groups that name it, else those for `*`. A group's rules are compiled
     /// when they are first asked for.
     pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {
@@ -44,6 +49,13 @@ impl RobotsTxt {
         let rules = self.rules_for(tokens);
         _ = budget.spend(rules.sections() * SECTION);
         rules
+    }
+
+    /// The rules of the groups that name this token, and not those of `*`, as a part of a decision. `None`: no group names it.
+    pub(crate) fn rules_naming(&self, token: &str, budget: &mut StepBudget) -> Option<RuleSet> {
+        let chosen = self.0.groups.select_named(token, &self.0.source, &self.0.options)?;
+        _ = budget.spend(chosen.sections.len() * SECTION);
+        Some(RuleSet::new(Arc::clone(&self.0), chosen))
     }
 
     /// Compiles the rules and preferences of all groups, which takes the longest files some tens of milliseconds. Otherwise each group's
@@ -85,9 +97,9 @@ impl RobotsTxt {
         self.0.is_cut
     }
 
-    /// Whether it was decoded from UTF-16.
-    pub(super) fn is_utf16(&self) -> bool {
-        self.0.is_utf16
+    /// Whether it was decoded from UTF-16 or UTF-32.
+    pub(super) fn is_wide(&self) -> bool {
+        self.0.is_wide
     }
 
     /// How it was read.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::budget::{StepBudget, StepsSpent};
 use super::parse::RobotsFile;
+use super::parse::chosen::Chosen;
 use super::parse::delay::{RequestRate, VisitTime};
-use super::parse::group::Chosen;
+use super::parse::span::Span;
 use super::path::{self, ComparedPath};
 use super::path_forms::AskedPath;
 use super::usage::Purpose;
@@ -86,6 +87,15 @@ impl RuleSet {
     /// `Visit-time`, the first given.
     pub fn visit_time(&self) -> Option<VisitTime> {
         self.file.pace(&self.chosen).visit_time
+    }
+
+    /// The values of the `Content-Signal` and `Content-Usage` lines for this crawler, with their line numbers.
+    pub fn usage_preferences(&self) -> impl Iterator<Item = (u32, &str)> {
+        let RobotsFile { source, groups, .. } = &*self.file;
+        let mut lines: Vec<Span> = groups.usages.lines(&self.chosen.groups).collect();
+        lines.extend(groups.signals.lines(&self.chosen.sections));
+        lines.sort_unstable_by_key(|line| line.start);
+        lines.into_iter().map(|line| (source.line_of(line.start as usize), source.str_at(line)))
     }
 
     /// How many parts of the file name the crawler.

@@ -46,6 +46,13 @@ pub struct TdmReservation<'a> {
     pub policy: Option<&'a str>,
 }
 
+impl TdmEntry {
+    fn reservation(&self) -> Option<TdmReservation<'_>> {
+        let Self { number, location, is_reserved, policy } = self;
+        is_reserved.filter(|is| *is).map(|_| TdmReservation { entry: *number, location, policy: policy.as_deref() })
+    }
+}
+
 impl TdmRep {
     /// Reads a file. Never fails: what cannot be understood reserves nothing, and [`fault`](Self::fault) says so.
     pub fn parse(bytes: &[u8]) -> Self {
@@ -73,11 +80,16 @@ impl TdmRep {
         let TdmRepInner { entries, locations, .. } = &*self.0;
         for path in asked.paths(budget)? {
             let Some(Reverse(first)) = locations.best(asked.compared(&path), budget)? else { continue };
-            if let TdmEntry { number, location, is_reserved: Some(true), policy } = &entries[first] {
-                return Ok(Some(TdmReservation { entry: *number, location, policy: policy.as_deref() }));
+            if let Some(reservation) = entries[first].reservation() {
+                return Ok(Some(reservation));
             }
         }
         Ok(None)
+    }
+
+    /// The entries that reserve pages, in the file's order.
+    pub fn reservations(&self) -> impl Iterator<Item = TdmReservation<'_>> {
+        self.0.entries.iter().filter_map(TdmEntry::reservation)
     }
 
     /// By which it is known to others: made by `digest` of the source when it is first asked for.

@@ -152,7 +152,7 @@ pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
 
 /// `name=yes` and `name=no`, and `use=` for what goes further than a level: `immediate` keeps nothing, `reference` indexes and
 /// links back, `full` reproduces.
-fn read_signal(stated: &[u8]) -> UsageLine {
+pub(crate) fn read_signal(stated: &[u8]) -> UsageLine {
     let mut read = UsageLine::default();
     let mut members = members(stated).peekable();
     if members.peek().is_none() {

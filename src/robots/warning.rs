@@ -119,8 +119,10 @@ codes! {
     LongLine = Error "long-line", "the line is longer than 16 KiB", "the rest of it is ignored; split it";
     /// The body is an HTML page.
     Html = Error "html", "this is HTML, not a robots.txt", "serve plain text, or status 404 if there is no robots.txt";
-    /// The body has a NUL beside each of its first letters.
-    Utf16 = Error "utf-16", "this is UTF-16", "save it as UTF-8 (RFC 9309 §2.3); most crawlers read its bytes, and find no rule";
+    /// The body has NULs between the letters of words, at the places that UTF-16 or UTF-32 gives them.
+    Utf16 = Error "utf-16", "this is UTF-16 or UTF-32", "save it as UTF-8 (RFC 9309 §2.3); most crawlers read its bytes, and find no rule";
+    /// The body has NULs between the letters of words, and no encoding has them so.
+    UnknownEncoding = Error "unknown-encoding", "this is in more than one encoding, or in none", "save it as UTF-8 (RFC 9309 §2.3); nobody knows its rules";
     /// The body is compressed, which its answer did not say.
     Compressed = Error "compressed", "this is compressed (gzip)", "send `Content-Encoding: gzip` with it, or serve it as it is; crawlers find no rule in it";
     /// A NUL byte within a line.

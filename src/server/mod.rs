@@ -236,6 +236,7 @@ impl Running {
         listeners.shutdown().await;
         // What is cut off is put on record, too, before that is closed.
         proxy.served().await;
+        proxy.gate.leave_fleet().await;
         let gate = proxy.gate.clone();
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
         let closing = proxy.clone();

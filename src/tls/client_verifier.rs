@@ -1,5 +1,6 @@
 //! Verifies clients' certificates, in bounded time.
 
+use crate::tls_provider::MAX_INTERMEDIATES;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -46,10 +47,6 @@ impl ClientCertVerifier for ClientVerifier {
         self.0.supported_verify_schemes()
     }
 }
-
-/// Of a client's certificates, as many are tried between its own and a root. They may be in any order: where all have one name, each
-/// order is tried, ten of them for seconds.
-const MAX_INTERMEDIATES: usize = 3;
 
 #[cfg(test)]
 mod tests {

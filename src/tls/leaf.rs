@@ -134,6 +134,9 @@ impl LeafCache {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+        config.ignore_client_order = true;
+        // Who connects again asks for another one then.
+        config.send_tls13_tickets = 1;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         // Tickets alone resume; a store would be one more thing per host.
         config.session_storage = Arc::new(NoServerSessionStorage {});

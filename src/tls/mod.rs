@@ -1,9 +1,5 @@
 //! TLS on both sides: the certificate authority that clients trust and the leaves it signs for intercepted hosts, and the
-//! roots that origins are verified against. ring is the one provider, always named.
-
-use std::sync::{Arc, LazyLock};
-
-use rustls::crypto::CryptoProvider;
+//! roots that origins are verified against.
 
 pub mod ca;
 mod certificate;
@@ -16,6 +12,7 @@ mod listener;
 pub mod roots;
 pub(crate) mod secret_file;
 
+pub use crate::tls_provider::provider;
 pub use ca::{Ca, Trusted};
 pub use distrust::Distrust;
 pub use error::{CaError, RootsError};
@@ -23,13 +20,6 @@ pub use hello::{HelloReader, UNRECOGNIZED_NAME, UnreadableHello};
 pub use leaf::LeafCache;
 pub use listener::{ListenerTlsError, listener_config};
 pub use roots::Roots;
-
-/// ring, for every configuration of rustls: a process-wide default could be set by anybody, or by nobody.
-pub fn provider() -> Arc<CryptoProvider> {
-    static PROVIDER: LazyLock<Arc<CryptoProvider>> =
-        LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
-    Arc::clone(&PROVIDER)
-}
 
 /// Random bytes of a serial number: positive and of full length (RFC 5280 §4.1.2.2).
 fn serial() -> Result<rcgen::SerialNumber, rcgen::Error> {

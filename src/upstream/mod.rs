@@ -8,6 +8,7 @@ mod dial_error;
 mod dialler;
 pub mod egress;
 mod endpoint;
+mod frame_balance;
 mod get;
 mod hop;
 mod http2;

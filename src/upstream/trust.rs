@@ -4,10 +4,10 @@
 use super::identity::{PinMismatch, ShownIdentity, key_digest};
 use super::wide::WideTls;
 use crate::config::{CertificatePair, OriginTls, read_file};
+use crate::tls_provider::{MAX_INTERMEDIATES, provider};
 use crate::tls_words;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
@@ -67,8 +67,7 @@ impl Trust {
         before: Option<&Self>,
     ) -> Result<Self, TrustError> {
         let setup = |error: &dyn std::fmt::Display| TrustError::Setup(error.to_string());
-        let provider = Arc::new(ring::default_provider());
-        let webpki = WebPkiServerVerifier::builder_with_provider(roots.store.clone(), provider.clone());
+        let webpki = WebPkiServerVerifier::builder_with_provider(roots.store.clone(), provider());
         let webpki = webpki.build().map_err(|error| setup(&error))?;
         let config = |terms: &OriginTls| -> Result<TlsTerms, TrustError> {
             let pins: Vec<_> = terms.pins.iter().map(|pin| pin.0).collect();
@@ -82,7 +81,7 @@ impl Trust {
                 context: OnceCell::new(),
             };
             let verifier = Verifier { webpki: webpki.clone(), verify: terms.verify, pins };
-            let builder = ClientConfig::builder_with_provider(provider.clone());
+            let builder = ClientConfig::builder_with_provider(provider());
             let builder = builder.with_safe_default_protocol_versions().map_err(|error| setup(&error))?;
             let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
             let mut config = match terms.client_certificate.as_ref().zip(identity) {
@@ -214,10 +213,6 @@ impl ServerCertVerifier for Verifier {
 #[error("ManyIntermediates")]
 struct ManyIntermediates;
 
-/// Of an origin's certificates, as many are tried between its own and a root. They may be in any order: where all have one name,
-/// each order is tried, ten of them for seconds.
-const MAX_INTERMEDIATES: usize = 3;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,7 +246,7 @@ mod tests {
         let (trusted, issuer) = root("root");
         let mut store = RootCertStore::empty();
         store.add(trusted).unwrap();
-        let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::new(ring::default_provider()));
+        let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider());
         let verifier = Verifier { webpki: webpki.build().unwrap(), verify: true, pins: Vec::new() };
         let verified = |leaf: &CertificateDer<'_>, chain: &[CertificateDer<'_>]| {
             let server = ServerName::try_from("a.example").unwrap();

@@ -1,6 +1,8 @@
 //! What the streams of one HTTP/2 connection write leaves together. A frame would otherwise leave by itself, as soon as the
-//! task of its stream has run: it waits until the other tasks that are ready have had their turn.
+//! task of its stream has run: it waits until the other tasks that are ready have had their turn. A peer that floods the connection ends
+//! it.
 
+use super::frame_balance::FrameBalance;
 use super::turns::TaskTurns;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,12 +20,14 @@ pub struct Gathered<T> {
     since: u64,
     /// Before anything is read, the other side may wait for what is written.
     is_heard: bool,
+    balance: FrameBalance,
 }
 
 impl<T: AsyncWrite + Unpin> Gathered<T> {
     /// `turns`: of the task that will drive the connection.
     pub fn new(io: T, turns: TaskTurns) -> Self {
-        Gathered { io, turns, waiting: Vec::new(), sent: 0, since: 0, is_heard: false }
+        let (waiting, balance) = (Vec::new(), FrameBalance::new());
+        Gathered { io, turns, waiting, sent: 0, since: 0, is_heard: false, balance }
     }
 
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -41,9 +45,13 @@ impl<T: AsyncWrite + Unpin> Gathered<T> {
 
 impl<T: AsyncRead + Unpin> AsyncRead for Gathered<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         self.is_heard = true;
-        Poll::Ready(Ok(()))
+        match self.balance.read(&buf.filled()[before..]) {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Ready(Err(io::Error::other("a flood of HTTP/2 frames that carry nothing"))),
+        }
     }
 }
 
@@ -71,7 +79,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
             let n = part.len().min(ROOM - self.waiting.len());
             self.waiting.extend_from_slice(&part[..n]);
         }
-        Poll::Ready(Ok(self.waiting.len() - before))
+        let Gathered { waiting, balance, .. } = &mut *self;
+        balance.written(&waiting[before..]);
+        Poll::Ready(Ok(waiting.len() - before))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,4 +1,4 @@
-"""Eight small sites on loopback, one for each way to say that content is not for AI training, and one that says nothing.
+"""Ten small sites on loopback, one for each way to say that content is not for AI training, and one that says nothing.
 
 Each has `/`, `/open.html`, `/open.png`, `/reserved.html` and `/reserved.png`; what it says is about the reserved ones. All requests
 are kept in `log`, as (site, path, whether it came through a proxy).
@@ -11,7 +11,7 @@ import zlib
 
 INDEX = """<!doctype html><title>{name}</title><a href="/open.html">open</a> <a href="/reserved.html">reserved</a>
 <img src="/open.png"> <img src="/reserved.png">"""
-# robots.txt, tdmrep.json, and a field of the reserved answers.
+# robots.txt, tdmrep.json, and a field of the reserved answers, or what the head of their page has.
 SITES = {
     "nothing": ("", None, None),
     "robots-content-usage": ("User-agent: *\nContent-Usage: /reserved train-ai=n\n", None, None),
@@ -20,6 +20,8 @@ SITES = {
     "noai": ("", None, ("X-Robots-Tag", "noai")),
     "noimageai": ("", None, ("X-Robots-Tag", "noimageai")),
     "tdm-reservation": ("", None, ("TDM-Reservation", "1")),
+    "meta-noai": ("", None, "<meta name=robots content=noai>"),
+    "meta-tdm": ("", None, "<meta name=tdm-reservation content=1>"),
     "tdmrep": ("", '[{ "location": "/reserved", "tdm-reservation": 1 }]', None),
 }
 log = []
@@ -45,13 +47,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         files = {"/robots.txt": ("text/plain", robots), "/.well-known/tdmrep.json": ("application/json", tdmrep),
                  "/": ("text/html", INDEX.format(name=name))}
         for seed, which in enumerate(("open", "reserved"), 1):
-            files[f"/{which}.html"] = ("text/html", f"<title>{which} of {name}</title>")
+            meta = field if isinstance(field, str) and which == "reserved" else ""
+            files[f"/{which}.html"] = ("text/html", f"<head>{meta}<title>{which} of {name}</title></head>")
             files[f"/{which}.png"] = ("image/png", png(seed))
         kind, body = files.get(self.path, ("text/plain", None))
         self.send_response(404 if body is None else 200)
         body = body or ""
         body = body.encode() if isinstance(body, str) else body
-        if field and self.path.startswith("/reserved"):
+        if isinstance(field, tuple) and self.path.startswith("/reserved"):
             self.send_header(*field)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

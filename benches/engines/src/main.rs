@@ -1,5 +1,5 @@
 //! The engine beside others in Rust, on the same inputs in one run: the least time of many rounds, which says what each takes
-//! on a machine that does other things too. Prints the tables of docs/performance.md.
+//! on a machine that does other things too. Prints the tables of docs/benchmarks.md.
 //!
 //! `cargo run --release --manifest-path benches/engines/Cargo.toml`
 

@@ -1,14 +1,20 @@
 //! `politely report`: what was asked of whom, and what was not, from the evidence kept: for a person who has to judge it.
 
 mod html;
+mod json;
+mod overrides;
+mod page;
+mod training;
 
-use super::evidence::{as_json, directory, unreadable, when};
+use super::evidence::{directory, unreadable, when};
 use super::{CommandError, ConfigArg, counted};
-use crate::evidence::{By, Group, Report, Verified, report, verify};
+use crate::evidence::{By, Group, Selection, report, verify};
+use crate::policy::HostPattern;
 use crate::rfc3339;
-use serde_json::json;
+use crate::robots::Purpose;
+use page::{MOST_SHOWN, Page, meaning, named, size};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -22,6 +28,18 @@ pub(super) struct ReportArgs {
     /// Only requests since this time: `7d` ago, a date, or a time such as 2026-11-22T18:30:00Z
     #[arg(long, value_name = "WHEN", value_parser = when)]
     since: Option<SystemTime>,
+    /// Only requests before this time, written in the same way
+    #[arg(long, value_name = "WHEN", value_parser = when)]
+    until: Option<SystemTime>,
+    /// Only requests to this host: `example.com`, or `*.example.com` for all below it; may be given several times
+    #[arg(long = "host", value_name = "PATTERN")]
+    hosts: Vec<HostPattern>,
+    /// Only requests of this user, or of a client without one by its address
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Only requests with this declared use, such as ai-train
+    #[arg(long, value_name = "PURPOSE")]
+    purpose: Option<Purpose>,
     #[arg(long, value_enum, default_value_t)]
     by: By,
     /// html is one page, to read, print or send
@@ -35,48 +53,53 @@ enum Form {
     Text,
     Json,
     Html,
-}
-
-/// All that a page says.
-struct Page<'a> {
-    directory: &'a Path,
-    by: By,
-    since: Option<SystemTime>,
-    made: SystemTime,
-    report: &'a Report,
-    verified: &'a Verified,
+    /// As Markdown, what a crawler knows for the summary of AI Act Art. 53(1)(d); it lists domains, whatever `--by` says
+    TrainingSummary,
 }
 
 /// 0, or 1 if the chain is broken: then the report says so.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
+    let selection = args.selection()?;
+    let by = if matches!(args.format, Form::TrainingSummary) { By::Domain } else { args.by };
     let directory = directory(args.evidence.as_deref(), &args.config)?;
     let failed = |error| unreadable(&directory, &error);
     let verified = verify(&directory, &[]).map_err(failed)?;
-    let report = report(&directory, args.by, args.since).map_err(failed)?;
+    let mut report = report(&directory, by, &selection).map_err(failed)?;
+    if !matches!(args.format, Form::Text) {
+        report.basis.read_files(&directory).map_err(failed)?;
+    }
     let page = Page {
         directory: &directory,
-        by: args.by,
-        since: args.since,
+        by,
+        selection: &selection,
         made: SystemTime::now(),
         report: &report,
         verified: &verified,
     };
     super::print(&match args.format {
         Form::Text => super::inert(&text(&page)),
-        Form::Json => format!("{:#}\n", all_as_json(&page)),
+        Form::Json => format!("{:#}\n", json::all_as_json(&page)),
         Form::Html => html::render(&page),
+        Form::TrainingSummary => training::render(&page),
     })?;
     Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) })
 }
 
-impl Page<'_> {
-    /// What is in the first column.
-    fn what(&self) -> &'static str {
-        match self.by {
-            By::Host => "host",
-            By::User => "user",
-            By::Rule => "rule",
+impl ReportArgs {
+    fn selection(&self) -> Result<Selection, CommandError> {
+        let Self { since, until, hosts, user, purpose, .. } = self;
+        if let (Some(since), Some(until)) = (since, until)
+            && since >= until
+        {
+            let [since, until] = [since, until].map(|at| rfc3339::millis(*at));
+            let what = format!("`--since` ({since}) is not before `--until` ({until})");
+            return Err(CommandError::usage(
+                what,
+                "nothing lies between them; `--until` is the first instant left out",
+            ));
         }
+        let (hosts, user, purpose) = (hosts.clone(), user.clone(), purpose.clone());
+        Ok(Selection { since: *since, until: *until, hosts, user, purpose })
     }
 }
 
@@ -99,6 +122,12 @@ fn text(page: &Page<'_>) -> String {
     }
     if report.lost > 0 {
         let _ = writeln!(out, "{} more requests are not recorded: the disk was full or too slow", report.lost);
+    }
+    let turned_away: u64 = report.turned_away.iter().map(|client| client.requests).sum();
+    if turned_away > 0 {
+        let are = if turned_away == 1 { "is" } else { "are" };
+        let more = counted(turned_away, "more request");
+        let _ = writeln!(out, "{more} of clients that may not use the proxy {are} not counted");
     }
     let _ = writeln!(
         out,
@@ -125,102 +154,4 @@ fn text(page: &Page<'_>) -> String {
         let _ = writeln!(out, "{count:>9} {reason}: {}", meaning(reason));
     }
     out
-}
-
-fn all_as_json(page: &Page<'_>) -> serde_json::Value {
-    let group = |group: &Group| {
-        let mut value = json!(group);
-        value["from"] = group.times.map(|(from, _)| rfc3339::millis(from)).into();
-        value["to"] = group.times.map(|(_, to)| rfc3339::millis(to)).into();
-        value
-    };
-    json!({
-        "by": page.what(),
-        "since": page.since.map(rfc3339::millis),
-        "made": rfc3339::millis(page.made),
-        "lost": page.report.lost,
-        "evidence": as_json(page.verified),
-        "total": group(&page.report.total),
-        "groups": page.report.groups.iter().map(group).collect::<Vec<_>>(),
-    })
-}
-
-fn named(group: &Group) -> &str {
-    if group.name.is_empty() { "(none)" } else { &group.name }
-}
-
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let (mut value, mut unit) = (bytes as f64, 0);
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        (value, unit) = (value / 1024.0, unit + 1);
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
-}
-
-/// What a reason is, for those who have not read our documentation.
-fn meaning(reason: &str) -> &'static str {
-    match reason {
-        "allowed-by-rule" => "a rule of the site's robots.txt allows it",
-        "no-matching-rule" => "no rule of the site's robots.txt matches it, which allows it",
-        "no-robots-txt" => "the site has no robots.txt, which allows everything",
-        "robots-txt" => "robots.txt itself may always be fetched",
-        "allowed-by-operator" => "the operator's own rules allow it, whatever robots.txt says",
-        "robots-ignored" => "the operator has robots.txt ignored for this host",
-        "long-unreachable" => {
-            "robots.txt could not be read for 30 days, and the operator has configured that this allows everything"
-        }
-        "robots-disallowed" => "a rule of the site's robots.txt disallows it",
-        "usage-disallowed" => "the site says no to the declared use",
-        "robots-unreachable" => "the site's robots.txt could not be read, so nothing was asked of it",
-        "crawl-delay" => {
-            "it came too soon after the request before it, or outside the hours of the site's robots.txt, and was not sent"
-        }
-        "held" => "it would have been held back for a while, but nothing is enforced",
-        "queue-full" => "too many requests waited for the host already",
-        "operator-denied" => "the operator's own rules forbid it",
-        "egress-denied" => "its address, port, host or method is not among those that may be asked",
-        "client-denied" => "the client may not use this proxy",
-        "host-paused" => "the site had turned requests away, and was left alone for a while",
-        "revisit-too-soon" => {
-            "the page had been fetched not long before, and the operator has it left alone for longer"
-        }
-        "budget-spent" => "the budget that the operator has set for the site or the user was used up",
-        "connection-limit" => "the user had as many connections as are allowed",
-        "authority-mismatch" => "it named another site than the connection was opened for",
-        "rules-too-complex" => "comparing its URL with the site's rules would have taken too long",
-        "bad-request" | "head-too-large" | "head-timeout" | "expectation-failed" => {
-            "it was no request that could be read"
-        }
-        "loop" => "it was for this proxy itself, or had come through it before",
-        "draining" => "the proxy was stopping",
-        "fleet-lost" => "the server that several proxies share was out of reach",
-        "out-of-resources" => "the proxy's machine had no file descriptors, memory or ports left to send it",
-        _ => UNKNOWN,
-    }
-}
-
-const UNKNOWN: &str = "see the documentation";
-/// Lines of a table; JSON has them all.
-const MOST_SHOWN: usize = 1000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_reason_has_a_meaning() {
-        let sources = [include_str!("../../policy/refusal/mod.rs"), include_str!("../../policy/explain.rs")];
-        let slugs = sources.map(|source| source.split("fn slug(").nth(1).unwrap().split("\n    }\n").next().unwrap());
-        let slugs: Vec<_> = slugs.iter().flat_map(|body| body.split('"').skip(1).step_by(2)).collect();
-        assert!(slugs.len() > 20, "{slugs:?}");
-        for slug in slugs {
-            assert_ne!(meaning(slug), UNKNOWN, "{slug}");
-        }
-    }
-
-    #[test]
-    fn sizes_are_readable() {
-        assert_eq!([0, 1023, 1536, 5 << 30].map(size), ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]);
-    }
 }

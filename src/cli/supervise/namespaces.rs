@@ -1,4 +1,4 @@
-//! Namespaces of the command's own: for the network, processes, mounts and users.
+//! Namespaces of the command's own: for the network, processes, mounts, users, shared memory and message queues, names and cgroups.
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::ffi::CString;
@@ -86,11 +86,15 @@ fn join_with_all_ids() -> io::Result<()> {
     if is_written { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// Mounts a /proc in which this namespace's processes are, and no others. Root may write there, and in /sys, to what is the whole
-/// system's: these are for reading.
+/// Mounts a /proc in which this namespace's processes are, and no others, and the like for message queues. Root may write there, and
+/// in /sys, to what is the whole system's: these are for reading.
 pub(super) fn own_proc() -> io::Result<()> {
     mount(None, "/", None, libc::MS_REC | libc::MS_SLAVE)?;
-    mount(Some("proc"), PROC, Some("proc"), libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC)?;
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    mount(Some("proc"), PROC, Some("proc"), flags)?;
+    if Path::new(QUEUES).exists() {
+        mount(Some("mqueue"), QUEUES, Some("mqueue"), flags)?;
+    }
     if rustix::process::geteuid().is_root() {
         for entry in fs::read_dir(PROC)? {
             let entry = entry?;
@@ -220,6 +224,12 @@ fn exit(code: u8) -> ! {
     unsafe { libc::_exit(code.into()) }
 }
 
-const OTHERS: libc::c_int = libc::CLONE_NEWNET | libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+const OTHERS: libc::c_int = libc::CLONE_NEWNET
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP;
 const PROC: &str = "/proc";
 const SYS: &str = "/sys";
+const QUEUES: &str = "/dev/mqueue";

@@ -120,7 +120,7 @@ pub(in crate::config) fn overlay(
             continue;
         }
         match value(&variable.value, path[path.len() - 1], at, faults) {
-            Ok(node) => root.put(&path, node),
+            Ok(node) => root.put(&node.spelt_out(path), node),
             Err(error) => faults.push(at, Complaint::new(without_place(&error), VALUE_FORMS)),
         }
     }

@@ -27,7 +27,10 @@ impl ConfigFiles {
         let at = |number| At::Node { file: file as u32, number };
         match YamlNode::read(text, "", &at, &mut self.faults) {
             Ok(root) if root.is_null() => Some(YamlNode::empty()),
-            Ok(root) => Some(root),
+            Ok(mut root) => {
+                root.spell_out();
+                Some(root)
+            }
             Err(error) => {
                 self.unread.push(syntax(text, file, &error));
                 None

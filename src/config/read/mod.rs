@@ -8,5 +8,6 @@ pub(super) mod faults;
 pub(super) mod files;
 mod places;
 pub(super) mod reader;
+mod shorthand;
 pub(super) mod text;
 pub(super) mod tree;

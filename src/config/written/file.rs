@@ -1,13 +1,14 @@
 //! The sections of `politely.yaml`, with the forms of their keys. Each key may be left out or `null`: the file of the defaults has
 //! it.
 
+use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{Allowlist, HostPattern, KeyBy, ListedBy, Paths};
+use crate::policy::{Allowlist, HostPattern, KeyBy, ListedBy, Paths, PolicyToken};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
@@ -82,9 +83,19 @@ pub struct IdentitySettings {
     pub user_agent: Option<String>,
     /// What the fetched pages are for, in the words of `Content-Signal` and `Content-Usage`.
     pub purpose: Vec<Purpose>,
+    /// The names of purposes in robots.txt.
+    pub policy_tokens: BTreeMap<Purpose, Vec<ProductToken>>,
     /// What this instance is called in `Via`. `None`: a name that is made once and kept.
     pub instance: Option<InstanceName>,
     pub signature: SignatureSettings,
+}
+
+impl IdentitySettings {
+    /// Each policy token with its purpose.
+    pub(in crate::config) fn policy_tokens(&self) -> Vec<PolicyToken> {
+        let each = self.policy_tokens.iter();
+        each.flat_map(|(purpose, tokens)| tokens.iter().map(|token| (purpose.clone(), token.clone()))).collect()
+    }
 }
 
 /// Fetching, keeping and reading robots.txt.
@@ -246,6 +257,18 @@ pub struct EvidenceSettings {
     #[serde(default, deserialize_with = "text::some")]
     pub directory: Option<PathBuf>,
     pub keep: Duration,
+}
+
+/// The instances that share their paces. Written `URL` for `{ url: URL }`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct FleetSettings {
+    /// The server that all of them share. `None`: there is no fleet.
+    #[serde(default, deserialize_with = "secrets::some_fleet_url")]
+    pub url: Option<SecretUrl>,
+    /// There are at least as many. `None`: as many as the server has seen.
+    pub instances: Option<NonZeroU32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -52,8 +52,10 @@ impl Override {
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
     pub content_usage: Option<RobotsOverride>,
+    pub content_signal: Option<RobotsOverride>,
     pub x_robots_tag: Option<RobotsOverride>,
     pub tdm_reservation: Option<RobotsOverride>,
+    pub page: Option<RobotsOverride>,
     pub tdmrep: Option<RobotsOverride>,
 }
 
@@ -61,8 +63,10 @@ impl Usage {
     pub fn over(self, before: UsageModes) -> UsageModes {
         UsageModes {
             content_usage: self.content_usage.unwrap_or(before.content_usage),
+            content_signal: self.content_signal.unwrap_or(before.content_signal),
             x_robots_tag: self.x_robots_tag.unwrap_or(before.x_robots_tag),
             tdm_reservation: self.tdm_reservation.unwrap_or(before.tdm_reservation),
+            page: self.page.unwrap_or(before.page),
             tdmrep: self.tdmrep.unwrap_or(before.tdmrep),
         }
     }

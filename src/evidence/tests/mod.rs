@@ -100,6 +100,30 @@ fn age(directory: &Path) {
 }
 
 #[test]
+fn each_segment_names_the_instance_that_writes_it() {
+    let directory = written(1);
+    let named = |name: &str, version: Option<&str>, since| Instance {
+        name: name.to_owned(),
+        version: version.map(str::to_owned),
+        since,
+    };
+    let found = report(directory.path(), By::Host, &Selection::default()).unwrap().basis.instances;
+    assert_eq!(found, [named("test-1", Some(env!("CARGO_PKG_VERSION")), found[0].since)]);
+    let (at, mut basis) = (|second| SystemTime::UNIX_EPOCH + Duration::from_secs(second), Basis::default());
+    for (name, version, second) in
+        [("a", None, 1), ("a", Some("1"), 2), ("a", None, 3), ("a", Some("2"), 4), ("a", None, 5), ("b", Some("2"), 6)]
+    {
+        basis.start(name.to_owned(), version.map(str::to_owned), at(second));
+    }
+    assert_eq!(
+        basis.instances,
+        [named("a", Some("1"), at(1)), named("a", Some("2"), at(4)), named("b", Some("2"), at(6))]
+    );
+    basis.between(Some(at(4)), Some(at(6)));
+    assert_eq!(basis.instances, [named("a", Some("2"), at(4))]);
+}
+
+#[test]
 fn what_was_written_is_whole() {
     let directory = written(3);
     let verified = good(directory.path());
@@ -261,7 +285,7 @@ fn what_rc1_wrote_is_read_and_continued() {
     let note = directory.path().join("bodies/note");
     fs::write(&note, "").unwrap();
     fs::remove_file(directory.path().join("00000001.jsonl")).unwrap();
-    keep::clear_up(directory.path());
+    segment::clear_up(directory.path());
     assert!(!shard.exists() && note.exists(), "only what rc.1 has written goes with its last segment");
 }
 

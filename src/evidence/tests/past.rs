@@ -35,7 +35,7 @@ fn the_rules_of_then_are_found_again() {
 #[test]
 fn a_report_adds_up() {
     let directory = written(3);
-    let by = |by| report(directory.path(), by, None).unwrap();
+    let by = |by| report(directory.path(), by, &Selection::default()).unwrap();
     let hosts = by(By::Host);
     assert_eq!((hosts.total.requests, hosts.groups.len(), hosts.groups[0].name.as_str()), (3, 1, "http://a.example"));
     assert_eq!(hosts.groups[0].reasons.get("no-matching-rule"), Some(&3));
@@ -43,7 +43,12 @@ fn a_report_adds_up() {
         (by(By::User).groups[0].name.as_str(), by(By::Rule).groups[0].name.as_str()),
         ("127.0.0.1", "no-matching-rule")
     );
-    let none = report(directory.path(), By::Host, Some(SystemTime::now() + KEEP)).unwrap();
+    let none = report(
+        directory.path(),
+        By::Host,
+        &Selection { since: Some(SystemTime::now() + KEEP), ..Selection::default() },
+    )
+    .unwrap();
     assert_eq!((none.total.requests, none.groups.len()), (0, 0));
 }
 
@@ -105,6 +110,6 @@ fn what_was_received_is_what_sites_sent() {
         });
     }
     evidence.close();
-    let total = report(directory.path(), By::Host, None).unwrap().total;
+    let total = report(directory.path(), By::Host, &Selection::default()).unwrap().total;
     assert_eq!((total.requests, total.bytes_out), (5, 200), "the page, and what came through the tunnel");
 }

@@ -30,7 +30,7 @@ fn days<const N: usize>(days: [u32; N]) -> [Duration; N] {
 /// As at a start, and nothing is under way.
 pub fn rest(writer: &mut Writer) {
     writer.helper.take().into_iter().for_each(|helper| helper.join().unwrap());
-    writer.clock = keep::Clock::default();
+    writer.clock = segment::Clock::default();
 }
 
 /// Goes on, for a moment.
@@ -42,7 +42,10 @@ fn restart(directory: &Path) {
 fn what_was_kept_long_enough_is_removed_and_that_is_said() {
     let directory = aged(&days([18, 16, 13, 11, 9, 7, 4, 2]));
     let third = Stored::all(directory.path()).unwrap()[3].first().unwrap().prev;
+    let stamp = directory.path().join(format!("00000004-{}.tsr", "ab".repeat(32)));
+    fs::write(&stamp, "").unwrap();
     restart(directory.path());
+    assert!(!stamp.exists(), "a time stamp goes with its segment");
     let verified = good(directory.path());
     // The fourth ended when the fifth began, nine days ago and a moment.
     assert_eq!((verified.removed_to, segments(directory.path())), (Some(4), (5..=9).collect()));
@@ -99,7 +102,7 @@ fn a_segment_that_says_that_a_later_one_was_removed_is_a_forgery() {
 
 #[test]
 fn nothing_is_removed_by_a_clock_that_was_just_set_forward() {
-    let mut clock = keep::Clock::default();
+    let mut clock = segment::Clock::default();
     let now = SystemTime::now();
     assert!(clock.is_steady(now));
     assert!(clock.is_steady(now - Duration::from_secs(3600)), "back is no reason to remove anything");

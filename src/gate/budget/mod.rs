@@ -125,7 +125,10 @@ impl Ledger {
                     self.report(fleet, of, spend.per).await?;
                     fleet.spend(of, &spend).await
                 };
-                (if is_settled { asked.await.ok() } else { None }, reach.alone.unwrap_or(1).max(1))
+                (
+                    if is_settled { asked.await.ok() } else { None },
+                    reach.alone.map_or(1, |phase| phase.instances.max(1)),
+                )
             }
             None => (None, 1),
         };

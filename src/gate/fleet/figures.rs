@@ -5,8 +5,10 @@
 #[non_exhaustive]
 pub struct FleetFigures {
     pub is_up: bool,
-    /// Instances when last seen, this one included.
+    /// Instances that were connected when last seen, this one included.
     pub instances: u32,
+    /// Others that were missing then: each gap is longer by their part.
+    pub missing: u32,
     /// Round trips to its server.
     pub calls: u64,
     /// Times it was lost.

@@ -1,11 +1,36 @@
--- Notes that an instance is there, and answers how many are, and 1 if this one was noted before.
--- KEYS[1] politely:instances   ARGV: the instance, milliseconds until it counts as gone
+-- Notes that an instance is there, or has ended, and answers what the fleet looks like from there.
+-- KEYS[1]  politely:instances: when each was last heard of, in milliseconds, and ten seconds: who is late by the answer of an
+--          earlier version is gone by it
+-- ARGV     1 the instance's name    2 milliseconds after which one that is silent is missing    3 after which it is forgotten
+--          4 "1": it ends
+-- Answers  instances that are connected; all, the missing ones among them; how many of these have a lesser name; 1 if this one was
+--          noted before; the time in microseconds
+local AHEAD = 10000
+local key, me = KEYS[1], ARGV[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local was_there = redis.call('ZSCORE', KEYS[1], ARGV[1])
-redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
--- Those from before the clock was set back.
-redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('(%.0f', now + ARGV[2]), '+inf')
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
-return { redis.call('ZCARD', KEYS[1]), was_there and 1 or 0 }
+local function score(at)
+    return string.format('%.0f', at + AHEAD)
+end
+
+local was_there = redis.call('ZSCORE', key, me)
+if ARGV[4] == '1' then
+    redis.call('ZREM', key, me)
+else
+    redis.call('ZADD', key, score(now), me)
+end
+redis.call('ZREMRANGEBYSCORE', key, '-inf', score(now - ARGV[3]))
+redis.call('PEXPIRE', key, ARGV[3] + AHEAD)
+local connected, all, rank = 0, 0, 0
+local heard = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+for i = 1, #heard, 2 do
+    local silent = now + AHEAD - heard[i + 1]
+    if silent < 0 then
+        -- The clock was set back.
+        redis.call('ZADD', key, score(now), heard[i])
+    end
+    connected = connected + (silent <= tonumber(ARGV[2]) and 1 or 0)
+    all = all + 1
+    rank = rank + (heard[i] < me and 1 or 0)
+end
+return { connected, all, rank, was_there and 1 or 0, time[1] * 1000000 + time[2] }

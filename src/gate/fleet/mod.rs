@@ -14,8 +14,10 @@ mod copies;
 mod figures;
 mod link;
 mod machine;
+mod membership;
 mod message;
 mod parcel;
+mod place;
 mod reach;
 mod scripts;
 mod sentinels;
@@ -35,6 +37,8 @@ use crate::config::Settings;
 use crate::policy::{Refusal, Spent};
 use arc_swap::ArcSwap;
 use link::ServerLink;
+use place::KeptPlace;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
@@ -57,11 +61,12 @@ enum FleetWay {
 }
 
 impl Fleet {
-    /// To be [kept](Self::keep). `None`: no fleet is configured.
-    pub fn open(settings: &Arc<ArcSwap<Settings>>) -> Option<(Self, UnboundedReceiver<Message>)> {
-        settings.load().fleet.as_ref()?;
+    /// To be [kept](Self::keep). `None`: no fleet is configured. `store`: its directory, if it has one.
+    pub fn open(settings: &Arc<ArcSwap<Settings>>, store: Option<&Path>) -> Option<(Self, UnboundedReceiver<Message>)> {
+        settings.load().fleet.url.as_ref()?;
         let (sender, messages) = unbounded_channel();
-        Some((Self::new(FleetWay::Server(ServerLink::new(settings.clone(), sender))), messages))
+        let link = ServerLink::new(settings.clone(), KeptPlace::open(store), sender);
+        Some((Self::new(FleetWay::Server(link)), messages))
     }
 
     /// With the other processes of this machine.
@@ -81,10 +86,17 @@ impl Fleet {
         Self { way, arrivals: broadcast::Sender::new(ARRIVALS), leases: AtomicU64::new(0) }
     }
 
-    /// Connects to the server, for ever.
+    /// Connects to the server, until it [leaves](Self::leave).
     pub async fn keep(&self) {
         if let FleetWay::Server(link) = &self.way {
             link.keep().await;
+        }
+    }
+
+    /// Tells the server that this instance ends, and costs the others nothing from then on.
+    pub async fn leave(&self) {
+        if let FleetWay::Server(link) = &self.way {
+            link.leave().await;
         }
     }
 

@@ -1,6 +1,7 @@
 //! Whether the fleet can be asked, and what follows where it cannot.
 
 use crate::policy::Refusal;
+use crate::policy::pace::{Phase, Shares};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -10,18 +11,23 @@ use std::time::{Duration, Instant};
 pub(in crate::gate) struct Reach {
     /// At this server, counted from 1, one that may have forgotten as another; 0: at none.
     pub link: u64,
-    /// Leases are asked for from then on.
+    /// Leases are asked for from then on; without a server, this instance starts something by itself: all others have noticed.
     pub settled_at: Option<Instant>,
+    /// How many can ask it, of how many.
+    pub shares: Shares,
     /// For how long the machine has been suspended so far: the server has counted that time, and `Instant` has not.
     pub slept: Duration,
-    /// Where the fleet does not answer one goes on alone, one of so many instances. `None`: nothing starts.
-    pub alone: Option<u32>,
+    /// Where the fleet does not answer, this instance goes on in this part of the time. `None`: nothing starts.
+    pub alone: Option<Phase>,
+    /// If nothing starts, that is as nobody knows how many instances there are.
+    pub is_uncounted: bool,
 }
 
 impl Reach {
     /// Why nothing goes, if that is so.
     pub fn refusal(self) -> Option<Refusal> {
-        (self.link == 0 && self.alone.is_none()).then_some(Refusal::FleetLost { retry_after: COME_BACK })
+        let is_uncounted = self.is_uncounted;
+        (self.link == 0 && self.alone.is_none()).then_some(Refusal::FleetLost { retry_after: COME_BACK, is_uncounted })
     }
 }
 

@@ -8,10 +8,10 @@ pub(super) static TURN: LazyLock<Script> = LazyLock::new(|| Script::new(include_
 pub(super) static COPY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
 pub(super) static BUDGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));
 
-/// Says that this instance is there. Answers how many are, and whether this one was noted before.
-pub(super) fn register(me: &str) -> ScriptInvocation<'static> {
+/// Says that the instance of that name is there, or ends: a [`BeatReply`](super::membership::BeatReply).
+pub(super) fn register(name: &str, ends: bool) -> ScriptInvocation<'static> {
     let mut script = INSTANCES.key("politely:instances");
-    script.arg(me).arg(GONE_AFTER);
+    script.arg(name).arg(MISSING_AFTER).arg(FORGOTTEN_AFTER).arg(if ends { "1" } else { "" });
     script
 }
 
@@ -20,5 +20,7 @@ pub(super) fn all() -> [&'static Script; 4] {
     [&INSTANCES, &TURN, &COPY, &BUDGET]
 }
 
-/// Milliseconds.
-const GONE_AFTER: u64 = 10_000;
+/// Milliseconds: between two beats, and the patience that an instance has with the server.
+const MISSING_AFTER: u64 = 3000;
+/// Milliseconds: until then a missing instance may go on by itself, and the others leave it its part.
+const FORGOTTEN_AFTER: u64 = 3_600_000;

@@ -20,6 +20,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local kept = redis.call('GET', KEYS[1])
 local key = kept and cjson.decode(kept) or { number = 0, from = 0, by = '', fetch_by = '', line = '' }
+key.asked = key.asked or {}
 local latest = { ends = now + lease, last = now + 1, fetch = now + 1, hold = now + most, backoff = HOUR }
 if math.max(key.last or 0, key.fetch or 0) > now + 1 then
     -- The clock was set back: whose start was the last one is not known any more.
@@ -33,16 +34,29 @@ local function announce(whom)
     redis.call('PUBLISH', 'politely:' .. whom, 'pace ' .. me .. ' ' .. name)
 end
 local function leave_line(who)
-    key.line = string.gsub(key.line, who .. ' ', '')
+    key.line, key.asked[who] = string.gsub(key.line, who .. ' ', ''), nil
+end
+-- Who stands in line asks every second, a third of a lease: after four times as long it is cut off, or dead.
+local function is_silent(who, times)
+    return now - (key.asked[who] or 0) > lease * times / 3
 end
 -- To the first in line, who is first again when it asks if it does not take it up in time: to connect anew and to ask takes
--- 1.5 s where each way takes 0.25.
+-- 1.5 s where each way takes 0.25. Who is silent is passed over, and keeps its place for 30 s.
 local function pass_on()
-    key.owner, key.number, key.ends = string.match(key.line, '%x+'), 0, now + math.floor(lease * 2 / 3)
-    if key.owner then
-        leave_line(key.owner)
-        announce('to:' .. key.owner)
+    key.owner, key.number, key.ends = nil, 0, now + math.floor(lease * 2 / 3)
+    for who in string.gmatch(key.line, '%x+') do
+        if not is_silent(who, 4) then
+            key.owner = who
+            leave_line(who)
+            announce('to:' .. who)
+            return
+        elseif is_silent(who, 30) then
+            leave_line(who)
+        end
     end
+end
+if op == 'take' and key.asked[me] then
+    key.asked[me] = now
 end
 if key.owner and key.ends <= now then
     -- It is gone, or has not heard that the lease is its own. It may have started until then, unless it had to wait.
@@ -89,13 +103,14 @@ elseif gap == 0 and key.backoff == 0 and key.hold <= now then
     answer = 1
     leave_line(me)
 elseif key.owner then
-    answer = 2
+    answer, key.asked[me] = 2, now
     if key.late == me then
         key.line, key.late = me .. ' ' .. key.line, nil
     elseif not string.find(key.line, me, 1, true) then
         key.line = key.line .. me .. ' '
     end
 else
+    leave_line(me)
     key.owner, answer = me, 3
 end
 if answer == 3 then
@@ -116,7 +131,10 @@ if answer ~= 1 or kept or ARGV[11] ~= '0' then
     local matters = math.max(tonumber(ARGV[11]), held_for + lease, math.min(redis.call('PTTL', KEYS[1]), most + HOUR))
     redis.call('SET', KEYS[1], cjson.encode(key), 'PX', matters)
 end
-local _, waiting = string.gsub(key.line, ' ', '')
+local waiting = 0
+for who in string.gmatch(key.line, '%x+') do
+    waiting = waiting + (is_silent(who, 4) and 0 or 1)
+end
 local ago = function(at, whose)
     return at > 0 and whose ~= me and math.max(now - at, 0) or -1
 end

@@ -2,7 +2,7 @@
 //! key's turn, which is taken when that is due and kept until the request has ended.
 
 use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView};
-use crate::policy::pace::{LastStarts, Observed, Schedule, Slot, TurnSource};
+use crate::policy::pace::{LastStarts, Observed, Schedule, Shares, Slot, TurnSource};
 use std::time::{Duration, Instant};
 
 /// One key's part.
@@ -45,15 +45,14 @@ impl MachineShare {
     pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
         let reach = machine.reach();
         if reach.link == 0 {
-            let instances = reach.alone.unwrap_or(1);
             if self.turn != ShareTurn::None || self.reserved.take().is_some() {
                 self.turn = ShareTurn::None;
-                if instances > 1 {
+                if reach.alone.is_some_and(|phase| phase.instances > 1) {
                     // Whose last start nobody reports any more.
                     schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, schedule.backoff());
                 }
             }
-            schedule.follow(TurnSource::Partitioned { instances });
+            reach.alone.into_iter().for_each(|phase| schedule.follow(TurnSource::Partitioned(phase)));
             return;
         }
         if self.look_at.is_none_or(|at| at <= now) {
@@ -215,6 +214,7 @@ impl MachineShare {
             leased: self.turn == ShareTurn::Next,
             rivals: self.rivals,
             reserved,
+            shares: Shares::default(),
         });
     }
 

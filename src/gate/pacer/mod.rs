@@ -148,6 +148,11 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
     Terms { crawl_delay: Duration::ZERO, min_delay: Duration::ZERO, adaptive: None, max_concurrent, of_page, ..terms }
 }
 
+/// The terms on which guests wait for each other.
+pub(super) fn one_at_a_time(terms: &Terms) -> Terms {
+    Terms { max_concurrent: 1, of_page: None, ..without_delay(terms.clone()) }
+}
+
 const SHARDS: usize = 256;
 /// For queues with a driver to report by themselves.
 const AT_ONCE: Duration = Duration::from_millis(20);

@@ -1,7 +1,8 @@
 //! Each robots.txt or tdmrep.json once in memory, however many authorities have it: most are one of a few that content systems
 //! write.
 
-use crate::gate::store::{FileDigest, digest};
+use crate::evidence::sha256;
+use crate::gate::store::{FileDigest, first_half};
 use crate::policy::{Access, SiteFile};
 use crate::robots::{ParseOptions, RobotsTxt, TdmRep};
 use parking_lot::Mutex;
@@ -27,12 +28,20 @@ type ContentId = (FileDigest, u64);
 impl Intern {
     /// The file of this body.
     pub fn intern(&self, file: SiteFile, body: &[u8], options: &ParseOptions) -> Access {
-        let read = || match file {
-            SiteFile::Robots => Access::Rules(RobotsTxt::parse_with(body, options)),
-            SiteFile::TdmRep => Access::Reservations(TdmRep::parse(body)),
+        let whole = sha256(body);
+        let read = || {
+            let read = match file {
+                SiteFile::Robots => Access::Rules(RobotsTxt::parse_with(body, options)),
+                SiteFile::TdmRep => Access::Reservations(TdmRep::parse(body)),
+            };
+            // As a rule that is what was read: once for all is enough.
+            if read.source() == Some(body) {
+                read.digest_by(|_| whole);
+            }
+            Some(read)
         };
         // What lies beyond the limit is not read, and makes no difference.
-        self.find(file, digest(body), options, || Some(read())).expect("there is a body")
+        self.find(file, first_half(&whole), options, read).expect("there is a body")
     }
 
     /// The file of this name, whose body was read before; it is asked for only if it is not in memory. `None`: there is none either.
@@ -138,6 +147,7 @@ const ROW: usize = size_of::<(ContentId, Access)>() * 3 / 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::store::digest;
     use crate::robots::Precedence;
 
     const BODY: &[u8] = b"User-agent: *\nDisallow: /\n";
@@ -150,6 +160,22 @@ mod tests {
         assert_eq!(files.bytes(), cost(&held[0]));
         files.intern(SiteFile::Robots, b"# another", &ParseOptions::default());
         assert_eq!(files.count(SiteFile::Robots), 2);
+    }
+
+    /// Whoever keeps or records it asks for that.
+    #[test]
+    fn a_file_knows_its_digest_once_it_has_been_read() {
+        for (body, is_known) in [(BODY, true), (b"\xff\xfeU\0", false)] {
+            let read = Intern::default().intern(SiteFile::Robots, body, &ParseOptions::default());
+            let mut is_made = false;
+            let digest = *read
+                .digest_by(|source| {
+                    is_made = true;
+                    sha256(source)
+                })
+                .unwrap();
+            assert_eq!((!is_made, digest), (is_known, sha256(read.source().unwrap())));
+        }
     }
 
     /// A fresh one, and one that was read before.

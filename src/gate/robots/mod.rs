@@ -15,7 +15,7 @@ pub(super) use under_way::{FetchReason, Fetching, Order};
 
 use super::fleet::Fleet;
 use super::pacer::Pacer;
-use super::store::{Store, digest};
+use super::store::{Store, digest_of};
 use crate::config::Settings;
 use crate::histogram::{Distribution, Histogram};
 use crate::policy::{Access, Authority, Entry, Refusal, SiteAnswer, SiteFile};
@@ -222,8 +222,8 @@ impl RobotsCache {
             let options = inner.settings.load().robots.parse_options();
             for host in inner.hosts.latest(usize::MAX) {
                 let old = host.load_full();
-                let Some(SiteAnswer { access: Access::Rules(robots), .. }) = &old.answer else { continue };
-                let name = digest(robots.source());
+                let Some(answer @ SiteAnswer { access: Access::Rules(robots), .. }) = &old.answer else { continue };
+                let Some(name) = digest_of(&answer.access) else { continue };
                 let body = || Some(robots.source().into());
                 let Some(access) = inner.files.named(SiteFile::Robots, name, &options, body) else { continue };
                 let answer = old.answer.clone().map(|answer| SiteAnswer { access, ..answer });

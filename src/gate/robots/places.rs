@@ -3,7 +3,7 @@
 
 use super::under_way::Fetch;
 use crate::config::Settings;
-use crate::gate::pacer::{HostQueue, Permit, Stand};
+use crate::gate::pacer::{HostQueue, Permit, Stand, one_at_a_time};
 use crate::policy::Refusal;
 use crate::policy::pace::{ClientId, Terms};
 use futures_util::FutureExt;
@@ -76,41 +76,65 @@ impl FetchPlaces {
         place
     }
 
-    /// A place and the host's turn, for which it `stands` in the line as one of these. The turn is not held while a place is waited
-    /// for, nor a place while the turn is, but for `a_while`.
+    /// A place and the host's turn, also as a guest (`is_guest`). The turn is not held while a place is waited for, nor a place while
+    /// the turn is, but for `a_while`.
     pub async fn take_in_turn(
         &self,
         client: ClientId,
         queue: &Arc<HostQueue>,
-        stands: ClientId,
+        is_guest: bool,
         terms: &Terms,
         a_while: Duration,
         fetch: &Fetch,
-    ) -> Result<(FetchPlace<'_>, Permit), Refusal> {
+    ) -> Result<(FetchPlace<'_>, FetchTurn), Refusal> {
+        let guest = is_guest.then_some(client);
+        let mut place = None;
         loop {
-            let permit = match queue.stand(stands, terms)? {
-                Stand::Go(permit) => permit,
-                Stand::Wait(mut waiting) => {
-                    fetch.set_due(Some(waiting.due().unwrap_or_else(Instant::now)));
-                    let turn = waiting.turn().await;
-                    fetch.set_due(None);
-                    turn?
+            let most = if place.is_some() { a_while } else { Duration::MAX };
+            let turn = timeout(most, FetchTurn::take(queue, guest, terms, fetch)).await;
+            fetch.set_due(None);
+            match (turn, place.take().or_else(|| self.take(client).now_or_never())) {
+                (Ok(turn), Some(place)) => return Ok((place, turn?)),
+                (Ok(turn), None) => {
+                    drop(turn?);
+                    place = Some(self.take(client).await);
                 }
-            };
-            if let Some(place) = self.take(client).now_or_never() {
-                return Ok((place, permit));
-            }
-            drop(permit);
-            let place = self.take(client).await;
-            match queue.stand(stands, terms)? {
-                Stand::Go(permit) => return Ok((place, permit)),
-                Stand::Wait(mut waiting) => {
-                    if let Ok(permit) = timeout(a_while, waiting.turn()).await {
-                        return Ok((place, permit?));
-                    }
-                }
+                (Err(_), _) => {}
             }
         }
+    }
+}
+
+/// A host's turn for a fetch. Of guests one at a time has it, turn by turn between the clients that they are for: however many sites say
+/// that theirs is there, the host is its own clients'.
+pub(super) struct FetchTurn {
+    pub permit: Permit,
+    _among_guests: Option<Box<Permit>>,
+}
+
+impl FetchTurn {
+    /// `guest`: for whom.
+    async fn take(
+        queue: &Arc<HostQueue>,
+        guest: Option<ClientId>,
+        terms: &Terms,
+        fetch: &Fetch,
+    ) -> Result<Self, Refusal> {
+        let turn = async |queue: &Arc<HostQueue>, client, terms: &Terms| match queue.stand(client, terms)? {
+            Stand::Go(permit) => Ok(permit),
+            Stand::Wait(mut waiting) => {
+                fetch.set_due(Some(waiting.due().unwrap_or_else(Instant::now)));
+                let turn = waiting.turn().await;
+                fetch.set_due(None);
+                turn
+            }
+        };
+        let Some(client) = guest else {
+            return Ok(Self { permit: turn(queue, FETCHES, terms).await?, _among_guests: None });
+        };
+        let among_guests = Box::new(turn(queue.guests(), client, &one_at_a_time(terms)).await?);
+        let permit = turn(queue, ClientId::GUESTS, terms).await?;
+        Ok(Self { permit, _among_guests: Some(among_guests) })
     }
 }
 
@@ -163,7 +187,7 @@ impl Drop for FetchPlace<'_> {
 }
 
 /// Fetches stand in the line of their own host as one client of their own.
-pub(super) const FETCHES: ClientId = ClientId(0);
+const FETCHES: ClientId = ClientId(0);
 
 #[cfg(test)]
 mod tests {
@@ -187,7 +211,7 @@ mod tests {
         let queue = Pacer::new(None, None).queue(&PaceKey::from_text("a.example").unwrap());
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
         let under_way = Fetch::new(FetchReason::FirstUse);
-        let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, FETCHES, &terms, SOON, &under_way));
+        let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, false, &terms, SOON, &under_way));
         assert!((&mut fetch).now_or_never().is_none());
         let page = queue.turn(ClientId(2), &terms).now_or_never();
         assert!(page.is_some_and(|turn| turn.is_ok()), "whoever can use it has it");

@@ -63,12 +63,17 @@ pub(super) fn interpret_response(
     {
         return entry;
     }
-    if status == 206 && headers.get(header::CONTENT_RANGE).is_some_and(|range| !is_whole(range)) {
+    if status == 206 && !headers.get(header::CONTENT_RANGE).is_some_and(is_whole) {
         // Whatever rule it lacks would not hold: as an answer that was cut short.
         return old.failed(now, "status 206: a part of the file only", None, fastrand::f64());
     }
     let access = match from_status(status) {
-        AccessKind::Rules => files.intern(file, body, &settings.robots.parse_options()),
+        AccessKind::Rules => match files.intern(file, body, &settings.robots.parse_options()) {
+            Access::Rules(robots) if robots.is_unreadable() => {
+                return old.failed(now, "its encoding is not known: save it as UTF-8", None, fastrand::f64());
+            }
+            access => access,
+        },
         AccessKind::AllowAll => Access::Missing,
         AccessKind::Redirect | AccessKind::DisallowAll => {
             let wait = asked_to_wait(headers, now);

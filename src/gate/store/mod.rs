@@ -11,7 +11,7 @@ pub(super) mod snapshot;
 mod tables;
 mod writer;
 
-pub(super) use snapshot::{FileDigest, digest};
+pub(super) use snapshot::{FileDigest, digest, digest_of, first_half};
 
 use crate::config;
 use crate::policy::site_file::SiteFileName;
@@ -66,6 +66,11 @@ impl Store {
     /// Whether there is anything to ask.
     pub fn is_on_disk(&self) -> bool {
         self.disk.is_some()
+    }
+
+    /// Whether what is kept can be read now: it is open, and no other process has it.
+    pub fn is_readable(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.disk.read().is_some())
     }
 
     /// Whether it can be used, and the bytes of its file. `None`: nothing is kept.

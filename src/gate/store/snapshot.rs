@@ -2,27 +2,36 @@
 //! fleet, which sends entry and file as one value with the sender's clock, which the receiver's need not agree with.
 //! What another version has written is as good as absent.
 
+use crate::evidence::{self, Hash, sha256};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Entry, SiteAnswer, Trouble, Validators};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::{Duration, SystemTime};
+use zstd::bulk::Compressor;
 
 /// Names a file: the first half of its SHA-256, as nobody must be able to pass one file off as another.
 pub(in crate::gate) type FileDigest = [u8; 16];
 
 pub(in crate::gate) fn digest(file: &[u8]) -> FileDigest {
-    let whole = ring::digest::digest(&ring::digest::SHA256, file);
-    *whole.as_ref().first_chunk().expect("32 bytes")
+    first_half(&sha256(file))
+}
+
+/// The same of a file that was read, which knows it.
+pub(in crate::gate) fn digest_of(access: &Access) -> Option<FileDigest> {
+    evidence::digest_of(access).map(first_half)
+}
+
+pub(in crate::gate) fn first_half(whole: &Hash) -> FileDigest {
+    *whole.first_chunk().expect("32 bytes")
 }
 
 /// An entry with its file. `now`: the sender's clock. `None`: the file cannot be packed.
 pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<Vec<u8>> {
-    let file = entry.source().map(|file| Some((digest(file), compress(file).ok()?)));
-    let file = match &file {
-        Some(packed) => Some(packed.as_ref().map(|(name, packed)| (*name, &packed[..]))?),
-        None => None,
-    };
+    let access = entry.answer.as_ref().map(|answer| &answer.access);
+    let packed = access.and_then(Access::source).map(compress).transpose().ok()?;
+    let file = access.and_then(digest_of).zip(packed.as_deref());
     Some(with_version(&Snapshot { clock: millis(now), record: EntryRecord::of(entry), file }))
 }
 
@@ -53,7 +62,13 @@ pub(super) fn decode(bytes: &[u8], file: Option<Access>, now: SystemTime) -> Opt
 
 pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
     let mut packed = u32::try_from(file.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
-    packed.extend_from_slice(&zstd::bulk::compress(file, LEVEL)?);
+    // What it works in is some 200 KB, and would be had anew for each of these few kilobytes.
+    let compressor = &mut *COMPRESSOR.lock();
+    let compressor = match compressor {
+        Some(compressor) => compressor,
+        none => none.insert(Compressor::new(LEVEL)?),
+    };
+    packed.extend_from_slice(&compressor.compress(file)?);
     Ok(packed)
 }
 
@@ -188,6 +203,7 @@ fn of_this_version<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
 const VERSION: u8 = 4;
 /// Good enough at twice the speed of those above it.
 const LEVEL: i32 = 3;
+static COMPRESSOR: Mutex<Option<Compressor<'static>>> = Mutex::new(None);
 /// No file is kept that is longer, whatever `max_size` says.
 const LONGEST: usize = 1 << 30;
 

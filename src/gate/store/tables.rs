@@ -1,7 +1,7 @@
 //! The tables of the store, and how a write keeps them in step: each file once, with a count of those that have it, and
 //! each authority in the order of use.
 
-use super::snapshot::{FileDigest, compress, digest, encode};
+use super::snapshot::{FileDigest, compress, digest_of, encode};
 use crate::policy::Entry;
 use redb::{Error, ReadableTable, Table, TableDefinition, WriteTransaction};
 
@@ -38,8 +38,7 @@ impl<'t> Tables<'t> {
     }
 
     pub fn write(&mut self, authority: &str, entry: &Entry) -> Result<(), Error> {
-        let file = entry.source();
-        let body = file.map(digest);
+        let (file, body) = (entry.source(), entry.answer.as_ref().and_then(|answer| digest_of(&answer.access)));
         // Held before the old one is released: often they are the same.
         if let (Some(name), Some(file)) = (body, file) {
             self.hold(&name, file)?;

@@ -91,8 +91,12 @@ impl WriterShared {
         }
         let has_room = queue.next.len() < MOST_QUEUED && queue.next.bytes() < self.bounds.queued();
         if has_room {
+            let was_empty = queue.next.is_empty();
             add(&mut queue.next);
-            self.more.notify_one();
+            // What is added to others waits with them.
+            if was_empty || self.is_half_full(queue) {
+                self.more.notify_one();
+            }
         } else if !std::mem::replace(&mut queue.overflowed, true) {
             tracing::warn!("the store's disk does not keep up: some copies will be fetched again after a restart");
         }

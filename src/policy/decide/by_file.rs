@@ -1,14 +1,15 @@
 //! What a site's robots.txt says of a request, or that it cannot be read. Pure.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::decision::{Allowance, Ruling};
 use crate::policy::entry::{Entry, Trouble};
 use crate::policy::freshness::CopyState;
+use crate::policy::usage::policy_tokens::disallowed_for_purpose;
 use crate::policy::{Authority, HostRules, PreferenceEvidence, Refusal, Request, RuleEvidence, SiteFile};
 use crate::robots::path_forms::{AskedPath, JudgedPath};
-use crate::robots::{PreferenceRef, ProductToken, Reason, RuleSet, Verdict, VisitTime};
+use crate::robots::{PreferenceRef, ProductToken, Reason, RobotsTxt, RuleSet, Verdict};
 
 /// What all steps of a decision depend on.
 #[derive(Clone, Copy)]
@@ -21,7 +22,12 @@ pub(super) struct Case<'a> {
 
 impl Case<'_> {
     /// What robots.txt says, and whether it should be fetched again. `file`: the rules that hold, if there is a file.
-    pub fn by_entry(self, entry: &Entry, file: Option<&RuleSet>, path: &mut JudgedPath<'_>) -> (Ruling, bool) {
+    pub fn by_entry(
+        self,
+        entry: &Entry,
+        file: Option<(&RobotsTxt, &RuleSet)>,
+        path: &mut JudgedPath<'_>,
+    ) -> (Ruling, bool) {
         // RFC 9309 §2.2.2: implicitly allowed, even where nothing is known or everything disallowed.
         if self.request.target == b"/robots.txt" {
             return (Ruling::Allow(Allowance::RobotsTxt), false);
@@ -44,7 +50,7 @@ impl Case<'_> {
         }
     }
 
-    fn by_rules(self, file: &RuleSet, path: &mut JudgedPath<'_>) -> Ruling {
+    fn by_rules(self, (robots, file): (&RobotsTxt, &RuleSet), path: &mut JudgedPath<'_>) -> Ruling {
         let (verdict, matched_path) = self.verdict(file, path);
         if let Some(preference) = verdict.preference() {
             return Ruling::Refuse(self.unwelcome(preference, matched_path).into());
@@ -58,9 +64,14 @@ impl Case<'_> {
             let rule = verdict.rule().map(|rule| RuleEvidence::new(rule, matched_path));
             return Ruling::Refuse(self.disallowed(rule).into());
         }
+        if !self.rules.options.policy_tokens.is_empty()
+            && let Some(why) = disallowed_for_purpose(robots, self.rules, self.request, path)
+        {
+            return Ruling::Refuse(why.into());
+        }
         if self.rules.options.enforce_visit_time
             && let Some(hours) = file.visit_time()
-            && let Some(retry_after) = opens_in(hours, self.now)
+            && let Some(retry_after) = hours.opens_in(self.now)
         {
             return Ruling::Refuse(Refusal::Closed { retry_after, authority: self.authority(), hours }.into());
         }
@@ -120,17 +131,4 @@ impl Case<'_> {
             tokens => tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(", ").into(),
         }
     }
-}
-
-/// The time until a site that is closed now opens; `None` if it is open.
-fn opens_in(window: VisitTime, now: SystemTime) -> Option<Duration> {
-    const DAY: u64 = 24 * 3600;
-    let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let second = since_epoch.as_secs() % DAY;
-    let minute = u16::try_from(second / 60).expect("a day has 1440 minutes");
-    if window.contains(minute) {
-        return None;
-    }
-    let opens = u64::from(window.from) * 60;
-    Some(Duration::from_secs((opens + DAY - second) % DAY))
 }

@@ -34,7 +34,7 @@
 //! 3. `/robots.txt` itself is allowed.
 //! 4. Without a usable copy of robots.txt: fetch it, or refuse while it is unreachable.
 //! 5. Its rules, for the path as it is sent and for each form that servers make of it.
-//! 6. Its usage preferences, for the declared purposes; then `Visit-time`.
+//! 6. Its usage preferences, and its groups for a purpose, for the declared purposes; then `Visit-time`.
 //! 7. tdmrep.json, of what is still allowed.
 //!
 //! `mode: report` and `robots: report` turn a refusal into a report. Nothing lifts the pace.
@@ -142,7 +142,7 @@ fn by_robots(
         let ruling = Ruling::Allow(Allowance::Ignored);
         return Decision { ruling, crawl_delay: rules.crawl_delay, refresh: None };
     }
-    let (said, refresh) = case.by_entry(entry, file.as_ref(), path);
+    let (said, refresh) = case.by_entry(entry, robots.zip(file.as_ref()), path);
     let ruling = match (said, own) {
         (Ruling::Allow(_) | Ruling::Refuse(_), Some(OwnVerdict::Allow)) => Ruling::Allow(Allowance::Operator),
         (Ruling::Refuse(why), _) if rules.options.report_only || rules.robots == RobotsOverride::Report => {

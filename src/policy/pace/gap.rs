@@ -31,18 +31,20 @@ impl SlotRequest {
     }
 }
 
-/// What the gap comes to besides what the request asks for: the host's latency, its backoff, and by how many instances it is shared.
+/// What the gap comes to besides what the request asks for: the host's latency, its backoff, and how the rate is shared.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GapInputs {
     pub backoff: Duration,
     pub latency: Duration,
-    pub times: u32,
+    /// Each gap is kept `times.0 / times.1` times.
+    pub times: (u32, u32),
 }
 
 impl GapInputs {
     /// The time between two starts, all counted.
     pub fn between_starts(&self, request: SlotRequest) -> Duration {
         let gap = request.gap(self.latency).max(self.backoff);
-        if self.times > 1 { gap.saturating_mul(self.times) } else { gap }
+        let (times, parts) = self.times;
+        if times > parts { gap.saturating_mul(times) / parts } else { gap }
     }
 }

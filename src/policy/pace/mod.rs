@@ -33,12 +33,15 @@ mod observed;
 mod outcome;
 mod owed;
 mod pending_start;
+mod phase;
 mod reserve;
 mod shared;
 mod source;
+mod start;
 mod terms;
 mod wait_queue;
 
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
@@ -47,8 +50,9 @@ use backoff::Backoff;
 pub use last_starts::LastStarts;
 pub use observed::Observed;
 use pending_start::PendingStart;
+pub use phase::Phase;
 pub use reserve::reserve;
-pub use source::TurnSource;
+pub use source::{Shares, TurnSource};
 use terms::SlotRequest;
 pub use terms::{ARRIVAL, Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
 use wait_queue::WaitQueue;
@@ -77,6 +81,8 @@ pub struct Schedule<W = ()> {
     starts: u64,
     tickets: u64,
     in_flight: u32,
+    /// How many of each client have not finished; more than are in flight, where others need not wait for them.
+    held: HashMap<ClientId, u32>,
     pending: PendingStart,
     source: TurnSource,
     wait_queue: Option<Box<WaitQueue<W>>>,
@@ -96,6 +102,7 @@ impl<W> Default for Schedule<W> {
             starts: 0,
             tickets: 0,
             in_flight: 0,
+            held: HashMap::new(),
             pending: PendingStart::None,
             source: TurnSource::default(),
             wait_queue: None,
@@ -115,8 +122,8 @@ impl<W> Schedule<W> {
         self.breaker = terms.breaker;
         self.pauses_after = terms.breaker.map(|breaker| breaker.after).or(self.pauses_after);
         self.clamp_hold(now);
-        if self.wait_queue.is_none() && self.is_open(now, demand) {
-            return Turn::Go(self.start(now, demand));
+        if self.wait_queue.is_none() && self.is_open(now, demand) && self.is_in_part(now, demand, terms.max_wait) {
+            return Turn::Go(self.start(now, demand, Some(client)));
         }
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
@@ -140,9 +147,9 @@ impl<W> Schedule<W> {
         self.tickets += 1;
         let ticket = Ticket { client, number: self.tickets };
         if terms.is_renewal {
-            wait_queue.join_as_renewal(ticket, demand, now + terms::FAR, waiter());
+            wait_queue.join_as_renewal(ticket, demand, now, terms::FAR, waiter());
         } else {
-            wait_queue.join(ticket, demand, now + patience, waiter());
+            wait_queue.join(ticket, demand, now, patience, waiter());
         }
         Turn::Wait { ticket, until: (at > now).then_some(at) }
     }
@@ -158,14 +165,18 @@ impl<W> Schedule<W> {
             self.wait_queue = None;
             return NextTurn::Idle;
         };
-        if self.is_open(now, head) {
-            let waiter = self.wait_queue.as_mut().and_then(|wait_queue| wait_queue.pop()).expect("it had a head above");
-            self.drop_empty_queue();
-            return NextTurn::Start(waiter, self.start(now, head));
+        let part = self.reserve_part(now, head);
+        if part.is_none_or(|part| part <= now) && self.is_open(now, head) {
+            return self.start_first(now, head, None);
         }
-        let (due, inputs) = (self.due(head), self.source.forecast(self.backoff(), self.latency));
+        let lent = self.next_lent();
+        if let Some(lent) = lent.filter(|lent| lent.at <= now) {
+            return self.start_first(now, lent.demand, lent.client);
+        }
+        let (due, inputs) = (self.due(head).max(part), self.source.forecast(self.backoff(), self.latency));
+        let (marks, first) = self.forecast_from(now, head);
         let wait_queue = self.wait_queue.as_mut().expect("only `pop` above gives it up");
-        if wait_queue.sweep(now, self.source.reserved(), self.last, inputs)
+        if wait_queue.sweep(now, first, marks, inputs)
             && let Some((waiter, why)) = wait_queue.turned_away()
         {
             self.drop_empty_queue();
@@ -174,7 +185,8 @@ impl<W> Schedule<W> {
         let deadline = wait_queue.next_deadline();
         // With all slots taken, `finished` wakes the queue; without the fleet's lease, whatever grants the lease does.
         let due = due.filter(|_| self.has_room(head) && self.may_turn(head));
-        NextTurn::WaitUntil(due.map_or(deadline, |due| due.min(deadline)))
+        let lent = lent.map(|lent| lent.at);
+        NextTurn::WaitUntil([due, lent].into_iter().flatten().fold(deadline, Instant::min))
     }
 
     /// Gives a waiter's place back; those behind it move up. `None`: it has had its answer already.
@@ -202,15 +214,15 @@ impl<W> Schedule<W> {
     /// When a request that came now would start, as far as gaps, backoff and the line show. It may be later if those
     /// in flight take long or other clients come in between, and earlier if some ahead give up.
     pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {
-        let (mut marks, inputs) = (self.last, self.source.forecast(self.backoff(), self.latency));
+        let (request, inputs) = (SlotRequest::from(terms), self.source.forecast(self.backoff(), self.latency));
+        let (mut marks, first) = self.forecast_from(now, request);
         // A request that may not wait gets no turn in the queue: it could start once the queue is empty.
         let client = (!terms.max_wait.is_zero()).then_some(client);
-        let now = self.source.reserved().map_or(now, |reserved| reserved.max(now));
-        let ahead = self.wait_queue.as_deref().map_or(now, |wait_queue| match terms.is_renewal {
-            true => wait_queue.clear_renewals(now, &mut marks, inputs),
-            false => wait_queue.clear_before(now, client, &mut marks, inputs),
+        let ahead = self.wait_queue.as_deref().map_or(first, |wait_queue| match terms.is_renewal {
+            true => wait_queue.clear_renewals(first, &mut marks, inputs),
+            false => wait_queue.clear_before(first, client, &mut marks, inputs),
         });
-        marks.due(SlotRequest::from(terms), inputs).map_or(ahead, |due| due.max(ahead))
+        marks.due(request, inputs).map_or(ahead, |due| due.max(ahead))
     }
 
     /// How many wait.
@@ -247,22 +259,6 @@ impl<W> Schedule<W> {
     #[inline]
     fn limit(&self, demand: SlotRequest) -> u32 {
         if self.backoff().is_zero() { demand.max_concurrent } else { 1 }
-    }
-
-    fn start(&mut self, now: Instant, demand: SlotRequest) -> Slot {
-        self.starts += 1;
-        self.in_flight += 1;
-        self.owe_gap(now, demand);
-        let mark = self.last.of(demand.first_fetch);
-        let before = *mark;
-        // Callers read the clock before they get hold of the schedule: it may be a little behind.
-        *mark = before.max(Some(now));
-        let shared = self.source.is_shared(demand, self.backoff());
-        let exclusive = self.limit(demand) == 1;
-        let gap = demand.gap(self.latency).max(self.backoff());
-        self.pending = if gap.is_zero() { PendingStart::None } else { PendingStart::Start(self.starts) };
-        let (number, first_fetch) = (self.starts, demand.first_fetch);
-        Slot { number, first_fetch, before, shared, exclusive, in_flight: true, gap }
     }
 
     /// Why a request that would have to wait for so long is refused.

@@ -35,6 +35,7 @@ impl<W> Schedule<W> {
     /// Takes the slot of a request that is over. `now` is asked for only if it matters.
     pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
         self.in_flight -= u32::from(slot.in_flight);
+        self.let_go(&slot);
         self.pending.end(slot.number);
         self.learn(now, &slot, outcome);
     }

@@ -2,7 +2,7 @@
 
 use super::pending_start::PendingStart;
 use super::terms::SlotRequest;
-use super::{LastStarts, Observed, Schedule, Slot, TurnSource};
+use super::{LastStarts, Observed, Phase, Schedule, Slot, TurnSource};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
@@ -10,6 +10,7 @@ impl<W> Schedule<W> {
     pub fn follow(&mut self, source: TurnSource) {
         if self.source != source {
             self.source = source;
+            self.wait_queue.iter_mut().for_each(|wait_queue| wait_queue.part = None);
             self.pushed_back();
         }
     }
@@ -17,6 +18,11 @@ impl<W> Schedule<W> {
     /// Whether the fleet has yet to say how the key stands.
     pub fn is_unknown(&self) -> bool {
         matches!(self.source, TurnSource::Fleet { known: false, .. })
+    }
+
+    /// Whether the fleet cannot be asked.
+    pub fn is_partitioned(&self) -> bool {
+        matches!(self.source, TurnSource::Partitioned(_))
     }
 
     /// Somebody waits while another instance may start.
@@ -80,9 +86,56 @@ impl<W> Schedule<W> {
             (TurnSource::Own, _) => return true,
             (TurnSource::Fleet { .. }, true) => has_lease,
             (TurnSource::Fleet { .. }, false) => slot.gap.is_zero(),
-            (TurnSource::Partitioned { .. }, is_shared) => !is_shared,
+            (TurnSource::Partitioned(_), is_shared) => !is_shared,
         };
         is_there && (slot.gap.is_zero() || self.pending != PendingStart::Overtaken(slot.number))
+    }
+
+    /// Where this instance has a part of the time alone, as it is parted: that, and the gap it is divided by.
+    fn phase(&self, request: SlotRequest) -> Option<(Phase, Duration)> {
+        let TurnSource::Partitioned(phase) = self.source else { return None };
+        let gap = self.source.gap_inputs(self.backoff(), self.latency).between_starts(request);
+        phase.is_divided(gap).then_some((phase, gap))
+    }
+
+    /// Whether a request that has just come may start now, as far as the parts of time go. It waits for its part to begin; if it cannot
+    /// wait for so long, it may start anywhere in it.
+    #[inline]
+    pub(super) fn is_in_part(&self, now: Instant, request: SlotRequest, max_wait: Duration) -> bool {
+        self.phase(request).is_none_or(|(phase, gap)| {
+            let next = phase.next(now, gap);
+            next == now || next - now > max_wait && phase.has(now, gap)
+        })
+    }
+
+    /// When who is next may start, as far as the parts of time go. It holds until that is long past: a timer may be late.
+    pub(super) fn reserve_part(&mut self, now: Instant, head: SlotRequest) -> Option<Instant> {
+        let (phase, gap) = self.phase(head)?;
+        let due = self.due(head);
+        let wait_queue = self.wait_queue.as_mut()?;
+        let holds =
+            |(of, at): &(Duration, Instant)| *of == gap && due.is_none_or(|due| due <= *at) && now <= *at + gap / LATE;
+        let part = wait_queue.part.filter(holds).unwrap_or_else(|| {
+            wait_queue.pushed_back();
+            (gap, phase.next(due.map_or(now, |due| due.max(now)), gap))
+        });
+        wait_queue.part = Some(part);
+        Some(part.1)
+    }
+
+    /// What a forecast begins with: the starts to keep a distance from, and when the first start is possible.
+    pub(super) fn forecast_from(&self, now: Instant, request: SlotRequest) -> (LastStarts, Instant) {
+        let wait_queue = self.wait_queue.as_deref();
+        let head = wait_queue.and_then(|wait_queue| wait_queue.head()).unwrap_or(request);
+        match self.phase(head) {
+            Some((phase, gap)) => {
+                let reserved = wait_queue.and_then(|wait_queue| wait_queue.part).map(|(_, at)| at);
+                let first = reserved.unwrap_or_else(|| phase.next(self.due(head).map_or(now, |due| due.max(now)), gap));
+                // It keeps its distance from these already, and the others from it.
+                (LastStarts { last_start: None, last_fetch: None, ..self.last }, first.max(now))
+            }
+            None => (self.last, self.source.reserved().map_or(now, |reserved| reserved.max(now))),
+        }
     }
 
     /// Unless it is the fleet's to give and not given.
@@ -91,3 +144,6 @@ impl<W> Schedule<W> {
         self.source.is_leased() || !self.source.is_shared(demand, self.backoff())
     }
 }
+
+/// One that is later than this part of a gap leaves too little to the next instance's.
+const LATE: u32 = 4;

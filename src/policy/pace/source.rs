@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::gap::GapInputs;
+use super::phase::Phase;
 use super::terms::SlotRequest;
 
 /// Where turns come from. Whatever it is, the schedule's own last starts hold beside.
@@ -21,16 +22,32 @@ pub enum TurnSource {
         rivals: u32,
         /// The start that has been reserved for who waits.
         reserved: Option<Instant>,
+        shares: Shares,
     },
-    /// This schedule, as the fleet cannot be asked: it keeps each gap once for each instance.
-    Partitioned { instances: u32 },
+    /// This schedule, as the fleet cannot be asked: it starts only in its own part of the time.
+    Partitioned(Phase),
+}
+
+/// How many instances there are, and how many of them share turns. Those that are missing may go on by themselves: the others
+/// leave them their part of the rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    pub instances: u32,
+    /// At least one.
+    pub connected: u32,
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        Self { instances: 1, connected: 1 }
+    }
 }
 
 impl TurnSource {
     /// Whether a start needs the fleet's lease.
     pub(super) fn is_shared(&self, request: SlotRequest, backoff: Duration) -> bool {
         match self {
-            Self::Own | Self::Partitioned { .. } => false,
+            Self::Own | Self::Partitioned(_) => false,
             Self::Fleet { known, .. } => !known || request.has_gap() || !backoff.is_zero(),
         }
     }
@@ -43,15 +60,16 @@ impl TurnSource {
     pub(super) fn reserved(&self) -> Option<Instant> {
         match self {
             Self::Fleet { reserved, .. } => *reserved,
-            Self::Own | Self::Partitioned { .. } => None,
+            Self::Own | Self::Partitioned(_) => None,
         }
     }
 
     /// What starts have to keep.
     pub(super) fn gap_inputs(&self, backoff: Duration, latency: Duration) -> GapInputs {
         let times = match self {
-            Self::Own | Self::Fleet { .. } => 1,
-            Self::Partitioned { instances } => *instances,
+            // Where it is parted, its part of the time makes it longer.
+            Self::Own | Self::Partitioned(_) => (1, 1),
+            Self::Fleet { shares, .. } => (shares.instances, shares.connected),
         };
         GapInputs { backoff, latency, times }
     }
@@ -59,8 +77,9 @@ impl TurnSource {
     /// What they are expected to find.
     pub(super) fn forecast(&self, backoff: Duration, latency: Duration) -> GapInputs {
         let times = match self {
-            Self::Own => 1,
-            Self::Fleet { rivals: times, .. } | Self::Partitioned { instances: times } => *times,
+            Self::Own => (1, 1),
+            Self::Fleet { rivals, shares, .. } => (rivals.saturating_mul(shares.instances), shares.connected),
+            Self::Partitioned(phase) => (phase.instances, 1),
         };
         GapInputs { backoff, latency, times }
     }
@@ -85,7 +104,7 @@ mod tests {
     }
 
     fn fleet(known: bool, leased: bool) -> TurnSource {
-        TurnSource::Fleet { known, leased, rivals: 1, reserved: None }
+        TurnSource::Fleet { known, leased, rivals: 1, reserved: None, shares: Shares::default() }
     }
 
     fn schedule(source: TurnSource) -> (Schedule<&'static str>, Instant) {
@@ -191,7 +210,9 @@ mod tests {
 
     #[test]
     fn a_line_moves_on_once_for_each_rival() {
-        let (mut schedule, now) = schedule(TurnSource::Fleet { known: true, leased: false, rivals: 3, reserved: None });
+        let shares = Shares::default();
+        let (mut schedule, now) =
+            schedule(TurnSource::Fleet { known: true, leased: false, rivals: 3, reserved: None, shares });
         for _ in 0..3 {
             assert!(matches!(schedule.request(now, A, &delay(1000), || ""), Turn::Wait { .. }));
         }
@@ -213,11 +234,28 @@ mod tests {
     }
 
     #[test]
-    fn parted_each_keeps_every_gap_once_for_each_instance() {
-        let (mut schedule, now) = schedule(TurnSource::Partitioned { instances: 3 });
+    fn those_that_are_missing_are_left_their_part() {
+        let shares = Shares { instances: 3, connected: 2 };
+        let source = TurnSource::Fleet { known: true, leased: true, rivals: 1, reserved: None, shares };
+        let (mut schedule, now) = schedule(source);
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
         schedule.finished(|| now, slot, PaceOutcome::Success);
-        assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(3000));
+        assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(1500));
+        assert!(matches!(schedule.request(now, A, &delay(1000), || "it"), Turn::Wait { .. }));
+        assert_eq!(schedule.poll(now), NextTurn::WaitUntil(now + ms(1500)));
+        // They are back.
+        schedule.follow(fleet(true, true));
+        assert_eq!(schedule.poll(now), NextTurn::WaitUntil(now + ms(1000)));
+    }
+
+    #[test]
+    fn parted_each_has_one_of_as_many_gaps_as_there_are_instances() {
+        let (mut schedule, now) = schedule(fleet(true, true));
+        let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
+        schedule.finished(|| now, slot, PaceOutcome::Success);
+        schedule.follow(TurnSource::Partitioned(Phase { instances: 3, rank: 0, epoch: now - ms(2500) }));
+        // Half a second from now it would be within a gap of the last start.
+        assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(3500));
         // Back in the fleet its own last start still counts.
         schedule.follow(fleet(true, true));
         assert!(matches!(schedule.request(now, A, &delay(1000), || "it"), Turn::Wait { until: Some(_), .. }));
@@ -231,7 +269,9 @@ mod tests {
             let terms = Terms { max_wait, ..delay(1000) };
             assert!(matches!(schedule.request(now, A, &terms, || waiter), Turn::Wait { .. }));
         }
-        schedule.follow(TurnSource::Fleet { known: true, leased: false, rivals: 1, reserved: reserved(now) });
+        let shares = Shares::default();
+        let source = TurnSource::Fleet { known: true, leased: false, rivals: 1, reserved: reserved(now), shares };
+        schedule.follow(source);
         assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(6000));
         assert_eq!(schedule.head_due(), Some(now + ms(4000)));
         assert_eq!(schedule.poll(now), NextTurn::Refuse("next", Refused::TooLong { retry_after: ms(5000) }));

@@ -117,6 +117,8 @@ pub struct Ticket {
 #[must_use = "a slot that is not given back is in flight for ever"]
 pub struct Slot {
     pub(super) number: u64,
+    /// `None`: of the proxy itself.
+    pub(super) client: Option<ClientId>,
     pub(super) first_fetch: bool,
     /// The mark it replaced.
     pub(super) before: Option<Instant>,

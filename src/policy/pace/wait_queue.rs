@@ -17,10 +17,14 @@ pub(super) struct WaitQueue<W> {
     ring: VecDeque<ClientQueue<W>>,
     /// In the ring, renewals not among them.
     waiting: usize,
+    /// So many have gone before the guests that wait.
+    let_by: u32,
     /// No waiter's deadline is earlier.
     next_deadline: Option<Instant>,
     /// Something may have moved turns behind deadlines.
     pushed_back: bool,
+    /// Where starts have their part of the time: the next one, and the gap by which that is divided.
+    pub part: Option<(Duration, Instant)>,
     /// Requests whose turn would come too late, not refused yet.
     turned_away: Vec<(W, Refused)>,
 }
@@ -38,6 +42,8 @@ struct QueuedWaiter<W> {
     number: u64,
     demand: SlotRequest,
     deadline: Instant,
+    /// When it is lent a place, if its client has none.
+    lent: Instant,
     payload: W,
 }
 
@@ -47,8 +53,10 @@ impl<W> Default for WaitQueue<W> {
             renewals: VecDeque::new(),
             ring: VecDeque::new(),
             waiting: 0,
+            let_by: 0,
             next_deadline: None,
             pushed_back: false,
+            part: None,
             turned_away: Vec::new(),
         }
     }
@@ -88,13 +96,22 @@ impl<W> WaitQueue<W> {
         self.pushed_back = true;
     }
 
-    pub fn join(&mut self, Ticket { client, number }: Ticket, demand: SlotRequest, deadline: Instant, payload: W) {
+    /// `patience`: how long it may wait.
+    pub fn join(
+        &mut self,
+        Ticket { client, number }: Ticket,
+        demand: SlotRequest,
+        now: Instant,
+        patience: Duration,
+        payload: W,
+    ) {
+        let (deadline, lent) = (now + patience, now + LENT_AFTER.min(patience / 2));
         self.waiting += 1;
         self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
-        let waiter = QueuedWaiter { number, demand, deadline, payload };
+        let waiter = QueuedWaiter { number, demand, deadline, lent, payload };
         match self.ring.iter_mut().find(|queue| queue.client == client) {
             Some(queue) => queue.waiters.push_back(waiter),
-            None => self.ring.push_back(ClientQueue { client, waiters: [waiter].into() }),
+            None => self.push(ClientQueue { client, waiters: [waiter].into() }),
         }
         // Its turn may come before that of earlier requests.
         self.pushed_back |= self.ring.len() > 1;
@@ -105,25 +122,47 @@ impl<W> WaitQueue<W> {
         &mut self,
         Ticket { number, .. }: Ticket,
         demand: SlotRequest,
-        deadline: Instant,
+        now: Instant,
+        patience: Duration,
         payload: W,
     ) {
+        let (deadline, lent) = (now + patience, now + LENT_AFTER);
         self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
-        self.renewals.push_back(QueuedWaiter { number, demand, deadline, payload });
+        self.renewals.push_back(QueuedWaiter { number, demand, deadline, lent, payload });
         self.pushed_back = true;
     }
 
-    pub fn pop(&mut self) -> Option<W> {
-        if let Some(renewal) = self.renewals.pop_front() {
-            return Some(renewal.payload);
+    /// The first `of` this client, or of all; and whose it is, unless it is a renewal.
+    pub fn pop(&mut self, of: Option<ClientId>) -> Option<(Option<ClientId>, W)> {
+        self.part = None;
+        if let Some(renewal) = self.renewals.pop_front_if(|_| of.is_none()) {
+            return Some((None, renewal.payload));
         }
-        let mut queue = self.ring.pop_front()?;
+        let at = of.map_or(Some(0), |client| self.ring.iter().position(|queue| queue.client == client))?;
+        let mut queue = self.ring.remove(at)?;
         let waiter = queue.waiters.pop_front()?;
         self.waiting -= 1;
+        let client = queue.client;
         if !queue.waiters.is_empty() {
-            self.ring.push_back(queue);
+            self.push(queue);
         }
-        Some(waiter.payload)
+        Some((Some(client), waiter.payload))
+    }
+
+    /// The first of each client, whose it is unless it is a renewal, and when it is lent a place.
+    pub fn fronts(&self) -> impl Iterator<Item = (Option<ClientId>, SlotRequest, Instant)> {
+        let renewal = self.renewals.front().map(|waiter| (None, waiter.demand, waiter.lent));
+        let of = |queue: &ClientQueue<W>| {
+            queue.waiters.front().map(|waiter| (Some(queue.client), waiter.demand, waiter.lent))
+        };
+        renewal.into_iter().chain(self.ring.iter().filter_map(of))
+    }
+
+    /// Behind all others, but before guests, until so many have gone before them.
+    fn push(&mut self, queue: ClientQueue<W>) {
+        let goes_first = self.ring.back().is_some_and(|last| last.client == ClientId::GUESTS) && self.let_by < LET_BY;
+        self.let_by = if goes_first { self.let_by + 1 } else { 0 };
+        self.ring.insert(self.ring.len() - usize::from(goes_first), queue);
     }
 
     pub fn leave(&mut self, ticket: Ticket) -> Option<W> {
@@ -193,8 +232,8 @@ impl<W> WaitQueue<W> {
     }
 
     /// Turns away everyone whose turn comes too late, if that may have changed. To be called only when the head cannot
-    /// start. True if a request is turned away. `reserved`: the first of them starts no sooner.
-    pub fn sweep(&mut self, now: Instant, reserved: Option<Instant>, mut marks: LastStarts, inputs: GapInputs) -> bool {
+    /// start. True if a request is turned away. `first`: none of them starts sooner.
+    pub fn sweep(&mut self, now: Instant, first: Instant, mut marks: LastStarts, inputs: GapInputs) -> bool {
         if !self.pushed_back && self.next_deadline.is_none_or(|deadline| deadline > now) {
             return false;
         }
@@ -203,7 +242,6 @@ impl<W> WaitQueue<W> {
         for renewal in &self.renewals {
             self.next_deadline = Some(self.next_deadline.map_or(renewal.deadline, |next| next.min(renewal.deadline)));
         }
-        let first = reserved.map_or(now, |reserved| reserved.max(now));
         let mut at = self.clear_renewals(first, &mut marks, inputs);
         let mut too_late = Vec::new();
         let mut places = vec![0; self.ring.len()];
@@ -240,12 +278,18 @@ impl<W> WaitQueue<W> {
     }
 }
 
+/// Turns of others before one of guests: an eighth is little for the host's own, and no site whose file is there waits for ever.
+const LET_BY: u32 = 8;
+
 /// When a start not before `at` is due; `marks` become those after it.
 fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, inputs: GapInputs) -> Instant {
     let start = marks.due(demand, inputs).map_or(at, |due| due.max(at));
     *marks.of(demand.first_fetch) = Some(start);
     start
 }
+
+/// How long a client without a request in flight waits for those of others, or half as long as it may wait if that is less.
+const LENT_AFTER: Duration = Duration::from_secs(10);
 
 /// The Retry-After for a computed wait. Zero is computed when all slots are taken and no delay is in force: then nobody
 /// knows, and a second is as good as any.

@@ -63,9 +63,9 @@ pub(super) fn served_as(f: &mut impl Write, matched_path: &Option<Box<str>>) -> 
 pub struct PreferenceEvidence {
     /// From 1.
     pub line: u32,
-    /// `Content-Signal` or `Content-Usage`.
+    /// `Content-Signal` or `Content-Usage`; `Disallow` in the group of a policy token.
     pub key: Box<str>,
-    /// `/ train-ai=n`.
+    /// `/ train-ai=n`, or the path pattern.
     pub value: Box<str>,
     /// What it is about, where that is not the path as sent but one that servers take it for.
     pub matched_path: Option<Box<str>>,
@@ -74,6 +74,12 @@ pub struct PreferenceEvidence {
 impl PreferenceEvidence {
     pub(in crate::policy) fn new(preference: PreferenceRef<'_>, matched_path: Option<Box<str>>) -> Self {
         Self { line: preference.line(), key: preference.key().into(), value: preference.value().into(), matched_path }
+    }
+
+    /// A rule for those who fetch for a purpose.
+    pub(in crate::policy) fn of_rule(rule: RuleRef<'_>, matched_path: Option<Box<str>>) -> Self {
+        let RuleEvidence { line, pattern, matched_path, .. } = RuleEvidence::new(rule, matched_path);
+        Self { line, key: "Disallow".into(), value: pattern, matched_path }
     }
 }
 

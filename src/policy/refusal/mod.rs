@@ -108,7 +108,11 @@ pub enum Refusal {
     /// The proxy is shutting down and takes no new waiters.
     Draining { retry_after: Duration },
     /// The server that the fleet shares is out of reach, and nothing may go without it.
-    FleetLost { retry_after: Duration },
+    FleetLost {
+        retry_after: Duration,
+        /// Nothing may go as it has never been reached, and nobody knows how many instances share the pace.
+        is_uncounted: bool,
+    },
     /// This machine has nothing left to connect with: descriptors, memory, a resolver. Says nothing about the host.
     OwnLimit {
         retry_after: Duration,
@@ -194,7 +198,7 @@ impl Refusal {
             | Self::Closed { retry_after, .. }
             | Self::QueueFull { retry_after }
             | Self::Draining { retry_after }
-            | Self::FleetLost { retry_after }
+            | Self::FleetLost { retry_after, .. }
             | Self::OwnLimit { retry_after, .. } => Some(*retry_after),
             _ => None,
         }

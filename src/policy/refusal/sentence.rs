@@ -84,7 +84,12 @@ impl Refusal {
             Self::ExpectationFailed => f.write_str("the only value of Expect that is supported is one `100-continue`"),
             Self::Loop => f.write_str("the request is for the proxy itself, or would come back to it"),
             Self::Draining { .. } => write!(f, "the proxy is shutting down; try again in {wait}"),
-            Self::FleetLost { .. } => write!(
+            Self::FleetLost { is_uncounted: true, .. } => write!(
+                f,
+                "the server that this fleet of proxies shares its paces through has not been reached since this one was started, and \
+                 how many they are is not known: the operator can set `fleet.instances`; try again in {wait}"
+            ),
+            Self::FleetLost { is_uncounted: false, .. } => write!(
                 f,
                 "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: \
                  refuse`); try again in {wait}"

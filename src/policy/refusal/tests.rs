@@ -140,7 +140,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             "the proxy's own machine cannot open connections now (Too many open files); try again in 1 s",
         ),
         (
-            Refusal::FleetLost { retry_after: Duration::from_secs(2) },
+            Refusal::FleetLost { retry_after: Duration::from_secs(2), is_uncounted: false },
             "fleet-lost",
             "the server that this fleet of proxies shares its paces through is out of reach (`on_fleet_loss: refuse`); \
              try again in 2 s",
@@ -176,7 +176,7 @@ fn only_what_time_heals_names_a_time() {
     let second = Duration::from_secs(1);
     assert_eq!(Refusal::CrawlDelay { retry_after: second, max_wait: None }.retry_after(), Some(second));
     assert_eq!(Refusal::Draining { retry_after: second }.retry_after(), Some(second));
-    assert_eq!(Refusal::FleetLost { retry_after: second }.retry_after(), Some(second));
+    assert_eq!(Refusal::FleetLost { retry_after: second, is_uncounted: true }.retry_after(), Some(second));
     assert_eq!(disallowed(None).retry_after(), None);
     assert_eq!(Refusal::Loop.retry_after(), None);
 }

@@ -1,23 +1,11 @@
-//! What an answer's head says about the use of its content: Content-Usage (draft-ietf-aipref-attach-05), X-Robots-Tag (as Google,
-//! Bing and MDN describe it) and TDM-Reservation (W3C TDMRep). What cannot be read is unknown, and refuses nothing. Pure.
+//! What an answer's head says about the use of its content: Content-Usage (draft-ietf-aipref-attach-05), Content-Signal
+//! (contentsignals.org), Robots-Tag and X-Robots-Tag, and TDM-Reservation (W3C TDMRep). What cannot be read is unknown, and refuses
+//! nothing. Pure.
 
-use std::time::SystemTime;
-
-use super::field::{Signal, UsageField, UsageModes};
-use crate::policy::date::is_past;
+use super::field::{Signal, UsageField, Use};
+use super::robots_tag::RobotsTag;
 use crate::policy::{Reservation, RobotsOverride};
-use crate::robots::{ProductToken, Purpose, UsageLine, read_usage};
-
-/// What is asked of an answer's head.
-#[derive(Debug, Clone, Copy)]
-pub struct Use<'a> {
-    /// None: there is nothing to say no to.
-    pub purposes: &'a [Purpose],
-    /// The names that scope X-Robots-Tag.
-    pub product_tokens: &'a [ProductToken],
-    pub modes: UsageModes,
-    pub now: SystemTime,
-}
+use crate::robots::{Purpose, UsageLine, read_signal, read_usage};
 
 /// The field lines of an answer that matter here, as they came.
 #[derive(Debug, Default)]
@@ -33,18 +21,9 @@ pub struct UsageLines {
 impl UsageLines {
     /// One field of the head, if it matters.
     pub fn take(&mut self, name: &[u8], value: &[u8]) {
-        use UsageField::{ContentUsage, TdmReservation, XRobotsTag};
-        let known = [ContentUsage, XRobotsTag, TdmReservation].into_iter();
+        let known = UsageField::OF_HEADS.into_iter();
         if let Some(field) = known.into_iter().find(|field| name.eq_ignore_ascii_case(field.as_str().as_bytes())) {
-            let of_its_kind = self.lines.iter().filter(|(other, _)| *other == field).count();
-            let too_much = of_its_kind == MOST_LINES || field != ContentUsage && value.len() > LONGEST_LINE;
-            let before = self.lines.iter_mut().find(|(other, _)| *other == field && field == ContentUsage);
-            match before {
-                // Its lines are one dictionary (RFC 9651 §4.2), which none is left out of without a change of what it says.
-                Some((_, lines)) => lines.extend([b", ", value].concat()),
-                None if too_much => self.leave_out(field.into()),
-                None => self.lines.push((field, value.to_owned())),
-            }
+            self.add(field, value);
         } else if name.eq_ignore_ascii_case(b"link") {
             match self.links.len() == MOST_LINES {
                 true => self.leave_out(Signal::License),
@@ -54,6 +33,28 @@ impl UsageLines {
             self.price.get_or_insert_with(|| value.to_owned());
         } else if name.eq_ignore_ascii_case(b"content-type") {
             self.is_image = value.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case(b"image/"));
+        }
+    }
+
+    /// What is said in this place.
+    pub(super) fn add(&mut self, field: UsageField, value: &[u8]) {
+        // Its lines are one value (RFC 9651 §4.2), which none is left out of without a change of what it says.
+        let is_one = matches!(field, UsageField::ContentUsage | UsageField::RobotsTag);
+        let of_its_kind = self.lines.iter().filter(|(other, _)| *other == field).count();
+        let too_much = of_its_kind == MOST_LINES || !is_one && value.len() > LONGEST_LINE;
+        let before = self.lines.iter_mut().find(|(other, _)| *other == field && is_one);
+        match before {
+            Some((_, lines)) => lines.extend([b", ", value].concat()),
+            None if too_much => self.leave_out(field.into()),
+            None => self.lines.push((field, value.to_owned())),
+        }
+    }
+
+    /// Where the terms are on which what is reserved may be mined all the same.
+    pub(super) fn add_policy(&mut self, policy: &[u8]) {
+        let reserved = self.lines.iter_mut().find(|(field, value)| *field == UsageField::MetaTdm && value == b"1");
+        if let Some((_, value)) = reserved.filter(|_| policy.len() <= LONGEST) {
+            value.extend([b", tdm-policy: ", policy].concat());
         }
     }
 
@@ -67,18 +68,17 @@ impl UsageLines {
     pub(super) fn read(&self, to: &Use<'_>) -> impl Iterator<Item = (UsageField, Box<str>, Option<bool>)> {
         self.lines.iter().map(|(field, value)| {
             let reads = match field {
-                UsageField::ContentUsage => {
-                    let read = usage(value);
+                UsageField::ContentUsage | UsageField::ContentSignal => {
+                    let read = usage(*field, value);
                     let says_no = read.welcome.iter().any(|(_, is_welcome)| !is_welcome);
                     (read.fault.is_none() || says_no).then_some(says_no)
                 }
-                UsageField::XRobotsTag => {
-                    let tag = RobotsTag::read(value, to);
-                    let of_images = self.is_image && (tag.noimageindex || tag.noimageai);
-                    let says_no = tag.noindex || tag.noai || of_images;
+                UsageField::XRobotsTag | UsageField::RobotsTag | UsageField::MetaRobots => {
+                    let tag = RobotsTag::of(*field, value, to);
+                    let says_no = tag.says_no(self.is_image);
                     (says_no || !tag.is_malformed).then_some(says_no)
                 }
-                UsageField::TdmReservation => match value.trim_ascii() {
+                UsageField::TdmReservation | UsageField::MetaTdm => match reservation(value) {
                     b"1" => Some(true),
                     b"0" => Some(false),
                     _ => None,
@@ -111,87 +111,34 @@ impl UsageLines {
     fn purpose<'a>(&self, field: UsageField, value: &[u8], to: &Use<'a>) -> Option<&'a Purpose> {
         let mut purposes = to.purposes.iter();
         match field {
-            UsageField::ContentUsage => {
-                let welcome = usage(value).welcome;
+            UsageField::ContentUsage | UsageField::ContentSignal => {
+                let welcome = usage(field, value).welcome;
                 purposes.find(|purpose| welcome.iter().any(|(of, is_welcome)| of == *purpose && !is_welcome))
             }
-            UsageField::XRobotsTag => {
-                let tag = RobotsTag::read(value, to);
+            UsageField::XRobotsTag | UsageField::RobotsTag | UsageField::MetaRobots => {
+                let tag = RobotsTag::of(field, value, to);
                 purposes.find(|purpose| tag.opposes(purpose, self.is_image))
             }
-            UsageField::TdmReservation if value.trim_ascii() == b"1" => purposes.find(|purpose| purpose.is_mining()),
-            UsageField::TdmReservation => None,
-        }
-    }
-}
-
-/// What the rules of one X-Robots-Tag line come to, for whom they are.
-#[derive(Debug, Default, Clone, Copy)]
-struct RobotsTag {
-    noindex: bool,
-    noimageindex: bool,
-    noai: bool,
-    noimageai: bool,
-    /// A date, or all of it, cannot be read.
-    is_malformed: bool,
-}
-
-impl RobotsTag {
-    /// Each line begins unscoped; `name:` scopes what follows to one crawler, unless it is a rule with a value.
-    fn read(line: &[u8], to: &Use<'_>) -> Self {
-        let mut tag = Self::default();
-        let Ok(line) = str::from_utf8(line) else { return Self { is_malformed: true, ..tag } };
-        let mut is_ours = true;
-        let mut pieces = line.split(',').peekable();
-        while let Some(piece) = pieces.next() {
-            let mut rule = piece.trim();
-            // A name, and behind it a rule that may have a value.
-            while let Some((name, rest)) = rule.split_once(':') {
-                rule = rest.trim();
-                match name.trim().to_ascii_lowercase().as_str() {
-                    "max-snippet" | "max-image-preview" | "max-video-preview" => rule = "",
-                    "unavailable_after" => {
-                        // `Wed, 03 Dec 2025 13:09:53 GMT` holds a comma. What is no day is a rule of its own.
-                        let is_day = |piece: &&str| piece.trim_start().starts_with(|it: char| it.is_ascii_digit());
-                        let is_weekday = !rule.is_empty() && rule.bytes().all(|it| it.is_ascii_alphabetic());
-                        let date = match pieces.next_if(|piece| is_weekday && is_day(piece)) {
-                            Some(day) => format!("{rule},{day}"),
-                            None => rule.into(),
-                        };
-                        let is_past = is_past(date.trim(), to.now);
-                        tag.noindex |= is_ours && is_past == Some(true);
-                        tag.is_malformed |= is_ours && is_past.is_none();
-                        rule = "";
-                    }
-                    name => is_ours = to.product_tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name)),
-                }
+            UsageField::TdmReservation | UsageField::MetaTdm => {
+                purposes.find(|purpose| reservation(value) == b"1" && purpose.is_mining())
             }
-            if !is_ours {
-                continue;
-            }
-            match rule.to_ascii_lowercase().as_str() {
-                "noindex" | "none" => tag.noindex = true,
-                "noimageindex" => tag.noimageindex = true,
-                "noai" | "noml" => tag.noai = true,
-                "noimageai" => tag.noimageai = true,
-                _ => {}
-            }
-        }
-        tag
-    }
-
-    fn opposes(self, purpose: &Purpose, is_image: bool) -> bool {
-        match purpose.as_str() {
-            "search" => self.noindex || is_image && self.noimageindex,
-            "ai-train" | "ai-input" => self.noai || is_image && self.noimageai,
-            _ => false,
         }
     }
 }
 
 /// What can be read of it.
-fn usage(value: &[u8]) -> UsageLine {
-    if value.len() > LONGEST_LINE { UsageLine::unreadable() } else { read_usage(value) }
+fn usage(field: UsageField, value: &[u8]) -> UsageLine {
+    match field {
+        _ if value.len() > LONGEST_LINE => UsageLine::unreadable(),
+        UsageField::ContentSignal => read_signal(value),
+        _ => read_usage(value),
+    }
+}
+
+/// The value of TDM-Reservation; in a page's the policy may follow.
+fn reservation(value: &[u8]) -> &[u8] {
+    let end = memchr::memmem::find(value, b", tdm-policy: ").unwrap_or(value.len());
+    value[..end].trim_ascii()
 }
 
 /// As much as people read of it: a hundred thousand of them are remembered.
@@ -208,7 +155,9 @@ const LONGEST: usize = 200;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::policy::UsageModes;
+    use crate::robots::ProductToken;
+    use std::time::{Duration, SystemTime};
 
     /// 2026-03-01.
     const NOW: Duration = Duration::from_secs(1_772_323_200);

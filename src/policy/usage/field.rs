@@ -1,24 +1,45 @@
 //! The fields of an answer about the use of its content, and how each is handled. Pure.
 
 use crate::policy::RobotsOverride;
+use crate::robots::{ProductToken, Purpose};
+use std::time::SystemTime;
 
-/// A field that can say no.
+/// A field that can say no, or a tag in a page's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UsageField {
     ContentUsage,
+    ContentSignal,
+    RobotsTag,
     XRobotsTag,
     TdmReservation,
+    MetaRobots,
+    MetaTdm,
 }
 
 /// How an answer whose field says no is handled, for each of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageModes {
     pub content_usage: RobotsOverride,
+    pub content_signal: RobotsOverride,
+    /// Robots-Tag and X-Robots-Tag.
     pub x_robots_tag: RobotsOverride,
     pub tdm_reservation: RobotsOverride,
+    /// What a page itself says in its head.
+    pub page: RobotsOverride,
     /// The site's tdmrep.json, which is read before anything is asked for.
     pub tdmrep: RobotsOverride,
+}
+
+/// What is asked of an answer's head.
+#[derive(Debug, Clone, Copy)]
+pub struct Use<'a> {
+    /// None: there is nothing to say no to.
+    pub purposes: &'a [Purpose],
+    /// The names that scope Robots-Tag and X-Robots-Tag.
+    pub product_tokens: &'a [ProductToken],
+    pub modes: UsageModes,
+    pub now: SystemTime,
 }
 
 /// What a head can say, or say so that nobody understands it.
@@ -26,8 +47,12 @@ pub struct UsageModes {
 #[non_exhaustive]
 pub enum Signal {
     ContentUsage,
+    ContentSignal,
+    RobotsTag,
     XRobotsTag,
     TdmReservation,
+    MetaRobots,
+    MetaTdm,
     /// `Link: <…>; rel="license"`.
     License,
     /// Status 402.
@@ -35,11 +60,19 @@ pub enum Signal {
 }
 
 impl UsageField {
+    /// The fields.
+    pub(super) const OF_HEADS: [Self; 5] =
+        [Self::ContentUsage, Self::ContentSignal, Self::RobotsTag, Self::XRobotsTag, Self::TdmReservation];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ContentUsage => "Content-Usage",
+            Self::ContentSignal => "Content-Signal",
+            Self::RobotsTag => "Robots-Tag",
             Self::XRobotsTag => "X-Robots-Tag",
             Self::TdmReservation => "TDM-Reservation",
+            Self::MetaRobots => "meta robots",
+            Self::MetaTdm => "meta tdm-reservation",
         }
     }
 }
@@ -48,22 +81,37 @@ impl UsageModes {
     pub fn of(&self, field: UsageField) -> RobotsOverride {
         match field {
             UsageField::ContentUsage => self.content_usage,
-            UsageField::XRobotsTag => self.x_robots_tag,
+            UsageField::ContentSignal => self.content_signal,
+            UsageField::RobotsTag | UsageField::XRobotsTag => self.x_robots_tag,
             UsageField::TdmReservation => self.tdm_reservation,
+            UsageField::MetaRobots | UsageField::MetaTdm => self.page,
         }
     }
 }
 
 impl Signal {
-    pub const ALL: [Self; 5] =
-        [Self::ContentUsage, Self::XRobotsTag, Self::TdmReservation, Self::License, Self::PaymentRequired];
+    pub const ALL: [Self; 9] = [
+        Self::ContentUsage,
+        Self::ContentSignal,
+        Self::RobotsTag,
+        Self::XRobotsTag,
+        Self::TdmReservation,
+        Self::MetaRobots,
+        Self::MetaTdm,
+        Self::License,
+        Self::PaymentRequired,
+    ];
 
     /// The label in metrics. Stable.
     pub fn slug(self) -> &'static str {
         match self {
             Self::ContentUsage => "content-usage",
+            Self::ContentSignal => "content-signal",
+            Self::RobotsTag => "robots-tag",
             Self::XRobotsTag => "x-robots-tag",
             Self::TdmReservation => "tdm-reservation",
+            Self::MetaRobots => "meta-robots",
+            Self::MetaTdm => "meta-tdm-reservation",
             Self::License => "license",
             Self::PaymentRequired => "payment-required",
         }
@@ -74,8 +122,12 @@ impl From<UsageField> for Signal {
     fn from(field: UsageField) -> Self {
         match field {
             UsageField::ContentUsage => Self::ContentUsage,
+            UsageField::ContentSignal => Self::ContentSignal,
+            UsageField::RobotsTag => Self::RobotsTag,
             UsageField::XRobotsTag => Self::XRobotsTag,
             UsageField::TdmReservation => Self::TdmReservation,
+            UsageField::MetaRobots => Self::MetaRobots,
+            UsageField::MetaTdm => Self::MetaTdm,
         }
     }
 }

@@ -1,11 +1,15 @@
-//! What a site says about the use of its content, beside robots.txt: in the heads of its answers and in its tdmrep.json. Pure.
+//! What a site says about the use of its content, beside what crawlers may fetch: in groups of robots.txt
+//! for a purpose, in the heads of its answers and of its pages, and in its tdmrep.json. Pure.
 
 mod answer;
 mod field;
 pub mod offer;
+pub mod page;
+pub(super) mod policy_tokens;
 mod report;
+mod robots_tag;
 pub(super) mod tdmrep;
 
-pub use answer::{UsageLines, Use};
-pub use field::{Signal, UsageField, UsageModes};
+pub use answer::UsageLines;
+pub use field::{Signal, UsageField, UsageModes, Use};
 pub use report::UsageReport;

@@ -1,7 +1,7 @@
 //! What an answer's head says about use, to be reported whatever purpose is declared. Pure.
 
-use super::answer::{UsageLines, Use};
-use super::field::{Signal, UsageField};
+use super::answer::UsageLines;
+use super::field::{Signal, UsageField, Use};
 use super::offer;
 
 /// What one answer says.
@@ -46,6 +46,14 @@ impl UsageReport {
         }
         noted.malformed.extend(&lines.left_out);
         noted
+    }
+
+    /// With what an earlier part of the same answer says.
+    pub fn join_before(&mut self, earlier: Self) {
+        self.reserved.splice(0..0, earlier.reserved);
+        self.licenses.splice(0..0, earlier.licenses);
+        self.licenses.truncate(MOST_LICENSES);
+        self.malformed.splice(0..0, earlier.malformed);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -98,12 +106,24 @@ mod tests {
     fn what_says_no_is_noted_without_a_purpose() {
         let said = noted(
             200,
-            &["X-Robots-Tag: noai", "Content-Usage: train-ai=n", "TDM-Reservation: 1", "Link: </l>; rel=license"],
+            &[
+                "X-Robots-Tag: noai",
+                "Content-Usage: train-ai=n",
+                "TDM-Reservation: 1",
+                "Content-Signal: search=no",
+                "Robots-Tag: *;nosnippet",
+                "Link: </l>; rel=license",
+            ],
         );
-        assert_eq!(said.signals().collect::<Vec<_>>(), &Signal::ALL[..4]);
+        let all =
+            Signal::ALL.into_iter().filter(|it| it.slug() != "payment-required" && !it.slug().starts_with("meta"));
+        assert_eq!(said.signals().collect::<Vec<_>>(), all.collect::<Vec<_>>());
         assert_eq!(
             said.reserved_text().as_deref(),
-            Some("X-Robots-Tag: noai; Content-Usage: train-ai=n; TDM-Reservation: 1")
+            Some(
+                "X-Robots-Tag: noai; Content-Usage: train-ai=n; TDM-Reservation: 1; Content-Signal: search=no; \
+                 Robots-Tag: *;nosnippet"
+            )
         );
         assert_eq!(said.offer_text().as_deref(), Some("its licence is at /l"));
         assert!(said.malformed.is_empty());

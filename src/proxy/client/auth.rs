@@ -7,13 +7,15 @@ use crate::policy::Refusal;
 use argon2::{Argon2, PasswordVerifier};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use ring::{hmac, rand};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::sync::{self, OwnedMutexGuard, Semaphore, oneshot};
+use tokio::time::sleep;
 
 /// Whether a client at this address may ask anything. No rules: this machine alone, and clients that have shown a certificate. Then
 /// nothing else listens beyond loopback; but a connection may be from before a reload took the rules away.
@@ -51,36 +53,38 @@ pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Resul
     Ok(())
 }
 
-/// Verifies passwords. A right one is hashed once; wrong ones are counted for each client. Whatever name is given, and whether
-/// anybody has it, a try computes one hash of each cost that any user's hash has: its time tells nothing of the name.
+/// Verifies passwords. Each is hashed once, right or wrong. Whatever name is given, and whether anybody has it, a try computes one hash
+/// of each cost that any user's hash has: its time tells nothing of the name.
+///
+/// Guessing is slow, and locks nobody out: the tries at an address are judged one after the other, those under one name as well,
+/// and the next one waits a while after a wrong one.
 pub struct Passwords {
     /// Of this process alone, so that what is kept of a password is worth nothing elsewhere.
     key: hmac::Key,
-    known: Cache<[u8; 32], ()>,
-    tries: Cache<IpAddr, Tries>,
+    /// Whether they are right, by the digest of name and password.
+    judged: Arc<Cache<Digest, bool>>,
+    turns: Mutex<HashMap<Guesser, Arc<sync::Mutex<()>>>>,
     /// A hash takes a thread and 19 MiB or more while it is computed.
-    hashing: Semaphore,
+    hashing: Arc<Semaphore>,
     /// What each try has computed.
     #[cfg(test)]
-    computed: parking_lot::Mutex<Vec<Vec<crate::config::HashCost>>>,
+    computed: Mutex<Vec<Vec<crate::config::HashCost>>>,
 }
 
-#[derive(Clone, Copy)]
-struct Tries {
-    since: Instant,
-    count: u32,
-}
+type Digest = [u8; 32];
+/// An address, and the digest of a name where it is about the tries under that name.
+type Guesser = (IpAddr, Option<Digest>);
 
 impl Passwords {
     pub fn new() -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new());
         Passwords {
             key: key.expect("the system has random numbers, or TLS would have failed before"),
-            known: Cache::new(KNOWN),
-            tries: Cache::new(CLIENTS),
-            hashing: Semaphore::new(AT_A_TIME),
+            judged: Arc::new(Cache::new(JUDGED)),
+            turns: Mutex::default(),
+            hashing: Arc::new(Semaphore::new(AT_A_TIME)),
             #[cfg(test)]
-            computed: parking_lot::Mutex::default(),
+            computed: Mutex::default(),
         }
     }
 
@@ -97,19 +101,32 @@ impl Passwords {
         let sent = sent.ok_or_else(|| denied("no user name and password were sent"))?;
         let (name, password) = basic(sent).ok_or_else(|| denied("the credentials are not of the Basic scheme"))?;
         let named = users.iter().find(|user| user.name.as_ref().as_bytes() == name);
-        let user = named.unwrap_or(&users[0]);
-        let tag = self.tag(user, &password);
-        let known = || named.filter(|_| self.known.get(&tag).is_some()).cloned();
-        if let Some(known) = known() {
-            return Ok(Some(known));
-        }
-        let client = per_client::client(client);
-        let _turn = self.hashing.acquire().await.expect("the semaphore is never closed");
+        let hash = named.map_or(&b""[..], |user| user.password.expose().as_bytes());
+        let digest = self.digest(&[&name, hash, &password]);
+        let is_right = match self.judged.get(&digest) {
+            Some(is_right) => is_right,
+            None => self.judge(users, named, per_client::client(client), &name, password, digest).await,
+        };
+        let user = named.filter(|_| is_right).cloned();
+        user.map(Some).ok_or_else(|| denied("wrong user name or password"))
+    }
+
+    async fn judge(
+        &self,
+        users: &[Arc<User>],
+        named: Option<&Arc<User>>,
+        client: IpAddr,
+        name: &[u8],
+        password: Vec<u8>,
+        digest: Digest,
+    ) -> bool {
+        let of_name = self.turn((client, Some(self.digest(&[name])))).await;
         // A crawler opens many connections at once, and all of them show the same password.
-        if let Some(known) = known() {
-            return Ok(Some(known));
+        if let Some(is_right) = self.judged.get(&digest) {
+            return is_right;
         }
-        self.try_one(client)?;
+        let of_address = self.turn((client, None)).await;
+        let hashing = self.hashing.clone().acquire_owned().await.expect("the semaphore is never closed");
         let own = named.map(|user| user.password.clone());
         let others = stand_ins(users, named);
         #[cfg(test)]
@@ -121,35 +138,39 @@ impl Passwords {
                 // For the time that it takes.
                 std::hint::black_box(is_right(other));
             }
+            drop(hashing);
             right
         };
-        let right = tokio::task::spawn_blocking(verify).await.unwrap_or(false);
-        match named {
-            Some(user) if right => {
-                self.tries.remove(&client);
-                self.known.insert(tag, ());
-                Ok(Some(user.clone()))
+        let (tell, told) = oneshot::channel();
+        let judged = self.judged.clone();
+        // Who hangs up is not judged any sooner the next time.
+        tokio::spawn(async move {
+            let Ok(is_right) = tokio::task::spawn_blocking(verify).await else { return };
+            judged.insert(digest, is_right);
+            let _ = tell.send(is_right);
+            if !is_right {
+                sleep(AT_AN_ADDRESS).await;
+                drop(of_address);
+                sleep(UNDER_A_NAME).await;
+                drop(of_name);
             }
-            Some(_) | None => Err(denied("wrong user name or password")),
-        }
+        });
+        told.await.unwrap_or(false)
     }
 
-    /// Counts the try before it is made: many at once are many.
-    fn try_one(&self, client: IpAddr) -> Result<(), Refusal> {
-        let now = Instant::now();
-        let fresh = Tries { since: now, count: 0 };
-        let mut tries = self.tries.get(&client).filter(|tries| tries.since + FORGET > now).unwrap_or(fresh);
-        if tries.count >= TRIES {
-            return Err(denied("too many wrong passwords from this address; wait a minute"));
-        }
-        tries.count += 1;
-        self.tries.insert(client, tries);
-        Ok(())
+    /// Waits for its turn, which ends with the guard.
+    async fn turn(&self, guesser: Guesser) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.turns.lock();
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            turns.entry(guesser).or_default().clone()
+        };
+        turn.lock_owned().await
     }
 
-    fn tag(&self, user: &User, password: &[u8]) -> [u8; 32] {
+    fn digest(&self, parts: &[&[u8]]) -> Digest {
         let mut context = hmac::Context::with_key(&self.key);
-        for part in [user.name.as_ref().as_bytes(), user.password.expose().as_bytes(), password] {
+        for part in parts {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
@@ -185,19 +206,22 @@ fn denied(why: &str) -> Refusal {
     Refusal::ClientDenied { credentials: true, why: why.into() }
 }
 
-/// Of right passwords.
-const KNOWN: usize = 10_000;
-/// Of clients that sent wrong ones.
-const CLIENTS: usize = 10_000;
+/// Of passwords that are not hashed again.
+const JUDGED: usize = 10_000;
 const AT_A_TIME: usize = 2;
-const TRIES: u32 = 10;
-const FORGET: Duration = Duration::from_secs(60);
+/// Between a wrong password and the next try at an address, so that it takes little of the processor:
+const AT_AN_ADDRESS: Duration = Duration::from_millis(100);
+/// and so much longer until the next one under the same name there: twelve a minute.
+const UNDER_A_NAME: Duration = Duration::from_millis(4900);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::{HashCost, Settings};
     use argon2::{Params, PasswordHasher};
+    use futures_util::FutureExt;
+    use std::pin::pin;
+    use tokio::time::Instant;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -220,7 +244,7 @@ mod tests {
         Some(user.name.as_ref().to_owned())
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_user_is_known_by_name_and_password() {
         let (passwords, users) = (Passwords::new(), users());
         for _ in 0..2 {
@@ -285,23 +309,72 @@ mod tests {
         assert!(passwords.identify(&[], HERE, None).await.unwrap().is_none());
     }
 
-    #[tokio::test]
-    async fn tries_are_limited_for_each_client() {
-        let (passwords, users) = (Passwords::new(), users());
-        for _ in 0..TRIES {
-            assert_eq!(name(&passwords, &users, HERE, "alice:wrong").await, None);
+    #[tokio::test(start_paused = true)]
+    async fn guesses_under_a_name_are_judged_seconds_apart() {
+        let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
+        let guesses: Vec<_> = (0..12).map(|number| format!("alice:guess {number}")).collect();
+        let all = guesses.iter().map(|guess| name(&passwords, &users, HERE, guess));
+        assert!(futures_join(all).await.iter().all(Option::is_none));
+        assert_eq!(began.elapsed().as_secs(), 55, "11 pauses of 5 seconds");
+        let other = "192.0.2.7".parse().unwrap();
+        assert!(name(&passwords, &users, other, "alice:correct horse").await.is_some());
+        assert_eq!(began.elapsed().as_secs(), 55, "at once");
+    }
+
+    /// Also by somebody who hangs up without waiting to hear of it.
+    #[tokio::test(start_paused = true)]
+    async fn nor_are_they_judged_sooner_for_one_who_hangs_up() {
+        let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
+        for number in 0..12 {
+            let guess = format!("alice:guess {number}");
+            let mut guess = pin!(name(&passwords, &users, HERE, &guess));
+            while passwords.computed.lock().len() <= number {
+                assert!(guess.as_mut().now_or_never().is_none());
+                sleep(Duration::from_millis(10)).await;
+            }
         }
-        assert_eq!(name(&passwords, &users, HERE, "alice:correct horse").await, None, "not even the right one now");
-        let elsewhere = "192.0.2.7".parse().unwrap();
-        assert!(name(&passwords, &users, elsewhere, "alice:correct horse").await.is_some());
-        assert!(name(&passwords, &users, HERE, "alice:correct horse").await.is_some(), "it is known by now");
+        assert_eq!(began.elapsed().as_secs(), 55);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_right_password_is_let_in_whatever_others_at_the_address_have_tried() {
+        let (passwords, users) = (Passwords::new(), users());
+        let began = Instant::now();
+        let tried: Vec<_> = (0..20).map(|number| format!("nobody{number}:guess")).collect();
+        let tried = tried.iter().map(String::as_str).chain(["bob:guess 1", "bob:guess 2", "alice:correct horse"]);
+        let names = futures_join(tried.map(|tried| name(&passwords, &users, HERE, tried))).await;
+        assert_eq!(names.into_iter().flatten().collect::<Vec<_>>(), ["alice"]);
+        assert!(began.elapsed() < Duration::from_secs(8), "20 pauses at the address, one under the name of another");
+    }
+
+    /// A crawler that still has last year's password asks with it again and again: that is one guess.
+    #[tokio::test(start_paused = true)]
+    async fn one_wrong_password_is_one_guess() {
+        let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
+        for _ in 0..1000 {
+            assert_eq!(name(&passwords, &users, HERE, "alice:horse").await, None);
+        }
+        assert_eq!((passwords.computed.lock().len(), began.elapsed().as_secs()), (1, 0));
+        assert!(name(&passwords, &users, HERE, "alice:correct horse").await.is_some());
+        assert_eq!(began.elapsed().as_secs(), 5);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_of_those_who_have_had_their_turns() {
+        let (passwords, users) = (Passwords::new(), users());
+        for number in 0..100 {
+            let client = IpAddr::from([192, 0, 2, number]);
+            assert!(name(&passwords, &users, client, "alice:correct horse").await.is_some());
+        }
+        assert!(passwords.turns.lock().len() <= 2);
     }
 
     #[tokio::test]
     async fn many_who_come_at_once_with_the_right_password_are_let_in() {
         let (passwords, users) = (Passwords::new(), users());
-        let all = (0..TRIES * 5).map(|_| name(&passwords, &users, HERE, "alice:correct horse"));
+        let all = (0..50).map(|_| name(&passwords, &users, HERE, "alice:correct horse"));
         assert!(futures_join(all).await.iter().all(Option::is_some));
+        assert_eq!(passwords.computed.lock().len(), 1);
     }
 
     async fn futures_join<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {

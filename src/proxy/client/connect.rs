@@ -1,10 +1,10 @@
-//! CONNECT (RFC 9110 §9.3.6): a tunnel is granted or refused. One to a host that is intercepted or denied is granted: what is
-//! asked inside is refused, with a reason that its client can read (exchange/decide.rs).
+//! CONNECT (RFC 9110 §9.3.6): a tunnel is granted or refused. One to a host that is intercepted is granted: what may not be asked is
+//! refused inside, with a reason that its client can read (exchange/decide.rs).
 
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
 use super::super::exchange::request::{Head, Request};
-use super::super::exchange::{Exchange, Outcome, intercept_mode};
+use super::super::exchange::{Exchange, Outcome, denied, intercept_mode};
 use super::super::io::{Buffer, Timer};
 use super::Tunnel;
 use super::connection::Connection;
@@ -74,8 +74,9 @@ pub async fn grant<C: Client>(
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
     let opened = match intercept_mode(&exchange.settings, authority, exchange.peer.user.as_deref()) {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
+        InterceptMode::Deny => Err(Outcome::Refused(denied(authority))),
         // What may not be reached (`egress`, `deny`) is refused inside, where the client sees the status: `exchange/decide.rs`.
-        InterceptMode::Intercept | InterceptMode::Deny => Ok(None),
+        InterceptMode::Intercept => Ok(None),
         InterceptMode::Tunnel => match client.wait(timer, Box::pin(exchange.open_tunnel(via)).as_mut()).await {
             Some(opened) => opened.map(Some),
             None => Err(Outcome::Gone),

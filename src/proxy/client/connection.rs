@@ -57,12 +57,23 @@ impl Connection {
     }
 }
 
-/// Finds the user of a request. What comes through a tunnel belongs to the user who opened it.
+/// Finds the user of a request, who has a place among the connections of the user then.
 pub(super) async fn identify(
     proxy: &Proxy,
     settings: &Settings,
     peer: &mut Peer,
     place: &mut Option<Place<String>>,
+    credentials: Option<&[u8]>,
+) -> Result<(), Refusal> {
+    find_user(proxy, settings, peer, credentials).await?;
+    take_place(proxy, peer, place)
+}
+
+/// What comes through a tunnel belongs to the user who opened it.
+pub(super) async fn find_user(
+    proxy: &Proxy,
+    settings: &Settings,
+    peer: &mut Peer,
     credentials: Option<&[u8]>,
 ) -> Result<(), Refusal> {
     auth::admit(&settings.access, peer)?;
@@ -75,8 +86,15 @@ pub(super) async fn identify(
     }
     let users = &settings.access.users;
     let user = proxy.passwords.identify(users, peer.address.ip(), credentials).await?;
-    *place = user_place(proxy, user.as_deref(), place.take())?;
     peer.set_user(user);
+    Ok(())
+}
+
+/// That of a tunnel it has had from the start.
+pub(super) fn take_place(proxy: &Proxy, peer: &Peer, place: &mut Option<Place<String>>) -> Result<(), Refusal> {
+    if peer.tunnel.is_none() {
+        *place = user_place(proxy, peer.user.as_deref(), place.take())?;
+    }
     Ok(())
 }
 

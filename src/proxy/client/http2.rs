@@ -11,19 +11,19 @@ use super::super::limits::per_client::{self, Place};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connect::{self, Granted};
-use super::connection::{Connection, identify, user_place};
+use super::connection::{Connection, find_user, take_place, user_place};
 use super::wire::Wire;
 use crate::policy::Refusal;
 use crate::upstream::{Gathered, TaskTurns};
 use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
+use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -134,7 +134,9 @@ async fn exchange(
             let mut peer = asker.peer.clone();
             let settings = proxy.settings.load_full();
             let credentials = request.credentials;
-            let identified = identify(&proxy, &settings, &mut peer, &mut *asker.place.lock().await, credentials).await;
+            // A stream whose password is being judged holds up no other.
+            let found = find_user(&proxy, &settings, &mut peer, credentials).await;
+            let identified = found.and_then(|()| take_place(&proxy, &peer, &mut asker.place.lock()));
             let exchange = Exchange::new(&proxy, settings, &request, &peer, began);
             match identified {
                 Err(refusal) => exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await,

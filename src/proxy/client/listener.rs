@@ -150,7 +150,7 @@ async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Do
     let DoorState { tls, serves_directory: gets_directory, .. } = door.state.borrow().clone();
     drop(door);
     let is_identified = tls.as_ref().is_some_and(|tls| tls.identifies);
-    let peer = Peer { address, is_identified, gets_directory, tunnel: None, user: None, private: Arc::default() };
+    let peer = Peer::new(address, is_identified, gets_directory);
     let wire = match tls {
         None => Wire::Tcp(tcp),
         Some(tls) => {

@@ -18,6 +18,8 @@ use crate::config::User;
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
 use crate::upstream::PrivateConnections;
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -32,11 +34,18 @@ pub struct Peer {
     pub tunnel: Option<Tunnel>,
     /// The user who asked for the tunnel, by the credentials of its CONNECT; else the user who asked last.
     pub user: Option<Arc<User>>,
-    /// The connections to origins that serve this one and its user alone.
+    /// The connections to origins that serve this one and its user alone,
     pub private: Arc<PrivateConnections>,
+    /// and those of each user that this one has had.
+    owners: Arc<Mutex<HashMap<Option<String>, Arc<PrivateConnections>>>>,
 }
 
 impl Peer {
+    fn new(address: SocketAddr, is_identified: bool, gets_directory: bool) -> Self {
+        let (private, owners) = (Arc::default(), Arc::default());
+        Peer { address, is_identified, gets_directory, tunnel: None, user: None, private, owners }
+    }
+
     /// Among whom its requests take turns.
     pub fn client(&self) -> ClientId {
         ClientId::of(self.user.as_ref().map(|user| user.name.as_ref()), self.address.ip())
@@ -44,14 +53,14 @@ impl Peer {
 
     /// Inside of the CONNECT there is another connection.
     fn within(self, tunnel: Tunnel) -> Self {
-        Peer { tunnel: Some(tunnel), private: Arc::default(), ..self }
+        Peer { tunnel: Some(tunnel), private: Arc::default(), owners: Arc::default(), ..self }
     }
 
-    /// Another user has nothing of what the one before had.
+    /// Another user has nothing of what the one before had. Streams of one connection may be of several users in turn.
     fn set_user(&mut self, user: Option<Arc<User>>) {
-        let name = |user: &Option<Arc<User>>| user.as_ref().map(|user| user.name.clone());
+        let name = |user: &Option<Arc<User>>| user.as_ref().map(|user| user.name.as_ref().to_owned());
         if name(&self.user) != name(&user) {
-            self.private = Arc::default();
+            self.private = self.owners.lock().entry(name(&user)).or_default().clone();
         }
         self.user = user;
     }

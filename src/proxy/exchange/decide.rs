@@ -2,13 +2,13 @@
 
 use super::Exchange;
 use super::pages::{self, Pages};
-use super::per_user::{asked, hosts, intercept_mode, is_listed};
+use super::per_user::{asked, denied, hosts, intercept_mode, is_listed};
 use crate::config::{InterceptMode, User};
 use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
-use crate::policy::{self, Refusal, Scheme};
+use crate::policy::{self, Again, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::limits::per_client::Place;
-use crate::proxy::respond::Answer;
+use crate::proxy::respond::{Answer, not_modified};
 use crate::upstream::{Denied, LastRoute, ReachError, ResolveError, Route};
 use http::Version;
 use std::sync::Arc;
@@ -60,10 +60,8 @@ impl Exchange<'_> {
                 }
             };
             if admitted.is_none() {
-                if let Some(answer) = self.revisited()? {
-                    return Ok(Decided::NotModified(answer));
-                }
-                let answer = self.admit(route.as_ref().ok(), &mut last.host).await;
+                let (visit, again) = self.visited().map_or((None, Again::Go), |(visit, again)| (Some(visit), again));
+                let answer = self.admit(route.as_ref().ok(), again, &mut last.host).await;
                 if answer.is_err() {
                     // Those of the end of its wait have refused it.
                     self.settings = proxy.settings.load_full();
@@ -71,6 +69,10 @@ impl Exchange<'_> {
                 match answer? {
                     Admitted::Go { permit, reported } => admitted = Some((permit, reported)),
                     Admitted::Robots(copy) => return Ok(Decided::Robots(copy)),
+                    Admitted::NotModified => {
+                        let visit = visit.expect("it was told of one");
+                        return Ok(Decided::NotModified(not_modified(&visit)));
+                    }
                 }
                 if route.is_err() {
                     // It may have been held since the name was looked up.
@@ -92,20 +94,22 @@ impl Exchange<'_> {
     }
 
     /// Where to, if anywhere: by one and the same configuration.
-    async fn route(&self, last: &mut LastRoute) -> Result<Result<Route, ReachError>, Refusal> {
+    async fn route(&mut self, last: &mut LastRoute) -> Result<Result<Route, ReachError>, Refusal> {
         let Exchange { proxy, request, peer, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
+        // The name in the handshake may be another than that of the CONNECT, and a reload may have denied it since.
         if peer.tunnel.is_some() && intercept_mode(settings, authority, user) == InterceptMode::Deny {
-            let host = authority.host().to_string().into();
-            return Err(Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None });
+            return Err(denied(authority));
         }
         // Before the name is looked up, which shows it to somebody.
         if *authority.host() != settings.intercept.setup_host {
             is_listed(settings, authority.host(), request.method, user)?;
         }
-        self.is_reserved()?;
-        Ok(proxy.upstream.reach_again(settings, authority, peer.client(), hosts(user), began, last).await)
+        let reads_pages = self.check_remembered()?;
+        let route = proxy.upstream.reach_again(settings, authority, peer.client(), hosts(user), began, last).await;
+        self.reads_pages = reads_pages;
+        Ok(route)
     }
 
     /// Goes by the settings that are in force now. They follow the routes at once.
@@ -114,7 +118,7 @@ impl Exchange<'_> {
         self.settings = self.proxy.settings.load_full();
     }
 
-    async fn admit(&mut self, route: Option<&Route>, last: &mut LastHost) -> Result<Admitted, Refusal> {
+    async fn admit(&mut self, route: Option<&Route>, again: Again, last: &mut LastHost) -> Result<Admitted, Refusal> {
         let Exchange { proxy, request, peer, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
@@ -132,6 +136,7 @@ impl Exchange<'_> {
             prefer_wait: request.prefer_wait,
             reads_robots: request.reads_robots(),
             is_confined: user.is_some_and(|user| user.hosts.is_some() || !user.listed.hosts.is_empty()),
+            again,
             ..asked(request, peer)
         };
         proxy.gate.admit_next(&wanted, hosts(user), last, &mut self.trip.gate).await

@@ -63,8 +63,7 @@ impl Exchange<'_> {
             && head.joined(WWW_AUTHENTICATE).is_some_and(|it| authenticates_connection(&it));
         self.learn(head);
         // It has no end, and is no more requests to the host than a WebSocket is.
-        if self.permit.as_ref().is_some_and(|permit| !permit.gap().is_zero())
-            && let Some(kind) = head.named(b"content-type")
+        if let Some(kind) = head.named(b"content-type")
             && ENDLESS.iter().any(|endless| endless.eq_ignore_ascii_case(media_type(&kind)))
         {
             self.permit = None;
@@ -72,6 +71,14 @@ impl Exchange<'_> {
         if head.status == PAYMENT_REQUIRED || head.has_signals() {
             self.check_usage(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
         }
+        if self.reads_pages && !is_switched && self.hold_page(head) {
+            return Ok(Next::Body);
+        }
+        Ok(self.hand_on(head, client, route))
+    }
+
+    /// The client gets the head.
+    pub(super) fn hand_on<C: Client>(&mut self, head: &AnswerHead<'_>, client: &mut C, route: &Route) -> Next {
         // Its parts may follow it.
         if Pages::are_wanted(&self.settings)
             && (200..300).contains(&head.status)
@@ -83,13 +90,13 @@ impl Exchange<'_> {
         self.trip.status = head.status;
         let proxy_status_value = self.proxy_status_value(route);
         let added = Added { via: self.proxy.via.line(head.version), proxy_status: proxy_status_value.as_deref() };
-        if is_switched {
+        if head.status == 101 {
             client.switch(head, &added);
-            return Ok(Next::Switched);
+            return Next::Switched;
         }
         let is_last = self.request.is_upgrade || self.proxy.is_leaving();
         client.answer(head, &added, is_last);
-        Ok(Next::Body)
+        Next::Body
     }
 
     /// Whether the origin has asked for a signature of another kind than the request had, if any, and it may be sent again.

@@ -9,6 +9,8 @@ pub mod counters;
 mod decide;
 mod final_answer;
 mod forward;
+mod held;
+mod held_page;
 mod hints;
 pub mod key_directory;
 pub mod memory;
@@ -32,7 +34,7 @@ pub mod websocket;
 
 pub use decide::LastPlace;
 pub use outcome::Outcome;
-pub use per_user::intercept_mode;
+pub use per_user::{denied, intercept_mode};
 pub use state::Exchange;
 
 use super::Proxy;

@@ -10,6 +10,12 @@ pub fn intercept_mode(settings: &Settings, authority: &Authority, user: Option<&
     hosts(user).unwrap_or(&settings.hosts).get(authority.host()).intercept
 }
 
+/// The refusal of a host with `intercept: deny`.
+pub fn denied(authority: &Authority) -> Refusal {
+    let host = authority.host().to_string().into();
+    Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None }
+}
+
 /// Whether this may be asked at all: by what all may, and by what the user may.
 pub fn is_listed(settings: &Settings, host: &Host, method: &str, user: Option<&User>) -> Result<(), Refusal> {
     let mut lists = [&settings.listed].into_iter().chain(user.map(|user| &user.listed));

@@ -1,50 +1,31 @@
 //! Pages that are fetched again sooner than they may be (`min_revisit`): answered without the site, 304 where the client has what
-//! was delivered then, else 429.
+//! was delivered then, else 429; the gate decides, by all that may forbid them first.
 
 use super::Exchange;
 use super::carry::AnswerHead;
 use super::per_user::rules;
-use crate::gate::Reported;
-use crate::policy::{Again, Conditions, Refusal, Visit};
-use crate::proxy::respond::{Answer, not_modified};
+use crate::policy::{Again, Conditions, Visit};
 use http::header;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 impl Exchange<'_> {
-    /// The answer to a page that is fetched again too soon. `None`: it may go.
+    /// When the page that is asked for was delivered last, and how it may be answered for that. `None`: that does not matter.
     #[inline]
-    pub(super) fn revisited(&mut self) -> Result<Option<Answer>, Refusal> {
-        match rules(&self.settings, self.request, self.peer).manners.min_revisit {
-            Some(_) => self.revisited_within(),
-            None => Ok(None),
-        }
+    pub(super) fn visited(&self) -> Option<(Arc<Visit>, Again)> {
+        rules(&self.settings, self.request, self.peer).manners.min_revisit.and_then(|after| self.visited_within(after))
     }
 
     #[cold]
-    fn revisited_within(&mut self) -> Result<Option<Answer>, Refusal> {
-        let Exchange { proxy, request, peer, ref settings, .. } = *self;
-        let rules = rules(settings, request, peer);
-        let (Some(after), true) = (rules.manners.min_revisit, self.is_visit()) else { return Ok(None) };
-        let Some(visit) = proxy.visits.get(proxy.visits.key(request)) else { return Ok(None) };
+    fn visited_within(&self, after: Duration) -> Option<(Arc<Visit>, Again)> {
+        let Exchange { proxy, request, .. } = *self;
+        let visit = proxy.visits.get(proxy.visits.key(request)).filter(|_| self.is_visit())?;
         let fields = request.head.fields_named(&[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]);
         let none_match: Vec<&[u8]> =
             fields.get_all(header::IF_NONE_MATCH).iter().map(|value| value.as_bytes()).collect();
         let modified_since = fields.get(header::IF_MODIFIED_SINCE).map(|value| value.as_bytes());
-        let conditions = Conditions { none_match: &none_match, modified_since };
-        let retry_after = match visit.again(after, &conditions, Instant::now()) {
-            Again::Go => return Ok(None),
-            Again::NotModified if rules.options.report_only => return Ok(None),
-            Again::NotModified => return Ok(Some(not_modified(&visit))),
-            Again::TooSoon { retry_after } => retry_after,
-        };
-        let refusal = Refusal::RevisitTooSoon { retry_after };
-        if !rules.options.report_only {
-            return Err(refusal);
-        }
-        let reported = Reported::from(refusal);
-        proxy.log_reported(peer, &request.url(), &reported);
-        self.trip.reported = Some(reported);
-        Ok(None)
+        let again = visit.again(after, &Conditions { none_match: &none_match, modified_since }, Instant::now());
+        Some((visit, again))
     }
 
     /// The answer is one that counts once it has been delivered.

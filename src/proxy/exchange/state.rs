@@ -1,6 +1,7 @@
 //! What is known of a request while it is under way.
 
 use super::carry::Moved;
+use super::held::HeldPage;
 use super::request::Request;
 use crate::config::Settings;
 use crate::gate::{Account, Permit, Reported};
@@ -26,6 +27,10 @@ pub struct Exchange<'a> {
     pub(super) signature: Signature,
     /// Its connection to the origin is for this client connection alone.
     pub(super) is_private: bool,
+    /// What pages say in their heads is asked.
+    pub(super) reads_pages: bool,
+    /// The answer's, until its head is known.
+    pub(super) held: Option<Box<HeldPage>>,
     pub(super) trip: Trip,
     pub(super) is_concluded: bool,
 }
@@ -80,6 +85,8 @@ impl<'a> Exchange<'a> {
             permit: None,
             signature: Signature::default(),
             is_private: request.is_private(),
+            reads_pages: false,
+            held: None,
             trip,
             is_concluded: false,
         }

@@ -9,7 +9,7 @@ use crate::proxy::limits::body_rate::Least;
 use crate::proxy::respond::Failure;
 use crate::upstream::{MAX_INTERIM, Route};
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -141,6 +141,9 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
 
     /// Until when something of the answer has to move. A client that says no more shows that it is there by what it takes.
     fn down_ends(&self) -> Instant {
+        if let Some(held) = &self.exchange.held {
+            return held.until;
+        }
         match self.answered && self.client.is_silent() {
             true => self.down.at.min(self.down.at + PRESENT - self.least.over),
             false => self.down.at,
@@ -238,6 +241,9 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 }
             }
         }
+        if self.exchange.held.is_some() {
+            ready!(self.exchange.poll_held(cx, self.client, self.origin, self.route, &mut self.down, self.least.over))?;
+        }
         match self.down.poll(cx, self.origin.side(), self.client.side(), self.least) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(())) => Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: false })),
@@ -260,6 +266,9 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             return Err(if self.up.is_held_up { Broken::NotTaken } else { Broken::SlowRequest });
         }
         if (self.is_origins_turn() || self.answered) && now >= self.down_ends() {
+            if self.exchange.held.as_mut().is_some_and(|held| held.give_up()) {
+                return Ok(());
+            }
             if now < self.down.at {
                 return Err(Broken::Gone);
             }

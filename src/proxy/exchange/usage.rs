@@ -17,39 +17,51 @@ pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
 }
 
 impl Exchange<'_> {
-    /// What the site has said of this before, if that is fresh.
-    pub(super) fn is_reserved(&self) -> Result<(), Refusal> {
+    /// Refused by what the site has said of this before, if that is fresh. Otherwise whether a page has to be read to know.
+    pub(super) fn check_remembered(&self) -> Result<bool, Refusal> {
         let Exchange { proxy, request, peer, ref settings, .. } = *self;
         let rules = rules(settings, request, peer);
-        if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") {
-            return Ok(());
+        let is_looked_for = is_looked_for(rules, request);
+        let reads_pages = match rules.usage.page {
+            RobotsOverride::Enforce => is_looked_for,
+            RobotsOverride::Report => !request.reads_robots(),
+            RobotsOverride::Ignore => false,
+        };
+        if !is_looked_for || !matches!(request.method, "GET" | "HEAD") {
+            return Ok(reads_pages);
         }
-        let Some(said) = proxy.reserved.get(request, peer, rules) else { return Ok(()) };
+        let Some(said) = proxy.reserved.get(request, peer, rules) else { return Ok(reads_pages) };
         let holds = rules.usage.of(said.reservation.field) == RobotsOverride::Enforce
             && !rules.options.report_only
             && rules.purposes().iter().any(|purpose| purpose.as_str() == &*said.reservation.purpose);
         match holds && Instant::now() < said.until {
             true => Err(Refusal::AnswerReserved(said.reservation)),
-            false => Ok(()),
+            false => Ok(reads_pages),
         }
     }
 
     /// What the answer's head says about its use is noted; whether it may be handed on.
     #[cold]
     pub(super) fn check_usage(&mut self, head: &AnswerHead<'_>) -> Result<(), Refusal> {
-        let Exchange { proxy, request, peer, ref settings, .. } = *self;
+        let request = self.request;
         // It has to be read to know what it says.
         if request.reads_robots() || *request.target == *SiteFile::TdmRep.path().as_bytes() {
             return Ok(());
         }
+        let mut lines = UsageLines::default();
+        head.each(|_, name, value| lines.take(name, value));
+        self.check_lines(&lines, head)
+    }
+
+    /// The same of what has been said in it, in its head or in the page's.
+    pub(super) fn check_lines(&mut self, lines: &UsageLines, head: &AnswerHead<'_>) -> Result<(), Refusal> {
+        let Exchange { proxy, request, peer, ref settings, .. } = *self;
         let now = SystemTime::now();
         let rules = rules(settings, request, peer);
         let asked = asked(request, peer);
         let product_tokens = rules.product_tokens(&asked);
         let to = Use { purposes: rules.purposes(), product_tokens: &product_tokens, modes: rules.usage, now };
-        let mut lines = UsageLines::default();
-        head.each(|_, name, value| lines.take(name, value));
-        let noted = UsageReport::of(&lines, head.status, &to);
+        let mut noted = UsageReport::of(lines, head.status, &to);
         let reservation = Some(()).filter(|()| (200..300).contains(&head.status)).and_then(|()| lines.reservation(&to));
         // TDMRep §5: what an answer says goes for it, whatever the site's file says.
         let is_mined =
@@ -60,6 +72,9 @@ impl Exchange<'_> {
         if !noted.is_empty() {
             proxy.counters.noted(&noted);
             proxy.offers.note(&request.authority, &noted);
+            if let Some(before) = self.trip.noted.take() {
+                noted.join_before(*before);
+            }
             self.trip.noted = Some(Box::new(noted));
         }
         let Some((reservation, mode)) = reservation else { return Ok(()) };

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use super::finding::Findings;
 use super::outline::{Outline, OutlineEntry};
+use crate::robots::ProductToken;
 use crate::robots::parse::key::RecordKey;
 use crate::robots::product_token::leading_token;
 
-pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
+pub(super) fn find(outline: &Outline<'_>, policy_tokens: &[ProductToken], findings: &mut Findings<'_>) {
     let mut known: HashMap<Vec<u8>, (usize, &OutlineEntry)> = HashMap::new();
     for (number, group) in outline.groups().into_iter().enumerate() {
         for agent in group.iter().filter(|entry| entry.key == RecordKey::UserAgent && !entry.value.is_empty()) {
@@ -30,6 +31,7 @@ pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
         }
         interrupted(group, findings);
         without_rules(group, findings);
+        for_no_crawler(group, outline, policy_tokens, findings);
     }
     without_blank_line(outline, findings);
 }
@@ -75,6 +77,38 @@ fn without_rules(group: &[OutlineEntry], findings: &mut Findings<'_>) {
         let hint = "write `Disallow:` without a path if that is meant, or the rules that are missing";
         let message = "the group has no rules, so everything is allowed";
         findings.warn("no-rules", (first, &first.value), message, hint, None);
+    }
+}
+
+/// What paces crawlers in a group that only policy tokens name: nobody fetches under such a name.
+fn for_no_crawler(
+    group: &[OutlineEntry],
+    outline: &Outline<'_>,
+    policy_tokens: &[ProductToken],
+    findings: &mut Findings<'_>,
+) {
+    let is_policy = |name: &[u8]| {
+        let configured = policy_tokens.iter().map(ProductToken::as_str);
+        configured.chain(ProductToken::OPT_OUTS).any(|token| token.as_bytes().eq_ignore_ascii_case(name))
+    };
+    let mut agents = group.iter().filter(|entry| entry.key == RecordKey::UserAgent).peekable();
+    let Some(first) = agents.peek().copied() else { return };
+    if !agents.all(|agent| is_policy(&name(outline.value(agent)))) {
+        return;
+    }
+    for entry in group {
+        if matches!(entry.key, RecordKey::CrawlDelay | RecordKey::RequestRate | RecordKey::VisitTime) {
+            let message =
+                format!("`{}` names a purpose and not a crawler: nobody keeps this", outline.shown(&first.value));
+            let hint = "put it into the group of a crawler, or of `*`";
+            findings.warn(
+                "pace-of-no-crawler",
+                (entry, &entry.name),
+                message,
+                hint,
+                Some((first, &first.value, "whose group it is")),
+            );
+        }
     }
 }
 

@@ -9,9 +9,9 @@ mod parsed;
 mod rules;
 mod urls;
 
-use super::RobotsTxt;
 use super::warning::Warning;
 pub use super::warning::{Severity, TextPlace};
+use super::{ProductToken, RobotsTxt};
 use finding::Findings;
 pub use finding::{Finding, Related};
 use outline::Outline;
@@ -37,10 +37,15 @@ pub struct LintReport {
 impl LintReport {
     /// `host`: whose file it is, where that is known; sitemaps on other hosts are none of its rules' business.
     pub fn new(robots: &RobotsTxt, host: Option<&str>) -> Self {
+        Self::with_policy_tokens(robots, host, &[])
+    }
+
+    /// As [`new`](Self::new), where these names in User-agent lines, too, are of purposes and not of crawlers.
+    pub fn with_policy_tokens(robots: &RobotsTxt, host: Option<&str>, policy_tokens: &[ProductToken]) -> Self {
         let outline = Outline::new(robots);
         let mut findings = Findings::new(&outline);
         parsed::find(&outline, &mut findings);
-        groups::find(&outline, &mut findings);
+        groups::find(&outline, policy_tokens, &mut findings);
         rules::find(&outline, robots.options(), &mut findings);
         delays::find(&outline, &mut findings);
         urls::find(robots, host, &outline, &mut findings);

@@ -48,7 +48,8 @@ impl<'a> Outline<'a> {
         for (is_so, code) in [
             (robots.is_cut(), WarningCode::TooLarge),
             (robots.is_html(), WarningCode::Html),
-            (robots.is_utf16(), WarningCode::Utf16),
+            (robots.is_wide(), WarningCode::Utf16),
+            (robots.is_unreadable(), WarningCode::UnknownEncoding),
             (text.starts_with(b"\x1f\x8b"), WarningCode::Compressed),
         ] {
             outline.warnings.extend(is_so.then_some(Warning { place: FILE, code }));

@@ -74,6 +74,10 @@ fn what_is_no_text_is_reported_for_what_it_is() {
     ] {
         assert_eq!(find_for(&file, None)[0], "1:1+1 utf-16", "{file:?}");
     }
+    let utf32 = rules.chars().flat_map(|char| u32::from(char).to_le_bytes());
+    assert_eq!(find_for(&utf32.collect::<Vec<_>>(), None)[0], "1:1+1 utf-16");
+    let mixed = [rules.as_bytes(), &utf16(u16::to_le_bytes, "")].concat();
+    assert_eq!(find_for(&mixed, None)[0], "1:1+1 unknown-encoding");
     assert_eq!(find_for(b"\x1f\x8b\x08\0\0\0\0\0\0\x03", None)[0], "1:1+1 compressed");
     for file in ["U\0", "\u{feff}User-agent: *", "\0\0\0\0", "a\0\0b"] {
         assert!(!find(file).iter().any(|found| found.ends_with("utf-16")), "{file:?}");
@@ -113,6 +117,8 @@ fn groups_that_say_less_or_more_than_they_seem_to() {
         ("User-agent: a\nSitemap: https://a.example/\nUser-agent: b\nDisallow: /x", &[]),
         ("User-agent: a\n\nUser-agent: b\n\n", &["1:13+1 no-rules"]),
         ("User-agent: a\nDisallow:\n", &[]),
+        ("User-agent: google-extended\nCrawl-delay: 5\nDisallow: /x", &["2:1+11 pace-of-no-crawler -> 1:13"]),
+        ("User-agent: Google-Extended\nUser-agent: a\nCrawl-delay: 5\nDisallow: /x", &[]),
     ] {
         assert_eq!(find(file), expected, "{file}");
     }

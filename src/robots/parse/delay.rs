@@ -2,7 +2,7 @@
 //! standard. Pure.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::key::RecordKey;
 
@@ -96,6 +96,19 @@ pub struct VisitTime {
 }
 
 impl VisitTime {
+    /// The time until a site that is closed now opens; `None` if it is open.
+    pub(crate) fn opens_in(self, now: SystemTime) -> Option<Duration> {
+        const DAY: u64 = 24 * 3600;
+        let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let second = since_epoch.as_secs() % DAY;
+        let minute = u16::try_from(second / 60).expect("a day has 1440 minutes");
+        if self.contains(minute) {
+            return None;
+        }
+        let opens = u64::from(self.from) * 60;
+        Some(Duration::from_secs((opens + DAY - second) % DAY))
+    }
+
     /// Whether a time, in minutes after midnight UTC, is within. Both ends are.
     pub fn contains(&self, minute: u16) -> bool {
         if self.from <= self.to {

@@ -1,19 +1,17 @@
-//! RFC 9309 §2.2.1: which groups of a file a crawler obeys. Pure.
+//! RFC 9309 §2.2: the groups of a file, and what belongs to each. Pure.
 
 use std::ops::Range;
 
-use super::agent::{compare, is_prefix, is_substring, is_token};
+use super::agent::compare;
 use super::delay::StatedPace;
 use super::source::FileSource;
 use super::span::{RuleSpan, Span};
-use crate::robots::options::{ParseOptions, Precedence, UserAgentMatch};
+use crate::robots::options::{ParseOptions, UserAgentMatch};
 use crate::robots::patterns::{Patterns, PatternsBuilder};
 use crate::robots::preferences::Preferences;
 use crate::robots::product_token::leading_token;
 use crate::robots::rule::RuleRank;
-use crate::robots::steps;
 use crate::robots::usage::Vocabulary;
-use smallvec::SmallVec;
 use std::sync::OnceLock;
 
 /// The groups of a file.
@@ -24,10 +22,10 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub(crate) struct Groups {
     /// Where tokens are what names a crawler, by token for look-up; in the dialects that look into values as in the file.
-    names: Vec<GroupName>,
-    sections: Vec<Section>,
+    pub(super) names: Vec<GroupName>,
+    pub(super) sections: Vec<Section>,
     /// The sections of `*`, as in the file.
-    stars: Vec<u32>,
+    pub(super) stars: Vec<u32>,
     groups: Vec<RuleGroup>,
     /// Those of all groups, in the file's order. Before any user agent they are nobody's, unless the file has no user agent at all
     /// and the dialect has a use for them.
@@ -44,8 +42,8 @@ pub(crate) struct Groups {
 
 /// A run of user agents.
 #[derive(Debug, Clone, Copy)]
-struct Section {
-    group: u32,
+pub(super) struct Section {
+    pub(super) group: u32,
     pace: StatedPace,
 }
 
@@ -56,19 +54,10 @@ struct RuleGroup {
     compiled: OnceLock<Box<Patterns<RuleRank>>>,
 }
 
-/// The sections and groups that a crawler obeys, by their numbers: seldom more than one of each.
-#[derive(Debug, Clone)]
-pub(crate) struct Chosen {
-    pub(crate) sections: GroupNumbers,
-    pub(crate) groups: GroupNumbers,
-}
-
-type GroupNumbers = SmallVec<[u32; 4]>;
-
 #[derive(Debug, Clone, Copy)]
-struct GroupName {
-    value: Span,
-    section: u32,
+pub(super) struct GroupName {
+    pub(super) value: Span,
+    pub(super) section: u32,
 }
 
 impl Groups {
@@ -134,6 +123,11 @@ impl Groups {
         self.section_ended = true;
     }
 
+    /// Rules before any user agent that are for everybody.
+    pub(super) fn is_for_all(&self) -> bool {
+        self.sections.is_empty() && !self.groups.is_empty()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.sections.is_empty()
     }
@@ -162,60 +156,6 @@ impl Groups {
             }
             UserAgentMatch::Prefix | UserAgentMatch::Substring => {}
         }
-    }
-
-    /// What a crawler of these names obeys, in the file's order: all that names it, else all of `*`.
-    pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> Chosen {
-        let sections = self.sections_for(tokens, source, options);
-        let mut groups: SmallVec<_> = sections.iter().map(|section| self.sections[*section as usize].group).collect();
-        groups.dedup();
-        if self.sections.is_empty() && !self.groups.is_empty() {
-            groups.push(0);
-        }
-        Chosen { sections, groups }
-    }
-
-    fn sections_for<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> GroupNumbers {
-        if self.names.is_empty() && self.stars.len() <= 1 {
-            return SmallVec::from_slice(&self.stars);
-        }
-        let text = source.text();
-        let value = |name: &GroupName| slice(text, name.value);
-        let mut chosen = SmallVec::new();
-        for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
-            let section = |name: &GroupName| name.section;
-            match options.user_agent_match {
-                UserAgentMatch::Exact => {
-                    let wanted = leading_token(token);
-                    let order = |name: &GroupName| compare(leading_token(value(name)), wanted);
-                    let start = self.names.partition_point(|name| order(name).is_lt());
-                    let named = self.names[start..].iter().take_while(|name| order(name).is_eq());
-                    // A crawler whose name has other characters is meant where exactly that name is written (RFC 9309
-                    // §2.2.1, crawler-commons: the token ends at the first other character).
-                    let is_meant = |name: &&GroupName| is_token(token) || value(name).eq_ignore_ascii_case(token);
-                    chosen.extend(named.filter(is_meant).map(section));
-                }
-                UserAgentMatch::Prefix => {
-                    chosen.extend(self.names.iter().filter(|name| is_prefix(value(name), token)).map(section));
-                }
-                UserAgentMatch::Substring => {
-                    chosen.extend(self.names.iter().filter(|name| is_substring(value(name), token)).map(section));
-                }
-            }
-        }
-        if chosen.is_empty() {
-            let stars = if options.first_star_group { &self.stars[..self.stars.len().min(1)] } else { &self.stars };
-            chosen.extend_from_slice(stars);
-        }
-        steps::count(chosen.len());
-        chosen.sort_unstable();
-        chosen.dedup();
-        match options.precedence {
-            Precedence::MostSpecific => {}
-            // 1996: the first record that names the robot.
-            Precedence::FirstMatch => chosen.truncate(1),
-        }
-        chosen
     }
 
     pub(crate) fn pace_of(&self, section: u32) -> StatedPace {
@@ -278,7 +218,7 @@ impl Groups {
     }
 }
 
-fn slice(text: &[u8], span: Span) -> &[u8] {
+pub(super) fn slice(text: &[u8], span: Span) -> &[u8] {
     &text[span.start as usize..][..usize::from(span.len)]
 }
 

@@ -1,13 +1,14 @@
 //! RFC 9309 §2.2: reads a robots.txt, whatever it holds. Pure.
 
 mod agent;
+pub(crate) mod chosen;
 pub(crate) mod delay;
+mod encoding;
 pub(crate) mod group;
 pub(crate) mod key;
 pub(crate) mod line;
 pub(crate) mod source;
 pub(crate) mod span;
-mod utf16;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,8 +19,10 @@ use crate::robots::byte_set::ByteSet;
 use crate::robots::options::ParseOptions;
 use crate::robots::rule::RuleKind;
 use crate::robots::usage::Vocabulary;
+use chosen::Chosen;
 use delay::StatedPace;
-use group::{Chosen, Groups};
+use encoding::Encoding;
+use group::Groups;
 use key::RecordKey;
 use line::{LineContent, SourceLine, SourceLines};
 use source::{FileSource, Marks};
@@ -29,6 +32,8 @@ use span::{RuleSpan, Span};
 #[derive(Debug)]
 pub(crate) struct RobotsFile {
     pub(crate) options: ParseOptions,
+    /// Its encoding is not known: there may be rules that have not been read.
+    pub(crate) is_unreadable: bool,
     pub(crate) source: FileSource,
     pub(crate) groups: Groups,
     /// The values of the lines with these keys that belong to no group, in the file's order.
@@ -37,8 +42,8 @@ pub(crate) struct RobotsFile {
     crawl_delay: Option<Duration>,
     /// The file was longer than the limit.
     pub(crate) is_cut: bool,
-    /// The file was decoded from UTF-16.
-    pub(crate) is_utf16: bool,
+    /// The file was decoded from UTF-16 or UTF-32.
+    pub(crate) is_wide: bool,
     /// Content digest, computed on first use.
     pub(crate) digest: OnceLock<[u8; 32]>,
 }
@@ -56,9 +61,12 @@ impl RobotsFile {
 pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> RobotsFile {
     let limit = limit.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
     let is_cut = bytes.len() > limit;
-    let decoded = utf16::decode(&bytes[..bytes.len().min(limit)]);
+    let encoding = encoding::detect(&bytes[..bytes.len().min(limit)], is_cut);
     // What was cut off is missing at the end of what was decoded, which may be longer.
-    let (read, limit) = decoded.as_deref().map_or((bytes, limit), |text| (text, text.len()));
+    let (read, limit) = match &encoding {
+        Encoding::Wide(text) => (&text[..], text.len()),
+        Encoding::Bytes | Encoding::Unknown => (bytes, limit),
+    };
     let text = if is_cut { &read[..last_whole_line(read, limit)] } else { read };
     let mut parser = Parser {
         text,
@@ -77,8 +85,9 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> Robot
     parser.groups.finish(text, options);
     let source = FileSource::new(text.into(), marks, parser.repaired);
     let Parser { groups, values, crawl_delay, .. } = parser;
-    let (options, is_utf16, digest) = (options.clone(), decoded.is_some(), OnceLock::new());
-    RobotsFile { options, source, groups, values, crawl_delay, is_cut, is_utf16, digest }
+    let (is_wide, is_unreadable) = (matches!(encoding, Encoding::Wide(_)), encoding == Encoding::Unknown);
+    let (options, digest) = (options.clone(), OnceLock::new());
+    RobotsFile { options, source, groups, values, crawl_delay, is_cut, is_wide, is_unreadable, digest }
 }
 
 struct Parser<'a> {

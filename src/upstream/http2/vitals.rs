@@ -26,6 +26,8 @@ pub(super) struct Vitals {
     pub turned: Notify,
     /// What has come for one stream while it was alone.
     pub come_alone: AtomicU64,
+    /// What has come since there is no stream.
+    come_idle: AtomicU64,
     pub began: Instant,
     /// When bytes came last, in milliseconds since `began`.
     heard: AtomicU64,
@@ -47,6 +49,7 @@ impl Vitals {
             known: Notify::new(),
             turned: Notify::new(),
             come_alone: AtomicU64::new(0),
+            come_idle: AtomicU64::new(0),
             began: Instant::now(),
             heard: AtomicU64::new(0),
             idle_since: AtomicU64::new(0),
@@ -81,6 +84,7 @@ impl Vitals {
 
     pub fn end_stream(&self) {
         self.idle_since.store(self.began.elapsed().as_millis() as u64, Relaxed);
+        self.come_idle.store(0, Relaxed);
         // Before it is idle, so that it is counted when it is taken.
         self.all.fetch_add(1, Relaxed);
         if self.streams.fetch_sub(1, Relaxed) & !EXCLUSIVE == 1 {
@@ -95,7 +99,8 @@ impl Vitals {
         (self.streams() == 0).then(|| self.began + Duration::from_millis(self.idle_since.load(Relaxed)))
     }
 
-    fn come(&self, bytes: usize) {
+    /// `false`: nobody wants what comes, and it comes all the same.
+    fn come(&self, bytes: usize) -> bool {
         self.heard.store(self.began.elapsed().as_millis() as u64, Relaxed);
         match self.streams.load(Relaxed) {
             1 => {
@@ -108,6 +113,7 @@ impl Vitals {
             EXCLUSIVE => self.turned.notify_one(),
             _ => {}
         }
+        self.streams() > 0 || self.come_idle.fetch_add(bytes as u64, Relaxed) < UNWANTED
     }
 
     pub fn heard(&self) -> Instant {
@@ -132,6 +138,8 @@ impl Drop for Vitals {
 pub(super) const WINDOW: u32 = 256 * 1024;
 /// What has come for one stream alone, when its reader is known to keep up: four windows, which it has emptied as often.
 const KEPT_UP: u64 = 4 * WINDOW as u64;
+/// What may still come for streams that have been given up: more than any one window.
+const UNWANTED: u64 = 8 * 1024 * 1024;
 /// In the number of streams: no other may begin.
 const EXCLUSIVE: usize = 1 << (usize::BITS - 1);
 
@@ -146,8 +154,10 @@ impl AsyncRead for Heard {
         let this = self.get_mut();
         let before = buf.filled().len();
         let read = ready!(Pin::new(&mut this.stream).poll_read(cx, buf));
-        this.vitals.come(buf.filled().len() - before);
-        Poll::Ready(read)
+        match this.vitals.come(buf.filled().len() - before) {
+            true => Poll::Ready(read),
+            false => Poll::Ready(Err(io::Error::other("more comes than anybody has asked for"))),
+        }
     }
 }
 

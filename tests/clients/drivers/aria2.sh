@@ -1,6 +1,6 @@
 # aria2
 #
-# Without `--no-conf` its own settings count too. It retries nothing that was refused with 429.
+# `--ca-certificate`. Its own settings count too, unless `--no-conf` is given.
 family='Command line'
 install() { debian aria2; }
 version() { aria2c --version | sed -n '1s/aria2 version //p'; }

@@ -1,7 +1,8 @@
 # Chromium
 #
-# `--no-sandbox` is for root alone.
+# `--no-sandbox` as root only. More: [browsers](browsers.md).
 family='Browsers'
+line='politely run chromium --headless --dump-dom URL'
 quick=yes
 sees='/ /style.css /script.js /image.svg /data.json'
 install() { debian chromium libnss3-tools; }

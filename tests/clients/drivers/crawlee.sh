@@ -1,7 +1,6 @@
 # Crawlee
 #
-# A session takes 403 and 429 for a block, and is exchanged for another up to ten times: `blockedStatusCodes: []` ends that. It is
-# told of the proxy by its own option. A 429 is tried again after as long as Retry-After says.
+# Its own proxy option, and `blockedStatusCodes: []`: [browsers](browsers.md#crawlee).
 family='Crawlers'
 returns=yes
 sees='/ /one.html /deep/three.html'

@@ -1,7 +1,8 @@
 # curl, by a proxy with TLS
 #
-# The listener's certificate is made here; one that a public authority has issued takes no `--proxy-cacert`.
+# A listener with `tls`. `--proxy-cacert` only if no public authority issued the listener's certificate.
 family='Command line'
+line='curl --proxy https://proxy:3128 --proxy-cacert proxy.pem --cacert "$(politely ca path)" URL'
 service=yes
 install() { debian curl; }
 version() { curl --version | sed -n '1s/curl \([^ ]*\).*/\1/p'; }

@@ -1,6 +1,6 @@
 # jsoup
 #
-# A timeout of its own (30 s) ends what is held for its turn: `timeout(0)` is none.
+# `timeout(0)`: its own timeout is 30 s.
 family=Java
 install() { command -v javac > /dev/null || debian default-jdk-headless; debian libjsoup-java; }
 version() { dpkg-query -W -f '${Version}' libjsoup-java; }

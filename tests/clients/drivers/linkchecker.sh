@@ -1,7 +1,8 @@
 # linkchecker
 #
-# It brings its own roots, unless its configuration names others.
+# Roots of its own: `sslverify=$SSL_CERT_FILE` below `[checking]` of linkcheckerrc.
 family='Command line'
+line='politely run linkchecker --config linkcheckerrc --no-robots URL…'
 install() { debian linkchecker; }
 version() { linkchecker --version 2>&1 | sed -n 's,^LinkChecker \([^ ]*\).*,\1,p'; }
 crawl() {

@@ -1,6 +1,6 @@
 # undici
 #
-# Its own `EnvHttpProxyAgent` reads the proxy's variables.
+# `EnvHttpProxyAgent({ headersTimeout: 660_000 })`; a `RetryAgent` around it retries.
 family=Node.js
 install() { npm_registry undici; }
 version() { npm_version undici; }

@@ -1,6 +1,6 @@
 # ws
 #
-# It opens its own sockets, and needs an agent.
+# An agent: `new HttpsProxyAgent(process.env.https_proxy)`.
 family='WebSocket and gRPC'
 install() { npm_registry ws https-proxy-agent; }
 version() { npm_version ws; }

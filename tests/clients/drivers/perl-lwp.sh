@@ -1,6 +1,6 @@
 # Perl LWP
 #
-# A timeout of its own (3 minutes) ends what is held for its turn.
+# `timeout => 660`: its own is 3 minutes.
 family='Ruby, PHP, Perl'
 quick=yes
 install() { debian libwww-perl liblwp-protocol-https-perl; }

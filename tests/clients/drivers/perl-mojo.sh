@@ -1,6 +1,6 @@
 # Perl Mojo::UserAgent
 #
-# It reads the variables of the proxy once it is told to `detect` them.
+# `$agent->proxy->detect`, `ca => $ENV{SSL_CERT_FILE}`, `inactivity_timeout => 660`.
 family='Ruby, PHP, Perl'
 install() { debian libmojolicious-perl libio-socket-ssl-perl; }
 version() { perl -MMojolicious -e 'print Mojolicious->VERSION'; }

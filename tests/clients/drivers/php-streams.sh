@@ -1,6 +1,6 @@
 # PHP streams
 #
-# They read no proxy variable, and ask for http by the path alone unless `request_fulluri` says otherwise.
+# `proxy` in the context (`tcp://…`); for http also `request_fulluri`. `default_socket_timeout` 660.
 family='Ruby, PHP, Perl'
 install() { debian php-cli; }
 version() { php -r 'echo PHP_VERSION;'; }

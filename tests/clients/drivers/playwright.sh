@@ -1,6 +1,6 @@
 # Playwright
 #
-# `--no-sandbox` is for root alone.
+# [browsers](browsers.md#playwright)
 family='Browsers'
 sees='/ /style.css /script.js /image.svg /data.json'
 install() { debian chromium libnss3-tools; pypi playwright; }

@@ -1,6 +1,6 @@
 # puppeteer-core
 #
-# `--no-sandbox` is for root alone.
+# [browsers](browsers.md#puppeteer)
 family='Browsers'
 sees='/ /style.css /script.js /image.svg /data.json'
 install() { debian chromium libnss3-tools; npm_registry puppeteer-core; }

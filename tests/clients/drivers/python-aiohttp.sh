@@ -1,6 +1,6 @@
 # Python aiohttp
 #
-# It reads the proxy's variables only with `trust_env`; a timeout of its own (5 minutes) ends what is held for its turn.
+# `ClientSession(trust_env=True, timeout=ClientTimeout(total=None))`: its own timeout is 5 minutes.
 family=Python
 install() { pypi aiohttp; }
 version() { pypi_version aiohttp; }

@@ -1,6 +1,6 @@
 # gRPC (Python grpcio)
 #
-# Over TLS, by CONNECT and HTTP/2.
+# Over TLS: CONNECT and HTTP/2.
 family='WebSocket and gRPC'
 schemes=https
 install() { pypi grpcio; }

@@ -1,6 +1,6 @@
 # Python httpx, HTTP/1.1 and HTTP/2
 #
-# A timeout of its own ends what is held for its turn.
+# `timeout=660`.
 family=Python
 quick=yes
 install() { pypi 'httpx[http2]'; }

@@ -1,6 +1,6 @@
 # Python pycurl
 #
-# The libcurl that it brings reads the proxy's variables, and no other: the roots have to be named.
+# `curl.setopt(pycurl.CAINFO, os.environ["CURL_CA_BUNDLE"])`.
 family=Python
 install() { pypi pycurl; }
 version() { pypi_version pycurl; }

@@ -1,6 +1,6 @@
 # Python requests
 #
-# The `Retry` of urllib3 waits for as long as Retry-After says.
+# `Retry(3, status_forcelist=[429, 503])` of urllib3 waits for as long as Retry-After says.
 family=Python
 quick=yes
 returns=yes

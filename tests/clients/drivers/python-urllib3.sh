@@ -1,6 +1,6 @@
 # Python urllib3
 #
-# It reads no proxy variable by itself: `ProxyManager` has to be given one.
+# `ProxyManager(os.environ["https_proxy"])`: it reads no proxy variable.
 family=Python
 returns=yes
 install() { pypi urllib3; }

@@ -1,6 +1,6 @@
 # Rust reqwest
 #
-# With its `rustls` it brings roots of its own, unless told to take the system's.
+# `timeout(None)`. With `rustls` it has roots of its own, unless told to take the system's.
 family='Go and Rust'
 install() { crate reqwest@0.12 --no-default-features --features blocking,rustls-tls-native-roots; }
 version() { crate_version reqwest; }

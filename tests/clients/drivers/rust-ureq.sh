@@ -1,6 +1,6 @@
 # Rust ureq
 #
-# It brings its own roots, unless told to ask the system's verifier.
+# `RootCerts::PlatformVerifier`: it has roots of its own.
 family='Go and Rust'
 quick=yes
 install() { crate ureq --features platform-verifier; }

@@ -1,7 +1,6 @@
 # Scrapy
 #
-# What is held for its turn outlasts Scrapy's own timeout, unless that is longer than `--max-wait`. A 429 is tried again
-# at once; with this middleware, after as long as Retry-After says.
+# `DOWNLOAD_TIMEOUT` above `--max-wait`, and a middleware that waits for Retry-After: [Scrapy](scrapy.md).
 family='Crawlers'
 quick=yes
 returns=yes

@@ -1,6 +1,6 @@
 # Selenium
 #
-# It steers the browser by way of this machine, which `run` leaves out of the proxy. `--no-sandbox` is for root alone.
+# [browsers](browsers.md#selenium)
 family='Browsers'
 sees='/ /style.css /script.js /image.svg /data.json'
 install() { debian chromium chromium-driver libnss3-tools; pypi selenium; }

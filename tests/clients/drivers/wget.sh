@@ -1,6 +1,6 @@
 # wget
 #
-# wget keeps no Retry-After: `--waitretry` is the most that it waits between two tries, one second more each time.
+# `--waitretry` is the longest wait between two tries: it does not read Retry-After.
 family='Command line'
 quick=yes
 returns=yes

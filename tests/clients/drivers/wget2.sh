@@ -1,6 +1,6 @@
 # wget2
 #
-# For http alone: the one of Debian 12 (1.99) speaks TLS to the proxy for https, and cannot be told otherwise.
+# http only: for https, 1.99 of Debian 12 speaks TLS to the proxy and has no option against that.
 family='Command line'
 schemes=http
 install() { debian wget2; }

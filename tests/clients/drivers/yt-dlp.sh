@@ -1,6 +1,6 @@
 # yt-dlp
 #
-# It brings its own roots, unless told `no-certifi`.
+# `--compat-options no-certifi`: it has roots of its own.
 family='Package managers and the like'
 install() { pypi yt-dlp; }
 version() { pypi_version yt-dlp; }

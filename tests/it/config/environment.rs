@@ -176,6 +176,42 @@ fn an_argument_overrides_the_environment_and_a_later_one_an_earlier_one() {
     assert_eq!(policy(&settings, "a.example").rules.robots, RobotsOverride::Ignore);
 }
 
+#[test]
+fn a_fleet_is_a_url_or_that_and_the_number_of_instances() {
+    let url = "redis://127.0.0.1:1/";
+    let fleet = |settings: &Settings| {
+        let fleet = &settings.fleet;
+        assert_eq!(settings.shown()["fleet"]["url"].as_str(), fleet.url.as_ref().map(|url| url.expose().as_str()));
+        (fleet.url.is_some(), fleet.instances.map(|instances| instances.get()))
+    };
+    assert_eq!(fleet(&good("")), (false, None));
+    assert_eq!(fleet(&good(&format!("fleet: {url}"))), (true, None));
+    assert_eq!(fleet(&good(&format!("fleet: {{ url: {url}, instances: 3 }}"))), (true, Some(3)));
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("politely.yaml");
+    for (yaml, variable) in [
+        (format!("fleet: {url}"), ("POLITELY_FLEET__INSTANCES", "3")),
+        ("fleet: { instances: 3 }".to_owned(), ("POLITELY_FLEET", url)),
+        ("fleet: { instances: 3 }".to_owned(), ("POLITELY_FLEET__URL", url)),
+        ("fleet: redis://192.0.2.1/".to_owned(), ("POLITELY_FLEET", "{ url: 'redis://127.0.0.1:1/', instances: 3 }")),
+    ] {
+        fs::write(&file, &yaml).unwrap();
+        let settings = with_environment(Some(&file), &[variable]).unwrap();
+        assert_eq!(fleet(&settings), (true, Some(3)), "{yaml} {variable:?}");
+        assert_eq!(settings.shown()["fleet"]["url"], url);
+    }
+    fs::write(home.path().join("more.yaml"), "fleet: { instances: 3 }").unwrap();
+    fs::write(&file, format!("include: [more.yaml]\nfleet: {url}")).unwrap();
+    assert_eq!(fleet(&with_environment(Some(&file), &[]).unwrap()), (true, Some(3)));
+    let settings = with_arguments(&[("fleet", url), ("fleet.instances", "3")]).unwrap();
+    assert_eq!(fleet(&settings), (true, Some(3)));
+    for wrong in ["0", "10001", "many", "-1"] {
+        let told = short(&format!("fleet: {{ instances: {wrong} }}"));
+        assert!(told[0].starts_with("1:21 "), "{told:?}");
+    }
+    assert!(short("fleet: 7")[0].contains("this is not a URL"), "{:?}", short("fleet: 7"));
+}
+
 /// Unlike a variable, it is nobody's by mistake.
 #[test]
 fn an_argument_at_fault_is_an_error_as_a_line_would_be() {

@@ -82,7 +82,7 @@ fn the_file_we_ship_has_every_key_there_is() {
         map.keys().map(|key| key.as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(names(&shipped), keys(|key| key.to_owned()));
-    let plain = ["include", "listen", "mode", "fleet", "on_fleet_loss", "hosts"];
+    let plain = ["include", "listen", "mode", "on_fleet_loss", "hosts"];
     for (section, value) in shipped.iter().filter(|(key, _)| !plain.contains(&key.as_str().unwrap())) {
         let section = section.as_str().unwrap();
         assert_eq!(names(value.as_mapping().unwrap()), keys(|key| format!("{section}: {{ {key} }}")), "{section}");

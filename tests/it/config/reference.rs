@@ -217,7 +217,7 @@ fn without_article(text: &str) -> &str {
 }
 
 /// Of which, or of its own words, each key takes one that is not its default.
-const VALUES: [&str; 25] = [
+const VALUES: [&str; 26] = [
     "7s",
     "7h",
     "7MiB",
@@ -240,6 +240,7 @@ const VALUES: [&str; 25] = [
     "redis://192.0.2.1/0",
     "{ certificate: /x, key: /x }",
     "{}",
+    "{ ai-train: [x] }",
     "{ a.example: tunnel }",
     "{ a.example: { intercept: tunnel } }",
     "[{ name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA' }]",

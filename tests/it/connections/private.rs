@@ -34,6 +34,18 @@ async fn client(proxy: &Proxy, origin: &Origin) -> Client {
     }
 }
 
+fn users() -> String {
+    use argon2::PasswordHasher;
+    let hash = argon2::Argon2::from(argon2::Params::new(8, 1, 1, None).unwrap()).hash_password(b"pw").unwrap();
+    let users = ["alice", "bob"].map(|name| format!("{{ name: {name}, password: '{hash}' }}")).join(", ");
+    format!("access: {{ users: [{users}] }}")
+}
+
+fn basic(user: &str) -> String {
+    use base64::Engine;
+    format!("Basic {}", base64::prelude::BASE64_STANDARD.encode(format!("{user}:pw")))
+}
+
 async fn ask(client: &mut Client, origin: &Origin, fields: &str, body: &str) -> (u16, String) {
     let target = if origin.url("").starts_with("https") { "/x".to_owned() } else { origin.url("/x") };
     let method = if body.is_empty() { "GET" } else { "POST" };
@@ -79,20 +91,15 @@ async fn one_that_an_origin_has_authenticated_serves_nobody_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_user_on_the_same_client_connection_is_somebody_else() {
-    use argon2::PasswordHasher;
-    let hash = argon2::Argon2::from(argon2::Params::new(8, 1, 1, None).unwrap()).hash_password(b"pw").unwrap();
-    let users = ["alice", "bob"].map(|name| format!("{{ name: {name}, password: '{hash}' }}")).join(", ");
-    let proxy = Proxy::start(&format!("{NO_ROBOTS}\naccess: {{ users: [{users}] }}")).await;
+    let proxy = Proxy::start(&format!("{NO_ROBOTS}\n{}", users())).await;
     let origin = Origin::http(authenticating("NTLM")).await;
     let mut shared = client(&proxy, &origin).await;
-    let by = |user: &str| {
-        use base64::Engine;
-        format!("Proxy-Authorization: Basic {}\r\n", base64::prelude::BASE64_STANDARD.encode(format!("{user}:pw")))
-    };
+    let by = |user: &str| format!("Proxy-Authorization: {}\r\n", basic(user));
     let authenticated = format!("{}Authorization: NTLM response\r\n", by("alice"));
     assert_eq!(ask(&mut shared, &origin, &authenticated, "").await.0, 200);
     assert_eq!(ask(&mut shared, &origin, &by("alice"), "").await.0, 200);
     assert_eq!(ask(&mut shared, &origin, &by("bob"), "").await.0, 401);
+    assert_eq!(ask(&mut shared, &origin, &by("alice"), "").await.0, 200, "hers is still hers");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,6 +112,33 @@ async fn in_http2_the_client_connection_is_what_counts() {
     assert_eq!(alice.exchange(request, b"").await.unwrap().text(), "alice");
     assert_eq!(bob.get(&origin.url("/x")).await.status(), 401);
     assert_eq!(alice.get(&origin.url("/x")).await.text(), "alice");
+}
+
+/// To the proxy itself, where each stream says whose it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_http2_to_the_proxy_itself_the_client_connection_and_the_user_are_what_counts() {
+    use crate::support::h2_client::{H2Client, request};
+    let origin = Origin::http(authenticating("NTLM")).await;
+    let proxy = Proxy::start(&format!("{NO_ROBOTS}\n{}", users())).await;
+    let shared = H2Client::known(proxy.client().await).await;
+    let ask = async |method: &str, user: &str, terms: Option<&'static str>| {
+        let mut asked = request(method, &origin.url("/x"));
+        asked.headers_mut().insert("proxy-authorization", basic(user).parse().unwrap());
+        if let Some(terms) = terms {
+            asked.headers_mut().insert("authorization", http::HeaderValue::from_static(terms));
+        }
+        let body: &[u8] = if method == "POST" { b"body" } else { b"" };
+        shared.exchange(asked, body).await.unwrap().text()
+    };
+    assert_eq!(ask("GET", "alice", Some("NTLM response")).await, "alice");
+    for _ in 0..3 {
+        assert_eq!(ask("GET", "alice", None).await, "alice");
+        assert_eq!(ask("GET", "bob", None).await, "who", "he has nothing of hers");
+        assert_eq!(ask("POST", "alice", None).await, "alice", "and takes nothing from her");
+    }
+    let on = |number: usize| origin.log.of("/x")[number].connection;
+    assert_eq!((0..10).map(on).collect::<HashSet<_>>().len(), 2, "one each");
+    assert_eq!(origin.connections(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -51,7 +51,13 @@ async fn all_who_name_the_host_must_agree() {
     let mut siege = Siege::default();
     for (name, connect, sni, target, host) in ROWS {
         let (target, host) = (target.replace("{p}", &port), host.replace("{p}", &port));
-        let client = Client::connect(proxy.address(), &format!("{connect}:{port}")).await;
+        let mut client = proxy.client().await;
+        let status = client.ask_connect(&format!("{connect}:{port}")).await.status();
+        if *connect == "c.localhost" {
+            siege.tried(*name, (status != 403).then(|| format!("CONNECT is answered {status}")));
+            continue;
+        }
+        assert_eq!(status, 200, "{name}");
         // An address is sent as no name at all.
         let inside = client
             .try_tls(

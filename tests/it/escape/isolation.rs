@@ -2,6 +2,7 @@
 
 use crate::support::binary::open;
 use crate::support::{Origin, within};
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
@@ -13,7 +14,7 @@ use tokio::process::Command;
 /// Prints a line for each way out that is open.
 const ATTACKS: &str = r#"
 import ctypes, os, socket, struct, subprocess, fcntl, sys
-outer, port, abstract, home = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+outer, port, abstract, home, segment = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])
 libc = ctypes.CDLL(None, use_errno=True)
 
 def way(name):
@@ -109,6 +110,31 @@ def _():
 @way('abstract Unix socket')
 def _(): socket.socket(socket.AF_UNIX).connect('\0' + abstract)
 
+@way('shared memory of System V')
+def _():
+    libc.shmat.restype = ctypes.c_ssize_t
+    if libc.shmat(segment, None, 0) == -1:
+        raise OSError(ctypes.get_errno())
+
+@way('list of shared memory')
+def _(): return len(open('/proc/sysvipc/shm').readlines()) > 1
+
+@way('message queue of POSIX')
+def _():
+    if libc.mq_open(b'/' + abstract.encode(), os.O_RDWR) < 0:
+        raise OSError(ctypes.get_errno())
+
+@way('message queue by its file')
+def _(): return len(os.listdir('/dev/mqueue')) > 0
+
+@way('name of the machine')
+def _():
+    libc.sethostname(b'other', 5)
+    return socket.gethostname() == 'other'
+
+@way('place in the hierarchy of cgroups')
+def _(): return any(line.rstrip().split(':', 2)[2] != '/' for line in open('/proc/self/cgroup'))
+
 @way('socket of virtual machines')
 def _(): socket.socket(40, socket.SOCK_STREAM)
 
@@ -191,12 +217,19 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
     let system = File::open("/proc/sys/kernel").expect("Linux");
     let connected = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
     let [network, connected, system] = [network.as_raw_fd(), connected.as_raw_fd(), system.as_raw_fd()];
+    // SAFETY: these take numbers, and a text that outlives the call; the segment and the queue go at the end.
+    let (segment, queue) = unsafe {
+        let queue = CString::new(format!("/{name}")).expect("a name");
+        let opened = libc::mq_open(queue.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o666 as libc::mode_t, 0);
+        assert!(opened >= 0 && libc::fchmod(opened, 0o666) == 0, "{}", std::io::Error::last_os_error());
+        (libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o666), queue)
+    };
     let script = home.path().join("attacks.py");
     fs::write(&script, ATTACKS).expect("it is writable");
     let mut command = Command::new("bash");
     let become_user = user.map(|id| format!("setpriv --reuid={id} --regid={id} --clear-groups")).unwrap_or_default();
     let run = format!(
-        "exec {become_user} bash -c 'exec {} run --isolate python3 \"$0\" $$ {port} {name} \"$1\"' \"$0\" \"$1\"",
+        "exec {become_user} bash -c 'exec {} run --isolate python3 \"$0\" $$ {port} {name} \"$1\" {segment}' \"$0\" \"$1\"",
         env!("CARGO_BIN_EXE_politely")
     );
     if !before.is_empty() {
@@ -226,6 +259,11 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
     // SAFETY: as above.
     unsafe { command.pre_exec(inherit) };
     let output = within("the attacks", command.output()).await.expect("bash");
+    // SAFETY: as above.
+    unsafe {
+        libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut());
+        libc::mq_unlink(queue.as_ptr());
+    }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (got, said) = (text(&output.stdout), text(&output.stderr));
     let is_missing = ["cannot isolate", "Permission denied", "cannot run `python3`", "setpriv: "];

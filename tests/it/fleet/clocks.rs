@@ -113,16 +113,3 @@ async fn the_right_to_fetch_of_one_that_died_is_not_held_for_a_day() {
     let left: i64 = redis.pttl(FETCHING).await.expect("a key");
     assert!(left <= HELD, "{left}");
 }
-
-#[tokio::test]
-async fn instances_from_before_are_not_counted_for_a_day() {
-    let Some(redis) = Redis::start().await else { return };
-    let redis = &mut redis.connection().await;
-    let script = Script::new(include_str!("../../../src/gate/fleet/instances.lua"));
-    let count = async |me: &str, redis: &mut MultiplexedConnection| -> (i64, bool) {
-        script.key("politely:instances").arg(me).arg(10_000).invoke_async(redis).await.expect("it runs")
-    };
-    assert_eq!((count("a", redis).await, count("b", redis).await), ((1, false), (2, false)));
-    let () = redis.zincr("politely:instances", "a", DAY).await.expect("a set");
-    assert_eq!(count("b", redis).await, (1, true), "it tells again within a second if it is still there");
-}

@@ -214,7 +214,7 @@ async fn a_fleet_is_left_by_reload_and_joined_by_a_restart() {
     eventually("it knows", || says(&leaves, "has gone from the configuration")).await;
     let joins = Binary::serve("").await;
     joins.reconfigure(&fleet);
-    eventually("it says so", || says(&joins, "fleet needs a restart")).await;
+    eventually("it says so", || says(&joins, "fleet.url needs a restart")).await;
     for instance in [&leaves, &joins] {
         for _ in 0..2 {
             assert_eq!(get(instance, &origin.url("/page")).await.status(), 200);

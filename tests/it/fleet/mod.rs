@@ -7,9 +7,11 @@ mod crash;
 mod faults;
 mod forgets;
 mod hung_up;
+mod instances_script;
 mod loss;
 mod many_servers;
 mod one_pace;
+mod parted;
 mod secure;
 mod turn_script;
 

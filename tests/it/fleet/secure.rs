@@ -53,7 +53,8 @@ async fn a_wrong_password_is_said_with_a_hint_and_not_repeated() {
     let Some(redis) = Redis::with_password_and_tls().await else { return };
     let origin = Origin::site("").await;
     for url in [redis.url_with("wrong-one"), redis.url_with("")] {
-        let instance = Binary::serve(&format!("fleet: '{url}'\nlog: {{ level: trace }}")).await;
+        let instance =
+            Binary::serve(&format!("fleet: {{ url: '{url}', instances: 1 }}\nlog: {{ level: trace }}")).await;
         super::comes_to_say(&instance, "correct the user and the password in `fleet`").await;
         let output = instance.output();
         assert!(!output.contains("wrong-one") && !output.contains(PASSWORD), "{output}");

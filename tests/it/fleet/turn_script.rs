@@ -3,7 +3,7 @@
 use crate::support::redis::Redis;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, Script};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 const KEY: &str = "politely:{a.example}:lease";
@@ -151,6 +151,60 @@ async fn who_needs_its_turn_no_more_hands_it_on() {
     give("a", 1, redis).await;
     Call::new("give", "b", 2).run(redis).await;
     assert_eq!((take("b", 3, redis).await, take("c", 2, redis).await), (LINE, LEASED));
+}
+
+/// `e` waits behind so many that have been killed since they last asked. How long it asks until it has the lease that `a` gives up.
+async fn behind_the_dead(dead: u32, silent: bool, redis: &mut MultiplexedConnection) -> Duration {
+    let ask = async |redis: &mut MultiplexedConnection| {
+        let told = Call::new("take", "e", 1).run(redis).await;
+        sleep(Duration::from_millis(LEASE / 3)).await;
+        told
+    };
+    assert_eq!(take("a", 1, redis).await, LEASED);
+    for number in 0..dead {
+        assert_eq!(take(&format!("d{number:02}"), 1, redis).await, LINE);
+    }
+    let told = ask(redis).await;
+    assert_eq!((told[0], told[5]), (LINE, i64::from(dead) + 2), "all of them stand in line");
+    for _ in 0..if silent { 5 } else { 0 } {
+        assert_eq!(Call::new("keep", "a", 1).run(redis).await[0], LEASED);
+        ask(redis).await;
+    }
+    let told = Call::new("take", "e", 1).run(redis).await;
+    assert_eq!(told[5], if silent { 2 } else { i64::from(dead) + 2 }, "those that are silent want nothing");
+    give("a", 1, redis).await;
+    let began = Instant::now();
+    while ask(redis).await[0] != LEASED {}
+    began.elapsed() - Duration::from_millis(LEASE / 3)
+}
+
+#[tokio::test]
+async fn twenty_dead_in_line_cost_nothing_once_they_are_silent_and_two_waits_before() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    let cost = behind_the_dead(20, true, redis).await;
+    assert!(cost < Duration::from_millis(LEASE / 3), "{cost:?}");
+    let () = redis.del(KEY).await.expect("it is there");
+    let cost = behind_the_dead(20, false, redis).await;
+    assert!(cost < Duration::from_millis(LEASE * 5 / 2), "each would cost two thirds of a lease: {cost:?}");
+}
+
+#[tokio::test]
+async fn who_was_silent_and_is_not_dead_keeps_its_place() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!(take("a", 1, redis).await, LEASED);
+    assert_eq!((take("b", 1, redis).await, take("c", 1, redis).await), (LINE, LINE));
+    for _ in 0..5 {
+        sleep(Duration::from_millis(LEASE / 3)).await;
+        assert_eq!(Call::new("keep", "a", 1).run(redis).await[0], LEASED);
+        assert_eq!(take("c", 1, redis).await, LINE);
+    }
+    give("a", 1, redis).await;
+    assert_eq!((take("b", 2, redis).await, take("c", 1, redis).await), (LINE, LEASED));
+    assert_eq!(take("a", 2, redis).await, LINE);
+    give("c", 1, redis).await;
+    assert_eq!((take("a", 2, redis).await, take("b", 2, redis).await), (LINE, LEASED));
 }
 
 #[tokio::test]

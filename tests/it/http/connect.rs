@@ -1,6 +1,7 @@
 //! CONNECT (RFC 9110 §9.3.6): how the connection is taken over, and what is refused.
 
 use crate::support::client::get;
+use crate::support::h2_client::H2Client;
 use crate::support::{Alpn, CLOSED_PORT, Client, Origin, Proxy, Reply, assert_refused, eventually};
 use std::time::Duration;
 
@@ -290,20 +291,37 @@ async fn hosts_that_are_tunnelled_are_passed_untouched() {
     assert_eq!(client.rest().await, b"SSH-2.0-x\r\n");
 }
 
+/// In all its forms, whatever would be inside; and nothing that follows is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hosts_that_are_denied_are_denied_inside_where_the_client_sees_it() {
-    let plain = Origin::site("").await;
+async fn a_connect_to_a_host_with_intercept_deny_is_refused() {
     let tls = Origin::tls_site(Alpn::Both, "").await;
     let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': deny } }").await;
-    let mut client = proxy.tls(&tls, "a.localhost", H1).await;
+    let host = tls.authority("a.localhost");
+    let mut client = proxy.client().await;
+    client.send(connect(&host, "") + &connect(&tls.authority("b.localhost"), "")).await;
+    let response = client.response().await;
+    assert_refused(&response, 403, "http_request_denied", "operator-denied");
+    assert!(response.text().contains("intercept: deny") && response.head.lists("connection", "close"));
+    assert_eq!(client.rest().await, b"");
+    let h2 = H2Client::known(proxy.client().await).await;
+    assert_eq!(h2.connect(&host).await.err(), Some(403));
+    let mut socks = proxy.client().await;
+    let port = tls.port().to_be_bytes();
+    socks.send([&[5, 1, 0, 5, 1, 0, 3, 11], &b"a.localhost"[..], &port].concat()).await;
+    assert_eq!(socks.rest().await, [5, 0, 5, 2, 0, 1, 0, 0, 0, 0, 0, 0], "not allowed");
+    assert_eq!(tls.connections(), 0);
+}
+
+/// An address in CONNECT is granted, and the name in the handshake is the host.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_with_intercept_deny_that_is_named_in_the_handshake_alone_is_refused_inside() {
+    let tls = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start("intercept: { hosts: { 'a.localhost': deny } }").await;
+    let client = Client::connect(proxy.address(), &tls.authority("127.0.0.1")).await;
+    let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), H1).await;
     let response = client.get("/x", &tls.authority("a.localhost")).await;
-    assert_refused(&response, 403, "http_request_denied", "denied");
-    let response = proxy.h2(&tls, "a.localhost").await.get(&tls.url("/x")).await;
-    assert_refused(&response, 403, "http_request_denied", "denied");
-    let host = plain.authority("a.localhost");
-    let response = Client::connect(proxy.address(), &host).await.get("/x", &host).await;
-    assert_refused(&response, 403, "http_request_denied", "denied");
-    assert_eq!(plain.connections() + tls.connections(), 0);
+    assert_refused(&response, 403, "http_request_denied", "operator-denied");
+    assert_eq!(tls.connections(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,6 +11,7 @@ mod foreign;
 mod forward;
 mod framing;
 mod h2_clients;
+mod h2_floods;
 mod h2_origins;
 mod leaving;
 mod messages;

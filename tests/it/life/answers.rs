@@ -9,11 +9,19 @@ async fn each_class_of_status_means_what_the_rfc_says() {
     let proxy = Proxy::start("").await;
     for (status, means) in [
         (200, Means::Rules),
+        (201, Means::Rules),
+        (202, Means::Rules),
         (203, Means::Rules),
-        // A part of nothing in particular.
-        (206, Means::Rules),
-        (299, Means::Rules),
+        // They have no content, whatever comes with them.
         (204, Means::AllowAll),
+        // A part of nothing in particular; what some requests of WebDAV have done; a difference from something (RFC 3229).
+        (206, Means::Unreachable),
+        (207, Means::Unreachable),
+        (208, Means::Unreachable),
+        (226, Means::Unreachable),
+        // Unknown ones are as 200 (RFC 9110 §15).
+        (209, Means::Rules),
+        (299, Means::Rules),
         // Redirects that name no place.
         (300, Means::AllowAll),
         (301, Means::AllowAll),

@@ -98,6 +98,40 @@ async fn utf16_is_decoded() {
     }
 }
 
+/// What is not ASCII at its beginning makes no other encoding of a file; and what nobody can read is not without rules.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_two_and_four_bytes_a_letter_are_decoded_or_close_the_site() {
+    let proxy = Proxy::start("").await;
+    let encoded = |text: &str| {
+        let two = |bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+        let four = |bytes: fn(u32) -> [u8; 4]| text.chars().flat_map(|char| bytes(char.into())).collect::<Vec<u8>>();
+        [two(u16::to_le_bytes), two(u16::to_be_bytes), four(u32::to_le_bytes), four(u32::to_be_bytes)]
+    };
+    for begin in ["", "\u{feff}", "# \u{442}\u{435}\u{441}\u{442}\n", "\u{4e00}\u{4e00}\n", "\u{fc}\n", "\u{1f600}\n"] {
+        for (number, body) in encoded(&format!("{begin}{KEEP_OUT}")).into_iter().enumerate() {
+            let origin = origin(move |_| Reply::text(&body)).await;
+            assert_eq!(meaning(&proxy, &origin).await, Means::Rules, "{begin:?} in encoding {number}");
+        }
+    }
+    let [le, be, wide, _] = encoded(KEEP_OUT);
+    let text = KEEP_OUT.as_bytes();
+    // As a file that is appended to by a program with another idea of text, or sent as lines of bytes.
+    for (name, body) in [
+        ("text and UTF-16", [text, &le[..]].concat()),
+        ("a byte and UTF-16", [b"\n", &le[..]].concat()),
+        ("both orders", [&le[..], &be[..]].concat()),
+        ("two lengths", [&le[..], &wide[..]].concat()),
+        (
+            "line ends of bytes",
+            le.iter().flat_map(|byte| if *byte == b'\n' { vec![b'\r', b'\n'] } else { vec![*byte] }).collect(),
+        ),
+        ("a wrong mark", [b"\xfe\xff", &le[..]].concat()),
+    ] {
+        let origin = origin(move |_| Reply::text(&body)).await;
+        assert_eq!(meaning(&proxy, &origin).await, Means::Unreachable, "{name}");
+    }
+}
+
 /// It has no rules in any language, and its owner may not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn html_in_its_place_is_warned_of_once_for_each_host() {

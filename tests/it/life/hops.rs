@@ -3,6 +3,7 @@
 use super::{KEEP_OUT, Means, meaning, origin, site};
 use crate::serving::access::{request, users};
 use crate::support::{Alpn, Origin, Proxy, Reply, TestCa, eventually};
+use futures_util::future::join_all;
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -211,4 +212,35 @@ async fn the_first_host_is_asked_once_however_late_the_turn_at_the_next_one_come
     proxy.reload("hosts: { b.localhost: { crawl_delay: 0s } }").expect("a valid configuration");
     assert_eq!(meaning(&proxy, &site).await, Means::Rules);
     assert_eq!((site.log.count("/robots.txt"), other.log.count("/robots.txt")), (1, 2));
+}
+
+/// However many sites say that theirs is there, and however long it takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fetches_from_elsewhere_leave_a_host_to_its_own_clients() {
+    let origin = Origin::http(|seen| match (seen.host.split_once('.'), seen.path().as_str()) {
+        (Some(("good", _)), "/robots.txt") => Reply::text(""),
+        (Some(("good", _)), slow) if slow.starts_with("/slow") => Reply::silence(),
+        (Some((bad, rest)), "/robots.txt") => Reply::redirect(format!("http://good.{rest}/slow/{bad}")),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("robots: { timeout: 60s }").await;
+    let get = async |host: String, path: String| {
+        proxy.client().await.get(&origin.url_at(&host, &path), &origin.authority(&host)).await.status()
+    };
+    let bad = join_all((0..24).map(|number| get(format!("bad{number}.localhost"), "/".to_owned())));
+    let slow = || origin.log.starts("/slow").len();
+    let good = async {
+        eventually("all that lead there", || origin.log.count("/robots.txt") == 24 && slow() > 0).await;
+        for round in 0..5 {
+            let pages =
+                join_all((0..7).map(|number| get("good.localhost".to_owned(), format!("/{round}/{number}")))).await;
+            assert!(pages.iter().all(|status| *status == 200), "{pages:?}");
+        }
+        assert_eq!(slow(), 1, "of eight places one");
+    };
+    tokio::select! {
+        _ = bad => panic!("nobody has answered"),
+        () = good => {}
+    }
 }

@@ -129,3 +129,53 @@ async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
     }
     assert_eq!(proxy.counts().reported["revisit-too-soon"], 1);
 }
+
+/// What another has fetched is told to nobody who may not fetch it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_forbids_a_page_comes_first() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: kept-out\nDisallow: /page\n"),
+        _ => Reply::text("page").field("ETag", "\"a\""),
+    })
+    .await;
+    let proxy = Proxy::start(REVISIT).await;
+    let client = &mut proxy.client().await;
+    assert_eq!(with(client, &origin, "GET", "/page", "User-Agent: let-in\r\n").await.status(), 200);
+    for (configuration, agent, status, slug) in [
+        ("", "kept-out", 403, "robots-disallowed"),
+        ("hosts: { a.localhost: { deny: [/page] } }", "let-in", 403, "operator-denied"),
+        ("hosts: { a.localhost: { budget: { requests: 0 } } }", "let-in", 429, "budget-spent"),
+        ("", "let-in", 429, "revisit-too-soon"),
+    ] {
+        proxy.reload(&format!("{REVISIT}\n{configuration}")).expect("a valid configuration");
+        for condition in ["", "If-None-Match: \"a\"\r\n"] {
+            let again = with(client, &origin, "GET", "/page", &format!("User-Agent: {agent}\r\n{condition}")).await;
+            match slug == "revisit-too-soon" && !condition.is_empty() {
+                true => assert_eq!(again.status(), 304),
+                false => drop(assert_refused(&again, status, "http_request_denied", slug)),
+            }
+        }
+    }
+    assert_eq!(origin.log.count("/page"), 1);
+}
+
+/// It is not sent: it neither waits for a turn, nor takes one, nor costs anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_answered_without_the_site_takes_no_turn_of_it() {
+    let origin = site().await;
+    let hosts = "hosts: { a.localhost: { crawl_delay: 2s, budget: { requests: 2 } } }";
+    let proxy = Proxy::start(&format!("pace: {{ min_revisit: 1h, max_wait: 3s }}\n{hosts}")).await;
+    let client = &mut proxy.client().await;
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+    for _ in 0..20 {
+        let same = with(client, &origin, "GET", "/page", "If-None-Match: \"a\"\r\nPrefer: wait=0\r\n").await;
+        assert_eq!(same.status(), 304, "{}", same.text());
+        let refused = with(client, &origin, "GET", "/page", "Prefer: wait=0\r\n").await;
+        assert_refused(&refused, 429, "http_request_denied", "revisit-too-soon");
+    }
+    assert_eq!(
+        with(client, &origin, "GET", "/other", "").await.status(),
+        200,
+        "one gap later, and the last that it may"
+    );
+}

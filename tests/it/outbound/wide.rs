@@ -76,7 +76,7 @@ impl Certificates {
         let made = Blocking::new("bash").args(["-c", script]).current_dir(directory.path()).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         // Nobody looks whether they are prime.
-        for bits in [2048, 3072, 10_000] {
+        for bits in [2048, 3064, 3072, 10_000] {
             let (mut modulus, two) = (BigNum::new().unwrap(), BigNum::from_u32(2).unwrap());
             modulus.rand(bits, MsbOption::ONE, true).unwrap();
             let group = Dh::from_pqg(modulus, None, two).unwrap().params_to_pem().unwrap();
@@ -169,12 +169,13 @@ const CASES: &[(&str, &str, &str)] = &[
     ("rsa", "-tls1_2 -groups X448", "ECDHE-RSA"),
     ("p256", "-tls1_3 -groups ffdhe2048", "TLSv1.3"),
     ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh2048.pem", "DHE-RSA-AES128-SHA"),
+    ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh3064.pem", "DHE-RSA-AES128-SHA"),
     // Chains.
     ("behind", "-cert_chain near.pem", "TLSv1.3"),
     ("behind", "-cert_chain far.pem", "TLSv1.3"),
     // What takes too long to compute.
-    ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh3072.pem", "more than 2048 bits"),
-    ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh10000.pem", "more than 2048 bits"),
+    ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh3072.pem", "has 3072 bits or more"),
+    ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh10000.pem", "has 3072 bits or more"),
     ("rsa", "-tls1_3 -groups ffdhe3072", "refuses the TLS parameters"),
     ("behind", "-cert_chain long.pem", "chain is longer than 16 KiB"),
     // What is refused all the same.

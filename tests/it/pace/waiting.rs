@@ -336,6 +336,68 @@ async fn nor_does_one_that_drips_or_that_listens_to_what_has_no_end() {
     }
 }
 
+/// Nor do those of one client at a host without a gap, where it could be asked for as many as there are places.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_no_end_holds_no_place_at_a_host_without_a_gap() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/events" => {
+            Reply::drip(&["event"; 1000], Duration::from_millis(200)).field("Content-Type", "text/event-stream")
+        }
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Proxy::start("hosts: { '*': { robots: ignore } }\npace: { max_wait: 10s, max_concurrent: 2 }").await;
+    let mut listening = Vec::new();
+    for number in 1..=6 {
+        let mut client = proxy.client().await;
+        client.send(get(&origin.url("/events"), &origin.authority("a.localhost"))).await;
+        assert_eq!(client.head().await.status(), 200, "{number}");
+        listening.push(client);
+    }
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 200);
+}
+
+/// Whatever another has in flight there, and however long that takes: polls that wait for their answers, downloads without end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_has_nothing_in_flight_at_a_host_gets_a_place() {
+    use argon2::PasswordHasher;
+    let hash = argon2::Argon2::from(argon2::Params::new(8, 1, 1, None).unwrap()).hash_password(b"pw").unwrap();
+    let users = ["alice", "bob", "carol"].map(|name| format!("{{ name: {name}, password: '{hash}' }}")).join(", ");
+    let yaml = format!(
+        "hosts: {{ '*': {{ robots: ignore }} }}\npace: {{ max_wait: 2s, max_concurrent: 3 }}\naccess: {{ users: [{users}] }}"
+    );
+    for target in ["/poll", "/radio"] {
+        let origin = Origin::http(|seen| match seen.path().as_str() {
+            "/poll" => Reply::silence(),
+            "/radio" => Reply::drip(&[&*"sound".repeat(1000); 1000], Duration::from_millis(100)),
+            _ => Reply::text("page"),
+        })
+        .await;
+        let proxy = Proxy::start(&yaml).await;
+        let host = origin.authority("a.localhost");
+        let ask = async |user: &str, target: &str| {
+            use base64::Engine;
+            let credentials = base64::prelude::BASE64_STANDARD.encode(format!("{user}:pw"));
+            let mut client = proxy.client().await;
+            let fields = format!("\r\nProxy-Authorization: Basic {credentials}\r\n\r\n");
+            client.send(get(&origin.url(target), &host).replacen("\r\n\r\n", &fields, 1)).await;
+            client
+        };
+        let mut held = Vec::new();
+        for number in 1..=3 {
+            held.push(ask("alice", target).await);
+            eventually("hers", || origin.log.count(target) == number).await;
+        }
+        for _ in 0..2 {
+            for user in ["bob", "carol"] {
+                assert_eq!(ask(user, "/page").await.response().await.status(), 200, "{user} beside {target}");
+            }
+        }
+        assert_eq!(ask("alice", "/page").await.response().await.status(), 429, "she has all that she may have");
+        assert_eq!(origin.log.count("/page"), 4);
+    }
+}
+
 /// What holds when its turn comes holds for it: here a longer delay, for all who wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_longer_delay_holds_for_those_who_wait_already() {

@@ -3,6 +3,7 @@
 mod decide;
 mod mining;
 mod noted;
+mod page;
 mod usage;
 
 pub use noted::{asked, counted};

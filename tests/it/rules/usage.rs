@@ -71,12 +71,39 @@ async fn groups_of_other_crawlers_have_other_wishes() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_for_the_purpose_refuses_whatever_the_crawlers_own_allows() {
+    let site =
+        "User-agent: *\nAllow: /\n\nUser-agent: No-Training\nDisallow: /art\n\nUser-agent: GPTBot\nDisallow: /x\n";
+    let tokens = "policy_tokens: { train-ai: [no-training, GPTBot] }";
+    for (purpose, statuses) in [("[ai-train]", [403, 403, 200]), ("[search]", [200, 200, 200]), ("[]", [200, 200, 200])]
+    {
+        let origin = Origin::site(site).await;
+        let proxy = Proxy::start(&format!("identity: {{ purpose: {purpose}, {tokens} }}")).await;
+        for (target, status) in ["/art/1", "/x", "/free"].into_iter().zip(statuses) {
+            assert_eq!(proxy.get(&origin.url(target)).await.status(), status, "{purpose} {target}");
+        }
+        if statuses[0] == 403 {
+            let problem =
+                assert_refused(&proxy.get(&origin.url("/art")).await, 403, "http_request_denied", "usage-disallowed");
+            let named = [&problem["product_token"], &problem["purpose"], &problem["rule"]];
+            assert_eq!(named, ["no-training", "ai-train", "Disallow: /art"]);
+            assert_eq!(problem["line"], 5);
+        }
+    }
+    let origin = Origin::site(site).await;
+    let proxy = Proxy::start("identity: { purpose: [ai-train] }").await;
+    assert_eq!(proxy.get(&origin.url("/art")).await.status(), 200, "no token is one of a purpose by default");
+}
+
 /// What fields say no, and to which purpose: `policy::reserved`.
 fn answers(seen: &Seen) -> Reply {
     let page = |name: &str, value: &str| Reply::text("the page").field(name, value);
     match seen.path().as_str() {
         "/robots.txt" => Reply::text(""),
         "/tag" => page("X-Robots-Tag", "otherbot: nofollow, FooBot: noai"),
+        "/list" => page("Robots-Tag", "*;nosnippet, FooBot;noai"),
+        "/signal" => page("Content-Signal", "search=yes, ai-train=no"),
         "/usage" => page("Content-Usage", "train-ai=n").field("Cache-Control", "max-age=0"),
         "/tdm" => page("TDM-Reservation", "1").field("TDM-Policy", "https://example.com/policy.json"),
         "/error" => Reply::status(404).body("the page").field("TDM-Reservation", "1"),
@@ -94,6 +121,8 @@ async fn an_answer_that_says_no_is_not_delivered() {
     for (origin, http2) in [(&plain, None), (&plain, Some(&direct)), (&tls, Some(&inside))] {
         for (target, rule) in [
             ("/tag", Some("X-Robots-Tag: otherbot: nofollow, FooBot: noai")),
+            ("/list", Some("Robots-Tag: *;nosnippet, FooBot;noai")),
+            ("/signal", Some("Content-Signal: search=yes, ai-train=no")),
             ("/usage", Some("Content-Usage: train-ai=n")),
             ("/tdm", Some("TDM-Reservation: 1")),
             ("/endless", Some("TDM-Reservation: 1")),

@@ -50,8 +50,10 @@ async fn a_user_s_own_overrides_hold_for_her_alone() {
                 "CONNECT {host} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic {credentials}\r\n\r\n"
             ))
             .await;
-        assert_eq!(client.head().await.status(), 200);
-        assert_eq!(client.get("/x", &host).await.status(), status, "{user}");
+        assert_eq!(client.head().await.status(), status, "{user}");
+        if status == 200 {
+            assert_eq!(client.get("/x", &host).await.status(), 200, "{user}");
+        }
     }
 }
 

@@ -9,3 +9,5 @@ mod lifecycle;
 mod limits;
 mod logging;
 mod reload;
+mod report;
+mod timestamp;

@@ -96,17 +96,17 @@ async fn what_takes_a_restart_is_named_and_never_shown_as_reloaded() {
     );
     for changed in ["mode", "nothing has changed"] {
         let ended = binary.reload(&yaml).await;
-        let named = "needs a restart: admin.address, store.directory, pace.key, fleet\n";
+        let named = "needs a restart: admin.address, store.directory, pace.key, fleet.url\n";
         assert_eq!(said(&ended), (1, &*format!("reloaded: {changed}\n{named}")), "{ended:?}");
     }
     let (status, told) = api(&binary, &["-X", "POST"], "/api/v1/reload").await;
     assert_eq!((status, &told["reloaded"], &told["needs_restart"][0]), (200, &false.into(), &"admin.address".into()));
     assert_eq!(gauge(&binary, "politely_config_last_reload_successful").await, 0.0);
     let (_, config) = api(&binary, &[], "/api/v1/config").await;
-    assert_eq!((&config["mode"], &config["fleet"]), (&"report".into(), &Value::Null), "what is in force");
+    assert_eq!((&config["mode"], &config["fleet"]["url"]), (&"report".into(), &Value::Null), "what is in force");
     assert_eq!(config["admin"]["address"], "127.0.0.1:0");
     binary.signal(libc::SIGHUP);
-    let line = "not reloaded in full: admin.address, store.directory, pace.key, fleet needs a restart";
+    let line = "not reloaded in full: admin.address, store.directory, pace.key, fleet.url needs a restart";
     eventually("the line of SIGHUP", || binary.output().matches(line).count() == 4).await;
     assert!(!binary.output().contains("configuration reloaded"), "{}", binary.output());
     binary.reload(ADMIN).await;

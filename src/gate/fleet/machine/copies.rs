@@ -7,7 +7,8 @@ use crate::gate::fleet::parcel::{FoundCopy, Parcel};
 use crate::gate::fleet::reach::ServerLost;
 use crate::gate::store::snapshot::{self, FileDigest, digest, millis, time};
 use crate::policy::Entry;
-use std::io;
+use rustix::io::{ReadWriteFlags, preadv2};
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,8 +38,15 @@ impl Machine {
         let id = CopyId::of(authority);
         // First, so that nobody leaves a copy in between.
         let has_right = self.slots.take_right(self.slots.id(authority));
-        let copies = self.copies.clone();
-        let kept = spawn_blocking(move || copies.read(id)).await.ok().flatten();
+        // As a rule the system has the place in memory, or knows that nothing was ever there.
+        let kept = match self.copies.read(id, ReadWriteFlags::NOWAIT) {
+            Ok(kept) => kept,
+            Err(_) => {
+                let copies = self.copies.clone();
+                let read = spawn_blocking(move || copies.read(id, ReadWriteFlags::empty())).await;
+                read.ok().and_then(Result::ok).flatten()
+            }
+        };
         let now = SystemTime::now();
         Ok(match kept {
             // What is from later than now was left before the clock was set back.
@@ -75,18 +83,37 @@ impl Copies {
     }
 
     /// As its origin sent it, with until when it is fresh. `None`: there is none, or another is just taking its place.
-    fn read(&self, id: CopyId) -> Option<(Parcel, SystemTime)> {
+    fn read(&self, id: CopyId, how: ReadWriteFlags) -> io::Result<Option<(Parcel, SystemTime)>> {
         let mut head = [0; HEAD];
-        self.0.file.read_exact_at(&mut head, at(id)).ok()?;
+        if !self.fill(&mut head, at(id), how)? {
+            return Ok(None);
+        }
         let (head_words, check) = head.split_at(WORDS * 8);
         let (words, _) = head_words.as_chunks();
         let [tag, place, sent, until, length]: [_; WORDS] = std::array::from_fn(|at| u64::from_le_bytes(words[at]));
-        let length = usize::try_from(length).ok().filter(|length| *length <= LONGEST)?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if id != (CopyId { tag, place }) || length > LONGEST {
+            return Ok(None);
+        }
         let mut checked = head_words.to_vec();
         checked.resize(head_words.len() + length, 0);
-        self.0.file.read_exact_at(&mut checked[head_words.len()..], at(id) + HEAD as u64).ok()?;
-        let is_it = CopyId { tag, place } == id && digest(&checked) == check;
-        is_it.then(|| (Parcel { bytes: checked.split_off(head_words.len()), sent: time(sent) }, time(until)))
+        if !self.fill(&mut checked[head_words.len()..], at(id) + HEAD as u64, how)? || digest(&checked) != check {
+            return Ok(None);
+        }
+        Ok(Some((Parcel { bytes: checked.split_off(head_words.len()), sent: time(sent) }, time(until))))
+    }
+
+    /// False: the file ends before.
+    fn fill(&self, mut bytes: &mut [u8], mut from: u64, how: ReadWriteFlags) -> io::Result<bool> {
+        while !bytes.is_empty() {
+            let read = preadv2(&self.0.file, &mut [IoSliceMut::new(bytes)], from, how)?;
+            if read == 0 {
+                return Ok(false);
+            }
+            bytes = &mut bytes[read..];
+            from += read as u64;
+        }
+        Ok(true)
     }
 
     fn write(&self, id: CopyId, copy: &[u8], sent: SystemTime, until: SystemTime) -> io::Result<()> {
@@ -132,17 +159,18 @@ mod tests {
         let of = CopyId::of("a");
         let other = CopyId { tag: of.tag ^ 1, place: of.place };
         let (sent, until) = (time(1_000), time(2_000));
+        let read = |id| copies.read(id, ReadWriteFlags::empty()).expect("it is readable");
         let leave = || copies.write(of, b"copy", sent, until).expect("there is room");
         leave();
-        let (copy, fresh) = copies.read(of).expect("it has been left");
+        let (copy, fresh) = read(of).expect("it has been left");
         assert_eq!((&copy.bytes[..], copy.sent, fresh), (&b"copy"[..], sent, until));
         let put = |word: u64, number: u64| {
             copies.0.file.write_all_at(&number.to_le_bytes(), at(of) + word * 8).expect("there is room");
         };
         put(0, other.tag);
-        assert!(copies.read(other).is_none(), "it is of another authority");
+        assert!(read(other).is_none(), "it is of another authority");
         leave();
         put(3, 3_000);
-        assert!(copies.read(of).is_none(), "it is fresh for less long");
+        assert!(read(of).is_none(), "it is fresh for less long");
     }
 }

@@ -17,7 +17,7 @@ mod words;
 
 use super::{Reach, ServerLost, Spend};
 use crate::policy::Spent;
-use crate::policy::pace::{Debt, LastStarts, Observed};
+use crate::policy::pace::{Debt, LastStarts, Observed, Phase};
 use clock::{instant, micros, micros_up, span};
 use copies::Copies;
 use key_view::{KeyView, SlotStart, SlotTurn};
@@ -41,6 +41,7 @@ pub(in crate::gate) struct Machine {
     is_told: AtomicBool,
     /// Processes, when that was found.
     alone: AtomicU32,
+    opened: Instant,
     /// The stopped process that has been logged.
     warned_of: AtomicU32,
 }
@@ -80,6 +81,7 @@ impl Machine {
                 most,
                 is_told: AtomicBool::default(),
                 alone: AtomicU32::new(1),
+                opened: Instant::now(),
                 warned_of: AtomicU32::default(),
             })
         };
@@ -90,7 +92,8 @@ impl Machine {
     #[inline]
     pub fn reach(&self) -> Reach {
         let link = u64::from(!self.is_lost());
-        Reach { link, alone: Some(self.alone.load(Ordering::Relaxed)), ..Reach::default() }
+        let phase = Phase { instances: self.alone.load(Ordering::Relaxed), rank: 0, epoch: self.opened };
+        Reach { link, alone: Some(phase), ..Reach::default() }
     }
 
     /// What names a key here.

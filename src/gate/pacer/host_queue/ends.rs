@@ -31,9 +31,7 @@ impl HostQueue {
     /// What the host's answer to it comes to, though it has not ended.
     pub(in crate::gate::pacer) fn learn(self: &Arc<Self>, slot: &Slot, outcome: PaceOutcome) {
         let mut state = self.state.lock();
-        let HostQueueState { schedule, sharing, .. } = &mut *state;
-        sharing.catch_up(schedule, self.fleet(), outcome.is_refused());
-        schedule.learn(Instant::now, slot, outcome);
+        self.note(&mut state, slot, outcome, None);
         self.spread(state, false, outcome);
     }
 
@@ -46,22 +44,30 @@ impl HostQueue {
         answered: Option<(Duration, bool)>,
     ) {
         let mut state = self.state.lock();
+        // First: whoever has the turn next goes by it.
+        self.note(&mut state, &slot, outcome, answered);
         let HostQueueState { schedule, sharing, .. } = &mut *state;
+        let frees = sharing.ended(schedule, self.fleet(), &slot, has_left);
+        schedule.finished(Instant::now, slot, PaceOutcome::Failure);
+        self.spread(state, frees, outcome);
+    }
+
+    /// Counts an answer, here and with the processes of this machine.
+    fn note(&self, state: &mut HostQueueState, slot: &Slot, outcome: PaceOutcome, answered: Option<(Duration, bool)>) {
+        let HostQueueState { schedule, sharing, .. } = state;
         sharing.catch_up(schedule, self.fleet(), outcome.is_refused() || answered.is_some());
         if let Some((after, is_good)) = answered {
             schedule.answered(after, is_good);
         }
-        let frees = sharing.ended(schedule, self.fleet(), &slot, has_left);
-        schedule.finished(Instant::now, slot, outcome);
-        self.spread(state, frees, outcome);
+        schedule.learn(Instant::now, slot, outcome);
+        sharing.learned(schedule, self.fleet());
     }
 
-    /// To whom it concerns: who waits here, and what has the host's pace as well. `frees`: the lease is not needed for it any more.
+    /// Tells whom it concerns: who waits here, the fleet's server, and what has the host's pace as well. `frees`: the lease is not
+    /// needed for it any more.
     fn spread(self: &Arc<Self>, mut state: MutexGuard<'_, HostQueueState>, frees: bool, outcome: PaceOutcome) {
         let is_refused = outcome.is_refused();
-        let HostQueueState { schedule, sharing, .. } = &mut *state;
-        let is_to_report = sharing.learned(schedule, self.fleet());
-        self.notify(&mut state, frees || is_to_report && is_refused);
+        self.notify(&mut state, frees || is_refused);
         if is_refused {
             let now = Instant::now();
             self.note_debt(&state, now);
@@ -79,8 +85,52 @@ impl HostQueue {
         let HostQueueState { schedule, sharing, .. } = &mut *state;
         sharing.catch_up(schedule, self.fleet(), true);
         schedule.restore(now, debt);
-        let is_to_report = sharing.learned(schedule, self.fleet());
+        sharing.learned(schedule, self.fleet());
         self.note_debt(&state, now);
-        self.notify(&mut state, is_to_report);
+        self.notify(&mut state, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::fleet::{Fleet, Machine, MachineStart, MachineTurn};
+    use crate::gate::pacer::Pacer;
+    use crate::policy::PaceKey;
+    use crate::policy::pace::{ClientId, Terms};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    /// Or it starts before the time that the host has asked for.
+    #[tokio::test]
+    async fn who_gets_a_turn_next_knows_what_the_answer_in_the_last_one_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Machine::open(directory.path(), Duration::from_secs(3600)).unwrap();
+        let (other, pacer) = (open(), Pacer::new(Some(Arc::new(Fleet::on_machine(Arc::new(open())))), None));
+        let terms = Terms { crawl_delay: Duration::from_millis(1), ..Terms::default() };
+        for number in 0..300 {
+            let key = format!("a{number}.example");
+            let queue = pacer.queue(&PaceKey::from_text(&key).unwrap());
+            let mut permit = queue.turn(ClientId(1), &terms).await.unwrap();
+            permit.leaves(true);
+            permit.outcome = PaceOutcome::Backoff { retry_after: Some(Duration::from_secs(60)) };
+            let (id, start) = (other.id(&key), MachineStart { gap: Duration::ZERO, is_fetch: false });
+            let (began, waits) = (Instant::now(), AtomicBool::new(false));
+            let takes = || loop {
+                match other.take(id, start, began, Instant::now()) {
+                    MachineTurn::Busy => waits.store(true, Ordering::Relaxed),
+                    turn => return turn,
+                }
+            };
+            let turn = thread::scope(|scope| {
+                let next = scope.spawn(takes);
+                while !waits.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+                drop(permit);
+                next.join().unwrap()
+            });
+            assert!(matches!(turn, MachineTurn::NotBefore(_)), "{number}: {turn:?}");
+        }
     }
 }

@@ -24,10 +24,12 @@ pub(in crate::gate) struct HostQueue {
     /// Wakes the driver: a slot is free, a request gave up, or the fleet has a message.
     changed: Notify,
     key: PaceKey,
-    /// For a host queue of subresources: that of the pages, which learns of the origin's refusals.
+    /// For a host queue of subresources or guests: that of the pages, which learns of the origin's refusals.
     page: Option<Weak<HostQueue>>,
     /// That of the subresources that follow the pages of this one. It goes with it.
     beside: OnceLock<Arc<HostQueue>>,
+    /// That in which guests wait for each other before they come here. It goes with it.
+    guests: OnceLock<Arc<HostQueue>>,
     /// The delay last logged as clamped, in milliseconds.
     clamp_logged: AtomicU64,
     shared: Arc<PacerShared>,
@@ -90,6 +92,7 @@ impl HostQueue {
             key,
             page,
             beside: OnceLock::new(),
+            guests: OnceLock::new(),
             clamp_logged: AtomicU64::new(0),
             shared,
         }
@@ -106,10 +109,17 @@ impl HostQueue {
 
     /// The queue of the subresources that follow the pages of this one.
     pub fn beside(self: &Arc<Self>) -> &Arc<Self> {
-        self.beside.get_or_init(|| {
-            let page = Some(Arc::downgrade(self));
-            Arc::new(Self::new(Schedule::default(), self.key.clone(), page, self.shared.clone()))
-        })
+        self.beside.get_or_init(|| self.inner())
+    }
+
+    /// The queue of fetches that other hosts have redirected here: one at a time comes to this one.
+    pub fn guests(self: &Arc<Self>) -> &Arc<Self> {
+        self.guests.get_or_init(|| self.inner())
+    }
+
+    fn inner(self: &Arc<Self>) -> Arc<Self> {
+        let page = Some(Arc::downgrade(self));
+        Arc::new(Self::new(Schedule::default(), self.key.clone(), page, self.shared.clone()))
     }
 
     /// Waits for a turn. Dropping the future gives the place in the line back.
@@ -206,10 +216,11 @@ impl HostQueue {
         PaceFigures { waiting, in_flight, backoff: schedule.backoff(), owed, latency, refusals, paused }
     }
 
-    /// Neither it nor the one beside it is in use, or owes anything.
+    /// Neither it nor those that go with it are in use, or owe anything.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let is_free = |beside: &Arc<Self>| Arc::strong_count(beside) == 1 && beside.is_idle(now);
-        self.state.lock().schedule.is_idle(now) && self.beside.get().is_none_or(is_free)
+        let is_free = |inner: &Arc<Self>| Arc::strong_count(inner) == 1 && inner.is_idle(now);
+        self.state.lock().schedule.is_idle(now)
+            && [&self.beside, &self.guests].iter().all(|it| it.get().is_none_or(is_free))
     }
 
     /// For the next process, should this one end before the debt is paid.

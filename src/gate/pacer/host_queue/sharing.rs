@@ -104,12 +104,11 @@ impl Sharing {
         }
     }
 
-    /// The origin's answers have come to something else. True: the server has to hear of it.
-    pub fn learned<W>(&mut self, schedule: &Schedule<W>, fleet: Option<&Fleet>) -> bool {
-        if let (Self::Machine(share), Some(machine)) = (&mut *self, fleet.and_then(Fleet::machine)) {
+    /// The origin's answers have come to something else.
+    pub fn learned<W>(&mut self, schedule: &Schedule<W>, fleet: Option<&Fleet>) {
+        if let (Self::Machine(share), Some(machine)) = (self, fleet.and_then(Fleet::machine)) {
             share.learned(schedule, machine);
         }
-        matches!(self, Self::Server(_))
     }
 
     pub fn lease(&mut self) -> Option<&mut FleetLease> {

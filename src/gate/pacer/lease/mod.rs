@@ -38,7 +38,7 @@ pub(super) struct FleetLease {
 impl FleetLease {
     /// Notes whether the fleet can be asked, and notifies the queue.
     pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, reach: Reach, now: Instant) {
-        let Reach { link, settled_at, alone, slept } = reach;
+        let Reach { link, settled_at, shares, alone, slept, .. } = reach;
         if slept > self.slept + AWAKE {
             // Others may have the lease; what was asked before says nothing of it any more.
             (self.slept, self.known, self.ask_at) = (slept, false, None);
@@ -56,13 +56,14 @@ impl FleetLease {
         }
         let leased = self.is_held(now) && !self.yields(schedule, now);
         let parted = alone.filter(|_| link == 0 || self.fails && !leased);
-        if parted.is_some_and(|instances| instances > 1) && schedule.is_behind_another() {
-            // Whose last start nobody will report any more.
-            schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, schedule.backoff());
+        if parted.is_some_and(|phase| phase.instances > 1) && !schedule.is_partitioned() {
+            // Nobody will report the last start of another any more; nor have the others noticed yet that this instance is parted.
+            let last_start = if link == 0 { settled_at } else { schedule.is_behind_another().then_some(now) };
+            schedule.adopt(LastStarts { last_start, ..LastStarts::default() }, schedule.backoff());
         }
         schedule.follow(match parted {
-            Some(instances) => TurnSource::Partitioned { instances },
-            None => TurnSource::Fleet { known: self.known, leased, rivals: self.rivals, reserved: None },
+            Some(phase) => TurnSource::Partitioned(phase),
+            None => TurnSource::Fleet { known: self.known, leased, rivals: self.rivals, reserved: None, shares },
         });
     }
 

@@ -1,7 +1,7 @@
 //! A lease through links that break, in simulated time.
 
 use super::*;
-use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Terms, Turn};
+use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Phase, Terms, Turn};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -120,16 +120,17 @@ fn nor_under_what_is_left_of_one_whose_answers_were_lost_before_it_is_renewed() 
 }
 
 #[test]
-fn who_waits_when_the_server_is_lost_keeps_the_gap_from_then_once_for_each_instance() {
+fn when_the_server_is_lost_nothing_starts_before_all_have_noticed_and_then_each_in_its_own_part() {
     let mut instance = Instance::waiting();
     let take = instance.call().expect("it asks");
     instance.answer(&take, TurnPlace::Queued(LEASE));
     let lost = instance.now + ms(1000);
     for later in [0, 150] {
         instance.now = lost + ms(later);
-        let reach = Reach { alone: Some(2), ..Reach::default() };
+        let alone = Some(Phase { instances: 2, rank: 1, epoch: lost - ms(1000) });
+        let reach = Reach { alone, settled_at: Some(lost + ms(2000)), ..Reach::default() };
         instance.lease.follow(&mut instance.schedule, reach, instance.now);
-        assert_eq!(instance.schedule.poll(instance.now), NextTurn::WaitUntil(lost + ms(200)));
+        assert_eq!(instance.schedule.poll(instance.now), NextTurn::WaitUntil(lost + ms(2100)));
     }
 }
 

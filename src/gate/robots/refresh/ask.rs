@@ -2,7 +2,6 @@
 //! fault.
 
 use super::super::fetch::{self, FetchError, FileRequest, Reply, TryError, no_resolver, target};
-use super::super::places::FETCHES;
 use super::super::redirect::{DeadEnd, Trail};
 use super::super::response::{Fetched, asked_to_wait};
 use super::super::under_way::Fetch;
@@ -179,13 +178,13 @@ impl RobotsCache {
         let address = route.paced_at(request.want.first);
         let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, address));
         let (client, terms) = (hop.order.client, self.terms(hop, request.authority));
-        let stands = if hop.is_at_home(request.authority) { FETCHES } else { client };
-        let in_turn = self.places.take_in_turn(client, &pace, stands, &terms, settings.robots.timeout, hop.fetch).await;
-        let (_place, mut permit) = in_turn.map_err(FetchError::NotAsked)?;
+        let (is_guest, a_while) = (!hop.is_at_home(request.authority), settings.robots.timeout);
+        let in_turn = self.places.take_in_turn(client, &pace, is_guest, &terms, a_while, hop.fetch).await;
+        let (_place, mut turn) = in_turn.map_err(FetchError::NotAsked)?;
+        let permit = &mut turn.permit;
         hop.fetch.begin();
         let began = Instant::now();
-        let answered =
-            timeout(*left, fetch::get(&self.upstream, request, hop.order.client, settings, &mut permit)).await;
+        let answered = timeout(*left, fetch::get(&self.upstream, request, hop.order.client, settings, permit)).await;
         *left = left.saturating_sub(began.elapsed());
         let reply = answered.map_err(late)??;
         permit.outcome = match reply.status {

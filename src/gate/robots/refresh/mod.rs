@@ -30,6 +30,7 @@ impl RobotsCache {
         fetch: &Fetch,
     ) -> Result<(), Refusal> {
         let (was_unknown, name) = (is_unknown(&host.load()), host.name());
+        let was_readable = self.store.is_readable();
         let mut will_do = self.take_kept(host).await && order.reason.takes_any_copy();
         if will_do
             && !is_due(&host.load(), SystemTime::now())
@@ -44,9 +45,8 @@ impl RobotsCache {
                 Some(fleet) => fleet.claim(name, anew).await,
                 None => Err(ServerLost),
             };
-            // The fleet may have missed what this instance had before it was killed; and the process that used the store may have
-            // ended meanwhile.
-            will_do |= self.take_kept(host).await && order.reason.takes_any_copy();
+            // The process that used the store may have ended meanwhile.
+            will_do |= !was_readable && self.take_kept(host).await && order.reason.takes_any_copy();
             match claim {
                 Ok(Claim::Fetch(right, old)) => break Some((right, old)),
                 Ok(Claim::Copy(copy)) => match self.unpack(host.file, Some(copy)).await {

@@ -4,6 +4,7 @@ use super::*;
 use crate::policy::Refusal;
 
 mod manners;
+mod parted;
 
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
@@ -722,4 +723,102 @@ fn rehearsals_do_not_put_off_a_renewal() {
         assert!(!host.schedule.dry_run(host.at(at), A, &delay).is_zero());
     }
     assert!(matches!(host.schedule.poll(host.at(10_000)), NextTurn::Start("renewal", _)));
+}
+
+/// Fetches that were redirected here.
+#[test]
+fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
+    for own in [vec!["a"; 12], ["a", "b"].repeat(6)] {
+        let (mut host, terms) = (Host::new(), Terms { max_wait: ms(1_000_000), ..delay(1000) });
+        host.visit(0, &terms, OK);
+        assert!(matches!(host.ask(1, ClientId::GUESTS, &terms, "guest"), Turn::Wait { .. }));
+        assert!(matches!(host.ask(1, ClientId::GUESTS, &terms, "guest"), Turn::Wait { .. }));
+        let mut order = Vec::new();
+        for (turn, name) in (1..).zip(own) {
+            let client = if name == "a" { A } else { B };
+            // One comes for each that goes.
+            assert!(matches!(host.ask(turn * 1000 - 1, client, &terms, name), Turn::Wait { .. }));
+            let NextTurn::Start(name, slot) = host.schedule.poll(host.at(turn * 1000)) else { panic!("it is due") };
+            order.push(name);
+            host.end(turn * 1000, slot, OK);
+        }
+        assert_eq!(order.iter().position(|name| *name == "guest"), Some(8), "{order:?}");
+        assert_eq!(order.iter().filter(|name| **name == "guest").count(), 1, "{order:?}");
+    }
+    // All that is needed where nobody else waits.
+    let (mut host, terms) = (Host::new(), delay(1000));
+    host.visit(0, &terms, OK);
+    host.wait(1, ClientId::GUESTS, &terms, "guest", Some(1000));
+    let slot = host.starts(1000, "guest");
+    host.end(1000, slot, OK);
+}
+
+/// What one has in flight may never end: another gets a place all the same, and one only.
+#[test]
+fn a_client_without_a_place_is_lent_one() {
+    let terms = Terms { max_concurrent: 2, ..delay(0) };
+    let mut host = Host::new();
+    let endless = [host.go(0, &terms), host.go(0, &terms)];
+    host.wait(0, A, &terms, "third of A", None);
+    host.wait(0, B, &terms, "first of B", None);
+    host.wait(0, B, &terms, "second of B", None);
+    host.sleeps(0, 10_000);
+    let lent = host.starts(10_000, "first of B");
+    assert_eq!(host.schedule.in_flight(), 3);
+    host.sleeps(10_000, 60_000);
+    host.end(20_000, lent, OK);
+    let lent = host.starts(20_000, "second of B");
+    host.end(30_000, lent, OK);
+    host.sleeps(30_000, 60_000);
+    for slot in endless {
+        host.end(40_000, slot, OK);
+    }
+    let last = host.starts(40_000, "third of A");
+    host.end(40_000, last, OK);
+    assert!(host.schedule.held.is_empty());
+}
+
+#[test]
+fn it_is_lent_in_half_the_time_that_it_may_wait_and_never_beside_a_crawl_delay() {
+    let terms = Terms { max_concurrent: 2, max_wait: ms(3000), ..delay(0) };
+    let mut host = Host::new();
+    let _endless = [host.go(0, &terms), host.go(0, &terms)];
+    host.wait(100, B, &terms, "B", None);
+    host.sleeps(100, 1600);
+    let _lent = host.starts(1600, "B");
+    let terms = Terms { max_wait: ms(3000), ..delay(1000) };
+    let mut host = Host::new();
+    let slot = host.go(0, &terms);
+    host.wait(1000, B, &terms, "B", None);
+    host.sleeps(1000, 4000);
+    host.end(2000, slot, OK);
+    let _its_turn = host.starts(2000, "B");
+}
+
+/// One that goes on without its turn is its client's all the same, or a client would be lent another for each.
+#[test]
+fn what_goes_on_without_its_turn_is_held_by_its_client() {
+    let terms = Terms { max_concurrent: 2, ..delay(0) };
+    let mut host = Host::new();
+    let mut stalled = host.go(0, &terms);
+    host.schedule.pass_on(&mut stalled);
+    for _ in 0..2 {
+        assert!(matches!(host.ask(0, B, &terms, ""), Turn::Go(_)), "there is room");
+    }
+    host.wait(0, A, &terms, "A", None);
+    host.sleeps(10_000, 60_000);
+}
+
+/// robots.txt is renewed whatever else is in flight.
+#[test]
+fn a_renewal_is_lent_a_place() {
+    let terms = Terms { max_concurrent: 2, ..delay(0) };
+    let renewal = Terms { is_renewal: true, ..terms.clone() };
+    let mut host = Host::new();
+    let _endless = [host.go(0, &terms), host.go(0, &terms)];
+    host.wait(0, A, &renewal, "robots.txt", None);
+    host.sleeps(0, 10_000);
+    let slot = host.starts(10_000, "robots.txt");
+    host.end(11_000, slot, OK);
+    host.idles(11_000);
 }

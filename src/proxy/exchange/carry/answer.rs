@@ -1,6 +1,8 @@
 //! The head of an origin's answer, whichever version it came in, as the client is to see it (RFC 9110 §7.6).
 
-use crate::http1::{Field, FieldKind, FieldLines, Framing, ResponseHead, put_field, put_number, put_status_line};
+use crate::http1::{
+    Field, FieldKind, FieldLines, Framing, ResponseHead, put_field, put_number, put_status_line, read_response,
+};
 use crate::policy::override_fields::is_disguised;
 use crate::proxy::respond::PROXY_STATUS;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
@@ -16,6 +18,26 @@ pub struct AnswerHead<'a> {
     /// It is not written as the standard has it.
     pub is_irregular: bool,
     fields: Fields<'a>,
+}
+
+/// A head that is kept to be handed on later.
+pub enum KeptHead {
+    Http1(Vec<u8>),
+    Http2(StatusCode, HeaderMap, Framing),
+}
+
+impl KeptHead {
+    /// As it came. `method`: of the request that it answers.
+    pub fn with<R>(&mut self, method: &str, read: impl FnOnce(&AnswerHead<'_>) -> R) -> R {
+        match self {
+            Self::Http1(raw) => {
+                let read = |head: &ResponseHead<'_>| read(&AnswerHead::of_http1(head));
+                let again = read_response(raw, &mut 0, usize::MAX, method, read).ok().flatten();
+                again.expect("it has been read before")
+            }
+            Self::Http2(status, fields, framing) => read(&AnswerHead::of_http2(*status, fields, *framing)),
+        }
+    }
 }
 
 enum Fields<'a> {
@@ -51,6 +73,16 @@ impl<'a> AnswerHead<'a> {
             upgrade: None,
             is_irregular: false,
             fields: Fields::Http2(fields),
+        }
+    }
+
+    pub fn keep(&self) -> KeptHead {
+        match self.fields {
+            Fields::Http1(head) => KeptHead::Http1(head.raw.to_vec()),
+            Fields::Http2(fields) => {
+                let status = StatusCode::from_u16(self.status).expect("it is from one");
+                KeptHead::Http2(status, fields.clone(), self.framing)
+            }
         }
     }
 
@@ -249,7 +281,7 @@ fn is_ours(member: &str) -> bool {
 }
 
 /// As `FieldKind::Signal` has them.
-const SIGNALS: [&str; 4] = ["link", "x-robots-tag", "content-usage", "tdm-reservation"];
+const SIGNALS: [&str; 6] = ["link", "x-robots-tag", "robots-tag", "content-usage", "content-signal", "tdm-reservation"];
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ mod origin;
 mod own_body;
 mod side;
 
-pub use answer::{Added, AnswerHead};
+pub use answer::{Added, AnswerHead, KeptHead};
 pub use client::Client;
 pub use flow::{Flow, Stopped};
 pub use http1::{Http1, Sending};

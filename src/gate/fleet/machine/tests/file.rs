@@ -172,7 +172,7 @@ async fn what_is_cut_short_leaves_each_to_itself_and_ends_nobody() {
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
     writable(&directory).set_len(0).expect("it is ours");
     one.leaves(now, 3000, true);
-    assert_eq!((one.reach().link, one.reach().alone), (0, Some(2)));
+    assert_eq!((one.reach().link, one.reach().alone.map(|phase| phase.instances)), (0, Some(2)));
     let _ = (other.takes(now, 3000), other.debt(other.a(), now));
     assert_eq!(other.reach().link, 0);
     assert!(one.spend("a", &Spend::of(crate::policy::Period::Day, 1, 0)).await.is_err());

@@ -1,8 +1,13 @@
-//! `politely evidence verify`: whether the chain of decisions is whole.
+//! `politely evidence`: whether the chain of decisions is whole, and time stamps of its head.
+
+mod source;
+mod stamp;
+
+pub(super) use source::{directory, unreadable};
 
 use super::{CommandError, ConfigArg, Format, NO, counted};
 use crate::config::units::parse_duration;
-use crate::evidence::{Hash, ReadError, Verified, digits, from_hex, verify};
+use crate::evidence::{Fault, Hash, Stamp, Verified, digits, from_hex, verify};
 use crate::rfc3339;
 use serde_json::json;
 use std::fmt::Write;
@@ -22,6 +27,8 @@ pub(super) struct EvidenceArgs {
 enum EvidenceCommand {
     /// Was anything changed, removed or lost? Exit code 1 if something is not as it was written
     Verify(Verify),
+    /// Have a time-stamping authority (RFC 3161) sign the chain's head, and store what it answers beside the segments
+    Stamp(stamp::StampArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -33,40 +40,34 @@ struct Verify {
     /// A head that was noted elsewhere, which has to be in the chain; may be given several times
     #[arg(long = "head", value_name = "SHA256", value_parser = parse_head)]
     heads: Vec<Hash>,
+    /// PEM file of the authorities that time stamps have to come from; without it, their signatures are only consistent
+    #[arg(long, value_name = "FILE")]
+    tsa_ca: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
-    let EvidenceCommand::Verify(args) = &args.command;
+    let args = match &args.command {
+        EvidenceCommand::Verify(args) => args,
+        EvidenceCommand::Stamp(args) => return stamp::run(args),
+    };
     let directory = directory(args.directory.as_deref(), &args.config)?;
-    let verified = verify(&directory, &args.heads).map_err(|error| unreadable(&directory, &error))?;
+    let authorities = args.tsa_ca.as_deref().map_or(Ok(Vec::new()), source::authorities)?;
+    let mut verified = verify(&directory, &args.heads).map_err(|error| unreadable(&directory, &error))?;
+    if args.tsa_ca.is_some() {
+        let untrusted = |stamp: &Stamp| {
+            let error = stamp.authenticate(&authorities).err()?;
+            let what = format!("the time stamp {}: {error}", stamp.path.display());
+            Some(Fault { segment: stamp.segment, line: None, what })
+        };
+        verified.faults.extend(verified.stamps.iter().filter_map(untrusted).collect::<Vec<_>>());
+    }
     match args.format {
-        Format::Text => super::print(&text(&directory, &verified))?,
+        Format::Text => super::print(&text(&directory, &verified, args.tsa_ca.is_some()))?,
         Format::Json => super::print(&format!("{:#}\n", as_json(&verified)))?,
     };
     Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
-}
-
-/// The directory that is named, or else the configured one.
-pub(super) fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, CommandError> {
-    if let Some(named) = named {
-        return Ok(named.to_owned());
-    }
-    let settings = config.load()?;
-    let hint = "name its directory, or `--config FILE`; a proxy keeps evidence once `evidence.directory` is set";
-    settings.evidence.directory.ok_or_else(|| CommandError::usage("no evidence is configured", hint))
-}
-
-pub(super) fn unreadable(directory: &Path, error: &ReadError) -> CommandError {
-    let what = match error {
-        ReadError::Empty => format!("there is no evidence in {}", directory.display()),
-        error => format!("cannot read the evidence in {}: {error}", directory.display()),
-    };
-    CommandError::usage(
-        what,
-        "it is a directory with files such as 00000001-20261122T183000Z.jsonl, readable for the proxy's user alone",
-    )
 }
 
 /// An instant as people write it: RFC 3339, a date, or how long ago it was (`7d`).
@@ -87,10 +88,10 @@ fn parse_head(text: &str) -> Result<Hash, &'static str> {
     from_hex(text).ok_or("a head has 64 digits, 0 to 9 and a to f")
 }
 
-fn text(directory: &Path, verified: &Verified) -> String {
+fn text(directory: &Path, verified: &Verified, is_authentic: bool) -> String {
     let Verified { segments, records, times, head, lost, removed_to, unclean, is_written, is_cut, bodies, .. } =
         verified;
-    let Verified { removed_heads, others, faults, .. } = verified;
+    let Verified { removed_heads, others, faults, stamps, .. } = verified;
     let mut out = String::new();
     for fault in faults.iter().take(MOST_SHOWN) {
         let line = fault.line.map_or_else(String::new, |line| format!(", line {line}"));
@@ -126,6 +127,11 @@ fn text(directory: &Path, verified: &Verified) -> String {
     if *is_written {
         let _ = writeln!(out, "  open:     a proxy writes to it now");
     }
+    for stamp in stamps {
+        let unknown =
+            if is_authentic { "" } else { ", by an authority that was not verified: name it with `--tsa-ca FILE`" };
+        let _ = writeln!(out, "  stamped:  {} by {}{unknown}", digits(&stamp.head), rfc3339::millis(stamp.time));
+    }
     for noted in removed_heads {
         let _ = writeln!(
             out,
@@ -144,6 +150,11 @@ fn text(directory: &Path, verified: &Verified) -> String {
 }
 
 pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
+    let stamped = |stamp: &Stamp| {
+        json!({
+            "segment": stamp.segment, "head": digits(&stamp.head), "time": rfc3339::millis(stamp.time), "file": stamp.path,
+        })
+    };
     let lost = |(count, from, to): &(u64, _, _)| json!({ "count": count, "from": rfc3339::millis(*from), "to": rfc3339::millis(*to) });
     json!({
         "whole": verified.faults.is_empty(),
@@ -159,6 +170,7 @@ pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
         "cut": verified.is_cut,
         "open": verified.is_written,
         "removed_heads": verified.removed_heads.iter().map(digits).collect::<Vec<_>>(),
+        "stamps": verified.stamps.iter().map(stamped).collect::<Vec<_>>(),
         "others": verified.others,
         "head": digits(&verified.head),
     })

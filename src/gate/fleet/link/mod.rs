@@ -1,19 +1,24 @@
 //! The connection to the fleet's server: reconnects until it succeeds. A connection that breaks is replaced, and
 //! calls wait for that; a server that does not answer for [`PATIENCE`] is out of reach, and no call waits for it.
 
-use super::figures::FleetFigures;
+mod live;
+mod view;
+
+use super::membership::BeatReply;
 use super::message::Message;
-use super::reach::{Reach, ServerLost, slept};
+use super::place::KeptPlace;
+use super::reach::ServerLost;
 use super::scripts;
 use super::sentinels::{HostPort, Sentinels};
 use super::server::{ServerConnection, words};
-use crate::config::{Mode, OnFleetLoss, SecretUrl, Settings};
+use crate::config::{SecretUrl, Settings};
 use crate::policy::Refusal;
 use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
+use live::{Leaves, Live};
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, ScriptInvocation};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
@@ -22,27 +27,14 @@ use tokio::time::{sleep, sleep_until, timeout};
 /// The server, as far as it can be asked.
 pub(super) struct ServerLink {
     settings: Arc<ArcSwap<Settings>>,
-    /// This instance's name in the fleet.
+    /// Names this process in leases and messages: unlike its place, it has seen nothing of what an earlier one did.
     pub me: Box<str>,
+    place: KeptPlace,
     live: watch::Sender<Live>,
     /// What the server sends, and that it can be asked, or cannot be any more.
     messages: UnboundedSender<Message>,
-    /// How many the fleet had when last seen.
-    instances: AtomicU32,
     calls: AtomicU64,
     lost: AtomicU64,
-}
-
-#[derive(Clone, Default)]
-struct Live {
-    /// Whether the first attempt has ended.
-    is_tried: bool,
-    /// `None`: the server is out of reach. One that has broken stays until there is another.
-    connection: Option<ServerConnection>,
-    /// Which server is or was asked: another is one that may have forgotten.
-    server: u64,
-    settled_at: Option<Instant>,
-    history: Option<String>,
 }
 
 struct Connected {
@@ -53,58 +45,16 @@ struct Connected {
 }
 
 impl ServerLink {
-    pub fn new(settings: Arc<ArcSwap<Settings>>, messages: UnboundedSender<Message>) -> Self {
+    pub fn new(settings: Arc<ArcSwap<Settings>>, place: KeptPlace, messages: UnboundedSender<Message>) -> Self {
         ServerLink {
             settings,
             me: format!("{:016x}", fastrand::u64(..)).into(),
-            live: watch::Sender::default(),
+            place,
+            live: watch::Sender::new(Live::new(Instant::now())),
             messages,
-            instances: AtomicU32::new(1),
             calls: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         }
-    }
-
-    /// Whether, how, and from when the server can be asked.
-    pub fn reach(&self) -> Reach {
-        let (live, settings) = (self.live.borrow(), self.settings.load());
-        let link = if live.connection.is_some() { live.server } else { 0 };
-        let alone = match &settings.fleet {
-            Some(_) if settings.on_fleet_loss == OnFleetLoss::Refuse && settings.mode == Mode::Enforce => None,
-            Some(_) => Some(self.instances()),
-            None => Some(1),
-        };
-        Reach { link, settled_at: live.settled_at, slept: slept(), alone }
-    }
-
-    /// Returns when nothing goes any more.
-    pub async fn refuses(&self) -> Refusal {
-        let mut changes = self.live.subscribe();
-        loop {
-            if let Some(refusal) = self.reach().refusal() {
-                return refusal;
-            }
-            // The sender lives as long as we do.
-            let _ = changes.changed().await;
-        }
-    }
-
-    fn is_lost(&self) -> bool {
-        self.live.borrow().connection.is_none()
-    }
-
-    fn instances(&self) -> u32 {
-        self.instances.load(Ordering::Relaxed)
-    }
-
-    pub fn figures(&self) -> FleetFigures {
-        let (calls, lost) = (self.calls.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed));
-        FleetFigures { is_up: !self.is_lost(), instances: self.instances(), calls, lost }
-    }
-
-    /// Returns when the first attempt to connect has ended.
-    pub async fn tried(&self) {
-        self.is_such(|live| live.is_tried).await;
     }
 
     /// One answer, within [`PATIENCE`], over another connection if the first breaks, and unless the server is lost meanwhile.
@@ -123,16 +73,6 @@ impl ServerLink {
         }
     }
 
-    /// Returns when it can be asked.
-    pub async fn is_there(&self) {
-        self.is_such(|live| live.connection.is_some()).await;
-    }
-
-    async fn is_such(&self, is: impl FnMut(&Live) -> bool) {
-        // The sender lives as long as we do.
-        let _ = self.live.subscribe().wait_for(is).await;
-    }
-
     async fn ask<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
         loop {
             let connection = self.live.borrow().connection.clone();
@@ -149,8 +89,29 @@ impl ServerLink {
         }
     }
 
-    /// Connects, hands on what the server sends, notes that this instance is there; for ever.
+    /// Returns when the server knows that this instance ends, or cannot be told.
+    pub async fn leave(&self) {
+        self.live.send_modify(|live| live.leaves = Leaves::Soon);
+        let _ = timeout(CONNECTING, self.is_such(|live| live.leaves == Leaves::Now)).await;
+    }
+
+    /// Connects, hands on what the server sends, notes that this instance is there, until it leaves.
     pub async fn keep(&self) {
+        tokio::select! {
+            never = self.keep_connected() => never,
+            () = self.is_such(|live| live.leaves == Leaves::Soon) => {}
+        }
+        // It does not say any more that it is there.
+        let connection = self.live.borrow().connection.clone();
+        if let Some(mut connection) = connection {
+            // If that gets lost, it is missing.
+            let script = scripts::register(&self.place.name, true);
+            let _ = timeout(PATIENCE, connection.invoke::<BeatReply>(&script)).await;
+        }
+        self.live.send_modify(|live| live.leaves = Leaves::Now);
+    }
+
+    async fn keep_connected(&self) -> ! {
         let (mut why, mut since) = (no_answer(), Instant::now());
         loop {
             let connected = tokio::select! {
@@ -178,7 +139,7 @@ impl ServerLink {
     }
 
     async fn connect(&self) -> Result<Connected, String> {
-        let url = self.url().ok_or("`fleet` has gone from the configuration")?;
+        let url = self.url().ok_or("`fleet.url` has gone from the configuration")?;
         let closed = Arc::new(Notify::new());
         let pushes = {
             let (me, messages, closed) = (self.me.clone(), self.messages.clone(), closed.clone());
@@ -215,7 +176,7 @@ impl ServerLink {
         if remembers {
             tracing::info!("reconnected to the fleet's server");
         } else {
-            tracing::info!(instances = self.instances(), "joined the fleet at {url}");
+            tracing::info!(instances = live.membership.connected, "joined the fleet at {url}");
             live.server += 1;
             // One that starts has lost nothing, and need not wait for others that have.
             live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
@@ -244,12 +205,22 @@ impl ServerLink {
 
     /// False: the server did not know of this instance, and may have forgotten everything.
     async fn register(&self, connection: &mut ServerConnection) -> Result<bool, String> {
-        let script = scripts::register(&self.me);
+        let script = scripts::register(&self.place.name, false);
+        let asked = Instant::now();
         let answer = timeout(PATIENCE, connection.invoke(&script)).await;
-        let (instances, is_known): (u32, bool) = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
+        let reply: BeatReply = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.instances.store(instances, Ordering::Relaxed);
-        self.live.send_if_modified(|live| !is_known && live.history.take().is_some());
+        let (connected, _, _, is_known, _) = reply;
+        self.place.learn(connected);
+        let before = self.missing();
+        self.live.send_if_modified(|live| {
+            let membership = live.membership.heard(reply, asked, Instant::now());
+            let is_news = membership != live.membership || !is_known && live.history.is_some();
+            live.membership = membership;
+            live.history.take_if(|_| !is_known);
+            is_news
+        });
+        self.log_missing(before);
         Ok(is_known)
     }
 
@@ -265,12 +236,22 @@ impl ServerLink {
         let is_news = self.live.send_if_modified(|live| {
             was_tried = std::mem::replace(&mut live.is_tried, true);
             live.history = None;
-            live.connection.take().is_some() || !was_tried
+            let was_there = live.connection.take().is_some();
+            if was_there {
+                live.settled_at = Some(Instant::now() + SETTLING);
+            }
+            was_there || !was_tried
         });
         if is_news {
             self.lost.fetch_add(u64::from(was_tried), Ordering::Relaxed);
             let url = self.url().map(|url| url.to_string()).unwrap_or_default();
-            tracing::warn!("the fleet's server {url} is unreachable: {why}; `on_fleet_loss` applies until it is back");
+            let then = match self.reach().refusal() {
+                Some(Refusal::FleetLost { is_uncounted: true, .. }) => {
+                    "requests are refused until it is there, unless `fleet.instances` says how many instances there are"
+                }
+                _ => "`on_fleet_loss` applies until it is back",
+            };
+            tracing::warn!("the fleet's server {url} is unreachable: {why}; {then}");
             self.announce();
         }
     }
@@ -281,7 +262,7 @@ impl ServerLink {
     }
 
     fn url(&self) -> Option<SecretUrl> {
-        self.settings.load().fleet.clone()
+        self.settings.load().fleet.url.clone()
     }
 }
 

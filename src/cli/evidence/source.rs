@@ -1,0 +1,39 @@
+//! Which evidence a command is about, and which authorities its time stamps have to come from.
+
+use crate::cli::{CommandError, ConfigArg};
+use crate::evidence::ReadError;
+use openssl::x509::X509;
+use std::path::{Path, PathBuf};
+
+/// The directory that is named, or else the configured one.
+pub fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, CommandError> {
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    let settings = config.load()?;
+    let hint = "name its directory, or `--config FILE`; a proxy keeps evidence once `evidence.directory` is set";
+    settings.evidence.directory.ok_or_else(|| CommandError::usage("no evidence is configured", hint))
+}
+
+pub fn unreadable(directory: &Path, error: &ReadError) -> CommandError {
+    let what = match error {
+        ReadError::Empty => format!("there is no evidence in {}", directory.display()),
+        error => format!("cannot read the evidence in {}: {error}", directory.display()),
+    };
+    CommandError::usage(
+        what,
+        "it is a directory with files such as 00000001-20261122T183000Z.jsonl, readable for the proxy's user alone",
+    )
+}
+
+/// The certificates in a file.
+pub fn authorities(path: &Path) -> Result<Vec<X509>, CommandError> {
+    let hint = "name a PEM file with certificates of time-stamping authorities, or of those who certify them";
+    let bytes = std::fs::read(path)
+        .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", path.display()), hint))?;
+    let all = X509::stack_from_pem(&bytes).unwrap_or_default();
+    if all.is_empty() {
+        return Err(CommandError::usage(format!("{} has no certificate that can be read", path.display()), hint));
+    }
+    Ok(all)
+}

@@ -1,0 +1,156 @@
+//! `politely evidence stamp`: a time stamp of the chain's head, over plain HTTP (RFC 3161 §3.4). What is answered is signed.
+
+use super::source::{authorities, directory, unreadable};
+use crate::cli::{CommandError, ConfigArg, print};
+use crate::evidence::{MOST_RESPONSE, Stamp, check, digits, query, verify};
+use crate::rfc3339;
+use ring::rand::{SecureRandom, SystemRandom};
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use url::{Position, Url};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct StampArgs {
+    /// The directory [default: evidence.directory of the configuration]
+    directory: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
+    /// The time-stamping authority, such as http://tsa.example/tsr
+    #[arg(long, value_name = "URL", value_parser = parse_tsa)]
+    tsa: Url,
+    /// PEM file of the authorities that the time stamp has to come from
+    #[arg(long, value_name = "FILE")]
+    tsa_ca: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &StampArgs) -> Result<ExitCode, CommandError> {
+    let directory = directory(args.directory.as_deref(), &args.config)?;
+    let authorities = args.tsa_ca.as_deref().map_or(Ok(Vec::new()), authorities)?;
+    let verified = verify(&directory, &[]).map_err(|error| unreadable(&directory, &error))?;
+    if !verified.faults.is_empty() {
+        let what = format!("the chain in {} is broken, so its head is not worth a time stamp", directory.display());
+        return Err(CommandError::usage(what, "`politely evidence verify` says where"));
+    }
+    let (head, name) = (verified.head, digits(&verified.head));
+    if verified.stamps.iter().any(|stamp| stamp.head == head) {
+        return print(&format!("the head {name} has a time stamp already\n"));
+    }
+    let mut nonce = [0; 8];
+    SystemRandom::new().fill(&mut nonce).map_err(|_| io::Error::other("the system has no random numbers"))?;
+    let response = ask(&args.tsa, &query(&head, nonce)).map_err(|error| {
+        let hint = "name an authority that answers RFC 3161 over http, and see whether it can be reached from here";
+        CommandError::usage(format!("no time stamp from {}: {error}", args.tsa), hint)
+    })?;
+    let stored = check(&response, &head, Some(nonce), &authorities)
+        .and_then(|time| Ok((time, Stamp::store(&directory, verified.head_segment, &head, &response)?)));
+    let (time, path) = stored.map_err(|error| {
+        let hint =
+            "nothing was stored; `--tsa-ca` has to have the authority's certificate, or that of who certifies it";
+        CommandError::usage(format!("the answer of {} is of no use: {error}", args.tsa), hint)
+    })?;
+    let path = path.map_or(String::new(), |path| format!("\n  stored:  {}", path.display()));
+    print(&format!("  head:    {name}\n  stamped: {}{path}\n", rfc3339::millis(time)))
+}
+
+fn parse_tsa(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("{error}: write http://HOST/PATH"))?;
+    match url.scheme() {
+        "http" if !url.username().is_empty() || url.password().is_some() => {
+            Err("an authority that asks for a password is not supported".to_owned())
+        }
+        "http" => Ok(url),
+        other => Err(format!("`{other}` is not supported: what is answered is signed, so that plain http is enough")),
+    }
+}
+
+/// Asks once. HTTP/1.0, so that the body ends with the connection.
+fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
+    let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
+    let until = Instant::now() + PATIENCE;
+    let left = || until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()).ok_or_else(too_slow);
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    let addresses = (host.trim_matches(['[', ']']), port).to_socket_addrs()?;
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, left()?.min(CONNECT)) {
+            Ok(stream) => return exchange(stream, url, query, left),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn exchange(
+    mut stream: TcpStream,
+    url: &Url,
+    query: &[u8],
+    left: impl Fn() -> io::Result<Duration>,
+) -> io::Result<Vec<u8>> {
+    stream.set_write_timeout(Some(left()?))?;
+    let head = format!(
+        "POST {} HTTP/1.0\r\nHost: {}\r\nUser-Agent: politely/{}\r\nContent-Type: application/timestamp-query\r\n\
+         Accept: application/timestamp-reply\r\nContent-Length: {}\r\n\r\n",
+        &url[Position::BeforePath..Position::AfterQuery],
+        &url[Position::BeforeHost..Position::AfterPort],
+        env!("CARGO_PKG_VERSION"),
+        query.len(),
+    );
+    stream.write_all(&[head.as_bytes(), query].concat())?;
+    let (mut bytes, mut piece) = (Vec::new(), [0; 16 << 10]);
+    loop {
+        stream.set_read_timeout(Some(left()?))?;
+        let read = stream.read(&mut piece).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => too_slow(),
+            _ => error,
+        })?;
+        bytes.extend_from_slice(&piece[..read]);
+        if bytes.len() as u64 > MOST_RESPONSE {
+            return Err(invalid("its answer is too long"));
+        }
+        if let Some(body) = body(&bytes, read == 0)? {
+            return Ok(body);
+        }
+    }
+}
+
+/// That of an answer, as soon as it is whole. `is_over`: nothing more comes.
+fn body(bytes: &[u8], is_over: bool) -> io::Result<Option<Vec<u8>>> {
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut head = httparse::Response::new(&mut fields);
+    let begin = match head.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if !is_over => return Ok(None),
+        Ok(httparse::Status::Partial) | Err(_) => return Err(invalid("it does not answer in HTTP")),
+    };
+    match head.code {
+        Some(200) => {}
+        code => return Err(invalid(&format!("it answers with status {}", code.unwrap_or_default()))),
+    }
+    let field = |name: &str| head.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
+    if field("transfer-encoding").is_some() {
+        return Err(invalid("it answers HTTP/1.0 in chunks"));
+    }
+    let length = field("content-length").and_then(|field| str::from_utf8(field.value).ok()?.parse().ok());
+    let body = &bytes[begin..];
+    match length {
+        Some(length) if body.len() >= length => Ok(Some(body[..length].to_vec())),
+        Some(_) if is_over => Err(invalid("its answer is cut")),
+        None if is_over => Ok(Some(body.to_vec())),
+        Some(_) | None => Ok(None),
+    }
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+fn too_slow() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no whole answer within {} s", PATIENCE.as_secs()))
+}
+
+/// For all of it.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// For each of its addresses.
+const CONNECT: Duration = Duration::from_secs(5);

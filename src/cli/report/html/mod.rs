@@ -1,0 +1,170 @@
+//! The report as one page that needs nothing else: for a regulator or a site, on a screen or on paper.
+
+mod tables;
+mod words;
+
+use super::overrides::contact;
+use super::page::{Page, size};
+use crate::cli::counted;
+use crate::cli::evidence::times_of;
+use crate::evidence::{By, Verified, digits};
+use std::fmt::Write;
+use words::{escape, held, time};
+
+pub(super) fn render(page: &Page<'_>) -> String {
+    let mut out = String::new();
+    let title = match page.by {
+        By::Host | By::Domain => "What was asked of which site",
+        By::User => "Who has asked, and what for",
+        By::Rule => "Which rules decided",
+    };
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"robots\" content=\"noindex\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+    );
+    introduction(page, &mut out);
+    figures(page, &mut out);
+    tables::groups(page, &mut out);
+    tables::uses(page, &mut out);
+    tables::sites(page, &mut out);
+    tables::settings(page, &mut out);
+    tables::reasons(page, &mut out);
+    tables::turned_away(page, &mut out);
+    chain(page, &mut out);
+    out.push_str("</body>\n</html>\n");
+    out
+}
+
+fn introduction(page: &Page<'_>, out: &mut String) {
+    out.push_str(
+        "<p>politely is a proxy that stands between crawlers and sites, reads each site’s robots.txt before anything else, and refuses \
+         what it disallows. Where its operator has said otherwise, that is listed below.</p>\n<dl>\n",
+    );
+    let (total, basis, selection) = (&page.report.total, &page.report.basis, page.selection);
+    let latest = basis.configs.values().max_by_key(|used| used.times.1).and_then(|used| used.text.as_deref());
+    let contact = latest.and_then(contact).map_or("not stated in the configuration".to_owned(), |it| escape(&it));
+    let instances = basis.instances.iter().map(|instance| {
+        let version =
+            instance.version.as_ref().map_or(String::new(), |version| format!(" (politely {})", escape(version)));
+        format!("{}{version}, since {}", escape(&instance.name), time(instance.since))
+    });
+    let period = match (selection.since.or(total.times.map(|it| it.0)), selection.until.or(total.times.map(|it| it.1)))
+    {
+        (Some(from), Some(to)) => format!("{} to {}", time(from), time(to)),
+        _ => "no requests".to_owned(),
+    };
+    let mut selected: Vec<_> =
+        selection.hosts.iter().map(|host| format!("host {}", escape(&host.to_string()))).collect();
+    selected.extend(selection.user.iter().map(|user| format!("user {}", escape(user))));
+    selected.extend(selection.purpose.iter().map(|purpose| format!("declared use {}", escape(purpose.as_str()))));
+    let crawlers = total.product_tokens.iter().map(|token| escape(token));
+    for (name, values) in [
+        ("Operator", vec![contact]),
+        ("Instance", instances.collect()),
+        ("Period", vec![period]),
+        ("Selected", selected),
+        ("Crawlers", crawlers.collect()),
+        ("Made", vec![time(page.made)]),
+    ] {
+        if !values.is_empty() {
+            let _ = writeln!(out, "<dt>{name}<dd>{}", values.join("<br>"));
+        }
+    }
+    out.push_str("</dl>\n");
+}
+
+fn figures(page: &Page<'_>, out: &mut String) {
+    let total = &page.report.total;
+    let refused = if total.refused > 0 { "bad" } else { "" };
+    out.push_str("<ul class=\"figures\">\n");
+    for (class, figure, what) in [
+        ("", total.requests.to_string(), "requests"),
+        ("", total.forwarded.to_string(), "delivered"),
+        ("", total.answered.to_string(), "answered from here"),
+        (refused, total.refused.to_string(), "refused"),
+        ("", total.failed.to_string(), "failed on the way"),
+        ("", size(total.bytes_out), "received"),
+        ("", held(total.held_ms), "waited for sites’ turns"),
+    ] {
+        let _ = writeln!(out, "<li><b class=\"{class}\">{figure}</b> {what}</li>");
+    }
+    out.push_str("</ul>\n");
+    if total.reported > 0 {
+        let _ = writeln!(
+            out,
+            "<p class=\"bad\">{} of them were sent although a rule disallows them or they came too soon: the operator has configured this to be reported only.</p>",
+            total.reported
+        );
+    }
+    if page.report.lost > 0 {
+        let _ = writeln!(
+            out,
+            "<p class=\"bad\">{} more requests are not recorded: the disk was full or too slow.</p>",
+            page.report.lost
+        );
+    }
+}
+
+fn chain(page: &Page<'_>, out: &mut String) {
+    let Verified { records, segments, head, faults, lost, unclean, bodies, .. } = page.verified;
+    let _ = write!(
+        out,
+        "<h2>What this rests on</h2>\n<p>Each request left a record with what was decided, by which line of which robots.txt, and that \
+         file is kept. Each record holds the SHA-256 of the one before it, so that one that was changed, added or removed later is \
+         found. It does not show that nobody wrote the whole chain again: for that its head has to be known from elsewhere and from \
+         before.</p>\n"
+    );
+    match faults.as_slice() {
+        [] => {
+            let _ = writeln!(
+                out,
+                "<p class=\"good\">The chain is whole: {} in {}, and {} that they rest on.</p>",
+                counted(*records, "record"),
+                counted(*segments, "segment"),
+                counted(*bodies, "file")
+            );
+        }
+        faults => {
+            let _ = writeln!(out, "<p class=\"bad\">The chain is broken, in {} places:</p>\n<ul>", faults.len());
+            for fault in faults.iter().take(20) {
+                let line = fault.line.map_or_else(String::new, |line| format!(", line {line}"));
+                let _ = writeln!(out, "<li>segment {}{line}: {}</li>", fault.segment, escape(&fault.what));
+            }
+            out.push_str("</ul>\n");
+        }
+    }
+    for (count, from, to) in lost {
+        let _ = writeln!(
+            out,
+            "<p>{count} records between {} and {} were lost, as the disk was full or too slow.</p>",
+            time(*from),
+            time(*to)
+        );
+    }
+    if *unclean > 0 {
+        let _ = writeln!(
+            out,
+            "<p>The proxy ended {} without closing the chain, as by a loss of power.</p>",
+            times_of(*unclean)
+        );
+    }
+    if let Some(last) = page.verified.stamps.iter().map(|stamp| stamp.time).max() {
+        let _ = writeln!(
+            out,
+            "<p>{} of its lines stored with it, the last of {}: <code>politely evidence verify --tsa-ca FILE</code> says by whom.</p>",
+            counted(page.verified.stamps.len() as u64, "time stamp"),
+            time(last)
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<p>Its head: <code>{}</code><br>Its directory: <code>{}</code><br>To check it: <code>politely evidence verify</code></p>",
+        digits(head),
+        escape(&page.directory.display().to_string())
+    );
+}
+
+/// In the colours of the dashboard.
+const STYLE: &str = concat!(include_str!("../../../admin/dashboard/colors.css"), include_str!("style.css"));

@@ -1,0 +1,199 @@
+//! The tables of the page. What others have written is escaped where a cell is made.
+
+use super::words::{between, escape, time};
+use crate::cli::report::overrides::overrides;
+use crate::cli::report::page::{MOST_SHOWN, Page, meaning, named, size};
+use crate::evidence::{By, CopyUse, Group, SiteBasis, digits};
+use std::fmt::Write;
+
+pub(super) fn groups(page: &Page<'_>, out: &mut String) {
+    let (heading, what) = match page.by {
+        By::Host => ("Sites", "Site"),
+        By::Domain => ("Domains", "Domain"),
+        By::User => ("Users", "User or client"),
+        By::Rule => ("Rules", "Rule"),
+    };
+    let columns = [
+        (what, ""),
+        ("Requests", "n"),
+        ("Delivered", "n"),
+        ("Answered here", "n"),
+        ("Refused", "n"),
+        ("Failed", "n"),
+        ("Received", "n"),
+        ("First and last", "t"),
+        ("Why", ""),
+    ];
+    let rows = page.report.groups.iter().map(|group| {
+        let Group { requests, forwarded, answered, refused, failed, .. } = group;
+        let why: Vec<_> = group.reasons.iter().map(|(reason, count)| format!("{} × {count}", escape(reason))).collect();
+        let [requests, forwarded, answered, refused, failed] =
+            [requests, forwarded, answered, refused, failed].map(u64::to_string);
+        let received = size(group.bytes_out);
+        [
+            escape(named(group)),
+            requests,
+            forwarded,
+            answered,
+            refused,
+            failed,
+            received,
+            between(group.times),
+            why.join("<br>"),
+        ]
+    });
+    table(out, heading, columns, rows);
+}
+
+pub(super) fn uses(page: &Page<'_>, out: &mut String) {
+    let columns = [
+        ("User or client", ""),
+        ("Requests", "n"),
+        ("Declared use", ""),
+        ("None declared", "n"),
+        ("Delivered", "n"),
+        ("Refused", "n"),
+        ("Received", "n"),
+    ];
+    let rows = page.report.users.iter().map(|user| {
+        let uses: Vec<_> =
+            user.purposes.iter().map(|(purpose, count)| format!("{} × {count}", escape(purpose))).collect();
+        let [requests, undeclared, forwarded, refused] =
+            [user.requests, user.undeclared, user.forwarded, user.refused].map(|count| count.to_string());
+        [escape(named(user)), requests, uses.join("<br>"), undeclared, forwarded, refused, size(user.bytes_out)]
+    });
+    table(out, "Declared use of the content", columns, rows);
+}
+
+pub(super) fn sites(page: &Page<'_>, out: &mut String) {
+    let columns = [
+        ("Site", ""),
+        ("File", "f"),
+        ("Answer", ""),
+        ("SHA-256", "h"),
+        ("Fetched first and last", "t"),
+        ("Requests", "n"),
+        ("Reservations found", ""),
+    ];
+    let mut all: Vec<_> = page.report.basis.sites.iter().collect();
+    all.sort_by_key(|(origin, site)| (&site.domain, *origin));
+    let rows = all.into_iter().flat_map(|(origin, site)| site_rows(origin, site));
+    table(out, "robots.txt of each site", columns, rows);
+}
+
+fn site_rows(origin: &str, site: &SiteBasis) -> Vec<[String; 7]> {
+    let files = [("robots.txt", &site.robots), ("tdmrep.json", &site.tdmrep)];
+    let copies = files.into_iter().flat_map(|(name, copies)| copies.iter().map(move |used| (name, used)));
+    let mut rows: Vec<_> = copies.map(|(name, used)| copy_row(origin, name, used)).collect();
+    if site.robots.is_empty() {
+        let none = "not asked for".to_owned();
+        let (requests, [sha256, fetched, said]) = (site.requests.to_string(), [const { String::new() }; 3]);
+        rows.insert(0, [escape(origin), "robots.txt".to_owned(), none, sha256, fetched, requests, said]);
+    }
+    if !site.signals.is_empty() {
+        let said: Vec<_> = site.signals.iter().map(|fields| escape(fields)).collect();
+        let [answer, sha256, fetched, requests] = [const { String::new() }; 4];
+        rows.push([
+            escape(origin),
+            "fields of answers".to_owned(),
+            answer,
+            sha256,
+            fetched,
+            requests,
+            said.join("<br>"),
+        ]);
+    }
+    rows
+}
+
+fn copy_row(origin: &str, name: &str, used: &CopyUse) -> [String; 7] {
+    let copy = &used.copy;
+    let mut answer: Vec<_> = copy.status.iter().map(|status| format!("status {status}")).collect();
+    if copy.sha256.is_none() && copy.status.is_some() {
+        answer.push("no file".to_owned());
+    }
+    answer.extend(copy.failure.iter().map(|failure| format!("failed: {}", escape(failure))));
+    answer.extend(copy.failing_since.map(|since| format!("since {}", time(since))));
+    let sha256 = copy.sha256.as_ref().map_or(String::new(), |hash| format!("<code>{}</code>", digits(hash)));
+    let said: Vec<_> =
+        used.reservations.iter().map(|(place, text)| format!("{}: {}", escape(place), escape(text))).collect();
+    let (fetched, said) = (between(used.first.zip(copy.fetched)), said.join("<br>"));
+    [escape(origin), name.to_owned(), answer.join("<br>"), sha256, fetched, used.requests.to_string(), said]
+}
+
+/// The configurations in force, and what they say in place of sites.
+pub(super) fn settings(page: &Page<'_>, out: &mut String) {
+    let columns = [
+        ("In force, by the records", "t"),
+        ("Configuration", "h"),
+        ("Requests", "n"),
+        ("Overrides of the operator", ""),
+    ];
+    let basis = &page.report.basis;
+    let mut all: Vec<_> = basis.configs.iter().collect();
+    all.sort_by_key(|(_, used)| used.times);
+    let rows = all.into_iter().map(|(hash, used)| {
+        let said = used.text.as_deref().map(|text| overrides(text, page.selection, basis));
+        let said = match said {
+            None => "the configuration is not stored".to_owned(),
+            Some(all) if all.is_empty() => "none".to_owned(),
+            Some(all) => {
+                let all = all.iter().map(|it| format!("{}: <code>{}</code>", escape(&it.scope), escape(&it.setting)));
+                all.collect::<Vec<_>>().join("<br>")
+            }
+        };
+        [between(Some(used.times)), format!("<code>{}</code>", digits(hash)), used.requests.to_string(), said]
+    });
+    table(out, "Overrides in force", columns, rows);
+}
+
+pub(super) fn reasons(page: &Page<'_>, out: &mut String) {
+    let rows = page.report.total.reasons.iter();
+    let rows = rows.map(|(reason, count)| {
+        [format!("<code>{}</code>", escape(reason)), count.to_string(), meaning(reason).to_owned()]
+    });
+    table(out, "Why", [("Reason", ""), ("Requests", "n"), ("What it means", "")], rows);
+}
+
+pub(super) fn turned_away(page: &Page<'_>, out: &mut String) {
+    let rows = page.report.turned_away.iter();
+    let rows = rows.map(|client| [escape(named(client)), client.requests.to_string(), between(client.times)]);
+    if rows.len() > 0 {
+        let columns = [("Client", ""), ("Requests", "n"), ("First and last", "t")];
+        table(out, "Clients of the proxy that were turned away", columns, rows);
+        out.push_str(
+            "<p>They had no credentials, or wrong ones, or may not use this proxy. No site was asked anything for them, and no figure \
+             above counts them. Many programs send credentials only after they were turned away once.</p>\n",
+        );
+    }
+}
+
+/// The cells are HTML. On a narrow screen each stands on a line of its own, with its column's name.
+fn table<const N: usize>(
+    out: &mut String,
+    heading: &str,
+    columns: [(&str, &str); N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) {
+    let mut rows = rows.into_iter().peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    let _ = write!(out, "<h2>{heading}</h2>\n<table>\n<thead><tr>");
+    for (name, class) in columns {
+        let _ = write!(out, "<th class=\"{class}\">{name}");
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for row in rows.by_ref().take(MOST_SHOWN) {
+        out.push_str("<tr>");
+        for ((name, class), cell) in columns.iter().zip(row) {
+            let _ = write!(out, "<td class=\"{class}\" data-name=\"{name}\">{cell}");
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table>\n");
+    let more = rows.count();
+    if more > 0 {
+        let _ = writeln!(out, "<p>… and {more} more, which <code>--format json</code> has.</p>");
+    }
+}

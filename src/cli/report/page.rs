@@ -1,0 +1,107 @@
+//! What a report says, in whatever form, and the words that the forms share.
+
+use crate::evidence::{By, Group, Report, Selection, Verified};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// All that a page says.
+pub struct Page<'a> {
+    pub directory: &'a Path,
+    pub by: By,
+    pub selection: &'a Selection,
+    pub made: SystemTime,
+    pub report: &'a Report,
+    pub verified: &'a Verified,
+}
+
+impl Page<'_> {
+    /// What is in the first column.
+    pub fn what(&self) -> &'static str {
+        match self.by {
+            By::Host => "host",
+            By::Domain => "domain",
+            By::User => "user",
+            By::Rule => "rule",
+        }
+    }
+}
+
+pub fn named(group: &Group) -> &str {
+    if group.name.is_empty() { "(none)" } else { &group.name }
+}
+
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// What a reason is, for those who have not read our documentation.
+pub fn meaning(reason: &str) -> &'static str {
+    match reason {
+        "allowed-by-rule" => "a rule of the site's robots.txt allows it",
+        "no-matching-rule" => "no rule of the site's robots.txt matches it, which allows it",
+        "no-robots-txt" => "the site has no robots.txt, which allows everything",
+        "robots-txt" => "robots.txt itself may always be fetched",
+        "allowed-by-operator" => "the operator's own rules allow it, whatever robots.txt says",
+        "robots-ignored" => "the operator has robots.txt ignored for this host",
+        "long-unreachable" => {
+            "robots.txt could not be read for 30 days, and the operator has configured that this allows everything"
+        }
+        "robots-disallowed" => "a rule of the site's robots.txt disallows it",
+        "usage-disallowed" => "the site says no to the declared use",
+        "robots-unreachable" => "the site's robots.txt could not be read, so nothing was asked of it",
+        "crawl-delay" => {
+            "it came too soon after the request before it, or outside the hours of the site's robots.txt, and was not sent"
+        }
+        "held" => "it would have been held back for a while, but nothing is enforced",
+        "queue-full" => "too many requests waited for the host already",
+        "operator-denied" => "the operator's own rules forbid it",
+        "egress-denied" => "its address, port, host or method is not among those that may be asked",
+        "client-denied" => "the client may not use this proxy",
+        "host-paused" => "the site had turned requests away, and was left alone for a while",
+        "revisit-too-soon" => {
+            "the page had been fetched not long before, and the operator has it left alone for longer"
+        }
+        "budget-spent" => "the budget that the operator has set for the site or the user was used up",
+        "connection-limit" => "the user had as many connections as are allowed",
+        "authority-mismatch" => "it named another site than the connection was opened for",
+        "rules-too-complex" => "comparing its URL with the site's rules would have taken too long",
+        "bad-request" | "head-too-large" | "head-timeout" | "expectation-failed" => {
+            "it was no request that could be read"
+        }
+        "loop" => "it was for this proxy itself, or had come through it before",
+        "draining" => "the proxy was stopping",
+        "fleet-lost" => "the server that several proxies share was out of reach",
+        "out-of-resources" => "the proxy's machine had no file descriptors, memory or ports left to send it",
+        _ => UNKNOWN,
+    }
+}
+
+const UNKNOWN: &str = "see the documentation";
+/// Lines of a table; JSON has them all.
+pub const MOST_SHOWN: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_meaning() {
+        let sources = [include_str!("../../policy/refusal/mod.rs"), include_str!("../../policy/explain.rs")];
+        let slugs = sources.map(|source| source.split("fn slug(").nth(1).unwrap().split("\n    }\n").next().unwrap());
+        let slugs: Vec<_> = slugs.iter().flat_map(|body| body.split('"').skip(1).step_by(2)).collect();
+        assert!(slugs.len() > 20, "{slugs:?}");
+        for slug in slugs {
+            assert_ne!(meaning(slug), UNKNOWN, "{slug}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!([0, 1023, 1536, 5 << 30].map(size), ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]);
+    }
+}

@@ -1,0 +1,152 @@
+//! `--format training-summary`: what a crawler's evidence can say in the template for the public summary of training content, AI Act
+//! (Regulation (EU) 2024/1689) Art. 53(1)(d). docs/evidence.md names the version of the template.
+
+use super::overrides::{contact, overrides};
+use super::page::{Page, named};
+use crate::cli::counted;
+use crate::evidence::Group;
+use crate::rfc3339;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::time::SystemTime;
+
+/// Markdown. The groups of the report are domains.
+pub(super) fn render(page: &Page<'_>) -> String {
+    let (total, basis) = (&page.report.total, &page.report.basis);
+    let month = |at: SystemTime| {
+        let text = rfc3339::millis(at);
+        format!("{}/{}", &text[5..7], &text[..4])
+    };
+    let (from, to) =
+        total.times.map_or_else(|| (HAND.to_owned(), HAND.to_owned()), |(from, to)| (month(from), month(to)));
+    let configs: Vec<_> = basis.configs.values().filter_map(|used| used.text.as_deref()).collect();
+    let contacts: BTreeSet<_> = configs.iter().filter_map(|config| contact(config)).map(|it| literal(&it)).collect();
+    let mut names: Vec<_> = total.product_tokens.iter().map(|token| literal(token)).collect();
+    names.extend(contacts.into_iter().map(|contact| format!("contact: {contact}")));
+    let uses =
+        total.purposes.iter().map(|(purpose, count)| format!("{} ({})", literal(purpose), counted(*count, "request")));
+    let mut uses: Vec<_> = uses.collect();
+    if total.undeclared > 0 {
+        uses.push(format!("no declared use ({})", counted(total.undeclared, "request")));
+    }
+    let set: BTreeSet<_> = configs.iter().flat_map(|config| overrides(config, page.selection, basis)).collect();
+    let set: Vec<_> = set.iter().map(|it| literal(&format!("{}: {}", it.scope, it.setting))).collect();
+    let domains = most(&page.report.groups);
+    let all = page.report.groups.iter().filter(|domain| domain.bytes_out > 0).count();
+
+    let mut out = String::from("# Public summary of training content: what was crawled\n\n");
+    let _ = writeln!(
+        out,
+        "Made {} by politely {} from its evidence, for the sections of the template that a crawler knows something of. {HAND} is to \
+         be written by hand.\n",
+        rfc3339::seconds(page.made),
+        env!("CARGO_PKG_VERSION"),
+    );
+    if !page.verified.faults.is_empty() {
+        out.push_str("**The chain of the evidence is broken: do not rely on these figures.**\n\n");
+    }
+    let _ = writeln!(out, "## 1.3. Modalities, overall training data size and other characteristics\n");
+    let _ = writeln!(
+        out,
+        "- Latest date of data acquisition/collection for model training: {to} (by this crawler; {HAND})\n"
+    );
+    out.push_str("## 2.3. Data crawled and scraped from online sources\n\n");
+    let behaviour = format!(
+        "robots.txt (RFC 9309) was read before each site was asked, and obeyed, but for overrides of the operator: {}. Of {}, {} \
+         were delivered and {} refused. Captchas, paywalls and logins: {HAND}",
+        joined(set),
+        counted(total.requests, "request"),
+        total.forwarded,
+        total.refused,
+    );
+    for (field, value) in [
+        (
+            "Were crawlers used by the provider or on behalf of?",
+            if total.requests > 0 { "Yes" } else { HAND }.to_owned(),
+        ),
+        ("If yes, specify crawler name(s)/identifier(s)", joined(names)),
+        ("Purposes of the crawler(s)", format!("as declared: {}; {HAND}", joined(uses))),
+        ("General description of crawler behaviour", behaviour),
+        ("Period of data collection", format!("from {from} to {to}")),
+        ("Comprehensive description of the type of content and online sources crawled", HAND.to_owned()),
+        ("Type of modality covered", HAND.to_owned()),
+        (
+            "Summary of the most relevant domain names crawled",
+            format!("below: {} of {all}, the top 10 % by the size of what was received", domains.len()),
+        ),
+        ("Additional comments (optional)", HAND.to_owned()),
+    ] {
+        let colon = if field.ends_with('?') { "" } else { ":" };
+        let _ = writeln!(out, "- {field}{colon} {value}");
+    }
+    out.push_str("\n| Domain | Bytes | Requests |\n|---|---:|---:|\n");
+    for domain in &domains {
+        let _ = writeln!(out, "| {} | {} | {} |", literal(named(domain)), domain.bytes_out, domain.forwarded);
+    }
+    out.push_str("\n## 3.1. Respect of reservation of rights from text and data mining exception or limitation\n\n");
+    let count = |reason: &str| total.reasons.get(reason).copied().unwrap_or_default();
+    let _ = writeln!(
+        out,
+        "- Measures before and during data collection: robots.txt ({} refused), and what sites reserve from the declared use by \
+         Content-Signal, Content-Usage, X-Robots-Tag, TDM-Reservation and tdmrep.json ({} refused). {} let through without \
+         regard to them, as the operator had configured. {HAND}",
+        count("robots-disallowed"),
+        count("usage-disallowed"),
+        counted(total.reported + count("robots-ignored") + count("allowed-by-operator"), "request"),
+    );
+    out
+}
+
+/// The tenth of the domains of which most bytes were received, rounded up. Those that delivered nothing do not count.
+fn most(domains: &[Group]) -> Vec<&Group> {
+    let mut all: Vec<_> = domains.iter().filter(|domain| domain.bytes_out > 0).collect();
+    all.sort_by(|one, other| (other.bytes_out, &one.name).cmp(&(one.bytes_out, &other.name)));
+    all.truncate(all.len().div_ceil(10));
+    all
+}
+
+fn joined(values: Vec<String>) -> String {
+    if values.is_empty() { "none".to_owned() } else { values.join(", ") }
+}
+
+/// Text in which nothing is Markdown or HTML.
+fn literal(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '(' | ')' | '#' | '!' | '|' | '~' => out.extend(['\\', c]),
+            c if c.is_control() => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Stands for what the provider has to write.
+const HAND: &str = "\\[…\\]";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tenth_with_the_most_bytes_is_listed() {
+        let domain =
+            |number: u64| Group { name: format!("{number}.example"), bytes_out: number % 15, ..Group::default() };
+        let names = |count: u64| -> Vec<_> {
+            let all: Vec<_> = (0..count).map(domain).collect();
+            most(&all).iter().map(|it| it.name.clone()).collect()
+        };
+        assert_eq!(names(0), [""; 0]);
+        assert_eq!(names(2), ["1.example"], "one of one: 0.example has delivered nothing");
+        assert_eq!(names(12), ["11.example", "10.example"], "a tenth of eleven, rounded up");
+    }
+
+    #[test]
+    fn what_others_have_written_is_text() {
+        assert_eq!(literal("<b>|[x](y)\n"), "&lt;b&gt;\\|\\[x\\]\\(y\\)\\u{a}");
+    }
+}

@@ -1,0 +1,204 @@
+//! What the records of a report rest on: the instances that wrote them, the configurations in force, and the files of the sites.
+
+use super::line::{Decision, Kind, ReadError, SiteCopy, parse};
+use super::read::{decoded, each_line, rc1_file};
+use super::record::Hash;
+use crate::robots::{ProductToken, RobotsTxt, TdmRep, TdmReservation};
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Collected record by record. What the files say is filled in by [`read_files`](Self::read_files).
+#[derive(Debug, Clone, Default)]
+pub struct Basis {
+    /// In the order in which they began to write.
+    pub instances: Vec<Instance>,
+    pub configs: HashMap<Hash, ConfigUse>,
+    /// By origin, such as `https://example.com`.
+    pub sites: BTreeMap<String, SiteBasis>,
+}
+
+/// Who wrote to the chain from then on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    pub name: String,
+    /// `None`: only a segment names it, because the line of its start was removed.
+    pub version: Option<String>,
+    pub since: SystemTime,
+}
+
+/// A configuration that was in force.
+#[derive(Debug, Clone)]
+pub struct ConfigUse {
+    pub requests: u64,
+    /// The first and the last record made under it.
+    pub times: (SystemTime, SystemTime),
+    /// As JSON, without secrets. `None`: it is not stored.
+    pub text: Option<String>,
+}
+
+/// What was known of one site.
+#[derive(Debug, Clone, Default)]
+pub struct SiteBasis {
+    pub requests: u64,
+    /// The registrable domain.
+    pub domain: String,
+    pub robots: Vec<CopyUse>,
+    pub tdmrep: Vec<CopyUse>,
+    /// Fields of answers that reserve a use.
+    pub signals: BTreeSet<String>,
+    product_tokens: BTreeSet<String>,
+}
+
+/// A copy of a site's file that records rest on.
+#[derive(Debug, Clone)]
+pub struct CopyUse {
+    pub requests: u64,
+    /// As the last record has it.
+    pub copy: SiteCopy,
+    /// When it was first fetched; `copy.fetched` is when it was fetched or confirmed last.
+    pub first: Option<SystemTime>,
+    /// What it reserves, and where licences are: the line or entry, and its text.
+    pub reservations: Vec<(String, String)>,
+}
+
+impl Basis {
+    /// A process began at this time, or a segment did that it writes. Restarts of the same version are one.
+    pub(super) fn start(&mut self, name: String, version: Option<String>, since: SystemTime) {
+        match self.instances.last_mut() {
+            Some(last)
+                if last.name == name && (last.version == version || last.version.is_none() || version.is_none()) =>
+            {
+                last.version = last.version.take().or(version);
+            }
+            _ => self.instances.push(Instance { name, version, since }),
+        }
+    }
+
+    /// Leaves the instances that wrote in a period.
+    pub(super) fn between(&mut self, since: Option<SystemTime>, until: Option<SystemTime>) {
+        let ends: Vec<_> = self.instances.iter().skip(1).map(|next| Some(next.since)).chain([None]).collect();
+        let mut ends = ends.into_iter();
+        self.instances.retain(|instance| {
+            let end = ends.next().flatten();
+            until.is_none_or(|until| instance.since < until)
+                && since.is_none_or(|since| end.is_none_or(|end| end > since))
+        });
+    }
+
+    /// A selected record. `site`: its origin, and the registrable domain.
+    pub(super) fn add(&mut self, decision: &Decision, site: Option<(String, String)>, at: SystemTime) {
+        if let Some(config) = decision.config {
+            let used = self.configs.entry(config).or_insert(ConfigUse { requests: 0, times: (at, at), text: None });
+            used.requests += 1;
+            used.times = (used.times.0.min(at), used.times.1.max(at));
+        }
+        let Some((origin, domain)) = site else { return };
+        if self.sites.len() >= MOST_SITES && !self.sites.contains_key(&origin) {
+            return;
+        }
+        let site = self.sites.entry(origin).or_insert_with(|| SiteBasis { domain, ..SiteBasis::default() });
+        site.requests += 1;
+        for (all, copy) in [(&mut site.robots, &decision.robots), (&mut site.tdmrep, &decision.tdmrep)] {
+            copy.iter().filter(|copy| **copy != SiteCopy::default()).for_each(|copy| see(all, copy));
+        }
+        decision.signals.iter().for_each(|fields| bounded(&mut site.signals, fields));
+        decision.product_tokens.iter().for_each(|token| bounded(&mut site.product_tokens, token));
+    }
+
+    /// Reads the stored files that the records name.
+    ///
+    /// # Errors
+    /// A segment cannot be read.
+    pub fn read_files(&mut self, directory: &Path) -> Result<(), ReadError> {
+        let mut wanted: HashMap<Hash, Vec<String>> = self.configs.keys().map(|hash| (*hash, Vec::new())).collect();
+        for (origin, site) in &self.sites {
+            for hash in site.robots.iter().chain(&site.tdmrep).filter_map(|used| used.copy.sha256) {
+                wanted.entry(hash).or_default().push(origin.clone());
+            }
+        }
+        let is_file = memchr::memmem::Finder::new(b"\"type\":\"file\"");
+        each_line(directory, |_, _, line| {
+            if is_file.find(line).is_some()
+                && let Kind::File { sha256, text, base64 } = parse(line)?.kind
+                && let Some(origins) = wanted.remove(&sha256)
+                && let Ok(bytes) = decoded(&sha256, text, base64)
+            {
+                self.fill(&sha256, &origins, &bytes);
+            }
+            Ok(())
+        })?;
+        for (hash, origins) in wanted {
+            if let Ok(bytes) = rc1_file(directory, &hash) {
+                self.fill(&hash, &origins, &bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, hash: &Hash, origins: &[String], bytes: &[u8]) {
+        if let Some(config) = self.configs.get_mut(hash) {
+            config.text = str::from_utf8(bytes).ok().map(str::to_owned);
+        }
+        let (robots, tdmrep) = (LazyCell::new(|| RobotsTxt::parse(bytes)), LazyCell::new(|| TdmRep::parse(bytes)));
+        for origin in origins {
+            let Some(site) = self.sites.get_mut(origin) else { continue };
+            let tokens: Vec<_> =
+                site.product_tokens.iter().filter_map(|token| ProductToken::parse(token).ok()).collect();
+            let is_this = |used: &&mut CopyUse| used.copy.sha256 == Some(*hash);
+            site.robots.iter_mut().filter(is_this).for_each(|used| used.reservations = of_robots(&robots, &tokens));
+            site.tdmrep.iter_mut().filter(is_this).for_each(|used| used.reservations = of_tdmrep(&tdmrep));
+        }
+    }
+}
+
+/// Counts a copy among those that are known.
+fn see(all: &mut Vec<CopyUse>, copy: &SiteCopy) {
+    let is_same = |used: &&mut CopyUse| {
+        let (one, other) = (&used.copy, copy);
+        (one.status, one.sha256, &one.failure) == (other.status, other.sha256, &other.failure)
+    };
+    if let Some(used) = all.iter_mut().find(is_same) {
+        used.requests += 1;
+        used.first = used.first.min(copy.fetched).or(copy.fetched);
+        used.copy.fetched = used.copy.fetched.max(copy.fetched);
+    } else if all.len() < MOST_COPIES {
+        all.push(CopyUse { requests: 1, copy: copy.clone(), first: copy.fetched, reservations: Vec::new() });
+    }
+}
+
+/// What it says about the use of pages to these crawlers.
+fn of_robots(robots: &RobotsTxt, tokens: &[ProductToken]) -> Vec<(String, String)> {
+    let rules = robots.rules_for(tokens);
+    let preferences = rules.usage_preferences().map(|(line, text)| (format!("line {line}"), text.to_owned()));
+    let licenses = robots.licenses().map(|license| ("License".to_owned(), license.to_owned()));
+    some(preferences.chain(licenses))
+}
+
+fn of_tdmrep(tdmrep: &TdmRep) -> Vec<(String, String)> {
+    let text = |it: TdmReservation<'_>| match it.policy {
+        Some(policy) => format!("{} is reserved; policy: {policy}", it.location),
+        None => format!("{} is reserved", it.location),
+    };
+    some(tdmrep.reservations().map(|it| (format!("entry {}", it.entry), text(it))))
+}
+
+/// The first ones, and whether there are more.
+fn some(mut all: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
+    let mut some: Vec<_> = all.by_ref().take(MOST_NAMES).collect();
+    some.extend(all.next().map(|_| ("…".to_owned(), "there are more, in the stored file".to_owned())));
+    some
+}
+
+fn bounded(all: &mut BTreeSet<String>, name: &str) {
+    if all.len() < MOST_NAMES && !all.contains(name) {
+        all.insert(name.to_owned());
+    }
+}
+
+/// Further sites have totals only.
+const MOST_SITES: usize = 10_000;
+/// Of one site's file; further ones are not listed.
+const MOST_COPIES: usize = 100;
+const MOST_NAMES: usize = 20;

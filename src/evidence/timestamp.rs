@@ -1,0 +1,295 @@
+//! Time stamps (RFC 3161): an authority signs that a line of the chain existed at a time. Each is a file beside the segments,
+//! `00000001-<SHA-256 of the line>.tsr`, with the authority's answer as it came: the data that it is for is that line.
+
+use super::record::{Hash, digits, from_hex};
+use super::segment::entries;
+use crate::config::give_to_owner;
+use crate::rfc3339;
+use openssl::cms::{CMSOptions, CmsContentInfo};
+use openssl::error::ErrorStack;
+use openssl::x509::store::{X509Store, X509StoreBuilder};
+use openssl::x509::verify::{X509VerifyFlags, X509VerifyParam};
+use openssl::x509::{X509, X509PurposeId};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use x509_parser::asn1_rs::{Any, Class, FromDer, Tag};
+
+/// A stored time stamp that is for the line it names.
+#[derive(Debug, Clone)]
+pub struct Stamp {
+    pub path: PathBuf,
+    pub segment: u64,
+    /// SHA-256 of the line.
+    pub head: Hash,
+    /// When the authority says that it saw it.
+    pub time: SystemTime,
+}
+
+/// Why a time stamp proves nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum StampError {
+    #[error("cannot read or write it: {0}")]
+    Io(#[from] io::Error),
+    #[error("malformed time stamp: {0}")]
+    Malformed(&'static str),
+    #[error("the authority refused with status {status}: {why}")]
+    Refused { status: u8, why: String },
+    #[error("it is for other data")]
+    OtherData,
+    #[error("it answers another request: its nonce differs")]
+    OtherRequest,
+    #[error("its signature does not match: {}", why(.0))]
+    Signature(ErrorStack),
+    #[error("its authority is not to be trusted: {}", why(.0))]
+    Untrusted(ErrorStack),
+}
+
+/// A request for a time stamp, as DER (RFC 3161 §2.4.1): with a nonce, and for the certificates as well.
+pub fn query(head: &Hash, nonce: [u8; 8]) -> Vec<u8> {
+    let nonce = positive(nonce);
+    let parts: [&[u8]; 5] = [QUERY, head, b"\x02\x08", &nonce, b"\x01\x01\xff"];
+    parts.concat()
+}
+
+/// When an authority says that it saw the data with this SHA-256. `nonce`: of the request that this answers. The signature is
+/// verified by the certificate that comes with it; with `authorities` its chain too, at that time, up to any of them.
+///
+/// # Errors
+/// It is no such time stamp.
+pub fn check(
+    response: &[u8],
+    head: &Hash,
+    nonce: Option<[u8; 8]>,
+    authorities: &[X509],
+) -> Result<SystemTime, StampError> {
+    let token = token(response)?;
+    let (mut content, flags) = (Vec::new(), CMSOptions::BINARY | CMSOptions::NO_SIGNER_CERT_VERIFY);
+    let parsed = || CmsContentInfo::from_der(token);
+    let verified = parsed().and_then(|mut cms| cms.verify(None, None, None, Some(&mut content), flags));
+    verified.map_err(StampError::Signature)?;
+    let info = TstInfo::parse(&content).ok_or(StampError::Malformed("its content is not a TSTInfo"))?;
+    if info.algorithm != SHA256 || info.hashed != *head {
+        return Err(StampError::OtherData);
+    }
+    if nonce.is_some_and(|nonce| info.nonce != Some(&positive(nonce))) {
+        return Err(StampError::OtherRequest);
+    }
+    if !authorities.is_empty() {
+        let flags = CMSOptions::BINARY | CMSOptions::from_bits_retain(CADES);
+        let trusted = store(authorities, info.time)
+            .and_then(|store| parsed().and_then(|mut cms| cms.verify(None, Some(&store), None, None, flags)));
+        trusted.map_err(StampError::Untrusted)?;
+    }
+    Ok(info.time)
+}
+
+impl Stamp {
+    /// Stores an answer. `None`: this line has one already.
+    ///
+    /// # Errors
+    /// It is not for this line, or cannot be stored.
+    pub fn store(directory: &Path, segment: u64, head: &Hash, response: &[u8]) -> Result<Option<PathBuf>, StampError> {
+        check(response, head, None, &[])?;
+        let path = directory.join(format!("{segment:08}-{}{SUFFIX}", digits(head)));
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        file.write_all(response)?;
+        give_to_owner(file.as_file(), directory)?;
+        file.as_file().sync_all()?;
+        match file.persist_noclobber(&path) {
+            Ok(_) => File::open(directory)?.sync_all()?,
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+            Err(error) => return Err(error.error.into()),
+        }
+        Ok(Some(path))
+    }
+
+    /// Whether it is signed by one of these, or by whom they certify for time stamps.
+    ///
+    /// # Errors
+    /// It is not, or cannot be read any more.
+    pub fn authenticate(&self, authorities: &[X509]) -> Result<(), StampError> {
+        check(&read(&self.path)?, &self.head, None, authorities).map(drop)
+    }
+
+    pub(super) fn read(path: PathBuf, (segment, head): (u64, Hash)) -> Result<Self, StampError> {
+        let time = check(&read(&path)?, &head, None, &[])?;
+        Ok(Stamp { path, segment, head, time })
+    }
+}
+
+/// Which line a file is a time stamp of, by its name.
+pub(super) fn stamped(path: &Path) -> Option<(u64, Hash)> {
+    let (number, head) = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.split_once('-')?;
+    let segment = number.parse().ok().filter(|segment| format!("{segment:08}") == number)?;
+    Some((segment, from_hex(head)?))
+}
+
+/// Removes those of segments before this one, which have been removed.
+pub(super) fn remove_before(directory: &Path, first: u64) -> io::Result<()> {
+    let is_old = |path: &PathBuf| stamped(path).is_some_and(|(segment, _)| segment < first);
+    entries(directory)?.into_iter().filter(is_old).try_for_each(fs::remove_file)
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_RESPONSE).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What OpenSSL says last.
+fn why(errors: &ErrorStack) -> &str {
+    let last = errors.errors().last();
+    last.and_then(|error| error.data().or_else(|| error.reason())).unwrap_or("OpenSSL does not say why")
+}
+
+/// As an INTEGER of eight bytes that is positive and has no leading zero.
+fn positive(mut nonce: [u8; 8]) -> [u8; 8] {
+    nonce[0] = nonce[0] & 0x3f | 0x40;
+    nonce
+}
+
+/// The signed token of an answer that grants one (RFC 3161 §2.4.2).
+fn token(response: &[u8]) -> Result<&[u8], StampError> {
+    let malformed = StampError::Malformed;
+    let (_, all) = Any::from_der(response).map_err(|_| malformed("it is not DER"))?;
+    let Ok((token, info)) = Any::from_der(all.data) else { return Err(malformed("it has no status")) };
+    let info = sequence(&info).ok_or(malformed("it has no status"))?;
+    let status = info.first().filter(|status| status.tag() == Tag::Integer).and_then(|status| status.data.last());
+    match status {
+        None => return Err(malformed("it has no status")),
+        Some(0 | 1) => {}
+        Some(status) => {
+            let texts = info.get(1).and_then(sequence).unwrap_or_default();
+            let why: Vec<_> = texts.iter().map(|text| String::from_utf8_lossy(text.data)).collect();
+            let why = if why.is_empty() { "it does not say why".to_owned() } else { why.join("; ") };
+            return Err(StampError::Refused { status: *status, why });
+        }
+    }
+    is_signed_info(token).then_some(token).ok_or(malformed("its token is not a signed TSTInfo"))
+}
+
+/// Whether it is a ContentInfo with SignedData (RFC 5652 §3, §5.1) over a TSTInfo.
+fn is_signed_info(token: &[u8]) -> bool {
+    let is = || {
+        let (_, token) = Any::from_der(token).ok()?;
+        let [kind, signed] = &*sequence(&token)? else { return None };
+        let (_, signed) = Any::from_der(inside(signed, 0)?).ok()?;
+        let signed = sequence(&signed)?;
+        let content = sequence(signed.get(2)?)?;
+        Some(is_oid(kind, SIGNED_DATA) && is_oid(content.first()?, TST_INFO))
+    };
+    is() == Some(true)
+}
+
+/// What an authority signs (RFC 3161 §2.4.2).
+struct TstInfo<'a> {
+    algorithm: &'a [u8],
+    hashed: &'a [u8],
+    time: SystemTime,
+    nonce: Option<&'a [u8]>,
+}
+
+impl<'a> TstInfo<'a> {
+    fn parse(der: &'a [u8]) -> Option<Self> {
+        let (_, info) = Any::from_der(der).ok()?;
+        let info = sequence(&info)?;
+        let [_version, _policy, imprint, _serial, time, rest @ ..] = &*info else { return None };
+        let imprint = sequence(imprint)?;
+        let [algorithm, hashed] = &*imprint else { return None };
+        let algorithm = sequence(algorithm)?.first()?.data;
+        let time = Some(time).filter(|time| time.tag() == Tag::GeneralizedTime)?;
+        let nonce = rest.iter().find(|member| member.class() == Class::Universal && member.tag() == Tag::Integer);
+        let hashed = Some(hashed).filter(|hashed| hashed.tag() == Tag::OctetString)?.data;
+        Some(TstInfo { algorithm, hashed, time: generalized(time.data)?, nonce: nonce.map(|nonce| nonce.data) })
+    }
+}
+
+/// `20261122183000.5Z` (RFC 3161 §2.4.2: UTC, with any fraction).
+fn generalized(text: &[u8]) -> Option<SystemTime> {
+    let text = str::from_utf8(text).ok()?;
+    let parts = [0..4, 4..6, 6..8, 8..10, 10..12].map(|part| text.get(part));
+    let [year, month, day, hour, minute] = parts;
+    rfc3339::parse(&format!("{}-{}-{}T{}:{}:{}", year?, month?, day?, hour?, minute?, text.get(12..)?))
+}
+
+/// The members of a SEQUENCE.
+fn sequence<'a>(item: &Any<'a>) -> Option<Vec<Any<'a>>> {
+    let (mut rest, mut all) = (Some(item).filter(|item| item.tag() == Tag::Sequence)?.data, Vec::new());
+    while !rest.is_empty() {
+        let item;
+        (rest, item) = Any::from_der(rest).ok()?;
+        all.push(item);
+    }
+    Some(all)
+}
+
+/// What is in an explicit tag of this number.
+fn inside<'a>(item: &Any<'a>, number: u32) -> Option<&'a [u8]> {
+    (item.class() == Class::ContextSpecific && item.tag().0 == number).then_some(item.data)
+}
+
+fn is_oid(item: &Any<'_>, oid: &[u8]) -> bool {
+    item.tag() == Tag::Oid && item.data == oid
+}
+
+/// Any of these ends a chain, for a certificate for time stamps that was valid then.
+fn store(authorities: &[X509], time: SystemTime) -> Result<X509Store, ErrorStack> {
+    let mut store = X509StoreBuilder::new()?;
+    authorities.iter().try_for_each(|authority| store.add_cert(authority.clone()))?;
+    let mut terms = X509VerifyParam::new()?;
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    terms.set_time(i64::try_from(seconds).unwrap_or(i64::MAX));
+    terms.set_purpose(X509PurposeId::TIMESTAMP_SIGN)?;
+    terms.set_flags(X509VerifyFlags::PARTIAL_CHAIN | X509VerifyFlags::USE_CHECK_TIME)?;
+    store.set_param(&terms)?;
+    Ok(store.build())
+}
+
+const SUFFIX: &str = ".tsr";
+/// The largest answer; they have some thousand bytes.
+pub const MOST_RESPONSE: u64 = 1 << 20;
+/// A TimeStampReq up to the hash: version 1, SHA-256.
+const QUERY: &[u8] =
+    b"\x30\x43\x02\x01\x01\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20";
+const SHA256: &[u8] = b"\x60\x86\x48\x01\x65\x03\x04\x02\x01";
+const SIGNED_DATA: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
+const TST_INFO: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x10\x01\x04";
+/// `CMS_CADES` of OpenSSL: the certificate is the one that the signed attribute names (RFC 5035), as RFC 3161 §2.4.1 asks for.
+const CADES: u32 = 0x10_0000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_writes_utc_with_any_fraction() {
+        let at = |text: &str| generalized(text.as_bytes()).map(rfc3339::millis);
+        assert_eq!(at("20261122183000Z").as_deref(), Some("2026-11-22T18:30:00.000Z"));
+        assert_eq!(at("20261122183000.25Z").as_deref(), Some("2026-11-22T18:30:00.250Z"));
+        assert_eq!((at("20261122183000"), at("20261322183000Z"), at("")), (None, None, None));
+    }
+
+    #[test]
+    fn a_name_says_which_line_it_is_for() {
+        let (head, name) = ([0xab; 32], "ab".repeat(32));
+        assert_eq!(stamped(Path::new(&format!("/x/00000012-{name}.tsr"))), Some((12, head)));
+        for other in [format!("12-{name}.tsr"), format!("00000012-{name}.jsonl"), "00000012-ab.tsr".to_owned()] {
+            assert_eq!(stamped(Path::new(&other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_time_stamp_is_refused_in_its_own_words() {
+        let head = [7; 32];
+        let said = |response: &[u8]| check(response, &head, None, &[]).unwrap_err().to_string();
+        assert_eq!(said(b"<html>"), "malformed time stamp: it is not DER");
+        assert_eq!(said(b"\x30\x05\x30\x03\x02\x01\x00"), "malformed time stamp: its token is not a signed TSTInfo");
+        assert_eq!(said(b"\x30\x05\x30\x03\x02\x01\x02"), "the authority refused with status 2: it does not say why");
+        for length in 0..64 {
+            said(&vec![0x30; length]);
+            said(&vec![0x80; length]);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The state of the link, which changes as a whole.
+
+use crate::gate::fleet::membership::Membership;
+use crate::gate::fleet::server::ServerConnection;
+use std::time::Instant;
+
+#[derive(Clone)]
+pub(super) struct Live {
+    pub membership: Membership,
+    /// Whether the first attempt has ended.
+    pub is_tried: bool,
+    /// `None`: the server is out of reach. One that has broken stays until there is another.
+    pub connection: Option<ServerConnection>,
+    /// Which server is or was asked: another is one that may have forgotten.
+    pub server: u64,
+    pub settled_at: Option<Instant>,
+    pub history: Option<String>,
+    pub leaves: Leaves,
+}
+
+/// Whether this instance ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaves {
+    No,
+    Soon,
+    /// The server knows, or cannot be told.
+    Now,
+}
+
+impl Live {
+    pub fn new(now: Instant) -> Self {
+        Self {
+            membership: Membership::unknown(now),
+            is_tried: false,
+            connection: None,
+            server: 0,
+            settled_at: None,
+            history: None,
+            leaves: Leaves::No,
+        }
+    }
+}

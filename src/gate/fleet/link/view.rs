@@ -1,0 +1,90 @@
+//! What is known of the link and the fleet behind it.
+
+use super::ServerLink;
+use super::live::Live;
+use crate::config::{Mode, OnFleetLoss};
+use crate::gate::fleet::figures::FleetFigures;
+use crate::gate::fleet::reach::{Reach, slept};
+use crate::policy::Refusal;
+use crate::policy::pace::{Phase, Shares};
+use std::num::NonZeroU32;
+use std::sync::atomic::Ordering;
+
+impl ServerLink {
+    /// Whether, how, and from when the server can be asked.
+    pub fn reach(&self) -> Reach {
+        let (live, settings) = (self.live.borrow(), self.settings.load());
+        let link = if live.connection.is_some() { live.server } else { 0 };
+        let (membership, configured) = (&live.membership, settings.fleet.instances.map_or(0, NonZeroU32::get));
+        let at_one_time = configured.max(self.place.instances());
+        let is_enforced = settings.fleet.url.is_some() && settings.mode == Mode::Enforce;
+        let is_uncounted = is_enforced && settings.on_fleet_loss == OnFleetLoss::Local;
+        let alone = match &settings.fleet.url {
+            Some(_) if is_uncounted => membership.phase(at_one_time),
+            Some(_) if is_enforced => None,
+            Some(_) => membership.phase(at_one_time.max(1)),
+            None => membership.phase(1).map(|phase| Phase { instances: 1, ..phase }),
+        };
+        let shares = membership.shares(configured);
+        Reach { link, settled_at: live.settled_at, shares, slept: slept(), alone, is_uncounted }
+    }
+
+    /// Returns when nothing goes any more.
+    pub async fn refuses(&self) -> Refusal {
+        let mut changes = self.live.subscribe();
+        loop {
+            if let Some(refusal) = self.reach().refusal() {
+                return refusal;
+            }
+            // The sender lives as long as we do.
+            let _ = changes.changed().await;
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.live.borrow().connection.is_none()
+    }
+
+    fn shares(&self) -> Shares {
+        let configured = self.settings.load().fleet.instances.map_or(0, NonZeroU32::get);
+        self.live.borrow().membership.shares(configured)
+    }
+
+    pub fn figures(&self) -> FleetFigures {
+        let (calls, lost) = (self.calls.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed));
+        let (instances, missing) = (self.shares().connected, self.missing());
+        FleetFigures { is_up: !self.is_lost(), instances, missing, calls, lost }
+    }
+
+    /// As far as the server has said.
+    pub(super) fn missing(&self) -> u32 {
+        let Shares { connected, instances } = self.shares();
+        if self.live.borrow().membership.is_known() { instances.saturating_sub(connected) } else { 0 }
+    }
+
+    /// Returns when the first attempt to connect has ended.
+    pub async fn tried(&self) {
+        self.is_such(|live| live.is_tried).await;
+    }
+
+    /// Returns when it can be asked.
+    pub async fn is_there(&self) {
+        self.is_such(|live| live.connection.is_some()).await;
+    }
+
+    pub(super) async fn is_such(&self, is: impl FnMut(&Live) -> bool) {
+        // The sender lives as long as we do.
+        let _ = self.live.subscribe().wait_for(is).await;
+    }
+
+    pub(super) fn log_missing(&self, before: u32) {
+        let (missing, Shares { instances, .. }) = (self.missing(), self.shares());
+        if missing == 0 && before > 0 {
+            tracing::info!("no instance of the fleet is missing any more");
+        } else if missing != before {
+            tracing::warn!(
+                "{missing} of the fleet's {instances} instances are missing: the others leave them their part of each pace"
+            );
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The place that an instance has in its fleet, over restarts: its name, and how many instances there have been at one time.
+//! They are in the file `fleet` of the store's directory, which one process has at a time; others have places of their own.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// One process's.
+#[derive(Debug)]
+pub(super) struct KeptPlace {
+    /// Sixteen hexadecimal digits.
+    pub name: Box<str>,
+    /// The greatest number of instances that were connected at one time; 0: not known.
+    instances: AtomicU32,
+    /// `None`: nothing is kept.
+    file: Option<File>,
+}
+
+impl KeptPlace {
+    /// `directory`: the store's, if there is one.
+    pub fn open(directory: Option<&Path>) -> Self {
+        let kept = directory.map(lock).transpose().unwrap_or_else(|error| {
+            tracing::debug!(%error, "the fleet has no file here: this instance has another place in it at each start");
+            None
+        });
+        let (file, kept) = kept.map_or((None, None), |(file, text)| (Some(file), parse(&text)));
+        let (name, instances) = kept.unwrap_or_else(|| (format!("{:016x}", fastrand::u64(..)), 0));
+        let place = Self { name: name.into(), instances: instances.into(), file };
+        place.write(instances);
+        place
+    }
+
+    pub fn instances(&self) -> u32 {
+        self.instances.load(Ordering::Relaxed)
+    }
+
+    /// So many are connected.
+    pub fn learn(&self, connected: u32) {
+        if self.instances.fetch_max(connected, Ordering::Relaxed) < connected {
+            self.write(connected);
+        }
+    }
+
+    fn write(&self, instances: u32) {
+        let Some(file) = &self.file else { return };
+        // All at once, and as long each time.
+        if let Err(error) = file.write_all_at(format!("{} {instances:010}\n", self.name).as_bytes(), 0) {
+            tracing::debug!(%error, "the place in the fleet cannot be kept");
+        }
+    }
+}
+
+/// The file, and what is in it.
+///
+/// # Errors
+/// It cannot be opened, or another process has it.
+fn lock(directory: &Path) -> io::Result<(File, String)> {
+    std::fs::create_dir_all(directory)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(directory.join("fleet"))?;
+    file.try_lock()?;
+    let mut text = String::new();
+    (&file).take(LONGEST).read_to_string(&mut text)?;
+    Ok((file, text))
+}
+
+fn parse(text: &str) -> Option<(String, u32)> {
+    let (name, instances) = text.trim_end().split_once(' ')?;
+    let is_name = name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Some((name.to_owned(), instances.parse().ok()?)).filter(|_| is_name)
+}
+
+const LONGEST: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_has_the_same_name_and_number() {
+        let home = tempfile::tempdir().unwrap();
+        let first = KeptPlace::open(Some(home.path()));
+        assert_eq!(first.instances(), 0);
+        for connected in [2, 12, 3] {
+            first.learn(connected);
+        }
+        let (name, number) = (first.name.clone(), first.instances());
+        drop(first);
+        let next = KeptPlace::open(Some(home.path()));
+        assert_eq!((&next.name, next.instances(), number), (&name, 12, 12));
+    }
+
+    #[test]
+    fn two_processes_at_one_time_have_two_names() {
+        let home = tempfile::tempdir().unwrap();
+        let first = KeptPlace::open(Some(home.path()));
+        first.learn(3);
+        let beside = KeptPlace::open(Some(home.path()));
+        assert!(beside.name != first.name);
+        beside.learn(7);
+        drop((first, beside));
+        assert_eq!(KeptPlace::open(Some(home.path())).instances(), 3, "only one of them keeps what it learns");
+    }
+
+    #[test]
+    fn what_is_damaged_is_made_anew() {
+        let home = tempfile::tempdir().unwrap();
+        for text in ["", "x", "0123456789abcdef", "0123456789abcdef -1", "../3456789abcdef 0000000003"] {
+            std::fs::write(home.path().join("fleet"), text).unwrap();
+            let place = KeptPlace::open(Some(home.path()));
+            assert_eq!((place.instances(), place.name.len()), (0, 16), "{text:?}");
+        }
+        std::fs::remove_file(home.path().join("fleet")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", home.path().join("fleet")).unwrap();
+        assert_eq!(KeptPlace::open(Some(home.path())).instances(), 0);
+        assert_eq!(KeptPlace::open(None).instances(), 0);
+    }
+}

@@ -1,0 +1,49 @@
+//! The pace of an instance that cannot reach the others: of the time that all share, each has its own part. Pure.
+
+use std::time::{Duration, Instant};
+
+/// The place of one instance among several that go on without asking each other. Under a gap, time by their common clock is
+/// divided into periods of `instances` gaps, of which each instance has one: with a gap of 2 s, the second of three starts at 2,
+/// 8, 14 s …
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Phase {
+    /// With one, all of the time is its own.
+    pub instances: u32,
+    /// From 0.
+    pub rank: u32,
+    /// When the common clock showed 0, by ours.
+    pub epoch: Instant,
+}
+
+impl Phase {
+    /// The first beginning of this instance's part at `at` or later.
+    pub(super) fn next(&self, at: Instant, gap: Duration) -> Instant {
+        match self.since(at, gap) {
+            Duration::ZERO => at,
+            since => at + (gap.saturating_mul(self.instances).saturating_sub(since)),
+        }
+    }
+
+    /// Whether `at` is in this instance's part.
+    pub(super) fn has(&self, at: Instant, gap: Duration) -> bool {
+        let since = self.since(at, gap);
+        since.is_zero() || since < gap
+    }
+
+    /// Time since this instance's part last began.
+    fn since(&self, at: Instant, gap: Duration) -> Duration {
+        if !self.is_divided(gap) {
+            return Duration::ZERO;
+        }
+        let gap = gap.as_nanos();
+        let period = gap * u128::from(self.instances);
+        let begins = gap * u128::from(self.rank % self.instances);
+        let since = (at.duration_since(self.epoch).as_nanos() + period - begins) % period;
+        Duration::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+
+    /// Whether others have a part of the time.
+    pub(super) fn is_divided(&self, gap: Duration) -> bool {
+        self.instances > 1 && !gap.is_zero()
+    }
+}

@@ -1,0 +1,74 @@
+//! Starts: of the request whose turn it is, or in a place lent beyond `max_concurrent`. What one client has in flight may never end
+//! (polls, streams, downloads that are read slowly), and must not shut others out: a client that has nothing under way at the host is
+//! lent a place when it has waited a while. So there are never more in flight than `max_concurrent` and one for each client.
+
+use super::pending_start::PendingStart;
+use super::terms::SlotRequest;
+use super::{NextTurn, Schedule, Slot};
+use crate::policy::client_id::ClientId;
+use std::time::Instant;
+
+/// A place that is to be lent.
+#[derive(Clone, Copy)]
+pub(super) struct LentPlace {
+    pub at: Instant,
+    /// `None`: to a renewal of robots.txt.
+    pub client: Option<ClientId>,
+    pub demand: SlotRequest,
+}
+
+impl<W> Schedule<W> {
+    /// Starts the first that waits, `of` this client or of all.
+    pub(super) fn start_first(&mut self, now: Instant, demand: SlotRequest, of: Option<ClientId>) -> NextTurn<W> {
+        let first = self.wait_queue.as_mut().and_then(|wait_queue| wait_queue.pop(of));
+        let (client, waiter) = first.expect("its demand was found there");
+        self.drop_empty_queue();
+        NextTurn::Start(waiter, self.start(now, demand, client))
+    }
+
+    pub(super) fn start(&mut self, now: Instant, demand: SlotRequest, client: Option<ClientId>) -> Slot {
+        self.starts += 1;
+        self.in_flight += 1;
+        if let Some(client) = client {
+            *self.held.entry(client).or_default() += 1;
+        }
+        self.owe_gap(now, demand);
+        let mark = self.last.of(demand.first_fetch);
+        let before = *mark;
+        // Callers read the clock before they get hold of the schedule: it may be a little behind.
+        *mark = before.max(Some(now));
+        let shared = self.source.is_shared(demand, self.backoff());
+        let exclusive = self.limit(demand) == 1;
+        let gap = demand.gap(self.latency).max(self.backoff());
+        self.pending = if gap.is_zero() { PendingStart::None } else { PendingStart::Start(self.starts) };
+        let (number, first_fetch) = (self.starts, demand.first_fetch);
+        Slot { number, client, first_fetch, before, shared, exclusive, in_flight: true, gap }
+    }
+
+    /// Its request is over.
+    pub(super) fn let_go(&mut self, slot: &Slot) {
+        if let Some(client) = slot.client
+            && let Some(held) = self.held.get_mut(&client)
+        {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&client);
+            }
+        }
+    }
+
+    /// To whom a place is lent next, where it is places that are waited for. None is under a crawl-delay or a backoff.
+    pub(super) fn next_lent(&self) -> Option<LentPlace> {
+        let wait_queue = self.wait_queue.as_deref().filter(|_| self.pending == PendingStart::None)?;
+        let fronts = wait_queue.fronts().filter(|(client, demand, _)| {
+            let is_free = client.is_none_or(|client| !self.held.contains_key(&client));
+            is_free && (2..=self.in_flight).contains(&self.limit(*demand)) && self.may_turn(*demand)
+        });
+        let lent = fronts.map(|(client, demand, at)| LentPlace {
+            at: self.due(demand).map_or(at, |due| due.max(at)),
+            client,
+            demand,
+        });
+        lent.min_by_key(|lent| lent.at)
+    }
+}

@@ -1,0 +1,86 @@
+//! A page's answer that is held back, as far as it has come.
+
+use super::carry::{BodySource, Fault, KeptHead, Side};
+use crate::policy::usage::page::LONGEST_HEAD;
+use bytes::Bytes;
+use http::HeaderMap;
+use std::task::{Context, Poll, ready};
+use tokio::time::Instant;
+
+/// The answer so far.
+pub(super) struct HeldPage {
+    pub(super) head: KeptHead,
+    pub(super) content_type: Vec<u8>,
+    pub(super) codings: String,
+    /// What has come of its body.
+    pub(super) body: Vec<u8>,
+    /// It is read again when so much has come: all readings together take a few times what one of the whole takes.
+    pub(super) read_at: usize,
+    /// Until then something has to be known, or, once it goes out, taken.
+    pub(super) until: Instant,
+    /// No more is waited for.
+    pub(super) is_over: bool,
+    /// How the body has broken off.
+    pub(super) fault: Option<Fault>,
+    /// It goes out.
+    pub(super) released: Option<HeldBody>,
+}
+
+impl HeldPage {
+    /// The time is up: what is known by now decides. `false`: it goes out already.
+    pub(super) fn give_up(&mut self) -> bool {
+        self.is_over = true;
+        self.released.is_none()
+    }
+
+    /// Takes what the origin has sent. Ready when there will be no more, or enough is there.
+    pub(super) fn poll_fill<S: Side>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<()> {
+        let most = if self.codings.is_empty() { LONGEST_HEAD } else { MOST_CODED };
+        loop {
+            let piece = from.bytes();
+            let n = piece.len().min(most - self.body.len());
+            self.body.extend_from_slice(&piece[..n]);
+            from.consume(n);
+            if self.body.len() == most {
+                return Poll::Ready(());
+            }
+            match ready!(from.poll_more(cx)) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Ready(()),
+                Err(fault) => {
+                    self.fault = Some(fault);
+                    return Poll::Ready(());
+                }
+            }
+        }
+    }
+}
+
+/// What was held, as it goes out.
+pub(super) struct HeldBody(pub(super) Bytes);
+
+impl BodySource for HeldBody {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn consume(&mut self, n: usize) {
+        drop(self.0.split_to(n));
+    }
+
+    fn take(&mut self, n: usize) -> Bytes {
+        self.0.split_to(n)
+    }
+
+    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+        Poll::Ready(Ok(false))
+    }
+
+    fn trailers(&mut self) -> Option<HeaderMap> {
+        None
+    }
+}
+
+/// Bytes that are held in a content coding: a block of zstd has up to 128 KiB and shows nothing before it is whole (RFC 8878
+/// §3.1.1.2.4).
+const MOST_CODED: usize = LONGEST_HEAD + 128 * 1024;

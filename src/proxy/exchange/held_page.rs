@@ -1,0 +1,125 @@
+//! A page whose head may say no to the declared purpose (docs/usage.md): nothing of the answer goes out before that is known, within
+//! a bound of time and bytes. What was held goes on as it came, in its content coding.
+
+use super::carry::{AnswerHead, BodySource, Client, Flow, Origin, Side};
+use super::carry_end::Broken;
+use super::held::{HeldBody, HeldPage};
+use super::pages::media_type;
+use super::per_user::{asked, rules};
+use super::{Exchange, Outcome};
+use crate::gate::decode_beginning;
+use crate::http1::Framing;
+use crate::policy::SiteFile;
+use crate::policy::usage::page::{LONGEST_HEAD, PageHead};
+use crate::upstream::Route;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::Instant;
+
+impl Exchange<'_> {
+    /// Whether the answer is a page that has to be read first. HEAD, 304 and parts (206) have no head of a page.
+    #[cold]
+    pub(super) fn hold_page(&mut self, head: &AnswerHead<'_>) -> bool {
+        let has_body = !matches!(head.framing, Framing::None | Framing::Length(0)) && self.request.method != "HEAD";
+        let is_file = *self.request.target == *SiteFile::TdmRep.path().as_bytes();
+        if !has_body || is_file || !(200..300).contains(&head.status) || head.status == PARTIAL_CONTENT {
+            return false;
+        }
+        let Some(content_type) = head.named(b"content-type").filter(|it| PageHead::is_of(media_type(it))) else {
+            return false;
+        };
+        let codings = head.joined(b"content-encoding").unwrap_or_default();
+        self.held = Some(Box::new(HeldPage {
+            head: head.keep(),
+            content_type,
+            codings: String::from_utf8_lossy(&codings).into(),
+            body: Vec::new(),
+            read_at: 1,
+            until: Instant::now() + PATIENCE,
+            is_over: false,
+            fault: None,
+            released: None,
+        }));
+        true
+    }
+
+    /// Ready when all that was held is with the client: the rest of the body follows it.
+    pub(super) fn poll_held<C: Client, O: Origin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &mut C,
+        origin: &mut O,
+        route: &Route,
+        down: &mut Flow,
+        over: Duration,
+    ) -> Poll<Result<(), Broken>> {
+        let Some(mut held) = self.held.take() else { return Poll::Ready(Ok(())) };
+        let polled = self.poll_page(cx, &mut held, client, origin, route, down, over);
+        if polled.is_pending() {
+            self.held = Some(held);
+        }
+        polled
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "as its only caller has them")]
+    fn poll_page<C: Client, O: Origin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        held: &mut HeldPage,
+        client: &mut C,
+        origin: &mut O,
+        route: &Route,
+        down: &mut Flow,
+        over: Duration,
+    ) -> Poll<Result<(), Broken>> {
+        if held.released.is_none() {
+            let is_last = held.poll_fill(cx, origin.side()).is_ready() || held.is_over;
+            if !is_last && held.body.len() < held.read_at {
+                return Poll::Pending;
+            }
+            held.read_at = held.body.len() + held.body.len() / 4 + 1;
+            let page = self.read_page(held);
+            if !is_last && !page.is_whole {
+                return Poll::Pending;
+            }
+            down.moved += held.body.len() as u64;
+            let method = self.request.method;
+            let checked = held.head.with(method, |head| {
+                self.check_lines(&page.lines, head)?;
+                self.hand_on(head, client, route);
+                Ok(())
+            });
+            checked.map_err(|refusal| Broken::Head(Box::new(Outcome::Refused(refusal))))?;
+            held.released = Some(HeldBody(std::mem::take(&mut held.body).into()));
+            held.until = Instant::now() + over;
+        }
+        let Some(body) = &mut held.released else { return Poll::Ready(Ok(())) };
+        down.is_held_up = true;
+        while !body.bytes().is_empty() {
+            ready!(client.side().poll_send(cx, body)).map_err(|_| Broken::Gone)?;
+            held.until = Instant::now() + over;
+        }
+        if held.fault.is_some() {
+            ready!(client.side().poll_flush(cx)).map_err(|_| Broken::Gone)?;
+        }
+        if let Some(fault) = held.fault.take() {
+            return Poll::Ready(Err(Broken::Cut(format!("the origin: {fault}"))));
+        }
+        down.at = Instant::now() + over;
+        Poll::Ready(Ok(()))
+    }
+
+    /// What is there of the page's head. What cannot be decoded says nothing.
+    fn read_page(&self, held: &HeldPage) -> PageHead {
+        let asked = asked(self.request, self.peer);
+        let product_tokens = rules(&self.settings, self.request, self.peer).product_tokens(&asked);
+        match decode_beginning(&held.body, &held.codings, LONGEST_HEAD) {
+            Some(page) => PageHead::read(&page, &held.content_type, &product_tokens),
+            None => PageHead { is_whole: true, ..PageHead::default() },
+        }
+    }
+}
+
+/// So long is waited for the end of a page's head.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PARTIAL_CONTENT: u16 = 206;

@@ -1,0 +1,180 @@
+//! In which encoding a file is: bytes of letters, as RFC 9309 §2.3 has it, or two or four bytes a letter (UTF-16, UTF-32), as some
+//! editors save what they call "Unicode". Pure.
+
+/// What was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// One byte for a letter of ASCII: UTF-8, or what is as good as that.
+    Bytes,
+    /// Another: the file in UTF-8. What is not well-formed becomes U+FFFD; a byte order mark stays one.
+    Wide(Vec<u8>),
+    /// Two or more of them, one of them not at its place, or with the mark of another: whatever it is read as, rules are lost.
+    Unknown,
+}
+
+/// How letters of ASCII lie in a file: one byte, and NULs between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    /// From one letter to the next: 2 or 4 bytes.
+    width: usize,
+    /// Where the letter is in its unit: at the beginning (little-endian), at the end (big-endian); elsewhere it is in none.
+    at: usize,
+}
+
+/// Without letters of ASCII there is no key: a file has the encoding in which it has words of them. `is_cut`: it may end anywhere.
+pub(super) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
+    if !bytes.contains(&0) {
+        return Encoding::Bytes;
+    }
+    let layout = match layouts(bytes).as_slice() {
+        [] => match bytes {
+            // The mark alone makes no UTF-16 of a text (reppy).
+            [0xFF, 0xFE, rest @ ..] if has_letter(rest, 0) => Layout { width: 2, at: 0 },
+            [0xFE, 0xFF, rest @ ..] if has_letter(rest, 1) => Layout { width: 2, at: 1 },
+            _ => return Encoding::Bytes,
+        },
+        [layout] if (is_cut || bytes.len().is_multiple_of(layout.width)) && !has_key_in_bytes(bytes) => *layout,
+        _ => return Encoding::Unknown,
+    };
+    let units = |bytes: &[u8]| -> Option<String> {
+        Some(match (layout.width, layout.at) {
+            (2, 0) => of_two(bytes, u16::from_le_bytes)?,
+            (2, 1) => of_two(bytes, u16::from_be_bytes)?,
+            (4, 0) => of_four(bytes, u32::from_le_bytes)?,
+            (4, 3) => of_four(bytes, u32::from_be_bytes)?,
+            _ => return None,
+        })
+    };
+    units(bytes).map_or(Encoding::Unknown, |text| Encoding::Wide(text.into_bytes()))
+}
+
+/// Those in which there is a word, of four letters: no text in bytes has NULs so.
+fn layouts(bytes: &[u8]) -> Vec<Layout> {
+    let mut found = Vec::new();
+    for width in [2, 4] {
+        for (start, word) in bytes.windows(3 * width + 1).enumerate() {
+            let is_word = word.iter().enumerate().all(|(at, byte)| (*byte != 0) == at.is_multiple_of(width));
+            let layout = Layout { width, at: start % width };
+            if is_word && !found.contains(&layout) {
+                found.push(layout);
+            }
+        }
+    }
+    found
+}
+
+/// In UTF-16, `low`: where its byte is.
+fn has_letter(bytes: &[u8], low: usize) -> bool {
+    bytes.as_chunks::<2>().0.iter().any(|unit| unit[low] != 0 && unit[1 - low] == 0)
+}
+
+/// Whether there are rules in bytes beside.
+fn has_key_in_bytes(bytes: &[u8]) -> bool {
+    let keys: [&[u8]; 2] = [b"disallow", b"user-agent"];
+    keys.iter().any(|key| bytes.windows(key.len()).any(|word| word.eq_ignore_ascii_case(key)))
+}
+
+/// `None`: the mark says that its bytes are in another order.
+fn of_two(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
+    let units = bytes.as_chunks::<2>().0.iter().map(|bytes| unit(*bytes));
+    let decoded = char::decode_utf16(units.clone()).map(|read| read.unwrap_or(char::REPLACEMENT_CHARACTER));
+    (units.clone().next() != Some(MARK.swap_bytes())).then(|| decoded.collect())
+}
+
+fn of_four(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> Option<String> {
+    let units = bytes.as_chunks::<4>().0.iter().map(|bytes| unit(*bytes));
+    let decoded = units.clone().map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER));
+    (units.clone().next() != Some(u32::from(MARK).swap_bytes())).then(|| decoded.collect())
+}
+
+const MARK: u16 = 0xFEFF;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
+        text.encode_utf16().flat_map(bytes).collect()
+    }
+
+    fn all(text: &str) -> [Vec<u8>; 4] {
+        let four = |bytes: fn(u32) -> [u8; 4]| text.chars().flat_map(|char| bytes(char.into())).collect();
+        [two(text, u16::to_le_bytes), two(text, u16::to_be_bytes), four(u32::to_le_bytes), four(u32::to_be_bytes)]
+    }
+
+    fn wide(text: &str) -> Encoding {
+        Encoding::Wide(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn each_is_read_in_both_orders_with_and_without_a_mark_whatever_it_begins_with() {
+        for begin in
+            ["", "# \u{442}\u{435}\u{441}\u{442}\n", "\u{4e00}\u{4e00}\n", "\u{e9}\n", "\u{1f600}", "\u{100}\n"]
+        {
+            for mark in ["", "\u{feff}"] {
+                let text = format!("{mark}{begin}User-agent: *\r\nDisallow: /caf\u{e9}\u{1f600}\n");
+                for (number, file) in all(&text).into_iter().enumerate() {
+                    assert_eq!(detect(&file, false), wide(&text), "{text:?} {number}");
+                    assert_eq!(detect(&file[..file.len() - 1], false), Encoding::Unknown, "{text:?} {number}");
+                    assert_ne!(detect(&file[..file.len() - 1], true), Encoding::Unknown, "{text:?} {number}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_mark_and_a_letter_are_enough_for_utf16() {
+        for bytes in [u16::to_le_bytes, u16::to_be_bytes] {
+            assert_eq!(detect(&two("\u{feff}\u{4e2d}: a", bytes), false), wide("\u{feff}\u{4e2d}: a"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_well_formed_is_replaced() {
+        let odd = [&two("\u{feff}a", u16::to_le_bytes)[..], b"b"].concat();
+        assert_eq!(detect(&odd, false), wide("\u{feff}a"));
+        let half = [0xFEFF, 0xD800, 0x61].map(u16::to_be_bytes).concat();
+        assert_eq!(detect(&half, false), wide("\u{feff}\u{fffd}a"));
+        let far = [0x61, 0x62, 0x63, 0x64, 0x11_0000, 0xD800].map(u32::to_le_bytes).concat();
+        assert_eq!(detect(&far, false), wide("abcd\u{fffd}\u{fffd}"));
+    }
+
+    #[test]
+    fn other_files_are_left_as_they_are() {
+        for file in [
+            &b""[..],
+            b"U",
+            b"U\0",
+            b"\xff",
+            b"\xef\xbb\xbfUser-agent: *",
+            b"User-agent: *",
+            b"\0\0\0\0\0\0\0\0",
+            b"a\0\0b\0\0c\0\0d",
+            b"User-agent: *\0Disallow: /a\0\0Disallow: /b\0",
+            b"\xff\xfeUser-agent: *\nDisallow: /\n",
+        ] {
+            assert_eq!(detect(file, false), Encoding::Bytes, "{file:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_encodings_neither_is_the_files() {
+        let text = "User-agent: *\nDisallow: /private\n";
+        let [le, be, le32, be32] = all(text);
+        let bytes = text.as_bytes();
+        for file in [
+            [bytes, &le[..]].concat(),
+            [&le[..], bytes].concat(),
+            [b"\n", &le[..]].concat(),
+            [&le[..], &be[..]].concat(),
+            [&le[..], &le32[..]].concat(),
+            [&be32[..], &le32[..]].concat(),
+            [b"\n\n", &le32[..], b"\n\n"].concat(),
+            [b"\xfe\xff", &le[..]].concat(),
+            [b"\0\0\xfe\xff", &le32[..]].concat(),
+            le.split_inclusive(|byte| *byte == b'\n').collect::<Vec<_>>().join(&b'\r'),
+        ] {
+            assert_eq!(detect(&file, false), Encoding::Unknown, "{file:?}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What the server's script says of the instances: who is connected, who is missing, who is gone.
+
+use crate::support::redis::Redis;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands, Script};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::sleep;
+
+const KEY: &str = "politely:instances";
+const DAY: i64 = 24 * 3_600_000;
+/// Milliseconds until one is missing, and until it is forgotten.
+const MISSING: u64 = 300;
+const FORGOTTEN: u64 = 900;
+
+/// Connected, all, rank, known before; and the server's time.
+type Told = ((u32, u32, u32, bool), u64);
+
+async fn tell(me: &str, ends: bool, redis: &mut MultiplexedConnection) -> Told {
+    let script = Script::new(include_str!("../../../src/gate/fleet/instances.lua"));
+    let mut call = script.key(KEY);
+    let call = call.arg(me).arg(MISSING).arg(FORGOTTEN).arg(if ends { "1" } else { "" });
+    let (connected, all, rank, was_there, time) = call.invoke_async(redis).await.expect("it runs");
+    ((connected, all, rank, was_there), time)
+}
+
+async fn beat(me: &str, redis: &mut MultiplexedConnection) -> (u32, u32, u32, bool) {
+    tell(me, false, redis).await.0
+}
+
+/// Beats, each within the time after which it would be missing.
+async fn beats(me: &str, time: u64, redis: &mut MultiplexedConnection) -> (u32, u32, u32, bool) {
+    for _ in 0..time / 50 {
+        sleep(Duration::from_millis(50)).await;
+        beat(me, redis).await;
+    }
+    beat(me, redis).await
+}
+
+#[tokio::test]
+async fn one_that_is_silent_is_missing_and_later_forgotten() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!((beat("b", redis).await, beat("a", redis).await), ((1, 1, 0, false), (2, 2, 0, false)));
+    assert_eq!((beat("c", redis).await, beat("b", redis).await), ((3, 3, 2, false), (3, 3, 1, true)));
+    assert_eq!(beats("b", MISSING + 100, redis).await, (1, 3, 1, true));
+    assert_eq!(beat("a", redis).await, (2, 3, 0, true), "it has its place again");
+    assert_eq!(beats("b", FORGOTTEN + 100, redis).await, (1, 1, 0, true));
+}
+
+#[tokio::test]
+async fn one_that_ends_is_missed_by_nobody() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!((beat("a", redis).await.1, beat("b", redis).await.1), (1, 2));
+    assert_eq!(tell("b", true, redis).await.0, (1, 1, 1, true));
+    assert_eq!(tell("b", true, redis).await.0, (1, 1, 1, false), "as one that had been forgotten");
+    assert_eq!(beat("a", redis).await, (1, 1, 0, true));
+}
+
+#[tokio::test]
+async fn one_from_before_the_clock_was_set_back_is_not_connected_for_a_day() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    assert_eq!((beat("a", redis).await, beat("b", redis).await), ((1, 1, 0, false), (2, 2, 1, false)));
+    let () = redis.zincr(KEY, "a", DAY).await.expect("a set");
+    assert_eq!(beat("b", redis).await, (2, 2, 1, true));
+    assert_eq!(beats("b", MISSING + 100, redis).await, (1, 2, 1, true));
+}
+
+#[tokio::test]
+async fn its_time_is_told_in_microseconds() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    let micros = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap();
+    let (before, (_, told), after) = (micros(), tell("a", false, redis).await, micros());
+    assert!((before..=after).contains(&told), "{before} {told} {after}");
+}

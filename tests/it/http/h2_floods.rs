@@ -1,0 +1,209 @@
+//! Frames of HTTP/2 that move nothing, without end (RFC 9113 §10.5): whoever sends them loses the connection.
+
+use crate::support::h2_client::request;
+use crate::support::{Client, H2Client, Proxy, test_ca, within};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+type Stream = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
+
+const LIMITS: &str = "hosts: { '*': { robots: ignore } }\nlimits: { idle_timeout: 120s, read_timeout: 120s }";
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// `:status: 200`, of HPACK's static table.
+const OK: &[u8] = &[0x88];
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Its head, and its payload.
+async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Option<([u8; 9], Vec<u8>)> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await.ok()?;
+    let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+    stream.read_exact(&mut payload).await.ok()?;
+    Some((head, payload))
+}
+
+/// An origin over TLS: what it does with its only connection.
+async fn origin<F: Future<Output = ()> + Send + 'static>(serve: impl FnOnce(Stream) -> F + Send + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], &[b"h2"]));
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let Ok(mut stream) = acceptor.accept(stream).await else { return };
+        stream.read_exact(&mut [0; 24]).await.unwrap();
+        let settings = [frame(SETTINGS, 0, 0, b""), frame(SETTINGS, 1, 0, b"")].concat();
+        stream.write_all(&settings).await.unwrap();
+        serve(stream).await;
+    });
+    port
+}
+
+async fn client(proxy: &Proxy, port: u16) -> H2Client {
+    let client = Client::connect(proxy.address(), &format!("a.localhost:{port}")).await;
+    H2Client::over(client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await).await
+}
+
+/// Some MiB of it, or until the other end closes; then waits for that.
+async fn flood(stream: impl AsyncRead + AsyncWrite, piece: &[u8]) {
+    let (mut read, mut write) = tokio::io::split(stream);
+    let batch = piece.repeat((64 << 10) / piece.len());
+    let sends = async {
+        for _ in 0..64 {
+            if write.write_all(&batch).await.is_err() || write.flush().await.is_err() {
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let reads = async { while let Ok(1..) = read.read(&mut [0; 16 << 10]).await {} };
+    tokio::select! { () = sends => {} () = reads => {} }
+}
+
+/// Whether the end came within what is far less than `idle_timeout`.
+async fn ends(name: &'static str, flood: impl Future<Output = ()>) -> (&'static str, bool) {
+    (name, tokio::time::timeout(Duration::from_secs(40), flood).await.is_ok())
+}
+
+async fn all_end(mut floods: JoinSet<(&'static str, bool)>, count: usize) {
+    let mut names = Vec::new();
+    while let Some(ended) = floods.join_next().await {
+        let (name, is_closed) = ended.unwrap();
+        assert!(is_closed, "{name}: still open");
+        names.push(name);
+    }
+    assert_eq!(names.len(), count);
+}
+
+fn ways() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("windows", frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+        ("settings", frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0xff, 0xff])),
+        ("pings", frame(6, 0, 0, b"01234567")),
+        ("answers to no ping", frame(6, 1, 0, b"01234567")),
+        ("priorities", frame(2, 0, 1, &[0, 0, 0, 3, 16])),
+        ("unknown frames", frame(0xbe, 0, 0, &[0; 5])),
+        ("unknown frames of 1 KiB", frame(0xbe, 0, 0, &[0; 1 << 10])),
+    ]
+}
+
+/// On an idle connection, which is pooled for `idle_timeout`, and beside an answer that never ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_origin_that_floods_loses_its_connection() {
+    let proxy = Proxy::start(LIMITS).await;
+    let on_stream = vec![
+        ("interim answers", frame(HEADERS, END_HEADERS, 1, &[0x08, 3, b'1', b'0', b'3'])),
+        ("empty data", frame(DATA, 0, 1, b"")),
+        ("padded data of nothing", frame(DATA, 8, 1, &[3, 0, 0, 0])),
+    ];
+    let (mut floods, mut asked) = (JoinSet::new(), Vec::new());
+    for (is_open, (name, piece)) in [false, true]
+        .into_iter()
+        .flat_map(|is_open| ways().into_iter().map(move |way| (is_open, way)))
+        .chain(on_stream.into_iter().map(|way| (true, way)))
+    {
+        let (tell, told) = oneshot::channel();
+        let port = origin(move |mut stream| async move {
+            while let Some((head, _)) = read_frame(&mut stream).await {
+                if head[3] == HEADERS {
+                    let end = if is_open { 0 } else { END_STREAM };
+                    if name != "interim answers" {
+                        stream.write_all(&frame(HEADERS, END_HEADERS | end, 1, OK)).await.unwrap();
+                    }
+                    break;
+                }
+            }
+            tell.send(ends(name, flood(stream, &piece)).await).ok();
+        })
+        .await;
+        floods.spawn(async move { told.await.expect("it was asked") });
+        let h2 = client(&proxy, port).await;
+        asked.push(h2.send(request("GET", &format!("https://a.localhost:{port}/x")), true).await);
+    }
+    all_end(floods, 17).await;
+}
+
+/// The client's end of it leaves in the middle of a download, and what it did not want comes all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_origin_that_goes_on_with_what_nobody_wants_loses_its_connection() {
+    let proxy = Proxy::start(LIMITS).await;
+    let (tell, told) = oneshot::channel();
+    let port = origin(move |mut stream| async move {
+        while let Some((head, _)) = read_frame(&mut stream).await {
+            match head[3] {
+                HEADERS => stream.write_all(&frame(HEADERS, END_HEADERS, 1, OK)).await.unwrap(),
+                3 => break,
+                _ => {}
+            }
+        }
+        let data = frame(DATA, 0, 1, &[0; 16 << 10]);
+        let (mut read, mut write) = tokio::io::split(stream);
+        let sends = async { while write.write_all(&data).await.is_ok() {} };
+        let reads = async { while let Ok(1..) = read.read(&mut [0; 16 << 10]).await {} };
+        let flood = async {
+            tokio::select! { () = sends => {} () = reads => {} }
+        };
+        tell.send(ends("data", flood).await).ok();
+    })
+    .await;
+    let h2 = client(&proxy, port).await;
+    let download = h2.send(request("GET", &format!("https://a.localhost:{port}/x")), true).await.head().await;
+    assert_eq!(download.status(), 200);
+    drop(download);
+    assert!(told.await.unwrap().1, "still open");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_does_a_client() {
+    let proxy = Proxy::start(LIMITS).await;
+    let mut floods = JoinSet::new();
+    for (name, piece) in ways() {
+        let mut client = proxy.client().await;
+        client.send([&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, b"")].concat()).await;
+        floods.spawn(ends(name, async move { flood(client.source.inner, &piece).await }));
+    }
+    all_end(floods, 7).await;
+}
+
+/// A server that opens both windows by each few bytes that it has read of an upload, as Go's did.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_origin_that_opens_its_windows_by_little_is_no_flood() {
+    const LENGTH: usize = 2 << 20;
+    let proxy = Proxy::start(LIMITS).await;
+    let port = origin(|mut stream| async move {
+        let mut come = 0;
+        while let Some((head, payload)) = read_frame(&mut stream).await {
+            let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            let mut out = Vec::new();
+            for piece in payload.chunks(512).filter(|_| head[3] == DATA) {
+                let more = (piece.len() as u32).to_be_bytes();
+                out.extend([frame(WINDOW_UPDATE, 0, 0, &more), frame(WINDOW_UPDATE, 0, id, &more)].concat());
+                come += piece.len();
+            }
+            if (head[3], head[4] & 1) == (6, 0) {
+                out = frame(6, 1, 0, &payload);
+            }
+            if come == LENGTH && head[3] == DATA {
+                out.extend(frame(HEADERS, END_HEADERS | END_STREAM, id, OK));
+            }
+            if stream.write_all(&out).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await;
+    let h2 = client(&proxy, port).await;
+    let sent = h2.exchange(request("POST", &format!("https://a.localhost:{port}/x")), &[b'x'; LENGTH]);
+    assert_eq!(within("the answer", sent).await.unwrap().status(), 200);
+}

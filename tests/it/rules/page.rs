@@ -1,0 +1,238 @@
+//! What a page says in its own head (docs/usage.md): a page that says no is not delivered, any other goes on as it came.
+
+use crate::support::reply::{Content, Delimit};
+use crate::support::{Alpn, H2Client, Origin, Proxy, RawOrigin, Reply, Response, Seen, assert_refused};
+use std::io::Write;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const PURPOSE: &str = "identity: { purpose: [ai-train], product_tokens: [FooBot] }";
+const CODINGS: [&str; 5] = ["identity", "gzip", "br", "zstd", "deflate"];
+
+/// A page of some 200 KB that does not compress to nothing.
+fn page(meta: &str) -> Vec<u8> {
+    let noise = (0..20_000_u32).map(|n| format!("{:08x}\n", n.wrapping_mul(2_654_435_761))).collect::<String>();
+    format!("<!doctype html>\n<html><head><title>caf\u{e9} \u{4e2d}</title>{meta}</head><body>{noise}</body></html>")
+        .into()
+}
+
+fn coded(coding: &str, bytes: &[u8]) -> Vec<u8> {
+    match coding {
+        "gzip" => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        "deflate" => {
+            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        "br" => {
+            let mut out = Vec::new();
+            brotli::CompressorWriter::new(&mut out, 4096, 4, 22).write_all(bytes).unwrap();
+            out
+        }
+        "zstd" => zstd::encode_all(bytes, 3).unwrap(),
+        _ => bytes.to_vec(),
+    }
+}
+
+fn html(body: impl AsRef<[u8]>) -> Reply {
+    Reply::status(200).field("Content-Type", "text/html; charset=utf-8").body(body)
+}
+
+/// `/no/CODING` and `/yes/CODING`, in chunks where the query says so.
+fn answers(seen: &Seen) -> Reply {
+    let target = String::from_utf8_lossy(&seen.target).into_owned();
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    let Some((says, coding)) = path[1..].split_once('/') else { return Reply::text("") };
+    let meta =
+        if says == "no" { "<meta name=\"robots\" content=\"noai\">" } else { "<meta name=otherbot content=noai>" };
+    let framing = match query {
+        "chunked" => Delimit::Chunked,
+        "close" => Delimit::Close,
+        _ => Delimit::Length,
+    };
+    let reply = html(coded(coding, &page(meta))).framed(framing).field("X-Odd-Case", "as it came");
+    if coding == "identity" { reply } else { reply.field("Content-Encoding", coding) }
+}
+
+fn assert_no(response: &Response, context: &str) {
+    let problem = assert_refused(response, 403, "http_request_denied", "usage-disallowed");
+    assert_eq!((&problem["purpose"], &problem["rule"]), (&"ai-train".into(), &"meta robots: noai".into()), "{context}");
+    assert!(!response.text().contains("<head>"), "{context}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_says_no_is_not_delivered_and_any_other_is_as_it_came() {
+    let (plain, tls) = (Origin::http(answers).await, Origin::https(Alpn::Both, answers).await);
+    let proxy = Proxy::start(PURPOSE).await;
+    let (direct, inside) = (H2Client::known(proxy.client().await).await, proxy.h2(&tls, "a.localhost").await);
+    let mut refused = 0;
+    for (origin, http2) in [(&plain, None), (&plain, Some(&direct)), (&tls, Some(&inside))] {
+        for coding in CODINGS {
+            for framing in ["length", "chunked", "close"] {
+                let get = async |says: &str| {
+                    let url = origin.url(&format!("/{says}/{coding}?{framing}"));
+                    match http2 {
+                        Some(client) => client.get(&url).await,
+                        None => proxy.get(&url).await,
+                    }
+                };
+                let context = format!("{coding} {framing} {}", http2.is_some());
+                assert_no(&get("no").await, &context);
+                refused += 1;
+                let response = get("yes").await;
+                assert_eq!(response.status(), 200, "{context}");
+                assert!(response.body == coded(coding, &page("<meta name=otherbot content=noai>")), "{context}");
+                assert_eq!(response.field("x-odd-case"), Some("as it came"), "{context}");
+                assert_eq!(
+                    response.field("content-encoding"),
+                    Some(coding).filter(|it| *it != "identity"),
+                    "{context}"
+                );
+            }
+        }
+    }
+    assert_eq!(refused, 45);
+    let raw = proxy.get(&plain.url("/yes/identity")).await;
+    assert!(raw.head.start_line.starts_with(b"HTTP/1.1 200"), "{raw:?}");
+    // What has said no is known.
+    assert_eq!(plain.log.count("/no/gzip?length"), 1, "it was asked for over HTTP/1 and HTTP/2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_page_or_asked_for_without_a_purpose_is_left_alone() {
+    let no = "<head><meta name=robots content=noai></head>";
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/text" => Reply::text(no),
+        "/part" => Reply { status: 206, ..html(no).field("Content-Range", "bytes 0-43/100") },
+        "/not-modified" => Reply { status: 304, ..html("") },
+        "/error" => Reply { status: 404, ..html(no) },
+        "/empty" => html(""),
+        "/body" => html("<head></head><body><meta name=robots content=noai>"),
+        "/odd" => html(no).field("Content-Encoding", "unknown"),
+        "/damaged" => html(no).field("Content-Encoding", "gzip"),
+        "/page" => html(no),
+        _ => Reply::text(""),
+    })
+    .await;
+    let proxy = Proxy::start(PURPOSE).await;
+    for (target, status) in [
+        ("/text", 200),
+        ("/part", 206),
+        ("/not-modified", 304),
+        ("/error", 404),
+        ("/empty", 200),
+        ("/body", 200),
+        ("/damaged", 200),
+    ] {
+        let response = proxy.get(&origin.url(target)).await;
+        assert_eq!(response.status(), status, "{target}");
+    }
+    // Some servers write a charset there.
+    assert_eq!(proxy.get(&origin.url("/odd")).await.status(), 403);
+    let head = proxy.curl(&["-I", &origin.url("/page")]).await;
+    assert_eq!((head.code, head.status()), (0, 200), "HEAD has no page");
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 403);
+    for yaml in ["", "identity: { purpose: [search] }", &format!("{PURPOSE}\nusage: {{ page: ignore }}")] {
+        let proxy = Proxy::start(yaml).await;
+        let response = proxy.get(&origin.url("/page")).await;
+        assert_eq!((response.status(), response.text().as_str()), (200, no), "{yaml}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_report_mode_it_is_delivered_and_reported() {
+    let origin = Origin::http(answers).await;
+    for yaml in ["usage: { page: report }", "mode: report"] {
+        let proxy = Proxy::start(&format!("{PURPOSE}\n{yaml}")).await;
+        let response = proxy.get(&origin.url("/no/br")).await;
+        assert!(response.status() == 200 && response.field("content-encoding") == Some("br"), "{yaml}");
+        let told = response.head.proxy_status_parameter("details").unwrap_or_default();
+        assert!(told.contains("`ai-train`") && told.contains("meta robots: noai"), "{yaml}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_comes_in_pieces_is_read_whole() {
+    let drip = |end: &'static str| {
+        let pieces = [
+            "<html><head>",
+            "<title>slow</tit",
+            "le><meta name=",
+            "tdm-reservation",
+            " content=",
+            end,
+            "<body>",
+            "text",
+        ];
+        move |seen: &Seen| match seen.path().as_str() {
+            "/page" => {
+                Reply { body: Content::Drip(pieces.map(|it| it.into()).into(), Duration::from_millis(20)), ..html("") }
+                    .framed(Delimit::Chunked)
+            }
+            _ => Reply::text(""),
+        }
+    };
+    for (end, status) in [("1></head>", 403), ("0></head>", 200)] {
+        let (plain, tls) = (Origin::http(drip(end)).await, Origin::https(Alpn::Both, drip(end)).await);
+        let proxy = Proxy::start(PURPOSE).await;
+        let inside = proxy.h2(&tls, "a.localhost").await;
+        for response in [proxy.get(&plain.url("/page")).await, inside.get(&tls.url("/page")).await] {
+            assert_eq!(response.status(), status, "{end}");
+            assert_eq!(response.text().ends_with("<body>text"), status == 200, "{end}");
+        }
+    }
+}
+
+/// Sends a beginning, and nothing more.
+async fn stalled(begins: &'static str) -> RawOrigin {
+    RawOrigin::start(move |mut stream, _| async move {
+        let mut asked = [0; 4096];
+        let _ = stream.read(&mut asked).await;
+        let _ = stream.write_all(begins.as_bytes()).await;
+        while stream.read(&mut asked).await.is_ok_and(|n| n > 0) {}
+    })
+    .await
+}
+
+const STALLS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100\r\n\r\n<head><title>a";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_without_end_is_waited_for_for_a_while_only() {
+    let origin = stalled(STALLS).await;
+    let proxy = Proxy::start(&format!("{PURPOSE}\nhosts: {{ a.localhost: {{ robots: ignore }} }}")).await;
+    let mut client = proxy.client().await;
+    client.send(format!("GET {} HTTP/1.1\r\nHost: a.localhost\r\n\r\n", origin.url("/"))).await;
+    assert_eq!(client.head().await.status(), 200, "what is not known refuses nothing");
+    while !client.glance(Duration::from_secs(1)).await.ends_with(b"<title>a") {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_meanwhile_takes_the_request_with_it() {
+    let origin = stalled(STALLS).await;
+    let proxy = Proxy::start(&format!("{PURPOSE}\nhosts: {{ a.localhost: {{ robots: ignore }} }}")).await;
+    let mut client = proxy.client().await;
+    client.send(format!("GET {} HTTP/1.1\r\nHost: a.localhost\r\n\r\n", origin.url("/"))).await;
+    while origin.open_connections() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(client);
+    while origin.open_connections() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_breaks_off_in_its_head_is_cut_for_the_client_too() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/page" => html("<head><title>a").framed(Delimit::Short(50)),
+        _ => Reply::text(""),
+    })
+    .await;
+    let proxy = Proxy::start(PURPOSE).await;
+    let got = proxy.curl(&[&origin.url("/page")]).await;
+    assert_eq!((got.code, got.status()), (18, 200), "curl: transfer closed with outstanding read data remaining");
+}
