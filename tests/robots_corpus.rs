@@ -53,35 +53,6 @@ fn corpus_probes_are_decided_as_collected() {
     assert!(wrong_lines.is_empty(), "{} lines differ", wrong_lines.len());
 }
 
-/// Google's matcher gave the answers and lines of the corpus; its dialect must give all of them again, quirks included.
-#[test]
-fn google_dialect_decides_as_google_does() {
-    let Some(corpora) = corpora() else { return };
-    let files = files(&corpora);
-    let mut wrong = Vec::new();
-    let mut parsed: Option<(String, RobotsTxt)> = None;
-    let mut count = 0;
-    for probe in rows(&corpora.join("corpus/probes.jsonl.gz")) {
-        let id = text(&probe, "file");
-        if parsed.as_ref().is_none_or(|(last, _)| last != id) {
-            parsed = Some((id.to_owned(), RobotsTxt::parse_with(&files[id], &ParseOptions::google())));
-        }
-        let robots = &parsed.as_ref().expect("parsed above").1;
-        let rules = robots.rules_for(&[text(&probe, "agent")]);
-        let verdict = rules.check(text(&probe, "url"));
-        let line = verdict.rule().map_or(0, |rule| rule.line());
-        count += 1;
-        // Google also counts rules without a path, which decide nothing here.
-        let same_line = line == 0 || probe["line"].as_u64() == Some(line.into());
-        if verdict.is_allowed() != probe["allowed"].as_bool().expect("an answer") || !same_line {
-            wrong.push(format!("{id}: {} decided by line {line}", brief(&probe)));
-        }
-    }
-    show(&wrong);
-    println!("{count} answers of Google's matcher, {} differ", wrong.len());
-    assert!(wrong.is_empty(), "{} answers differ", wrong.len());
-}
-
 #[test]
 fn sitemaps_are_found() {
     let Some(corpora) = corpora() else { return };
@@ -121,15 +92,13 @@ fn crawl_delays_are_found() {
     let mut wrong = Vec::new();
     for (body, row) in in_suites.chain(in_corpus) {
         let body = without_rates(&body);
-        let mut options = ParseOptions::default();
         // A delay before the first agent is nobody's to the parsers that agreed here.
-        options.leading_crawl_delay = false;
         let agents = if row["source"] == "python/cpython" {
             ProductToken::from_user_agent(text(&row, "agent").as_bytes())
         } else {
             ProductToken::parse(text(&row, "agent")).into_iter().collect()
         };
-        let rules = RobotsTxt::parse_with(&body, &options).rules_for(&agents);
+        let rules = RobotsTxt::parse_with(&body, &ParseOptions::crawler_commons()).rules_for(&agents);
         let found = rules.crawl_delay().map(|delay| delay.as_secs_f64());
         if found != row["crawl_delay"].as_f64() {
             wrong.push(format!(

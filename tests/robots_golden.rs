@@ -1,7 +1,7 @@
 //! Each rule of RFC 9309 §2.2, each extension and each dialect by one small file and what it makes of a path. A golden line
 //! is `agent path => verdict @line`; `@usage line` where a preference decided. No line: nothing decided.
 
-use politely::robots::{ParseOptions, PercentEncoding, Precedence, Purpose, RobotsTxt, UserAgentMatch};
+use politely::robots::{ParseOptions, Precedence, Purpose, RobotsTxt, UserAgentMatch};
 use std::time::Duration;
 
 /// Checks golden lines against a file read in a dialect.
@@ -78,8 +78,6 @@ fn utf16_is_decoded_and_lines_keep_their_numbers() {
         assert_eq!(warned, [(1, "utf-16")]);
         // What is kept of it is read again after a restart.
         assert!(!RobotsTxt::parse(robots.source()).rules_for(&["Foo"]).check("/caf%C3%A9/x").is_allowed());
-        let as_bytes = RobotsTxt::parse_with(&file, &with(|options| options.utf16 = false));
-        assert!(as_bytes.rules_for(&["Foo"]).check("/caf%C3%A9/x").is_allowed());
     }
 }
 
@@ -369,8 +367,8 @@ fn a_delay_before_any_user_agent_is_for_those_without_one() {
     };
     let all = ["a", "b", "c"];
     assert_eq!(all.map(|agent| delay(&ParseOptions::default(), agent)), [Some(1), Some(7), Some(7)]);
-    let without = with(|options| options.leading_crawl_delay = false);
-    assert_eq!(all.map(|agent| delay(&without, agent)), [Some(1), None, None]);
+    assert_eq!(all.map(|agent| delay(&ParseOptions::texting_robots(), agent)), [Some(1), Some(7), Some(7)]);
+    assert_eq!(all.map(|agent| delay(&ParseOptions::crawler_commons(), agent)), [Some(1), None, None]);
 }
 
 #[test]
@@ -515,11 +513,10 @@ fn usage_can_be_read_as_it_was_probably_meant() {
     }
 }
 
-// Leniencies, and the switches that select other readings.
+// Leniencies, and the other readings of the field.
 
 #[test]
 fn google_accepts_frequent_typos() {
-    let strict = with(|options| options.key_typos = false);
     for (agent, rule) in [
         ("useragent", "disallow"),
         ("user agent", "disallow"),
@@ -529,116 +526,73 @@ fn google_accepts_frequent_typos() {
         ("user-agent", "diasllow"),
         ("user-agent", "disallaw"),
     ] {
-        let file = format!("{agent}: *\n{rule}: /\n");
-        rfc(&file, &["Foo / => disallow @2"]);
-        read(&strict, &file, &["Foo / => allow"]);
+        rfc(&format!("{agent}: *\n{rule}: /\n"), &["Foo / => disallow @2"]);
     }
 }
 
 #[test]
 fn google_accepts_a_missing_colon() {
     rfc("User-agent *\nDisallow /x\nDisallow /y z\n", &["Foo /x => disallow @2", "Foo /y => allow"]);
-    read(&with(|options| options.missing_colon = false), "User-agent: *\nDisallow /x\n", &["Foo /x => allow"]);
 }
 
 #[test]
-fn google_accepts_longer_keys() {
-    let file = "User-agents: *\nDisallowed: /\n";
-    rfc(file, &["Foo / => allow"]);
-    read(&with(|options| options.key_prefixes = true), file, &["Foo / => disallow @2"]);
+fn longer_keys_are_unknown_and_nul_ends_a_line() {
+    rfc("User-agents: *\nDisallowed: /\n", &["Foo / => allow"]);
+    rfc("User-agent: *\n\u{b}Disallow: /\u{c}\n", &["Foo /x => allow"]);
+    rfc("User-agent: *\nDisallow: /a\0Disallow: /b\n", &["Foo /a => disallow @2", "Foo /b => disallow @2"]);
+    rfc("User-agent: *\nDisallow: /\nAllow: /d/index.html\n", &["Foo /d/ => disallow @2"]);
 }
 
 #[test]
-fn google_decodes_no_escapes() {
-    let file = "User-agent: *\nDisallow: /%61\nDisallow: /\u{fc}\nDisallow: /%2A\n";
-    rfc(file, &["Foo /a => disallow @2", "Foo /%c3%bc => disallow @3", "Foo /* => disallow @4"]);
-    read(
-        &with(|options| options.percent_encoding = PercentEncoding::AsWritten),
-        file,
-        &[
-            "Foo /a => allow",
-            "Foo /%61 => disallow @2",
-            "Foo /%c3%bc => allow",
-            "Foo /%C3%BC => disallow @3",
-            "Foo /* => allow",
-            "Foo /%2A => disallow @4",
-        ],
-    );
-}
-
-#[test]
-fn google_allows_the_directory_of_an_index() {
-    let file = "User-agent: *\nDisallow: /\nAllow: /d/index.html\n";
-    rfc(file, &["Foo /d/ => disallow @2", "Foo /d/index.html => allow @3"]);
-    let google = with(|options| options.index_html = true);
-    read(&google, file, &["Foo /d/ => allow @3", "Foo /d/x => disallow @2"]);
-}
-
-#[test]
-fn google_reads_control_characters_as_white_space() {
-    let file = "User-agent: *\n\u{b}Disallow: /\u{c}\n";
-    rfc(file, &["Foo /x => allow"]);
-    read(&with(|options| options.control_space = true), file, &["Foo /x => disallow @2"]);
-}
-
-#[test]
-fn google_ends_the_line_at_a_nul() {
-    let file = "User-agent: *\nDisallow: /a\0Disallow: /b\n";
-    rfc(file, &["Foo /a => disallow @2", "Foo /b => disallow @2"]);
-    read(&with(|options| options.nul_ends_line = false), file, &["Foo /a => disallow @2", "Foo /b => allow"]);
-}
-
-#[test]
-fn google_asks_the_rules_about_robots_txt() {
-    let file = "User-agent: *\nDisallow: /robots\n";
-    rfc(file, &["Foo /robots.txt => allow"]);
-    read(&with(|options| options.robots_txt_allowed = false), file, &["Foo /robots.txt => disallow @2"]);
-}
-
-#[test]
-fn google_knows_no_names_with_other_characters() {
-    let file = "User-agent: 360Spider\nDisallow: /\n";
-    rfc(file, &["360Spider / => disallow @2"]);
-    read(&with(|options| options.user_agent_match = UserAgentMatch::Token), file, &["360Spider / => allow"]);
+fn the_draft_of_2019_obeyed_the_first_group_for_everybody() {
+    let file = "User-agent: *\nDisallow: /a\n\nUser-agent: b\nDisallow: /b\n\nUser-agent: *\nDisallow: /c\n\n\
+                User-agent: B\nDisallow: /d\n";
+    rfc(file, &["Foo /a => disallow @2", "Foo /c => disallow @8", "b /d => disallow @11"]);
+    let draft = &["Foo /a => disallow @2", "Foo /c => allow", "b /b => disallow @5", "b /d => disallow @11"];
+    read(&ParseOptions::draft_2019(), file, draft);
+    read(&ParseOptions::draft_2019(), "Disallow: /\n", &["Foo / => allow"]);
 }
 
 #[test]
 fn crawler_commons_took_words_as_prefixes() {
-    let prefix = with(|options| options.user_agent_match = UserAgentMatch::Prefix);
+    let prefix = ParseOptions::crawler_commons_before_362();
     let file = "User-agent: Foo Bar\nDisallow: /\n";
     rfc(file, &["FooBot / => allow", "Bar / => allow"]);
     read(&prefix, file, &["FooBot / => disallow @2", "Bar / => disallow @2", "MyFoo / => allow"]);
+    read(&ParseOptions::crawler_commons(), file, &["Foo / => disallow @2", "FooBot / => allow", "Bar / => allow"]);
 }
 
 #[test]
 fn the_draft_of_1996_took_any_part_of_a_name() {
-    let substring = with(|options| options.user_agent_match = UserAgentMatch::Substring);
     let file = "User-agent: foo\nDisallow: /\n";
     rfc(file, &["MyFooBot / => allow"]);
-    read(&substring, file, &["MyFooBot / => disallow @2", "Bar / => allow"]);
+    for options in [ParseOptions::original(), with(|options| options.user_agent_match = UserAgentMatch::Substring)] {
+        read(&options, file, &["MyFooBot / => disallow @2", "Bar / => allow"]);
+    }
 }
 
 #[test]
 fn the_draft_of_1996_took_the_first_rule() {
-    let first = with(|options| options.precedence = Precedence::FirstMatch);
     let file = "User-agent: *\nDisallow: /a\nAllow: /a/b\n\nUser-agent: *\nAllow: /\n";
     rfc(file, &["Foo /a/b => allow @3", "Foo / => allow @6"]);
-    read(&first, file, &["Foo /a/b => disallow @2", "Foo / => allow"]);
+    for options in [ParseOptions::original(), with(|options| options.precedence = Precedence::FirstMatch)] {
+        read(&options, file, &["Foo /a/b => disallow @2", "Foo / => allow"]);
+    }
 }
 
 #[test]
 fn ruby_anchors_before_the_query() {
     let file = "User-agent: *\nDisallow: /a$\n";
     rfc(file, &["Foo /a => disallow @2", "Foo /a?b => allow"]);
-    let anchored = with(|options| options.anchor_before_query = true);
-    read(&anchored, file, &["Foo /a?b => disallow @2", "Foo /ab?c => allow"]);
+    read(&ParseOptions::original(), file, &["Foo /a?b => disallow @2", "Foo /ab?c => allow"]);
 }
 
 #[test]
 fn texting_robots_keeps_rules_without_an_agent() {
     let file = "Disallow: /private\n";
     rfc(file, &["Foo /private => allow"]);
-    read(&with(|options| options.rules_without_agent = true), file, &["Foo /private => disallow @1"]);
+    read(&ParseOptions::texting_robots(), file, &["Foo /private => disallow @1"]);
+    read(&ParseOptions::original(), file, &["Foo /private => disallow @1"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (target, file) =
         bytes.iter().position(|&byte| byte == b'\n').map_or((bytes, &[][..]), |end| (&bytes[..end], &bytes[end + 1..]));
     let purpose = Purpose::parse("ai-train").expect("a purpose");
-    for options in [ParseOptions::default(), ParseOptions::google(), ParseOptions::original()] {
+    for options in [ParseOptions::default(), ParseOptions::crawler_commons_before_362(), ParseOptions::original()] {
         let rules = RobotsTxt::parse_with(file, &options).rules_for(&["ExampleBot"]);
         let verdict = rules.check_bytes(target);
         // The evidence fits the verdict.

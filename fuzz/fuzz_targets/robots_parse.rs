@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use politely::robots::{ParseOptions, RobotsTxt, lint};
 
 fuzz_target!(|bytes: &[u8]| {
-    for options in [ParseOptions::default(), ParseOptions::google(), ParseOptions::original()] {
+    for options in [ParseOptions::default(), ParseOptions::crawler_commons_before_362(), ParseOptions::original()] {
         let robots = RobotsTxt::parse_with(bytes, &options);
         let lines = lines(robots.source());
         let mut last = 1;
@@ -15,14 +15,14 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(warning.column() >= 1 && warning.len() >= 1, "{warning}");
             last = warning.line();
         }
-        let texts = robots.sitemaps().chain(robots.hosts()).chain(robots.clean_params()).chain(robots.licenses());
+        let texts = robots.sitemaps().chain(robots.licenses());
         assert!(texts.map(str::len).sum::<usize>() <= 3 * bytes.len());
         for agents in [&["ExampleBot"][..], &["a", "b"], &[]] {
             let rules = robots.rules_for(agents);
             let verdict = rules.check("/a/b.html?c=d");
             assert!(verdict.is_allowed() || verdict.rule().is_some());
             assert!(verdict.rule().is_none_or(|rule| (1..=lines).contains(&rule.line()) && !rule.pattern().is_empty()));
-            assert!(rules.usage_preferences().all(|(line, _)| (1..=lines).contains(&line)));
+            assert!(rules.preferences_for(b"/").iter().all(|preference| (1..=lines).contains(&preference.line())));
             assert!(
                 rules.is_empty() == (rules.len() == 0)
                     && rules.crawl_delay() >= rules.request_rate().map(|rate| rate.gap())

@@ -9,7 +9,7 @@ use politely::robots::{ParseOptions, RobotsTxt, lint::LintReport, steps_of};
 const BUDGET: u64 = 100_000;
 
 fuzz_target!(|bytes: &[u8]| {
-    for options in [ParseOptions::default(), ParseOptions::google(), ParseOptions::original()] {
+    for options in [ParseOptions::default(), ParseOptions::crawler_commons_before_362(), ParseOptions::original()] {
         let target = [b"/", bytes.split(|&byte| byte == b'\n').next().unwrap_or_default()].concat();
         let mut rules = None;
         let steps = steps_of(|| {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::freshness::{CopyState, Freshness, LAST_GOOD_USE, RETRY_MAX, retry_in};
-use crate::robots::{RobotsTxt, TdmRep, WarningCode, is_license_url};
+use crate::robots::{RobotsTxt, TdmRep, is_license_url};
 
 /// An authority's state. The default is an authority never asked.
 #[derive(Debug, Clone, Default)]
@@ -262,10 +262,9 @@ impl Entry {
 
     /// Whether nobody understands something of the file: preferences in robots.txt, licences in it, tdmrep.json.
     pub fn malformed(&self) -> [bool; 3] {
-        let preferences = [WarningCode::BadUsage, WarningCode::UsageValue, WarningCode::UsageName];
         let robots = self.robots_txt();
         [
-            robots.is_some_and(|file| file.warnings().any(|warning| preferences.contains(&warning.code()))),
+            robots.is_some_and(RobotsTxt::has_unclear_usage),
             robots.is_some_and(|file| !file.licenses().all(is_license_url)),
             self.tdm_rep().is_some_and(|file| file.fault().is_some()),
         ]

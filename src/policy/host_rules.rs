@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::operator_rules::OwnRules;
-use super::path_forms::Paths;
-use super::{Entry, Manners, Request, RobotsOverride, UsageModes};
+use super::{Entry, Manners, Paths, Request, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
 
 /// The settings that apply to one host, with all overrides resolved.

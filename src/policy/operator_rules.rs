@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use super::Refusal;
-use super::path_forms::{JudgedPath, Paths};
 use crate::robots::budget::{StepBudget, StepsSpent};
-use crate::robots::path::AskedPath;
+use crate::robots::path_forms::{AskedPath, JudgedPath, Paths};
 use crate::robots::patterns::{Patterns, PatternsBuilder};
 use crate::robots::rule::RuleRank;
-use crate::robots::{PercentEncoding, Precedence, RuleKind};
+use crate::robots::{Precedence, RuleKind};
 
 /// The patterns of one entry of `hosts`, compiled.
 #[derive(Debug, Clone)]
@@ -38,7 +37,7 @@ impl OwnRules {
     /// `host` is the entry's pattern, for messages.
     pub fn new<T: AsRef<str>>(host: &str, allow: &[T], deny: &[T]) -> Self {
         let written: Vec<Box<str>> = allow.iter().chain(deny).map(|pattern| pattern.as_ref().into()).collect();
-        let mut rules = PatternsBuilder::new(Arc::from([]), PercentEncoding::Normalised, written.len());
+        let mut rules = PatternsBuilder::new(Arc::from([]), written.len());
         for (place, pattern) in (0..).zip(&written) {
             let kind = if (place as usize) < allow.len() { RuleKind::Allow } else { RuleKind::Disallow };
             rules.add(pattern.as_bytes(), |bytes| RuleRank::new(Precedence::MostSpecific, kind, place, bytes));
@@ -81,7 +80,7 @@ impl OwnRules {
     /// The rule that decides: the first that denies the path or what its dot segments lead to; one that allows, only if both are.
     fn best(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<Option<RuleRank>, StepsSpent> {
         let mut weakest: Option<Option<RuleRank>> = None;
-        for path in asked.paths(PercentEncoding::Normalised, budget)? {
+        for path in asked.paths(budget)? {
             // robots.txt itself is nobody's to deny.
             let is_robots = *path == *b"/robots.txt";
             let best = if is_robots { None } else { self.0.rules.best(asked.compared(&path), budget)? };

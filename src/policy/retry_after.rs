@@ -2,14 +2,16 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::date::http_date;
+
 /// The time that an answer asks for in its Retry-After fields, joined by commas: the longest that can be read, be it seconds or
 /// a date; zero for a date in the past, `None` where none can be read. `date`: its Date, if it has one, as the origin's
 /// clock need not be ours; `now` is.
 pub fn retry_after(fields: &[u8], date: Option<&[u8]>, now: SystemTime) -> Option<Duration> {
-    let now = date.and_then(|date| http_date(str::from_utf8(date).ok()?)).unwrap_or(now);
+    let now = date.and_then(http_date).unwrap_or(now);
     let read = |value: &[u8]| {
-        let text = str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
-        delta_seconds(text).or_else(|| Some(http_date(text)?.duration_since(now).unwrap_or(Duration::ZERO)))
+        let seconds = delta_seconds(str::from_utf8(value).ok()?.trim_matches([' ', '\t']));
+        seconds.or_else(|| Some(http_date(value)?.duration_since(now).unwrap_or(Duration::ZERO)))
     };
     let values: Vec<&[u8]> = fields.split(|&byte| byte == b',').collect();
     // Most dates have a comma in them.
@@ -23,10 +25,6 @@ pub(super) fn delta_seconds(text: &str) -> Option<Duration> {
         return None;
     }
     Some(Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()))
-}
-
-fn http_date(text: &str) -> Option<SystemTime> {
-    httpdate::parse_http_date(text.trim_matches([' ', '\t'])).ok()
 }
 
 #[cfg(test)]

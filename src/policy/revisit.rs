@@ -1,6 +1,6 @@
 //! What is done with a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
 
-use super::freshness::http_date;
+use super::date::http_date;
 use super::{Refusal, entity_tag};
 use crate::robots::path::{self, PathByte};
 use std::borrow::Cow;

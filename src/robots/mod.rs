@@ -22,6 +22,7 @@ pub mod lint;
 mod options;
 mod parse;
 pub(crate) mod path;
+pub(crate) mod path_forms;
 pub(crate) mod patterns;
 mod preferences;
 mod product_token;
@@ -32,13 +33,13 @@ mod steps;
 mod tdm_rep;
 mod usage;
 mod verdict;
+mod warning;
 
 pub use access::AccessKind;
 
 pub use license::is_license_url;
-pub use options::{ParseOptions, PercentEncoding, Precedence, UserAgentMatch};
+pub use options::{ParseOptions, Precedence, UserAgentMatch};
 pub use parse::delay::{RequestRate, VisitTime};
-pub use parse::warnings::{Warning, WarningCode};
 pub use product_token::{ProductToken, TokenError};
 pub use robots_txt::RobotsTxt;
 pub use rule::RuleKind;
@@ -47,6 +48,7 @@ pub use tdm_rep::{TdmRep, TdmReservation};
 pub use usage::{Purpose, PurposeError};
 pub(crate) use usage::{UsageLine, read_signal, read_usage};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
+pub use warning::{Warning, WarningCode};
 
 /// What reading a file costs.
 #[cfg(any(test, fuzzing))]

@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::byte_set::ByteSet;
-use crate::robots::options::PercentEncoding;
 
 /// The path and query of a request target: of `/a?b#c` it is `/a?b`, of `https://example.com?b` it is `/?b`.
 pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
@@ -36,73 +34,6 @@ impl<'a> ComparedPath<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, byte_set: ByteSet::of(bytes), is_folded: false }
     }
-}
-
-/// What rules are asked about.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum AskedPath<'a> {
-    /// A target as it is sent. It is compared as RFC 9309 has it, and so is what its dot segments lead to.
-    AsSent(&'a [u8]),
-    /// Path and query in a form that servers make of them; compared with patterns as [`fold`] leaves them.
-    AsServed(&'a [u8]),
-}
-
-impl<'a> AskedPath<'a> {
-    /// The paths as they are compared.
-    pub(crate) fn paths(
-        self,
-        encoding: PercentEncoding,
-        budget: &mut StepBudget,
-    ) -> Result<impl Iterator<Item = Cow<'a, [u8]>> + use<'a>, StepsSpent> {
-        let target = match self {
-            Self::AsServed(form) => return Ok([Some(Cow::Borrowed(form)), None].into_iter().flatten()),
-            Self::AsSent(target) => target,
-        };
-        budget.spend_on_bytes(target.len())?;
-        let mut path = path_and_query(target);
-        if encoding == PercentEncoding::Normalised && ByteSet::of(&path).has_odd() {
-            path = normalise(&path).into();
-        }
-        let resolved =
-            Some(&path).filter(|path| may_have_dot_segment(path)).and_then(|path| without_dot_segments(path));
-        Ok([Some(path), resolved.map(Cow::Owned)].into_iter().flatten())
-    }
-
-    /// A path as it is compared.
-    pub(crate) fn compared(self, bytes: &[u8]) -> ComparedPath<'_> {
-        ComparedPath { is_folded: matches!(self, Self::AsServed(_)), ..ComparedPath::new(bytes) }
-    }
-}
-
-/// A normalised query or pattern without the escapes of bytes that some clients escape and others do not: `[]{}|\^`, which no
-/// URI may hold, and `:;,@!'()`, which are reserved; in its first `path` bytes, which are certain to be of a path, also `+&=`, which part
-/// the pieces of a query. To RFC 9309 `[` and `%5B` are two; to servers they are one.
-pub(crate) fn fold(text: &[u8], path: usize) -> Cow<'_, [u8]> {
-    let folded =
-        |at: usize| escape(&text[at..]).filter(|byte| is_folded(*byte) || at < path && is_folded_in_path(*byte));
-    let Some(mut at) = memchr::memchr_iter(b'%', text).find(|at| folded(*at).is_some()) else {
-        return Cow::Borrowed(text);
-    };
-    let mut out = text[..at].to_vec();
-    while let Some(&byte) = text.get(at) {
-        let decoded = folded(at);
-        out.push(decoded.unwrap_or(byte));
-        at += if decoded.is_some() { 3 } else { 1 };
-    }
-    Cow::Owned(out)
-}
-
-/// Whether [`fold`] decodes it in a path alone.
-pub(crate) const fn is_folded_in_path(byte: u8) -> bool {
-    matches!(byte, b'+' | b'&' | b'=')
-}
-
-/// Whether [`fold`] decodes it everywhere.
-pub(crate) const fn is_folded(byte: u8) -> bool {
-    matches!(
-        byte,
-        b'[' | b']' | b'{' | b'}' | b'|' | b'\\' | b'^' | b':' | b';' | b',' | b'@' | b'!' | b'\'' | b'(' | b')'
-    )
 }
 
 /// Whether a dot segment may be there: a dot after a slash. Eight bytes at a time, as most paths with a dot end in

@@ -85,6 +85,12 @@ impl Preferences {
         self.of(owners).flat_map(|owner| &self.lines[owner.lines.clone()]).copied()
     }
 
+    /// Whether a line cannot be understood.
+    pub(crate) fn has_fault(&self, source: &FileSource, options: &ParseOptions) -> bool {
+        let read = |line: &Span| usage::parse(self.vocabulary, source.slice(*line), options.lenient_usage);
+        self.lines.iter().any(|line| read(line).fault.is_some())
+    }
+
     /// What the lines of these owners say no to for a path.
     pub(crate) fn unwelcome(
         &self,
@@ -137,7 +143,7 @@ impl Preferences {
 
 impl PreferenceRules {
     fn new(vocabulary: Vocabulary, lines: &[Span], source: &FileSource, options: &ParseOptions) -> Self {
-        let mut paths = PatternsBuilder::new(Arc::from([]), options.percent_encoding, 0);
+        let mut paths = PatternsBuilder::new(Arc::from([]), 0);
         let mut numbers: HashMap<Shape, u32> = HashMap::new();
         let mut unwelcome = Vec::new();
         for &line in lines {
@@ -149,7 +155,7 @@ impl PreferenceRules {
             // A line without a path is about everything.
             let pattern = if read.pattern.is_empty() { b"/" } else { source.slice(written) };
             let next = numbers.len() as u32;
-            let path = *numbers.entry(Shape::new(pattern, options.percent_encoding)).or_insert_with(|| {
+            let path = *numbers.entry(Shape::new(pattern)).or_insert_with(|| {
                 paths.add(pattern, |bytes| PreferencePath { bytes, number: Reverse(next) });
                 next
             });

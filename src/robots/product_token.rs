@@ -133,45 +133,9 @@ pub(crate) fn leading_token(value: &[u8]) -> &[u8] {
 const MAX_LEN: usize = 256;
 
 /// Names of browsers, engines and platforms, in lower case.
-const BROWSERS: &[&str] = &[
-    "android",
-    "applewebkit",
-    "build",
-    "chrome",
-    "chromium",
-    "compatible",
-    "cros",
-    "crios",
-    "edg",
-    "edga",
-    "edge",
-    "edgios",
-    "firefox",
-    "fxios",
-    "gecko",
-    "khtml",
-    "like",
-    "linux",
-    "macintosh",
-    "mobile",
-    "mozilla",
-    "msie",
-    "nt",
-    "opera",
-    "opr",
-    "presto",
-    "safari",
-    "samsungbrowser",
-    "trident",
-    "ubuntu",
-    "vivaldi",
-    "version",
-    "webkit",
-    "windows",
-    "wow64",
-    "x11",
-    "yabrowser",
-];
+const BROWSERS: &str = "android applewebkit build chrome chromium compatible cros crios edg edga edge edgios firefox fxios \
+     gecko khtml like linux macintosh mobile mozilla msie nt opera opr presto safari samsungbrowser \
+     trident ubuntu vivaldi version webkit windows wow64 x11 yabrowser";
 
 /// The text within the parentheses that `header` begins with, and what follows them. Comments nest (RFC 9110 §5.6.5).
 fn split_comment(header: &[u8]) -> (&[u8], &[u8]) {
@@ -227,7 +191,7 @@ fn push(word: &[u8], tokens: &mut Vec<ProductToken>) {
     let is_name = name.first().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         && name.iter().any(u8::is_ascii_alphabetic)
         && !is_address(word)
-        && !BROWSERS.iter().any(|browser| name.eq_ignore_ascii_case(browser.as_bytes()));
+        && !BROWSERS.split(' ').any(|browser| name.eq_ignore_ascii_case(browser.as_bytes()));
     let Some(token) = is_name.then(|| str::from_utf8(name).ok()).flatten() else {
         return;
     };

@@ -6,8 +6,7 @@ use super::budget::StepBudget;
 use super::options::ParseOptions;
 use super::parse::key::RecordKey;
 use super::parse::span::Span;
-use super::parse::warnings::Warning;
-use super::parse::{self, RobotsFile};
+use super::parse::{self, RobotsFile, line};
 use super::ruleset::RuleSet;
 use super::verdict::RuleRef;
 
@@ -75,24 +74,32 @@ impl RobotsTxt {
         self.texts(RecordKey::Sitemap)
     }
 
-    /// The values of the `Host` lines: the name that the site prefers (Yandex).
-    pub fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.texts(RecordKey::Host)
-    }
-
-    /// The values of the `Clean-param` lines: parameters that do not change a page, and where (Yandex).
-    pub fn clean_params(&self) -> impl Iterator<Item = &str> {
-        self.texts(RecordKey::CleanParam)
-    }
-
     /// The values of the `License` lines: where the terms of use are (RSL).
     pub fn licenses(&self) -> impl Iterator<Item = &str> {
         self.texts(RecordKey::License)
     }
 
-    /// What is odd about the file, in its order.
-    pub fn warnings(&self) -> impl Iterator<Item = &Warning> {
-        self.0.warnings.iter()
+    /// Whether it is a page rather than a robots.txt.
+    pub fn is_html(&self) -> bool {
+        let start = self.source()[line::byte_order_mark(self.source())..].trim_ascii_start();
+        let begins = |tag: &[u8]| start.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag));
+        [b"<!doctype".as_slice(), b"<html", b"<head", b"<?xml"].into_iter().any(begins)
+    }
+
+    /// Whether a Content-Signal or Content-Usage line cannot be understood.
+    pub fn has_unclear_usage(&self) -> bool {
+        let RobotsFile { source, groups, options, .. } = &*self.0;
+        [&groups.usages, &groups.signals].into_iter().any(|lines| lines.has_fault(source, options))
+    }
+
+    /// Whether it was longer than is read.
+    pub(super) fn is_cut(&self) -> bool {
+        self.0.is_cut
+    }
+
+    /// Whether it was decoded from UTF-16 or UTF-32.
+    pub(super) fn is_wide(&self) -> bool {
+        self.0.is_wide
     }
 
     /// How it was read.
@@ -117,12 +124,11 @@ impl RobotsTxt {
 
     /// Bytes on the heap, with the rules compiled so far.
     pub fn heap_size(&self) -> usize {
-        let RobotsFile { source, groups, values, warnings, .. } = &*self.0;
+        let RobotsFile { source, groups, values, .. } = &*self.0;
         size_of::<RobotsFile>()
             + source.heap_size()
             + groups.heap_size()
             + values.capacity() * size_of::<(RecordKey, Span)>()
-            + warnings.capacity() * size_of::<Warning>()
     }
 
     fn texts(&self, wanted: RecordKey) -> impl Iterator<Item = &str> {

@@ -9,7 +9,8 @@ use super::parse::RobotsFile;
 use super::parse::chosen::Chosen;
 use super::parse::delay::{RequestRate, VisitTime};
 use super::parse::span::Span;
-use super::path::{self, AskedPath, ComparedPath};
+use super::path::{self, ComparedPath};
+use super::path_forms::AskedPath;
 use super::usage::Purpose;
 use super::verdict::{PreferenceRef, RuleRef, Verdict, VerdictGround};
 
@@ -75,22 +76,22 @@ impl RuleSet {
     /// Time from one request's start to the next: the larger of `Crawl-delay` and what `Request-rate` comes to. `None`
     /// where the file gives neither (not RFC 9309; Bing, Yandex).
     pub fn crawl_delay(&self) -> Option<Duration> {
-        self.inner().pace(&self.chosen).gap()
+        self.file.pace(&self.chosen).gap()
     }
 
     /// `Request-rate`, the slowest given.
     pub fn request_rate(&self) -> Option<RequestRate> {
-        self.inner().pace(&self.chosen).request_rate
+        self.file.pace(&self.chosen).request_rate
     }
 
     /// `Visit-time`, the first given.
     pub fn visit_time(&self) -> Option<VisitTime> {
-        self.inner().pace(&self.chosen).visit_time
+        self.file.pace(&self.chosen).visit_time
     }
 
     /// The values of the `Content-Signal` and `Content-Usage` lines for this crawler, with their line numbers.
     pub fn usage_preferences(&self) -> impl Iterator<Item = (u32, &str)> {
-        let RobotsFile { source, groups, .. } = self.inner();
+        let RobotsFile { source, groups, .. } = &*self.file;
         let mut lines: Vec<Span> = groups.usages.lines(&self.chosen.groups).collect();
         lines.extend(groups.signals.lines(&self.chosen.sections));
         lines.sort_unstable_by_key(|line| line.start);
@@ -104,7 +105,7 @@ impl RuleSet {
 
     /// How many rules there are, without those that have no path.
     pub fn len(&self) -> usize {
-        self.chosen.groups.iter().map(|&group| self.inner().groups.rules_of(group).len()).sum()
+        self.chosen.groups.iter().map(|&group| self.file.groups.rules_of(group).len()).sum()
     }
 
     /// Whether everything is allowed because there are no rules.
@@ -114,12 +115,8 @@ impl RuleSet {
 
     /// Bytes on the heap for its compiled rules, which all rule sets of the file share.
     pub fn heap_size(&self) -> usize {
-        let RobotsFile { source, groups, options, .. } = self.inner();
+        let RobotsFile { source, groups, options, .. } = &*self.file;
         self.chosen.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
-    }
-
-    fn inner(&self) -> &RobotsFile {
-        &self.file
     }
 
     #[inline]
@@ -159,7 +156,7 @@ impl RuleSet {
     #[inline(never)]
     fn by_paths(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let mut as_sent = None;
-        for path in asked.paths(self.inner().options.percent_encoding, budget)? {
+        for path in asked.paths(budget)? {
             let ground = self.judge(asked.compared(&path), budget)?;
             if !Verdict(ground).is_allowed() {
                 return Ok(ground);
@@ -171,8 +168,8 @@ impl RuleSet {
 
     #[inline(never)]
     fn judge(&self, path: ComparedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
-        let RobotsFile { source, groups, options, .. } = self.inner();
-        if options.robots_txt_allowed && path.bytes == b"/robots.txt" {
+        let RobotsFile { source, groups, options, .. } = &*self.file;
+        if path.bytes == b"/robots.txt" {
             return Ok(VerdictGround::RobotsTxt);
         }
         let without_query = memchr::memchr(b'?', path.bytes).filter(|_| options.anchor_before_query);
@@ -185,7 +182,7 @@ impl RuleSet {
                 best = best.max(patterns.best(ComparedPath { bytes: &path.bytes[..query], ..path }, budget)?);
             }
         }
-        let rule = |place| RuleRef { file: self.inner(), place };
+        let rule = |place| RuleRef { file: &self.file, place };
         Ok(best.map_or(VerdictGround::NoRule, |rank| VerdictGround::Rule(rule(rank.place()), rank.kind())))
     }
 
@@ -196,11 +193,11 @@ impl RuleSet {
         budget: &mut StepBudget,
         mut ask: impl FnMut(PreferenceRef<'a>) -> Option<R>,
     ) -> Result<Option<R>, StepsSpent> {
-        let RobotsFile { source, groups, options, .. } = self.inner();
+        let RobotsFile { source, groups, options, .. } = &*self.file;
         if groups.usages.is_empty() && groups.signals.is_empty() {
             return Ok(None);
         }
-        for path in asked.paths(options.percent_encoding, budget)? {
+        for path in asked.paths(budget)? {
             let path = asked.compared(&path);
             for (preferences, owners) in
                 [(&groups.signals, &self.chosen.sections), (&groups.usages, &self.chosen.groups)]
@@ -219,7 +216,7 @@ impl RuleSet {
 
 impl fmt::Debug for RuleSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pace = self.inner().pace(&self.chosen);
+        let pace = self.file.pace(&self.chosen);
         f.debug_struct("RuleSet").field("len", &self.len()).field("pace", &pace).finish_non_exhaustive()
     }
 }

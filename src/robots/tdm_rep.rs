@@ -7,8 +7,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value};
 
 use super::budget::{StepBudget, StepsSpent};
-use super::options::PercentEncoding;
-use super::path::AskedPath;
+use super::path_forms::AskedPath;
 use super::patterns::{Patterns, PatternsBuilder};
 
 /// A tdmrep.json that was read. Immutable; a clone is one reference more.
@@ -58,7 +57,7 @@ impl TdmRep {
     /// Reads a file. Never fails: what cannot be understood reserves nothing, and [`fault`](Self::fault) says so.
     pub fn parse(bytes: &[u8]) -> Self {
         let (entries, fault) = entries(bytes);
-        let mut locations = PatternsBuilder::new(Arc::from([]), PercentEncoding::Normalised, entries.len());
+        let mut locations = PatternsBuilder::new(Arc::from([]), entries.len());
         for (place, entry) in entries.iter().enumerate() {
             locations.add(entry.location.as_bytes(), |_| Reverse(place));
         }
@@ -79,7 +78,7 @@ impl TdmRep {
         budget: &mut StepBudget,
     ) -> Result<Option<TdmReservation<'_>>, StepsSpent> {
         let TdmRepInner { entries, locations, .. } = &*self.0;
-        for path in asked.paths(PercentEncoding::Normalised, budget)? {
+        for path in asked.paths(budget)? {
             let Some(Reverse(first)) = locations.best(asked.compared(&path), budget)? else { continue };
             if let Some(reservation) = entries[first].reservation() {
                 return Ok(Some(reservation));

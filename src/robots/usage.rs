@@ -1,7 +1,7 @@
 //! What content may be used for: Content-Signal (contentsignals.org) and Content-Usage (draft-ietf-aipref-vocab-08 and
 //! draft-ietf-aipref-attach-05), each read by its own grammar. Pure.
 
-use super::parse::warnings::WarningCode;
+use super::warning::WarningCode;
 use sfv::{Dictionary, ListEntry, Parser, TokenRef};
 use std::fmt;
 use std::ops::Range;

@@ -8,10 +8,10 @@ use super::preferences::Unwelcome;
 use super::rule::RuleKind;
 
 /// What the rules say of one URL, with the evidence.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Verdict<'a>(pub(super) VerdictGround<'a>);
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum VerdictGround<'a> {
     NoRule,
     RobotsTxt,
@@ -51,17 +51,6 @@ impl<'a> Verdict<'a> {
     pub fn preference(&self) -> Option<PreferenceRef<'a>> {
         let VerdictGround::Usage(preference) = self.0 else { return None };
         Some(preference)
-    }
-}
-
-impl fmt::Debug for Verdict<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Verdict");
-        debug
-            .field("reason", &self.reason())
-            .field("rule", &self.rule())
-            .field("preference", &self.preference())
-            .finish()
     }
 }
 

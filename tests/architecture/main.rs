@@ -88,6 +88,16 @@ fn the_pure_engine_knows_no_runtime() {
     }
 }
 
+/// What is odd about a robots.txt is for `lint` to find, when somebody asks.
+#[test]
+fn the_parser_of_robots_txt_makes_no_warnings() {
+    for file in sources(Path::new("src/robots/parse")) {
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        assert!(!code.contains("Warning") && !code.contains("column"), "{}", file.display());
+    }
+}
+
 #[test]
 fn only_the_answers_choose_a_status() {
     for file in sources(Path::new("src/gate")).into_iter().chain(sources(Path::new("src/policy"))) {

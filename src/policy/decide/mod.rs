@@ -1,78 +1,60 @@
-//! May this request go, by what is configured and what is known of its authority's robots.txt? The
-//! only place that decides; a decision carries its evidence, which `explain`, the refusal and the logs render. Pure.
+//! May this request go, by what is configured and what is known of its site? The only place that decides. A decision carries its
+//! evidence, which `explain`, the refusal and the logs render. Pure: time is an argument.
+//!
+//! One decision: what is known of the site, what is configured, and what is asked.
+//!
+//! ```
+//! use politely::policy::freshness::Freshness;
+//! use politely::policy::{Access, Authority, Entry, HostRules, PolicyOptions, Request, Ruling, SiteAnswer, decide};
+//! use politely::robots::{ProductToken, RobotsTxt};
+//! use std::{sync::Arc, time::Duration, time::SystemTime};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (now, hour) = (SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000), Duration::from_secs(3600));
+//! let robots = RobotsTxt::parse(b"User-agent: FooBot\nDisallow: /private/\nCrawl-delay: 2\n");
+//! let known = Entry::answered(SiteAnswer::new(Access::Rules(robots), 200, Freshness::new(now, hour, 0.0)));
+//! let options = PolicyOptions { product_tokens: vec![ProductToken::parse("FooBot")?], ..PolicyOptions::default() };
+//! let rules = HostRules::new(Arc::new(options));
+//! let authority = Authority::from_url("https://example.com")?;
+//!
+//! // No rule matches this path as it is sent, but nginx serves `/private/x` for it.
+//! let decision = decide(&known, &rules, &Request::new(&authority, b"/a/..%2Fprivate/x"), now);
+//! let Ruling::Refuse(why) = decision.ruling else { panic!("it is allowed") };
+//! let evidence = "line 2, `Disallow: /private/`, which matches `/private/x`";
+//! assert!(why.to_string().starts_with(&format!("https://example.com/robots.txt disallows this URL for FooBot: {evidence}")));
+//! assert_eq!(decision.crawl_delay, Some(Duration::from_secs(2)));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The steps, in their order; the first that says something decides:
+//!
+//! 1. The operator's own `deny`. Where `allow` matches, nothing after it refuses, save that robots.txt cannot be read.
+//! 2. `robots: ignore` allows.
+//! 3. `/robots.txt` itself is allowed.
+//! 4. Without a usable copy of robots.txt: fetch it, or refuse while it is unreachable.
+//! 5. Its rules, for the path as it is sent and for each form that servers make of it.
+//! 6. Its usage preferences, and its groups for a purpose, for the declared purposes; then `Visit-time`.
+//! 7. tdmrep.json, of what is still allowed.
+//!
+//! `mode: report` and `robots: report` turn a refusal into a report. Nothing lifts the pace.
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+mod by_file;
+mod decision;
 
-use super::entry::{Entry, Trouble};
+pub use decision::{Allowance, Decision, Known, Ruling};
+
+use std::time::SystemTime;
+
+use super::entry::Entry;
 use super::freshness::CopyState;
 use super::host_rules::HostRules;
 use super::operator_rules::OwnVerdict;
-use super::path_forms::JudgedPath;
 use super::site_file::SiteFile;
-use super::usage::policy_tokens::disallowed_for_purpose;
 use super::usage::tdmrep::reserved_by_tdmrep;
-use super::{Authority, PreferenceEvidence, Refusal, Request, RobotsOverride, RuleEvidence};
-use crate::robots::path::AskedPath;
-use crate::robots::{PreferenceRef, ProductToken, Reason, RobotsTxt, RuleSet, Verdict};
-
-/// What to do with a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
-    pub ruling: Ruling,
-    /// The gap that holds between two starts, whatever is said of this request, as far as it is known.
-    pub crawl_delay: Option<Duration>,
-    /// The file that should be fetched again, without anybody waiting for it.
-    pub refresh: Option<SiteFile>,
-}
-
-/// Whether it may go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Ruling {
-    /// Nothing can be said before this file is fetched.
-    Fetch(SiteFile),
-    /// It may, in its turn.
-    Allow(Allowance),
-    /// It would not, but that is only reported: `report` is configured.
-    Report(Box<Refusal>),
-    Refuse(Box<Refusal>),
-}
-
-/// Why it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Allowance {
-    /// robots.txt itself is implicitly allowed (RFC 9309 §2.2.2).
-    RobotsTxt,
-    /// An `allow` of the operator's.
-    Operator,
-    /// `robots: ignore`.
-    Ignored,
-    /// A rule; its place among those of the file.
-    Rule {
-        place: u32,
-    },
-    NoRule,
-    /// There is no robots.txt.
-    Missing,
-    /// robots.txt has not been readable for 30 days, and `on_long_unreachable: allow`.
-    LongUnreachable,
-}
-
-/// What a site has said of all its pages.
-#[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
-    pub robots: &'a Entry,
-    /// `None`: it does not matter ([`HostRules::mining_purpose`]).
-    pub tdmrep: Option<&'a Entry>,
-}
-
-impl<'a> From<&'a Entry> for Known<'a> {
-    fn from(robots: &'a Entry) -> Self {
-        Known { robots, tdmrep: None }
-    }
-}
+use super::{Refusal, Request, RobotsOverride};
+use crate::robots::path_forms::JudgedPath;
+use by_file::Case;
 
 /// Decides by what is known. tdmrep.json is asked of what robots.txt lets go, be it for a report alone.
 pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
@@ -169,128 +151,6 @@ fn by_robots(
         (said, _) => said,
     };
     Decision { ruling, crawl_delay, refresh: refresh.then_some(SiteFile::Robots) }
-}
-
-/// What all steps of a decision depend on.
-#[derive(Clone, Copy)]
-struct Case<'a> {
-    rules: &'a HostRules,
-    request: &'a Request<'a>,
-    tokens: &'a [ProductToken],
-    now: SystemTime,
-}
-
-impl Case<'_> {
-    /// What robots.txt says, and whether it should be fetched again. `file`: the rules that hold, if there is a file.
-    fn by_entry(
-        self,
-        entry: &Entry,
-        file: Option<(&RobotsTxt, &RuleSet)>,
-        path: &mut JudgedPath<'_>,
-    ) -> (Ruling, bool) {
-        // RFC 9309 §2.2.2: implicitly allowed, even where nothing is known or everything disallowed.
-        if self.request.target == b"/robots.txt" {
-            return (Ruling::Allow(Allowance::RobotsTxt), false);
-        }
-        if let Some((answer, state)) = entry.usable(self.now) {
-            let refresh = match state {
-                CopyState::Refresh => entry.may_fetch(self.now),
-                CopyState::Fresh | CopyState::Unusable => false,
-            };
-            let ruling = match file {
-                Some(file) => self.by_rules(file, path),
-                None if self.rules.options.allows_missing(answer.status) => Ruling::Allow(Allowance::Missing),
-                None => Ruling::Refuse(self.disallowed(None).into()),
-            };
-            return (ruling, refresh);
-        }
-        match &entry.trouble {
-            None => (Ruling::Fetch(SiteFile::Robots), false),
-            Some(trouble) => self.unreachable(trouble),
-        }
-    }
-
-    fn by_rules(self, (robots, file): (&RobotsTxt, &RuleSet), path: &mut JudgedPath<'_>) -> Ruling {
-        let (verdict, matched_path) = self.verdict(file, path);
-        if let Some(preference) = verdict.preference() {
-            return Ruling::Refuse(self.unwelcome(preference, matched_path).into());
-        }
-        if verdict.reason() == Reason::TooComplex {
-            return Ruling::Refuse(
-                Refusal::RulesTooComplex { rules: self.request.authority.robots_url().into() }.into(),
-            );
-        }
-        if !verdict.is_allowed() {
-            let rule = verdict.rule().map(|rule| RuleEvidence::new(rule, matched_path));
-            return Ruling::Refuse(self.disallowed(rule).into());
-        }
-        if !self.rules.options.policy_tokens.is_empty()
-            && let Some(why) = disallowed_for_purpose(robots, self.rules, self.request, path)
-        {
-            return Ruling::Refuse(why.into());
-        }
-        if self.rules.options.enforce_visit_time
-            && let Some(hours) = file.visit_time()
-            && let Some(retry_after) = hours.opens_in(self.now)
-        {
-            return Ruling::Refuse(Refusal::Closed { retry_after, authority: self.authority(), hours }.into());
-        }
-        Ruling::Allow(match verdict.rule() {
-            Some(rule) => Allowance::Rule { place: rule.place() },
-            None if verdict.reason() == Reason::RobotsTxt => Allowance::RobotsTxt,
-            None => Allowance::NoRule,
-        })
-    }
-
-    /// What the rules say of the path as it is sent, or else of the first form that servers make of it which they disallow,
-    /// with that form.
-    fn verdict<'f>(self, file: &'f RuleSet, path: &mut JudgedPath<'_>) -> (Verdict<'f>, Option<Box<str>>) {
-        let as_sent = file.check_within(AskedPath::AsSent(path.target), self.rules.purposes(), &mut path.budget);
-        let refused = path.first_refused(|asked, budget| {
-            let verdict = match asked {
-                AskedPath::AsSent(_) => as_sent,
-                AskedPath::AsServed(_) => file.check_within(asked, self.rules.purposes(), budget),
-            };
-            (!verdict.is_allowed()).then_some(verdict)
-        });
-        refused.unwrap_or((as_sent, None))
-    }
-
-    /// RFC 9309 §2.3.1.4: complete disallow; after reasonably long a time it may be taken for unavailable.
-    fn unreachable(self, trouble: &Trouble) -> (Ruling, bool) {
-        let left_alone = trouble.left_alone_for(self.now);
-        if trouble.is_long(self.now) && self.rules.options.allow_long_unreachable {
-            return (Ruling::Allow(Allowance::LongUnreachable), left_alone.is_none());
-        }
-        let Some(retry_after) = left_alone else { return (Ruling::Fetch(SiteFile::Robots), false) };
-        let why = Refusal::RobotsUnreachable { retry_after, authority: self.authority(), why: trouble.why.clone() };
-        (Ruling::Refuse(why.into()), false)
-    }
-
-    fn disallowed(self, rule: Option<RuleEvidence>) -> Refusal {
-        Refusal::Disallowed { authority: self.authority(), product_tokens: self.names(), rule }
-    }
-
-    fn unwelcome(self, preference: PreferenceRef<'_>, matched_path: Option<Box<str>>) -> Refusal {
-        Refusal::UsageDisallowed {
-            authority: self.authority(),
-            product_tokens: self.names(),
-            purpose: preference.purpose().into(),
-            preference: PreferenceEvidence::new(preference, matched_path),
-        }
-    }
-
-    fn authority(self) -> Authority {
-        self.request.authority.clone()
-    }
-
-    fn names(self) -> Arc<str> {
-        match self.tokens {
-            [] => Arc::default(),
-            [token] => token.shared(),
-            tokens => tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(", ").into(),
-        }
-    }
 }
 
 #[cfg(test)]

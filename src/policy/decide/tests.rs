@@ -1,12 +1,13 @@
 //! The decision, case by case: what is configured, what is known of robots.txt, what follows.
 
 use super::*;
-use crate::policy::entry::{Access, SiteAnswer, Validators};
+use crate::policy::entry::{Access, SiteAnswer, Trouble, Validators};
 use crate::policy::explain::explain;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Authority, OwnRules, Paths, PolicyOptions, PreferenceEvidence, Scheme};
-use crate::robots::{Purpose, RobotsTxt, VisitTime};
+use crate::policy::{Authority, OwnRules, Paths, PolicyOptions, PreferenceEvidence, RuleEvidence, Scheme};
+use crate::robots::{ProductToken, Purpose, RobotsTxt, VisitTime};
 use std::sync::Arc;
+use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);

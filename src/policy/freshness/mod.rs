@@ -5,6 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::date::http_date;
 use super::retry_after::delta_seconds;
 
 /// A copy no longer usable at all while robots.txt is unreachable (RFC 9309 §2.3.1.4).
@@ -51,10 +52,8 @@ impl CacheFields<'_> {
     /// For how long from `now`, when it was received, the response is fresh. None given: a day. What cannot be read,
     /// or may not be stored, gets the minimum: robots.txt has to be kept for some time to be kept at all.
     pub fn lifetime(&self, now: SystemTime, limits: &FreshnessLimits) -> Duration {
-        limits.clamp(match self.cache_control().or_else(|| Some(self.until(self.expires?, now))) {
-            Some(lifetime) => lifetime.saturating_sub(self.age()),
-            None => DAY,
-        })
+        let stated = self.cache_control().or_else(|| Some(self.until(self.expires?, now)));
+        limits.clamp(stated.map_or(DAY, |lifetime| lifetime.saturating_sub(self.age())))
     }
 
     fn cache_control(&self) -> Option<Duration> {
@@ -92,18 +91,18 @@ impl CacheFields<'_> {
     }
 }
 
-/// When a copy was good and until when it is. To the millisecond, in half the room: a million of them are held.
+/// When a copy was good and until when it is. In milliseconds since 1970, which take half the room: a million of them are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
-    validated: Moment,
-    refresh: Moment,
-    expires: Moment,
+    validated: u64,
+    refresh: u64,
+    expires: u64,
 }
 
 impl Freshness {
     /// When it was fetched, or last confirmed by 304.
     pub fn validated_at(&self) -> SystemTime {
-        self.validated.into()
+        time(self.validated)
     }
 
     /// Whether it is fresh for a client that requests the file itself (RFC 9111 §4.2).
@@ -113,23 +112,22 @@ impl Freshness {
 
     /// From when on a request makes it to be fetched again in the background.
     pub fn refresh_at(&self) -> SystemTime {
-        self.refresh.into()
+        time(self.refresh)
     }
 
     /// Until when it is used without any doubt.
     pub fn expires_at(&self) -> SystemTime {
-        self.expires.into()
+        time(self.expires)
     }
 
     /// Milliseconds since 1970: validated, to be refreshed, expired.
     pub fn to_millis(&self) -> [u64; 3] {
-        [self.validated.0, self.refresh.0, self.expires.0]
+        [self.validated, self.refresh, self.expires]
     }
 
     /// What [`to_millis`](Self::to_millis) returned.
     pub fn from_millis([validated, refresh, expires]: [u64; 3]) -> Self {
-        let at = |millis: u64| Moment(millis.min(LATEST));
-        Self { validated: at(validated), refresh: at(refresh), expires: at(expires) }
+        Self { validated: validated.min(LATEST), refresh: refresh.min(LATEST), expires: expires.min(LATEST) }
     }
 
     /// `random`, from 0 to 1, spreads the refreshes of copies that came together over the last fifth of their lives.
@@ -137,35 +135,35 @@ impl Freshness {
         let lifetime = lifetime.min(FAR);
         let ahead = lifetime.mul_f64(0.2 * unit(random));
         let expires_at = validated_at + lifetime;
-        Self { validated: validated_at.into(), refresh: (expires_at - ahead).into(), expires: expires_at.into() }
+        Self { validated: millis(validated_at), refresh: millis(expires_at - ahead), expires: millis(expires_at) }
     }
 
     /// As it is to be taken from where it was kept. A copy from the future was dated by a clock that was wrong: it is as
     /// good as new, and to be confirmed at once.
     #[must_use]
     pub fn believed(self, now: SystemTime) -> Self {
-        let now = Moment::from(now);
-        if self.validated.0 > now.0 { Self { validated: now, refresh: now, expires: now } } else { self }
+        let now = millis(now);
+        if self.validated > now { Self { validated: now, refresh: now, expires: now } } else { self }
     }
 
     /// Fresh for no longer than this.
     #[must_use]
     pub fn within(self, most: Duration) -> Self {
-        let latest = Moment::from(self.validated_at() + most.min(FAR)).0;
-        Self { refresh: Moment(self.refresh.0.min(latest)), expires: Moment(self.expires.0.min(latest)), ..self }
+        let latest = millis(self.validated_at() + most.min(FAR));
+        Self { refresh: self.refresh.min(latest), expires: self.expires.min(latest), ..self }
     }
 
     /// What can be done with the copy now. `failing`: robots.txt was asked for since, and could not be had.
     pub fn state(&self, failing: bool, now: SystemTime) -> CopyState {
-        let now = Moment::from(now);
-        let Some(age) = now.0.checked_sub(self.validated.0).map(Duration::from_millis) else {
+        let now = millis(now);
+        let Some(age) = now.checked_sub(self.validated).map(Duration::from_millis) else {
             // The clock was set back: nobody knows how old it is.
             return CopyState::Refresh;
         };
         let usable_for = if failing { LAST_GOOD_USE } else { STALE_USE };
-        if now.0 < self.refresh.0 {
+        if now < self.refresh {
             CopyState::Fresh
-        } else if now.0 < self.expires.0 || age < usable_for {
+        } else if now < self.expires || age < usable_for {
             CopyState::Refresh
         } else {
             CopyState::Unusable
@@ -179,20 +177,13 @@ impl Freshness {
 }
 
 /// Milliseconds since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Moment(u64);
-
-impl From<SystemTime> for Moment {
-    fn from(time: SystemTime) -> Self {
-        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self(u64::try_from(since.as_millis()).map_or(LATEST, |millis| millis.min(LATEST)))
-    }
+fn millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).map_or(LATEST, |millis| millis.min(LATEST))
 }
 
-impl From<Moment> for SystemTime {
-    fn from(moment: Moment) -> Self {
-        Self::UNIX_EPOCH + Duration::from_millis(moment.0)
-    }
+fn time(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
 }
 
 /// The year 10889: every platform's clock can represent it.
@@ -228,10 +219,6 @@ const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 fn unit(random: f64) -> f64 {
     if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) }
-}
-
-pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
-    httpdate::parse_http_date(str::from_utf8(value).ok()?.trim()).ok()
 }
 
 /// The comma-separated members of a field line; commas inside quotes part nothing. What is not text has none.

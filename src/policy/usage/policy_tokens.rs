@@ -2,10 +2,9 @@
 //! what they disallow is not for that purpose, whatever the crawler's own group allows. Each token's groups are asked for
 //! themselves, so that none allows what another disallows; the group of `*` is nobody's. Pure.
 
-use crate::policy::path_forms::JudgedPath;
 use crate::policy::{HostRules, PolicyToken, PreferenceEvidence, Refusal, Request};
 use crate::robots::budget::StepBudget;
-use crate::robots::path::AskedPath;
+use crate::robots::path_forms::{AskedPath, JudgedPath};
 use crate::robots::{Reason, RobotsTxt};
 
 /// Why a page that the crawler may fetch is refused for a declared purpose.

@@ -4,9 +4,8 @@
 use std::time::SystemTime;
 
 use super::field::{UsageField, Use};
-use crate::policy::freshness::http_date;
+use crate::policy::date::is_past;
 use crate::robots::Purpose;
-use chrono::{DateTime, NaiveDate};
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 
 /// What the rules for one crawler come to.
@@ -164,20 +163,6 @@ fn whole_members(list: &[u8]) -> &[u8] {
         }
     }
     &list[..end]
-}
-
-/// Whether a date is past, as RFC 9110 or RFC 822 has it, or the day of ISO 8601. `None`: it cannot be read.
-fn is_past(date: &str, now: SystemTime) -> Option<bool> {
-    let of_mail = date.replace(" UTC", " GMT");
-    if let Some(date) = http_date(of_mail.as_bytes()) {
-        return Some(date < now);
-    }
-    let now = DateTime::from_timestamp(seconds(now), 0)?;
-    if let Ok(date) = DateTime::parse_from_rfc2822(&of_mail) {
-        return Some(date < now);
-    }
-    let (day, rest) = (date.get(..10)?.parse::<NaiveDate>().ok()?, &date[10..]);
-    (rest.is_empty() || rest.starts_with(['T', ' '])).then(|| day < now.date_naive())
 }
 
 /// Since 1970.

@@ -1,9 +1,9 @@
 //! Whether a page is reserved from text and data mining by its site's tdmrep.json. What is not known reserves nothing. Pure.
 
 use crate::policy::entry::Entry;
-use crate::policy::path_forms::JudgedPath;
 use crate::policy::{HostRules, MiningEvidence, Refusal, Request, SiteFile};
 use crate::robots::budget::StepsSpent;
+use crate::robots::path_forms::JudgedPath;
 
 /// Why a page is refused by a tdmrep.json, as that is known.
 pub(in crate::policy) fn reserved_by_tdmrep(

@@ -4,26 +4,12 @@ use std::time::Duration;
 
 use super::finding::Findings;
 use super::outline::Outline;
-use crate::robots::parse::delay::{self, RequestRate};
-use crate::robots::parse::key::RecordKey;
+use crate::robots::parse::delay::StatedPace;
 
 pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     for entry in &outline.records {
         let (value, at) = (outline.value(entry), (entry, &entry.value));
-        let gap = match entry.key {
-            RecordKey::CrawlDelay => delay::crawl_delay(value),
-            RecordKey::RequestRate => RequestRate::parse(value).map(|rate| rate.gap()),
-            RecordKey::UserAgent
-            | RecordKey::Allow
-            | RecordKey::Disallow
-            | RecordKey::VisitTime
-            | RecordKey::Sitemap
-            | RecordKey::Host
-            | RecordKey::CleanParam
-            | RecordKey::ContentSignal
-            | RecordKey::ContentUsage
-            | RecordKey::License => None,
-        };
+        let gap = StatedPace::parse(entry.key, value).and_then(|pace| pace.gap());
         let Some(gap) = gap else { continue };
         if gap > LONGEST {
             let message = format!("{} s from one request to the next", gap.as_secs());

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::outline::{Outline, OutlineEntry};
-use crate::robots::WarningCode;
-use crate::robots::parse::line::TextPlace;
+use super::outline::{MOST_WARNINGS, Outline, OutlineEntry};
+use crate::robots::warning::{Severity, TextPlace, WarningCode};
 
 /// What is wrong or surprising, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,36 +27,17 @@ pub struct Related {
     pub message: &'static str,
 }
 
-/// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Severity {
-    /// What is written is not read, by nobody or not by all.
-    Error,
-    /// It is read, but hardly as it was meant.
-    Warning,
-}
-
-impl Severity {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-        }
-    }
-}
-
 /// Collects findings, up to a limit.
 pub(super) struct Findings<'a> {
     outline: &'a Outline<'a>,
     list: Vec<Finding>,
-    max: usize,
     /// There were more.
     cut: bool,
 }
 
 impl<'a> Findings<'a> {
-    pub(super) fn new(outline: &'a Outline<'a>, max: usize) -> Self {
-        Self { outline, list: Vec::new(), max, cut: false }
+    pub(super) fn new(outline: &'a Outline<'a>) -> Self {
+        Self { outline, list: Vec::new(), cut: false }
     }
 
     pub(super) fn push(&mut self, finding: Finding) {
@@ -100,6 +80,6 @@ impl<'a> Findings<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.list.len() >= self.max
+        self.list.len() >= MOST_WARNINGS
     }
 }

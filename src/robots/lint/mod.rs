@@ -1,5 +1,5 @@
-//! What is wrong or surprising about a robots.txt, line by line: the parser's warnings, and what is legal but hardly meant.
-//! Pure.
+//! What is wrong or surprising about a robots.txt, line by line: what cannot be read as it was meant, and what is legal but hardly
+//! meant. A second reading of the file, beside the parser's, which knows no columns. Pure.
 
 mod delays;
 mod finding;
@@ -9,11 +9,11 @@ mod parsed;
 mod rules;
 mod urls;
 
-use super::parse::line;
-pub use super::parse::line::TextPlace;
+use super::warning::Warning;
+pub use super::warning::{Severity, TextPlace};
 use super::{ProductToken, RobotsTxt};
 use finding::Findings;
-pub use finding::{Finding, Related, Severity};
+pub use finding::{Finding, Related};
 use outline::Outline;
 
 /// The findings of one file, in its order.
@@ -42,14 +42,14 @@ impl LintReport {
 
     /// As [`new`](Self::new), where these names in User-agent lines, too, are of purposes and not of crawlers.
     pub fn with_policy_tokens(robots: &RobotsTxt, host: Option<&str>, policy_tokens: &[ProductToken]) -> Self {
-        let outline = Outline::new(robots.source(), robots.options());
-        let mut findings = Findings::new(&outline, robots.options().max_warnings);
-        parsed::find(robots, &outline, &mut findings);
+        let outline = Outline::new(robots);
+        let mut findings = Findings::new(&outline);
+        parsed::find(&outline, &mut findings);
         groups::find(&outline, policy_tokens, &mut findings);
         rules::find(&outline, robots.options(), &mut findings);
         delays::find(&outline, &mut findings);
         urls::find(robots, host, &outline, &mut findings);
-        Self { findings: findings.in_order(), text: robots.source().into(), lines: line::starts(robots.source()) }
+        Self { findings: findings.in_order(), text: robots.source().into(), lines: outline.lines }
     }
 
     pub fn findings(&self) -> &[Finding] {
@@ -63,6 +63,13 @@ impl LintReport {
         let rest = start.map_or(&[][..], |&start| &self.text[start..]);
         let end = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
         String::from_utf8_lossy(&rest[..end]).into_owned()
+    }
+}
+
+impl RobotsTxt {
+    /// What is odd about the file, in its order. Reads it again.
+    pub fn warnings(&self) -> impl Iterator<Item = Warning> {
+        Outline::new(self).warnings.into_iter()
     }
 }
 

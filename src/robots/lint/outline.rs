@@ -1,15 +1,25 @@
-//! A file as its records and groups, each with its place: what `parse` reads, kept for looking at. Pure.
+//! A file as its records, each with its place, and what is odd about its lines: a second, careful reading. Pure.
 
 use std::ops::Range;
 
-use crate::robots::ParseOptions;
+use crate::robots::parse::delay::StatedPace;
 use crate::robots::parse::key::RecordKey;
-use crate::robots::parse::line::{self, Columns, LineContent, Record, SourceLine, SourceLines, TextPlace};
+use crate::robots::parse::line::{self, LineContent, Record, SourceLine, SourceLines};
+use crate::robots::product_token::is_token_byte;
+use crate::robots::steps;
+use crate::robots::usage::{self, Vocabulary};
+use crate::robots::warning::{TextPlace, Warning, WarningCode};
+use crate::robots::{ParseOptions, RobotsTxt};
 
-/// The records of a file that were understood.
+/// The lines of a file, and the records that were understood.
 pub(super) struct Outline<'a> {
     pub(super) text: &'a [u8],
+    options: &'a ParseOptions,
     pub(super) records: Vec<OutlineEntry>,
+    pub(super) warnings: Vec<Warning>,
+    /// Where each line begins.
+    pub(super) lines: Vec<usize>,
+    has_agent: bool,
 }
 
 /// One record.
@@ -23,20 +33,123 @@ pub(super) struct OutlineEntry {
     pub(super) value: Range<usize>,
 }
 
+impl OutlineEntry {
+    /// Where a fault of its value is shown: at the key if there is no value.
+    pub(super) fn value_or_name(&self) -> &Range<usize> {
+        if self.value.is_empty() { &self.name } else { &self.value }
+    }
+}
+
 impl<'a> Outline<'a> {
-    pub(super) fn new(text: &'a [u8], options: &ParseOptions) -> Self {
-        let grammar = options.grammar();
-        let lines = SourceLines::new(text, line::byte_order_mark(text));
-        let mut columns = Columns::default();
-        let records = lines.filter_map(|line| match line::read(text, &line, grammar) {
-            LineContent::Record(Record { key, value, colon }) if colon || options.missing_colon => {
-                let spelt = RecordKey::recognise(&text[key.clone()], options)?;
-                let before = columns.before(text, &line);
-                Some(OutlineEntry { line, before, key: spelt.key, name: key, value })
+    pub(super) fn new(robots: &'a RobotsTxt) -> Self {
+        let (text, options) = (robots.source(), robots.options());
+        let (records, warnings, lines) = (Vec::new(), Vec::new(), Vec::new());
+        let mut outline = Self { text, options, records, warnings, lines, has_agent: false };
+        for (is_so, code) in [
+            (robots.is_cut(), WarningCode::TooLarge),
+            (robots.is_html(), WarningCode::Html),
+            (robots.is_wide(), WarningCode::Utf16),
+            (robots.is_unreadable(), WarningCode::UnknownEncoding),
+            (text.starts_with(b"\x1f\x8b"), WarningCode::Compressed),
+        ] {
+            outline.warnings.extend(is_so.then_some(Warning { place: FILE, code }));
+        }
+        let (mut before, mut last) = (0_u32, 0);
+        for line in SourceLines::new(text) {
+            // A piece behind a NUL goes on from where the one before it began: there may be as many as bytes.
+            let is_first = line.start == line.first;
+            before = if is_first { 0 } else { before.saturating_add(chars(&text[last..line.start])) };
+            last = line.start;
+            outline.lines.extend(is_first.then_some(line.first));
+            let (end, nul) = (line.end, is_first && text.get(line.end) == Some(&0));
+            let nul = nul.then(|| line.clone());
+            outline.read(line, before);
+            if let Some(line) = nul {
+                outline.warn(WarningCode::Nul, &line, before, end..end + 1);
             }
-            LineContent::Record(_) | LineContent::Text(_) | LineContent::Empty => None,
-        });
-        Self { text, records: records.collect() }
+        }
+        outline
+    }
+
+    fn read(&mut self, line: SourceLine, before: u32) {
+        if line.end - line.start > line::MAX_LINE {
+            let cut = line.start + line::MAX_LINE;
+            self.warn(WarningCode::LongLine, &line, before, cut..cut + 1);
+        }
+        let Record { key: name, value, colon } = match line::read(self.text, &line) {
+            LineContent::Empty => return,
+            LineContent::Text(text) => return self.warn(WarningCode::NotARecord, &line, before, text),
+            LineContent::Record(record) => record,
+        };
+        let Some(spelt) = RecordKey::recognise(&self.text[name.clone()]) else {
+            let code = if colon { WarningCode::UnknownKey } else { WarningCode::NotARecord };
+            return self.warn(code, &line, before, name);
+        };
+        let entry = OutlineEntry { line, before, key: spelt.key, name, value };
+        let OutlineEntry { line, name, value, .. } = &entry;
+        for (is_so, code, at) in [
+            (!colon, WarningCode::MissingColon, name.end..name.end + 1),
+            (!spelt.rightly, WarningCode::MisspeltKey, name.clone()),
+            (name.start > line.start, WarningCode::LeadingSpace, line.start..name.start),
+            (str::from_utf8(self.value(&entry)).is_err(), WarningCode::NotUtf8, value.clone()),
+        ] {
+            if is_so {
+                self.warn(code, line, before, at);
+            }
+        }
+        self.check_value(&entry);
+        self.records.push(entry);
+    }
+
+    fn check_value(&mut self, entry: &OutlineEntry) {
+        let (value, OutlineEntry { name, value: at, .. }) = (self.value(entry), entry);
+        let without_agent = (!self.has_agent).then(|| (WarningCode::RuleWithoutAgent, name.clone()));
+        let unreadable = |code| Some((code, entry.value_or_name().clone()));
+        let fault = match entry.key {
+            RecordKey::Allow | RecordKey::Disallow => {
+                if let Some((code, escape)) = bad_escape(value) {
+                    self.warn(code, &entry.line, entry.before, at.start + escape.start..at.start + escape.end);
+                }
+                if !matches!(value.first(), Some(b'/' | b'*') | None) {
+                    self.warn(WarningCode::NoLeadingSlash, &entry.line, entry.before, at.start..at.start + 1);
+                }
+                without_agent
+            }
+            RecordKey::UserAgent => {
+                self.has_agent = true;
+                let is_name = value == b"*" || value.iter().copied().all(is_token_byte);
+                match value.is_empty() {
+                    true => Some((WarningCode::EmptyAgent, name.clone())),
+                    false => (!is_name).then(|| (WarningCode::AgentNotAToken, at.clone())),
+                }
+            }
+            RecordKey::CrawlDelay if StatedPace::parse(entry.key, value).is_none() => unreadable(WarningCode::BadDelay),
+            RecordKey::RequestRate if StatedPace::parse(entry.key, value).is_none() => unreadable(WarningCode::BadRate),
+            RecordKey::VisitTime if StatedPace::parse(entry.key, value).is_none() => {
+                unreadable(WarningCode::BadVisitTime)
+            }
+            RecordKey::CrawlDelay if self.options.leading_crawl_delay => None,
+            RecordKey::CrawlDelay | RecordKey::RequestRate | RecordKey::VisitTime => without_agent,
+            RecordKey::ContentSignal | RecordKey::ContentUsage => {
+                let is_signal = entry.key == RecordKey::ContentSignal;
+                let vocabulary = if is_signal { Vocabulary::Signal } else { Vocabulary::Usage };
+                let read = || usage::parse(vocabulary, value, self.options.lenient_usage);
+                without_agent.or_else(|| unreadable(read().fault?))
+            }
+            RecordKey::Sitemap | RecordKey::Host | RecordKey::CleanParam | RecordKey::License => None,
+        };
+        if let Some((code, at)) = fault {
+            self.warn(code, &entry.line, entry.before, at);
+        }
+    }
+
+    fn warn(&mut self, code: WarningCode, line: &SourceLine, before: u32, at: Range<usize>) {
+        let code = match MOST_WARNINGS - self.warnings.len() {
+            0 => return,
+            1 => WarningCode::TooMany,
+            _ => code,
+        };
+        self.warnings.push(Warning { place: place(self.text, line, before, at), code });
     }
 
     /// The groups: user agents with all that stands before the next user agent after a rule. What stands before any user
@@ -47,23 +160,12 @@ impl<'a> Outline<'a> {
             self.records.iter().position(|entry| entry.key == RecordKey::UserAgent).unwrap_or(self.records.len());
         let (mut start, mut ended) = (first, false);
         for (at, entry) in self.records.iter().enumerate().skip(first) {
-            match entry.key {
-                RecordKey::UserAgent if ended => {
-                    groups.push(&self.records[start..at]);
-                    (start, ended) = (at, false);
-                }
-                // draft-ietf-aipref-attach-05: `rule =/ content-usage`.
-                RecordKey::Allow | RecordKey::Disallow | RecordKey::ContentUsage => ended = true,
-                RecordKey::UserAgent
-                | RecordKey::CrawlDelay
-                | RecordKey::RequestRate
-                | RecordKey::VisitTime
-                | RecordKey::Sitemap
-                | RecordKey::Host
-                | RecordKey::CleanParam
-                | RecordKey::ContentSignal
-                | RecordKey::License => {}
+            if entry.key == RecordKey::UserAgent && ended {
+                groups.push(&self.records[start..at]);
+                (start, ended) = (at, false);
             }
+            // draft-ietf-aipref-attach-05: `rule =/ content-usage`.
+            ended |= matches!(entry.key, RecordKey::Allow | RecordKey::Disallow | RecordKey::ContentUsage);
         }
         groups.extend((start < self.records.len()).then(|| &self.records[start..]));
         groups
@@ -71,7 +173,7 @@ impl<'a> Outline<'a> {
 
     /// Where a piece of an entry's line is.
     pub(super) fn place(&self, entry: &OutlineEntry, at: &Range<usize>) -> TextPlace {
-        TextPlace::of(self.text, &entry.line, entry.before, at.clone())
+        place(self.text, &entry.line, entry.before, at.clone())
     }
 
     pub(super) fn value(&self, entry: &OutlineEntry) -> &'a [u8] {
@@ -88,4 +190,33 @@ impl<'a> Outline<'a> {
     }
 }
 
+/// Of a piece of a line, before which the line has so many characters.
+fn place(text: &[u8], line: &SourceLine, before: u32, at: Range<usize>) -> TextPlace {
+    let chars = |range| chars(text.get(range).unwrap_or_default());
+    let column = before.saturating_add(chars(line.start..at.start)).saturating_add(1);
+    TextPlace { line: line.number, column, len: chars(at).max(1) }
+}
+
+/// How many characters these bytes are; each fault in what is not UTF-8 is one.
+fn chars(bytes: &[u8]) -> u32 {
+    steps::count(bytes.len());
+    let count =
+        bytes.utf8_chunks().map(|chunk| chunk.valid().chars().count() + usize::from(!chunk.invalid().is_empty()));
+    u32::try_from(count.sum::<usize>()).unwrap_or(u32::MAX)
+}
+
+/// The first escape that is none, and where it is.
+fn bad_escape(pattern: &[u8]) -> Option<(WarningCode, Range<usize>)> {
+    memchr::memchr_iter(b'%', pattern).find_map(|at| {
+        let digits = pattern[at + 1..].iter().take(2).take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let is_cut = pattern.len() - at <= 2;
+        let code = if is_cut { WarningCode::CutEscape } else { WarningCode::BadEscape };
+        (digits < 2).then(|| (code, at..(at + 3).min(pattern.len())))
+    })
+}
+
+/// Warnings kept at most; a hostile file could otherwise cause one for every two of its bytes.
+pub(super) const MOST_WARNINGS: usize = 1_000;
+/// The place of what is about the file as a whole.
+const FILE: TextPlace = TextPlace { line: 1, column: 1, len: 1 };
 const SHOWN: usize = 60;

@@ -1,15 +1,14 @@
-//! The parser's warnings as findings, with what the line itself shows. Pure.
+//! The warnings of the second reading as findings, with what the line itself shows. Pure.
 
-use super::finding::{Finding, Findings, Severity};
+use super::finding::{Finding, Findings};
 use super::outline::Outline;
-use crate::robots::{RobotsTxt, WarningCode};
+use crate::robots::WarningCode;
 
-pub(super) fn find(robots: &RobotsTxt, outline: &Outline<'_>, findings: &mut Findings<'_>) {
-    let mut entries = outline.records.iter().peekable();
-    for warning in robots.warnings() {
+pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
+    for warning in &outline.warnings {
         let place = warning.place;
-        while entries.next_if(|entry| entry.line.number < place.line).is_some() {}
-        let entry = entries.peek().filter(|entry| entry.line.number == place.line);
+        let first = outline.records.partition_point(|entry| entry.line.number < place.line);
+        let entry = outline.records.get(first).filter(|entry| entry.line.number == place.line);
         let code = warning.code();
         let (mut message, mut hint) = (code.message().into(), code.hint().into());
         match (code, entry) {
@@ -24,8 +23,8 @@ pub(super) fn find(robots: &RobotsTxt, outline: &Outline<'_>, findings: &mut Fin
             }
             _ => {}
         }
-        let severity = severity(code);
-        findings.push(Finding { place, severity, code: code.as_str(), message, hint, related: None });
+        let (severity, code) = (code.severity(), code.as_str());
+        findings.push(Finding { place, severity, code, message, hint, related: None });
     }
 }
 
@@ -38,36 +37,5 @@ fn why_no_delay(value: &[u8]) -> Option<&'static str> {
         Some(b'0'..=b'9' | b'.') if value.starts_with(b"-") => Some("a negative delay"),
         Some(_) if magnitude.starts_with(b"nan") || magnitude.starts_with(b"inf") => Some("not a finite number"),
         Some(_) | None => None,
-    }
-}
-
-fn severity(code: WarningCode) -> Severity {
-    match code {
-        WarningCode::TooLarge
-        | WarningCode::LongLine
-        | WarningCode::Html
-        | WarningCode::Utf16
-        | WarningCode::UnknownEncoding
-        | WarningCode::Compressed
-        | WarningCode::Nul
-        | WarningCode::NotARecord
-        | WarningCode::MissingColon
-        | WarningCode::MisspeltKey
-        | WarningCode::RuleWithoutAgent
-        | WarningCode::EmptyAgent
-        | WarningCode::NoLeadingSlash
-        | WarningCode::BadDelay
-        | WarningCode::BadRate
-        | WarningCode::BadVisitTime
-        | WarningCode::BadUsage
-        | WarningCode::UsageValue
-        | WarningCode::UsageName => Severity::Error,
-        WarningCode::UnknownKey
-        | WarningCode::LeadingSpace
-        | WarningCode::AgentNotAToken
-        | WarningCode::BadEscape
-        | WarningCode::CutEscape
-        | WarningCode::NotUtf8
-        | WarningCode::TooMany => Severity::Warning,
     }
 }

@@ -12,8 +12,8 @@ use crate::robots::patterns::pattern::{STAR, Shape};
 use crate::robots::{ParseOptions, Precedence, steps};
 
 pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut Findings<'_>) {
-    // In the order of 1996 the first rule decides, and to Google `index.html` is two patterns: of that nothing here knows.
-    if options.precedence != Precedence::MostSpecific || options.index_html {
+    // In the order of 1996 the first rule decides: of that nothing here knows.
+    if options.precedence != Precedence::MostSpecific {
         return;
     }
     let mut budget = MOST_COMPARED.0 + MOST_COMPARED.1 * outline.text.len();
@@ -21,7 +21,7 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
         let rules = group
             .iter()
             .filter(|entry| matches!(entry.key, RecordKey::Allow | RecordKey::Disallow) && !entry.value.is_empty());
-        let rules: Vec<LintRule<'_>> = rules.map(|entry| LintRule::new(entry, options, outline)).collect();
+        let rules: Vec<LintRule<'_>> = rules.map(|entry| LintRule::new(entry, outline)).collect();
         let same = same(&rules);
         let mut alive = vec![true; rules.len()];
         for Dead { rule, .. } in &same {
@@ -44,8 +44,8 @@ struct LintRule<'a> {
 }
 
 impl<'a> LintRule<'a> {
-    fn new(entry: &'a OutlineEntry, options: &ParseOptions, outline: &Outline<'_>) -> Self {
-        let shape = Shape::new(outline.value(entry), options.percent_encoding);
+    fn new(entry: &'a OutlineEntry, outline: &Outline<'_>) -> Self {
+        let shape = Shape::new(outline.value(entry));
         Self { entry, allows: entry.key == RecordKey::Allow, shape }
     }
 

@@ -74,6 +74,10 @@ fn what_is_no_text_is_reported_for_what_it_is() {
     ] {
         assert_eq!(find_for(&file, None)[0], "1:1+1 utf-16", "{file:?}");
     }
+    let utf32 = rules.chars().flat_map(|char| u32::from(char).to_le_bytes());
+    assert_eq!(find_for(&utf32.collect::<Vec<_>>(), None)[0], "1:1+1 utf-16");
+    let mixed = [rules.as_bytes(), &utf16(u16::to_le_bytes, "")].concat();
+    assert_eq!(find_for(&mixed, None)[0], "1:1+1 unknown-encoding");
     assert_eq!(find_for(b"\x1f\x8b\x08\0\0\0\0\0\0\x03", None)[0], "1:1+1 compressed");
     for file in ["U\0", "\u{feff}User-agent: *", "\0\0\0\0", "a\0\0b"] {
         assert!(!find(file).iter().any(|found| found.ends_with("utf-16")), "{file:?}");

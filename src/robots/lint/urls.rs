@@ -11,7 +11,7 @@ pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>
     let everybody: [&str; 0] = [];
     let rules = robots.rules_for(&everybody);
     for entry in &outline.records {
-        let at = (entry, if entry.value.is_empty() { &entry.name } else { &entry.value });
+        let at = (entry, entry.value_or_name());
         let value = str::from_utf8(outline.value(entry));
         if entry.key == RecordKey::License && !value.is_ok_and(is_license_url) {
             let hint = "write the whole URL, such as `License: https://example.com/license.xml`";

@@ -22,7 +22,8 @@ impl Groups {
     pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> Chosen {
         let mut sections = self.sections_naming(tokens, source, options);
         if sections.is_empty() {
-            sections.extend_from_slice(&self.stars);
+            let stars = if options.first_star_group { &self.stars[..self.stars.len().min(1)] } else { &self.stars };
+            sections.extend_from_slice(stars);
         }
         let mut chosen = self.chosen(sections, options);
         if self.is_for_all() {
@@ -63,8 +64,7 @@ impl Groups {
         for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
             let section = |name: &GroupName| name.section;
             match options.user_agent_match {
-                UserAgentMatch::Token if !is_token(token) => {}
-                UserAgentMatch::Exact | UserAgentMatch::Token => {
+                UserAgentMatch::Exact => {
                     let wanted = leading_token(token);
                     let order = |name: &GroupName| compare(leading_token(value(name)), wanted);
                     let start = self.names.partition_point(|name| order(name).is_lt());

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use super::key::RecordKey;
+
 /// What a file says about pace.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StatedPace {
@@ -13,6 +15,19 @@ pub(crate) struct StatedPace {
 }
 
 impl StatedPace {
+    /// What the value of a line with this key says. `None`: nothing that can be read, or nothing about pace.
+    pub(crate) fn parse(key: RecordKey, value: &[u8]) -> Option<Self> {
+        let nothing = Self::default();
+        match key {
+            RecordKey::CrawlDelay => crawl_delay(value).map(|delay| Self { crawl_delay: Some(delay), ..nothing }),
+            RecordKey::RequestRate => {
+                RequestRate::parse(value).map(|rate| Self { request_rate: Some(rate), ..nothing })
+            }
+            RecordKey::VisitTime => VisitTime::parse(value).map(|time| Self { visit_time: Some(time), ..nothing }),
+            _ => None,
+        }
+    }
+
     /// Of each kind the slower; of times of day the first, as there is no slower one.
     pub(crate) fn slower(self, other: Self) -> Self {
         let request_rate = match (self.request_rate, other.request_rate) {
@@ -50,7 +65,7 @@ impl RequestRate {
         self.time / self.requests.max(1)
     }
 
-    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+    fn parse(value: &[u8]) -> Option<Self> {
         let value = str::from_utf8(value).ok()?;
         let (rate, during) = match value.split_once([' ', '\t']) {
             Some((rate, during)) => (rate, Some(VisitTime::parse(during.trim().as_bytes())?)),
@@ -103,7 +118,7 @@ impl VisitTime {
         }
     }
 
-    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+    fn parse(value: &[u8]) -> Option<Self> {
         let (from, to) = str::from_utf8(value).ok()?.split_once('-')?;
         Some(Self { from: minute_of_day(from.trim())?, to: minute_of_day(to.trim())? })
     }
@@ -118,7 +133,7 @@ impl fmt::Display for VisitTime {
 }
 
 /// Decimal seconds. What follows the number must be a unit of seconds or be parted from it.
-pub(crate) fn crawl_delay(value: &[u8]) -> Option<Duration> {
+fn crawl_delay(value: &[u8]) -> Option<Duration> {
     let digits = value.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.')).count();
     let (number, rest) = value.split_at(digits);
     let word = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();

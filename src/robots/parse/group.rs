@@ -7,10 +7,10 @@ use super::delay::StatedPace;
 use super::source::FileSource;
 use super::span::{RuleSpan, Span};
 use crate::robots::options::{ParseOptions, UserAgentMatch};
-use crate::robots::patterns::{Patterns, PatternsBuilder, pattern};
+use crate::robots::patterns::{Patterns, PatternsBuilder};
 use crate::robots::preferences::Preferences;
 use crate::robots::product_token::leading_token;
-use crate::robots::rule::{RuleKind, RuleRank};
+use crate::robots::rule::RuleRank;
 use crate::robots::usage::Vocabulary;
 use std::sync::OnceLock;
 
@@ -97,28 +97,22 @@ impl Groups {
         }
     }
 
-    /// An allow or disallow line, `None` if it has no path. False if it belongs to no user agent.
-    pub(crate) fn add_rule(&mut self, rule: Option<RuleSpan>) -> bool {
+    /// An allow or disallow line, `None` if it has no path.
+    pub(crate) fn add_rule(&mut self, rule: Option<RuleSpan>) {
         self.rules.extend(rule);
         self.group_ended = !self.sections.is_empty();
-        self.group_ended
     }
 
-    /// A line about pace. False if it belongs to no user agent.
-    pub(crate) fn add_pace(&mut self, pace: StatedPace) -> bool {
-        let Some(section) = self.sections.last_mut() else {
-            return false;
-        };
+    /// A line about pace, which counts for nobody before any user agent.
+    pub(crate) fn add_pace(&mut self, pace: StatedPace) {
+        let Some(section) = self.sections.last_mut() else { return };
         section.pace = section.pace.slower(pace);
         self.section_ended = true;
-        true
     }
 
-    /// A usage preference. False if it belongs to no user agent.
-    pub(crate) fn add_usage(&mut self, vocabulary: Vocabulary, value: Span) -> bool {
-        let Some(section) = self.sections.len().checked_sub(1) else {
-            return false;
-        };
+    /// A usage preference, likewise.
+    pub(crate) fn add_usage(&mut self, vocabulary: Vocabulary, value: Span) {
+        let Some(section) = self.sections.len().checked_sub(1) else { return };
         match vocabulary {
             Vocabulary::Signal => self.signals.add(index(section), value),
             Vocabulary::Usage => {
@@ -127,7 +121,6 @@ impl Groups {
             }
         }
         self.section_ended = true;
-        true
     }
 
     /// Rules before any user agent that are for everybody.
@@ -151,7 +144,7 @@ impl Groups {
         }
         let value = |name: &GroupName| slice(text, name.value);
         match options.user_agent_match {
-            UserAgentMatch::Exact | UserAgentMatch::Token => {
+            UserAgentMatch::Exact => {
                 let token = |name: &GroupName| leading_token(value(name));
                 self.names.sort_by(|a, b| {
                     let by_value = || compare(value(a), value(b)).then(a.section.cmp(&b.section));
@@ -209,7 +202,7 @@ impl Groups {
     #[cold]
     fn compile(&self, group: u32, source: &FileSource, options: &ParseOptions) -> Patterns<RuleRank> {
         let places = self.rules_of(group);
-        let mut patterns = PatternsBuilder::new(source.shared(), options.percent_encoding, places.len());
+        let mut patterns = PatternsBuilder::new(source.shared(), places.len());
         for place in places {
             let rule = self.rules[place];
             let rank = |bytes| RuleRank::new(options.precedence, rule.kind, index(place), bytes);
@@ -219,12 +212,6 @@ impl Groups {
                 patterns.add_plain(at, rank(written.len()));
             } else {
                 patterns.add(written, rank);
-            }
-            if options.index_html
-                && rule.kind == RuleKind::Allow
-                && let Some(directory) = pattern::directory_of_index(written)
-            {
-                patterns.add(&directory, rank);
             }
         }
         patterns.finish()

@@ -1,7 +1,5 @@
 //! The keys of records, and how they are misspelt. RFC 9309 §2.2 and the extensions. Pure.
 
-use crate::robots::options::ParseOptions;
-
 /// What a record is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordKey {
@@ -28,26 +26,17 @@ pub(crate) struct Spelt {
 
 impl RecordKey {
     /// Reads a key without regard to case.
-    pub(crate) fn recognise(name: &[u8], options: &ParseOptions) -> Option<Spelt> {
-        match KEYS.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes())) {
-            Some(&(_, key)) => Some(Spelt { key, rightly: true }),
-            None => Self::recognise_faulty(name, options).map(|key| Spelt { key, rightly: false }),
-        }
+    pub(crate) fn recognise(name: &[u8]) -> Option<Spelt> {
+        let of = |keys: &[(&str, Self)], rightly| {
+            let found = keys.iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
+            found.map(|&(_, key)| Spelt { key, rightly })
+        };
+        of(KEYS, true).or_else(|| of(TYPOS, false))
     }
 
     /// As it should be written.
     pub(crate) fn as_str(self) -> &'static str {
         KEYS.iter().find(|(_, key)| *key == self).map_or("", |(name, _)| name)
-    }
-
-    #[cold]
-    fn recognise_faulty(name: &[u8], options: &ParseOptions) -> Option<RecordKey> {
-        let begins =
-            |known: &str| name.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()));
-        let is = |known: &str| begins(known) && (name.len() == known.len() || options.key_prefixes);
-        let prefix = options.key_prefixes.then(|| PREFIXES.iter().find(|(known, _)| begins(known))).flatten();
-        let typo = options.key_typos.then(|| TYPOS.iter().find(|(known, _)| is(known))).flatten();
-        prefix.or(typo).map(|&(_, key)| key)
     }
 }
 
@@ -80,14 +69,7 @@ const KEYS: &[(&str, RecordKey)] = &[
     ("License", RecordKey::License),
 ];
 
-/// Keys that Google takes to be meant by longer ones.
-const PREFIXES: &[(&str, RecordKey)] = &[
-    ("user-agent", RecordKey::UserAgent),
-    ("allow", RecordKey::Allow),
-    ("disallow", RecordKey::Disallow),
-    ("sitemap", RecordKey::Sitemap),
-];
-
+/// Misspellings that Google's parser accepts, and two of delays.
 const TYPOS: &[(&str, RecordKey)] = &[
     ("useragent", RecordKey::UserAgent),
     ("user agent", RecordKey::UserAgent),
@@ -122,35 +104,17 @@ mod tests {
             "license",
         ];
         for name in keys {
-            let spelt = RecordKey::recognise(name.as_bytes(), &ParseOptions::default());
+            let spelt = RecordKey::recognise(name.as_bytes());
             assert!(spelt.is_some_and(|spelt| spelt.rightly), "{name}");
-            assert_eq!(RecordKey::recognise(name.to_uppercase().as_bytes(), &ParseOptions::default()), spelt, "{name}");
+            assert_eq!(RecordKey::recognise(name.to_uppercase().as_bytes()), spelt, "{name}");
         }
     }
 
     #[test]
     fn google_accepts_frequent_typos() {
-        let strict = ParseOptions { key_typos: false, ..ParseOptions::default() };
         for &(name, key) in TYPOS {
-            let spelt = RecordKey::recognise(name.to_uppercase().as_bytes(), &ParseOptions::default());
+            let spelt = RecordKey::recognise(name.to_uppercase().as_bytes());
             assert_eq!(spelt, Some(Spelt { key, rightly: false }), "{name}");
-            assert_eq!(RecordKey::recognise(name.as_bytes(), &strict), None, "{name}");
-        }
-    }
-
-    #[test]
-    fn google_accepts_longer_keys() {
-        let google = ParseOptions { key_prefixes: true, ..ParseOptions::default() };
-        for (name, key) in [
-            ("disallowed", Some(RecordKey::Disallow)),
-            ("User-agents", Some(RecordKey::UserAgent)),
-            ("disallow /foo", Some(RecordKey::Disallow)),
-            ("dissallow-all", Some(RecordKey::Disallow)),
-            ("allowance for everyone here", Some(RecordKey::Allow)),
-            ("crawl-delays", None),
-            ("my-disallow", None),
-        ] {
-            assert_eq!(RecordKey::recognise(name.as_bytes(), &google).map(|spelt| spelt.key), key, "{name}");
         }
     }
 
@@ -159,7 +123,7 @@ mod tests {
         for name in
             ["", "disallowed", "dis allow", "noindex", "user-agents", "\u{feff}allow", "allow\u{1}", "\u{1}allow"]
         {
-            assert_eq!(RecordKey::recognise(name.as_bytes(), &ParseOptions::default()), None, "{name}");
+            assert_eq!(RecordKey::recognise(name.as_bytes()), None, "{name}");
         }
     }
 }

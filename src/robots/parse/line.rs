@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::grammar::Grammar;
 use super::key;
 use crate::robots::rule::RuleKind;
 use crate::robots::steps;
@@ -36,9 +35,9 @@ pub(crate) struct SourceLine {
 }
 
 impl<'a> SourceLines<'a> {
-    pub(crate) fn new(text: &'a [u8], start: usize) -> Self {
-        let has_nul = memchr::memchr(0, &text[start..]).is_some();
-        Self { text, next: start, number: 0, first: 0, after_nul: false, has_nul }
+    pub(crate) fn new(text: &'a [u8]) -> Self {
+        let has_nul = memchr::memchr(0, text).is_some();
+        Self { text, next: byte_order_mark(text), number: 0, first: 0, after_nul: false, has_nul }
     }
 
     /// Where the line that begins at `start` ends, and its content does.
@@ -87,68 +86,6 @@ pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
     b"\xEF\xBB\xBF".iter().zip(text).take_while(|(mark, byte)| mark == byte).count()
 }
 
-/// Where each line begins.
-pub(crate) fn starts(text: &[u8]) -> Vec<usize> {
-    let mut starts: Vec<usize> = Vec::new();
-    for line in SourceLines::new(text, byte_order_mark(text)) {
-        if line.number as usize > starts.len() {
-            starts.push(line.first);
-        }
-    }
-    starts
-}
-
-/// Counts the characters of a line up to places in it. Where NULs part a line into many pieces, each piece goes on from
-/// where the one before it began, as there may be as many as bytes.
-#[derive(Debug, Default)]
-pub(crate) struct Columns {
-    /// The beginnings of the line and of the piece of it that was met last, and the characters between them.
-    at: (usize, usize),
-    before: u32,
-}
-
-impl Columns {
-    /// How many characters of the line are before this piece of it. Lines are met in their order.
-    pub(crate) fn before(&mut self, text: &[u8], line: &SourceLine) -> u32 {
-        let (first, start) = self.at;
-        if first == line.first && start <= line.start {
-            self.before = self.before.saturating_add(chars(&text[start..line.start]));
-        } else {
-            self.before = chars(&text[line.first..line.start]);
-        }
-        self.at = (line.first, line.start);
-        self.before
-    }
-}
-
-/// Where in a file something stands: a piece of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TextPlace {
-    /// From 1.
-    pub line: u32,
-    /// In characters, from 1.
-    pub column: u32,
-    /// In characters; at least 1.
-    pub len: u32,
-}
-
-impl TextPlace {
-    /// Of a piece of a line, before which the line has so many characters.
-    pub(crate) fn of(text: &[u8], line: &SourceLine, before: u32, at: Range<usize>) -> Self {
-        let chars = |range| chars(text.get(range).unwrap_or_default());
-        let column = before.saturating_add(chars(line.start..at.start)).saturating_add(1);
-        Self { line: line.number, column, len: chars(at).max(1) }
-    }
-}
-
-/// How many characters these bytes are; each fault in what is not UTF-8 is one.
-fn chars(bytes: &[u8]) -> u32 {
-    steps::count(bytes.len());
-    let count =
-        bytes.utf8_chunks().map(|chunk| chunk.valid().chars().count() + usize::from(!chunk.invalid().is_empty()));
-    u32::try_from(count.sum::<usize>()).unwrap_or(u32::MAX)
-}
-
 /// What a line says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LineContent {
@@ -167,17 +104,10 @@ pub(crate) struct Record {
     pub(crate) colon: bool,
 }
 
-impl Record {
-    /// The piece of it that a fault of its value is shown at: the key where there is no value.
-    pub(crate) fn shown(self) -> Range<usize> {
-        if self.value.is_empty() { self.key } else { self.value }
-    }
-}
-
 /// Reads a line: comment off, white space off, split at the first colon, or at the one gap where there is no colon.
-pub(crate) fn read(text: &[u8], line: &SourceLine, grammar: Grammar) -> LineContent {
-    let end = line.content_end.min(line.start + grammar.max_line);
-    let content = grammar.trim(text, line.start..end);
+pub(crate) fn read(text: &[u8], line: &SourceLine) -> LineContent {
+    let end = line.content_end.min(line.start + MAX_LINE);
+    let content = trim(text, line.start..end);
     if content.is_empty() {
         return LineContent::Empty;
     }
@@ -185,15 +115,14 @@ pub(crate) fn read(text: &[u8], line: &SourceLine, grammar: Grammar) -> LineCont
     steps::count(bytes.len());
     if let Some(colon) = bytes.iter().position(|&byte| byte == b':') {
         let colon = content.start + colon;
-        let key = content.start..grammar.trim_end(text, content.start, colon);
-        let value = grammar.trim_start(text, colon + 1, content.end)..content.end;
+        let (key, value) = (trim(text, content.start..colon), trim(text, colon + 1..content.end));
         return LineContent::Record(Record { key, value, colon: true });
     }
     let Some(gap) = bytes.iter().position(is_blank) else {
         return LineContent::Text(content);
     };
     let gap = content.start + gap;
-    let value = grammar.trim(text, gap..content.end);
+    let value = trim(text, gap..content.end);
     if text[value.clone()].iter().any(is_blank) {
         return LineContent::Text(content);
     }
@@ -202,30 +131,46 @@ pub(crate) fn read(text: &[u8], line: &SourceLine, grammar: Grammar) -> LineCont
 
 /// Reads a line that is written as nearly all are: a rule, with nothing before its key and a colon right after it.
 #[inline]
-pub(crate) fn read_rule(text: &[u8], line: &SourceLine, grammar: Grammar) -> Option<(RuleKind, Record)> {
+pub(crate) fn read_rule(text: &[u8], line: &SourceLine) -> Option<(RuleKind, Record)> {
     let content = &text[line.start..line.content_end];
     let len = key::length_of_rule_key(content)?;
-    if content.get(len) != Some(&b':') || line.end - line.start > grammar.max_line {
+    if content.get(len) != Some(&b':') || line.end - line.start > MAX_LINE {
         return None;
     }
     let kind = if len == 8 { RuleKind::Disallow } else { RuleKind::Allow };
     let key = line.start..line.start + len;
-    let value = grammar.trim(text, key.end + 1..line.content_end);
+    let value = trim(text, key.end + 1..line.content_end);
     Some((kind, Record { key, value, colon: true }))
 }
 
+/// The range without white space around it (`WS = %x20 / %x09`).
+#[inline]
+fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
+    let Range { mut start, mut end } = range;
+    while start < end && is_blank(&text[start]) {
+        start += 1;
+    }
+    while start < end && is_blank(&text[end - 1]) {
+        end -= 1;
+    }
+    steps::count(range.len() - (end - start));
+    start..end
+}
+
+#[inline]
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
+
+/// Bytes of a line that are read at most.
+pub(crate) const MAX_LINE: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const GRAMMAR: Grammar = Grammar { control_space: false, max_line: 16_384 };
-
     fn first(text: &[u8]) -> LineContent {
-        SourceLines::new(text, 0).next().map_or(LineContent::Empty, |line| read(text, &line, GRAMMAR))
+        SourceLines::new(text).next().map_or(LineContent::Empty, |line| read(text, &line))
     }
 
     fn show(line: &str) -> String {
@@ -263,11 +208,9 @@ mod tests {
         for text in
             ["Disallow: /x # why", "ALLOW:\t/x y ", "disallow:", "allow:#", "Disallow : /x", " allow: /x", "allows: /x"]
         {
-            let line = SourceLines::new(text.as_bytes(), 0).next().expect("a line");
-            let quickly = read_rule(text.as_bytes(), &line, GRAMMAR);
-            let LineContent::Record(record) = read(text.as_bytes(), &line, GRAMMAR) else {
-                panic!("{text} is a record")
-            };
+            let line = SourceLines::new(text.as_bytes()).next().expect("a line");
+            let quickly = read_rule(text.as_bytes(), &line);
+            let LineContent::Record(record) = read(text.as_bytes(), &line) else { panic!("{text} is a record") };
             let is_usual = !text.contains(" :") && !text.starts_with(' ') && !text.contains('s');
             assert_eq!(quickly.is_some(), is_usual || text.to_lowercase().starts_with("disallow:"), "{text}");
             assert!(quickly.is_none_or(|(_, rule)| rule == record), "{text}");
@@ -285,7 +228,7 @@ mod tests {
     fn lines_end_at_lf_cr_crlf_and_nul() {
         let text = b"a\nb#\rc\r\nd\0e#x\0f\n\n#g";
         let lines: Vec<_> =
-            SourceLines::new(text, 0).map(|line| (line.number, &text[line.start..line.content_end])).collect();
+            SourceLines::new(text).map(|line| (line.number, &text[line.start..line.content_end])).collect();
         let expected: [(u32, &[u8]); 8] =
             [(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d"), (4, b"e"), (4, b"f"), (5, b""), (6, b"")];
         assert_eq!(lines, expected);

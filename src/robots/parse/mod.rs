@@ -4,13 +4,11 @@ mod agent;
 pub(crate) mod chosen;
 pub(crate) mod delay;
 mod encoding;
-pub(crate) mod grammar;
 pub(crate) mod group;
 pub(crate) mod key;
 pub(crate) mod line;
 pub(crate) mod source;
 pub(crate) mod span;
-pub(crate) mod warnings;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,18 +17,16 @@ use std::time::Duration;
 
 use crate::robots::byte_set::ByteSet;
 use crate::robots::options::ParseOptions;
-use crate::robots::product_token::is_token_byte;
 use crate::robots::rule::RuleKind;
-use crate::robots::usage::{self, Vocabulary};
+use crate::robots::usage::Vocabulary;
 use chosen::Chosen;
-use delay::{RequestRate, StatedPace, VisitTime};
+use delay::StatedPace;
 use encoding::Encoding;
 use group::Groups;
 use key::RecordKey;
-use line::{LineContent, Record, SourceLine, SourceLines};
+use line::{LineContent, SourceLine, SourceLines};
 use source::{FileSource, Marks};
 use span::{RuleSpan, Span};
-use warnings::{Warning, WarningCode, Warnings};
 
 /// What was read.
 #[derive(Debug)]
@@ -44,7 +40,10 @@ pub(crate) struct RobotsFile {
     pub(crate) values: Vec<(RecordKey, Span)>,
     /// One that stands before any user agent.
     crawl_delay: Option<Duration>,
-    pub(crate) warnings: Vec<Warning>,
+    /// The file was longer than the limit.
+    pub(crate) is_cut: bool,
+    /// The file was decoded from UTF-16 or UTF-32.
+    pub(crate) is_wide: bool,
     /// Content digest, computed on first use.
     pub(crate) digest: OnceLock<[u8; 32]>,
 }
@@ -58,14 +57,11 @@ impl RobotsFile {
     }
 }
 
-/// Reads a file in the dialect that `options` describe, of its bytes no more than `limit`.
+/// Reads a file as `options` say, of its bytes no more than `limit`. What is odd about it is for `lint` to find.
 pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> RobotsFile {
     let limit = limit.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
     let is_cut = bytes.len() > limit;
-    let encoding = match options.utf16 {
-        true => encoding::detect(&bytes[..bytes.len().min(limit)], is_cut),
-        false => Encoding::Bytes,
-    };
+    let encoding = encoding::detect(&bytes[..bytes.len().min(limit)], is_cut);
     // What was cut off is missing at the end of what was decoded, which may be longer.
     let (read, limit) = match &encoding {
         Encoding::Wide(text) => (&text[..], text.len()),
@@ -78,43 +74,20 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> Robot
         groups: Groups::for_text(text),
         values: Vec::new(),
         crawl_delay: None,
-        warnings: Warnings::new(text, options.max_warnings),
         repaired: BTreeMap::new(),
         is_ascii: text.is_ascii(),
     };
-    if is_cut {
-        parser.warnings.of_file(WarningCode::TooLarge);
-    }
-    if looks_like_html(text) {
-        parser.warnings.of_file(WarningCode::Html);
-    }
-    match encoding {
-        Encoding::Bytes => {}
-        Encoding::Wide(_) => parser.warnings.of_file(WarningCode::Utf16),
-        Encoding::Unknown => parser.warnings.of_file(WarningCode::UnknownEncoding),
-    }
-    if text.starts_with(b"\x1f\x8b") {
-        parser.warnings.of_file(WarningCode::Compressed);
-    }
     let mut marks = Marks::for_text(text);
-    let mut nul_in = 0;
-    for line in SourceLines::new(text, line::byte_order_mark(text)) {
+    for line in SourceLines::new(text) {
         marks.line(line.number, line.next);
-        // What follows a NUL has the number of its line again.
-        let follows_nul = line.number == nul_in;
-        if !follows_nul || options.nul_ends_line {
-            parser.line(&line);
-        }
-        if text.get(line.end) == Some(&0) && !follows_nul {
-            nul_in = line.number;
-            parser.warnings.add(WarningCode::Nul, &line, line.end..line.end + 1);
-        }
+        parser.line(&line);
     }
     parser.groups.finish(text, options);
     let source = FileSource::new(text.into(), marks, parser.repaired);
-    let Parser { groups, values, crawl_delay, warnings, .. } = parser;
-    let (options, digest, is_unreadable) = (options.clone(), OnceLock::new(), encoding == Encoding::Unknown);
-    RobotsFile { options, is_unreadable, source, groups, values, crawl_delay, warnings: warnings.into(), digest }
+    let Parser { groups, values, crawl_delay, .. } = parser;
+    let (is_wide, is_unreadable) = (matches!(encoding, Encoding::Wide(_)), encoding == Encoding::Unknown);
+    let (options, digest) = (options.clone(), OnceLock::new());
+    RobotsFile { options, source, groups, values, crawl_delay, is_cut, is_wide, is_unreadable, digest }
 }
 
 struct Parser<'a> {
@@ -123,155 +96,50 @@ struct Parser<'a> {
     groups: Groups,
     values: Vec<(RecordKey, Span)>,
     crawl_delay: Option<Duration>,
-    warnings: Warnings<'a>,
     repaired: BTreeMap<u32, Box<str>>,
     is_ascii: bool,
 }
 
 impl Parser<'_> {
     fn line(&mut self, line: &SourceLine) {
-        let grammar = self.options.grammar();
-        if let Some((kind, record)) = line::read_rule(self.text, line, grammar)
+        if let Some((kind, record)) = line::read_rule(self.text, line)
             && self.is_ascii
         {
-            return self.rule(kind, line, &record);
+            return self.rule(kind, record.value);
         }
-        if line.end - line.start > grammar.max_line {
-            let cut = line.start + grammar.max_line;
-            self.warnings.add(WarningCode::LongLine, line, cut..cut + 1);
-        }
-        let record = match line::read(self.text, line, grammar) {
-            LineContent::Empty => return,
-            LineContent::Text(text) => return self.warnings.add(WarningCode::NotARecord, line, text),
-            LineContent::Record(record) => record,
-        };
-        let name = &record.key;
-        let Some(spelt) = RecordKey::recognise(&self.text[name.clone()], self.options) else {
-            let code = if record.colon { WarningCode::UnknownKey } else { WarningCode::NotARecord };
-            return self.warnings.add(code, line, name.clone());
-        };
-        if !record.colon {
-            self.warnings.add(WarningCode::MissingColon, line, name.end..name.end + 1);
-            if !self.options.missing_colon {
-                return;
-            }
-        }
-        if !spelt.rightly {
-            self.warnings.add(WarningCode::MisspeltKey, line, name.clone());
-        }
-        if name.start > line.start {
-            self.warnings.add(WarningCode::LeadingSpace, line, line.start..name.start);
-        }
-        if !self.is_ascii {
-            self.keep_text(line, &record.value);
-        }
-        self.apply(spelt.key, line, record);
-    }
-
-    fn apply(&mut self, key: RecordKey, line: &SourceLine, record: Record) {
+        let LineContent::Record(record) = line::read(self.text, line) else { return };
+        let Some(spelt) = RecordKey::recognise(&self.text[record.key]) else { return };
         let bytes = &self.text[record.value.clone()];
-        match key {
-            RecordKey::Allow => self.rule(RuleKind::Allow, line, &record),
-            RecordKey::Disallow => self.rule(RuleKind::Disallow, line, &record),
-            RecordKey::UserAgent => self.user_agent(line, record),
-            RecordKey::CrawlDelay => {
-                let crawl_delay = delay::crawl_delay(bytes);
-                if self.groups.is_empty() && self.options.leading_crawl_delay && crawl_delay.is_some() {
-                    self.crawl_delay = self.crawl_delay.max(crawl_delay);
-                } else {
-                    let pace = crawl_delay.map(|_| StatedPace { crawl_delay, ..StatedPace::default() });
-                    self.pace(pace, WarningCode::BadDelay, line, record);
+        if !self.is_ascii && str::from_utf8(bytes).is_err() {
+            let start = Span::new(record.value.clone()).start;
+            self.repaired.insert(start, String::from_utf8_lossy(bytes).into());
+        }
+        match spelt.key {
+            RecordKey::Allow => self.rule(RuleKind::Allow, record.value),
+            RecordKey::Disallow => self.rule(RuleKind::Disallow, record.value),
+            RecordKey::UserAgent => self.groups.add_agent(Span::new(record.value), bytes),
+            RecordKey::CrawlDelay | RecordKey::RequestRate | RecordKey::VisitTime => {
+                let Some(pace) = StatedPace::parse(spelt.key, bytes) else { return };
+                if self.groups.is_empty() && self.options.leading_crawl_delay {
+                    self.crawl_delay = self.crawl_delay.max(pace.crawl_delay);
                 }
+                self.groups.add_pace(pace);
             }
-            RecordKey::RequestRate => {
-                let request_rate = RequestRate::parse(bytes);
-                let pace = request_rate.map(|_| StatedPace { request_rate, ..StatedPace::default() });
-                self.pace(pace, WarningCode::BadRate, line, record);
-            }
-            RecordKey::VisitTime => {
-                let visit_time = VisitTime::parse(bytes);
-                let pace = visit_time.map(|_| StatedPace { visit_time, ..StatedPace::default() });
-                self.pace(pace, WarningCode::BadVisitTime, line, record);
-            }
-            RecordKey::Sitemap | RecordKey::Host | RecordKey::CleanParam | RecordKey::License => {
-                self.values.push((key, Span::new(record.value)));
-            }
-            RecordKey::ContentSignal => self.usage(Vocabulary::Signal, line, record),
-            RecordKey::ContentUsage => self.usage(Vocabulary::Usage, line, record),
+            RecordKey::Sitemap | RecordKey::License => self.values.push((spelt.key, Span::new(record.value))),
+            // Of Yandex, and nothing to obey.
+            RecordKey::Host | RecordKey::CleanParam => {}
+            RecordKey::ContentSignal => self.groups.add_usage(Vocabulary::Signal, Span::new(record.value)),
+            RecordKey::ContentUsage => self.groups.add_usage(Vocabulary::Usage, Span::new(record.value)),
         }
     }
 
     #[inline]
-    fn rule(&mut self, kind: RuleKind, line: &SourceLine, Record { key: name, value, .. }: &Record) {
+    fn rule(&mut self, kind: RuleKind, value: Range<usize>) {
         let pattern = &self.text[value.clone()];
         let byte_set = ByteSet::of(pattern);
-        if byte_set.has_odd() {
-            self.check_escapes(line, value);
-        }
-        if !matches!(pattern.first(), Some(b'/' | b'*') | None) {
-            self.warnings.add(WarningCode::NoLeadingSlash, line, value.start..value.start + 1);
-        }
         let plain = !byte_set.has_odd() && !byte_set.has_star() && pattern.last() != Some(&b'$');
-        let Span { start, len } = Span::new(value.clone());
-        let rule = (len > 0).then_some(RuleSpan { start, len, kind, plain });
-        if !self.groups.add_rule(rule) {
-            self.warnings.add(WarningCode::RuleWithoutAgent, line, name.clone());
-        }
-    }
-
-    #[cold]
-    fn check_escapes(&mut self, line: &SourceLine, value: &Range<usize>) {
-        let pattern = &self.text[value.clone()];
-        for at in memchr::memchr_iter(b'%', pattern) {
-            let digits = pattern[at + 1..].iter().take(2).take_while(|byte| byte.is_ascii_hexdigit()).count();
-            let code = match pattern.len() - at {
-                _ if digits == 2 => continue,
-                1 | 2 => WarningCode::CutEscape,
-                _ => WarningCode::BadEscape,
-            };
-            let at = value.start + at;
-            return self.warnings.add(code, line, at..(at + 3).min(value.end));
-        }
-    }
-
-    fn user_agent(&mut self, line: &SourceLine, Record { key: name, value, .. }: Record) {
-        let agent = &self.text[value.clone()];
-        if agent.is_empty() {
-            self.warnings.add(WarningCode::EmptyAgent, line, name);
-        } else if agent != b"*" && !agent.iter().copied().all(is_token_byte) {
-            self.warnings.add(WarningCode::AgentNotAToken, line, value.clone());
-        }
-        self.groups.add_agent(Span::new(value), agent);
-    }
-
-    /// `fault`: of a value that cannot be read.
-    fn pace(&mut self, pace: Option<StatedPace>, fault: WarningCode, line: &SourceLine, record: Record) {
-        match pace {
-            Some(pace) if self.groups.add_pace(pace) => {}
-            Some(_) => self.warnings.add(WarningCode::RuleWithoutAgent, line, record.key),
-            None => self.warnings.add(fault, line, record.shown()),
-        }
-    }
-
-    /// One that cannot be understood counts all the same: for its path the preferences are unknown.
-    fn usage(&mut self, vocabulary: Vocabulary, line: &SourceLine, record: Record) {
-        let read = usage::parse(vocabulary, &self.text[record.value.clone()], self.options.lenient_usage);
-        if !self.groups.add_usage(vocabulary, Span::new(record.value.clone())) {
-            return self.warnings.add(WarningCode::RuleWithoutAgent, line, record.key);
-        }
-        if let Some(fault) = read.fault {
-            self.warnings.add(fault, line, record.shown());
-        }
-    }
-
-    /// Keeps a readable form of a value that is not UTF-8.
-    fn keep_text(&mut self, line: &SourceLine, value: &Range<usize>) {
-        let bytes = &self.text[value.clone()];
-        if str::from_utf8(bytes).is_err() {
-            self.warnings.add(WarningCode::NotUtf8, line, value.clone());
-            let start = Span::new(value.clone()).start;
-            self.repaired.insert(start, String::from_utf8_lossy(bytes).into());
-        }
+        let Span { start, len } = Span::new(value);
+        self.groups.add_rule((len > 0).then_some(RuleSpan { start, len, kind, plain }));
     }
 }
 
@@ -286,12 +154,6 @@ fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
     }
     let read = &bytes[..bytes.len().min(limit)];
     memchr::memrchr2(b'\n', b'\r', read).map_or(0, |end| end + 1)
-}
-
-fn looks_like_html(text: &[u8]) -> bool {
-    let start = text[line::byte_order_mark(text)..].trim_ascii_start();
-    let begins = |tag: &[u8]| start.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag));
-    [b"<!doctype".as_slice(), b"<html", b"<head", b"<?xml"].into_iter().any(begins)
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ mod tests {
 
     fn source(text: &[u8]) -> FileSource {
         let mut marks = Marks::for_text(text);
-        for line in SourceLines::new(text, 0) {
+        for line in SourceLines::new(text) {
             marks.line(line.number, line.next);
         }
         FileSource::new(text.into(), marks, BTreeMap::new())

@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::budget::{StepBudget, StepsSpent};
-use super::options::PercentEncoding;
-use super::path::{self, ComparedPath};
+use super::path::ComparedPath;
+use super::path_forms::fold;
 use literals::{Literal, Literals};
 use pattern::{PatternForm, normalise, path_bytes};
 use starred::{Star, Starred};
@@ -28,7 +28,7 @@ pub(crate) struct Patterns<T> {
     text: PatternText,
     literals: Literals<T>,
     starred: Starred<T>,
-    /// The patterns as [`path::fold`] leaves them, if that changes one.
+    /// The patterns as [`fold`] leaves them, if that changes one.
     folded: Option<Box<Self>>,
 }
 
@@ -36,7 +36,6 @@ pub(crate) struct Patterns<T> {
 #[derive(Clone)]
 pub(crate) struct PatternsBuilder<T> {
     text: PatternText,
-    encoding: PercentEncoding,
     literals: Vec<Literal<T>>,
     starred: Vec<Star<T>>,
     folded: Option<Box<Self>>,
@@ -59,9 +58,9 @@ impl<T: Ord + Copy> Patterns<T> {
 
 impl<T: Ord + Copy> PatternsBuilder<T> {
     /// `shared`: a text that plain patterns are pieces of, and are not copied from.
-    pub(crate) fn new(shared: Arc<[u8]>, encoding: PercentEncoding, patterns: usize) -> Self {
+    pub(crate) fn new(shared: Arc<[u8]>, patterns: usize) -> Self {
         let text = PatternText { shared, own: Vec::new() };
-        Self { text, encoding, literals: Vec::with_capacity(patterns), starred: Vec::new(), folded: None }
+        Self { text, literals: Vec::with_capacity(patterns), starred: Vec::new(), folded: None }
     }
 
     /// A piece of the shared text in which nothing is special and nothing must be normalised.
@@ -77,13 +76,9 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
     /// A pattern as it is written. `value` is given the bytes that count for precedence: all of the normalised pattern's, `*`
     /// and `$` included.
     pub(crate) fn add(&mut self, written: &[u8], value: impl FnOnce(usize) -> T) {
-        let mut text = Vec::with_capacity(written.len());
-        let (form, bytes) = normalise(written, self.encoding, &mut text);
+        let (text, form, bytes) = normalise(written);
         let value = value(bytes);
-        let folded = match self.encoding {
-            PercentEncoding::Normalised => path::fold(&text, path_bytes(&text)),
-            PercentEncoding::AsWritten => Cow::Borrowed(&text[..]),
-        };
+        let folded = fold(&text, path_bytes(&text));
         if matches!(folded, Cow::Owned(_)) && self.folded.is_none() {
             self.folded = Some(Box::new(self.clone()));
         }

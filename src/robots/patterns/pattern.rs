@@ -1,6 +1,5 @@
 //! RFC 9309 §2.2.3: path patterns in the form that is compared. Pure.
 
-use crate::robots::options::PercentEncoding;
 use crate::robots::path::{self, PathByte};
 
 /// Stands for a star in a normalised pattern; NUL ends lines, and cannot stand for itself.
@@ -18,26 +17,19 @@ pub(crate) enum PatternForm {
     Starred { is_anchored: bool },
 }
 
-/// Appends a pattern as it is compared: its text, in which `STAR` stands for each star, without an anchor and without stars at its
-/// end. Returns what it matches, and the bytes that count for precedence: all of the normalised pattern's, `*` and `$` included.
-pub(crate) fn normalise(written: &[u8], encoding: PercentEncoding, out: &mut Vec<u8>) -> (PatternForm, usize) {
-    let start = out.len();
-    let is_anchored = push(written, encoding, out);
-    let bytes = out.len() - start + usize::from(is_anchored);
-    // With a star before it, an anchor means nothing.
-    let is_anchored = is_anchored && out[start..].last() != Some(&STAR);
-    let end = out[start..].iter().rposition(|&byte| byte != STAR).map_or(start, |last| start + last + 1);
-    out.truncate(end);
+/// A pattern as it is compared: its text, in which `STAR` stands for each star, without an anchor and without stars at its end; what it
+/// matches; and the bytes that count for precedence: all of the normalised pattern's, `*` and `$` included.
+pub(crate) fn normalise(written: &[u8]) -> (Vec<u8>, PatternForm, usize) {
+    let Shape { mut text, anchored: is_anchored, bytes } = Shape::new(written);
+    text.truncate(text.iter().rposition(|&byte| byte != STAR).map_or(0, |last| last + 1));
     // Several stars in a row are one, and cost no more; they count for precedence as they are written.
-    let mut text = out.split_off(start);
     text.dedup_by(|a, b| (*a, *b) == (STAR, STAR));
-    out.append(&mut text);
-    let form = match memchr::memchr(STAR, &out[start..]) {
+    let form = match memchr::memchr(STAR, &text) {
         Some(_) => PatternForm::Starred { is_anchored },
         None if is_anchored => PatternForm::Exact,
         None => PatternForm::Prefix,
     };
-    (form, bytes)
+    (text, form, bytes)
 }
 
 /// How many bytes of a normalised pattern are certain to be of a path: behind a star there may be a query.
@@ -45,53 +37,11 @@ pub(crate) fn path_bytes(text: &[u8]) -> usize {
     memchr::memchr2(STAR, b'?', text).unwrap_or(text.len())
 }
 
-/// The pattern that allows a directory where one allows its `index.html` (Google).
-pub(crate) fn directory_of_index(written: &[u8]) -> Option<Vec<u8>> {
-    let slash = memchr::memrchr(b'/', written)?;
-    let (directory, file) = written.split_at(slash + 1);
-    file.starts_with(b"index.htm").then(|| [directory, b"$"].concat())
-}
-
-/// Appends the text of a pattern, stars at its end included; whether it has an anchor.
-fn push(written: &[u8], encoding: PercentEncoding, out: &mut Vec<u8>) -> bool {
-    let body = written.strip_suffix(b"$").unwrap_or(written);
-    match encoding {
-        PercentEncoding::Normalised => push_normalised(body, out),
-        PercentEncoding::AsWritten => push_as_written(body, out),
-    }
-    body.len() < written.len()
-}
-
-fn push_normalised(mut body: &[u8], out: &mut Vec<u8>) {
-    while let Some((piece, after)) = path::next(body) {
-        match piece {
-            PathByte::Byte(b'*') => out.push(STAR),
-            PathByte::Byte(byte) | PathByte::Literal(byte) => out.push(byte),
-            PathByte::Escaped(byte) => path::push_escaped(byte, out),
-        }
-        body = after;
-    }
-}
-
-fn push_as_written(body: &[u8], out: &mut Vec<u8>) {
-    for (at, &byte) in body.iter().enumerate() {
-        let is_digit = |place: usize| body.get(place).is_some_and(u8::is_ascii_hexdigit);
-        let in_escape =
-            |back: usize| at >= back && body[at - back] == b'%' && is_digit(at + 1 - back) && is_digit(at + 2 - back);
-        match byte {
-            b'*' => out.push(STAR),
-            0x80.. => path::push_escaped(byte, out),
-            _ if in_escape(1) || in_escape(2) => out.push(byte.to_ascii_uppercase()),
-            _ => out.push(byte),
-        }
-    }
-}
-
 /// A pattern that is compared with others: where two are equal, they match the same paths with the same precedence.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     /// Normalised, with `STAR` for each star, and without an anchor.
-    pub(crate) text: Box<[u8]>,
+    pub(crate) text: Vec<u8>,
     /// It matches up to the path's end; what is not anchored is as good as one star more at its end.
     pub(crate) anchored: bool,
     /// The bytes that count for precedence.
@@ -99,13 +49,22 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn new(written: &[u8], encoding: PercentEncoding) -> Self {
-        let mut text = Vec::with_capacity(written.len());
-        let is_anchored = push(written, encoding, &mut text);
+    pub(crate) fn new(written: &[u8]) -> Self {
+        let body = written.strip_suffix(b"$").unwrap_or(written);
+        let (mut text, mut rest) = (Vec::with_capacity(written.len()), body);
+        while let Some((piece, after)) = path::next(rest) {
+            match piece {
+                PathByte::Byte(b'*') => text.push(STAR),
+                PathByte::Byte(byte) | PathByte::Literal(byte) => text.push(byte),
+                PathByte::Escaped(byte) => path::push_escaped(byte, &mut text),
+            }
+            rest = after;
+        }
+        let is_anchored = body.len() < written.len();
         let bytes = text.len() + usize::from(is_anchored);
         // With a star before it, an anchor means nothing.
         let anchored = is_anchored && text.last() != Some(&STAR);
-        Self { text: text.into(), anchored, bytes }
+        Self { text, anchored, bytes }
     }
 
     /// All paths that it matches, as one: its text, in which each star stands for a run of bytes.
@@ -150,14 +109,13 @@ mod tests {
     use super::*;
 
     fn show(written: &str) -> String {
-        let mut text = b"/before".to_vec();
-        let (form, bytes) = normalise(written.as_bytes(), PercentEncoding::Normalised, &mut text);
+        let (text, form, bytes) = normalise(written.as_bytes());
         let end = match form {
             PatternForm::Prefix => "",
             PatternForm::Exact | PatternForm::Starred { is_anchored: true } => "$",
             PatternForm::Starred { is_anchored: false } => "..",
         };
-        let pieces = text["/before".len()..].split(|&byte| byte == STAR).enumerate();
+        let pieces = text.split(|&byte| byte == STAR).enumerate();
         let pieces = pieces.filter(|(at, piece)| *at == 0 || !piece.is_empty());
         let pieces: Vec<_> = pieces.map(|(_, piece)| String::from_utf8_lossy(piece)).collect();
         format!("{}{end} {bytes}", pieces.join("|"))
@@ -165,9 +123,7 @@ mod tests {
 
     #[test]
     fn a_run_of_stars_is_one() {
-        let mut text = Vec::new();
-        let written = format!("/{}Q", "*".repeat(16_000));
-        let (_, bytes) = normalise(written.as_bytes(), PercentEncoding::Normalised, &mut text);
+        let (text, _, bytes) = normalise(format!("/{}Q", "*".repeat(16_000)).as_bytes());
         assert_eq!((text.as_slice(), bytes), (&[b'/', STAR, b'Q'][..], 16_002));
     }
 

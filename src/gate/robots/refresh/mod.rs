@@ -13,7 +13,7 @@ use crate::gate::decode::rethrown;
 use crate::gate::fleet::{Claim, Fleet, Parcel, ServerLost};
 use crate::gate::store::snapshot;
 use crate::policy::{Authority, Entry, Refusal, SiteFile};
-use crate::robots::WarningCode;
+use crate::robots::RobotsTxt;
 use futures_util::FutureExt;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -224,7 +224,7 @@ fn log(host: &HostEntry, old: &Entry, new: &Entry) {
 }
 
 fn is_html(entry: &Entry) -> bool {
-    entry.robots_txt().is_some_and(|file| file.warnings().any(|warning| warning.code() == WarningCode::Html))
+    entry.robots_txt().is_some_and(RobotsTxt::is_html)
 }
 
 #[cfg(test)]

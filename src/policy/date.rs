@@ -1,0 +1,54 @@
+//! Dates in fields: those of HTTP, and those that sites write of their own accord. Pure.
+
+use std::time::SystemTime;
+
+use time::format_description::well_known::Rfc2822;
+use time::macros::format_description;
+use time::{Date, OffsetDateTime};
+
+/// A date of HTTP, in any of its three forms (RFC 9110 §5.6.7).
+pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
+    httpdate::parse_http_date(str::from_utf8(value).ok()?.trim()).ok()
+}
+
+/// Whether a date is past, as RFC 9110 or RFC 822 has it, or the day of ISO 8601. `None`: it cannot be read.
+pub(super) fn is_past(date: &str, now: SystemTime) -> Option<bool> {
+    let of_mail = date.replace(" UTC", " GMT");
+    if let Some(date) = http_date(of_mail.as_bytes()) {
+        return Some(date < now);
+    }
+    let now = OffsetDateTime::from(now);
+    if let Ok(date) = OffsetDateTime::parse(&of_mail, &Rfc2822) {
+        return Some(date < now);
+    }
+    let day = Date::parse(date.get(..10)?, format_description!("[year]-[month]-[day]")).ok()?;
+    let rest = &date[10..];
+    (rest.is_empty() || rest.starts_with(['T', ' '])).then(|| day < now.date())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn dates_of_mail_and_of_http_are_read_with_their_zones() {
+        // 2010-06-25, 22:30 UTC.
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_277_505_000);
+        for (date, expected) in [
+            ("25 Jun 2010 15:00:00 PST", Some(false)),
+            ("25 Jun 2010 15:00:00 PDT", Some(true)),
+            ("Fri, 25 Jun 2010 17:29:59 EST", Some(true)),
+            ("Fri, 25 Jun 2010 22:29 +0000", Some(true)),
+            ("Fri, 25 Jun 2010 22:31:00 UTC", Some(false)),
+            ("Friday, 25-Jun-10 22:29:59 GMT", Some(true)),
+            ("Fri Jun 25 22:29:59 2010", Some(true)),
+            ("2010-06-24T23:00:00Z", Some(true)),
+            ("2010-06-25", Some(false)),
+            ("2010-06-2", None),
+            ("Wed, 25 Jun 2010 15:00:00", None),
+        ] {
+            assert_eq!(is_past(date, now), expected, "{date}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What a site's robots.txt says of a request, or that it cannot be read. Pure.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::decision::{Allowance, Ruling};
+use crate::policy::entry::{Entry, Trouble};
+use crate::policy::freshness::CopyState;
+use crate::policy::usage::policy_tokens::disallowed_for_purpose;
+use crate::policy::{Authority, HostRules, PreferenceEvidence, Refusal, Request, RuleEvidence, SiteFile};
+use crate::robots::path_forms::{AskedPath, JudgedPath};
+use crate::robots::{PreferenceRef, ProductToken, Reason, RobotsTxt, RuleSet, Verdict};
+
+/// What all steps of a decision depend on.
+#[derive(Clone, Copy)]
+pub(super) struct Case<'a> {
+    pub rules: &'a HostRules,
+    pub request: &'a Request<'a>,
+    pub tokens: &'a [ProductToken],
+    pub now: SystemTime,
+}
+
+impl Case<'_> {
+    /// What robots.txt says, and whether it should be fetched again. `file`: the rules that hold, if there is a file.
+    pub fn by_entry(
+        self,
+        entry: &Entry,
+        file: Option<(&RobotsTxt, &RuleSet)>,
+        path: &mut JudgedPath<'_>,
+    ) -> (Ruling, bool) {
+        // RFC 9309 §2.2.2: implicitly allowed, even where nothing is known or everything disallowed.
+        if self.request.target == b"/robots.txt" {
+            return (Ruling::Allow(Allowance::RobotsTxt), false);
+        }
+        if let Some((answer, state)) = entry.usable(self.now) {
+            let refresh = match state {
+                CopyState::Refresh => entry.may_fetch(self.now),
+                CopyState::Fresh | CopyState::Unusable => false,
+            };
+            let ruling = match file {
+                Some(file) => self.by_rules(file, path),
+                None if self.rules.options.allows_missing(answer.status) => Ruling::Allow(Allowance::Missing),
+                None => Ruling::Refuse(self.disallowed(None).into()),
+            };
+            return (ruling, refresh);
+        }
+        match &entry.trouble {
+            None => (Ruling::Fetch(SiteFile::Robots), false),
+            Some(trouble) => self.unreachable(trouble),
+        }
+    }
+
+    fn by_rules(self, (robots, file): (&RobotsTxt, &RuleSet), path: &mut JudgedPath<'_>) -> Ruling {
+        let (verdict, matched_path) = self.verdict(file, path);
+        if let Some(preference) = verdict.preference() {
+            return Ruling::Refuse(self.unwelcome(preference, matched_path).into());
+        }
+        if verdict.reason() == Reason::TooComplex {
+            return Ruling::Refuse(
+                Refusal::RulesTooComplex { rules: self.request.authority.robots_url().into() }.into(),
+            );
+        }
+        if !verdict.is_allowed() {
+            let rule = verdict.rule().map(|rule| RuleEvidence::new(rule, matched_path));
+            return Ruling::Refuse(self.disallowed(rule).into());
+        }
+        if !self.rules.options.policy_tokens.is_empty()
+            && let Some(why) = disallowed_for_purpose(robots, self.rules, self.request, path)
+        {
+            return Ruling::Refuse(why.into());
+        }
+        if self.rules.options.enforce_visit_time
+            && let Some(hours) = file.visit_time()
+            && let Some(retry_after) = hours.opens_in(self.now)
+        {
+            return Ruling::Refuse(Refusal::Closed { retry_after, authority: self.authority(), hours }.into());
+        }
+        Ruling::Allow(match verdict.rule() {
+            Some(rule) => Allowance::Rule { place: rule.place() },
+            None if verdict.reason() == Reason::RobotsTxt => Allowance::RobotsTxt,
+            None => Allowance::NoRule,
+        })
+    }
+
+    /// What the rules say of the path as it is sent, or else of the first form that servers make of it which they disallow,
+    /// with that form.
+    fn verdict<'f>(self, file: &'f RuleSet, path: &mut JudgedPath<'_>) -> (Verdict<'f>, Option<Box<str>>) {
+        let as_sent = file.check_within(AskedPath::AsSent(path.target), self.rules.purposes(), &mut path.budget);
+        let refused = path.first_refused(|asked, budget| {
+            let verdict = match asked {
+                AskedPath::AsSent(_) => as_sent,
+                AskedPath::AsServed(_) => file.check_within(asked, self.rules.purposes(), budget),
+            };
+            (!verdict.is_allowed()).then_some(verdict)
+        });
+        refused.unwrap_or((as_sent, None))
+    }
+
+    /// RFC 9309 §2.3.1.4: complete disallow; after reasonably long a time it may be taken for unavailable.
+    fn unreachable(self, trouble: &Trouble) -> (Ruling, bool) {
+        let left_alone = trouble.left_alone_for(self.now);
+        if trouble.is_long(self.now) && self.rules.options.allow_long_unreachable {
+            return (Ruling::Allow(Allowance::LongUnreachable), left_alone.is_none());
+        }
+        let Some(retry_after) = left_alone else { return (Ruling::Fetch(SiteFile::Robots), false) };
+        let why = Refusal::RobotsUnreachable { retry_after, authority: self.authority(), why: trouble.why.clone() };
+        (Ruling::Refuse(why.into()), false)
+    }
+
+    fn disallowed(self, rule: Option<RuleEvidence>) -> Refusal {
+        Refusal::Disallowed { authority: self.authority(), product_tokens: self.names(), rule }
+    }
+
+    fn unwelcome(self, preference: PreferenceRef<'_>, matched_path: Option<Box<str>>) -> Refusal {
+        Refusal::UsageDisallowed {
+            authority: self.authority(),
+            product_tokens: self.names(),
+            purpose: preference.purpose().into(),
+            preference: PreferenceEvidence::new(preference, matched_path),
+        }
+    }
+
+    fn authority(self) -> Authority {
+        self.request.authority.clone()
+    }
+
+    fn names(self) -> Arc<str> {
+        match self.tokens {
+            [] => Arc::default(),
+            [token] => token.shared(),
+            tokens => tokens.iter().map(ProductToken::as_str).collect::<Vec<_>>().join(", ").into(),
+        }
+    }
+}
