@@ -1,7 +1,7 @@
 //! A schedule driven as `gate::pacer` drives it, over random arrivals, answers and hang-ups in simulated time, and held to
 //! what §5 promises.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 
 use proptest::prelude::*;
@@ -50,6 +50,8 @@ struct World {
     slots: HashMap<usize, Slot>,
     fates: HashMap<usize, Fate>,
     starts: Vec<(Instant, usize)>,
+    /// Of these, those in a place beyond `max_concurrent`.
+    lent: HashSet<usize>,
     /// What the origin sees: later than the starts, and without those that never left.
     heads: Vec<(Instant, usize)>,
     /// The start that was forecast on arrival.
@@ -78,6 +80,7 @@ impl World {
             slots: HashMap::new(),
             fates: HashMap::new(),
             starts: Vec::new(),
+            lent: HashSet::new(),
             heads: Vec::new(),
             told: HashMap::new(),
             hold: None,
@@ -183,6 +186,9 @@ impl World {
         let has_one = self.slots.keys().any(|other| *other != i && client(other) == client(&i));
         let is_within = self.slots.len() as u32 <= self.limit(i) || !has_one && self.limit(i) > 1;
         prop_assert!(is_within, "never more in flight than allowed, but for one of each client");
+        if self.slots.len() as u32 > self.limit(i) {
+            self.lent.insert(i);
+        }
         self.starts.push((self.now, i));
         prop_assert!(self.fates.insert(i, Fate::Started(self.now)).is_none());
         let Arrival { connects, outcome, .. } = self.arrivals[i];
@@ -258,7 +264,8 @@ impl World {
         Ok(())
     }
 
-    /// Between coming and starting, no other client gets more turns than one for each of one's own and one more.
+    /// Between coming and starting, no other client gets more turns than one for each of one's own and one more. What is lent takes
+    /// nobody's turn.
     fn turns_are_shared(&self) -> Result<(), TestCaseError> {
         for (at, i) in &self.starts {
             let since = self.came[i];
@@ -266,8 +273,10 @@ impl World {
             let mut turns = HashMap::<u64, usize>::new();
             for (start, j) in meanwhile {
                 // What started before it came, at the same instant, is none of its concern.
-                if *start > since && self.position(*j) < self.position(*i) {
-                    *turns.entry(self.arrivals[*j].client).or_default() += 1;
+                let client = self.arrivals[*j].client;
+                let counts = client == self.arrivals[*i].client || !self.lent.contains(j);
+                if counts && *start > since && self.position(*j) < self.position(*i) {
+                    *turns.entry(client).or_default() += 1;
                 }
             }
             let own = turns.remove(&self.arrivals[*i].client).unwrap_or(0);
