@@ -63,7 +63,7 @@ pub(super) fn interpret_response(
     {
         return entry;
     }
-    if status == 206 && !headers.get(header::CONTENT_RANGE).is_some_and(is_whole) {
+    if status == 206 && !is_whole(headers, body.len() as u64, settings.robots.max_size) {
         // Whatever rule it lacks would not hold: as an answer that was cut short.
         return old.failed(now, "status 206: a part of the file only", None, fastrand::f64());
     }
@@ -102,15 +102,19 @@ fn validators(headers: &HeaderMap) -> Validators {
     Validators::new(field(header::ETAG), field(header::LAST_MODIFIED))
 }
 
-/// Whether the range that has come is all there is (RFC 9110 §14.4, §15.3.7): `bytes 0-41/42`.
-fn is_whole(range: &HeaderValue) -> bool {
+/// Whether the range that has come is all there is (RFC 9110 §14.4, §15.3.7), `bytes 0-41/42`, and so much has come: where the
+/// connection's end is the content's, nothing else shows that it was cut. Content with a coding shows it itself.
+fn is_whole(headers: &HeaderMap, come: u64, limit: u64) -> bool {
+    let mut ranges = headers.get_all(header::CONTENT_RANGE).iter();
+    let (Some(range), None) = (ranges.next(), ranges.next()) else { return false };
     let Some((unit, range)) = range.to_str().unwrap_or_default().trim().split_once(' ') else { return false };
     let numbers = range.trim().strip_prefix("0-").and_then(|range| range.split_once('/'));
     let Some((Ok(last), Ok(length))) = numbers.map(|(last, length)| (last.parse::<u64>(), length.parse::<u64>()))
     else {
         return false;
     };
-    unit.eq_ignore_ascii_case("bytes") && last.checked_add(1) == Some(length)
+    let has_come = come == length || come > limit && length > limit || headers.contains_key(header::CONTENT_ENCODING);
+    unit.eq_ignore_ascii_case("bytes") && last.checked_add(1) == Some(length) && has_come
 }
 
 pub(super) fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {

@@ -89,6 +89,9 @@ async fn a_part_of_a_file_is_no_file_unless_it_is_the_whole() {
         (format!("lines 0-{}/{length}", length - 1), Means::Unreachable),
         ("bytes 0-18446744073709551615/0".to_owned(), Means::Unreachable),
         ("bytes 0-/".to_owned(), Means::Unreachable),
+        // It says that there is more than has come, or less.
+        (format!("bytes 0-{length}/{}", length + 1), Means::Unreachable),
+        ("bytes 0-9/10".to_owned(), Means::Unreachable),
     ] {
         let field = range.clone();
         let origin = origin(move |_| Reply::status(206).field("Content-Range", field.as_str()).body(KEEP_OUT)).await;
