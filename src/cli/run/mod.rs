@@ -8,7 +8,7 @@ mod summary;
 mod tally;
 
 use super::supervise::{Control, INSIDE};
-use super::trust::{PROXY, TrustFiles, TrustOutcome, UserMachine, direct};
+use super::trust::{Loan, PROXY, TrustFiles, TrustOutcome, UserMachine, direct, is_browser};
 use super::{CommandError, INTERRUPTED, orphans};
 use crate::config::{self, AccessLog, LogLevel, Settings};
 use crate::proxy::RecentDecision;
@@ -21,6 +21,7 @@ use progress::{HELD_LONG, Progress};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
 use signals::{RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on};
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -101,21 +102,8 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             )
         })?;
     let program = args.command.first().expect("clap requires one");
-    for outcome in &UserMachine::here().before_run(&ca, program)? {
-        let _ = match outcome {
-            // It outlives the run, so that it is shown whatever `-q` says.
-            TrustOutcome::Done(what) => {
-                writeln!(
-                    io::stderr(),
-                    "politely: Chromium's trust: {what}; undo: politely ca uninstall --only browsers"
-                )
-            }
-            TrustOutcome::Failed { what, hint } if !args.quiet => {
-                writeln!(io::stderr(), "politely: warning: {what}\nhint: {hint}")
-            }
-            TrustOutcome::Nothing(_) | TrustOutcome::Failed { .. } => Ok(()),
-        };
-    }
+    // Taken back at the end of this function.
+    let _loan = lend(&ca, program, args.quiet);
     let direct = direct(&settings);
     // The system's roots and our CA, and the variables that make clients trust them and take the way through here.
     let equip = |command: &mut Command, proxy: SocketAddr| {
@@ -228,6 +216,31 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     };
     print_end(&summary, args, report, code);
     Ok(ExitCode::from(code))
+}
+
+/// Makes the browsers that the command may start trust the authority while it runs. Only a command that is a browser is warned where
+/// that fails: of others nobody knows whether they start one, and what a browser then rejects is reported.
+fn lend(ca: &Ca, program: &OsStr, quiet: bool) -> Option<Loan> {
+    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    let (loan, failed) = match UserMachine::here().lend(ca, &config::cache_directory()) {
+        Ok(lent) => lent,
+        Err(error) => {
+            let hint = "check that `XDG_CACHE_HOME` or `HOME` is a directory that can be written".into();
+            (
+                None,
+                vec![TrustOutcome::Failed {
+                    what: format!("browsers cannot be made to trust the authority: {error}"),
+                    hint,
+                }],
+            )
+        }
+    };
+    for outcome in failed.iter().filter(|_| !quiet && is_browser(&name)) {
+        if let TrustOutcome::Failed { what, hint } = outcome {
+            let _ = writeln!(io::stderr(), "politely: warning: {what}\nhint: {hint}");
+        }
+    }
+    loan
 }
 
 /// Lets everybody read what is there, as the command may become another user, and nobody else write, whatever the umask. Until then
