@@ -1,6 +1,7 @@
 //! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted.
 
 mod args;
+mod background;
 mod cure;
 mod progress;
 mod signals;
@@ -16,6 +17,7 @@ use crate::server::{self, StartError};
 use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
 pub(super) use args::RunArgs;
+use background::is_background;
 use futures_util::{FutureExt, StreamExt};
 use progress::{HELD_LONG, Progress};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -170,7 +172,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let (mut tally, mut progress) = (Tally::default(), Progress::new(args.quiet, args.verbose));
     let mut hear = |decision: &RecentDecision| {
         tally.add(decision);
-        if args.verbose {
+        if args.verbose && !decision.url.as_deref().is_some_and(is_background) {
             print_refusal(decision);
         }
     };
@@ -213,6 +215,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         is_cut_off,
         still_waiting,
         is_isolated: args.isolate,
+        is_loopback_direct: !direct.is_empty(),
     };
     print_end(&summary, args, report, code);
     Ok(ExitCode::from(code))
