@@ -3,27 +3,29 @@
 mod args;
 mod background;
 mod cure;
+mod lend;
 mod progress;
 mod signals;
 mod summary;
 mod tally;
 
 use super::supervise::{Control, INSIDE};
-use super::trust::{Loan, PROXY, TrustFiles, TrustOutcome, UserMachine, direct, is_browser};
-use super::{CommandError, INTERRUPTED, orphans};
+use super::trust::{PROXY, TrustFiles, direct};
+use super::{CommandError, INTERRUPTED, last_run, orphans};
 use crate::config::{self, AccessLog, LogLevel, Settings};
 use crate::proxy::RecentDecision;
+use crate::robots::ProductToken;
 use crate::server::{self, StartError};
 use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
 pub(super) use args::RunArgs;
 use background::is_background;
 use futures_util::{FutureExt, StreamExt};
+use lend::lend;
 use progress::{HELD_LONG, Progress};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
 use signals::{RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on};
-use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -83,6 +85,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
 
 async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandError> {
     let (began, max_wait) = (Instant::now(), settings.pace.max_wait);
+    let product_tokens = settings.identity.product_tokens.clone();
     let report = args.report.as_ref().map(ReportTo::open).transpose();
     let report = report.map_err(|error| {
         CommandError::usage(
@@ -203,6 +206,14 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     while let Some(Some(decision)) = unconstrained(refused.next()).now_or_never() {
         hear(&decision);
     }
+    // As configured, or else as its User-Agent says, which is known of what was refused.
+    let seen =
+        tally.product_tokens.iter().flat_map(|all| all.split(", ")).filter_map(|token| ProductToken::parse(token).ok());
+    let product_tokens = if product_tokens.is_empty() { seen.collect() } else { product_tokens };
+    if !product_tokens.is_empty() {
+        // Without it `explain` is told the crawler by hand.
+        let _ = last_run::remember(&product_tokens);
+    }
     let code = exit_code(status);
     // The signal may have reached the command alone, or first.
     let is_cut_off = is_signalled || is_by_signal(code);
@@ -219,31 +230,6 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     };
     print_end(&summary, args, report, code);
     Ok(ExitCode::from(code))
-}
-
-/// Makes the browsers that the command may start trust the authority while it runs. Only a command that is a browser is warned where
-/// that fails: of others nobody knows whether they start one, and what a browser then rejects is reported.
-fn lend(ca: &Ca, program: &OsStr, quiet: bool) -> Option<Loan> {
-    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
-    let (loan, failed) = match UserMachine::here().lend(ca, &config::cache_directory()) {
-        Ok(lent) => lent,
-        Err(error) => {
-            let hint = "check that `XDG_CACHE_HOME` or `HOME` is a directory that can be written".into();
-            (
-                None,
-                vec![TrustOutcome::Failed {
-                    what: format!("browsers cannot be made to trust the authority: {error}"),
-                    hint,
-                }],
-            )
-        }
-    };
-    for outcome in failed.iter().filter(|_| !quiet && is_browser(&name)) {
-        if let TrustOutcome::Failed { what, hint } = outcome {
-            let _ = writeln!(io::stderr(), "politely: warning: {what}\nhint: {hint}");
-        }
-    }
-    loan
 }
 
 /// Lets everybody read what is there, as the command may become another user, and nobody else write, whatever the umask. Until then

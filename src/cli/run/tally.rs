@@ -5,12 +5,15 @@ use crate::gate::Reported;
 use crate::policy::Refusal;
 use crate::proxy::RecentDecision;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// So far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     rules: HashMap<RuleTally, RuleUse>,
+    /// For which crawler the last of them was judged, with commas between its product tokens.
+    pub product_tokens: Option<Arc<str>>,
     /// Refused requests that browsers make by themselves, which are counted nowhere else here.
     pub background: u64,
     /// The first that were refused rather than held longer, each once.
@@ -48,6 +51,10 @@ impl Tally {
         if decision.url.as_deref().is_some_and(is_background) {
             self.background += 1;
             return;
+        }
+        if let Refusal::Disallowed { product_tokens, .. } | Refusal::UsageDisallowed { product_tokens, .. } = &**refusal
+        {
+            self.product_tokens = Some(Arc::clone(product_tokens));
         }
         if let Some(rule) = RuleTally::of(refusal)
             && (self.rules.len() < MOST_RULES || self.rules.contains_key(&rule))
