@@ -102,15 +102,17 @@ fn describe(settings: &Settings, told: &mut String) {
         }
     }
     for (what, key, named) in EXCEPTIONS {
-        let mut everybodys = named(&settings.hosts);
-        // It has been said of all.
-        everybodys.retain(|host| host != "*" || key != "intercept: tunnel");
+        if key == "intercept: tunnel" && settings.intercept.default == InterceptMode::Tunnel {
+            // It has been said of all.
+            continue;
+        }
+        let everybodys = named(&settings.hosts);
         for host in &everybodys {
             say(&format!("{what} {host} ({key})"));
         }
         for user in &settings.access.users {
             let own = user.hosts.iter().flat_map(named);
-            for host in own.filter(|host| host != "*" && !everybodys.contains(host)) {
+            for host in own.filter(|host| !everybodys.contains(host)) {
                 say(&format!("{what} {host} for {} ({key})", user.name.as_ref()));
             }
         }

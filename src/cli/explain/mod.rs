@@ -73,7 +73,9 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
         Format::Json => {
             let mut all = admin::explanation(&explanation);
             offer.into_iter().for_each(|offer| all["offer"] = offer);
-            all["of_last_run"] = (!last_run.is_empty()).into();
+            if !last_run.is_empty() {
+                all["of_last_run"] = true.into();
+            }
             println!("{all}");
         }
     }

@@ -1,6 +1,7 @@
 //! The authority in the browsers' databases while a command runs, and what is said where that fails.
 
-use super::super::trust::{Loan, TrustOutcome, UserMachine, is_browser};
+use super::super::trust::loan::{self, Loan};
+use super::super::trust::{TrustOutcome, UserMachine, is_browser};
 use crate::config;
 use crate::tls::Ca;
 use std::ffi::OsStr;
@@ -11,7 +12,7 @@ use std::path::Path;
 /// that fails: of others nobody knows whether they start one, and what a browser then rejects is reported.
 pub(super) fn lend(ca: &Ca, program: &OsStr, quiet: bool) -> Option<Loan> {
     let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
-    let (loan, failed) = match UserMachine::here().lend(ca, &config::cache_directory()) {
+    let (loan, failed) = match loan::lend(UserMachine::here(), ca, &config::cache_directory()) {
         Ok(lent) => lent,
         Err(error) => {
             let hint = "check that `XDG_CACHE_HOME` or `HOME` is a directory that can be written".into();

@@ -7,9 +7,10 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::nss::{self, Database};
-use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine};
+use super::nss::{self, Database, LENT};
+use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, written};
 use crate::config::private_directory;
+use crate::tls::Ca;
 
 /// The databases trust the authority until it is dropped.
 #[derive(Debug)]
@@ -20,46 +21,49 @@ pub(in crate::cli) struct Loan {
     lock: File,
 }
 
-impl Loan {
-    /// `None`: there is no browser here, or no certutil. What could not be done is returned beside it.
-    ///
-    /// # Errors
-    /// The file in `directory` by which the user's runs know of each other cannot be opened.
-    pub(super) fn take(
-        machine: UserMachine,
-        directory: &Path,
-        entry: &TrustEntry<'_>,
-    ) -> io::Result<(Option<Self>, Vec<TrustOutcome>)> {
-        let databases = nss::databases(&machine, nss::may_start_chromium(&machine));
-        if databases.is_empty() {
-            return Ok((None, Vec::new()));
-        }
-        let Some(certutil) = machine.tool("certutil") else {
-            return Ok((None, vec![nss::no_certutil("makes browsers trust the authority")]));
-        };
-        private_directory(directory)?;
-        let path = directory.join("browsers.lock");
-        let mut lock = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        lock.lock_shared()?;
-        let lent = TrustEntry { name: format!("{LENT}{}", entry.name), ..*entry };
-        let mut failed = Vec::new();
-        for path in databases {
-            let database = Database { certutil: &certutil, path: &path, may_ask: false };
-            if !database.is_there() {
-                lock.write_all(&[path.as_os_str().as_bytes(), b"\0"].concat())?;
-            } else if database.holds(&entry.name) {
-                continue;
-            }
-            let outcome = database.change(TrustChange::Install, &lent);
-            if matches!(outcome, TrustOutcome::Failed { .. }) {
-                // A half-made entry is there without its trust.
-                let _ = database.remove(&lent.name);
-                failed.push(outcome);
-            }
-        }
-        Ok((Some(Loan { machine, certutil, lock }), failed))
+/// Makes the browsers that a command is, or may start, trust the authority. `None`: there is no browser here, or no certutil.
+/// What could not be done is returned beside it. `directory`: the user's own.
+///
+/// # Errors
+/// The file by which the user's runs know of each other cannot be opened, or the certificate not be written to one.
+pub(in crate::cli) fn lend(
+    machine: UserMachine,
+    ca: &Ca,
+    directory: &Path,
+) -> io::Result<(Option<Loan>, Vec<TrustOutcome>)> {
+    let file = written(ca.cert_pem())?;
+    let entry = TrustEntry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
+    let databases = nss::databases(&machine, nss::may_start_chromium(&machine));
+    if databases.is_empty() {
+        return Ok((None, Vec::new()));
     }
+    let Some(certutil) = machine.tool("certutil") else {
+        return Ok((None, vec![nss::no_certutil("makes browsers trust the authority")]));
+    };
+    private_directory(directory)?;
+    let path = directory.join("browsers.lock");
+    let mut lock = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    lock.lock_shared()?;
+    let lent = TrustEntry { name: format!("{LENT}{}", entry.name), pem: entry.pem, file: entry.file };
+    let mut failed = Vec::new();
+    for path in databases {
+        let database = Database { certutil: &certutil, path: &path, may_ask: false };
+        if !database.is_there() {
+            lock.write_all(&[path.as_os_str().as_bytes(), b"\0"].concat())?;
+        } else if database.holds(&entry.name) {
+            continue;
+        }
+        let outcome = database.change(TrustChange::Install, &lent);
+        if matches!(outcome, TrustOutcome::Failed { .. }) {
+            // A half-made entry is there without its trust.
+            let _ = database.remove(&lent.name);
+            failed.push(outcome);
+        }
+    }
+    Ok((Some(Loan { machine, certutil, lock }), failed))
+}
 
+impl Loan {
     /// Of this run and of those before it, whatever authority they had.
     fn take_out(&self) {
         for path in nss::databases(&self.machine, false) {
@@ -87,6 +91,3 @@ impl Drop for Loan {
         }
     }
 }
-
-/// Tells an entry of a run from one that is there to stay.
-pub(super) const LENT: &str = "run-of-";

@@ -14,14 +14,13 @@ use tempfile::NamedTempFile;
 use crate::tls::{Ca, Trusted};
 
 mod java;
-mod loan;
+pub(super) mod loan;
 mod nss;
 mod system;
 #[cfg(test)]
 mod tests;
 mod variables;
 
-pub(super) use loan::Loan;
 pub(super) use nss::is_browser;
 pub(super) use variables::{PROXY, TrustFiles, direct};
 
@@ -109,17 +108,6 @@ impl UserMachine {
             steps.extend(self.change_one(change, certificate, only)?);
         }
         Ok(steps)
-    }
-
-    /// Makes the browsers that a command is, or may start, trust the authority until what is returned is dropped. Beside it,
-    /// what could not be done. `directory`: the user's own, in which runs know of each other.
-    ///
-    /// # Errors
-    /// No file can be written.
-    pub fn lend(self, ca: &Ca, directory: &Path) -> io::Result<(Option<Loan>, Vec<TrustOutcome>)> {
-        let file = written(ca.cert_pem())?;
-        let entry = TrustEntry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
-        Loan::take(self, directory, &entry)
     }
 
     fn change_one(&self, change: TrustChange, certificate: &Trusted, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {

@@ -5,7 +5,6 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::loan::LENT;
 use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
 
 pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
@@ -171,6 +170,8 @@ fn firefox(home: &Path) -> Vec<PathBuf> {
     databases
 }
 
+/// Begins the name of an entry of a run, which is not there to stay.
+pub(super) const LENT: &str = "run-of-";
 /// Beside the place that it has used since version 156.
 const CHROMIUM: [&str; 2] = [".pki/nssdb", "snap/chromium/current/.pki/nssdb"];
 /// Programs that are Chromium inside.

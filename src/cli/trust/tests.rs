@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
+use super::loan::Loan;
 use super::*;
 
 /// A program cannot be run while another thread's child holds it open for writing, so the tests take turns.
@@ -207,7 +208,7 @@ impl Fake {
 
     fn run(&self) -> (Option<Loan>, Vec<TrustOutcome>) {
         let (root, home, path) = (self.at("root"), Some(self.at("home")), vec![self.at("bin")]);
-        UserMachine { root, home, data: None, java_home: None, path }.lend(&self.ca, &self.at("cache")).unwrap()
+        loan::lend(UserMachine { root, home, data: None, java_home: None, path }, &self.ca, &self.at("cache")).unwrap()
     }
 
     /// What the database holds, or `None` where there is none.

@@ -267,6 +267,27 @@ async fn what_ca_env_copies_is_the_users_alone() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_is_for_the_crawler_of_the_last_run() {
+    let robots = "User-agent: ExampleBot\nDisallow: /private\n";
+    let origin = Origin::site(robots).await;
+    let state = tempfile::tempdir().expect("a temporary directory");
+    let file = state.path().join("robots.txt");
+    std::fs::write(&file, robots).expect("it is writable");
+    let (state, file) = (state.path().to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
+    let variables = [&open()[..], &[("STATE_DIRECTORY", state)]].concat();
+    let explain = ["explain", "https://a.example/private/x", "--robots", file];
+    let before = politely_with(&explain, &variables).await;
+    assert!(before.code == 0 && !before.stdout.contains("last `politely run`"), "{}", before.stdout);
+    let ended =
+        politely_with(&["run", "curl", "-qs", "-A", "ExampleBot/1.0", &origin.url("/private/x")], &variables).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let after = politely_with(&explain, &variables).await;
+    assert!(after.code == 1 && after.stdout.contains("the crawler of the last `politely run`"), "{}", after.stdout);
+    let other = politely_with(&[&explain[..], &["--product-token", "OtherBot"]].concat(), &variables).await;
+    assert!(other.code == 0 && !other.stdout.contains("last `politely run`"), "{}", other.stdout);
+}
+
 /// Whoever starts it: the shell is not asked what it runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_browser_that_a_script_starts_trusts_the_authority_while_it_runs() {
