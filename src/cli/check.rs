@@ -128,8 +128,10 @@ fn describe(settings: &Settings, told: &mut String) {
     }
 }
 
+type NamedHosts = fn(&Hosts) -> Vec<String>;
+
 /// What is less safe, or less polite, for some hosts: in words, its key, and which hosts.
-const EXCEPTIONS: [(&str, &str, fn(&Hosts) -> Vec<String>); 3] = [
+const EXCEPTIONS: [(&str, &str, NamedHosts); 3] = [
     ("accepts any certificate from", "verify: off", Hosts::unverified),
     ("speaks TLS 1.0 and 1.1 too, with short keys and SHA-1, to", "tls: legacy", Hosts::legacy),
     ("does not apply robots.txt to https of", "intercept: tunnel", Hosts::tunnelled),

@@ -7,7 +7,7 @@ pub(super) fn is_background(url: &str) -> bool {
     let Ok(authority) = Authority::from_url(url) else { return false };
     let name = authority.host().name().unwrap_or_default();
     let is_below = |parent: &&str| name.strip_suffix(*parent).is_some_and(|rest| rest.ends_with('.'));
-    HOSTS.contains(&name) || BELOW.iter().any(|parent| is_below(parent))
+    HOSTS.contains(&name) || BELOW.iter().any(is_below)
 }
 
 /// Only names that a page's parts do not come from: not www.google.com, www.gstatic.com or fonts.googleapis.com.
