@@ -1,8 +1,9 @@
 //! `politely ca`: the certificate authority that HTTPS clients have to trust.
 
 use std::ffi::OsStr;
+use std::io::{self, IsTerminal};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use time::OffsetDateTime;
@@ -10,10 +11,10 @@ use time::OffsetDateTime;
 use crate::config::{CaSource, ListenAddress, Settings, state_directory};
 use crate::tls::{Ca, CaError, ca, roots, secret_file};
 
-use super::CommandError;
 use super::admin_client;
 use super::elsewhere;
 use super::trust::{StoreKind, TrustChange, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
+use super::{CommandError, NO};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CaArgs {
@@ -46,6 +47,9 @@ struct Rotate {
     /// Put the next authority in place: it signs from now on; the old files are kept as ca.pem.old and ca.key.old
     #[arg(long)]
     finish: bool,
+    /// Do not ask before `--finish`
+    #[arg(long, requires = "finish")]
+    yes: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -119,6 +123,9 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     if args.finish && !Ca::is_prepared(&directory) {
         return Err(CommandError::usage("no rotation has begun", "`politely ca rotate` begins one"));
     }
+    if args.finish && !args.yes && !is_confirmed(&directory)? {
+        return Ok(ExitCode::from(NO));
+    }
     // One that cannot sign any more is trusted by nobody: there is nothing to wait for.
     let certificate = directory.join(ca::CERTIFICATE);
     let now = match Ca::open(&certificate, &directory.join(ca::KEY)) {
@@ -141,6 +148,25 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
          when they do:              politely ca rotate --finish\n",
         settings.intercept.setup_host
     ))
+}
+
+/// Asks on a terminal, where somebody can answer. Which clients trust the next authority nobody tells the proxy.
+fn is_confirmed(directory: &Path) -> io::Result<bool> {
+    if !io::stdin().is_terminal() {
+        return Ok(true);
+    }
+    let next = directory.join(ca::CERTIFICATE);
+    eprint!(
+        "clients that do not trust {}.next yet lose HTTPS with the next `politely reload`; put it in place? [y/N] ",
+        next.display()
+    );
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    let is_yes = ["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str());
+    if !is_yes {
+        eprintln!("nothing was changed");
+    }
+    Ok(is_yes)
 }
 
 /// Where it is, and what to do with it.

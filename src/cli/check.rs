@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::config::{
-    AccessLog, CaSource, Hosts, InterceptMode, Mode, OnFleetLoss, Settings, SignWhen, units::show_duration,
+    AccessLog, CaSource, Hosts, InterceptMode, Mode, Network, OnFleetLoss, Settings, SignWhen, units::show_duration,
 };
 use crate::server::StartError;
 use crate::signing::Signer;
@@ -43,12 +43,22 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
 fn describe(settings: &Settings, told: &mut String) {
     let mut say = |line: &str| *told += &format!("  {line}\n");
     for listener in &settings.listen {
-        let reach = match listener.address.is_loopback() {
-            Some(true) => "this machine only",
-            Some(false) => "clients allowed by `access`",
-            None => "anyone who can reach the socket that systemd passes",
-        };
+        let is_open = settings.access.clients.is_empty() && settings.access.users.is_empty();
+        let client_ca = listener.tls.as_ref().and_then(|tls| tls.client_ca.as_ref());
+        let mut reach = match (listener.address.is_loopback(), client_ca) {
+            (Some(true), _) => "this machine only",
+            (Some(false), Some(_)) if is_open => "anyone",
+            (Some(false), _) => "clients allowed by `access`",
+            (None, _) => "anyone who can reach the socket that systemd passes",
+        }
+        .to_owned();
+        if let Some(path) = client_ca {
+            reach += &format!(" with a certificate from {} (client_ca)", path.display());
+        }
         say(&format!("listens on {}, for {reach}", listener.address));
+    }
+    if !settings.access.clients.is_empty() {
+        say(&format!("admits clients from {} (access.clients)", networks(&settings.access.clients)));
     }
     match settings.mode {
         Mode::Enforce => say("refuses what robots.txt disallows, and paces requests to each host"),
@@ -96,19 +106,24 @@ fn describe(settings: &Settings, told: &mut String) {
             say(&format!("refuses all {key} but {listed} (egress.{key})"));
         }
     }
-    let everybodys = settings.hosts.unverified();
-    for host in &everybodys {
-        say(&format!("accepts any certificate from {host} (verify: off)"));
-    }
-    for user in &settings.access.users {
-        let own = user.hosts.iter().flat_map(Hosts::unverified);
-        for host in own.filter(|host| !everybodys.contains(host)) {
-            say(&format!("accepts any certificate from {host} for {} (verify: off)", user.name.as_ref()));
+    for (what, key, named) in EXCEPTIONS {
+        if key == "intercept: tunnel" && settings.intercept.default == InterceptMode::Tunnel {
+            // It has been said of all.
+            continue;
+        }
+        let everybodys = named(&settings.hosts);
+        for host in &everybodys {
+            say(&format!("{what} {host} ({key})"));
+        }
+        for user in &settings.access.users {
+            let own = user.hosts.iter().flat_map(named);
+            for host in own.filter(|host| !everybodys.contains(host)) {
+                say(&format!("{what} {host} for {} ({key})", user.name.as_ref()));
+            }
         }
     }
-    let opened: Vec<String> = settings.egress.allow.iter().map(|network| network.0.to_string()).collect();
-    if !opened.is_empty() {
-        say(&format!("may connect to {}, although private (egress.allow)", opened.join(", ")));
+    if !settings.egress.allow.is_empty() {
+        say(&format!("may connect to {}, although private (egress.allow)", networks(&settings.egress.allow)));
     }
     match &settings.log.access {
         AccessLog::Off => say("logs no requests (log.access)"),
@@ -116,6 +131,19 @@ fn describe(settings: &Settings, told: &mut String) {
         AccessLog::Journal => say("logs requests to the journal (log.access)"),
         AccessLog::File(path) => say(&format!("logs requests to {} (log.access)", path.display())),
     }
+}
+
+type NamedHosts = fn(&Hosts) -> Vec<String>;
+
+/// What is less safe, or less polite, for some hosts: in words, its key, and which hosts.
+const EXCEPTIONS: [(&str, &str, NamedHosts); 3] = [
+    ("accepts any certificate from", "verify: off", Hosts::unverified),
+    ("speaks TLS 1.0 and 1.1 too, with short keys and SHA-1, to", "tls: legacy", Hosts::legacy),
+    ("does not apply robots.txt to https of", "intercept: tunnel", Hosts::tunnelled),
+];
+
+fn networks(all: &[Network]) -> String {
+    all.iter().map(|network| network.0.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Who asks, as sites see it.

@@ -12,6 +12,7 @@ mod evidence;
 mod explain;
 mod hash_password;
 mod identity;
+mod last_run;
 mod lint;
 mod orphans;
 mod output;

@@ -99,11 +99,26 @@ impl Hosts {
         &self.any
     }
 
-    /// The hosts whose origins are believed unseen, in the order of the alphabet.
+    /// The hosts with TLS verification off, sorted.
     pub fn unverified(&self) -> Vec<String> {
-        let is = |policy: &HostPolicy| policy.tls.as_ref().is_some_and(|tls| !tls.verify);
+        self.named(|policy| policy.tls.as_ref().is_some_and(|tls| !tls.verify))
+    }
+
+    /// The hosts and patterns that may speak TLS 1.0 and 1.1 (`tls: legacy`), sorted.
+    pub fn legacy(&self) -> Vec<String> {
+        self.named(|policy| policy.tls.as_ref().is_some_and(|tls| tls.legacy))
+    }
+
+    /// The hosts and patterns that are tunnelled, sorted.
+    pub fn tunnelled(&self) -> Vec<String> {
+        self.named(|policy| policy.intercept == InterceptMode::Tunnel)
+    }
+
+    fn named(&self, is: impl Fn(&HostPolicy) -> bool) -> Vec<String> {
         let hosts = self.hosts.iter().filter(|(_, policy)| is(policy)).map(|(host, _)| host.to_string());
-        let mut all: Vec<String> = hosts.collect();
+        let below = self.below.iter().filter(|(_, policy)| is(policy)).map(|(parent, _)| format!("*.{parent}"));
+        let any = is(&self.any).then(|| "*".to_owned());
+        let mut all: Vec<String> = hosts.chain(below).chain(any).collect();
         all.sort();
         all
     }

@@ -221,7 +221,27 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
         let known = || format!("known are {}", Purpose::KNOWN.map(|name| format!("`{name}`")).join(", "));
         Complaint::new(what, did_you_mean(purpose, &Purpose::KNOWN).unwrap_or_else(known))
     });
-    longer.map(warning).chain(purposes).collect()
+    let suffixes = public_suffixes(settings).into_iter().map(|pattern| {
+        Complaint::new(
+            format!("`{pattern}` covers every site below a public suffix"),
+            "name the domain itself, such as `*.example.co.uk`, if these sites are not all meant",
+        )
+    });
+    longer.map(warning).chain(purposes).chain(suffixes).collect()
+}
+
+/// Patterns such as `*.co.uk`, each once. That `*.uk` covers a whole country nobody has to be told.
+fn public_suffixes(settings: &Settings) -> BTreeSet<String> {
+    let users = settings.access.users.iter().flat_map(|user| user.overrides.keys().chain(&user.listed.hosts));
+    let all =
+        settings.overrides.keys().chain(settings.intercept.hosts.keys()).chain(&settings.listed.hosts).chain(users);
+    let is_suffix = |pattern: &&HostPattern| match pattern {
+        HostPattern::Below(parent) => psl::suffix(parent.as_bytes())
+            .is_some_and(|suffix| suffix.typ() == Some(psl::Type::Icann) && suffix.as_bytes().len() == parent.len()),
+        HostPattern::Any | HostPattern::Host(_) => false,
+    };
+    let is_below_top = |pattern: &String| pattern.matches('.').count() > 1;
+    all.filter(is_suffix).map(ToString::to_string).filter(is_below_top).collect()
 }
 
 /// Each once.

@@ -3,7 +3,7 @@
 mod past;
 
 use super::admin_client::{ask_running, segment};
-use super::{CommandError, ConfigArg, Format, NO, kept};
+use super::{CommandError, ConfigArg, Format, NO, kept, last_run};
 use crate::admin;
 use crate::config::{Settings, read_argument, read_whole};
 use crate::policy::explain::{Explanation, TdmRepState, explain};
@@ -22,7 +22,7 @@ pub(super) struct ExplainArgs {
     url: String,
     #[command(flatten)]
     config: ConfigArg,
-    /// Product token of the crawler; may be given several times [default: as configured for the host, else `*`]
+    /// Product token of the crawler; may be given several times [default: as configured for the host, else that of the last `politely run`, else `*`]
     #[arg(long = "product-token", value_name = "T", value_parser = ProductToken::parse)]
     product_tokens: Vec<ProductToken>,
     /// What the content is for, such as `ai-train`; may be given several times [default: identity.purpose]
@@ -31,7 +31,7 @@ pub(super) struct ExplainArgs {
     /// Use this file instead of fetching one; `-` is standard input
     #[arg(long, value_name = "FILE")]
     robots: Option<PathBuf>,
-    /// Explain as of this time, from the stored evidence: `2d` ago, a date, or a time such as 2026-11-22T18:30:00Z
+    /// Explain as of this time, from the stored evidence: `2d` ago, a date (its end, UTC), or a time such as 2026-11-22T18:30:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "robots")]
     at: Option<String>,
     /// The directory of the evidence [default: evidence.directory of the configuration]
@@ -54,6 +54,9 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let settings = args.config.load()?;
     let rules = settings.hosts.get(authority.host()).rules.clone().asked_for(&args.product_tokens, &args.purposes);
     let request = Request::new(&authority, target.as_bytes());
+    let is_told = !args.product_tokens.is_empty() || !rules.product_tokens(&request).is_empty();
+    let last_run = if is_told { Vec::new() } else { last_run::product_tokens() };
+    let rules = rules.asked_for(&last_run, &[]);
     let explanation = match &args.robots {
         Some(file) => by_file(file, &request, &rules, &settings)?,
         None => super::runtime()?
@@ -61,10 +64,18 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     };
     let offer = args.robots.is_none().then(|| known_offer(&args.config, &authority).unwrap_or_default());
     match args.format {
-        Format::Text => print!("{}", text(&explanation) + &offered(&offer.unwrap_or_default())),
+        Format::Text => {
+            print!("{}", text(&explanation) + &offered(&offer.unwrap_or_default()));
+            if !last_run.is_empty() {
+                println!("  note: this is the crawler of the last `politely run`; `--product-token` names another");
+            }
+        }
         Format::Json => {
             let mut all = admin::explanation(&explanation);
             offer.into_iter().for_each(|offer| all["offer"] = offer);
+            if !last_run.is_empty() {
+                all["of_last_run"] = true.into();
+            }
             println!("{all}");
         }
     }

@@ -13,10 +13,10 @@ use crate::robots::{ProductToken, Purpose};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &str) -> Result<ExitCode, CommandError> {
-    let at = when(at).map_err(|error| CommandError::usage(error, "see `politely explain --help`"))?;
+    let at = at_end(at).map_err(|error| CommandError::usage(error, "see `politely explain --help`"))?;
     let directory = directory(args.evidence.as_deref(), &args.config)?;
     let past = find(&directory, authority, &authority.url(target), at).map_err(|error| {
         CommandError::usage(
@@ -65,6 +65,13 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         return Ok(ExitCode::from(UNSURE));
     }
     Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+}
+
+/// Of a date alone the last millisecond, UTC: what held on that day has been seen by then.
+fn at_end(text: &str) -> Result<SystemTime, String> {
+    let is_date = text.len() == "2026-11-20".len() && rfc3339::parse(&format!("{text}T00:00:00Z")).is_some();
+    let at = when(text)?;
+    Ok(if is_date { at + DAY - Duration::from_millis(1) } else { at })
 }
 
 /// What was configured then; else what is now, and why that.
@@ -193,5 +200,20 @@ const BY_FILES: [&str; 9] = [
     "robots-disallowed",
     "rules-too-complex",
 ];
+const DAY: Duration = Duration::from_secs(86_400);
 /// The exit code without a verdict to rely on.
 const UNSURE: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_alone_is_the_end_of_the_day() {
+        let read = |text: &str| rfc3339::millis(at_end(text).unwrap());
+        assert_eq!(read("2026-11-20"), "2026-11-20T23:59:59.999Z");
+        assert_eq!(read("2026-11-20T00:00:00Z"), "2026-11-20T00:00:00.000Z");
+        assert!(at_end("2026-11-31").is_err() && at_end("2026-1-1").is_err());
+        assert!(at_end("7d").unwrap() < SystemTime::now());
+    }
+}

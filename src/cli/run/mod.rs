@@ -1,22 +1,27 @@
 //! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted.
 
 mod args;
+mod background;
 mod cure;
+mod lend;
 mod progress;
 mod signals;
 mod summary;
 mod tally;
 
 use super::supervise::{Control, INSIDE};
-use super::trust::{PROXY, TrustFiles, TrustOutcome, UserMachine, direct};
-use super::{CommandError, INTERRUPTED, orphans};
+use super::trust::{PROXY, TrustFiles, direct};
+use super::{CommandError, INTERRUPTED, last_run, orphans};
 use crate::config::{self, AccessLog, LogLevel, Settings};
 use crate::proxy::RecentDecision;
+use crate::robots::ProductToken;
 use crate::server::{self, StartError};
 use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
 pub(super) use args::RunArgs;
+use background::is_background;
 use futures_util::{FutureExt, StreamExt};
+use lend::lend;
 use progress::{HELD_LONG, Progress};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
@@ -80,6 +85,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
 
 async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandError> {
     let (began, max_wait) = (Instant::now(), settings.pace.max_wait);
+    let product_tokens = settings.identity.product_tokens.clone();
     let report = args.report.as_ref().map(ReportTo::open).transpose();
     let report = report.map_err(|error| {
         CommandError::usage(
@@ -101,21 +107,8 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             )
         })?;
     let program = args.command.first().expect("clap requires one");
-    for outcome in &UserMachine::here().before_run(&ca, program)? {
-        let _ = match outcome {
-            // It outlives the run, so that it is shown whatever `-q` says.
-            TrustOutcome::Done(what) => {
-                writeln!(
-                    io::stderr(),
-                    "politely: Chromium's trust: {what}; undo: politely ca uninstall --only browsers"
-                )
-            }
-            TrustOutcome::Failed { what, hint } if !args.quiet => {
-                writeln!(io::stderr(), "politely: warning: {what}\nhint: {hint}")
-            }
-            TrustOutcome::Nothing(_) | TrustOutcome::Failed { .. } => Ok(()),
-        };
-    }
+    // Taken back at the end of this function.
+    let _loan = lend(&ca, program, args.quiet);
     let direct = direct(&settings);
     // The system's roots and our CA, and the variables that make clients trust them and take the way through here.
     let equip = |command: &mut Command, proxy: SocketAddr| {
@@ -182,7 +175,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let (mut tally, mut progress) = (Tally::default(), Progress::new(args.quiet, args.verbose));
     let mut hear = |decision: &RecentDecision| {
         tally.add(decision);
-        if args.verbose {
+        if args.verbose && !decision.url.as_deref().is_some_and(is_background) {
             print_refusal(decision);
         }
     };
@@ -213,6 +206,14 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     while let Some(Some(decision)) = unconstrained(refused.next()).now_or_never() {
         hear(&decision);
     }
+    // As configured, or else as its User-Agent says, which is known of what was refused.
+    let seen =
+        tally.product_tokens.iter().flat_map(|all| all.split(", ")).filter_map(|token| ProductToken::parse(token).ok());
+    let product_tokens = if product_tokens.is_empty() { seen.collect() } else { product_tokens };
+    if !product_tokens.is_empty() {
+        // Without it `explain` is told the crawler by hand.
+        let _ = last_run::remember(&product_tokens);
+    }
     let code = exit_code(status);
     // The signal may have reached the command alone, or first.
     let is_cut_off = is_signalled || is_by_signal(code);
@@ -225,6 +226,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         is_cut_off,
         still_waiting,
         is_isolated: args.isolate,
+        is_loopback_direct: !direct.is_empty(),
     };
     print_end(&summary, args, report, code);
     Ok(ExitCode::from(code))

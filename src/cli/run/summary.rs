@@ -1,8 +1,10 @@
 //! The result of a run, reported at its end: for people, or as one JSON object for scripts.
 
 use super::super::counted;
+use super::background::is_background;
 use super::cure::cure;
 use super::tally::Tally;
+use crate::policy::Authority;
 use crate::proxy::{Counts, Distrusted};
 use crate::server::Totals;
 use serde_json::{Value, json};
@@ -59,6 +61,8 @@ pub(super) struct Summary<'a> {
     /// Requests that waited for a crawl-delay then.
     pub still_waiting: usize,
     pub is_isolated: bool,
+    /// `NO_PROXY` names this machine.
+    pub is_loopback_direct: bool,
 }
 
 impl Summary<'_> {
@@ -101,6 +105,7 @@ impl Summary<'_> {
         for (rule, used) in tally.top(SHOWN) {
             line(format!("{} by {rule}", used.requests));
             used.urls.iter().take(SHOWN_URLS).for_each(|url| line(format!("  {url}")));
+            certificate_hint(&rule.file, &rule.text).into_iter().for_each(&mut line);
         }
         if held.requests > 0 {
             line(format!("{} held for a crawl-delay, {:.1} s in total", held.requests, held.total.as_secs_f64()));
@@ -113,10 +118,14 @@ impl Summary<'_> {
             tally.too_long.iter().take(SHOWN).for_each(|url| line(format!("  {url}")));
             line(format!("hint: `--max-wait {}` or more holds them instead", self.at_least()));
         }
-        for (host, failures) in failures.iter().take(SHOWN) {
+        for (host, failures) in failures.iter().filter(|(host, _)| !is_background(host)).take(SHOWN) {
             line(format!("{} failed at {host}: {}", failures.count, failures.last));
+            certificate_hint(host, &failures.last).into_iter().for_each(&mut line);
         }
-        for one in distrusted.iter().take(SHOWN) {
+        if tally.background > 0 {
+            line(format!("{} of the browser refused", counted(tally.background, "background request")));
+        }
+        for one in distrusted.iter().filter(|one| !is_background(&one.host)).take(SHOWN) {
             let (host, times, what) = (&one.host, one.times, one.how.what());
             line(format!("the certificate for {host} was rejected {}: {what}", counted(times, "time")));
             line(format!("hint: {}", self.cure_of(one)));
@@ -134,6 +143,10 @@ impl Summary<'_> {
             };
             let cure = cure(&self.program_name());
             text += &format!("\npolitely: warning: nothing came through the proxy; {instead}\nhint: {cure}");
+            if self.is_loopback_direct && !self.is_isolated {
+                text += "; requests to this machine bypass the proxy (NO_PROXY) unless `egress.allow` opens it: \
+                         `--set 'egress.allow=[127.0.0.0/8]'`";
+            }
         } else if total == counts.tunnels && distrusted.is_empty() {
             text += "\npolitely: warning: only tunnels came through the proxy: robots.txt was not applied to anything that the \
                      command fetched\nhint: `intercept` in the configuration says which hosts are tunnelled";
@@ -161,6 +174,7 @@ impl Summary<'_> {
             "seconds": self.took.as_secs_f64(),
             "requests": { "total": self.total(), "forwarded": forwarded, "failed": failed, "client_gone": client_gone, "refused": refused,
                 "reported": reported },
+            "background_refused": self.tally.background,
             "tunnels": tunnels,
             "held": { "requests": self.totals.held.requests, "seconds": self.totals.held.total.as_secs_f64(),
                 "still_waiting": self.still_waiting },
@@ -174,6 +188,15 @@ impl Summary<'_> {
             "distrusted": distrusted.collect::<Vec<_>>(),
         })
     }
+}
+
+/// For what was said of a site whose certificate has an authority that nobody here knows. `url`: of the site.
+fn certificate_hint(url: &str, said: &str) -> Option<String> {
+    let host = Authority::from_url(url).ok()?.host().to_string();
+    let is_own = said.contains("the certificate is an authority's own");
+    (is_own || said.contains("the certificate's issuer is not trusted")).then(|| {
+        format!("hint: `--set egress.ca_file=FILE` trusts an authority of your own, `--set 'hosts={{\"{host}\": {{verify: off}}}}'` any certificate")
+    })
 }
 
 /// For `--max-wait`: the least by which the last that was turned away would have had its turn, behind nobody else.
@@ -213,6 +236,14 @@ mod tests {
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "1\n");
         let pipe = ReportTo::File("/dev/null".into()).open().unwrap().unwrap();
         replace(pipe, &json!(1)).unwrap();
+    }
+
+    #[test]
+    fn a_certificate_of_an_unknown_authority_comes_with_what_to_set() {
+        let said = "it could not be read (the certificate is an authority's own, as self-signed ones often are, and is not trusted)";
+        let hint = certificate_hint("https://a.example:8443/robots.txt", said).unwrap();
+        assert!(hint.contains("'hosts={\"a.example\": {verify: off}}'"), "{hint}");
+        assert_eq!(certificate_hint("https://a.example", "the certificate expired on 2026-11-01"), None);
     }
 
     #[test]

@@ -1,15 +1,21 @@
 //! Counts refusals, by rule and for waiting, as they are reported.
 
+use super::background::is_background;
 use crate::gate::Reported;
 use crate::policy::Refusal;
 use crate::proxy::RecentDecision;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// So far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     rules: HashMap<RuleTally, RuleUse>,
+    /// For which crawler the last of them was judged, with commas between its product tokens.
+    pub product_tokens: Option<Arc<str>>,
+    /// Refused requests that browsers make by themselves, which are counted nowhere else here.
+    pub background: u64,
     /// The first that were refused rather than held longer, each once.
     pub too_long: Vec<Box<str>>,
     pub too_long_in_all: u64,
@@ -42,6 +48,14 @@ impl Tally {
         if !decision.enforced {
             return;
         }
+        if decision.url.as_deref().is_some_and(is_background) {
+            self.background += 1;
+            return;
+        }
+        if let Refusal::Disallowed { product_tokens, .. } | Refusal::UsageDisallowed { product_tokens, .. } = &**refusal
+        {
+            self.product_tokens = Some(Arc::clone(product_tokens));
+        }
         if let Some(rule) = RuleTally::of(refusal)
             && (self.rules.len() < MOST_RULES || self.rules.contains_key(&rule))
         {
@@ -54,7 +68,8 @@ impl Tally {
                 used.urls.push(url.clone());
             }
         }
-        if let Refusal::CrawlDelay { retry_after, .. } = &**refusal {
+        // A host that is left alone is waited for as well, if there is time.
+        if let Refusal::CrawlDelay { retry_after, .. } | Refusal::HostPaused { retry_after, .. } = &**refusal {
             self.too_long_in_all += 1;
             self.longest_wait = self.longest_wait.max(*retry_after);
             if let Some(url) = &decision.url
@@ -155,6 +170,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_browser_asks_by_itself_is_counted_and_not_listed() {
+        let mut tally = Tally::default();
+        let (authority, retry_after) = (Authority::from_url("https://update.googleapis.com").unwrap(), Duration::ZERO);
+        let unread = Refusal::RobotsUnreachable { retry_after, authority, why: "status 503".into() };
+        let mut decision = refused(unread, true);
+        decision.url = Some("https://update.googleapis.com/service/update2".into());
+        tally.add(&decision);
+        decision.what = Reported::from(Refusal::CrawlDelay { retry_after: Duration::from_secs(7), max_wait: None });
+        tally.add(&decision);
+        assert_eq!((tally.background, tally.top(5).len(), tally.too_long_in_all), (2, 0, 0));
+    }
+
+    #[test]
     fn only_a_turn_that_comes_too_late_is_a_matter_of_waiting() {
         let [short, long, longest] = [5, 7, 60].map(Duration::from_secs);
         let mut tally = Tally::default();
@@ -162,6 +190,9 @@ mod tests {
         tally.add(&refused(Refusal::CrawlDelay { retry_after: short, max_wait: None }, true));
         tally.add(&refused(Refusal::QueueFull { retry_after: longest }, true));
         assert_eq!((tally.too_long_in_all, tally.longest_wait), (2, long));
+        let paused = Duration::from_secs(30);
+        tally.add(&refused(Refusal::HostPaused { retry_after: paused, refusals: 5 }, true));
+        assert_eq!((tally.too_long_in_all, tally.longest_wait), (3, paused));
     }
 
     #[test]

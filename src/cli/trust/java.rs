@@ -36,10 +36,10 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
         (TrustChange::Uninstall, true) => call(&["-delete"], &[]),
     };
     match (done, change) {
-        (Ok(()), TrustChange::Install) => {
+        (Ok(_), TrustChange::Install) => {
             TrustOutcome::Done(format!("added to the keystore of {shown} as {}", entry.name))
         }
-        (Ok(()), TrustChange::Uninstall) => {
+        (Ok(_), TrustChange::Uninstall) => {
             TrustOutcome::Done(format!("removed {} from the keystore of {shown}", entry.name))
         }
         (Err(said), _) => TrustOutcome::failed(

@@ -2,7 +2,7 @@
 //! Each step says what was done, or what is missing.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,12 +14,14 @@ use tempfile::NamedTempFile;
 use crate::tls::{Ca, Trusted};
 
 mod java;
+pub(super) mod loan;
 mod nss;
 mod system;
 #[cfg(test)]
 mod tests;
 mod variables;
 
+pub(super) use nss::is_browser;
 pub(super) use variables::{PROXY, TrustFiles, direct};
 
 /// A kind of place.
@@ -108,14 +110,6 @@ impl UserMachine {
         Ok(steps)
     }
 
-    /// Makes a Chromium that this program is, or may start, trust the authority; returns what it did, and what it could not do.
-    pub fn before_run(&self, ca: &Ca, program: &OsStr) -> io::Result<Vec<TrustOutcome>> {
-        let program = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
-        let file = written(ca.cert_pem())?;
-        let entry = TrustEntry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
-        Ok(nss::before_run(self, &program, &entry))
-    }
-
     fn change_one(&self, change: TrustChange, certificate: &Trusted, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
         let Trusted { pem, mark, .. } = certificate;
         let file = written(pem)?;
@@ -157,11 +151,11 @@ struct TrustEntry<'a> {
     file: &'a Path,
 }
 
-/// Runs a tool; an error is the last line it says.
-fn run(tool: &Path, arguments: &[&std::ffi::OsStr]) -> Result<(), String> {
+/// Runs a tool, for what it prints; an error is the last line it says.
+fn run(tool: &Path, arguments: &[&std::ffi::OsStr]) -> Result<String, String> {
     let output = Command::new(tool).args(arguments).output().map_err(|error| error.to_string())?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     // keytool complains on its standard output.
     let said = [output.stderr, output.stdout].concat();

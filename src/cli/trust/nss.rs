@@ -8,85 +8,140 @@ use std::path::{Path, PathBuf};
 use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
 
 pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
-    let may_make = change == TrustChange::Install && has_browser(machine);
-    let databases = machine.home.iter().flat_map(|home| [chromium(machine, home, may_make), firefox(home)].concat());
-    let databases: Vec<PathBuf> = databases.collect();
+    let databases = databases(machine, change == TrustChange::Install && has_browser(machine));
     if databases.is_empty() {
         return vec![TrustOutcome::Nothing(String::from("no database of Chromium's or Firefox's was found"))];
     }
     let Some(certutil) = machine.tool("certutil") else {
         let found: Vec<String> = databases.iter().map(|path| path.display().to_string()).collect();
-        return vec![TrustOutcome::failed(
-            format!("certutil is missing, which changes {}", found.join(", ")),
-            "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it",
-        )];
+        return vec![no_certutil(&format!("changes {}", found.join(", ")))];
     };
-    databases.iter().map(|database| change_one(&certutil, database, change, entry)).collect()
+    let changed = databases.iter().map(|path| {
+        let database = Database { certutil: &certutil, path, may_ask: true };
+        // A certificate has one name: that of a run would be taken out with it.
+        let _ = database.remove(&format!("{LENT}{}", entry.name));
+        database.change(change, entry)
+    });
+    changed.collect()
 }
 
-/// Before a command is run that is a Chromium, or may start one: its databases alone, which only certutil can change. Nothing
-/// is reported where there is nothing to do.
-pub(super) fn before_run(machine: &UserMachine, program: &str, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
-    let name = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let (is_browser, may_start_one) = (BROWSERS.contains(&name), STARTERS.contains(&name));
-    let Some(home) = machine.home.as_ref().filter(|_| is_browser || may_start_one) else { return Vec::new() };
-    let brings_its_own = OWN_CHROMIUM.iter().any(|place| home.join(place).is_dir());
-    let databases = chromium(machine, home, brings_its_own || has_browser(machine));
-    let Some(certutil) = machine.tool("certutil") else {
-        let hint = "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it";
-        return match is_browser {
-            true => vec![TrustOutcome::failed("certutil is missing, which makes Chromium trust the authority", hint)],
-            false => Vec::new(),
-        };
-    };
-    let changed = databases.iter().map(|database| change_one(&certutil, database, TrustChange::Install, entry));
-    changed.filter(|outcome| !matches!(outcome, TrustOutcome::Nothing(_))).collect()
+/// `may_make`: with the one to make for Chromium, where it has none.
+pub(super) fn databases(machine: &UserMachine, may_make: bool) -> Vec<PathBuf> {
+    let of = |home: &PathBuf| [chromium(machine, home, may_make), firefox(home)].concat();
+    machine.home.as_ref().map(of).unwrap_or_default()
 }
 
-fn change_one(certutil: &Path, database: &Path, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
-    let mut sql = OsString::from("sql:");
-    sql.push(database);
-    let common: [&OsStr; 4] = ["-d".as_ref(), &sql, "-n".as_ref(), entry.name.as_ref()];
-    let call = |before: &[&str], after: &[&OsStr]| {
-        let before: Vec<&OsStr> = before.iter().map(OsStr::new).collect();
-        run(certutil, &[before.as_slice(), &common, after].concat())
-    };
-    let shown = database.display();
-    let new = !database.join(DATABASE).is_file();
-    if new && let Err(said) = make(certutil, database, &sql) {
-        return TrustOutcome::failed(
-            format!("{shown} cannot be made: {said}"),
-            "start Chromium once, which makes its own",
-        );
+/// `what`: it would do.
+pub(super) fn no_certutil(what: &str) -> TrustOutcome {
+    let hint = "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it";
+    TrustOutcome::failed(format!("certutil is missing, which {what}"), hint)
+}
+
+/// Whether the program is a browser itself.
+pub(in crate::cli) fn is_browser(program: &str) -> bool {
+    BROWSERS.contains(&program) || ["firefox", "firefox-esr"].contains(&program)
+}
+
+/// Whether there is a Chromium for a command to start: on the PATH, or where Playwright and Puppeteer keep theirs.
+pub(super) fn may_start_chromium(machine: &UserMachine) -> bool {
+    let brings_its_own = |home: &PathBuf| OWN_CHROMIUM.iter().any(|place| home.join(place).is_dir());
+    has_browser(machine) || machine.home.as_ref().is_some_and(brings_its_own)
+}
+
+/// A directory that only certutil can change.
+pub(super) struct Database<'a> {
+    pub certutil: &'a Path,
+    pub path: &'a Path,
+    /// Whether certutil may ask the user for a password; else it fails.
+    pub may_ask: bool,
+}
+
+impl Database<'_> {
+    pub fn is_there(&self) -> bool {
+        is_database(self.path)
     }
-    let is_there = call(&["-L"], &[]).is_ok();
-    let done = match (change, is_there) {
-        (TrustChange::Install, true) => return TrustOutcome::Nothing(format!("it was in {shown} already")),
-        (TrustChange::Uninstall, false) => return TrustOutcome::Nothing(format!("it is not in {shown}")),
-        // C: trusted to issue certificates of servers, and of nobody else.
-        (TrustChange::Install, false) => call(&["-A", "-t", "C,,"], &["-i".as_ref(), entry.file.as_ref()]),
-        (TrustChange::Uninstall, true) => call(&["-D"], &[]),
-    };
-    match (done, change) {
-        (Ok(()), TrustChange::Install) if new => {
-            TrustOutcome::Done(format!("made {shown} and added to it; restart the browser"))
+
+    pub fn holds(&self, name: &str) -> bool {
+        self.call(&["-L", "-n", name], &[]).is_ok()
+    }
+
+    pub fn remove(&self, name: &str) -> Result<(), String> {
+        self.call(&["-D", "-n", name], &[]).map(|_| ())
+    }
+
+    /// The names of all its certificates.
+    pub fn names(&self) -> Vec<String> {
+        let told = self.call(&["-L"], &[]).unwrap_or_default();
+        // The heading has what looks like trust, and no name before it.
+        let entries = told.lines().filter_map(|line| line.trim().rsplit_once(char::is_whitespace));
+        entries.filter(|(_, trust)| trust.split(',').count() == 3).map(|(name, _)| name.trim().to_owned()).collect()
+    }
+
+    /// Removes a database that a run has made, unless it holds anything by now.
+    pub fn unmake(&self) {
+        if !self.is_there() || !self.names().is_empty() || self.call(&["-K"], &[]).is_ok() {
+            return;
         }
-        (Ok(()), TrustChange::Install) => TrustOutcome::Done(format!("added to {shown}; restart the browser")),
-        (Ok(()), TrustChange::Uninstall) => TrustOutcome::Done(format!("removed from {shown}; restart the browser")),
-        (Err(said), _) => {
-            TrustOutcome::failed(format!("certutil cannot change {shown}: {said}"), "close the browser and try again")
+        for file in [DATABASE, "key4.db", "pkcs11.txt"] {
+            let _ = fs::remove_file(self.path.join(file));
         }
+        // Where others keep files in them, they stay.
+        let _ = fs::remove_dir(self.path);
+        self.path.parent().into_iter().for_each(|above| _ = fs::remove_dir(above));
+    }
+
+    pub fn change(&self, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
+        let (shown, name) = (self.path.display(), &*entry.name);
+        let new = !self.is_there();
+        if new && let Err(said) = self.make() {
+            return TrustOutcome::failed(
+                format!("{shown} cannot be made: {said}"),
+                "start Chromium once, which makes its own",
+            );
+        }
+        let done = match (change, self.holds(name)) {
+            (TrustChange::Install, true) => return TrustOutcome::Nothing(format!("it was in {shown} already")),
+            (TrustChange::Uninstall, false) => return TrustOutcome::Nothing(format!("it is not in {shown}")),
+            // C: trusted to issue certificates of servers, and of nobody else.
+            (TrustChange::Install, false) => {
+                self.call(&["-A", "-t", "C,,", "-n", name, "-i"], &[entry.file.as_ref()]).map(|_| ())
+            }
+            (TrustChange::Uninstall, true) => self.remove(name),
+        };
+        match (done, change) {
+            (Ok(()), TrustChange::Install) if new => {
+                TrustOutcome::Done(format!("made {shown} and added to it; restart the browser"))
+            }
+            (Ok(()), TrustChange::Install) => TrustOutcome::Done(format!("added to {shown}; restart the browser")),
+            (Ok(()), TrustChange::Uninstall) => {
+                TrustOutcome::Done(format!("removed from {shown}; restart the browser"))
+            }
+            (Err(said), _) => TrustOutcome::failed(
+                format!("certutil cannot change {shown}: {said}"),
+                "close the browser and try again",
+            ),
+        }
+    }
+
+    fn make(&self) -> Result<(), String> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(self.path);
+        made.map_err(|error| error.to_string())?;
+        self.call(&["-N", "--empty-password"], &[]).map(|_| ())
+    }
+
+    /// What it prints.
+    fn call(&self, arguments: &[&str], file: &[&OsStr]) -> Result<String, String> {
+        let mut database = OsString::from("sql:");
+        database.push(self.path);
+        let arguments = arguments.iter().map(OsStr::new).chain(file.iter().copied());
+        let common: [&OsStr; 4] = ["-d".as_ref(), &database, "-f".as_ref(), "/dev/null".as_ref()];
+        let common = &common[..if self.may_ask { 2 } else { 4 }];
+        run(self.certutil, &arguments.chain(common.iter().copied()).collect::<Vec<_>>())
     }
 }
 
 /// A directory is a database if this file is in it.
 const DATABASE: &str = "cert9.db";
-
-fn make(certutil: &Path, database: &Path, sql: &OsStr) -> Result<(), String> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(database);
-    made.map_err(|error| error.to_string())?;
-    run(certutil, &["-N".as_ref(), "--empty-password".as_ref(), "-d".as_ref(), sql])
-}
 
 fn has_browser(machine: &UserMachine) -> bool {
     BROWSERS.iter().any(|name| machine.tool(name).is_some())
@@ -115,6 +170,8 @@ fn firefox(home: &Path) -> Vec<PathBuf> {
     databases
 }
 
+/// Begins the name of an entry of a run, which is not there to stay.
+pub(super) const LENT: &str = "run-of-";
 /// Beside the place that it has used since version 156.
 const CHROMIUM: [&str; 2] = [".pki/nssdb", "snap/chromium/current/.pki/nssdb"];
 /// Programs that are Chromium inside.
@@ -126,11 +183,6 @@ const BROWSERS: [&str; 7] = [
     "brave-browser",
     "microsoft-edge",
     "vivaldi",
-];
-/// What programs that steer a Chromium are written in, or run by.
-const STARTERS: [&str; 16] = [
-    "python", "pytest", "scrapy", "uv", "poetry", "node", "nodejs", "npm", "npx", "yarn", "pnpm", "deno", "bun",
-    "java", "ruby", "dotnet",
 ];
 /// Where Playwright and Puppeteer keep theirs.
 const OWN_CHROMIUM: [&str; 2] = [".cache/ms-playwright", ".cache/puppeteer"];

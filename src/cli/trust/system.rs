@@ -42,7 +42,7 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
         }
     };
     match run(&tool, &[]) {
-        Ok(()) => TrustOutcome::Done(format!("{what}, ran {}", store.tool)),
+        Ok(_) => TrustOutcome::Done(format!("{what}, ran {}", store.tool)),
         // Another user's work; the tool is root's.
         Err(_) if was_there && change == TrustChange::Install => TrustOutcome::Nothing(what),
         Err(said) => TrustOutcome::failed(

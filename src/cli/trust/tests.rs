@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
+use super::loan::Loan;
 use super::*;
 
 /// A program cannot be run while another thread's child holds it open for writing, so the tests take turns.
@@ -155,8 +156,8 @@ fn every_profile_of_a_browser_gets_it() {
         ]
     );
     let calls = fake.calls();
-    assert!(calls.contains("certutil -A -t C,, -d sql:/home/.pki/nssdb -n politely-MARK -i PEM\n"), "{calls}");
-    assert_eq!(calls.lines().count(), 6);
+    assert!(calls.contains("certutil -A -t C,, -n politely-MARK -i PEM -d sql:/home/.pki/nssdb\n"), "{calls}");
+    assert_eq!(calls.lines().count(), 9);
 }
 
 #[test]
@@ -183,37 +184,100 @@ fn a_chromium_that_has_no_database_yet_gets_one() {
         fake.install(StoreKind::Browsers),
         ["browsers: made /home/.pki/nssdb and added to it; restart the browser"]
     );
-    assert!(fake.calls().starts_with("certutil -N --empty-password -d sql:/home/.pki/nssdb\n"));
+    assert!(fake.calls().contains("certutil -N --empty-password -d sql:/home/.pki/nssdb\n"));
     fake.tool("certutil", "echo no room >&2; exit 1");
     assert!(
         fake.install(StoreKind::Browsers)[0].starts_with("error: browsers: /home/.pki/nssdb cannot be made: no room")
     );
 }
 
+impl Fake {
+    /// Keeps names in the file of the database.
+    fn certutil(&self) {
+        let script = r#"op=$1; n=; while [ $# -gt 0 ]; do case $1 in -n) n=$2;; -d) d=${2#sql:};; esac; shift; done
+            f=$d/cert9.db
+            case $op in
+            -N) : > $f; : > $d/key4.db; : > $d/pkcs11.txt;;
+            -A) echo "$n C,," >> $f;;
+            -D) grep -q "^$n " $f || exit 1; grep -v "^$n " $f > $f.new; mv $f.new $f;;
+            -L) if [ "$n" ]; then grep -q "^$n " $f; else printf '\nCertificate Nickname   Trust Attributes\n      SSL,S/MIME,JAR/XPI\n\n'; cat $f; fi;;
+            -K) exit 255;;
+            esac"#;
+        self.tool("certutil", script);
+    }
+
+    fn run(&self) -> (Option<Loan>, Vec<TrustOutcome>) {
+        let (root, home, path) = (self.at("root"), Some(self.at("home")), vec![self.at("bin")]);
+        loan::lend(UserMachine { root, home, data: None, java_home: None, path }, &self.ca, &self.at("cache")).unwrap()
+    }
+
+    /// What the database holds, or `None` where there is none.
+    fn held(&self, database: &str) -> Option<String> {
+        let held = fs::read_to_string(self.at(database).join("cert9.db")).ok()?;
+        Some(held.replace(&self.ca.mark(), "MARK"))
+    }
+}
+
+const CHROMIUMS: &str = "home/.pki/nssdb";
+const FIREFOXS: &str = "home/.mozilla/firefox/a.default";
+
 #[test]
-fn a_run_of_what_may_start_a_chromium_makes_it_trust_the_authority() {
+fn a_run_leaves_nothing_in_the_databases_of_browsers() {
     let fake = Fake::new();
-    let run = |program: &str| {
-        let outcomes = fake.machine.before_run(&fake.ca, program.as_ref()).unwrap();
-        fake.told(outcomes.into_iter().map(|outcome| TrustStep { place: StoreKind::Browsers, outcome }).collect())
-    };
-    assert_eq!(run("/usr/bin/python3.11"), [""; 0], "there is no Chromium");
+    let (loan, failed) = fake.run();
+    assert!(loan.is_none() && failed.is_empty() && !fake.at("cache").exists(), "there is no browser");
+    fake.certutil();
     fake.tool("chromium", "");
-    assert_eq!(
-        run("chromium"),
-        [
-            "error: browsers: certutil is missing, which makes Chromium trust the authority | install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it"
-        ]
+    fake.file(&format!("{FIREFOXS}/cert9.db"));
+    fs::write(fake.at(FIREFOXS).join("cert9.db"), "theirs u,u,u\n").unwrap();
+    for _ in 0..2 {
+        let (loan, failed) = fake.run();
+        assert_eq!(failed, []);
+        assert_eq!(fake.held(CHROMIUMS).as_deref(), Some("run-of-politely-MARK C,,\n"));
+        assert_eq!(fake.held(FIREFOXS).as_deref(), Some("theirs u,u,u\nrun-of-politely-MARK C,,\n"));
+        drop(loan);
+        assert_eq!(fake.held(FIREFOXS).as_deref(), Some("theirs u,u,u\n"));
+        assert!(!fake.at("home/.pki").exists(), "the run had made it");
+    }
+}
+
+#[test]
+fn the_last_run_takes_it_out_and_one_after_a_kill_what_that_left() {
+    let fake = Fake::new();
+    fake.certutil();
+    fake.file(&format!("{CHROMIUMS}/cert9.db"));
+    fs::write(fake.at(CHROMIUMS).join("cert9.db"), "run-of-politely-another C,,\n").unwrap();
+    let (first, second) = (fake.run().0, fake.run().0);
+    drop(first);
+    assert!(fake.held(CHROMIUMS).unwrap().ends_with("run-of-politely-MARK C,,\n"));
+    drop(second);
+    assert_eq!(fake.held(CHROMIUMS).as_deref(), Some(""));
+}
+
+#[test]
+fn what_is_installed_outlives_a_run() {
+    let fake = Fake::new();
+    fake.certutil();
+    fake.tool("chromium", "");
+    let (loan, _) = fake.run();
+    assert_eq!(fake.install(StoreKind::Browsers), ["browsers: added to /home/.pki/nssdb; restart the browser"]);
+    drop(loan);
+    assert_eq!(fake.held(CHROMIUMS).as_deref(), Some("politely-MARK C,,\n"), "the run had made it, and it is in use");
+    drop(fake.run());
+    assert_eq!(fake.held(CHROMIUMS).as_deref(), Some("politely-MARK C,,\n"));
+}
+
+#[test]
+fn a_database_that_cannot_be_changed_is_left_as_it_was() {
+    let fake = Fake::new();
+    fake.file(&format!("{CHROMIUMS}/cert9.db"));
+    assert!(matches!(&*fake.run().1, [TrustOutcome::Failed { what, .. }] if what.starts_with("certutil is missing")));
+    fake.tool("certutil", "test \"$1\" != -L && test \"$1\" != -A || exit 1");
+    assert!(
+        matches!(&*fake.run().1, [TrustOutcome::Failed { what, .. }] if what.starts_with("certutil cannot change"))
     );
-    assert_eq!(run("python3"), [""; 0], "it may start none");
-    fake.tool("certutil", "test \"$1\" != -L");
-    fake.file("home/.mozilla/firefox/a.default/cert9.db");
-    assert_eq!(run("wget"), [""; 0]);
-    assert_eq!(run("python3"), ["browsers: made /home/.pki/nssdb and added to it; restart the browser"]);
-    assert!(!fake.calls().contains("firefox"));
-    fake.file("home/.local/share/pki/nssdb/cert9.db");
-    fake.tool("certutil", "");
-    assert_eq!(run("chromium"), [""; 0], "it is there already");
+    let undone = "certutil -D -n run-of-politely-MARK -d sql:/home/.pki/nssdb -f /dev/null\n";
+    assert!(fake.calls().contains(undone), "nobody is asked for a password");
 }
 
 #[test]
@@ -224,7 +288,7 @@ fn a_browser_that_has_it_is_left_alone_and_one_that_must_lose_it_loses_it() {
     assert_eq!(fake.install(StoreKind::Browsers), ["browsers: it was in /home/.pki/nssdb already"]);
     fake.calls();
     assert_eq!(fake.uninstall(StoreKind::Browsers), ["browsers: removed from /home/.pki/nssdb; restart the browser"]);
-    assert!(fake.calls().ends_with("certutil -D -d sql:/home/.pki/nssdb -n politely-MARK\n"));
+    assert!(fake.calls().ends_with("certutil -D -n politely-MARK -d sql:/home/.pki/nssdb\n"));
     fake.tool("certutil", "echo locked >&2; test \"$1\" = -L");
     let told = fake.uninstall(StoreKind::Browsers);
     assert_eq!(

@@ -160,6 +160,9 @@ async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Do
             };
             match wire {
                 Ok(wire) => wire,
+                Err(error) if is_identified && is_about_certificate(&error) => {
+                    return tracing::info!(client = %address, %error, "a client's certificate was refused (`client_ca`)");
+                }
                 Err(error) => {
                     return tracing::debug!(client = %address, %error, "the TLS handshake with a client failed");
                 }
@@ -167,6 +170,12 @@ async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Do
         }
     };
     Connection::new(wire, Buffer::new(), peer, Timer::new(), permit, None).serve(&proxy).await;
+}
+
+/// Whether the client has shown a certificate that is not accepted, or none.
+fn is_about_certificate(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(error, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented))
 }
 
 async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc<ServerConfig>) -> io::Result<Wire> {

@@ -2,6 +2,7 @@
 
 mod evidence;
 mod failure;
+mod hint;
 mod page;
 mod robots_copy;
 mod setup;
@@ -44,6 +45,8 @@ struct Problem<'a> {
     /// A proxy error type of RFC 9209.
     error: &'a str,
     detail: &'a str,
+    /// What to do now.
+    hint: Option<&'a str>,
     /// Seconds until it may do to ask again.
     wait: Option<u64>,
 }
@@ -57,13 +60,14 @@ impl Answer {
         let _ = refusal.write(&mut detail);
         let detail = str::from_utf8(&detail).unwrap_or_default();
         let wait = refusal.retry_after().map(seconds);
-        let problem = Problem { status, slug: refusal.slug(), error, detail, wait };
+        let hint = hint::hint(refusal, wait, settings);
+        let problem = Problem { status, slug: refusal.slug(), error, detail, hint: Some(&hint), wait };
         problem.answer(url, accept, Some(refusal))
     }
 
     pub fn failure(failure: &Failure, url: Option<&str>, accept: Option<&[u8]>) -> Self {
         let Failure { status, error, detail } = failure;
-        Problem { status: *status, slug: error, error, detail, wait: None }.answer(url, accept, None)
+        Problem { status: *status, slug: error, error, detail, hint: None, wait: None }.answer(url, accept, None)
     }
 
     /// To OPTIONS or TRACE that may be forwarded no further (RFC 9110 §7.6.2).
@@ -144,7 +148,7 @@ impl Answer {
 impl Problem<'_> {
     /// `refusal`: what has members beside those of every problem.
     fn answer(&self, url: Option<&str>, accept: Option<&[u8]>, refusal: Option<&Refusal>) -> Answer {
-        let Problem { status, slug, error, detail, wait } = *self;
+        let Problem { status, slug, error, detail, hint, wait } = *self;
         let title = title(slug);
         let is_html = accept.is_some_and(page::prefers_html);
         let mut text = Scratch::new();
@@ -171,6 +175,7 @@ impl Problem<'_> {
             } else {
                 members.text("detail", [detail])
             }
+            hint.iter().for_each(|&hint| members.text("hint", [hint]));
             url.iter().for_each(|&url| members.text("url", [url]));
             if let Some(refusal) = refusal {
                 each_member(refusal, &mut |name, value| match value {

@@ -29,7 +29,7 @@ fn weight(accept: &[u8], wanted: [&str; 2]) -> f32 {
 
 /// The answer, for a person: what is wrong, what it is based on, what can be done. `refusal`: `None` where the origin failed.
 pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, refusal: Option<&Refusal>) {
-    let Problem { slug, detail, .. } = *problem;
+    let Problem { slug, detail, hint, .. } = *problem;
     let (status, title) = (problem.status.as_u16(), title(slug));
     // Writing to memory does not fail.
     let mut put = |text: fmt::Arguments<'_>| _ = out.write_fmt(text);
@@ -57,7 +57,12 @@ pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, 
             }
             put(format_args!("</code></dd>\n"));
         });
-        put(format_args!("{}<p>{}</p>\n", if before.is_empty() { "</dl>\n" } else { "" }, remedy(refusal)));
+        put(format_args!("{}", if before.is_empty() { "</dl>\n" } else { "" }));
+    }
+    if let Some(hint) = hint {
+        put(format_args!("<p>"));
+        put_code(hint, &mut put);
+        put(format_args!("</p>\n"));
     }
     // Where it is explained: a test holds that page to have it.
     put(format_args!(
@@ -83,70 +88,12 @@ fn label(name: &'static str) -> &'static str {
     }
 }
 
-/// What the reader of the page can do about it. HTML.
-fn remedy(refusal: &Refusal) -> &'static str {
-    match refusal {
-        Refusal::Disallowed { .. } => {
-            "The site asks crawlers to leave this alone: crawl the rest, or ask its owner. <code>politely explain</code> with \
-             the URL shows how the rule was chosen. Where the owner has agreed, the proxy's operator can allow it for the \
-             host: <code>hosts</code> takes <code>allow</code> patterns."
-        }
-        Refusal::UsageDisallowed { .. } | Refusal::MiningReserved(_) | Refusal::AnswerReserved(_) => {
-            "The site does not want this used for the purpose that the proxy has declared (<code>identity.purpose</code>): \
-             leave it out, or ask its owner."
-        }
-        Refusal::RobotsUnreachable { .. } => {
-            "Until the site's robots.txt can be read nobody knows what it allows (RFC 9309 §2.3.1.4). The proxy asks for it \
-             again by itself; <code>politely refresh</code> with the host asks now."
-        }
-        Refusal::CrawlDelay { .. } => {
-            "Try again after that time, or let requests wait longer: <code>pace.max_wait</code>, or \
-             <code>politely run --max-wait</code>."
-        }
-        Refusal::RevisitTooSoon { .. } => {
-            "Use what was fetched then, or come back after that time. The proxy's operator has set how often a page may be \
-             fetched: <code>min_revisit</code>."
-        }
-        Refusal::BudgetSpent { .. } => {
-            "Come back after that time. The proxy's operator has set how much may be requested in each period: \
-             <code>budget</code>, of the host or of the user."
-        }
-        Refusal::HostPaused { .. } => {
-            "The site answers with refusals or challenges: ask its owner how it wants to be crawled, or crawl it more slowly. \
-             The proxy's operator has configured it to pause such hosts: <code>pace.breaker</code>."
-        }
-        Refusal::Closed { .. } => {
-            "Try again after that time. This proxy is set to observe such hours: <code>robots.visit_time</code>."
-        }
-        Refusal::QueueFull { .. } => "Send fewer requests at a time, and try again after that time.",
-        Refusal::ConnectionLimit { .. } => "Close some, or configure the client to keep fewer open.",
-        Refusal::EgressDenied { .. } => {
-            "The proxy's operator can open addresses and ports: <code>egress.allow</code>, <code>egress.ports</code>."
-        }
-        Refusal::ClientDenied { credentials: true, .. } => {
-            "Name and password go into the client's proxy URL: <code>http://NAME:PASSWORD@…</code>."
-        }
-        Refusal::ClientDenied { credentials: false, .. } => {
-            "The proxy's operator can allow addresses: <code>access.clients</code>."
-        }
-        Refusal::AuthorityMismatch { .. } => "Open a connection for each host.",
-        Refusal::NotAProxyRequest => {
-            "To use it, point a client's proxy setting at this address: <code>curl -x</code>, <code>HTTP_PROXY</code> and \
-             <code>HTTPS_PROXY</code>, or run a command behind a proxy of its own with \
-             <code>politely run -- COMMAND</code>."
-        }
-        Refusal::BadRequest { .. }
-        | Refusal::HeadTooLarge { .. }
-        | Refusal::HeadTimeout { .. }
-        | Refusal::ExpectationFailed => "The client has to correct it; nothing was sent to the site.",
-        Refusal::Loop => "A proxy cannot be its own upstream: look at the client's and the proxy's settings.",
-        Refusal::Draining { .. } => "Try again after that time.",
-        Refusal::FleetLost { .. } | Refusal::OwnLimit { .. } => {
-            "The proxy's operator has to correct it; the site has nothing to do with it."
-        }
-        Refusal::OperatorDenied { .. } => "The proxy's operator has decided so, not the site.",
-        Refusal::RulesTooComplex { .. } => {
-            "The site can write its rules with fewer stars; the proxy's operator can set rules of their own for the host."
+/// Text in which names stand in backticks.
+fn put_code(text: &str, put: &mut impl FnMut(fmt::Arguments<'_>)) {
+    for (place, part) in text.split('`').enumerate() {
+        match place % 2 {
+            0 => put(format_args!("{}", Html(part))),
+            _ => put(format_args!("<code>{}</code>", Html(part))),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `politely ca`, the built command.
 
 use super::*;
+use crate::support::binary::politely_on_a_terminal;
 
 /// The command `politely ca …`, with a home, a state directory and tools of its own.
 fn command(home: &Path, arguments: &[&str]) -> Command {
@@ -68,6 +69,20 @@ fn one_that_has_expired_is_replaced_by_the_command_that_the_error_names() {
     assert!(told.ends_with("a running proxy signs with it after `politely reload`\n"), "{told}");
     assert_eq!(run(home.path(), &["path"]), done("HOME/state/ca/ca.pem\n"));
     assert!(home.path().join("state/ca/ca.pem.old").exists() && home.path().join("state/ca/ca.key.old").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotation_is_finished_on_a_terminal_only_if_somebody_says_so() {
+    let home = TempDir::new().unwrap();
+    assert_eq!(run(home.path(), &["path"]).0, Some(0));
+    assert_eq!(run(home.path(), &["rotate"]).0, Some(0));
+    let state = home.path().join("state");
+    let next = state.join("ca/ca.pem.next");
+    let variables = [("STATE_DIRECTORY", state.to_str().unwrap())];
+    let asked = politely_on_a_terminal(&["ca", "rotate", "--finish"], &variables).await;
+    assert!(asked.code == 1 && asked.stdout.contains("[y/N] ") && next.exists(), "{}: {}", asked.code, asked.stdout);
+    let told = politely_on_a_terminal(&["ca", "rotate", "--finish", "--yes"], &variables).await;
+    assert!(told.code == 0 && !told.stdout.contains("[y/N]") && !next.exists(), "{}: {}", told.code, told.stdout);
 }
 
 /// Whoever gives up a rotation takes its certificate away; the key in use is not the one that was to follow.

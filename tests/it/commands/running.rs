@@ -267,19 +267,41 @@ async fn what_ca_env_copies_is_the_users_alone() {
     }
 }
 
-/// It stays there when the run is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_added_to_chromiums_database_is_always_shown() {
+async fn explain_is_for_the_crawler_of_the_last_run() {
+    let robots = "User-agent: ExampleBot\nDisallow: /private\n";
+    let origin = Origin::site(robots).await;
+    let state = tempfile::tempdir().expect("a temporary directory");
+    let file = state.path().join("robots.txt");
+    std::fs::write(&file, robots).expect("it is writable");
+    let (state, file) = (state.path().to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
+    let variables = [&open()[..], &[("STATE_DIRECTORY", state)]].concat();
+    let explain = ["explain", "https://a.example/private/x", "--robots", file];
+    let before = politely_with(&explain, &variables).await;
+    assert!(before.code == 0 && !before.stdout.contains("last `politely run`"), "{}", before.stdout);
+    let ended =
+        politely_with(&["run", "curl", "-qs", "-A", "ExampleBot/1.0", &origin.url("/private/x")], &variables).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let after = politely_with(&explain, &variables).await;
+    assert!(after.code == 1 && after.stdout.contains("the crawler of the last `politely run`"), "{}", after.stdout);
+    let other = politely_with(&[&explain[..], &["--product-token", "OtherBot"]].concat(), &variables).await;
+    assert!(other.code == 0 && !other.stdout.contains("last `politely run`"), "{}", other.stdout);
+}
+
+/// Whoever starts it: the shell is not asked what it runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_that_a_script_starts_trusts_the_authority_while_it_runs() {
     let tools = tempfile::tempdir().expect("a temporary directory");
     let path = format!("{}:{}", tools.path().display(), std::env::var("PATH").expect("it is set"));
+    let home = tools.path().to_str().expect("UTF-8");
     // Written by another process: while a child of ours had them open, they could not be run.
-    let write = "cd \"$0\" && printf '#!/bin/sh\ntest \"$1\" != -L\n' | tee certutil > chromium && chmod +x *";
+    let write = "cd \"$0\" && printf '#!/bin/sh\necho \"$1\" >> \"$HOME/calls\"; test \"$1\" != -L\n' | tee certutil > chromium && \
+                 chmod +x certutil chromium";
     let written = tokio::process::Command::new("sh").arg("-c").arg(write).arg(tools.path()).status().await;
     assert!(written.expect("a shell").success());
-    let ended = politely_with(&["run", "-q", "chromium"], &[("PATH", &path)]).await;
-    let told = ended.stderr.starts_with("politely: Chromium's trust: made ");
-    let undo = ended.stderr.ends_with("; undo: politely ca uninstall --only browsers\n");
-    assert!(ended.code == 0 && told && undo, "{}: {}", ended.code, ended.stderr);
+    let variables = [("PATH", path.as_str()), ("HOME", home)];
+    let ended = politely_with(&["run", "-q", "sh", "-c", "tr '\n' ' ' < \"$HOME/calls\""], &variables).await;
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "-N -L -A ", ""));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

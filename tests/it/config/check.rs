@@ -36,6 +36,7 @@ fn check_says_what_a_good_file_means_and_makes_nothing() {
 HOME/politely.yaml is valid
   listens on 127.0.0.1:8080, for this machine only
   listens on 0.0.0.0:3128, for clients allowed by `access`
+  admits clients from 10.0.0.0/8 (access.clients)
   refuses and delays nothing; only reports what it would have done (mode: report)
   matches robots.txt groups as ExampleBot, OtherBot
   tunnels https: robots.txt is not applied to it (intercept.default)
@@ -51,6 +52,43 @@ HOME/politely.yaml is valid
     );
     assert!(roots.contains(" root certificates: "), "{roots}");
     assert!(!home.path().join("state").exists());
+}
+
+#[test]
+fn check_says_who_is_let_in_and_what_is_let_through() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    let (_home, file) = written(&format!(
+        "listen: [{{ address: 0.0.0.0:3128, tls: {{ certificate: c.pem, key: k.pem, client_ca: clients.pem }} }}]\n\
+         hosts: {{ old.example: {{ tls: legacy }}, '*.bank.example': {{ intercept: tunnel }}, '*.co.uk': {{ crawl_delay: 1s }} }}\n\
+         egress: {{ hosts: ['*.com.au', '*.example', '*.internal', '*.bank.example', '*.com', '*.github.io'] }}\n"
+    ));
+    let told = |yaml: &str| {
+        fs::write(&file, fs::read_to_string(&file).unwrap() + yaml).unwrap();
+        let (code, told, faults) = check(&file, &[]);
+        assert_eq!((code, faults.as_str()), (Some(0), ""));
+        told
+    };
+    let open = told("");
+    for line in [
+        "listens on 0.0.0.0:3128, for anyone with a certificate from HOME/clients.pem (client_ca)",
+        "speaks TLS 1.0 and 1.1 too, with short keys and SHA-1, to old.example (tls: legacy)",
+        "does not apply robots.txt to https of *.bank.example (intercept: tunnel)",
+        "warning: `*.co.uk` covers every site below a public suffix",
+        "warning: `*.com.au` covers every site below a public suffix",
+    ] {
+        assert!(open.contains(&format!("  {line}\n")), "{line}: {open}");
+    }
+    assert_eq!(open.matches("public suffix").count(), 2, "{open}");
+    let users = told(&format!(
+        "access: {{ clients: [10.0.0.0/8, 192.0.2.1], users: [{{ name: alice, password: \"{hash}\" }}] }}\n"
+    ));
+    for line in [
+        "listens on 0.0.0.0:3128, for clients allowed by `access` with a certificate from HOME/clients.pem (client_ca)",
+        "admits clients from 10.0.0.0/8, 192.0.2.1/32 (access.clients)",
+        "requires a user name and password: alice (access.users)",
+    ] {
+        assert!(users.contains(&format!("  {line}\n")), "{line}: {users}");
+    }
 }
 
 #[test]

@@ -134,6 +134,31 @@ async fn a_listener_that_wants_a_certificate_says_so() {
     }
 }
 
+/// `openssl x509 -req` without `-extfile` makes version 1.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_certificate_of_version_1_is_refused_with_a_line_of_the_log() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let (certificate, key) = test_ca().pem_pair("proxy.localhost");
+    std::fs::write(at("proxy.pem"), certificate).and_then(|()| std::fs::write(at("proxy.key"), key)).expect("writable");
+    let script = "cd \"$0\" && new='openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes' && \
+                  $new -x509 -subj /CN=clients -keyout ca.key -out ca.pem && $new -subj /CN=old -keyout old.key -out old.csr && \
+                  openssl x509 -req -in old.csr -CA ca.pem -CAkey ca.key -set_serial 1 -out old.pem";
+    let made = Command::new("sh").arg("-c").arg(script).arg(directory.path()).output().await.expect("a shell");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let listen = format!(
+        "listen: [{{ address: '127.0.0.1:0', tls: {{ certificate: '{}', key: '{}', client_ca: '{}' }} }}]",
+        at("proxy.pem"),
+        at("proxy.key"),
+        at("ca.pem")
+    );
+    let proxy = Binary::serve(&listen).await;
+    let address = proxy.address().to_string();
+    let said = openssl(&["-connect", &address, "-cert", &at("old.pem"), "-key", &at("old.key"), "-ign_eof"]).await;
+    assert!(said.contains("alert"), "{said}");
+    eventually("the line", || proxy.output().contains("a client's certificate was refused (`client_ca`)")).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn alpn_http_1_0_is_served() {
     let origin = Origin::tls_site(Alpn::Both, "").await;

@@ -23,6 +23,27 @@ async fn a_refusal_names_the_rule_and_its_line() {
     assert_eq!(origin.log.targets(), ["/robots.txt"]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_says_what_to_do_now_in_json_and_on_the_page() {
+    let origin = Origin::site("User-agent: *\nDisallow: /no\nCrawl-delay: 100\n").await;
+    let proxy = Proxy::start("pace: { max_wait: 1s }\negress: { hosts: [localhost, 127.0.0.1, a.localhost] }").await;
+    let json = async |url: &str| proxy.curl(&[url]).await.problem()["hint"].as_str().unwrap_or_default().to_owned();
+    assert!(json(&origin.url("/no")).await.starts_with("Do not try this URL again, and use another page or source: "));
+    assert_eq!(proxy.get(&origin.url("/1")).await.status(), 200);
+    let wait = json(&origin.url("/2")).await;
+    let seconds = wait.strip_prefix("Wait ").and_then(|rest| rest.split_once(" s, then try again")).expect(&wait).0;
+    assert!((90..=100).contains(&seconds.parse().unwrap_or(0)), "{wait}");
+    let unlisted = "http://b.example/";
+    let told = json(unlisted).await;
+    assert!(
+        told.ends_with("the operator's allow-list has localhost, 127.0.0.1, a.localhost (`egress.hosts`)."),
+        "{told}"
+    );
+    let page = proxy.curl(&["-H", "Accept: text/html", unlisted]).await.text();
+    let shown = told.replace("`egress.hosts`", "<code>egress.hosts</code>");
+    assert!(page.contains(&format!("<p>{shown}</p>")), "{page}");
+}
+
 /// Which is all that wget, apt and many others show of an answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_status_line_says_why() {

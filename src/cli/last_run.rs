@@ -1,0 +1,51 @@
+//! Which crawler the last `politely run` ran, for `politely explain` after it.
+
+use crate::config::{private_directory, read_file, state_directory};
+use crate::robots::ProductToken;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// Keeps the tokens, one a line, in place of those of the run before.
+///
+/// # Errors
+/// The state directory cannot be written.
+pub(super) fn remember(product_tokens: &[ProductToken]) -> io::Result<()> {
+    remember_in(&state_directory(), product_tokens)
+}
+
+/// None, if no run has been remembered.
+pub(super) fn product_tokens() -> Vec<ProductToken> {
+    product_tokens_in(&state_directory())
+}
+
+fn remember_in(directory: &Path, product_tokens: &[ProductToken]) -> io::Result<()> {
+    private_directory(directory)?;
+    let lines: String = product_tokens.iter().map(|token| format!("{}\n", token.as_str())).collect();
+    fs::write(file(directory), lines)
+}
+
+fn product_tokens_in(directory: &Path) -> Vec<ProductToken> {
+    let kept = read_file(&file(directory)).unwrap_or_default();
+    String::from_utf8_lossy(&kept).lines().filter_map(|line| ProductToken::parse(line).ok()).collect()
+}
+
+fn file(directory: &Path) -> PathBuf {
+    directory.join("last-run")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_run_is_the_one_that_is_known() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path().join("state");
+        assert_eq!(product_tokens_in(&state), []);
+        for names in [&["ExampleBot", "Example"][..], &["wget"]] {
+            let tokens: Vec<_> = names.iter().map(|name| ProductToken::parse(name).unwrap()).collect();
+            remember_in(&state, &tokens).unwrap();
+            assert_eq!(product_tokens_in(&state), tokens);
+        }
+    }
+}

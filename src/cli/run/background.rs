@@ -1,0 +1,73 @@
+//! Hosts that browsers ask by themselves, for updates, lists of unsafe sites and the like: nobody's crawl.
+
+use crate::policy::Authority;
+
+/// Whether a browser asks for this URL, or this authority, in the background.
+pub(super) fn is_background(url: &str) -> bool {
+    let Ok(authority) = Authority::from_url(url) else { return false };
+    let name = authority.host().name().unwrap_or_default();
+    let is_below = |parent: &&str| name.strip_suffix(*parent).is_some_and(|rest| rest.ends_with('.'));
+    HOSTS.contains(&name) || BELOW.iter().any(is_below)
+}
+
+/// Only names that a page's parts do not come from: not www.google.com, www.gstatic.com or fonts.googleapis.com.
+const HOSTS: [&str; 26] = [
+    // Chromium
+    "accounts.google.com",
+    "android.clients.google.com",
+    "clients1.google.com",
+    "clients2.google.com",
+    "clients3.google.com",
+    "clients4.google.com",
+    "clients5.google.com",
+    "clients6.google.com",
+    "clients2.googleusercontent.com",
+    "connectivitycheck.gstatic.com",
+    "content-autofill.googleapis.com",
+    "dl.google.com",
+    "mtalk.google.com",
+    "optimizationguide-pa.googleapis.com",
+    "safebrowsing.googleapis.com",
+    "safebrowsing.google.com",
+    "safebrowsingohttpgateway.googleapis.com",
+    "sb-ssl.google.com",
+    "update.googleapis.com",
+    // Firefox
+    "aus5.mozilla.org",
+    "ciscobinary.openh264.org",
+    "detectportal.firefox.com",
+    "incoming.telemetry.mozilla.org",
+    "mozilla.cloudflare-dns.com",
+    "services.addons.mozilla.org",
+    "versioncheck.addons.mozilla.org",
+];
+const BELOW: [&str; 4] = ["gvt1.com", "services.mozilla.com", "cdn.mozilla.net", "services.mozilla.org"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_crawls_is_background() {
+        for url in [
+            "https://update.googleapis.com/service/update2/json?cup2key=1",
+            "http://redirector.gvt1.com/edgedl/chrome/dict/en-us-10-2.bdic",
+            "https://firefox.settings.services.mozilla.com",
+            "http://detectportal.firefox.com/canonical.html",
+        ] {
+            assert!(is_background(url), "{url}");
+        }
+        for url in [
+            "https://www.google.com/",
+            "https://fonts.googleapis.com/css",
+            "https://www.mozilla.org/",
+            "https://gvt1.com/",
+            "https://notgvt1.com/",
+            "https://update.googleapis.com.a.example/",
+            "http://127.0.0.1/",
+            "no URL",
+        ] {
+            assert!(!is_background(url), "{url}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The authority in the browsers' databases while a command runs, and what is said where that fails.
+
+use super::super::trust::loan::{self, Loan};
+use super::super::trust::{TrustOutcome, UserMachine, is_browser};
+use crate::config;
+use crate::tls::Ca;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Makes the browsers that the command may start trust the authority while it runs. Only a command that is a browser is warned where
+/// that fails: of others nobody knows whether they start one, and what a browser then rejects is reported.
+pub(super) fn lend(ca: &Ca, program: &OsStr, quiet: bool) -> Option<Loan> {
+    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    let (loan, failed) = match loan::lend(UserMachine::here(), ca, &config::cache_directory()) {
+        Ok(lent) => lent,
+        Err(error) => {
+            let hint = "check that `XDG_CACHE_HOME` or `HOME` is a directory that can be written".into();
+            (
+                None,
+                vec![TrustOutcome::Failed {
+                    what: format!("browsers cannot be made to trust the authority: {error}"),
+                    hint,
+                }],
+            )
+        }
+    };
+    for outcome in failed.iter().filter(|_| !quiet && is_browser(&name)) {
+        if let TrustOutcome::Failed { what, hint } = outcome {
+            let _ = writeln!(io::stderr(), "politely: warning: {what}\nhint: {hint}");
+        }
+    }
+    loan
+}

@@ -1,0 +1,93 @@
+//! The authority in the browsers' databases for the time of a run: taken out again by the last of the user's runs that ends, or
+//! by the next one where a run was killed.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::nss::{self, Database, LENT};
+use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, written};
+use crate::config::private_directory;
+use crate::tls::Ca;
+
+/// The databases trust the authority until it is dropped.
+#[derive(Debug)]
+pub(in crate::cli) struct Loan {
+    machine: UserMachine,
+    certutil: PathBuf,
+    /// Locked (shared) by each run of the user. Holds the paths of databases that runs have made, with a NUL after each.
+    lock: File,
+}
+
+/// Makes the browsers that a command is, or may start, trust the authority. `None`: there is no browser here, or no certutil.
+/// What could not be done is returned beside it. `directory`: the user's own.
+///
+/// # Errors
+/// The file by which the user's runs know of each other cannot be opened, or the certificate not be written to one.
+pub(in crate::cli) fn lend(
+    machine: UserMachine,
+    ca: &Ca,
+    directory: &Path,
+) -> io::Result<(Option<Loan>, Vec<TrustOutcome>)> {
+    let file = written(ca.cert_pem())?;
+    let entry = TrustEntry { name: format!("politely-{}", ca.mark()), pem: ca.cert_pem(), file: file.path() };
+    let databases = nss::databases(&machine, nss::may_start_chromium(&machine));
+    if databases.is_empty() {
+        return Ok((None, Vec::new()));
+    }
+    let Some(certutil) = machine.tool("certutil") else {
+        return Ok((None, vec![nss::no_certutil("makes browsers trust the authority")]));
+    };
+    private_directory(directory)?;
+    let path = directory.join("browsers.lock");
+    let mut lock = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    lock.lock_shared()?;
+    let lent = TrustEntry { name: format!("{LENT}{}", entry.name), pem: entry.pem, file: entry.file };
+    let mut failed = Vec::new();
+    for path in databases {
+        let database = Database { certutil: &certutil, path: &path, may_ask: false };
+        if !database.is_there() {
+            lock.write_all(&[path.as_os_str().as_bytes(), b"\0"].concat())?;
+        } else if database.holds(&entry.name) {
+            continue;
+        }
+        let outcome = database.change(TrustChange::Install, &lent);
+        if matches!(outcome, TrustOutcome::Failed { .. }) {
+            // A half-made entry is there without its trust.
+            let _ = database.remove(&lent.name);
+            failed.push(outcome);
+        }
+    }
+    Ok((Some(Loan { machine, certutil, lock }), failed))
+}
+
+impl Loan {
+    /// Of this run and of those before it, whatever authority they had.
+    fn take_out(&self) {
+        for path in nss::databases(&self.machine, false) {
+            let database = Database { certutil: &self.certutil, path: &path, may_ask: false };
+            for name in database.names().iter().filter(|name| name.starts_with(LENT)) {
+                let _ = database.remove(name);
+            }
+        }
+        let (mut lock, mut made) = (&self.lock, Vec::new());
+        let _ = lock.rewind().and_then(|()| lock.read_to_end(&mut made));
+        for path in made.split(|&byte| byte == 0).filter(|path| !path.is_empty()) {
+            let path = PathBuf::from(OsString::from_vec(path.to_vec()));
+            Database { certutil: &self.certutil, path: &path, may_ask: false }.unmake();
+        }
+        let _ = self.lock.set_len(0);
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let _ = self.lock.unlock();
+        // Another run that still needs it takes it out at its end.
+        if self.lock.try_lock().is_ok() {
+            self.take_out();
+        }
+    }
+}

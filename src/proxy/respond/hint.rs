@@ -1,0 +1,148 @@
+//! What a client, a model or a person, can do about a refusal now: one sentence, the same in JSON and on the page. Pure.
+
+use crate::config::Settings;
+use crate::policy::{EgressReason, ListedBy, Refusal};
+use std::borrow::Cow;
+
+/// With names of keys and commands in backticks. `wait`: seconds until it makes sense to try again.
+pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) -> Cow<'static, str> {
+    let wait = wait.unwrap_or_default();
+    Cow::Borrowed(match refusal {
+        Refusal::Disallowed { .. } => {
+            "Do not try this URL again, and use another page or source: `politely explain` with the URL shows how the rule was \
+             chosen, and if the site's owner agrees, the proxy's operator can allow it in `hosts`."
+        }
+        Refusal::UsageDisallowed { .. } | Refusal::MiningReserved(_) | Refusal::AnswerReserved(_) => {
+            "Do not try this URL again, and use another page or source, or ask the site's owner: the site reserves it from the \
+             purpose that the proxy declares (`identity.purpose`)."
+        }
+        Refusal::RobotsUnreachable { .. } => {
+            return format!(
+                "Wait {wait} s, then try again, or use another source: the proxy fetches robots.txt again by itself, and \
+                 `politely refresh` with the host does so now."
+            )
+            .into();
+        }
+        Refusal::CrawlDelay { .. } | Refusal::HostPaused { .. } => {
+            return format!(
+                "Wait {wait} s, then try again, or let the proxy hold requests for longer (`pace.max_wait`, \
+                 `politely run --max-wait`)."
+            )
+            .into();
+        }
+        Refusal::RevisitTooSoon { .. } => {
+            return format!("Use the copy that you have, or wait {wait} s, then try again (`min_revisit`).").into();
+        }
+        Refusal::BudgetSpent { .. } => {
+            return format!("Wait {wait} s, then try again, or ask the proxy's operator for a larger `budget`.").into();
+        }
+        Refusal::Closed { .. } => {
+            return format!("Wait {wait} s, until the site's hours begin, then try again (`robots.visit_time`).")
+                .into();
+        }
+        Refusal::QueueFull { .. } => {
+            return format!("Wait {wait} s, then try again, with fewer requests at a time.").into();
+        }
+        Refusal::Draining { .. } | Refusal::FleetLost { .. } | Refusal::OwnLimit { .. } => {
+            return format!(
+                "Wait {wait} s, then try again; if it lasts, tell the proxy's operator: the site has nothing to do with it."
+            )
+            .into();
+        }
+        Refusal::ConnectionLimit { .. } => "Close some connections, then try again, with fewer at a time.",
+        Refusal::EgressDenied { why: EgressReason::UnlistedHost { by: ListedBy::All, .. } } => {
+            return format!("Ask for a URL on another host: the operator's allow-list has {}.", listed(settings))
+                .into();
+        }
+        Refusal::EgressDenied { why: EgressReason::UnlistedMethod { by: ListedBy::All, .. } } => {
+            let methods = settings.listed.methods.join(", ");
+            return format!("Use another method: the operator's allow-list has {methods} (`egress.methods`).").into();
+        }
+        Refusal::EgressDenied { why: EgressReason::Port(_) } => {
+            "Do not try this URL again: the proxy's operator opens ports with `egress.ports`."
+        }
+        Refusal::EgressDenied { why: EgressReason::Address { .. } } => {
+            "Do not try this URL again: the proxy's operator opens private addresses with `egress.allow`."
+        }
+        Refusal::EgressDenied { .. } => {
+            "Do not try this URL again, and use another host or source: the proxy's operator has not opened this one (`egress`)."
+        }
+        Refusal::ClientDenied { credentials: true, .. } => {
+            "Put the name and password into the client's proxy URL: `http://NAME:PASSWORD@HOST:PORT`."
+        }
+        Refusal::ClientDenied { credentials: false, .. } => {
+            "Ask the proxy's operator to allow this client's address (`access.clients`)."
+        }
+        Refusal::AuthorityMismatch { .. } => "Open a connection for each host.",
+        Refusal::NotAProxyRequest => {
+            "Use this address as a proxy, with `curl -x`, or `HTTP_PROXY` and `HTTPS_PROXY`, or run a command behind a proxy of \
+             its own with `politely run COMMAND`."
+        }
+        Refusal::BadRequest { .. }
+        | Refusal::HeadTooLarge { .. }
+        | Refusal::HeadTimeout { .. }
+        | Refusal::ExpectationFailed => "Correct the request: nothing was sent to the site.",
+        Refusal::Loop => "Look at the client's and the proxy's settings: a proxy cannot be its own upstream.",
+        Refusal::OperatorDenied { .. } => {
+            "Do not try this URL again, and use another page or source: the proxy's operator has decided so, not the site."
+        }
+        Refusal::RulesTooComplex { .. } => {
+            "Do not try this URL again: the proxy's operator can set rules of their own for the host in `hosts`."
+        }
+    })
+}
+
+/// The first of them.
+fn listed(settings: &Settings) -> String {
+    let hosts = &settings.listed.hosts;
+    let mut all = hosts.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    if hosts.len() > SHOWN {
+        all += &format!(" and {} more", hosts.len() - SHOWN);
+    }
+    all + " (`egress.hosts`)"
+}
+
+const SHOWN: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn of(refusal: &Refusal, wait: Option<u64>, config: &str) -> String {
+        hint(refusal, wait, &Settings::parse("test.yaml", config).unwrap()).into_owned()
+    }
+
+    #[test]
+    fn a_host_that_is_not_listed_is_answered_with_those_that_are() {
+        let why = |by| EgressReason::UnlistedHost { host: "b.example".into(), by };
+        let unlisted = Refusal::EgressDenied { why: why(ListedBy::All) };
+        assert_eq!(
+            of(&unlisted, None, "egress: { hosts: [a.example, '*.example.org'] }"),
+            "Ask for a URL on another host: the operator's allow-list has a.example, *.example.org (`egress.hosts`)."
+        );
+        let many = (0..12).map(|n| format!("h{n}.example")).collect::<Vec<_>>().join(", ");
+        let told = of(&unlisted, None, &format!("egress: {{ hosts: [{many}] }}"));
+        assert!(told.ends_with("h9.example and 2 more (`egress.hosts`)."), "{told}");
+        let users = Refusal::EgressDenied { why: why(ListedBy::User) };
+        assert!(
+            !of(&users, None, "egress: { hosts: [a.example] }").contains("a.example"),
+            "it is not the list that decided"
+        );
+    }
+
+    #[test]
+    fn what_time_heals_says_how_long_to_wait() {
+        let retry_after = Duration::from_secs(30);
+        for refusal in [
+            Refusal::CrawlDelay { retry_after, max_wait: None },
+            Refusal::HostPaused { retry_after, refusals: 5 },
+            Refusal::QueueFull { retry_after },
+            Refusal::Draining { retry_after },
+            Refusal::RevisitTooSoon { retry_after },
+        ] {
+            let told = of(&refusal, Some(30), "");
+            assert!(told.to_lowercase().contains("wait 30 s"), "{told}");
+        }
+    }
+}
