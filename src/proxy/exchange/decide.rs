@@ -82,6 +82,9 @@ impl Exchange<'_> {
             let is_current = Arc::ptr_eq(&self.settings, &proxy.settings.load());
             match admitted {
                 Some((permit, reported)) if is_current => {
+                    if let Some(answer) = self.revisited_meanwhile()? {
+                        return Ok(Decided::NotModified(answer));
+                    }
                     if let Some(reported) = &reported {
                         proxy.log_reported(peer, &request.url(), reported);
                     }

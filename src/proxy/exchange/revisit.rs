@@ -4,7 +4,9 @@
 use super::Exchange;
 use super::carry::AnswerHead;
 use super::per_user::rules;
-use crate::policy::{Again, Conditions, Visit};
+use crate::config::Mode;
+use crate::policy::{Again, Conditions, Refusal, Visit};
+use crate::proxy::respond::{Answer, not_modified};
 use http::header;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +16,16 @@ impl Exchange<'_> {
     #[inline]
     pub(super) fn visited(&self) -> Option<(Arc<Visit>, Again)> {
         rules(&self.settings, self.request, self.peer).manners.min_revisit.and_then(|after| self.visited_within(after))
+    }
+
+    /// The same once it has its turn: another may have had the page while it waited. It gives the turn back then, unused.
+    #[inline]
+    pub(super) fn revisited_meanwhile(&self) -> Result<Option<Answer>, Refusal> {
+        match self.visited().filter(|_| self.settings.mode != Mode::Report) {
+            Some((visit, Again::NotModified)) => Ok(Some(not_modified(&visit))),
+            Some((_, again)) => again.refusal().map_or(Ok(None), Err),
+            None => Ok(None),
+        }
     }
 
     #[cold]

@@ -179,3 +179,21 @@ async fn what_is_answered_without_the_site_takes_no_turn_of_it() {
         "one gap later, and the last that it may"
     );
 }
+
+/// All that wait for their turn look again when it comes, and give it back unused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_waited_for_a_turn_does_not_fetch_what_was_delivered_meanwhile() {
+    let origin = site().await;
+    let hosts = "hosts: { a.localhost: { crawl_delay: 1s, budget: { requests: 2 } } }";
+    let proxy = Proxy::start(&format!("pace: {{ min_revisit: 1h, max_wait: 30s }}\n{hosts}")).await;
+    let all = (0..6).map(async |number| {
+        let fields = if number % 2 == 0 { "" } else { "If-None-Match: \"a\"\r\n" };
+        with(&mut proxy.client().await, &origin, "GET", "/page", fields).await.status()
+    });
+    let mut statuses = futures_util::future::join_all(all).await;
+    statuses.sort_unstable();
+    assert_eq!((statuses[0], origin.log.count("/page")), (200, 1), "{statuses:?}");
+    assert!(statuses[1..].iter().all(|status| matches!(status, 304 | 429)), "{statuses:?}");
+    let other = with(&mut proxy.client().await, &origin, "GET", "/other", "").await;
+    assert_eq!(other.status(), 200, "the others have spent nothing: {}", other.text());
+}
