@@ -144,7 +144,9 @@ fn remedy(refusal: &Refusal) -> &'static str {
         Refusal::FleetLost { .. } | Refusal::OwnLimit { .. } => {
             "The proxy's operator has to correct it; the site has nothing to do with it."
         }
-        Refusal::OperatorDenied { .. } => "The proxy's operator has decided so, not the site.",
+        Refusal::OperatorDenied { .. } | Refusal::InterceptDenied { .. } => {
+            "The proxy's operator has decided so, not the site."
+        }
         Refusal::RulesTooComplex { .. } => {
             "The site can write its rules with fewer stars; the proxy's operator can set rules of their own for the host."
         }
