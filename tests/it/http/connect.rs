@@ -301,7 +301,9 @@ async fn a_connect_to_a_host_with_intercept_deny_is_refused() {
     client.send(connect(&host, "") + &connect(&tls.authority("b.localhost"), "")).await;
     let response = client.response().await;
     assert_refused(&response, 403, "http_request_denied", "operator-denied");
-    assert!(response.text().contains("`intercept.hosts.a.localhost: deny`") && response.head.lists("connection", "close"));
+    assert!(
+        response.text().contains("`intercept.hosts.a.localhost: deny`") && response.head.lists("connection", "close")
+    );
     assert_eq!(client.rest().await, b"");
     let h2 = H2Client::known(proxy.client().await).await;
     assert_eq!(h2.connect(&host).await.err(), Some(403));
