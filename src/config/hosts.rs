@@ -19,6 +19,8 @@ pub struct HostPolicy {
     /// By which requests are decided.
     pub rules: HostRules,
     pub intercept: InterceptMode,
+    /// The key that says so.
+    pub intercept_key: Arc<str>,
     /// `None`: as with all origins.
     pub tls: Option<Arc<OriginTls>>,
     /// What `rules.own_rules` were made of.
@@ -66,7 +68,8 @@ impl Hosts {
         let mut built = Self::default();
         (built.any.rules, built.any.intercept) = (HostRules::new(Arc::new(options)), default);
         for (pattern, own) in all {
-            built.lay(&pattern, &own);
+            let key = intercept.contains_key(&pattern).then(|| format!("intercept.hosts.{pattern}"));
+            built.lay(&pattern, &own, key.map(Arc::from));
         }
         built
     }
@@ -77,14 +80,14 @@ impl Hosts {
         entries.sort_by_key(|(pattern, _)| pattern.rank());
         let mut built = self.clone();
         for (pattern, own) in entries {
-            built.lay(pattern, own);
+            built.lay(pattern, own, None);
             // What is more specific has less to say than the entry. A host has none below it.
             let covers = |name: &Arc<str>| {
                 !matches!(pattern, HostPattern::Host(_)) && pattern.matches(&Host::Name(Arc::clone(name)))
             };
             let hosts = built.hosts.iter_mut().filter(|(host, _)| pattern.matches(host)).map(|(_, policy)| policy);
             let below = built.below.iter_mut().filter(|(name, _)| covers(name)).map(|(_, policy)| policy);
-            hosts.chain(below).for_each(|policy| *policy = policy.overlaid(pattern, own));
+            hosts.chain(below).for_each(|policy| *policy = policy.overlaid(pattern, own, None));
         }
         built
     }
@@ -133,16 +136,16 @@ impl Hosts {
         }
     }
 
-    /// One entry over those that are less specific.
-    fn lay(&mut self, pattern: &HostPattern, own: &Override) {
+    /// One entry over those that are less specific. `key`: that of `intercept`, if it is not in `hosts`.
+    fn lay(&mut self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) {
         match pattern {
-            HostPattern::Any => self.any = self.any.overlaid(pattern, own),
+            HostPattern::Any => self.any = self.any.overlaid(pattern, own, key),
             HostPattern::Below(name) => {
-                let policy = self.below.get(name).unwrap_or_else(|| self.covering(name)).overlaid(pattern, own);
+                let policy = self.below.get(name).unwrap_or_else(|| self.covering(name)).overlaid(pattern, own, key);
                 self.below.insert(Arc::clone(name), policy);
             }
             HostPattern::Host(host) => {
-                let policy = self.get(host).overlaid(pattern, own);
+                let policy = self.get(host).overlaid(pattern, own, key);
                 self.hosts.insert(host.clone(), policy);
             }
         }
@@ -161,13 +164,14 @@ impl Hosts {
 impl Default for HostPolicy {
     fn default() -> Self {
         let (rules, paths) = (HostRules::new(Arc::default()), Arc::<[PathPattern]>::default());
-        Self { rules, intercept: InterceptMode::default(), tls: None, allow: Arc::clone(&paths), deny: paths }
+        let (intercept, intercept_key) = (InterceptMode::default(), "intercept.default".into());
+        Self { rules, intercept, intercept_key, tls: None, allow: Arc::clone(&paths), deny: paths }
     }
 }
 
 impl PartialEq for HostPolicy {
     fn eq(&self, other: &Self) -> bool {
-        // `own_rules` follow from `allow` and `deny`.
+        // `own_rules` follow from `allow` and `deny`; which key says `intercept` makes no difference.
         let HostRules { robots, crawl_delay, product_tokens, purposes, usage, manners, own_rules: _, options } =
             &self.rules;
         (*robots, *crawl_delay) == (other.rules.robots, other.rules.crawl_delay)
@@ -179,8 +183,8 @@ impl PartialEq for HostPolicy {
 }
 
 impl HostPolicy {
-    /// With what the entry for `pattern` says.
-    fn overlaid(&self, pattern: &HostPattern, own: &Override) -> Self {
+    /// With what the entry for `pattern` says. `key`: that of `intercept`, if it is not in `hosts`.
+    fn overlaid(&self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) -> Self {
         let allow = own.allow.as_ref().map_or_else(|| Arc::clone(&self.allow), |allow| allow[..].into());
         let deny = own.deny.as_ref().map_or_else(|| Arc::clone(&self.deny), |deny| deny[..].into());
         let before = &self.rules;
@@ -200,6 +204,10 @@ impl HostPolicy {
         Self {
             rules,
             intercept: own.intercept.unwrap_or(self.intercept),
+            intercept_key: match own.intercept {
+                Some(_) => key.unwrap_or_else(|| format!("hosts.{pattern}.intercept").into()),
+                None => Arc::clone(&self.intercept_key),
+            },
             tls: tls_overlaid(self.tls.as_ref(), own),
             allow,
             deny,

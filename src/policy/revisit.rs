@@ -12,6 +12,7 @@ pub struct Visit {
     at: Instant,
     /// Lines of HTTP/1.1, one after the other. `None`: too much to be kept.
     fields: Option<Vec<u8>>,
+    is_whole_anyway: bool,
 }
 
 /// What the client has of it already: the values of If-None-Match, and of If-Modified-Since.
@@ -44,7 +45,16 @@ impl Again {
 
 impl Visit {
     pub fn new(at: Instant) -> Self {
-        Self { at, fields: Some(Vec::new()) }
+        Self { at, fields: Some(Vec::new()), is_whole_anyway: false }
+    }
+
+    /// The whole page was delivered, though the request was for a part of it or for another protocol: what asks so again asks for the page.
+    pub fn set_whole_anyway(&mut self) {
+        self.is_whole_anyway = true;
+    }
+
+    pub fn is_whole_anyway(&self) -> bool {
+        self.is_whole_anyway
     }
 
     /// A field of the answer.
@@ -126,8 +136,15 @@ impl Visit {
     }
 }
 
+/// Path and query without what may differ in two spellings of one URL: escapes and dot segments (RFC 3986 §6.2.2).
+pub fn normalised(target: &[u8]) -> Cow<'_, [u8]> {
+    let unescaped = unescaped(target);
+    let removed = path::may_have_dot_segment(&unescaped).then(|| path::without_dot_segments(&unescaped)).flatten();
+    removed.map_or(unescaped, Cow::Owned)
+}
+
 /// A path without what escapes of unreserved bytes, and the case of others, differ in (RFC 3986 §6.2.2).
-pub fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
+fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
     if !path.contains(&b'%') {
         return path.into();
     }
@@ -196,7 +213,23 @@ mod tests {
             ("/%4", "/%4"),
             ("/%zz%4g", "/%zz%4g"),
         ] {
-            assert_eq!(unescaped(path.as_bytes()), same.as_bytes(), "{path}");
+            assert_eq!(normalised(path.as_bytes()), same.as_bytes(), "{path}");
+        }
+    }
+
+    #[test]
+    fn nor_do_dot_segments() {
+        for (path, same) in [
+            ("/./mr", "/mr"),
+            ("/a/b/../../%2E/mr", "/mr"),
+            ("/%2e%2E/mr", "/mr"),
+            ("/a/..", "/"),
+            ("/a/.?/../x", "/a/?/../x"),
+            ("//mr", "//mr"),
+            ("/.mr/...", "/.mr/..."),
+            ("/a%2f../mr", "/a%2F../mr"),
+        ] {
+            assert_eq!(normalised(path.as_bytes()), same.as_bytes(), "{path}");
         }
     }
 

@@ -152,9 +152,9 @@ impl MakeWriter<'_> for Queues {
     }
 }
 
-/// A pipe that nobody reads is an error, and does not hold us up.
+/// A pipe that nobody reads is an error, and does not hold us up. A file that is made names users and URLs.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).custom_flags(libc::O_NONBLOCK).open(path)
+    OpenOptions::new().create(true).append(true).mode(0o640).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 type LogSwitch = Box<dyn Fn(&LogSettings) + Send + Sync>;

@@ -116,6 +116,7 @@ impl RuleTally {
             Refusal::OperatorDenied { host, pattern, .. } => {
                 (format!("hosts: {host}"), None, format!("deny: {pattern}"))
             }
+            Refusal::InterceptDenied { key } => (key.to_string(), None, "deny".to_owned()),
             // No `--max-wait` opens it: the hours are what there is to know.
             Refusal::Closed { authority, hours, .. } => {
                 (authority.robots_url(), None, format!("Visit-time: {hours} (UTC)"))

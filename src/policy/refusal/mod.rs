@@ -128,6 +128,11 @@ pub enum Refusal {
         /// What it matches, where that is not the path as sent but one that servers take it for.
         matched_path: Option<Box<str>>,
     },
+    /// The operator denies https to the host (`intercept: deny`).
+    InterceptDenied {
+        /// The key of the configuration that says so.
+        key: Box<str>,
+    },
     /// To compare rules with this URL takes more steps than one decision may.
     RulesTooComplex {
         /// Where the rules are: the file's URL, or the key of the configuration.
@@ -164,7 +169,7 @@ impl Refusal {
             Self::Draining { .. } => "draining",
             Self::FleetLost { .. } => "fleet-lost",
             Self::OwnLimit { .. } => "out-of-resources",
-            Self::OperatorDenied { .. } => "operator-denied",
+            Self::OperatorDenied { .. } | Self::InterceptDenied { .. } => "operator-denied",
             Self::RulesTooComplex { .. } => "rules-too-complex",
         }
     }

@@ -101,6 +101,9 @@ impl Refusal {
                 write!(f, "the operator of this proxy denies this URL: `deny: {pattern}` for the host {host}")?;
                 served_as(f, matched_path)
             }
+            Self::InterceptDenied { key } => {
+                write!(f, "the operator of this proxy denies https to this host: `{key}: deny`")
+            }
             Self::RulesTooComplex { rules } => write!(
                 f,
                 "comparing this URL with {rules} takes too many steps: the URL is very long, or patterns have many stars, \

@@ -161,6 +161,11 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
              servers may take this URL's path for that",
         ),
         (
+            Refusal::InterceptDenied { key: "intercept.default".into() },
+            "operator-denied",
+            "the operator of this proxy denies https to this host: `intercept.default: deny`",
+        ),
+        (
             Refusal::RulesTooComplex { rules: "https://example.com/robots.txt".into() },
             "rules-too-complex",
             "comparing this URL with https://example.com/robots.txt takes too many steps: the URL is very long, or patterns have \

@@ -7,6 +7,7 @@ use crate::policy::Refusal;
 use argon2::{Argon2, PasswordVerifier};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use futures_util::future::OptionFuture;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use ring::{hmac, rand};
@@ -57,7 +58,7 @@ pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Resul
 /// of each cost that any user's hash has: its time tells nothing of the name.
 ///
 /// Guessing is slow, and locks nobody out: the tries at an address are judged one after the other, those under one name as well,
-/// and the next one waits a while after a wrong one.
+/// and the next one waits a while after a wrong one. Connections take turns: each has one try in these lines.
 pub struct Passwords {
     /// Of this process alone, so that what is kept of a password is worth nothing elsewhere.
     key: hmac::Key,
@@ -88,12 +89,14 @@ impl Passwords {
         }
     }
 
-    /// The user that the value of Proxy-Authorization names. `None`: there are no users, anybody may ask.
+    /// The user that the value of Proxy-Authorization names. `None`: there are no users, anybody may ask. `tries`: held by the one
+    /// try of a connection that is judged or waits for that; `None`: it has no other.
     pub async fn identify(
         &self,
         users: &[Arc<User>],
         client: IpAddr,
         sent: Option<&[u8]>,
+        tries: Option<&sync::Mutex<()>>,
     ) -> Result<Option<Arc<User>>, Refusal> {
         if users.is_empty() {
             return Ok(None);
@@ -105,7 +108,10 @@ impl Passwords {
         let digest = self.digest(&[&name, hash, &password]);
         let is_right = match self.judged.get(&digest) {
             Some(is_right) => is_right,
-            None => self.judge(users, named, per_client::client(client), &name, password, digest).await,
+            None => {
+                let _only = OptionFuture::from(tries.map(sync::Mutex::lock)).await;
+                self.judge(users, named, per_client::client(client), &name, password, digest).await
+            }
         };
         let user = named.filter(|_| is_right).cloned();
         user.map(Some).ok_or_else(|| denied("wrong user name or password"))
@@ -120,6 +126,10 @@ impl Passwords {
         password: Vec<u8>,
         digest: Digest,
     ) -> bool {
+        if let Some(is_right) = self.judged.get(&digest) {
+            // By one before it on its connection.
+            return is_right;
+        }
         let of_name = self.turn((client, Some(self.digest(&[name])))).await;
         // A crawler opens many connections at once, and all of them show the same password.
         if let Some(is_right) = self.judged.get(&digest) {
@@ -240,7 +250,7 @@ mod tests {
     }
 
     async fn name(passwords: &Passwords, users: &[Arc<User>], client: IpAddr, credentials: &str) -> Option<String> {
-        let user = passwords.identify(users, client, Some(&sent(credentials))).await.ok()??;
+        let user = passwords.identify(users, client, Some(&sent(credentials)), None).await.ok()??;
         Some(user.name.as_ref().to_owned())
     }
 
@@ -303,10 +313,10 @@ mod tests {
     async fn other_schemes_and_no_credentials_are_refused() {
         let (passwords, users) = (Passwords::new(), users());
         for value in [&b"Bearer x"[..], b"Basic", b"Basic ", b"Basic !!!", b"", b"Digest username=\"alice\""] {
-            assert!(passwords.identify(&users, HERE, Some(value)).await.is_err(), "{}", value.escape_ascii());
+            assert!(passwords.identify(&users, HERE, Some(value), None).await.is_err(), "{}", value.escape_ascii());
         }
-        assert!(passwords.identify(&users, HERE, None).await.is_err());
-        assert!(passwords.identify(&[], HERE, None).await.unwrap().is_none());
+        assert!(passwords.identify(&users, HERE, None, None).await.is_err());
+        assert!(passwords.identify(&[], HERE, None, None).await.unwrap().is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -345,6 +355,28 @@ mod tests {
         let names = futures_join(tried.map(|tried| name(&passwords, &users, HERE, tried))).await;
         assert_eq!(names.into_iter().flatten().collect::<Vec<_>>(), ["alice"]);
         assert!(began.elapsed() < Duration::from_secs(8), "20 pauses at the address, one under the name of another");
+    }
+
+    /// However many tries wait on one connection: between two of them, the others have theirs.
+    #[tokio::test(start_paused = true)]
+    async fn connections_take_turns_and_not_tries() {
+        for name_of in [|_| "alice".to_owned(), |number| format!("nobody{number}")] {
+            let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
+            let connection = sync::Mutex::new(());
+            let tries: Vec<_> = (0..100).map(|number| sent(&format!("{}:guess {number}", name_of(number)))).collect();
+            let tries = tries.iter().map(|sent| passwords.identify(&users, HERE, Some(sent), Some(&connection)));
+            let mut guessing = pin!(futures_util::future::join_all(tries));
+            assert!(guessing.as_mut().now_or_never().is_none());
+            let mut asking = pin!(name(&passwords, &users, HERE, "alice:correct horse"));
+            let asked = tokio::select! {
+                _ = &mut guessing => None,
+                asked = &mut asking => asked,
+            };
+            assert_eq!(asked.as_deref(), Some("alice"));
+            let computed = passwords.computed.lock().len();
+            assert!(computed <= 3 && began.elapsed() <= Duration::from_secs(5), "{computed} in {:?}", began.elapsed());
+            assert!(guessing.await.iter().all(Result::is_err), "they are judged, in their turns");
+        }
     }
 
     /// A crawler that still has last year's password asks with it again and again: that is one guess.
@@ -397,7 +429,7 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_repeats_no_secret() {
         let (passwords, users) = (Passwords::new(), users());
-        let refusal = passwords.identify(&users, HERE, Some(&sent("alice:hunter2"))).await.unwrap_err();
+        let refusal = passwords.identify(&users, HERE, Some(&sent("alice:hunter2")), None).await.unwrap_err();
         assert!(!format!("{refusal} {refusal:?} {users:?}").contains("hunter2"));
         assert!(!format!("{users:?}").contains("argon2"));
     }

@@ -72,9 +72,10 @@ pub async fn grant<C: Client>(
 ) -> Granted {
     let (proxy, authority) = (exchange.proxy, &exchange.request.authority);
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
-    let opened = match intercept_mode(&exchange.settings, authority, exchange.peer.user.as_deref()) {
+    let user = exchange.peer.user.as_deref();
+    let opened = match intercept_mode(&exchange.settings, authority, user) {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
-        InterceptMode::Deny => Err(Outcome::Refused(denied(authority))),
+        InterceptMode::Deny => Err(Outcome::Refused(denied(&exchange.settings, authority, user))),
         // What may not be reached (`egress`, `deny`) is refused inside, where the client sees the status: `exchange/decide.rs`.
         InterceptMode::Intercept => Ok(None),
         InterceptMode::Tunnel => match client.wait(timer, Box::pin(exchange.open_tunnel(via)).as_mut()).await {

@@ -65,16 +65,17 @@ pub(super) async fn identify(
     place: &mut Option<Place<String>>,
     credentials: Option<&[u8]>,
 ) -> Result<(), Refusal> {
-    find_user(proxy, settings, peer, credentials).await?;
+    find_user(proxy, settings, peer, credentials, None).await?;
     take_place(proxy, peer, place)
 }
 
-/// What comes through a tunnel belongs to the user who opened it.
+/// What comes through a tunnel belongs to the user who opened it. `tries`: as in [`auth::Passwords::identify`].
 pub(super) async fn find_user(
     proxy: &Proxy,
     settings: &Settings,
     peer: &mut Peer,
     credentials: Option<&[u8]>,
+    tries: Option<&tokio::sync::Mutex<()>>,
 ) -> Result<(), Refusal> {
     auth::admit(&settings.access, peer)?;
     if peer.tunnel.is_some() {
@@ -85,7 +86,7 @@ pub(super) async fn find_user(
         return Ok(());
     }
     let users = &settings.access.users;
-    let user = proxy.passwords.identify(users, peer.address.ip(), credentials).await?;
+    let user = proxy.passwords.identify(users, peer.address.ip(), credentials, tries).await?;
     peer.set_user(user);
     Ok(())
 }

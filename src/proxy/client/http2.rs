@@ -53,7 +53,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         () = proxy.stopped_for_a_while() => return,
     };
     let Ok(Ok(mut streams)) = opened else { return };
-    let asker = Arc::new(Asker { peer, turns, permit, place: Mutex::new(place) });
+    let asker = Arc::new(Asker { peer, turns, permit, place: Mutex::new(place), tries: Default::default() });
     let mut exchanges = JoinSet::new();
     let mut is_stopping = false;
     let mut idle_at = Instant::now() + idle;
@@ -104,6 +104,8 @@ struct Asker {
     permit: ConnectionPermit,
     /// Among the connections of the user who asked last.
     place: Mutex<Option<Place<String>>>,
+    /// Held by the stream whose password is judged.
+    tries: tokio::sync::Mutex<()>,
 }
 
 /// One stream.
@@ -134,8 +136,8 @@ async fn exchange(
             let mut peer = asker.peer.clone();
             let settings = proxy.settings.load_full();
             let credentials = request.credentials;
-            // A stream whose password is being judged holds up no other.
-            let found = find_user(&proxy, &settings, &mut peer, credentials).await;
+            // A stream whose password is being judged holds up none whose password is known.
+            let found = find_user(&proxy, &settings, &mut peer, credentials, Some(&asker.tries)).await;
             let identified = found.and_then(|()| take_place(&proxy, &peer, &mut asker.place.lock()));
             let exchange = Exchange::new(&proxy, settings, &request, &peer, began);
             match identified {

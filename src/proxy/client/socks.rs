@@ -3,7 +3,7 @@
 use super::super::Proxy;
 use super::super::exchange::request::Unread;
 use super::super::exchange::{Outcome, conclude_unread};
-use super::super::io::Buffer;
+use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
 use super::Peer;
 use super::connect::connect;
@@ -22,10 +22,9 @@ use tokio::time::Instant;
 /// To the end of the connection.
 pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     let Connection { wire, input, mut peer, mut timer, permit, mut place, .. } = connection;
-    let at = Instant::now() + proxy.settings.load().limits.header_timeout;
     let mut io = wire.ahead(input);
     let negotiated = tokio::select! {
-        negotiated = timer.limit(at, negotiate(proxy, &mut io, &mut peer, &mut place)) => negotiated,
+        negotiated = negotiate(proxy, &mut io, &mut peer, &mut place, &mut timer) => negotiated,
         () = proxy.stopped_for_a_while() => return,
     };
     match negotiated {
@@ -41,44 +40,59 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     }
 }
 
-/// Who it is, and where it wants to go. What is wrong has been answered.
+/// Who it is, and where it wants to go. What is wrong has been answered. `None`: it takes longer than a head may, without the time
+/// in which its password is judged.
 async fn negotiate(
     proxy: &Proxy,
     io: &mut Wire,
     peer: &mut Peer,
     place: &mut Option<Place<String>>,
-) -> io::Result<Authority> {
+    timer: &mut Timer,
+) -> Option<io::Result<Authority>> {
+    let at = Instant::now() + proxy.settings.load().limits.header_timeout;
+    let credentials = match timer.limit(at, introduction(proxy, io)).await? {
+        Ok(credentials) => credentials,
+        Err(error) => return Some(Err(error)),
+    };
+    let (settings, began) = (proxy.settings.load_full(), Instant::now());
+    let identified = identify(proxy, &settings, peer, place, credentials.as_deref()).await;
+    let at = at + began.elapsed();
+    let directed = async {
+        if credentials.is_some() {
+            io.write_all(&[PASSWORD_VERSION, u8::from(identified.is_err())]).await?;
+        }
+        if let Err(refusal) = identified {
+            if credentials.is_none() {
+                destination(io).await?.ok();
+                io.write_all(&reply(NOT_ALLOWED)).await?;
+            }
+            let why = wrong(refusal.to_string());
+            // It has been told in the words of SOCKS.
+            conclude_unread(proxy, &Unread::default(), Outcome::Refused(refusal), peer, began);
+            return Err(why);
+        }
+        match destination(io).await? {
+            Ok(authority) => Ok(authority),
+            Err((code, why)) => {
+                io.write_all(&reply(code)).await?;
+                Err(wrong(why))
+            }
+        }
+    };
+    timer.limit(at, directed).await
+}
+
+/// The credentials that are required, if any.
+async fn introduction(proxy: &Proxy, io: &mut Wire) -> io::Result<Option<Vec<u8>>> {
     let [_, count] = take(io).await?;
-    let (methods, began) = (take_some(io, count).await?, Instant::now());
+    let methods = take_some(io, count).await?;
     let method = if proxy.settings.load().access.users.is_empty() { ANYBODY } else { PASSWORD };
     if !methods.contains(&method) {
         io.write_all(&[VERSION, NO_METHOD]).await?;
         return Err(wrong(if method == PASSWORD { "it has no password to send" } else { "it requires credentials" }));
     }
     io.write_all(&[VERSION, method]).await?;
-    let credentials = if method == PASSWORD { Some(credentials(io).await?) } else { None };
-    let settings = proxy.settings.load_full();
-    let identified = identify(proxy, &settings, peer, place, credentials.as_deref()).await;
-    if credentials.is_some() {
-        io.write_all(&[PASSWORD_VERSION, u8::from(identified.is_err())]).await?;
-    }
-    if let Err(refusal) = identified {
-        if credentials.is_none() {
-            destination(io).await?.ok();
-            io.write_all(&reply(NOT_ALLOWED)).await?;
-        }
-        let why = wrong(refusal.to_string());
-        // It has been told in the words of SOCKS.
-        conclude_unread(proxy, &Unread::default(), Outcome::Refused(refusal), peer, began);
-        return Err(why);
-    }
-    match destination(io).await? {
-        Ok(authority) => Ok(authority),
-        Err((code, why)) => {
-            io.write_all(&reply(code)).await?;
-            Err(wrong(why))
-        }
-    }
+    if method == PASSWORD { credentials(io).await.map(Some) } else { Ok(None) }
 }
 
 /// Name and password, as HTTP would have them.

@@ -82,6 +82,9 @@ impl Exchange<'_> {
             let is_current = Arc::ptr_eq(&self.settings, &proxy.settings.load());
             match admitted {
                 Some((permit, reported)) if is_current => {
+                    if let Some(answer) = self.revisited_meanwhile()? {
+                        return Ok(Decided::NotModified(answer));
+                    }
                     if let Some(reported) = &reported {
                         proxy.log_reported(peer, &request.url(), reported);
                     }
@@ -98,9 +101,11 @@ impl Exchange<'_> {
         let Exchange { proxy, request, peer, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
-        // The name in the handshake may be another than that of the CONNECT, and a reload may have denied it since.
-        if peer.tunnel.is_some() && intercept_mode(settings, authority, user) == InterceptMode::Deny {
-            return Err(denied(authority));
+        // It came without a CONNECT, or its name in the handshake is another than that of the CONNECT, or a reload has denied it since.
+        if (peer.tunnel.is_some() || authority.scheme() == Scheme::Https)
+            && intercept_mode(settings, authority, user) == InterceptMode::Deny
+        {
+            return Err(denied(settings, authority, user));
         }
         // Before the name is looked up, which shows it to somebody.
         if *authority.host() != settings.intercept.setup_host {

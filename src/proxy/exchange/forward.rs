@@ -87,9 +87,10 @@ impl Exchange<'_> {
         let Some(permit) = &mut self.permit else { return Ok(()) };
         let turn = self.proxy.gate.turn_again(permit, &self.request.authority, route.paced_at(first));
         match client.wait(timer, Box::pin(turn).as_mut()).await {
-            Some(turn) => turn.map_err(Outcome::Refused),
-            None => Err(Outcome::Gone),
+            Some(turn) => turn.map_err(Outcome::Refused)?,
+            None => return Err(Outcome::Gone),
         }
+        self.revisited_meanwhile().map_err(Outcome::Refused)?.map_or(Ok(()), |answer| Err(Outcome::Answered(answer)))
     }
 
     /// On a connection of its own, which may become another protocol's.

@@ -58,9 +58,9 @@ impl Weighter<u64, Arc<Visit>> for VisitBytes {
 }
 
 impl Visits {
-    /// However its path is escaped: that makes no other page of it (RFC 9110 §4.2.3).
+    /// However its path is spelt: that makes no other page of it (RFC 9110 §4.2.3).
     pub(super) fn key(&self, request: &Request<'_>) -> u64 {
-        self.hasher.hash_one((&request.authority, policy::unescaped(&request.target)))
+        self.hasher.hash_one((&request.authority, policy::normalised(&request.target)))
     }
 
     pub(super) fn get(&self, key: u64) -> Option<Arc<Visit>> {

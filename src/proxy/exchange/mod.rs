@@ -152,6 +152,10 @@ impl Exchange<'_> {
 
     /// The only end. The turn is given back before anything is written.
     pub async fn finish<C: Client>(mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
+        // Before its turn is another's, who may want the same page.
+        if matches!(outcome, Outcome::Forwarded) {
+            self.delivered();
+        }
         self.permit = None;
         // Where the body has stopped nobody waits for its rest.
         let is_after_origin = matches!(outcome, Outcome::Failed(_) | Outcome::Refused(Refusal::AnswerReserved(_)));
@@ -170,9 +174,6 @@ impl Exchange<'_> {
     fn conclude(&mut self, outcome: Outcome) -> FinalStep {
         self.is_concluded = true;
         self.trip.gate.settle(self.trip.upstream.is_some(), self.trip.moved.down);
-        if matches!(outcome, Outcome::Forwarded) {
-            self.delivered();
-        }
         let Exchange { proxy, ref settings, peer, began, request, ref trip, .. } = *self;
         About { proxy, settings, peer, began, request: Ok(request), trip }.conclude(outcome)
     }

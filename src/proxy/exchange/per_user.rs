@@ -11,9 +11,9 @@ pub fn intercept_mode(settings: &Settings, authority: &Authority, user: Option<&
 }
 
 /// The refusal of a host with `intercept: deny`.
-pub fn denied(authority: &Authority) -> Refusal {
-    let host = authority.host().to_string().into();
-    Refusal::OperatorDenied { host, pattern: "intercept: deny".into(), matched_path: None }
+pub fn denied(settings: &Settings, authority: &Authority, user: Option<&User>) -> Refusal {
+    let key = &hosts(user).unwrap_or(&settings.hosts).get(authority.host()).intercept_key;
+    Refusal::InterceptDenied { key: (&**key).into() }
 }
 
 /// Whether this may be asked at all: by what all may, and by what the user may.

@@ -196,7 +196,9 @@ impl<'a> Request<'a> {
             }
             FieldKind::Expect => self.expects_continue = true,
             FieldKind::Accept => self.accept = self.accept.or(Some(value)),
-            FieldKind::ProxyAuthorization => self.credentials = self.credentials.or(Some(value)),
+            FieldKind::ProxyAuthorization if self.credentials.replace(value).is_some() => {
+                return Err(Refusal::bad_request("more than one Proxy-Authorization field"));
+            }
             FieldKind::Via => {
                 self.is_looped |= via.is_in(value);
                 if self.method == "CONNECT" {

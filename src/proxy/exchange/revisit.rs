@@ -4,7 +4,9 @@
 use super::Exchange;
 use super::carry::AnswerHead;
 use super::per_user::rules;
-use crate::policy::{Again, Conditions, Visit};
+use crate::config::Mode;
+use crate::policy::{Again, Conditions, Refusal, Visit};
+use crate::proxy::respond::{Answer, not_modified};
 use http::header;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,10 +18,23 @@ impl Exchange<'_> {
         rules(&self.settings, self.request, self.peer).manners.min_revisit.and_then(|after| self.visited_within(after))
     }
 
+    /// The same once it has its turn: another may have had the page while it waited. It gives the turn back then, unused.
+    #[inline]
+    pub(super) fn revisited_meanwhile(&self) -> Result<Option<Answer>, Refusal> {
+        match self.visited().filter(|_| self.settings.mode != Mode::Report) {
+            Some((visit, Again::NotModified)) => Ok(Some(not_modified(&visit))),
+            Some((_, again)) => again.refusal().map_or(Ok(None), Err),
+            None => Ok(None),
+        }
+    }
+
     #[cold]
     fn visited_within(&self, after: Duration) -> Option<(Arc<Visit>, Again)> {
         let Exchange { proxy, request, .. } = *self;
-        let visit = proxy.visits.get(proxy.visits.key(request)).filter(|_| self.is_visit())?;
+        let visit = proxy.visits.get(proxy.visits.key(request)).filter(|_| self.is_of_page())?;
+        if !self.wants_whole() && !visit.is_whole_anyway() {
+            return None;
+        }
         let fields = request.head.fields_named(&[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]);
         let none_match: Vec<&[u8]> =
             fields.get_all(header::IF_NONE_MATCH).iter().map(|value| value.as_bytes()).collect();
@@ -33,7 +48,8 @@ impl Exchange<'_> {
     pub(super) fn note_visit(&mut self, head: &AnswerHead<'_>) {
         if rules(&self.settings, self.request, self.peer).manners.min_revisit.is_some()
             && matches!(head.status, 200..=205 | 207..=299 | 304)
-            && self.is_visit()
+            && self.is_of_page()
+            && (head.status == 200 || self.wants_whole())
         {
             let visits = &self.proxy.visits;
             let (key, mut visit) = (visits.key(self.request), Visit::new(Instant::now()));
@@ -41,6 +57,9 @@ impl Exchange<'_> {
                 visit.keep_private();
             }
             head.each(|_, name, value| visit.field(name, value));
+            if !self.wants_whole() {
+                visit.set_whole_anyway();
+            }
             let visit = if head.status == 304 { visit.confirmed(visits.get(key).as_deref()) } else { visit };
             self.trip.visit = Some(Box::new((key, visit)));
         }
@@ -54,12 +73,18 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whole pages, that is: the parts of a download are not the same again.
-    fn is_visit(&self) -> bool {
-        let request = self.request;
-        request.method == "GET"
-            && !request.is_upgrade
-            && !request.reads_robots()
-            && request.head.fields_named(&[header::RANGE]).is_empty()
+    fn is_of_page(&self) -> bool {
+        self.request.method == "GET" && !self.request.reads_robots()
+    }
+
+    /// The parts of a download are not the same again. A Range in a unit that is not known is ignored (RFC 9110 §14.2).
+    fn wants_whole(&self) -> bool {
+        let ranges = self.request.head.fields_named(&[header::RANGE]);
+        let is_in_bytes = |range: &http::HeaderValue| {
+            range.as_bytes().get(..BYTES.len()).is_some_and(|unit| unit.eq_ignore_ascii_case(BYTES))
+        };
+        !self.request.is_upgrade && !ranges.get_all(header::RANGE).iter().any(is_in_bytes)
     }
 }
+
+const BYTES: &[u8] = b"bytes=";

@@ -56,6 +56,7 @@ pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
             put("rule", Member::Text(&["hosts.", host, ".deny: ", pattern]));
             matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
+        Refusal::InterceptDenied { key } => put("rule", Member::Text(&[key, ": deny"])),
         Refusal::RulesTooComplex { rules } => put("rules", Member::Text(&[rules])),
         Refusal::CrawlDelay { .. }
         | Refusal::HostPaused { .. }

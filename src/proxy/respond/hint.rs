@@ -83,7 +83,7 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
         | Refusal::HeadTimeout { .. }
         | Refusal::ExpectationFailed => "Correct the request: nothing was sent to the site.",
         Refusal::Loop => "Look at the client's and the proxy's settings: a proxy cannot be its own upstream.",
-        Refusal::OperatorDenied { .. } => {
+        Refusal::OperatorDenied { .. } | Refusal::InterceptDenied { .. } => {
             "Do not try this URL again, and use another page or source: the proxy's operator has decided so, not the site."
         }
         Refusal::RulesTooComplex { .. } => {

@@ -12,6 +12,7 @@ pub(super) fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'s
         | Refusal::MiningReserved(_)
         | Refusal::AnswerReserved(_)
         | Refusal::OperatorDenied { .. }
+        | Refusal::InterceptDenied { .. }
         | Refusal::RulesTooComplex { .. } => (configured(settings.robots.deny_status), "http_request_denied"),
         Refusal::RobotsUnreachable { .. } => {
             (configured(settings.robots.unreachable_status), "destination_unavailable")

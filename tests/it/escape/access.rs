@@ -2,10 +2,12 @@
 
 use super::siege::{Siege, refused, shoot};
 use crate::support::certs::client_config;
-use crate::support::{Alpn, Binary, Client, Origin, Proxy, TestCa, test_ca};
+use crate::support::{Alpn, Binary, Client, H2Client, Origin, Proxy, TestCa, assert_refused, h2_client, test_ca};
 use argon2::{Argon2, Params, PasswordHasher};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use std::path::Path;
 
 const ROBOTS: &str = "User-agent: AliceBot\nDisallow:\n\nUser-agent: *\nDisallow: /secret\n";
@@ -43,7 +45,6 @@ async fn without_the_password_nothing_is_served() {
         ("Digest", "Proxy-Authorization: Digest username=\"alice\"\r\n".into()),
         ("not base64", "Proxy-Authorization: Basic !!!\r\n".into()),
         ("the origin's field", basic("alice:correct horse").replace("Proxy-", "")),
-        ("the right ones second", format!("{}{}", basic("alice:wrong"), basic("alice:correct horse"))),
     ] {
         // Elsewhere than the tries before, which are limited for each address.
         let mut client = proxy.client().await;
@@ -56,8 +57,33 @@ async fn without_the_password_nothing_is_served() {
         let answer = shoot(&mut client, format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
         siege.tried(format!("CONNECT, {field:?}"), refused(answer.as_ref(), &[407]));
     }
-    siege.withstood(16);
+    siege.withstood(15);
     assert_eq!(origin.connections(), 0, "not even for robots.txt");
+}
+
+/// Nobody knows which of them counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_credentials_are_malformed_whichever_is_right() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start(&users()).await;
+    let (url, host) = (origin.url("/x"), origin.authority("a.localhost"));
+    let (right, wrong) = (basic("alice:correct horse"), basic("alice:wrong"));
+    for fields in [format!("{right}{wrong}"), format!("{wrong}{right}"), format!("{right}{right}")] {
+        for line in [format!("GET {url}"), format!("CONNECT {host}")] {
+            let mut client = proxy.client().await;
+            client.send(format!("{line} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n")).await;
+            assert_refused(&client.response().await, 400, "http_request_error", "bad-request");
+        }
+    }
+    let client = H2Client::known(proxy.client().await).await;
+    let mut asked = h2_client::request("GET", &url);
+    for field in [&right, &wrong] {
+        let value = field.trim().split_once(": ").unwrap().1.parse().unwrap();
+        asked.headers_mut().append("proxy-authorization", value);
+    }
+    let refused = client.exchange(asked, b"").await.unwrap();
+    assert_refused(&refused, 400, "http_request_error", "bad-request");
+    assert_eq!(origin.connections(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,6 +146,29 @@ async fn who_knows_the_password_is_let_in_whatever_others_at_the_address_try() {
         assert_eq!(ask("alice:horse").await, Some(407));
     }
     assert_eq!(ask("alice:correct horse").await, Some(200));
+}
+
+/// Tries on one HTTP/2 connection wait for each other, and one of them for those of other connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tries_on_one_connection_keep_nobody_out() {
+    let origin = Origin::site("").await;
+    let proxy = Proxy::start(&users()).await;
+    let with = |credentials: &str| {
+        let mut asked = h2_client::request("GET", &origin.url("/x"));
+        let value = basic(credentials).trim().split_once(": ").unwrap().1.parse().unwrap();
+        asked.headers_mut().insert("proxy-authorization", value);
+        asked
+    };
+    let (guessing, asking) = (H2Client::known(proxy.client().await).await, H2Client::known(proxy.client().await).await);
+    let mut tries = FuturesUnordered::new();
+    for number in 0..50 {
+        let sent = guessing.send(with(&format!("alice:guess {number}")), true).await;
+        tries.push(async move { sent.head().await.status().as_u16() });
+    }
+    assert_eq!(tries.next().await, Some(407));
+    assert_eq!(asking.exchange(with("alice:correct horse"), b"").await.unwrap().status(), 200);
+    let judged = std::iter::from_fn(|| tries.next().now_or_never()).count();
+    assert!(judged <= 2, "{judged} were judged before it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

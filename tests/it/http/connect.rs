@@ -1,7 +1,7 @@
 //! CONNECT (RFC 9110 §9.3.6): how the connection is taken over, and what is refused.
 
 use crate::support::client::get;
-use crate::support::h2_client::H2Client;
+use crate::support::h2_client::{H2Client, request};
 use crate::support::{Alpn, CLOSED_PORT, Client, Origin, Proxy, Reply, assert_refused, eventually};
 use std::time::Duration;
 
@@ -301,7 +301,9 @@ async fn a_connect_to_a_host_with_intercept_deny_is_refused() {
     client.send(connect(&host, "") + &connect(&tls.authority("b.localhost"), "")).await;
     let response = client.response().await;
     assert_refused(&response, 403, "http_request_denied", "operator-denied");
-    assert!(response.text().contains("intercept: deny") && response.head.lists("connection", "close"));
+    assert!(
+        response.text().contains("`intercept.hosts.a.localhost: deny`") && response.head.lists("connection", "close")
+    );
     assert_eq!(client.rest().await, b"");
     let h2 = H2Client::known(proxy.client().await).await;
     assert_eq!(h2.connect(&host).await.err(), Some(403));
@@ -309,6 +311,36 @@ async fn a_connect_to_a_host_with_intercept_deny_is_refused() {
     let port = tls.port().to_be_bytes();
     socks.send([&[5, 1, 0, 5, 1, 0, 3, 11], &b"a.localhost"[..], &port].concat()).await;
     assert_eq!(socks.rest().await, [5, 0, 5, 2, 0, 1, 0, 0, 0, 0, 0, 0], "not allowed");
+    assert_eq!(tls.connections(), 0);
+}
+
+/// What CONNECT is refused, a request for an https URL that is sent to the proxy as it is, is refused too. The refusal names the key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn intercept_deny_holds_for_https_without_a_connect() {
+    let (tls, plain) = (Origin::tls_site(Alpn::Both, "").await, Origin::site("").await);
+    for (yaml, key) in [
+        ("intercept: { hosts: { '*.localhost': deny } }", "intercept.hosts.*.localhost"),
+        ("hosts: { a.localhost: { intercept: deny } }", "hosts.a.localhost.intercept"),
+        ("intercept: { default: deny }", "intercept.default"),
+    ] {
+        let proxy = Proxy::start(yaml).await;
+        let (url, host) = (tls.url("/page"), tls.authority("a.localhost"));
+        let mut client = proxy.client().await;
+        client.send(connect(&host, "")).await;
+        let h2 = H2Client::known(proxy.client().await).await;
+        let refused = [client.response().await, proxy.get(&url).await, h2.get(&url).await];
+        for response in refused {
+            assert_refused(&response, 403, "http_request_denied", "operator-denied");
+            assert!(response.text().contains(&format!("`{key}: deny`")), "{key}: {}", response.text());
+            assert_eq!(response.problem()["rule"], format!("{key}: deny"));
+        }
+        let mut websocket = request("CONNECT", &url);
+        websocket.headers_mut().insert("sec-websocket-version", "13".parse().unwrap());
+        websocket.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
+        h2.takes_protocols().await;
+        assert_eq!(h2.open(websocket).await.err(), Some(403));
+        assert_eq!(proxy.get(&plain.url("/page")).await.status(), 200, "plain http is not concerned");
+    }
     assert_eq!(tls.connections(), 0);
 }
 

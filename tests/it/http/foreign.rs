@@ -42,6 +42,20 @@ async fn socks5_asks_for_the_password_where_there_are_users() {
     }
 }
 
+/// The time for a head does not run while a password waits to be judged: five seconds after a wrong one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn socks5_has_its_time_after_the_password_is_judged() {
+    let origin = Origin::site(ROBOTS).await;
+    let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
+    let users = format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}");
+    let proxy = Proxy::start(&format!("limits: {{ header_timeout: 3s }}\n{users}")).await;
+    for (password, code) in [("wrong", 97), ("right", 0)] {
+        let through = format!("socks5h://alice:{password}@{}", proxy.address());
+        let answer = curl(&["--proxy", &through, &origin.url("/page")]).await;
+        assert_eq!(answer.code, code, "{password}: {}", answer.stderr);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn socks5_says_why_there_is_no_connection() {
     let proxy = Proxy::start("intercept: { default: tunnel }\naccess: { clients: [127.0.0.0/8] }").await;

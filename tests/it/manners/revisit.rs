@@ -9,7 +9,8 @@ const MODIFIED: &str = "Sun, 06 Nov 1994 12:00:00 GMT";
 async fn site() -> Origin {
     pages(|seen| match (seen.path().as_str(), seen.field("range")) {
         ("/missing", _) => Reply::status(404),
-        (_, Some(_)) => Reply::status(206).body("p"),
+        ("/whole" | "/up", _) => Reply::text("page"),
+        (_, Some(range)) if range.starts_with("bytes=") => Reply::status(206).body("p"),
         _ => Reply::text("page").field("ETag", "\"a\"").field("Last-Modified", MODIFIED),
     })
     .await
@@ -178,4 +179,58 @@ async fn what_is_answered_without_the_site_takes_no_turn_of_it() {
         200,
         "one gap later, and the last that it may"
     );
+}
+
+/// All that wait for their turn look again when it comes, and give it back unused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_waited_for_a_turn_does_not_fetch_what_was_delivered_meanwhile() {
+    let origin = site().await;
+    let hosts = "hosts: { a.localhost: { crawl_delay: 1s, budget: { requests: 2 } } }";
+    let proxy = Proxy::start(&format!("pace: {{ min_revisit: 1h, max_wait: 30s }}\n{hosts}")).await;
+    let all = (0..6).map(async |number| {
+        let fields = if number % 2 == 0 { "" } else { "If-None-Match: \"a\"\r\n" };
+        with(&mut proxy.client().await, &origin, "GET", "/page", fields).await.status()
+    });
+    let mut statuses = futures_util::future::join_all(all).await;
+    statuses.sort_unstable();
+    assert_eq!((statuses[0], origin.log.count("/page")), (200, 1), "{statuses:?}");
+    assert!(statuses[1..].iter().all(|status| matches!(status, 304 | 429)), "{statuses:?}");
+    let other = with(&mut proxy.client().await, &origin, "GET", "/other", "").await;
+    assert_eq!(other.status(), 200, "the others have spent nothing: {}", other.text());
+}
+
+/// A site that knows no ranges, or no such protocol, answers with the page: it was delivered, however it was asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_whole_page_is_one_whatever_was_asked_for() {
+    let origin = site().await;
+    let proxy = Proxy::start(REVISIT).await;
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+    for (count, path, fields) in [(1, "/whole", "Range: bytes=0-\r\n"), (2, "/up", upgrade)] {
+        let first = with(&mut proxy.client().await, &origin, "GET", path, fields).await;
+        assert_eq!((first.status(), first.text().as_str()), (200, "page"), "{path}");
+        eventually("the delivery is noted", || proxy.counts().forwarded == count).await;
+        for fields in [fields, ""] {
+            let again = with(&mut proxy.client().await, &origin, "GET", path, fields).await;
+            assert_refused(&again, 429, "http_request_denied", "revisit-too-soon");
+        }
+        assert_eq!(origin.log.count(path), 1);
+    }
+}
+
+/// RFC 9110 §14.2: a Range in a unit that is not known is ignored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn neither_an_unknown_range_unit_nor_dot_segments_make_another_page() {
+    let origin = site().await;
+    let proxy = Proxy::start(REVISIT).await;
+    let client = &mut proxy.client().await;
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+    for (path, fields) in
+        [("/page", "Range: pages=1\r\n"), ("/./page", ""), ("/x/../page", ""), ("/%2E/page", ""), ("/x/%2e./page", "")]
+    {
+        let again = with(client, &origin, "GET", path, fields).await;
+        assert_refused(&again, 429, "http_request_denied", "revisit-too-soon");
+    }
+    for other in ["//page", "/page/", "/page?a=/../b", "/page?a=/b"] {
+        assert_eq!(with(client, &origin, "GET", other, "").await.status(), 200, "{other}");
+    }
 }

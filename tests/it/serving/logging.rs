@@ -2,6 +2,8 @@
 
 use crate::support::binary::politely;
 use crate::support::{Binary, Client, Origin, eventually, within};
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 fn text(path: &Path) -> String {
@@ -47,6 +49,23 @@ async fn an_access_log_that_was_moved_away_is_reopened_on_sighup() {
     eventually("the line", || text(&log).contains("/after")).await;
     assert!(!text(&moved).contains("/after") && !text(&log).contains("/before"));
     binary.stop().await;
+}
+
+/// It names users and what they fetch. A file that is there keeps its mode.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_access_log_is_made_for_its_owner_and_group_alone() {
+    let origin = Origin::site("").await;
+    let directory = tempfile::tempdir().unwrap();
+    let (made, there) = (directory.path().join("made.log"), directory.path().join("there.log"));
+    std::fs::write(&there, "").unwrap();
+    std::fs::set_permissions(&there, Permissions::from_mode(0o604)).unwrap();
+    for (log, mode) in [(&made, 0o640), (&there, 0o604)] {
+        let binary = Binary::serve(&format!("log: {{ access: {} }}", log.display())).await;
+        assert_eq!(binary.curl(&[&origin.url("/x")]).await.status(), 200);
+        eventually("the line", || text(log).contains("/x")).await;
+        assert_eq!(log.metadata().unwrap().mode() & 0o777, mode, "{}", log.display());
+        binary.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
