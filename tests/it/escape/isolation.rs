@@ -1,7 +1,7 @@
 //! Out of `run --isolate`: each way of SECURITY.md's list is tried, by root and by a user, in one script, which says what it got.
 
 use crate::support::binary::open;
-use crate::support::{Origin, eventually, within};
+use crate::support::{Origin, at_once, eventually, within};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -419,14 +419,15 @@ while True:
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_isolated_command_cannot_hold_its_supervisor_to_outlive_run() {
     let users = if rustix_is_root() { vec![None, Some("61184")] } else { vec![None] };
-    for (user, how, signal) in users.into_iter().flat_map(|user| {
-        [("attach", libc::SIGTERM), ("seize", libc::SIGTERM), ("attach", libc::SIGKILL), ("seize", libc::SIGKILL)]
-            .map(|(how, signal)| (user, how, signal))
-    }) {
+    let ways = ["attach", "seize"].map(|how| [libc::SIGTERM, libc::SIGKILL].map(|signal| (how, signal)));
+    let cases =
+        users.into_iter().flat_map(|user| ways.as_flattened().iter().map(move |(how, signal)| (user, *how, *signal)));
+    at_once(cases.map(async |(user, how, signal)| {
         let Some(mut run) = isolated(user, &["/usr/bin/python3", "-c", HOLDING_ON, how]).await else { return };
         run.signal(signal);
         run.until_nothing_is_left(&format!("{user:?} {how} {signal}")).await;
-    }
+    }))
+    .await;
 }
 
 /// Its supervisor may be stuck for another reason.
