@@ -286,11 +286,15 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
     let connected = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
     let [network, connected, system] = [network.as_raw_fd(), connected.as_raw_fd(), system.as_raw_fd()];
     // SAFETY: these take numbers, and a text that outlives the call; the segment and the queue go at the end.
-    let (segment, queue) = unsafe {
+    let (segment, queue, opened) = unsafe {
         let queue = CString::new(format!("/{name}")).expect("a name");
-        let opened = libc::mq_open(queue.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o666 as libc::mode_t, 0);
+        // A user may have few of the size that is usual.
+        let mut small: libc::mq_attr = std::mem::zeroed();
+        (small.mq_maxmsg, small.mq_msgsize) = (1, 1);
+        let flags = libc::O_CREAT | libc::O_RDWR;
+        let opened = libc::mq_open(queue.as_ptr(), flags, 0o666 as libc::mode_t, &raw const small);
         assert!(opened >= 0 && libc::fchmod(opened, 0o666) == 0, "{}", std::io::Error::last_os_error());
-        (libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o666), queue)
+        (libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o666), queue, opened)
     };
     let key = session_key(&name);
     let script = home.path().join("attacks.py");
@@ -331,6 +335,7 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
     // SAFETY: as above.
     unsafe {
         libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut());
+        libc::mq_close(opened);
         libc::mq_unlink(queue.as_ptr());
         libc::syscall(libc::SYS_keyctl, KEYCTL_INVALIDATE, key);
     }
