@@ -1,11 +1,11 @@
 //! `politely run --isolate`: the command in a network of its own, of which nothing leads out but the proxy's socket, and with nothing
 //! left that opens another: no capabilities, no other process in sight. The socket is opened inside, and handed to the proxy outside.
 
+use super::bounds;
 use super::hand_over::{INSIDE, hand_over};
 use super::namespaces::{self, Fork};
 use super::processes::{end_with_parent, send};
 use super::signal_fd::SignalFd;
-use super::{ONCE_TOLD, UNKILLABLE, bounds};
 use crate::cli::CommandError;
 use rustix::process::{Pid, Signal};
 use std::fs;
@@ -13,17 +13,18 @@ use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Goes on in there. `Some`: in the process that stayed outside; it is the exit code of what was inside.
+/// Goes on in there. `Some`: in the process that stayed outside; it is the exit code of what was inside. `outlives`: how
+/// long that may outlive `run`.
 ///
 /// # Errors
 /// A part of it cannot be had: there is no isolation with less.
-pub(super) fn enter(control: &UnixStream, signals: &SignalFd) -> Result<Option<u8>, CommandError> {
+pub(super) fn enter(control: &UnixStream, signals: &SignalFd, outlives: Duration) -> Result<Option<u8>, CommandError> {
     namespaces::enter().map_err(|error| failed(&error, &hint(Path::new("/proc"))))?;
     // Process 1 of a namespace takes all others with it.
     if let Fork::Parent(child) = namespaces::fork().map_err(|error| failed(&error, KERNEL))? {
-        return Ok(Some(watch(child, control, signals)));
+        return Ok(Some(watch(child, control, signals, outlives)));
     }
     namespaces::own_proc().map_err(|error| failed(&error, MASKED))?;
     bind(control).map_err(|error| failed(&error, KERNEL))?;
@@ -31,7 +32,7 @@ pub(super) fn enter(control: &UnixStream, signals: &SignalFd) -> Result<Option<u
 }
 
 /// Until process 1 has ended, which is killed if it outlives `run` for longer than it takes to end what the command has left.
-fn watch(first: Pid, control: &UnixStream, signals: &SignalFd) -> u8 {
+fn watch(first: Pid, control: &UnixStream, signals: &SignalFd, outlives: Duration) -> u8 {
     let mut until = None;
     loop {
         if let Some(code) = namespaces::ended(first) {
@@ -47,7 +48,7 @@ fn watch(first: Pid, control: &UnixStream, signals: &SignalFd) -> u8 {
         // Its end is one of them.
         signals.read();
         if is_gone {
-            until = Some(Instant::now() + ONCE_TOLD + 2 * UNKILLABLE);
+            until = Some(Instant::now() + outlives);
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
     rustix::io::fcntl_setfd(&control, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
     let signals = SignalFd::open()?;
     if args.isolate
-        && let Some(code) = isolation::enter(&control, &signals)?
+        && let Some(code) = isolation::enter(&control, &signals, ONCE_TOLD + 2 * UNKILLABLE)?
     {
         return Ok(ExitCode::from(code));
     }
