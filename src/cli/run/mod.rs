@@ -179,14 +179,13 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             print_refusal(decision);
         }
     };
-    let (mut is_signalled, mut still_waiting) = (false, 0);
+    let mut still_waiting = 0;
     let status = loop {
         tokio::select! {
             // A signal that ends the command is the command's, and not the one that cuts off what it leaves.
             biased;
             signal = signals.next() => {
                 if is_to_end(signal) {
-                    is_signalled = true;
                     still_waiting = running.figures().waiting.max(still_waiting);
                 }
                 pass_on(&control, signal);
@@ -215,8 +214,9 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         let _ = last_run::remember(&product_tokens);
     }
     let code = exit_code(status);
-    // The signal may have reached the command alone, or first.
-    let is_cut_off = is_signalled || is_by_signal(code);
+    // A command that has gone on after it was not ended by it, whoever got it.
+    let is_cut_off = is_by_signal(code);
+    let still_waiting = if is_cut_off { still_waiting } else { 0 };
     let summary = Summary {
         program,
         tally,

@@ -1,5 +1,5 @@
 //! What an isolated command may not have or do: capabilities, more of them by a set-user-id program, descriptors that lead out, sockets
-//! of families that namespaces of networks do not separate.
+//! of families that namespaces of networks do not separate, the kernel's keys, and a hold on the process that supervises it.
 
 use super::namespaces::is_in_them;
 use std::fs;
@@ -72,6 +72,12 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     }
 }
 
+/// Keeps processes of the same user from tracing this one and from its memory and descriptors (`ptrace(2)`). What it starts is
+/// dumpable again. To be called when /proc/self has been written to: that is root's from then on.
+pub(super) fn forbid_tracing() -> io::Result<()> {
+    control(libc::PR_SET_DUMPABLE, 0)
+}
+
 fn control(what: libc::c_int, argument: libc::c_ulong) -> io::Result<()> {
     let none: libc::c_ulong = 0;
     // SAFETY: numbers alone.
@@ -82,7 +88,8 @@ fn control(what: libc::c_int, argument: libc::c_ulong) -> io::Result<()> {
 }
 
 /// Sockets of virtual machines (vsock) belong to no network namespace, and io_uring opens them without a call that could be refused.
-/// Nor does the command type on the terminal, for the shell to read after its end.
+/// Nor does the command type on the terminal, for the shell to read after its end. Keyrings belong to no namespace as a whole: the
+/// caller's session keyring is inherited, and root's own are everywhere the same without a namespace of users.
 pub(super) fn refuse_calls() -> io::Result<()> {
     if CALLS.is_empty() {
         return Err(io::ErrorKind::Unsupported.into());
@@ -104,6 +111,8 @@ struct Calls {
     audit: u32,
     socket: u32,
     ioctl: u32,
+    /// `add_key`; `request_key` and `keyctl` follow it.
+    keys: u32,
     /// One for all calls about sockets, with the family out of sight.
     socketcall: Option<u32>,
 }
@@ -132,6 +141,9 @@ fn filter() -> Vec<libc::sock_filter> {
         ]);
         own.extend([unless(calls.ioctl, 6), load(SECOND_ARGUMENT)]);
         own.extend([unless(TIOCSTI, 1), refuse(libc::EPERM), unless(TIOCLINUX, 1), refuse(libc::EPERM), allow()]);
+        for call in calls.keys..calls.keys + 3 {
+            own.extend([unless(call, 1), refuse(libc::ENOSYS)]);
+        }
         if let Some(socketcall) = calls.socketcall {
             own.extend([unless(socketcall, 4), load(FIRST_ARGUMENT), unless(SOCKET, 1), refuse(libc::ENOSYS), allow()]);
         }
@@ -146,13 +158,13 @@ fn filter() -> Vec<libc::sock_filter> {
 
 #[cfg(target_arch = "x86_64")]
 const CALLS: &[Calls] = &[
-    Calls { audit: 0xC000_003E, socket: 41, ioctl: 16, socketcall: None },
-    Calls { audit: 0x4000_0003, socket: 359, ioctl: 54, socketcall: Some(102) },
+    Calls { audit: 0xC000_003E, socket: 41, ioctl: 16, keys: 248, socketcall: None },
+    Calls { audit: 0x4000_0003, socket: 359, ioctl: 54, keys: 286, socketcall: Some(102) },
 ];
 #[cfg(target_arch = "aarch64")]
 const CALLS: &[Calls] = &[
-    Calls { audit: 0xC000_00B7, socket: 198, ioctl: 29, socketcall: None },
-    Calls { audit: 0x4000_0028, socket: 281, ioctl: 54, socketcall: None },
+    Calls { audit: 0xC000_00B7, socket: 198, ioctl: 29, keys: 217, socketcall: None },
+    Calls { audit: 0x4000_0028, socket: 281, ioctl: 54, keys: 309, socketcall: None },
 ];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const CALLS: &[Calls] = &[];

@@ -4,27 +4,53 @@
 use super::bounds;
 use super::hand_over::{INSIDE, hand_over};
 use super::namespaces::{self, Fork};
-use super::processes::end_with_parent;
+use super::processes::{end_with_parent, send};
+use super::signal_fd::SignalFd;
 use crate::cli::CommandError;
+use rustix::process::{Pid, Signal};
 use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-/// Goes on in there. `Some`: in the process that stayed outside; it is the exit code of what was inside.
+/// Goes on in there. `Some`: in the process that stayed outside; it is the exit code of what was inside. `outlives`: how
+/// long that may outlive `run`.
 ///
 /// # Errors
 /// A part of it cannot be had: there is no isolation with less.
-pub(super) fn enter(control: &UnixStream) -> Result<Option<u8>, CommandError> {
+pub(super) fn enter(control: &UnixStream, signals: &SignalFd, outlives: Duration) -> Result<Option<u8>, CommandError> {
     namespaces::enter().map_err(|error| failed(&error, &hint(Path::new("/proc"))))?;
     // Process 1 of a namespace takes all others with it.
     if let Fork::Parent(child) = namespaces::fork().map_err(|error| failed(&error, KERNEL))? {
-        return Ok(Some(namespaces::exit_code(child)));
+        return Ok(Some(watch(child, control, signals, outlives)));
     }
     namespaces::own_proc().map_err(|error| failed(&error, MASKED))?;
     bind(control).map_err(|error| failed(&error, KERNEL))?;
     Ok(None)
+}
+
+/// Until process 1 has ended, which is killed if it outlives `run` for longer than it takes to end what the command has left.
+fn watch(first: Pid, control: &UnixStream, signals: &SignalFd, outlives: Duration) -> u8 {
+    let mut until = None;
+    loop {
+        if let Some(code) = namespaces::ended(first) {
+            return code;
+        }
+        let left = until.map(|until: Instant| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            send(first, Signal::KILL);
+            return namespaces::exit_code(first);
+        }
+        // What comes from `run` is for process 1 to read.
+        let is_gone = signals.wait(left.is_none().then_some((control, 0)), left);
+        // Its end is one of them.
+        signals.read();
+        if is_gone {
+            until = Some(Instant::now() + outlives);
+        }
+    }
 }
 
 /// Leaves the command what it may have, and gives `run` its way out.
@@ -37,6 +63,7 @@ fn bind(control: &UnixStream) -> io::Result<()> {
     if fs::File::open("/dev/tty").is_err() {
         rustix::process::setpgid(None, None)?;
     }
+    bounds::forbid_tracing()?;
     hand_over(control, &TcpListener::bind(INSIDE)?)
 }
 

@@ -47,7 +47,7 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
     rustix::io::fcntl_setfd(&control, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
     let signals = SignalFd::open()?;
     if args.isolate
-        && let Some(code) = isolation::enter(&control)?
+        && let Some(code) = isolation::enter(&control, &signals, ONCE_TOLD + 2 * UNKILLABLE)?
     {
         return Ok(ExitCode::from(code));
     }
@@ -66,7 +66,8 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
     unsafe { command.pre_exec(move || restore().and_then(|()| end_with_parent(libc::SIGTERM))) };
     let child = command.spawn().map_err(|error| CommandError::not_run(program, &error))?;
     let command = Pid::from_child(&child);
-    (&control).write_all(&[0])?;
+    // Where `run` has gone there is nobody to tell, and all the more to end.
+    let _ = (&control).write_all(&[0]);
     Ok(ExitCode::from(Supervisor { command, program, quiet: args.quiet, control, signals }.watch()))
 }
 
@@ -120,7 +121,7 @@ impl Supervisor<'_> {
             heard =
                 self.hear(if matches!(stage, EndStage::Running) { None } else { Some(TICK) }).unwrap_or_else(|()| {
                     // `run` has gone, and with it the way out.
-                    self.control = closed();
+                    self.control = hand_over::closed();
                     stage = self.tell(&left());
                     is_to_end = true;
                     Vec::new()
@@ -175,9 +176,14 @@ impl Supervisor<'_> {
 
     fn say(&self, left: &[Descendant], what: &str) {
         let others = left.iter().filter(|process| process.pid != self.command && !process.has_ended);
-        let names: Vec<_> = others.map(|process| format!("{} ({})", process.name, process.pid)).collect();
+        let mut names: Vec<_> = others.map(|process| format!("{} ({})", process.name, process.pid)).collect();
+        if names.len() > SHOWN {
+            let more = names.split_off(SHOWN).len();
+            names.push(format!("{more} more"));
+        }
         let names = if left.is_empty() { "processes that /proc does not show".into() } else { names.join(", ") };
-        if !self.quiet && !names.is_empty() {
+        // The command may have filled a pipe or stopped the terminal: nobody waits for that.
+        if !self.quiet && !names.is_empty() && is_writable(&io::stderr()) {
             let program = super::inert(&self.program.to_string_lossy());
             let said = format!("politely: {program} left behind: {}: {what}\n", super::inert(&names));
             let _ = io::stderr().write_all(said.as_bytes());
@@ -187,11 +193,7 @@ impl Supervisor<'_> {
     /// What has come since, and whether the terminal has sent it: by `run`, which passes on what it alone has heard, or from somebody
     /// who names this process, or its group. `Err`: `run` has gone.
     fn hear(&mut self, wait: Option<Duration>) -> Result<Vec<(Signal, bool)>, ()> {
-        let milliseconds = wait.map_or(-1, |wait| i32::try_from(wait.as_millis()).unwrap_or(i32::MAX));
-        let fd = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut both = [fd(self.signals.as_raw_fd()), fd(self.control.as_raw_fd())];
-        // SAFETY: it writes to these two, which outlive it.
-        unsafe { libc::poll(both.as_mut_ptr(), 2, milliseconds) };
+        self.signals.wait(Some((&self.control, libc::POLLIN)), wait);
         let mut heard = self.signals.read();
         let mut bytes = [0; 64];
         match self.control.read(&mut bytes) {
@@ -265,12 +267,11 @@ fn become_reaper() -> io::Result<()> {
     }
 }
 
-/// One whose other end never says anything.
-fn closed() -> UnixStream {
-    let (ours, theirs) = UnixStream::pair().expect("a descriptor has just become free");
-    std::mem::forget(theirs);
-    let _ = ours.set_nonblocking(true);
-    ours
+/// Whether it takes a line at once.
+fn is_writable(stream: &impl AsRawFd) -> bool {
+    let mut one = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: it writes to that one, which outlives it.
+    unsafe { libc::poll(&raw mut one, 1, 0) > 0 }
 }
 
 /// Whether somebody has ended it, as far as its exit code says.
@@ -289,5 +290,7 @@ const NOT_KNOWN: u8 = 1;
 const BY_ITSELF: Duration = Duration::from_secs(5);
 const ONCE_TOLD: Duration = Duration::from_secs(5);
 const UNKILLABLE: Duration = Duration::from_secs(2);
+/// So that what is said fits where a pipe or a terminal has said that there is room.
+const SHOWN: usize = 20;
 const TICK: Duration = Duration::from_millis(50);
 const SAME: Duration = Duration::from_millis(100);

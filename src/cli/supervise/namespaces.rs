@@ -205,16 +205,25 @@ pub(super) fn fork() -> io::Result<Fork> {
 /// Waits for its end.
 pub(super) fn exit_code(child: Pid) -> u8 {
     loop {
-        match waitpid(Some(child), WaitOptions::empty()) {
-            Ok(Some((_, status))) => {
-                let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
-                if let Some(code) = code {
-                    return u8::try_from(code).unwrap_or(1);
-                }
-            }
-            Ok(None) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return 1,
+        if let Some(code) = code(child, WaitOptions::empty()) {
+            return code;
         }
+    }
+}
+
+/// Its exit code, if it has ended.
+pub(super) fn ended(child: Pid) -> Option<u8> {
+    code(child, WaitOptions::NOHANG)
+}
+
+fn code(child: Pid, options: WaitOptions) -> Option<u8> {
+    match waitpid(Some(child), options) {
+        Ok(Some((_, status))) => {
+            let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+            code.map(|code| u8::try_from(code).unwrap_or(1))
+        }
+        Ok(None) | Err(rustix::io::Errno::INTR) => None,
+        Err(_) => Some(1),
     }
 }
 

@@ -4,6 +4,7 @@ use rustix::process::Signal;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::time::Duration;
 
 /// Those that end nobody here any more.
 pub(super) struct SignalFd {
@@ -50,11 +51,23 @@ impl SignalFd {
         }
     }
 
-    /// Those that have come, and whether the terminal has sent each, which it does to all processes of the group.
+    /// Until one has come, this is over, or the other descriptor has the events (`poll(2)`) or is closed at its other end: whether
+    /// that is so.
+    pub fn wait(&self, other: Option<(&impl AsRawFd, libc::c_short)>, time: Option<Duration>) -> bool {
+        let milliseconds = time.map_or(-1, |time| i32::try_from(time.as_millis() + 1).unwrap_or(i32::MAX));
+        let (fd, events) = other.map_or((-1, 0), |(fd, events)| (fd.as_raw_fd(), events));
+        let own = libc::pollfd { fd: self.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut both = [own, libc::pollfd { fd, events, revents: 0 }];
+        // SAFETY: it writes to these two, which outlive it.
+        unsafe { libc::poll(both.as_mut_ptr(), 2, milliseconds) > 0 && both[1].revents != 0 }
+    }
+
+    /// Those that have come, and whether the terminal has sent each, which it does to all processes of the group. None waits twice, so
+    /// that who sends them without end keeps nobody here.
     pub fn read(&self) -> Vec<(Signal, bool)> {
         let mut all = Vec::new();
         let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];
-        while (&self.file).read(&mut bytes).is_ok_and(|length| length == bytes.len()) {
+        while all.len() < SIGNALS.len() && (&self.file).read(&mut bytes).is_ok_and(|length| length == bytes.len()) {
             let number = |at: usize| i32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
             let (signal, code) = (number(0), number(8));
             if let Some(signal) = Signal::from_named_raw(signal) {

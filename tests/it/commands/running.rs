@@ -115,6 +115,20 @@ async fn a_run_that_somebody_ends_is_not_taken_for_one_that_went_round() {
     }
 }
 
+/// It went on for as long as it liked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_goes_on_after_a_signal_was_not_ended_by_it() {
+    for signal in ["HUP", "INT", "TERM"] {
+        // Its parent's parent is `run`.
+        let run_itself = "$(cut -d ' ' -f 4 /proc/$PPID/stat)";
+        let script = format!("trap 'n=7' {signal}; kill -{signal} {run_itself}; sleep 0.5; exit $((n+1))");
+        let ended = run(&[], &script).await;
+        let said = &ended.stderr;
+        assert_eq!(ended.code, 8, "{signal}: {said}");
+        assert!(!said.contains("it was ended") && said.contains("nothing came through"), "{signal}: {said}");
+    }
+}
+
 /// Where the environment names a proxy, whoever set it is to know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_that_is_not_used_is_warned_of() {

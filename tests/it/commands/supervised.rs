@@ -1,6 +1,9 @@
 //! What `run` passes on to its command, and that nothing of the command outlives it.
 
 use crate::support::{eventually, within};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -89,6 +92,29 @@ async fn nothing_is_left_where_run_is_killed() {
     run.signal(libc::SIGKILL);
     run.ended().await;
     eventually("their end", || !pids.iter().any(|pid| is_there(*pid))).await;
+}
+
+/// On a busy machine the command is at work before its supervisor has said so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_left_where_run_is_killed_before_it_hears_that_the_command_has_started() {
+    let (mut ours, theirs) = UnixStream::pair().expect("two ends");
+    ours.write_all(&[0]).expect("there is room");
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=TERM", env!("CARGO_BIN_EXE_politely"), "supervise", "9", "--"]);
+    command.args(["sh", "-c", "echo $$ >> pids; exec sleep 300"]);
+    let inherit = move || match unsafe { libc::dup2(theirs.as_raw_fd(), 9) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    };
+    // SAFETY: `dup2` takes two integers, and may be called between fork and exec.
+    unsafe { command.pre_exec(inherit) };
+    // Nobody reads what it says.
+    drop(ours);
+    let run = Run::of(command);
+    let pids = run.pids(1).await;
+    let (ended, said) = run.ended().await;
+    assert!(!is_there(pids[0]), "{said}");
+    assert_eq!(ended, Some(137), "it was told to end, and then killed: {said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! Out of `run --isolate`: each way of SECURITY.md's list is tried, by root and by a user, in one script, which says what it got.
 
 use crate::support::binary::open;
-use crate::support::{Origin, within};
+use crate::support::{Origin, at_once, eventually, within};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -9,6 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::Stdio;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 
 /// Prints a line for each way out that is open.
@@ -70,6 +71,73 @@ def _():
 
 @way('memory of a process outside')
 def _(): open(f'/proc/{outer}/mem', 'rb')
+
+def call(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno())
+
+# Process 1 watches over the command, as the same user.
+@way('ptrace of process 1, attached')
+def _():
+    call(libc.ptrace(16, 1, None, None))
+    os.waitpid(1, 0x40000000)
+    libc.ptrace(17, 1, None, None)
+
+@way('ptrace of process 1, seized')
+def _():
+    call(libc.ptrace(0x4206, 1, None, None))
+    call(libc.ptrace(0x4207, 1, None, None))
+    os.waitpid(1, 0x40000000)
+    libc.ptrace(17, 1, None, None)
+
+for mode in [os.O_RDONLY, os.O_RDWR]:
+    way(f'memory of process 1 ({mode})')(lambda: os.close(os.open('/proc/1/mem', mode)))
+
+@way('memory of process 1 by calls')
+def _():
+    byte = ctypes.create_string_buffer(1)
+    own = (ctypes.c_size_t * 2)(ctypes.addressof(byte), 1)
+    for function in [libc.process_vm_readv, libc.process_vm_writev]:
+        # Where it can be reached and nothing is at that address, the error is another.
+        if function(1, own, 1, own, 1, 0) >= 0 or ctypes.get_errno() == 14:
+            return True
+    return False
+
+@way('descriptor of process 1')
+def _():
+    process = os.pidfd_open(1)
+    for number in range(10):
+        if libc.syscall(438, process, number, 0) >= 0:
+            return True
+    return False
+
+for number in range(20):
+    way(f'descriptor {number} of process 1 by its path')(lambda: os.readlink(f'/proc/1/fd/{number}'))
+
+@way('end of process 1')
+def _():
+    for signal in [9, 19, 20]:
+        for target in [1, -1]:
+            # By -1 it reaches all but process 1 and who sends it.
+            os.kill(target, signal)
+    return 'State:\tT' in open('/proc/1/status').read()
+
+@way('kernel key of the caller')
+def _():
+    for keyring in [-3, -4, -5, int(sys.argv[6])]:
+        if libc.syscall(250, 10, keyring, b'user', abstract.encode(), 0) >= 0:
+            return True
+    buffer = ctypes.create_string_buffer(10)
+    return libc.syscall(250, 11, int(sys.argv[6]), buffer, 10) >= 0
+
+@way('list of the keys of others')
+def _(): call(libc.syscall(250, 0, -3, 1))
+
+@way('key of its own')
+def _(): call(libc.syscall(248, b'user', b'x', b'x', 1, -3))
+
+@way('key that another program makes')
+def _(): call(libc.syscall(249, b'user', abstract.encode(), None, -3))
 
 @way('file system of process 1')
 def _(): return os.readlink('/proc/1/ns/mnt') != os.readlink('/proc/self/ns/mnt')
@@ -218,18 +286,23 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
     let connected = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).expect("it listens");
     let [network, connected, system] = [network.as_raw_fd(), connected.as_raw_fd(), system.as_raw_fd()];
     // SAFETY: these take numbers, and a text that outlives the call; the segment and the queue go at the end.
-    let (segment, queue) = unsafe {
+    let (segment, queue, opened) = unsafe {
         let queue = CString::new(format!("/{name}")).expect("a name");
-        let opened = libc::mq_open(queue.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o666 as libc::mode_t, 0);
+        // A user may have few of the size that is usual.
+        let mut small: libc::mq_attr = std::mem::zeroed();
+        (small.mq_maxmsg, small.mq_msgsize) = (1, 1);
+        let flags = libc::O_CREAT | libc::O_RDWR;
+        let opened = libc::mq_open(queue.as_ptr(), flags, 0o666 as libc::mode_t, &raw const small);
         assert!(opened >= 0 && libc::fchmod(opened, 0o666) == 0, "{}", std::io::Error::last_os_error());
-        (libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o666), queue)
+        (libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o666), queue, opened)
     };
+    let key = session_key(&name);
     let script = home.path().join("attacks.py");
     fs::write(&script, ATTACKS).expect("it is writable");
     let mut command = Command::new("bash");
     let become_user = user.map(|id| format!("setpriv --reuid={id} --regid={id} --clear-groups")).unwrap_or_default();
     let run = format!(
-        "exec {become_user} bash -c 'exec {} run --isolate python3 \"$0\" $$ {port} {name} \"$1\" {segment}' \"$0\" \"$1\"",
+        "exec {become_user} bash -c 'exec {} run --isolate python3 \"$0\" $$ {port} {name} \"$1\" {segment} {key}' \"$0\" \"$1\"",
         env!("CARGO_BIN_EXE_politely")
     );
     if !before.is_empty() {
@@ -262,7 +335,9 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
     // SAFETY: as above.
     unsafe {
         libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut());
+        libc::mq_close(opened);
         libc::mq_unlink(queue.as_ptr());
+        libc::syscall(libc::SYS_keyctl, KEYCTL_INVALIDATE, key);
     }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (got, said) = (text(&output.stdout), text(&output.stderr));
@@ -273,6 +348,26 @@ async fn tried(user: Option<u32>, before: &str, home: &tempfile::TempDir) -> Opt
     }
     Some((got, said))
 }
+
+/// A key that the caller of `run` has, as a login's ticket; 0 where the kernel keeps none.
+fn session_key(name: &str) -> i64 {
+    let name = CString::new(name).expect("a name");
+    // SAFETY: the calls read texts that outlive them, and numbers.
+    unsafe {
+        let key =
+            libc::syscall(libc::SYS_add_key, c"user".as_ptr(), name.as_ptr(), c"secret".as_ptr(), 6, SESSION_KEYRING);
+        if key < 0 {
+            eprintln!("no key to be kept from the command: {}", std::io::Error::last_os_error());
+            return 0;
+        }
+        assert_eq!(libc::syscall(libc::SYS_keyctl, KEYCTL_SETPERM, key, 0x3f3f_0000), 0);
+        key
+    }
+}
+
+const SESSION_KEYRING: i32 = -3;
+const KEYCTL_SETPERM: i32 = 5;
+const KEYCTL_INVALIDATE: i32 = 21;
 
 /// Nothing leads out, and what is made belongs to who has called.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -296,6 +391,118 @@ async fn nothing_leads_out_of_an_isolated_command() {
     if !is_root {
         eprintln!("skipped for other users: only root can become one");
     }
+}
+
+/// Leaves a detached process behind, and does to process 1 whatever may keep that from ending it.
+const HOLDING_ON: &str = r#"
+import ctypes, os, signal, subprocess, sys, time
+for number in [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]:
+    signal.signal(number, signal.SIG_IGN)
+subprocess.Popen(['sleep', '77'], start_new_session=True)
+libc = ctypes.CDLL(None)
+libc.ptrace({'attach': 16, 'seize': 0x4206}.get(sys.argv[1], 16), 1, None, None)
+libc.ptrace(0x4207, 1, None, None)
+for target in [1, -1]:
+    try:
+        os.kill(target, signal.SIGSTOP)
+    except OSError:
+        pass
+# Writes without end to what process 1 says things by.
+os.set_blocking(2, False)
+try:
+    while True:
+        os.write(2, b'x' * 4096)
+except BlockingIOError:
+    os.set_blocking(2, True)
+print('ready', flush=True)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+while True:
+    time.sleep(1)
+"#;
+
+/// Whatever it does to its supervisor, `run` ends with it and takes all with it, and so does the end of `run`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_isolated_command_cannot_hold_its_supervisor_to_outlive_run() {
+    let users = if rustix_is_root() { vec![None, Some("61184")] } else { vec![None] };
+    let ways = ["attach", "seize"].map(|how| [libc::SIGTERM, libc::SIGKILL].map(|signal| (how, signal)));
+    let cases =
+        users.into_iter().flat_map(|user| ways.as_flattened().iter().map(move |(how, signal)| (user, *how, *signal)));
+    at_once(cases.map(async |(user, how, signal)| {
+        let Some(mut run) = isolated(user, &["/usr/bin/python3", "-c", HOLDING_ON, how]).await else { return };
+        run.signal(signal);
+        run.until_nothing_is_left(&format!("{user:?} {how} {signal}")).await;
+    }))
+    .await;
+}
+
+/// Its supervisor may be stuck for another reason.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_process_1_does_not_end_by_itself_it_is_killed() {
+    let Some(mut run) = isolated(None, &["sh", "-c", "setsid sleep 77 & echo ready; sleep 77"]).await else { return };
+    let first = child_of(run.pid()).and_then(child_of).expect("process 1");
+    // SAFETY: two numbers; it is a descendant of a child that is not waited for yet.
+    assert_eq!(unsafe { libc::kill(first, libc::SIGSTOP) }, 0);
+    run.signal(libc::SIGKILL);
+    run.until_nothing_is_left("a stopped process 1").await;
+}
+
+/// A run whose command has said `ready`, with what it says beside unread. All that it starts holds its standard output.
+struct Isolated {
+    child: tokio::process::Child,
+    output: BufReader<tokio::process::ChildStdout>,
+    _home: tempfile::TempDir,
+}
+
+/// `None`: it cannot be had here.
+async fn isolated(user: Option<&str>, script: &[&str]) -> Option<Isolated> {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut command = Command::new("env");
+    if let Some(id) = user {
+        let number = id.parse().expect("a number");
+        chown(home.path(), Some(number), Some(number)).expect("root may");
+        command = Command::new("setpriv");
+        command.args([&format!("--reuid={id}"), &format!("--regid={id}"), "--clear-groups"]);
+    }
+    command.args([env!("CARGO_BIN_EXE_politely"), "run", "--isolate"]).args(script);
+    command.env("HOME", home.path()).env("XDG_CACHE_HOME", home.path()).env("STATE_DIRECTORY", home.path());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().expect("it is built");
+    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    within("the command", output.read_line(&mut line)).await.expect("text");
+    if line != "ready\n" {
+        let said = within("its end", child.wait_with_output()).await.expect("our child").stderr;
+        let said = String::from_utf8_lossy(&said);
+        assert!(["cannot isolate", "Permission denied", "cannot run"].iter().any(|why| said.contains(why)), "{said}");
+        eprintln!("skipped: {said}");
+        return None;
+    }
+    Some(Isolated { child, output, _home: home })
+}
+
+impl Isolated {
+    fn pid(&self) -> i32 {
+        self.child.id().expect("not waited for yet").cast_signed()
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: two numbers; the child is not waited for yet.
+        assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+    }
+
+    async fn until_nothing_is_left(&mut self, what: &str) {
+        let pid = self.pid();
+        eventually(what, || child_of(pid).is_none()).await;
+        // Its end waits for somebody who reads the summary.
+        self.child.stderr.take();
+        within(what, self.output.read_to_end(&mut Vec::new())).await.expect("a pipe");
+        within(what, self.child.wait()).await.expect("our child");
+    }
+}
+
+fn child_of(pid: i32) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// In a container parts of /proc are masked, so that a namespace of users may not have one of its own.
