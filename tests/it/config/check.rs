@@ -57,11 +57,11 @@ HOME/politely.yaml is valid
 #[test]
 fn check_says_who_is_let_in_and_what_is_let_through() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
-    let (_home, file) = written(&format!(
-        "listen: [{{ address: 0.0.0.0:3128, tls: {{ certificate: c.pem, key: k.pem, client_ca: clients.pem }} }}]\n\
-         hosts: {{ old.example: {{ tls: legacy }}, '*.bank.example': {{ intercept: tunnel }}, '*.co.uk': {{ crawl_delay: 1s }} }}\n\
-         egress: {{ hosts: ['*.com.au', '*.example', '*.internal', '*.bank.example', '*.com', '*.github.io'] }}\n"
-    ));
+    let (_home, file) = written(
+        "listen: [{ address: 0.0.0.0:3128, tls: { certificate: c.pem, key: k.pem, client_ca: clients.pem } }]\n\
+         hosts: { old.example: { tls: legacy }, '*.bank.example': { intercept: tunnel }, '*.co.uk': { crawl_delay: 1s } }\n\
+         egress: { hosts: ['*.com.au', '*.example', '*.internal', '*.bank.example', '*.com', '*.github.io'] }\n",
+    );
     let told = |yaml: &str| {
         fs::write(&file, fs::read_to_string(&file).unwrap() + yaml).unwrap();
         let (code, told, faults) = check(&file, &[]);
