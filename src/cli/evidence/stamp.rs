@@ -18,7 +18,7 @@ pub(super) struct StampArgs {
     directory: Option<PathBuf>,
     #[command(flatten)]
     config: ConfigArg,
-    /// The time-stamping authority, such as http://tsa.example/tsr
+    /// The time-stamping authority, such as `http://tsa.example/tsr`
     #[arg(long, value_name = "URL", value_parser = parse_tsa)]
     tsa: Url,
     /// PEM file of the authorities that the time stamp has to come from

@@ -52,7 +52,7 @@ pub enum Allowance {
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
     pub robots: &'a Entry,
-    /// `None`: it does not matter ([`HostRules::mining_purpose`]).
+    /// `None`: it does not matter ([`HostRules::mining_purpose`](super::HostRules::mining_purpose)).
     pub tdmrep: Option<&'a Entry>,
 }
 

@@ -15,7 +15,7 @@ pub(super) enum Encoding {
 /// How letters of ASCII lie in a file: one byte, and NULs between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
-    /// From one letter to the next: 2 or 4 bytes.
+    /// From one letter to the next: 2 or 4 bytes, or others, which no encoding has.
     width: usize,
     /// Where the letter is in its unit: at the beginning (little-endian), at the end (big-endian); elsewhere it is in none.
     at: usize,
@@ -51,7 +51,7 @@ pub(super) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
 /// Those in which there is a word, of four letters: no text in bytes has NULs so.
 fn layouts(bytes: &[u8]) -> Vec<Layout> {
     let mut found = Vec::new();
-    for width in [2, 4] {
+    for width in 2..=8 {
         for (start, word) in bytes.windows(3 * width + 1).enumerate() {
             let is_word = word.iter().enumerate().all(|(at, byte)| (*byte != 0) == at.is_multiple_of(width));
             let layout = Layout { width, at: start % width };
@@ -149,11 +149,22 @@ mod tests {
             b"\xef\xbb\xbfUser-agent: *",
             b"User-agent: *",
             b"\0\0\0\0\0\0\0\0",
-            b"a\0\0b\0\0c\0\0d",
             b"User-agent: *\0Disallow: /a\0\0Disallow: /b\0",
             b"\xff\xfeUser-agent: *\nDisallow: /\n",
         ] {
             assert_eq!(detect(file, false), Encoding::Bytes, "{file:?}");
+        }
+    }
+
+    #[test]
+    fn no_encoding_has_three_bytes_a_letter_or_five_or_eight() {
+        for width in [3, 5, 6, 7, 8] {
+            for begin in [0, width - 1] {
+                let spread = b"User-agent: *\nDisallow: /\n"
+                    .iter()
+                    .flat_map(|letter| (0..width).map(move |at| if at == begin { *letter } else { 0 }));
+                assert_eq!(detect(&spread.collect::<Vec<_>>(), false), Encoding::Unknown, "{width}");
+            }
         }
     }
 

@@ -81,9 +81,10 @@ impl Iterator for SourceLines<'_> {
     }
 }
 
-/// Bytes to skip at the start. A mark that was cut short is skipped too, as Google does.
+/// Bytes to skip at the start. A mark that was cut short is skipped too, as Google does; so are several, which tools leave that each
+/// put one before what it is given.
 pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
-    b"\xEF\xBB\xBF".iter().zip(text).take_while(|(mark, byte)| mark == byte).count()
+    b"\xEF\xBB\xBF".iter().cycle().zip(text).take_while(|(mark, byte)| mark == byte).count()
 }
 
 /// What a line says.
