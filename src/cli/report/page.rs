@@ -85,6 +85,20 @@ const UNKNOWN: &str = "see the documentation";
 /// Lines of a table; JSON has them all.
 pub const MOST_SHOWN: usize = 1000;
 
+/// A letter of what others have written, as HTML and Markdown take it for text: no tag, and no change of the text's direction.
+pub(super) fn put_text(out: &mut String, c: char) {
+    match c {
+        '&' => out.push_str("&amp;"),
+        '<' => out.push_str("&lt;"),
+        '>' => out.push_str("&gt;"),
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            out.extend(c.escape_unicode());
+        }
+        c if c.is_control() => out.extend(c.escape_unicode()),
+        c => out.push(c),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

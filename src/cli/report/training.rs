@@ -2,7 +2,7 @@
 //! (Regulation (EU) 2024/1689) Art. 53(1)(d). docs/evidence.md names the version of the template.
 
 use super::overrides::{contact, overrides};
-use super::page::{Page, named};
+use super::page::{Page, named, put_text};
 use crate::cli::counted;
 use crate::evidence::Group;
 use crate::rfc3339;
@@ -109,17 +109,13 @@ fn joined(values: Vec<String>) -> String {
     if values.is_empty() { "none".to_owned() } else { values.join(", ") }
 }
 
-/// Text in which nothing is Markdown or HTML.
+/// Text in which nothing is Markdown, HTML, or a change of the text's direction.
 fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '(' | ')' | '#' | '!' | '|' | '~' => out.extend(['\\', c]),
-            c if c.is_control() => out.extend(c.escape_unicode()),
-            c => out.push(c),
+            c => put_text(&mut out, c),
         }
     }
     out
@@ -147,6 +143,7 @@ mod tests {
 
     #[test]
     fn what_others_have_written_is_text() {
+        assert_eq!(literal("\u{202e}"), "\\u{202e}");
         assert_eq!(literal("<b>|[x](y)\n"), "&lt;b&gt;\\|\\[x\\]\\(y\\)\\u{a}");
     }
 }

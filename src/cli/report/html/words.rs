@@ -1,5 +1,6 @@
 //! Times, and texts of others, as HTML.
 
+use crate::cli::report::page::put_text;
 use crate::rfc3339;
 use std::time::{Duration, SystemTime};
 
@@ -23,16 +24,9 @@ pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                out.extend(c.escape_unicode())
-            }
-            c if c.is_control() => out.extend(c.escape_unicode()),
-            c => out.push(c),
+            c => put_text(&mut out, c),
         }
     }
     out
