@@ -90,7 +90,7 @@ impl Exchange<'_> {
             Some(turn) => turn.map_err(Outcome::Refused)?,
             None => return Err(Outcome::Gone),
         }
-        self.revisited_meanwhile().map_err(Outcome::Refused)?.map_or(Ok(()), |answer| Err(Outcome::Answered(answer)))
+        self.asked_meanwhile().map_err(Outcome::Refused)?.map_or(Ok(()), |answer| Err(Outcome::Answered(answer)))
     }
 
     /// On a connection of its own, which may become another protocol's.
