@@ -55,8 +55,9 @@ impl Exchange<'_> {
                 Tried::Over(outcome) => return outcome,
                 Tried::Again(again, failure) | Tried::Untried(again, failure) => (again, failure),
             };
-            // Each head that the origin sees counts as a try where it has said how often it wants to see one; so does a turn that was lost.
-            match is_untried && self.permit.as_ref().is_some_and(|permit| permit.gap().is_zero()) {
+            // Each head that the origin sees counts as a try where it has said how often it wants to see one; so does a turn that was lost,
+            // and a connection that it ends before it has served anything.
+            match is_untried && reused && self.permit.as_ref().is_some_and(|permit| permit.gap().is_zero()) {
                 true => untried += 1,
                 false => tries += 1,
             }

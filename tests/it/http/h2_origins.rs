@@ -436,6 +436,17 @@ async fn what_is_passed_over_again_and_again_keeps_the_gap() {
     assert!(start.elapsed() >= gap * (heads - 1), "{heads} heads within {:?}", start.elapsed());
 }
 
+/// Also where it keeps no gap: a connection that has served nothing is worth no more tries than one that breaks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_passes_over_the_first_request_of_each_connection_is_asked_four_times() {
+    let origin = Odd::start(Way::PassOver(h2::Reason::NO_ERROR)).await;
+    let proxy = Proxy::start("hosts: { '*': { robots: ignore } }").await;
+    let client = Client::connect(proxy.address(), &origin.authority()).await;
+    let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+    assert_eq!(client.get("/x", &origin.authority()).await.status(), 502);
+    assert_eq!(origin.asked.load(Ordering::Relaxed), 4);
+}
+
 /// A head that has to wait for a stream has not left, and what its connection allows it later is no reason to hurry after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_for_a_stream_of_its_connection_has_not_left() {
