@@ -99,7 +99,7 @@ fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool) -> Result<Vec<u8>, 
         },
         "identity" => return Ok(body),
         // Some servers write a charset here, or name a coding that they have not applied.
-        _ if is_text(&body) => return Ok(body),
+        _ if is_text(&body, cut) => return Ok(body),
         // Read as it is, this would be a file without a rule, which allows everything.
         other => return Err(DecodeError::Unknown(other.chars().take(MAX_NAME).collect())),
     };
@@ -125,10 +125,37 @@ fn gzip(mut input: &[u8], all: u64, out: &mut Vec<u8>) -> io::Result<usize> {
 }
 
 /// Whether it may be a robots.txt as it is: in UTF-8 or another charset of bytes, without control characters other than white space and
-/// escapes, or in UTF-16 with its mark. What has been compressed is not, within its first few bytes.
-fn is_text(body: &[u8]) -> bool {
-    let is_control = |byte: &u8| matches!(byte, 0..=8 | 14..=26 | 28..=31 | 127);
-    body.starts_with(b"\xff\xfe") || body.starts_with(b"\xfe\xff") || !body.iter().any(is_control)
+/// escapes, or the same in UTF-16 or UTF-32, well-formed behind its mark and with a letter of ASCII, as keys have. What has been compressed
+/// is not, within its first few bytes, however it begins. `cut`: it may end anywhere.
+fn is_text(body: &[u8], cut: bool) -> bool {
+    let is_control = |char| matches!(char, '\0'..='\x08' | '\x0e'..='\x1a' | '\x1c'..='\x1f' | '\x7f');
+    if !body.iter().any(|byte| is_control(char::from(*byte))) {
+        return true;
+    }
+    let text = match body {
+        [0xFF, 0xFE, 0, 0, rest @ ..] => of_four(rest, u32::from_le_bytes, cut),
+        [0, 0, 0xFE, 0xFF, rest @ ..] => of_four(rest, u32::from_be_bytes, cut),
+        [0xFF, 0xFE, rest @ ..] => of_two(rest, u16::from_le_bytes, cut),
+        [0xFE, 0xFF, rest @ ..] => of_two(rest, u16::from_be_bytes, cut),
+        _ => None,
+    };
+    let has_letter = |text: &str| text.is_empty() || text.contains(|char: char| char.is_ascii_alphabetic());
+    text.is_some_and(|text| has_letter(&text) && !text.contains(is_control))
+}
+
+/// `None`: it is ill-formed.
+fn of_two(bytes: &[u8], unit: fn([u8; 2]) -> u16, cut: bool) -> Option<String> {
+    let (units, rest) = bytes.as_chunks();
+    let mut units: Vec<u16> = units.iter().map(|bytes| unit(*bytes)).collect();
+    // The first half of a pair.
+    units.pop_if(|last| cut && (0xD800..0xDC00).contains(last));
+    String::from_utf16(&units).ok().filter(|_| cut || rest.is_empty())
+}
+
+fn of_four(bytes: &[u8], unit: fn([u8; 4]) -> u32, cut: bool) -> Option<String> {
+    let (units, rest) = bytes.as_chunks();
+    let text = units.iter().map(|bytes| char::from_u32(unit(*bytes))).collect::<Option<String>>();
+    text.filter(|_| cut || rest.is_empty())
 }
 
 /// The extension that is no part of RFC 7932 (§9.1 leaves its first bits free), by which a few bytes ask for a gigabyte.
@@ -211,6 +238,44 @@ mod tests {
         {
             assert_eq!(decode(text.to_vec(), "unknown", 1000, false).unwrap(), text);
         }
+    }
+
+    /// With its byte order mark, in each of the encodings that have one.
+    fn marked(text: &str) -> [Vec<u8>; 4] {
+        let text = format!("\u{feff}{text}");
+        let two = |bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect();
+        let four = |bytes: fn(u32) -> [u8; 4]| text.chars().flat_map(|char| bytes(char.into())).collect();
+        [two(u16::to_le_bytes), two(u16::to_be_bytes), four(u32::to_le_bytes), four(u32::to_be_bytes)]
+    }
+
+    #[test]
+    fn a_byte_order_mark_makes_text_of_nothing_that_has_control_characters_or_is_ill_formed() {
+        let is_text = |body: &[u8], cut| decode(body.to_vec(), "unknown", 1000, cut).is_ok();
+        for text in ["", "User-agent: *\r\n\tDisallow: /\u{1f600}\n", "# \u{442}\u{4e00}\nAllow: /"] {
+            let text = text.repeat(9);
+            for (number, body) in marked(&text).into_iter().enumerate() {
+                assert!(is_text(&body, false), "{number} {text:?}");
+                for cut in 64..body.len() {
+                    assert!(is_text(&body[..cut], true), "{number} {text:?} cut at {cut}");
+                }
+                assert!(text.is_empty() || !is_text(&body[..body.len() - 1], false), "{number} {text:?}");
+            }
+        }
+        for text in ["Allow: /\0", "Allow: /\u{1}", "Allow: /\x1a", "Allow: /\x7f", "\u{100}\u{4e00}"] {
+            for (number, body) in marked(text).into_iter().enumerate() {
+                assert!(!is_text(&body, false), "{number} {text:?}");
+            }
+        }
+        let noise = [gzip_of(TEXT), br(TEXT), zstd::encode_all(TEXT, 3).unwrap()];
+        for mark in [&b"\xff\xfe"[..], b"\xfe\xff", b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\xef\xbb\xbf"] {
+            for noise in &noise {
+                assert!(!is_text(&[mark, noise].concat(), false), "{mark:?} {noise:?}");
+            }
+        }
+        let half = [0xFEFF, 0x61, 0xD800, 0x61].map(u16::to_le_bytes).concat();
+        assert!(!is_text(&half, false));
+        let far = [0xFEFF, 0x61, 0x11_0000].map(u32::to_be_bytes).concat();
+        assert!(!is_text(&far, false));
     }
 
     #[test]

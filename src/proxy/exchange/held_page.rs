@@ -96,7 +96,11 @@ impl Exchange<'_> {
         let Some(body) = &mut held.released else { return Poll::Ready(Ok(())) };
         down.is_held_up = true;
         while !body.bytes().is_empty() {
-            ready!(client.side().poll_send(cx, body)).map_err(|_| Broken::Gone)?;
+            let Poll::Ready(sent) = client.side().poll_send(cx, body) else {
+                origin.side().gather(cx);
+                return Poll::Pending;
+            };
+            sent.map_err(|_| Broken::Gone)?;
             held.until = Instant::now() + over;
         }
         if held.fault.is_some() {
