@@ -108,7 +108,7 @@ fn is_whole(headers: &HeaderMap, come: u64, limit: u64) -> bool {
     let mut ranges = headers.get_all(header::CONTENT_RANGE).iter();
     let (Some(range), None) = (ranges.next(), ranges.next()) else { return false };
     policy::whole_range(range.as_bytes()).is_some_and(|length| {
-        come == length || come > limit && length > limit || headers.contains_key(header::CONTENT_ENCODING)
+        come == length || come > limit && length > limit || come > 0 && headers.contains_key(header::CONTENT_ENCODING)
     })
 }
 

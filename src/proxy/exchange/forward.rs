@@ -13,6 +13,12 @@ use std::pin::pin;
 
 impl Exchange<'_> {
     pub(super) async fn forward<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: Route) -> Outcome {
+        let place = pin!(self.proxy.streams.place(&self.peer.first_stream));
+        let _place = match client.wait(timer, place).await {
+            Some(Ok(place)) => place,
+            Some(Err(refusal)) => return Outcome::Refused(refusal),
+            None => return Outcome::Gone,
+        };
         if self.request.is_upgrade {
             // What most requests are not takes no room in them, here and below.
             return Box::pin(self.upgrade(client, timer, &route)).await;
