@@ -28,7 +28,10 @@ impl Exchange<'_> {
             true => Versions::Http1Only,
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
         };
-        let mut want = Want { versions, once: !self.request.is_idempotent(), ..Want::default() };
+        // Some servers end an HTTP/2 connection, which others share, for a head that is too large for them.
+        let versions = if self.request.has_large_head() { route.http1_first(versions) } else { versions };
+        let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
+        let mut want = Want { versions, once, uploads, ..Want::default() };
         let (mut tries, mut untried) = (0, 0);
         loop {
             let connected = {
@@ -51,6 +54,7 @@ impl Exchange<'_> {
                     Tried::Again(Want { fresh: false, ..want }, Failure::turns_over())
                 }
                 HttpLink::Http1(link) => {
+                    self.is_private |= link.is_private();
                     self.over_http1(client, timer, &route, link, Http1Link::keep_private, upstream, want).await
                 }
                 HttpLink::Http2(link) => self.over_http2(client, timer, &route, link, upstream, want).await,
