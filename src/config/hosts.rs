@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::policy::operator_rules::OwnRules;
 use crate::policy::{Host, HostPattern, HostRules, PolicyOptions};
 
-use super::read::check::Check;
+use super::read::sections::Sections;
 use super::written::host_table::{HostMap, InterceptMode, Override};
 use super::written::origin_tls::{OriginTls, TlsVersions};
 use super::written::values::PathPattern;
@@ -51,7 +51,7 @@ impl Hosts {
         default: InterceptMode,
         entries: &HostMap<Override>,
         intercept: &HostMap<InterceptMode>,
-        check: &mut Check<'_>,
+        check: &mut Sections<'_>,
     ) -> Self {
         let mut all = entries.clone();
         for (pattern, mode) in intercept {

@@ -2,9 +2,9 @@
 //! pace.max_wait=10s`).
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
-use super::error::{Complaint, nearest};
-use super::faults::{At, Faults};
+use super::error::{Complaint, ConfigPlace, Faults, nearest};
 use super::tree::{Value, YamlNode};
 
 /// An argument of the command line that sets a key.
@@ -20,7 +20,7 @@ pub struct KeyArgument {
 
 /// A variable, or an argument, that sets a key.
 pub(in crate::config) struct Variable {
-    pub name: String,
+    name: Arc<str>,
     /// The keys it names, from the top.
     path: Vec<String>,
     value: String,
@@ -39,7 +39,7 @@ impl Variable {
 
 impl From<&KeyArgument> for Variable {
     fn from(KeyArgument { name, key, value }: &KeyArgument) -> Self {
-        Self { name: name.clone(), path: key.split('.').map(str::to_owned).collect(), value: value.clone() }
+        Self { name: name.as_str().into(), path: key.split('.').map(str::to_owned).collect(), value: value.clone() }
     }
 }
 
@@ -58,7 +58,7 @@ pub(in crate::config) fn variables(
         let path: Vec<String> = keys.split("__").map(str::to_ascii_lowercase).collect();
         match unknown(all_keys, &path) {
             // What is not UTF-8 is a fault of the value, not of the name: it becomes one where the value is read.
-            None => variables.push(Variable { value: value.to_string_lossy().into_owned(), name, path }),
+            None => variables.push(Variable { value: value.to_string_lossy().into_owned(), name: name.into(), path }),
             Some(hint) => {
                 let hint = if is_service_link(keys) { SERVICE_LINK.to_owned() } else { hint };
                 warnings.push(Complaint::new(format!("the environment variable `{name}` is not a setting"), hint));
@@ -98,16 +98,15 @@ fn unknown(mut section: &YamlNode, path: &[String]) -> Option<String> {
     None
 }
 
-/// Lays those of the variables that `which` wants over the file. `all_keys`: as for [`variables`].
+/// Lays the variables over the file. `all_keys`: as for [`variables`].
 pub(in crate::config) fn overlay(
     root: &mut YamlNode,
     variables: &[Variable],
     all_keys: &YamlNode,
-    which: impl Fn(&[String]) -> bool,
     faults: &mut Faults,
 ) {
-    for (number, variable) in (0..).zip(variables).filter(|(_, variable)| which(&variable.path)) {
-        let at = At::Variable(number);
+    for variable in variables {
+        let at = ConfigPlace::Variable(Arc::clone(&variable.name));
         let path: Vec<&str> = variable.path.iter().map(String::as_str).collect();
         let open = (1..path.len())
             .find(|depth| matches!(&all_keys.along(&path[..*depth]).value, Value::Map(keys) if keys.is_empty()));
@@ -116,25 +115,25 @@ pub(in crate::config) fn overlay(
             let hint = format!(
                 "the name of a key cannot spell a host: set all of them in one value, such as `{section}='{{\"example.com\": …}}'`"
             );
-            faults.push(at, Complaint::new(format!("`{section}` takes no host in its name"), hint));
+            faults.push(&at, Complaint::new(format!("`{section}` takes no host in its name"), hint));
             continue;
         }
-        match value(&variable.value, path[path.len() - 1], at, faults) {
-            Ok(node) => root.put(&node.spelt_out(path), node),
-            Err(error) => faults.push(at, Complaint::new(without_place(&error), VALUE_FORMS)),
+        match value(&variable.value, path[path.len() - 1], &at, faults) {
+            Ok(node) => root.set(&path, node),
+            Err(error) => faults.push(&at, Complaint::new(without_place(&error), VALUE_FORMS)),
         }
     }
 }
 
 /// Lists, maps and quoted texts are YAML; of the rest only numbers and words of YAML are recognised, so that a plain text
 /// may hold what means something in YAML.
-fn value(text: &str, key: &str, at: At, faults: &mut Faults) -> Result<YamlNode, serde_yaml::Error> {
+fn value(text: &str, key: &str, at: &ConfigPlace, faults: &mut Faults) -> Result<YamlNode, serde_yaml::Error> {
     if text.starts_with(['[', '{', '"', '\'']) {
-        return YamlNode::read(text, key, &|_| at, faults);
+        return YamlNode::read(text, key, &|_| at.clone(), faults);
     }
-    Ok(match YamlNode::read(text, key, &|_| at, &mut Faults::default()) {
+    Ok(match YamlNode::read(text, key, &|_| at.clone(), &mut Faults::default()) {
         Ok(node) if !matches!(node.value, Value::Map(_) | Value::List(_) | Value::Text(_)) => node,
-        Ok(_) | Err(_) => YamlNode::new(at, Value::Text(text.to_owned())),
+        Ok(_) | Err(_) => YamlNode::new(at.clone(), Value::Text(text.to_owned())),
     })
 }
 
@@ -163,10 +162,13 @@ mod tests {
     fn read(all: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let all = all.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let keys = "pace: { queue: 1, max_wait: 1s }\nhosts: {}\nmode: enforce\nfleet: null\n";
-        let keys = YamlNode::read(keys, "", &|_| At::Unwritten, &mut Faults::default()).unwrap();
+        let keys = YamlNode::read(keys, "", &|_| ConfigPlace::Unwritten, &mut Faults::default()).unwrap();
         let (variables, warnings) = variables(all, &keys);
         let warning = |warning: Complaint| format!("{} | {}", warning.what, warning.hint);
-        (variables.into_iter().map(|variable| variable.name).collect(), warnings.into_iter().map(warning).collect())
+        (
+            variables.into_iter().map(|variable| variable.name.to_string()).collect(),
+            warnings.into_iter().map(warning).collect(),
+        )
     }
 
     #[test]
@@ -201,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_plain_text_may_hold_what_means_something_in_yaml() {
-        let value = |text| value(text, "", At::Unwritten, &mut Faults::default());
+        let value = |text| value(text, "", &ConfigPlace::Unwritten, &mut Faults::default());
         for text in ["a: b", "*", "https://a.example/ # b", "@x", "10s", "- x", "!t"] {
             assert_eq!(value(text).unwrap().text(), Some(text));
         }
