@@ -12,6 +12,7 @@ mod paths;
 mod read;
 mod settings;
 mod shown;
+mod steps;
 mod validate;
 mod written;
 

@@ -10,6 +10,7 @@ use serde::forward_to_deserialize_any;
 use super::error::{Complaint, ConfigPlace, did_you_mean};
 use super::expected::{integer_hint, is_integer, listed, one_of, plain, show};
 use super::tree::{Value, YamlNode};
+use crate::config::steps::step;
 use crate::config::written::text;
 
 /// One node as serde sees it.
@@ -22,7 +23,7 @@ impl<'a> Reader<'a> {
     }
 
     fn entries(self, is_read: impl Fn(&(YamlNode, YamlNode)) -> bool) -> impl Iterator<Item = (Self, Self)> {
-        let read = self.0.entries().into_iter().filter(move |entry| is_read(entry));
+        let read = self.0.entries().into_iter().inspect(|_| step()).filter(move |entry| is_read(entry));
         read.map(|(key, value)| (Self(key), Self(value)))
     }
 

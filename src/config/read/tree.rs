@@ -9,6 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, Seq
 
 use super::error::{Complaint, ConfigPlace, Faults};
 use super::places::MOST_VALUES;
+use crate::config::steps::step;
 use crate::policy::HostPattern;
 
 #[derive(Clone, Debug)]
@@ -129,6 +130,7 @@ impl YamlNode {
         }
         let (Value::Map(entries), Value::Map(others)) = (&mut self.value, over.value) else { return };
         for (name, other) in others {
+            step();
             match entries.entry(name) {
                 Entry::Vacant(place) => drop(place.insert(other)),
                 Entry::Occupied(mut here) => match (&here.get().1.value, &other.1.value) {
@@ -158,6 +160,7 @@ impl YamlWalk<'_> {
     }
 
     fn enter<E: Error>(self) -> Result<ConfigPlace, E> {
+        step();
         let number = self.seen.get();
         self.seen.set(number + 1);
         if number == MOST_VALUES {

@@ -132,6 +132,37 @@ access:
 }
 
 #[test]
+fn the_more_specific_of_a_users_entries_counts_and_each_goes_over_what_all_have() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA";
+    let settings = good(&format!(
+        r#"
+hosts:
+  "*.a.example.com": {{ intercept: tunnel }}
+  www.example.com: {{ crawl_delay: 2s }}
+  192.0.2.1: {{ robots: ignore }}
+access:
+  users:
+    - {{ name: alice, password: "{hash}", hosts: {{
+          "*": {{ crawl_delay: 9s }}, "*.com": {{ crawl_delay: 8s }}, "*.example.com": {{ robots: report }},
+          x.a.example.com: {{ crawl_delay: 7s }} }} }}
+"#
+    ));
+    let hers = settings.access.users[0].hosts.as_ref().unwrap();
+    for (host, delay, robots, intercept) in [
+        ("www.example.com", 8, RobotsOverride::Report, InterceptMode::Intercept),
+        ("example.com", 8, RobotsOverride::Enforce, InterceptMode::Intercept),
+        ("b.a.example.com", 8, RobotsOverride::Report, InterceptMode::Tunnel),
+        ("x.a.example.com", 7, RobotsOverride::Report, InterceptMode::Tunnel),
+        ("192.0.2.1", 9, RobotsOverride::Ignore, InterceptMode::Intercept),
+        ("example.org", 9, RobotsOverride::Enforce, InterceptMode::Intercept),
+    ] {
+        let policy = hers.get(&Host::parse(host).unwrap());
+        let found = (policy.rules.crawl_delay.map(|delay| delay.as_secs()), policy.rules.robots, policy.intercept);
+        assert_eq!(found, (Some(delay), robots, intercept), "{host}");
+    }
+}
+
+#[test]
 fn one_host_in_two_spellings_is_reported_with_both_places() {
     for (first, second, host) in [
         ("example.com", "Example.COM", "example.com"),
