@@ -61,18 +61,14 @@ pub(super) fn egress(settings: &Settings, check: &mut Sections<'_>) {
     if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
         check.fault(&key, "the URL of a proxy ends with its port", "leave out what follows it");
     }
-    let local = |address: &ListenAddress| match (address, url.host()) {
+    let is_own = |address: &ListenAddress| match (address, url.host()) {
+        (ListenAddress::Socket(own), _) if own.port() == 0 || Some(own.port()) != port => false,
         (ListenAddress::Socket(own), Some(url::Host::Ipv4(ip))) => is_reached_by(own, ip.into()),
         (ListenAddress::Socket(own), Some(url::Host::Ipv6(ip))) => is_reached_by(own, ip.into()),
         (ListenAddress::Socket(own), Some(url::Host::Domain(name))) => name == "localhost" && own.ip().is_loopback(),
         (ListenAddress::Socket(_), None) | (ListenAddress::Inherited(_), _) => false,
     };
-    let own_port = |address: &ListenAddress| match address {
-        ListenAddress::Socket(own) => own.port() != 0 && Some(own.port()) == port,
-        ListenAddress::Inherited(_) => false,
-    };
-    let mut own = settings.listen.iter().map(|listener| &listener.address).chain(&settings.admin.address);
-    if own.any(|address| own_port(address) && local(address)) {
+    if settings.listen.iter().map(|listener| &listener.address).chain(&settings.admin.address).any(is_own) {
         check.fault(&key, "this proxy listens there itself", "name another proxy, or leave it out");
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::hosts::Hosts;
-use super::read::environment::{self, KeyArgument, Variable};
+use super::read::environment::{self, KeyArgument};
 use super::read::error::{Complaint, ConfigErrors, ConfigPlace, Faults};
 use super::read::files::ConfigFiles;
 use super::read::sections::Sections;
@@ -16,7 +16,6 @@ use super::shown::Whole;
 use super::validate;
 use super::written::defaults::defaults;
 use super::written::intercept::CaSource;
-use super::written::text;
 use super::written::values::AccessLog;
 
 impl Settings {
@@ -24,7 +23,7 @@ impl Settings {
     /// Relative paths start at the file's directory.
     ///
     /// # Errors
-    /// All that is wrong with it, at once.
+    /// What is wrong with it: of each section the first value that cannot be read, or all that its keys mean together.
     pub fn load(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -35,7 +34,7 @@ impl Settings {
     /// The same, with what the command line sets over the environment, in its order.
     ///
     /// # Errors
-    /// All that is wrong with it, at once.
+    /// What is wrong with it: of each section the first value that cannot be read, or all that its keys mean together.
     pub fn load_with(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -45,11 +44,10 @@ impl Settings {
         let credentials = environment.iter().find(|(name, value)| name == "CREDENTIALS_DIRECTORY" && !value.is_empty());
         let credentials = credentials.map(|(_, directory)| PathBuf::from(directory));
         let (mut variables, strange) = environment::variables(environment, defaults());
-        variables.extend(arguments.iter().map(Variable::from));
-        let over = Over { variables, credentials };
+        variables.extend_from_slice(arguments);
         let name = path.map_or_else(String::new, |path| path.display().to_string());
         let text = path.map_or_else(|| Ok(String::new()), |path| read_text(path, false));
-        let mut settings = Self::build(&name, text, &over)?;
+        let mut settings = Self::build(&name, text, &variables, credentials.as_deref())?;
         settings.warnings.extend(strange);
         Ok(settings)
     }
@@ -57,9 +55,9 @@ impl Settings {
     /// Reads a text as the file `name`, without any environment.
     ///
     /// # Errors
-    /// All that is wrong with it, at once.
+    /// What is wrong with it: of each section the first value that cannot be read, or all that its keys mean together.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        Self::build(name, Ok(text.to_owned()), &Over::default())
+        Self::build(name, Ok(text.to_owned()), &[], None)
     }
 
     /// A configuration as it was shown once, to judge by it. It has no passwords, so that nobody can log in, and it is complete: the
@@ -76,8 +74,13 @@ impl Settings {
         Self::parse(name, &shown.to_string()).map_err(|errors| errors.to_string())
     }
 
-    fn build(name: &str, text: Result<String, Complaint>, over: &Over) -> Result<Self, ConfigErrors> {
-        let Over { variables, credentials } = over;
+    /// `credentials`: where systemd puts those of a service (`LoadCredential=`).
+    fn build(
+        name: &str,
+        text: Result<String, Complaint>,
+        variables: &[KeyArgument],
+        credentials: Option<&Path>,
+    ) -> Result<Self, ConfigErrors> {
         let mut files = ConfigFiles::default();
         let text = text.unwrap_or_else(|complaint| {
             files.faults.push(&ConfigPlace::File(0), complaint);
@@ -85,16 +88,15 @@ impl Settings {
         });
         let Some(mut root) = files.read(name, text) else { return files.checked(Self::default()) };
         // What is wrong in a file is wrong even where another or a variable takes its place.
-        let judge = |node: &YamlNode, faults: &mut Faults| drop(Self::read(&mut Sections::new(node.clone(), faults)));
+        let judge = |node: &YamlNode, faults: &mut Faults| Self::read(&mut Sections::new(node.clone(), faults));
         judge(&root, &mut files.faults);
         environment::overlay(&mut root, variables, defaults(), &mut files.faults);
-        let mut sections = Sections::new(root.only("include"), &mut files.faults);
-        let include: Vec<PathBuf> = sections.read_with("include", |reader| text::many(reader));
+        let include = judge(&root, &mut files.faults).include;
         let included = files.included(&root, &include);
-        included.iter().for_each(|node| judge(node, &mut files.faults));
+        included.iter().for_each(|node| drop(judge(node, &mut files.faults)));
         files.join(&mut root, included);
         environment::overlay(&mut root, variables, defaults(), &mut files.faults);
-        root.each_value(&mut |node| locate_credential(node, credentials.as_deref(), &mut files.faults));
+        root.each_value(&mut |node| locate_credential(node, credentials, &mut files.faults));
 
         let mut sections = Sections::new(root, &mut files.faults);
         let mut settings = Self::read(&mut sections);
@@ -157,14 +159,6 @@ impl Default for Settings {
     fn default() -> Self {
         Self::parse("", "").expect("the defaults are right, as a test holds")
     }
-}
-
-/// What goes over the files.
-#[derive(Default)]
-struct Over {
-    variables: Vec<Variable>,
-    /// Where systemd puts a service's credentials (`LoadCredential=`).
-    credentials: Option<PathBuf>,
 }
 
 /// Makes `credential:NAME` the path of that credential.

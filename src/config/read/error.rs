@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: every fault with its place and what to do about it, shown as a compiler shows it.
+//! What is wrong with a configuration: each fault with its place and what to do about it, shown as a compiler shows it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ pub(in crate::config) struct ConfigText {
     pub text: String,
 }
 
-/// All that is wrong with a configuration, in the order of the files, then of the environment. Never empty.
+/// What is wrong with a configuration, in the order of the files, then of the environment. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     /// The file, and those that it includes. Never empty.

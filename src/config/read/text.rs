@@ -28,7 +28,7 @@ pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<Str
 pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Error) -> (ConfigPlace, Complaint) {
     let message = error.to_string();
     let message = message.rsplit(OURS).next().unwrap_or_default();
-    let what = message.split(" at line ").next().unwrap_or_default();
+    let what = without_place(message);
     let (place, line) = match error.location() {
         Some(at) => {
             let place = ConfigPlace::Line { file, line: at.line(), column: at.column() };
@@ -44,6 +44,11 @@ pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Err
     };
     let what = if what.contains("more than one document") { "there is more than one document in it" } else { what };
     (place, Complaint::new(what, hint))
+}
+
+/// A message of the parser without the place that it ends with.
+pub(super) fn without_place(message: &str) -> &str {
+    message.split(" at line ").next().unwrap_or_default()
 }
 
 /// What the parser's messages hold, and what it mostly comes from.

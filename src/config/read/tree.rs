@@ -84,13 +84,6 @@ impl YamlNode {
         entries
     }
 
-    /// This map with this key alone, if it is there.
-    pub fn only(&self, key: &str) -> Self {
-        let mut only = Self::empty();
-        self.below(key).cloned().into_iter().for_each(|value| only.put(&[key], value));
-        only
-    }
-
     /// Calls `act` for this value and each in it.
     pub fn each_value(&mut self, act: &mut impl FnMut(&mut Self)) {
         act(self);
