@@ -89,9 +89,13 @@ pub(in crate::config) struct Faults(Vec<ConfigFault>);
 impl Faults {
     pub fn push(&mut self, place: &ConfigPlace, complaint: Complaint) {
         let fault = ConfigFault { place: place.clone(), complaint };
-        if self.0.len() < MOST_FAULTS && !self.0.contains(&fault) {
+        if !self.is_full() && !self.0.contains(&fault) {
             self.0.push(fault);
         }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= MOST_FAULTS
     }
 }
 

@@ -20,27 +20,11 @@ pub(in crate::config) struct ConfigFiles {
 impl ConfigFiles {
     /// Reads one more text. `None`: it is no YAML.
     pub fn read(&mut self, name: &str, text: String) -> Option<YamlNode> {
-        let (file, places) = (self.sources.len(), places(&text));
-        let at = |number: usize| match places.get(number) {
-            Some(&(line, column)) => ConfigPlace::Line { file, line, column },
-            None => ConfigPlace::File(file),
-        };
-        let read = YamlNode::read(&text, "", &at, &mut self.faults);
-        let read = read.map_err(|error| syntax(&text, file, &error));
+        let file = self.sources.len();
+        let read = read(&text, file, &mut self.faults);
         self.sources.push(ConfigText { name: name.to_owned(), text });
-        match read {
-            Ok(root) if root.is_null() => Some(YamlNode::empty()),
-            Ok(mut root) => {
-                if let Some(fleet) = root.below("fleet").cloned() {
-                    root.set(&["fleet"], fleet);
-                }
-                Some(root)
-            }
-            Err((place, complaint)) => {
-                self.faults.push(&place, complaint);
-                None
-            }
-        }
+        let root = read.map_err(|(place, complaint)| self.faults.push(&place, complaint)).ok()?;
+        Some(if root.is_null() { YamlNode::empty() } else { root })
     }
 
     /// The files that `include` of `root` names.
@@ -96,6 +80,18 @@ impl ConfigFiles {
     pub fn checked<T>(self, settings: T) -> Result<T, ConfigErrors> {
         ConfigErrors::new(self.sources, self.faults).map_or(Ok(settings), Err)
     }
+}
+
+/// The text of this number as a tree, with `fleet: URL` in its long form.
+fn read(text: &str, file: usize, faults: &mut Faults) -> Result<YamlNode, (ConfigPlace, Complaint)> {
+    let line = |&(line, column): &(usize, usize)| ConfigPlace::Line { file, line, column };
+    let places = places(text);
+    let at = |number: usize| places.get(number).map_or(ConfigPlace::File(file), line);
+    let mut root = YamlNode::read(text, "", &at, faults).map_err(|error| syntax(text, file, &error))?;
+    if let Some(fleet) = root.below("fleet").cloned() {
+        root.set(&["fleet"], fleet);
+    }
+    Ok(root)
 }
 
 /// The text, or what is wrong and what to do. One of no bytes is being written, or the disk has no room for it: what it adds is not gone.

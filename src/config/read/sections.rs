@@ -26,7 +26,7 @@ impl<'a> Sections<'a> {
             faults.push(&written.at, ValueError::no_section(&written).complaint);
         }
         for (key, name) in written.entries().into_iter().filter_map(|(key, _)| Some((key, key.text()?))) {
-            if !known.contains(&name) {
+            if !known.contains(&name) && !faults.is_full() {
                 faults.push(&key.at, ValueError::unknown_key(name, &known).complaint);
                 unread.extend(nearest(name, &known).map(str::to_owned));
             }
