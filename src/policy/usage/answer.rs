@@ -45,7 +45,7 @@ impl UsageLines {
         let before = self.lines.iter_mut().find(|(other, _)| *other == field && is_one);
         match before {
             Some((_, lines)) => lines.extend([b", ", value].concat()),
-            None if too_much => self.leave_out(Signal::Usage(field)),
+            None if too_much => self.leave_out(field.into()),
             None => self.lines.push((field, value.to_owned())),
         }
     }

@@ -46,7 +46,13 @@ pub struct Use<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    Usage(UsageField),
+    ContentUsage,
+    ContentSignal,
+    RobotsTag,
+    XRobotsTag,
+    TdmReservation,
+    MetaRobots,
+    MetaTdm,
     /// `Link: <…>; rel="license"`.
     License,
     /// Status 402.
@@ -85,50 +91,43 @@ impl UsageModes {
 
 impl Signal {
     pub const ALL: [Self; 9] = [
-        Self::Usage(UsageField::ContentUsage),
-        Self::Usage(UsageField::ContentSignal),
-        Self::Usage(UsageField::RobotsTag),
-        Self::Usage(UsageField::XRobotsTag),
-        Self::Usage(UsageField::TdmReservation),
-        Self::Usage(UsageField::MetaRobots),
-        Self::Usage(UsageField::MetaTdm),
+        Self::ContentUsage,
+        Self::ContentSignal,
+        Self::RobotsTag,
+        Self::XRobotsTag,
+        Self::TdmReservation,
+        Self::MetaRobots,
+        Self::MetaTdm,
         Self::License,
         Self::PaymentRequired,
     ];
 
-    /// Its place in [`Self::ALL`].
-    pub fn index(self) -> usize {
-        match self {
-            Self::Usage(field) => field as usize,
-            Self::License => Self::ALL.len() - 2,
-            Self::PaymentRequired => Self::ALL.len() - 1,
-        }
-    }
-
     /// The label in metrics. Stable.
     pub fn slug(self) -> &'static str {
         match self {
-            Self::Usage(UsageField::ContentUsage) => "content-usage",
-            Self::Usage(UsageField::ContentSignal) => "content-signal",
-            Self::Usage(UsageField::RobotsTag) => "robots-tag",
-            Self::Usage(UsageField::XRobotsTag) => "x-robots-tag",
-            Self::Usage(UsageField::TdmReservation) => "tdm-reservation",
-            Self::Usage(UsageField::MetaRobots) => "meta-robots",
-            Self::Usage(UsageField::MetaTdm) => "meta-tdm-reservation",
+            Self::ContentUsage => "content-usage",
+            Self::ContentSignal => "content-signal",
+            Self::RobotsTag => "robots-tag",
+            Self::XRobotsTag => "x-robots-tag",
+            Self::TdmReservation => "tdm-reservation",
+            Self::MetaRobots => "meta-robots",
+            Self::MetaTdm => "meta-tdm-reservation",
             Self::License => "license",
             Self::PaymentRequired => "payment-required",
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_signal_has_its_own_place() {
-        for (index, signal) in Signal::ALL.into_iter().enumerate() {
-            assert_eq!(signal.index(), index, "{signal:?}");
+impl From<UsageField> for Signal {
+    fn from(field: UsageField) -> Self {
+        match field {
+            UsageField::ContentUsage => Self::ContentUsage,
+            UsageField::ContentSignal => Self::ContentSignal,
+            UsageField::RobotsTag => Self::RobotsTag,
+            UsageField::XRobotsTag => Self::XRobotsTag,
+            UsageField::TdmReservation => Self::TdmReservation,
+            UsageField::MetaRobots => Self::MetaRobots,
+            UsageField::MetaTdm => Self::MetaTdm,
         }
     }
 }

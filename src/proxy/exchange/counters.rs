@@ -153,8 +153,8 @@ impl Counters {
     /// An answer says something about its use.
     pub(in crate::proxy) fn noted(&self, noted: &UsageReport) {
         let [said, malformed] = &self.noted;
-        noted.signals().for_each(|signal| _ = said[signal.index()].fetch_add(1, Relaxed));
-        noted.malformed.iter().for_each(|signal| _ = malformed[signal.index()].fetch_add(1, Relaxed));
+        noted.signals().for_each(|signal| _ = said[signal as usize].fetch_add(1, Relaxed));
+        noted.malformed.iter().for_each(|signal| _ = malformed[*signal as usize].fetch_add(1, Relaxed));
     }
 
     /// It was decided about a request.
