@@ -223,21 +223,6 @@ impl<'a> Request<'a> {
         self.authenticates_connection || self.has_body()
     }
 
-    /// Whether it is larger than some server takes as it is set up by default: nginx takes 4 or 8 KiB of a field.
-    pub fn has_large_head(&self) -> bool {
-        let mut all = self.target.len();
-        let mut is_large = all > LARGE_FIELD;
-        let mut note = |length: usize| {
-            all += length;
-            is_large |= length > LARGE_FIELD;
-        };
-        match self.head {
-            Head::Http1(head) => head.fields.iter().for_each(|field| note(field.name.len() + field.value.len())),
-            Head::Http2(fields) => fields.iter().for_each(|(name, value)| note(name.as_str().len() + value.len())),
-        }
-        is_large || all > LARGE_HEAD
-    }
-
     pub fn has_body(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
     }
@@ -306,8 +291,5 @@ fn length(fields: &HeaderMap) -> Result<Option<u64>, Refusal> {
     }
 }
 
-/// Bytes, of a field or of the target, and of all of them.
-const LARGE_FIELD: usize = 3072;
-const LARGE_HEAD: usize = 12 * 1024;
 /// In characters: what is kept for people to read.
 const MOST_OF_AGENT: usize = 200;
