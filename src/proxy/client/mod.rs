@@ -41,7 +41,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    fn new(address: SocketAddr, is_identified: bool, gets_directory: bool) -> Self {
+    pub(in crate::proxy) fn new(address: SocketAddr, is_identified: bool, gets_directory: bool) -> Self {
         let (private, owners) = (Arc::default(), Arc::default());
         Peer { address, is_identified, gets_directory, tunnel: None, user: None, private, owners }
     }

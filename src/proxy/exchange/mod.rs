@@ -29,6 +29,7 @@ mod transfer;
 mod tunnel;
 mod tunnel_sni;
 mod usage;
+pub mod users;
 pub mod via;
 pub mod websocket;
 
@@ -47,6 +48,7 @@ use crate::policy::{Authority, Refusal};
 use crate::tls::UNRECOGNIZED_NAME;
 use crate::upstream::Stream;
 use carry::{Client, Flow, Http1, OwnBody, Side};
+use counters::FORWARDED;
 use decide::Decided;
 use http::header;
 use outcome::{About, FinalStep};
@@ -58,6 +60,7 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::time::Instant;
 use tunnel_sni::Introduced;
+use users::Cost;
 
 impl Exchange<'_> {
     /// From the decision to the end of the answer. `last`: where the request before on its connection went.
@@ -120,7 +123,7 @@ impl Exchange<'_> {
     pub async fn tunnelled<C: Client>(mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
         self.trip.status = 200;
         self.proxy.counters.tunnelled();
-        self.proxy.counters.forwarded(self.peer.user.as_deref());
+        self.proxy.counters.ended(Some(FORWARDED), self.peer, Cost::default());
         client.grant();
         if flush(&self.settings, client, timer).await {
             let mut ahead = Buffer::new();
