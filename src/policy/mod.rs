@@ -3,6 +3,7 @@
 
 pub mod allowlist;
 pub mod authority;
+mod background;
 pub mod budget;
 mod client_id;
 mod content_range;

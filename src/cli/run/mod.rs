@@ -1,7 +1,6 @@
 //! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted.
 
 mod args;
-mod background;
 mod cure;
 mod lend;
 mod progress;
@@ -13,13 +12,13 @@ use super::supervise::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, direct};
 use super::{CommandError, INTERRUPTED, last_run, orphans};
 use crate::config::{self, AccessLog, LogLevel, Settings};
+use crate::policy::Authority;
 use crate::proxy::RecentDecision;
 use crate::robots::ProductToken;
 use crate::server::{self, StartError};
 use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
 pub(super) use args::RunArgs;
-use background::is_background;
 use futures_util::{FutureExt, StreamExt};
 use lend::lend;
 use progress::{HELD_LONG, Progress};
@@ -261,6 +260,11 @@ fn print_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8
             }
         }
     }
+}
+
+/// Whether a browser asks for this URL, or this authority, in the background.
+fn is_background(url: &str) -> bool {
+    Authority::from_url(url).is_ok_and(|authority| authority.is_background())
 }
 
 fn print_refusal(decision: &RecentDecision) {
