@@ -91,6 +91,7 @@ fn text(status: &Value) -> String {
         );
         match host["failure"].as_str() {
             Some(failure) => _ = writeln!(out, ": {failure}"),
+            None if host["html"] == true => out += ": an HTML page, in which there are hardly any rules\n",
             None => out.push('\n'),
         }
     }
@@ -155,7 +156,7 @@ mod tests {
             "authorities": [{
                 "authority": "https://a.example", "access": "rules", "age": 7, "failure": "status 503",
                 "pace": { "waiting": 2, "owed": 1.25 },
-            }],
+            }, { "authority": "https://b.example", "access": "rules", "html": true }],
         }));
         for part in [
             "10 forwarded, 1 failed, 3 robots-disallowed",
@@ -168,6 +169,7 @@ mod tests {
             "next in  authority",
             "192.0.2.1 (curl/8) rejects the certificate for https://a.example (3 times): use it",
             "https://a.example: status 503",
+            "https://b.example: an HTML page, in which",
             " 1.2 s  https://a.example",
         ] {
             assert!(told.contains(part), "{part}: {told}");

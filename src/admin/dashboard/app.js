@@ -77,7 +77,8 @@ function host(known) {
     await ask(`authorities/${encodeURIComponent(known.authority)}/refresh`, "POST").catch(trouble);
     await update();
   });
-  const robots = known.failure ? `${known.access}; ${known.failure}` : known.access;
+  const access = known.html ? `${known.access} (an HTML page)` : known.access;
+  const robots = known.failure ? `${access}; ${known.failure}` : access;
   const action = document.createElement("td");
   action.append(button);
   return row(

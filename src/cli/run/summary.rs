@@ -87,7 +87,7 @@ impl Summary<'_> {
 
     /// The first line, and one for each thing that is worth it.
     pub fn text(&self) -> String {
-        let Totals { counts, held, failures, distrusted } = &self.totals;
+        let Totals { counts, held, failures, distrusted, html_robots } = &self.totals;
         let (tally, total) = (&self.tally, self.total());
         let mut text = format!("politely: {}, {} forwarded", counted(total, "request"), counts.forwarded);
         if counts.failed > 0 {
@@ -107,6 +107,13 @@ impl Summary<'_> {
             line(format!("{} by {rule}", used.requests));
             used.urls.iter().take(SHOWN_URLS).for_each(|url| line(format!("  {url}")));
             certificate_hint(&rule.file, &rule.text).into_iter().for_each(&mut line);
+        }
+        let pages: Vec<_> = html_robots.iter().filter(|authority| !authority.is_background()).collect();
+        for authority in pages.iter().take(SHOWN) {
+            line(format!("{} is an HTML page, in which there are hardly any rules", authority.robots_url()));
+        }
+        if pages.len() > SHOWN {
+            line(format!("and {} more like that", pages.len() - SHOWN));
         }
         if let Some(address) = tally.private {
             line(format!("{} refused: {address} is not a public address", tally.private_in_all));
@@ -189,6 +196,7 @@ impl Summary<'_> {
                 "urls": too_long,
                 "max_wait": (self.tally.too_long_in_all > 0).then(|| self.at_least()),
             },
+            "html_robots": self.totals.html_robots.iter().map(Authority::robots_url).collect::<Vec<_>>(),
             "failures": failures.collect::<Vec<_>>(),
             "distrusted": distrusted.collect::<Vec<_>>(),
         })

@@ -455,6 +455,20 @@ async fn what_a_run_makes_for_its_command_is_nobody_elses_to_write() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "644 f\n755 d\n", "{output:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_in_the_place_of_robots_txt_is_warned_of_once_and_summed_up() {
+    let origin = Origin::site("<!DOCTYPE html>\n<title>Not found</title>\n").await;
+    let script = fetch(&["/1", "/2", "/3"].map(|path| origin.url(path)));
+    let (text, json) = tokio::join!(run(&[], &script), run(&["-q", "--report", "json"], &script));
+    assert_eq!(text.stderr.matches("robots.txt is an HTML page").count(), 2, "{}", text.stderr);
+    let line = format!("\n  {} is an HTML page, in which there are hardly any rules\n", origin.url("/robots.txt"));
+    assert!(format!("{}\n", text.stderr).contains(&line), "{}", text.stderr);
+    let told: Value = serde_json::from_str(json.stderr.trim()).expect("JSON");
+    assert_eq!(told["html_robots"], Value::from(vec![origin.url("/robots.txt")]));
+    let explained = politely_with(&["explain", &origin.url("/1")], &open()).await.stdout;
+    assert!(explained.contains(&format!("note:{}", line.trim_end().trim_start_matches("\n "))), "{explained}");
+}
+
 /// Whichever of the two ways to speak TLS has found fault with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_is_not_trusted_comes_with_what_to_set() {

@@ -13,7 +13,6 @@ use crate::gate::decode::rethrown;
 use crate::gate::fleet::{Claim, Fleet, Parcel, ServerLost};
 use crate::gate::store::snapshot;
 use crate::policy::{Authority, Entry, Refusal, SiteFile};
-use crate::robots::RobotsTxt;
 use futures_util::FutureExt;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -220,14 +219,10 @@ fn log(host: &HostEntry, old: &Entry, new: &Entry) {
             tracing::debug!(%authority, status = new.answer.as_ref().map(|a| a.status), "{file} fetched")
         }
     }
-    if is_html(new) && !is_html(old) && !is_background {
+    if new.is_html() && !old.is_html() && !is_background {
         let hint = "its rules are read all the same; `politely lint` shows them";
         tracing::warn!(%authority, hint, "{file} is an HTML page, in which there are hardly any rules");
     }
-}
-
-fn is_html(entry: &Entry) -> bool {
-    entry.robots_txt().is_some_and(RobotsTxt::is_html)
 }
 
 #[cfg(test)]
