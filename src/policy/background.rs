@@ -2,6 +2,11 @@
 
 use super::Authority;
 
+/// Whether browsers ask for this URL, or this authority, in the background.
+pub fn is_background(url: &str) -> bool {
+    Authority::from_url(url).is_ok_and(|authority| authority.is_background())
+}
+
 impl Authority {
     /// Whether browsers ask this host in the background.
     pub fn is_background(&self) -> bool {
@@ -51,10 +56,6 @@ const BELOW: [&str; 4] = ["gvt1.com", "services.mozilla.com", "cdn.mozilla.net",
 mod tests {
     use super::*;
 
-    fn is_background(url: &str) -> bool {
-        Authority::from_url(url).unwrap().is_background()
-    }
-
     #[test]
     fn only_what_nobody_crawls_is_background() {
         for url in [
@@ -73,6 +74,7 @@ mod tests {
             "https://notgvt1.com/",
             "https://update.googleapis.com.a.example/",
             "http://127.0.0.1/",
+            "no URL",
         ] {
             assert!(!is_background(url), "{url}");
         }

@@ -32,6 +32,7 @@ pub mod usage;
 pub use crate::robots::path_forms::Paths;
 pub use allowlist::Allowlist;
 pub use authority::{Authority, AuthorityError, Scheme};
+pub use background::is_background;
 pub use budget::{Budget, Period, Spent};
 pub use content_range::whole_range;
 pub use decide::{Allowance, Decision, Known, Ruling, decide, judge_file, may_fetch_tdmrep};

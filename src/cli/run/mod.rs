@@ -12,7 +12,7 @@ use super::supervise::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, direct};
 use super::{CommandError, INTERRUPTED, last_run, orphans};
 use crate::config::{self, AccessLog, LogLevel, Settings};
-use crate::policy::Authority;
+use crate::policy::is_background;
 use crate::proxy::RecentDecision;
 use crate::robots::ProductToken;
 use crate::server::{self, StartError};
@@ -260,11 +260,6 @@ fn print_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8
             }
         }
     }
-}
-
-/// Whether a browser asks for this URL, or this authority, in the background.
-fn is_background(url: &str) -> bool {
-    Authority::from_url(url).is_ok_and(|authority| authority.is_background())
 }
 
 fn print_refusal(decision: &RecentDecision) {

@@ -2,9 +2,8 @@
 
 use super::super::counted;
 use super::cure::cure;
-use super::is_background;
 use super::tally::Tally;
-use crate::policy::Authority;
+use crate::policy::{Authority, is_background};
 use crate::proxy::{Counts, Distrusted};
 use crate::server::Totals;
 use serde_json::{Value, json};

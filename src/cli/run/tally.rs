@@ -1,8 +1,7 @@
 //! Counts refusals, by rule and for waiting, as they are reported.
 
-use super::is_background;
 use crate::gate::Reported;
-use crate::policy::{EgressReason, Refusal};
+use crate::policy::{EgressReason, Refusal, is_background};
 use crate::proxy::RecentDecision;
 use std::collections::HashMap;
 use std::net::IpAddr;

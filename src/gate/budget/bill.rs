@@ -48,7 +48,7 @@ impl Bill {
         }
         let host = host.map(|budget| Item { of: key.to_string().into(), budget, paid: None });
         let user = request.user.zip(request.budget);
-        let user = user.map(|(user, budget)| Item { of: key_of_user(user), budget: *budget, paid: None });
+        let user = user.map(|(user, budget)| Item { of: Budget::key_of_user(user), budget: *budget, paid: None });
         let items = host.into_iter().chain(user).collect();
         Some(Box::new(Self { ledger: ledger.clone(), items, is_reported }))
     }
@@ -119,11 +119,6 @@ impl Bill {
             runtime.spawn(settled);
         }
     }
-}
-
-/// What the budget of a user is counted as.
-pub(super) fn key_of_user(user: &str) -> Box<str> {
-    format!("user={user}").into()
 }
 
 /// A bill that has been paid; given back if nobody takes it.

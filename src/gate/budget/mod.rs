@@ -66,7 +66,7 @@ impl Ledger {
 
     /// A user's in the period of now.
     pub fn of_user(&self, user: &str, budget: Budget) -> BudgetFigures {
-        let of = bill::key_of_user(user);
+        let of = Budget::key_of_user(user);
         let spent = self.known(&of, budget.per, SystemTime::now()).spent(1);
         BudgetFigures { of, budget, spent }
     }

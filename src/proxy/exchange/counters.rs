@@ -1,5 +1,6 @@
 //! What has been answered since the start.
 
+use super::outcome_counts::{OutcomeCounts, Outcomes, add};
 use super::users::{Cost, UserFigures, Users};
 use crate::config::User;
 use crate::histogram::{Distribution, Histogram};
@@ -32,14 +33,6 @@ pub struct Counters {
     decision: Histogram,
 }
 
-/// How requests ended.
-#[derive(Default)]
-pub(super) struct Outcomes {
-    /// Nearly all of them.
-    forwarded: AtomicU64,
-    others: Mutex<OutcomeCounts>,
-}
-
 /// What went wrong with one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFailures {
@@ -70,9 +63,6 @@ pub struct Counts {
     pub distrusted: BTreeMap<&'static str, u64>,
 }
 
-/// How a user's requests ended, or everybody's: slugs as in `outcome` of the metrics.
-pub type OutcomeCounts = BTreeMap<&'static str, u64>;
-
 impl Details {
     /// How everybody's requests ended, with no names.
     pub fn outcomes(&self) -> OutcomeCounts {
@@ -99,32 +89,6 @@ pub struct Details {
     pub origin: Distribution,
     /// From the heads of requests to decisions.
     pub decision: Distribution,
-}
-
-impl Outcomes {
-    #[inline]
-    pub(super) fn count(&self, slug: &'static str) {
-        if slug == FORWARDED {
-            self.forwarded.fetch_add(1, Relaxed);
-        } else {
-            *self.others.lock().entry(slug).or_default() += 1;
-        }
-    }
-
-    pub(super) fn read(&self) -> OutcomeCounts {
-        let mut counts = OutcomeCounts::from([("failed", 0), ("client-gone", 0)]);
-        add(&mut counts, &self.others.lock());
-        counts.insert(FORWARDED, self.forwarded.load(Relaxed));
-        counts
-    }
-
-    fn take_over(&self, counts: &OutcomeCounts) {
-        self.forwarded.fetch_add(counts[FORWARDED], Relaxed);
-        add(
-            &mut self.others.lock(),
-            &counts.iter().filter(|(slug, _)| **slug != FORWARDED).map(|(slug, count)| (*slug, *count)).collect(),
-        );
-    }
 }
 
 impl Counters {
@@ -234,12 +198,5 @@ impl Counters {
     }
 }
 
-fn add(all: &mut OutcomeCounts, more: &OutcomeCounts) {
-    for (slug, count) in more {
-        *all.entry(slug).or_default() += count;
-    }
-}
-
-pub(super) const FORWARDED: &str = "forwarded";
 /// Whose failures are counted one by one.
 const MOST_HOSTS: usize = 1000;

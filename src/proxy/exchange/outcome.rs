@@ -1,6 +1,6 @@
 //! How an exchange ended: what is counted, recorded, logged and answered then.
 
-use super::counters::FORWARDED;
+use super::outcome_counts::FORWARDED;
 use super::request::{Request, Unread};
 use super::state::Trip;
 use super::users::Cost;

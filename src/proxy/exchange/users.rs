@@ -1,6 +1,6 @@
 //! What each user has asked, and each address that asks without a user name: counts since the start, in bounded memory.
 
-use super::counters::{OutcomeCounts, Outcomes};
+use super::outcome_counts::{OutcomeCounts, Outcomes};
 use crate::config::User;
 use crate::proxy::client::Peer;
 use crate::proxy::limits::per_client;
