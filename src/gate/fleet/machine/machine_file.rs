@@ -1,10 +1,14 @@
 //! A file that the processes of a machine share, and locks on its bytes, which the kernel releases when a process ends.
 //! They belong to the open file: those of one process do not exclude each other.
 
+#[cfg(target_os = "linux")]
+use rustix::fs::{FallocateFlags, fallocate};
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// The file, open; what it has locked is free when it is dropped.
@@ -21,7 +25,7 @@ impl MachineFile {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let is_shared_by_machines = NETWORK.contains(&rustix::fs::statfs(directory)?.f_type);
+        let is_shared_by_machines = is_networked(directory)?;
         let path = match String::from_utf8_lossy(&boot_id()).trim() {
             boot if is_shared_by_machines => directory.join(format!("{name}.{boot}")),
             _ => directory.join(name),
@@ -29,6 +33,20 @@ impl MachineFile {
         let file = options.open(&path)?;
         hand_over(&file, directory)?;
         Ok(Self { file, path })
+    }
+
+    /// With room on the disk for all that is written later: a page without that ends in a signal.
+    pub fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        match fallocate(&self.file, FallocateFlags::empty(), from, to - from) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            reserved => return Ok(reserved?),
+        }
+        let zeros = vec![0; 1 << 20];
+        (from..to).step_by(zeros.len()).try_for_each(|at| {
+            let length = zeros.len().min((to - at) as usize);
+            self.file.write_all_at(&zeros[..length], at)
+        })
     }
 
     /// Whether it is what has its name.
@@ -83,6 +101,16 @@ pub(super) fn boot_id() -> Vec<u8> {
     fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
+#[cfg(target_os = "linux")]
+fn is_networked(directory: &Path) -> io::Result<bool> {
+    Ok(NETWORK.contains(&rustix::fs::statfs(directory)?.f_type))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_networked(_: &Path) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// What root makes in another's directory is that one's. Nobody else's is trusted.
 fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
     let (it, whose, me) = (file.metadata()?, fs::metadata(directory)?, rustix::process::geteuid().as_raw());
@@ -98,4 +126,5 @@ fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
 }
 
 /// NFS, SMB and 9P.
+#[cfg(target_os = "linux")]
 const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
