@@ -50,6 +50,7 @@ fn watch(mut child: Child, mut control: UnixStream) -> io::Result<u8> {
         }
         // `run` has gone, and with it the way out.
         send(Signal::TERM);
+        #[expect(clippy::disallowed_methods, reason = "this process serves nothing")]
         thread::sleep(ONCE_TOLD);
         send(Signal::KILL);
     });
