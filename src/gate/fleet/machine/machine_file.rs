@@ -57,7 +57,7 @@ impl MachineFile {
 
     /// False: another process has locked it.
     pub fn lock(&self, at: u64) -> io::Result<bool> {
-        match self.control(libc::F_OFD_SETLK, libc::F_WRLCK, at, 1) {
+        match self.control(libc::F_OFD_SETLK, WRITE, at, 1) {
             Ok(_) => Ok(true),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
             Err(error) => Err(error),
@@ -65,7 +65,7 @@ impl MachineFile {
     }
 
     pub fn unlock(&self, at: u64) -> io::Result<()> {
-        self.control(libc::F_OFD_SETLK, libc::F_UNLCK, at, 1).map(drop)
+        self.control(libc::F_OFD_SETLK, FREE, at, 1).map(drop)
     }
 
     /// How many of these bytes other processes have locked.
@@ -73,8 +73,8 @@ impl MachineFile {
         if at >= end {
             return Ok(0);
         }
-        let lock = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, at, end - at)?;
-        if libc::c_int::from(lock.l_type) == libc::F_UNLCK {
+        let lock = self.control(libc::F_OFD_GETLK, WRITE, at, end - at)?;
+        if lock.l_type == FREE {
             return Ok(0);
         }
         // It is any of them, not the first.
@@ -82,10 +82,10 @@ impl MachineFile {
         Ok(1 + self.count_locked(at, start)? + self.count_locked(after.max(start + 1), end)?)
     }
 
-    fn control(&self, command: libc::c_int, kind: libc::c_int, at: u64, length: u64) -> io::Result<libc::flock> {
+    fn control(&self, command: libc::c_int, kind: libc::c_short, at: u64, length: u64) -> io::Result<libc::flock> {
         // SAFETY: numbers alone; no byte of it need be anything but zero.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        (lock.l_type, lock.l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
+        (lock.l_type, lock.l_whence) = (kind, libc::SEEK_SET as libc::c_short);
         (lock.l_start, lock.l_len) = (at.cast_signed(), length.cast_signed());
         // SAFETY: these commands read and write the one `flock`, which outlives the call; the file is open.
         match unsafe { libc::fcntl(self.file.as_raw_fd(), command, &raw mut lock) } {
@@ -125,6 +125,9 @@ fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Kinds of locks in the width of the field: systems differ in that of the constants.
+const WRITE: libc::c_short = libc::F_WRLCK as libc::c_short;
+const FREE: libc::c_short = libc::F_UNLCK as libc::c_short;
 /// NFS, SMB and 9P.
 #[cfg(target_os = "linux")]
 const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
