@@ -6,7 +6,8 @@ use super::parameters::{PathAuthority, QueryFields};
 use super::problem::{ApiProblem, problem};
 use super::{Admin, Reload};
 use crate::config::Changes;
-use crate::policy::{Authority, Entry, Request};
+use crate::policy::{Authority, Budget, Entry, Request};
+use crate::proxy::{UserFigures, Who};
 use crate::robots::{ProductToken, Purpose};
 use crate::signing::Published;
 use axum::Json;
@@ -15,6 +16,7 @@ use axum::response::IntoResponse;
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -84,6 +86,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
             "clients": admin.proxy.distrusted.latest().iter().filter(|one| one.is_sure).map(|one| json::distrusted(one)).collect::<Vec<_>>(),
         },
         "waiting": figures.waiting,
+        "users": busiest(&admin, SHOWN),
         "budgets": admin.gate().budgets().iter().take(SHOWN).map(json::budget).collect::<Vec<_>>(),
         "fleet": figures.fleet.map(|fleet| json!({
             "up": fleet.is_up,
@@ -128,6 +131,25 @@ pub(super) async fn authorities(
 fn latest(admin: &Admin, most: usize) -> Value {
     let hosts = admin.gate().latest(most).into_iter();
     hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect()
+}
+
+/// Who has asked most, first.
+pub(super) async fn users(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<Shown>) -> Json<Value> {
+    Json(busiest(&admin, shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN)))
+}
+
+fn busiest(admin: &Admin, most: usize) -> Value {
+    let (settings, busiest) = (admin.proxy.settings.load(), admin.proxy.counters.busiest(most));
+    let budgets: HashMap<&str, Budget> =
+        settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.budget?))).collect();
+    let shown = |figures: &UserFigures| {
+        let budget = match &figures.who {
+            Who::User(name) => budgets.get(&**name).map(|budget| admin.gate().spent_by(name, *budget)),
+            _ => None,
+        };
+        json::user(figures, budget.as_ref())
+    };
+    busiest.iter().map(shown).collect()
 }
 
 /// Those that came first, first.

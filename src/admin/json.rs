@@ -3,10 +3,11 @@
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, TdmRepState};
 use crate::policy::{AskedAgain, Authority, Entry, Manners, PreferenceEvidence};
-use crate::proxy::{Distrusted, RecentDecision, evidence};
+use crate::proxy::{Distrusted, RecentDecision, UserFigures, Who, evidence};
 use crate::rfc3339;
 use crate::tls::Ca;
 use serde_json::{Map, Value, json};
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 
@@ -28,6 +29,7 @@ pub fn explanation(explanation: &Explanation) -> Value {
             "status": robots.status,
             "asked_again": robots.asked_again.map(asked_again),
             "access": robots.access,
+            "html": robots.is_html,
             "fetched_at": robots.fetched_at.map(rfc3339::seconds),
             "expires_at": robots.expires_at.map(rfc3339::seconds),
         },
@@ -107,6 +109,7 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
         "authority": authority.to_string(),
         "robots_url": authority.robots_url(),
         "access": answer.map_or("unknown", |answer| gate.access(authority, answer)),
+        "html": entry.is_html(),
         "usable": entry.usable(now).is_some(),
         "status": answer.map(|answer| answer.status),
         "asked_again": answer.and_then(|answer| answer.asked_again).map(asked_again),
@@ -190,6 +193,34 @@ pub(super) fn budget(figures: &BudgetFigures) -> Value {
         "max_bytes": budget.bytes,
         "ends_at": rfc3339::seconds(SystemTime::UNIX_EPOCH + Duration::from_secs(spent.ends)),
     })
+}
+
+/// What a user has asked, and spent of a budget that there is.
+pub(super) fn user(figures: &UserFigures, budget: Option<&BudgetFigures>) -> Value {
+    let (user, client) = match &figures.who {
+        Who::User(name) => (Some(&**name), None),
+        Who::Address(address) => (None, Some(network(*address))),
+    };
+    let mut refused = figures.outcomes.clone();
+    let [forwarded, failed, gone] =
+        ["forwarded", "failed", "client-gone"].map(|slug| refused.remove(slug).unwrap_or_default());
+    json!({
+        "user": user,
+        "client": client,
+        "requests": figures.requests,
+        "forwarded": forwarded,
+        "failed": failed,
+        "client_gone": gone,
+        "refused": refused,
+        "waited": figures.waited.as_secs_f64(),
+        "bytes": figures.bytes,
+        "budget": budget.map(self::budget),
+    })
+}
+
+/// As clients are counted: an IPv6 client has a network of 64 bits.
+fn network(address: IpAddr) -> String {
+    if address.is_ipv6() { format!("{address}/64") } else { address.to_string() }
 }
 
 /// A client that turns our certificates down.

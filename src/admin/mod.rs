@@ -37,6 +37,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/held", get(api::held))
         .route("/api/v1/openapi.json", get(api::openapi))
         .route("/api/v1/status", get(api::status))
+        .route("/api/v1/users", get(api::users))
         .route("/api/v1/explain", get(api::explain))
         .route("/api/v1/reload", post(api::reload))
         .route("/api/v1/authorities", get(api::authorities))

@@ -5,7 +5,9 @@ use super::robots::{CacheFigures, FetchReason, Order};
 use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
 use crate::histogram::Distribution;
-use crate::policy::{Authority, Entry, PaceKey, Refusal, Request, SiteAnswer, SiteFile, explain, may_fetch_tdmrep};
+use crate::policy::{
+    Authority, Budget, Entry, PaceKey, Refusal, Request, SiteAnswer, SiteFile, explain, may_fetch_tdmrep,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -48,6 +50,11 @@ impl Gate {
     /// What has been spent of budgets, as far as is known here.
     pub fn budgets(&self) -> Vec<BudgetFigures> {
         self.ledger.all()
+    }
+
+    /// What a user has spent of this budget, as far as is known here.
+    pub fn spent_by(&self, user: &str, budget: Budget) -> BudgetFigures {
+        self.ledger.of_user(user, budget)
     }
 
     /// The store on disk: whether it can be used, and its bytes. `None`: there is to be none.

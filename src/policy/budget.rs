@@ -32,6 +32,11 @@ pub struct Spent {
 }
 
 impl Budget {
+    /// What a user's budget is counted as, among those of hosts.
+    pub fn key_of_user(user: &str) -> Box<str> {
+        format!("user={user}").into()
+    }
+
     /// Whether one more request may go. What its answer has in bytes is known afterwards.
     pub fn has_room(&self, spent: &Spent) -> bool {
         self.requests.is_none_or(|most| spent.requests < most) && self.bytes.is_none_or(|most| spent.bytes < most)

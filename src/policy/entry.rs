@@ -248,6 +248,11 @@ impl Entry {
         }
     }
 
+    /// Whether an HTML page stands in the place of robots.txt.
+    pub fn is_html(&self) -> bool {
+        self.robots_txt().is_some_and(RobotsTxt::is_html)
+    }
+
     /// The same of a tdmrep.json.
     pub fn tdm_rep(&self) -> Option<&TdmRep> {
         match &self.answer.as_ref()?.access {

@@ -82,8 +82,18 @@ pub struct RobotsState {
     /// The first answer found fault with our message.
     pub asked_again: Option<AskedAgain>,
     pub access: &'static str,
+    /// It is an HTML page.
+    pub is_html: bool,
     pub fetched_at: Option<SystemTime>,
     pub expires_at: Option<SystemTime>,
+}
+
+impl RobotsState {
+    /// What is not as it should be, for people.
+    pub fn note(&self) -> Option<String> {
+        let hint = "`politely lint` shows what is read of it";
+        self.is_html.then(|| format!("{} is an HTML page, in which there are hardly any rules; {hint}", self.url))
+    }
 }
 
 impl Explanation {
@@ -221,6 +231,7 @@ fn state(entry: &Entry, authority: &Authority, options: &PolicyOptions, now: Sys
         status: answer.map(|answer| answer.status),
         asked_again: answer.and_then(|answer| answer.asked_again),
         access: answer.map_or(without_answer, |answer| access(answer, options)),
+        is_html: answer.is_some() && entry.is_html(),
         fetched_at: answer.map(|answer| answer.freshness.validated_at()),
         expires_at: answer.map(|answer| answer.freshness.expires_at()),
     }

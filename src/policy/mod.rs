@@ -3,6 +3,7 @@
 
 pub mod allowlist;
 pub mod authority;
+mod background;
 pub mod budget;
 mod client_id;
 mod clipped;
@@ -32,6 +33,7 @@ pub mod usage;
 pub use crate::robots::path_forms::Paths;
 pub use allowlist::Allowlist;
 pub use authority::{Authority, AuthorityError, Scheme};
+pub use background::is_background;
 pub use budget::{Budget, Period, Spent};
 pub use clipped::clipped;
 pub use content_range::whole_range;

@@ -150,6 +150,9 @@ fn text(explanation: &Explanation) -> String {
         let (first, version) = (again.first_status, again.first_version);
         out += &format!("  note: status {first} over {version}, retried over HTTP/1.1: status {status}\n");
     }
+    if let Some(note) = robots.note() {
+        out += &format!("  note: {note}\n");
+    }
     if let Some(delay) = explanation.crawl_delay {
         out += &format!("  crawl-delay: {} s\n", delay.as_secs_f64());
     }

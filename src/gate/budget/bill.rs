@@ -48,7 +48,7 @@ impl Bill {
         }
         let host = host.map(|budget| Item { of: key.to_string().into(), budget, paid: None });
         let user = request.user.zip(request.budget);
-        let user = user.map(|(user, budget)| Item { of: format!("user={user}").into(), budget: *budget, paid: None });
+        let user = user.map(|(user, budget)| Item { of: Budget::key_of_user(user), budget: *budget, paid: None });
         let items = host.into_iter().chain(user).collect();
         Some(Box::new(Self { ledger: ledger.clone(), items, is_reported }))
     }

@@ -64,6 +64,13 @@ impl Ledger {
         all
     }
 
+    /// A user's in the period of now.
+    pub fn of_user(&self, user: &str, budget: Budget) -> BudgetFigures {
+        let of = Budget::key_of_user(user);
+        let spent = self.known(&of, budget.per, SystemTime::now()).spent(1);
+        BudgetFigures { of, budget, spent }
+    }
+
     /// The fleet can be asked again, perhaps: it gets what was known of it, which may be forgotten; and when all have done so,
     /// what was spent here meanwhile.
     pub async fn link_changed(self: &Arc<Self>) {

@@ -16,6 +16,7 @@ pub mod key_directory;
 pub mod memory;
 pub mod offers;
 mod outcome;
+mod outcome_counts;
 pub mod pages;
 mod per_user;
 mod private;
@@ -29,6 +30,7 @@ mod transfer;
 mod tunnel;
 mod tunnel_sni;
 mod usage;
+pub mod users;
 pub mod via;
 pub mod websocket;
 
@@ -50,6 +52,7 @@ use carry::{Client, Flow, Http1, OwnBody, Side};
 use decide::Decided;
 use http::header;
 use outcome::{About, FinalStep};
+use outcome_counts::FORWARDED;
 use request::{Request, Unread};
 use state::Trip;
 use std::cell::Cell;
@@ -58,6 +61,7 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::time::Instant;
 use tunnel_sni::Introduced;
+use users::Cost;
 
 impl Exchange<'_> {
     /// From the decision to the end of the answer. `last`: where the request before on its connection went.
@@ -120,7 +124,7 @@ impl Exchange<'_> {
     pub async fn tunnelled<C: Client>(mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
         self.trip.status = 200;
         self.proxy.counters.tunnelled();
-        self.proxy.counters.forwarded(self.peer.user.as_deref());
+        self.proxy.counters.ended(Some(FORWARDED), self.peer, Cost::default());
         client.grant();
         if flush(&self.settings, client, timer).await {
             let mut ahead = Buffer::new();

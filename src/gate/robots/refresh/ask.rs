@@ -79,11 +79,13 @@ impl RobotsCache {
                     }
                     FetchError::NotAsked(_) => error,
                 })?;
-                tracing::warn!(
-                    authority = %hop.first, first_status, status = reply.status,
-                    "{}: the answer over {first_version} says that our request is malformed; retried over HTTP/1.1",
-                    file.name()
-                );
+                if !hop.first.is_background() {
+                    tracing::warn!(
+                        authority = %hop.first, first_status, status = reply.status,
+                        "{}: the answer over {first_version} says that our request is malformed; retried over HTTP/1.1",
+                        file.name()
+                    );
+                }
             }
             match trail.after(&reply) {
                 None => {
