@@ -84,7 +84,7 @@ fn by_network(url: &str, config: &ConfigArg) -> Result<(String, LintReport), Com
 }
 
 fn policy_tokens(settings: &Settings) -> Vec<ProductToken> {
-    settings.identity.policy_tokens.values().flatten().cloned().collect()
+    settings.identity.policy_tokens.each().map(|(_, token)| token).collect()
 }
 
 fn no_file(authority: &Authority, entry: &Entry) -> CommandError {

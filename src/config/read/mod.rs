@@ -6,6 +6,7 @@ pub(super) mod error;
 mod expected;
 pub(super) mod faults;
 pub(super) mod files;
+mod key_kind;
 mod places;
 pub(super) mod reader;
 mod shorthand;

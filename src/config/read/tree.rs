@@ -8,10 +8,9 @@ use std::ptr;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-use super::error::Complaint;
 use super::faults::{At, Faults};
+use super::key_kind::KeyKind;
 use super::places::MOST_VALUES;
-use crate::policy::HostPattern;
 
 #[derive(Clone, Debug)]
 pub(in crate::config) struct YamlNode {
@@ -39,7 +38,7 @@ impl YamlNode {
     /// Refuses tags, several documents and bombs. A key that stands twice in a map is a fault, and the first one counts.
     /// `key`: the key that the document is the value of, if any.
     pub fn read(text: &str, key: &str, at: &dyn Fn(u32) -> At, faults: &mut Faults) -> Result<Self, serde_yaml::Error> {
-        let walk = YamlWalk { at, seen: &Cell::new(0), faults: &RefCell::new(faults), is_of_hosts: key == HOSTS };
+        let walk = YamlWalk { at, seen: &Cell::new(0), faults: &RefCell::new(faults), keys: KeyKind::at(key) };
         walk.deserialize(serde_yaml::Deserializer::from_str(text))
     }
 
@@ -162,13 +161,13 @@ struct YamlWalk<'a> {
     at: &'a dyn Fn(u32) -> At,
     seen: &'a Cell<u32>,
     faults: &'a RefCell<&'a mut Faults>,
-    /// If the value is a map, its keys are hosts.
-    is_of_hosts: bool,
+    /// If the value is a map.
+    keys: KeyKind,
 }
 
 impl YamlWalk<'_> {
     fn below(self, key: &str) -> Self {
-        Self { is_of_hosts: key == HOSTS, ..self }
+        Self { keys: KeyKind::at(key), ..self }
     }
 
     fn enter<E: Error>(self) -> Result<At, E> {
@@ -184,7 +183,7 @@ impl YamlWalk<'_> {
         Ok(YamlNode::new(self.enter()?, value))
     }
 
-    /// A key as text. A host has one spelling from here on, by which files are joined and faults are found.
+    /// A key as text.
     fn key_text<E: Error>(self, key: &Value) -> Result<String, E> {
         let text = match key {
             Value::Text(text) => text.clone(),
@@ -196,16 +195,11 @@ impl YamlWalk<'_> {
                 return Err(E::custom(format!("{OURS}a key is one word or a text")));
             }
         };
-        let pattern = HostPattern::parse(&text).ok().filter(|_| self.is_of_hosts);
-        Ok(pattern.map_or(text, |pattern| pattern.to_string()))
+        Ok(self.keys.one_spelling(text))
     }
 
     fn repeated(self, name: &str, at: At, first: At) {
-        let complaint = match self.is_of_hosts {
-            true => Complaint::new(format!("the host `{name}` appears twice"), "merge it with the entry in {}"),
-            false => Complaint::new(format!("duplicate key `{name}`"), "already set in {}; keep one of them"),
-        };
-        self.faults.borrow_mut().push_repeated(at, first, complaint);
+        self.faults.borrow_mut().push_repeated(at, first, self.keys.repeated(name));
     }
 }
 
@@ -292,7 +286,5 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
     }
 }
 
-/// The keys below it are hosts, wherever it stands: `hosts`, `intercept.hosts`, and `hosts` of a user.
-const HOSTS: &str = "hosts";
 /// Begins a message of ours: serde_yaml puts the path of keys before it.
 pub(in crate::config) const OURS: char = '\u{1f}';

@@ -8,6 +8,7 @@ pub(super) mod intercept;
 pub(super) mod manners;
 pub(super) mod origin_tls;
 pub(super) mod secrets;
+pub(super) mod policy_tokens;
 pub(super) mod signature;
 pub(super) mod text;
 pub mod units;
