@@ -35,8 +35,8 @@ pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/x-pem-file")], admin.proxy.leaves.ca().trusted_pem())
 }
 
-/// That of signing keys.
-pub(super) async fn directory(State(admin): State<Arc<Admin>>) -> Result<impl IntoResponse, ApiProblem> {
+/// That of signing keys, or another document of the agent's.
+pub(super) async fn directory(State(admin): State<Arc<Admin>>, uri: Uri) -> Result<impl IntoResponse, ApiProblem> {
     let none = || problem(StatusCode::NOT_FOUND, "nothing is signed here (identity.signature)");
     let Published { fields, body } =
         admin.proxy.upstream.signer().ok_or_else(none)?.directory().publish(SystemTime::now());
@@ -156,8 +156,9 @@ pub(super) async fn refresh(
 }
 
 async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Json<Value> {
-    let mining = admin.gate().tdmrep(authority).await;
-    let mut value = json::authority_in_full(admin.gate(), authority, entry, mining.as_deref());
+    let (tdmrep, license) = (admin.gate().tdmrep(authority).await, admin.gate().license(authority).await);
+    let others = [tdmrep.as_deref(), license.as_deref()];
+    let mut value = json::authority_in_full(admin.gate(), authority, entry, others);
     value["offer"] = json!(admin.proxy.offers.of(authority));
     Json(value)
 }

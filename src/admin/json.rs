@@ -31,7 +31,8 @@ pub fn explanation(explanation: &Explanation) -> Value {
             "fetched_at": robots.fetched_at.map(rfc3339::seconds),
             "expires_at": robots.expires_at.map(rfc3339::seconds),
         },
-        "tdmrep": explanation.tdmrep.as_ref().map(tdmrep),
+        "tdmrep": explanation.tdmrep.as_ref().map(site_file),
+        "license": explanation.license.as_ref().map(site_file),
         "crawl_delay": explanation.crawl_delay.map(|delay| delay.as_secs_f64()),
         "manners": manners(&explanation.manners),
         "sitemaps": explanation.sitemaps,
@@ -60,8 +61,8 @@ fn asked_again(again: AskedAgain) -> Value {
     json!({ "first_status": again.first_status, "first_version": again.first_version.to_string() })
 }
 
-/// What is known of a site's tdmrep.json.
-fn tdmrep(state: &TdmRepState) -> Value {
+/// What is known of a site's tdmrep.json or licence file.
+fn site_file(state: &SiteFileState) -> Value {
     json!({
         "url": state.url,
         "status": state.status,
@@ -92,6 +93,11 @@ fn rule(explanation: &Explanation) -> Option<Value> {
     }
     let rule = explanation.rule.as_ref()?;
     Some(line(rule.line, if rule.allow { "allow" } else { "disallow" }, &rule.pattern))
+    if let Some(license) = &explanation.not_licensed {
+        return Some(
+            json!({ "line": null, "entry": license.content, "kind": "license", "pattern": license.location, "policy": license.url }),
+        );
+    }
 }
 
 /// The certificate authority's dates.
@@ -122,10 +128,13 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
     })
 }
 
-/// The same with its files. `mining`: what is known of its tdmrep.json.
-pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, mining: Option<&Entry>) -> Value {
+/// The same with its files. `others`: what is known of its tdmrep.json, and of its licence file.
+pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, others: [Option<&Entry>; 2]) -> Value {
     let mut value = authority(gate, asked, entry);
-    value["tdmrep"] = mining.map(|known| tdmrep(&explain::tdmrep(known, asked, SystemTime::now()))).into();
+    let [tdmrep, license] = others;
+    let state = |known: &Entry, url: String| site_file(&explain::site_file(known, url, SystemTime::now()));
+    value["tdmrep"] = tdmrep.map(|known| state(known, asked.url(SiteFile::TdmRep.path()))).into();
+    value["license"] = license.zip(entry.license_url()).map(|(known, url)| state(known, url.to_owned())).into();
     if let Some(robots) = entry.robots_txt() {
         let warnings = robots
             .warnings()

@@ -121,13 +121,13 @@ fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
 }
 
 /// What sites say about use. `files`: in which something cannot be understood.
-fn signals(all: &mut Metrics, [said, malformed]: [Vec<(&'static str, u64)>; 2], files: [u64; 3]) {
+fn signals(all: &mut Metrics, [said, malformed]: [Vec<(&'static str, u64)>; 2], files: [u64; 4]) {
     let named =
         |counts: Vec<(&'static str, u64)>| counts.into_iter().map(|(it, count)| (labels([("signal", it)]), count));
     let help = "Answers with an opt-out, a licence or a price, whatever purpose is declared, by signal";
     all.counters("signals", help, named(said));
-    let [preferences, licenses, tdmrep] = files;
-    let files = [("robots.txt-usage", preferences), ("robots.txt-license", licenses), ("tdmrep.json", tdmrep)];
+    let names = ["robots.txt-usage", "robots.txt-license", "tdmrep.json", "license-file"];
+    let files = names.into_iter().zip(files);
     let help = "Answers and files with a malformed signal, which counts as unknown, by signal";
     all.counters("signals_malformed", help, named(malformed.into_iter().chain(files).collect()));
 }
@@ -142,6 +142,8 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     all.counters("tdmrep_fetches", "Fetches of tdmrep.json, by result", fetches);
     let help = "Age of the cached copy when a fetch replaced it or failed to, by result";
     all.histogram("robots_copy_age_seconds", help, [(answered, times.answered_age), (failed, times.failed_age)]);
+    let fetches = [(labels(answered), robots.license_fetched), (labels(failed), robots.license_failed)];
+    all.counters("license_fetches", "Fetches of licence files (RSL), by result", fetches);
     all.gauge("authorities", "Authorities in memory", robots.authorities);
     all.gauge("robots_files", "Different robots.txt files in memory", robots.files);
     all.gauge("tdmrep_files", "Different tdmrep.json files in memory", robots.tdmrep_files);

@@ -53,7 +53,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .merge(guarded)
         .fallback(api::not_found)
         .layer(from_fn_with_state(admin.clone(), guard::same_site))
-        // It is for all the world, by whatever name it gets here.
+        // They are for all the world, by whatever name it gets here.
         .route(DIRECTORY_PATH, get(api::directory))
         .with_state(admin)
 }

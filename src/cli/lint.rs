@@ -79,7 +79,9 @@ fn by_network(url: &str, config: &ConfigArg) -> Result<(String, LintReport), Com
         Some(Access::Rules(robots)) => {
             Ok((authority.robots_url(), LintReport::with_policy_tokens(robots, Some(&host), &policy_tokens)))
         }
-        Some(Access::Reservations(_) | Access::Missing) | None => Err(no_file(&authority, &entry)),
+        Some(Access::Reservations(_) | Access::Licenses(_) | Access::Missing) | None => {
+            Err(no_file(&authority, &entry))
+        }
     }
 }
 

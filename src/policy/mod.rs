@@ -1,6 +1,7 @@
 //! The decision on a request, without I/O: the key of a request, the reasons for refusing it,
 //! the pace of a host. Pure: time and chance are arguments.
 
+mod access;
 pub mod allowlist;
 pub mod authority;
 pub mod budget;
@@ -29,6 +30,7 @@ pub mod usage;
 
 pub use crate::robots::path_forms::Paths;
 pub use allowlist::Allowlist;
+pub use access::Access;
 pub use authority::{Authority, AuthorityError, Scheme};
 pub use budget::{Budget, Period, Spent};
 pub use decide::{Allowance, Decision, Known, Ruling, decide, judge_file, may_fetch_tdmrep};
@@ -39,7 +41,9 @@ pub use host_rules::{HostRules, PolicyOptions, PolicyToken};
 pub use manners::{Adaptive, Breaker, Manners, turns_away};
 pub use operator_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
-pub use refusal::{EgressReason, ListedBy, MiningEvidence, PreferenceEvidence, Refusal, Reservation, RuleEvidence};
+pub use refusal::{
+    EgressReason, LicenseEvidence, ListedBy, MiningEvidence, PreferenceEvidence, Refusal, Reservation, RuleEvidence,
+};
 pub use request::Request;
 pub use retry_after::retry_after;
 pub use revisit::{Again, Conditions, Visit, normalised};

@@ -1,7 +1,6 @@
 //! The sections of `politely.yaml`, with the forms of their keys. Each key may be left out or `null`: the file of the defaults has
 //! it.
 
-use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -18,7 +18,7 @@ pub enum UsageField {
 }
 
 /// How an answer whose field says no is handled, for each of the fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageModes {
     pub content_usage: RobotsOverride,
     pub content_signal: RobotsOverride,
@@ -29,6 +29,24 @@ pub struct UsageModes {
     pub page: RobotsOverride,
     /// The site's tdmrep.json, which is read before anything is asked for.
     pub tdmrep: RobotsOverride,
+    /// The licence file that its robots.txt names, likewise.
+    pub license: RobotsOverride,
+}
+
+impl Default for UsageModes {
+    fn default() -> Self {
+        let enforce = RobotsOverride::Enforce;
+        UsageModes {
+            content_usage: enforce,
+            content_signal: enforce,
+            x_robots_tag: enforce,
+            tdm_reservation: enforce,
+            page: enforce,
+            tdmrep: enforce,
+            // Whoever has agreed on its terms elsewhere is licensed.
+            license: RobotsOverride::Report,
+        }
+    }
 }
 
 /// What is asked of an answer's head.
@@ -90,7 +108,7 @@ impl UsageModes {
 }
 
 impl Signal {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::ContentUsage,
         Self::ContentSignal,
         Self::RobotsTag,
