@@ -1,8 +1,8 @@
 //! What the API says, as JSON: the shapes that scripts rely on.
 
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
-use crate::policy::explain::{self, Explanation, TdmRepState};
-use crate::policy::{AskedAgain, Authority, Entry, Manners, PreferenceEvidence};
+use crate::policy::explain::{self, Explanation, SiteFileState};
+use crate::policy::{AskedAgain, Authority, Entry, Manners, Money, PreferenceEvidence, SiteFile};
 use crate::proxy::{Distrusted, RecentDecision, evidence};
 use crate::rfc3339;
 use crate::tls::Ca;
@@ -51,7 +51,12 @@ fn manners(manners: &Manners) -> Value {
             "max": adaptive.max().as_secs_f64(),
         })),
         "breaker": breaker.map(|breaker| json!({ "after": breaker.after, "pause": breaker.pause.as_secs_f64() })),
-        "budget": budget.map(|budget| json!({ "requests": budget.requests, "bytes": budget.bytes, "per": budget.per.as_str() })),
+        "budget": budget.map(|budget| json!({
+            "requests": budget.requests,
+            "bytes": budget.bytes,
+            "per": budget.per.as_str(),
+            "money": budget.money.map(|money| money.to_string()),
+        })),
         "min_revisit": min_revisit.map(|after| after.as_secs_f64()),
     })
 }
@@ -193,10 +198,13 @@ pub(super) fn budget(figures: &BudgetFigures) -> Value {
     json!({
         "of": of,
         "per": budget.per.as_str(),
-        "requests": spent.requests,
+        // Of money the millionths are counted.
+        "requests": if budget.money.is_some() { 0 } else { spent.requests },
         "max_requests": budget.requests,
         "bytes": spent.bytes,
         "max_bytes": budget.bytes,
+        "promised": budget.money.map(|money| Money { micros: spent.requests, ..money.most }.to_string()),
+        "max_promised": budget.money.map(|money| money.most.to_string()),
         "ends_at": rfc3339::seconds(SystemTime::UNIX_EPOCH + Duration::from_secs(spent.ends)),
     })
 }

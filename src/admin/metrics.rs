@@ -4,6 +4,7 @@ use super::problem::problem;
 use super::{Admin, process};
 use crate::gate::Gate;
 use crate::histogram::Distribution;
+use crate::policy::Money;
 use crate::proxy::{Counts, Details, Proxy};
 use crate::telemetry;
 use axum::extract::State;
@@ -60,10 +61,11 @@ fn as_prometheus(text: &str) -> String {
 fn registry(admin: &Admin, names: bool) -> Registry {
     let mut all = Metrics(Registry::with_prefix("politely"));
     let (proxy, mut details) = (&admin.proxy, admin.proxy.counters.details());
-    let noted = std::mem::take(&mut details.noted);
+    let (noted, charged) = (std::mem::take(&mut details.noted), std::mem::take(&mut details.charged));
     connections(&mut all, proxy, details.handshakes);
     requests(&mut all, &proxy.counters.read(), details, names);
     signals(&mut all, noted, proxy.gate.figures().robots.malformed);
+    all.amounts("charged", "What answers have charged (crawler-charged), by currency", charged);
     gate(&mut all, &proxy.gate);
     if let Some(signer) = proxy.upstream.signer() {
         let (signed, challenges) = signer.figures();
@@ -215,6 +217,15 @@ impl Metrics {
         let family = Family::<Labels, Counter>::default();
         for (labels, value) in values {
             family.get_or_create(&labels).inc_by(value);
+        }
+        self.0.register(name, help, family);
+    }
+
+    fn amounts(&mut self, name: &str, help: &str, values: Vec<Money>) {
+        let family = Family::<Labels, Counter<f64, AtomicU64>>::default();
+        for Money { currency, micros } in values {
+            let of = labels([("currency", currency.as_str())]);
+            family.get_or_create(&of).inc_by(micros as f64 / 1e6);
         }
         self.0.register(name, help, family);
     }

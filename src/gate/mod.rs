@@ -19,7 +19,7 @@ mod watch;
 pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
-pub use budget::BudgetFigures;
+pub use budget::{BudgetFigures, Charge};
 pub use decode::decode_beginning;
 pub use fleet::FleetFigures;
 pub use pacer::{PaceFigures, Permit};

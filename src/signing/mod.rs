@@ -14,7 +14,7 @@ mod requests;
 pub use challenge::{FIELD as ACCEPT_SIGNATURE, SignatureRequest};
 pub use directory::{Directory, PATH as DIRECTORY_PATH, Published};
 pub use key::{KeyError, SigningKey};
-pub use requests::{Challenge, ChallengedRequest, RequestSigner, Signed, Signer};
+pub use requests::{Challenge, ChallengedRequest, PriceField, RequestSigner, Signed, Signer};
 
 /// The name by which a signature is known in its message, where nobody asks for another.
 const LABEL: &str = "sig1";

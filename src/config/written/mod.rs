@@ -6,6 +6,7 @@ pub(super) mod file;
 pub(super) mod host_table;
 pub(super) mod intercept;
 pub(super) mod manners;
+pub(super) mod money;
 pub(super) mod origin_tls;
 pub(super) mod policy_tokens;
 pub(super) mod signature;

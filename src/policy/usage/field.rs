@@ -75,6 +75,10 @@ pub enum Signal {
     License,
     /// Status 402.
     PaymentRequired,
+    /// `crawler-charged`: it has been paid for.
+    Charged,
+    /// `crawler-error`: it has not.
+    CrawlerError,
 }
 
 impl UsageField {
@@ -118,6 +122,8 @@ impl Signal {
         Self::MetaTdm,
         Self::License,
         Self::PaymentRequired,
+        Self::Charged,
+        Self::CrawlerError,
     ];
 
     /// The label in metrics. Stable.
@@ -132,6 +138,8 @@ impl Signal {
             Self::MetaTdm => "meta-tdm-reservation",
             Self::License => "license",
             Self::PaymentRequired => "payment-required",
+            Self::Charged => "crawler-charged",
+            Self::CrawlerError => "crawler-error",
         }
     }
 }

@@ -48,6 +48,7 @@ impl Exchange<'_> {
     pub(super) fn note_visit(&mut self, head: &AnswerHead<'_>) {
         if rules(&self.settings, self.request, self.peer).manners.min_revisit.is_some()
             && matches!(head.status, 200..=205 | 207..=299 | 304)
+            && self.request.promised.is_none()
             && self.is_of_page()
             && (head.status == 200 || self.wants_whole())
         {

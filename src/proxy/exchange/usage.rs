@@ -6,7 +6,7 @@ use super::carry::AnswerHead;
 use super::memory::RememberedReservation;
 use super::per_user::{asked, rules};
 use super::request::Request;
-use crate::gate::Reported;
+use crate::gate::{Charge, Reported};
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
 use crate::policy::{HostRules, Refusal, RobotsOverride, SiteFile, UsageLines, UsageReport, Use};
 use std::time::{Duration, Instant, SystemTime};
@@ -27,7 +27,7 @@ impl Exchange<'_> {
             RobotsOverride::Report => !request.reads_robots(),
             RobotsOverride::Ignore => false,
         };
-        if !is_looked_for || !matches!(request.method, "GET" | "HEAD") {
+        if !is_looked_for || !matches!(request.method, "GET" | "HEAD") || request.is_on_terms() {
             return Ok(reads_pages);
         }
         let Some(said) = proxy.reserved.get(request, peer, rules) else { return Ok(reads_pages) };
@@ -51,6 +51,11 @@ impl Exchange<'_> {
         let mut lines = UsageLines::default();
         head.each(|_, name, value| lines.take(name, value));
         self.check_lines(&lines, head)
+    }
+
+    /// What the answer's head says of what the request has promised.
+    pub(super) fn charged(&self) -> Charge {
+        self.trip.noted.as_ref().and_then(|noted| noted.charged).map_or(Charge::Nothing, Charge::Of)
     }
 
     /// The same of what has been said in it, in its head or in the page's.
@@ -80,7 +85,7 @@ impl Exchange<'_> {
         let Some((reservation, mode)) = reservation else { return Ok(()) };
         let reservation = Box::new(reservation);
         if mode == RobotsOverride::Enforce && !rules.options.report_only {
-            if request.method == "GET" {
+            if request.method == "GET" && !request.is_on_terms() {
                 let until = Instant::now() + lifetime(head, now);
                 proxy.reserved.put(
                     request,

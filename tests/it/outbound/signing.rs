@@ -108,6 +108,26 @@ async fn where_robots_txt_is_redirected_to_it_is_signed_for_that_place() {
     let keys = Keys::make(&["a"]).await;
     let other = Origin::site("User-agent: *\nDisallow: /no\n").await;
     let there = other.url_at("b.localhost", "/robots.txt");
+/// Cloudflare's pay per crawl takes no price that is not signed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_price_that_the_client_names_is_covered_in_both_versions() {
+    let keys = Keys::make(&["a"]).await;
+    for origin in [Origin::site("").await, Origin::tls_site(Alpn::H1, "").await, Origin::tls_site(Alpn::H2, "").await] {
+        let proxy = Proxy::start(&keys.settings("a", "")).await;
+        for (flag, name) in [("--http1.1", "Crawler-Max-Price"), ("--http2", "crawler-exact-price")] {
+            let (price, url) = (format!("{name}: USD 0.01"), origin.url(&format!("/{name}")));
+            assert_eq!(proxy.curl(&[flag, "-H", &price, &url]).await.status(), 200);
+            let seen = origin.log.one(&format!("/{name}"));
+            assert_eq!(seen.field(name), Some("USD 0.01"));
+            let name = name.to_ascii_lowercase();
+            assert!(seen.field("signature-input").unwrap().contains(&format!(r#" "{name}");"#)));
+            keys.verify_with(&seen, &format!("\"{name}\": USD 0.01\n"));
+        }
+        assert_eq!(proxy.curl(&[&origin.url("/plain")]).await.status(), 200);
+        keys.verify(&origin.log.one("/plain"));
+    }
+}
+
     let origin = Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => Reply::redirect(there.clone()),
         _ => Reply::text("page"),
