@@ -8,11 +8,11 @@ use super::{Admin, Reload};
 use crate::config::Changes;
 use crate::policy::{Authority, Entry, Request};
 use crate::robots::{ProductToken, Purpose};
-use crate::signing::Published;
+use crate::signing::{DIRECTORY_PATH, Published, card};
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -38,9 +38,15 @@ pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
 /// That of signing keys, or another document of the agent's.
 pub(super) async fn directory(State(admin): State<Arc<Admin>>, uri: Uri) -> Result<impl IntoResponse, ApiProblem> {
     let none = || problem(StatusCode::NOT_FOUND, "nothing is signed here (identity.signature)");
-    let Published { fields, body } =
-        admin.proxy.upstream.signer().ok_or_else(none)?.directory().publish(SystemTime::now());
-    Ok((fields, body))
+    let (signer, now) = (admin.proxy.upstream.signer().ok_or_else(none)?, SystemTime::now());
+    let published = match uri.path() {
+        DIRECTORY_PATH => Some(signer.directory().publish(now)),
+        path => card::document(&admin.proxy.settings.load(), path, now),
+    };
+    let none = || problem(StatusCode::NOT_FOUND, "no addresses are published (identity.addresses)");
+    let Published { fields, body } = published.ok_or_else(none)?;
+    let field = |(name, value): (&'static str, String)| Some((HeaderName::from_static(name), value.try_into().ok()?));
+    Ok((fields.into_iter().filter_map(field).collect::<HeaderMap>(), body))
 }
 
 /// All traffic through the proxy, by the name under which this was asked for.

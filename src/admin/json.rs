@@ -93,16 +93,16 @@ fn rule(explanation: &Explanation) -> Option<Value> {
             json!({ "line": null, "entry": reservation.entry, "kind": "tdm-reservation", "pattern": reservation.location, "policy": reservation.policy }),
         );
     }
-    if let Some(preference) = &explanation.preference {
-        return Some(line(preference.line, &preference.key.to_ascii_lowercase(), &preference.value));
-    }
-    let rule = explanation.rule.as_ref()?;
-    Some(line(rule.line, if rule.allow { "allow" } else { "disallow" }, &rule.pattern))
     if let Some(license) = &explanation.not_licensed {
         return Some(
             json!({ "line": null, "entry": license.content, "kind": "license", "pattern": license.location, "policy": license.url }),
         );
     }
+    if let Some(preference) = &explanation.preference {
+        return Some(line(preference.line, &preference.key.to_ascii_lowercase(), &preference.value));
+    }
+    let rule = explanation.rule.as_ref()?;
+    Some(line(rule.line, if rule.allow { "allow" } else { "disallow" }, &rule.pattern))
 }
 
 /// The certificate authority's dates.

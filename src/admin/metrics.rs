@@ -142,10 +142,10 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     all.counters("robots_fetches", "Fetches of robots.txt, by result", fetches);
     let fetches = [(labels(answered), robots.tdmrep_fetched), (labels(failed), robots.tdmrep_failed)];
     all.counters("tdmrep_fetches", "Fetches of tdmrep.json, by result", fetches);
-    let help = "Age of the cached copy when a fetch replaced it or failed to, by result";
-    all.histogram("robots_copy_age_seconds", help, [(answered, times.answered_age), (failed, times.failed_age)]);
     let fetches = [(labels(answered), robots.license_fetched), (labels(failed), robots.license_failed)];
     all.counters("license_fetches", "Fetches of licence files (RSL), by result", fetches);
+    let help = "Age of the cached copy when a fetch replaced it or failed to, by result";
+    all.histogram("robots_copy_age_seconds", help, [(answered, times.answered_age), (failed, times.failed_age)]);
     all.gauge("authorities", "Authorities in memory", robots.authorities);
     all.gauge("robots_files", "Different robots.txt files in memory", robots.files);
     all.gauge("tdmrep_files", "Different tdmrep.json files in memory", robots.tdmrep_files);

@@ -15,7 +15,7 @@ mod state;
 pub use json::explanation;
 pub use state::{Admin, Reload};
 
-use crate::signing::DIRECTORY_PATH;
+use crate::signing::{DIRECTORY_PATH, card};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
@@ -55,5 +55,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .layer(from_fn_with_state(admin.clone(), guard::same_site))
         // They are for all the world, by whatever name it gets here.
         .route(DIRECTORY_PATH, get(api::directory))
+        .route(card::CARD_PATH, get(api::directory))
+        .route(card::RANGES_PATH, get(api::directory))
         .with_state(admin)
 }

@@ -30,8 +30,8 @@ pub mod site_file;
 pub mod usage;
 
 pub use crate::robots::path_forms::Paths;
-pub use allowlist::Allowlist;
 pub use access::Access;
+pub use allowlist::Allowlist;
 pub use authority::{Authority, AuthorityError, Scheme};
 pub use budget::{Budget, MoneyBudget, Period, Spent};
 pub use decide::{Allowance, Decision, Known, Ruling, decide, judge_file, may_fetch_license, may_fetch_tdmrep};

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use crate::policy::{Allowlist, HostPattern, KeyBy, ListedBy, Paths};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
-use super::policy_tokens::PolicyTokens;
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
+use super::policy_tokens::PolicyTokens;
 use super::secrets::{self, SecretUrl};
 use super::signature::SignatureSettings;
 use super::text;
