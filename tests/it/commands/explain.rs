@@ -118,6 +118,7 @@ async fn explain_in_json_has_the_documented_shape() {
             "rule": rule,
             "robots": { "url": file, "status": null, "asked_again": null, "access": "rules", "fetched_at": null, "expires_at": null },
             "tdmrep": null,
+            "license": null,
             "crawl_delay": 2.5,
             "manners": { "adaptive": null, "breaker": null, "budget": null, "min_revisit": null },
             "sitemaps": ["https://a.example/s.xml"],

@@ -145,6 +145,37 @@ async fn it_is_fetched_once_for_each_url_and_life_of_robots_txt() {
     assert_eq!((origin.log.count("/old.xml"), origin.log.count("/new.xml")), (1, 1));
 }
 
+/// What is said to one who has agreed on terms is for nobody else, and the other way round.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_licensed_or_paying_request_hears_is_not_held_against_others() {
+    for terms in ["Authorization: License tok3n==", "crawler-max-price: USD 1"] {
+        let origin = Origin::http(|seen| {
+            let is_on_terms = seen.field("authorization").or(seen.field("crawler-max-price")).is_some();
+            match seen.path().as_str() {
+                "/robots.txt" => Reply::text(""),
+                "/for-all-but-them" if is_on_terms => Reply::text("the page").field("X-Robots-Tag", "noai"),
+                "/for-them" if !is_on_terms => Reply::text("the page").field("X-Robots-Tag", "noai"),
+                _ => Reply::text("the page"),
+            }
+        })
+        .await;
+        let proxy = Proxy::start(TRAINS).await;
+        let host = origin.authority("a.localhost");
+        let on_terms = async |target: &str| {
+            let mut client = proxy.client().await;
+            client.send(format!("GET {} HTTP/1.1\r\nHost: {host}\r\n{terms}\r\n\r\n", origin.url(target))).await;
+            client.response().await.status()
+        };
+        for _ in 0..2 {
+            assert_eq!(proxy.get(&origin.url("/for-them")).await.status(), 403, "{terms}");
+            assert_eq!(on_terms("/for-them").await, 200, "{terms}");
+        }
+        assert_eq!(origin.log.count("/for-them"), 3, "{terms}: the others' refusal is remembered");
+        assert_eq!(on_terms("/for-all-but-them").await, 403, "{terms}");
+        assert_eq!(proxy.get(&origin.url("/for-all-but-them")).await.status(), 200, "{terms}");
+    }
+}
+
 /// RSL §6: a licence token is the client's and the origin's own affair.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_licence_token_goes_to_the_origin_as_it_came() {
