@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for WrittenMoney {
             type Value = WrittenMoney;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}", Complaint::new("a map", FORMS))
+                write!(f, "{}", Complaint::new("an amount and its currency", FORMS))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WrittenMoney, A::Error> {

@@ -28,7 +28,7 @@ impl<'de> Deserialize<'de> for PolicyTokens {
             type Value = PolicyTokens;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}", Complaint::new("a map", "write `{ ai-train: [NAME] }`, or `{}` for none"))
+                write!(f, "{}", Complaint::new("names by purpose", "write `{ ai-train: [NAME] }`, or `{}` for none"))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PolicyTokens, A::Error> {

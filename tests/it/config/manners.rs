@@ -42,7 +42,7 @@ fn a_budget_of_money_has_one_currency_and_a_period() {
     for (yaml, fault) in [
         ("{ per: day }", "1:26 the key `USD` is missing | add `USD: …`".to_owned()),
         ("{ usd: 5 }", format!("1:28 `usd` is not a currency | {forms}")),
-        ("5", format!("1:26 expected a map, found `5` | {forms}")),
+        ("5", format!("1:26 expected an amount and its currency, found `5` | {forms}")),
         ("{ USD: -5 }", "1:33 `-5` is not an amount | an amount is a number such as `5` or `0.25`".to_owned()),
         (
             "{ USD: 5, EUR: 5 }",
