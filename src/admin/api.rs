@@ -9,11 +9,11 @@ use crate::config::Changes;
 use crate::policy::{Authority, Budget, Entry, Request};
 use crate::proxy::{UserFigures, Who};
 use crate::robots::{ProductToken, Purpose};
-use crate::signing::Published;
+use crate::signing::{DIRECTORY_PATH, Published, card};
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -37,12 +37,18 @@ pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/x-pem-file")], admin.proxy.leaves.ca().trusted_pem())
 }
 
-/// That of signing keys.
-pub(super) async fn directory(State(admin): State<Arc<Admin>>) -> Result<impl IntoResponse, ApiProblem> {
+/// That of signing keys, or another document of the agent's.
+pub(super) async fn directory(State(admin): State<Arc<Admin>>, uri: Uri) -> Result<impl IntoResponse, ApiProblem> {
     let none = || problem(StatusCode::NOT_FOUND, "nothing is signed here (identity.signature)");
-    let Published { fields, body } =
-        admin.proxy.upstream.signer().ok_or_else(none)?.directory().publish(SystemTime::now());
-    Ok((fields, body))
+    let (signer, now) = (admin.proxy.upstream.signer().ok_or_else(none)?, SystemTime::now());
+    let published = match uri.path() {
+        DIRECTORY_PATH => Some(signer.directory().publish(now)),
+        path => card::document(&admin.proxy.settings.load(), path, now),
+    };
+    let none = || problem(StatusCode::NOT_FOUND, "no addresses are published (identity.addresses)");
+    let Published { fields, body } = published.ok_or_else(none)?;
+    let field = |(name, value): (&'static str, String)| Some((HeaderName::from_static(name), value.try_into().ok()?));
+    Ok((fields.into_iter().filter_map(field).collect::<HeaderMap>(), body))
 }
 
 /// All traffic through the proxy, by the name under which this was asked for.
@@ -178,8 +184,9 @@ pub(super) async fn refresh(
 }
 
 async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Json<Value> {
-    let mining = admin.gate().tdmrep(authority).await;
-    let mut value = json::authority_in_full(admin.gate(), authority, entry, mining.as_deref());
+    let (tdmrep, license) = (admin.gate().tdmrep(authority).await, admin.gate().license(authority).await);
+    let others = [tdmrep.as_deref(), license.as_deref()];
+    let mut value = json::authority_in_full(admin.gate(), authority, entry, others);
     value["offer"] = json!(admin.proxy.offers.of(authority));
     Json(value)
 }

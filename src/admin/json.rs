@@ -1,8 +1,8 @@
 //! What the API says, as JSON: the shapes that scripts rely on.
 
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
-use crate::policy::explain::{self, Explanation, TdmRepState};
-use crate::policy::{AskedAgain, Authority, Entry, Manners, PreferenceEvidence};
+use crate::policy::explain::{self, Explanation, SiteFileState};
+use crate::policy::{AskedAgain, Authority, Entry, Manners, Money, PreferenceEvidence, SiteFile};
 use crate::proxy::{Distrusted, RecentDecision, UserFigures, Who, evidence};
 use crate::rfc3339;
 use crate::tls::Ca;
@@ -33,7 +33,8 @@ pub fn explanation(explanation: &Explanation) -> Value {
             "fetched_at": robots.fetched_at.map(rfc3339::seconds),
             "expires_at": robots.expires_at.map(rfc3339::seconds),
         },
-        "tdmrep": explanation.tdmrep.as_ref().map(tdmrep),
+        "tdmrep": explanation.tdmrep.as_ref().map(site_file),
+        "license": explanation.license.as_ref().map(site_file),
         "crawl_delay": explanation.crawl_delay.map(|delay| delay.as_secs_f64()),
         "manners": manners(&explanation.manners),
         "sitemaps": explanation.sitemaps,
@@ -52,7 +53,12 @@ fn manners(manners: &Manners) -> Value {
             "max": adaptive.max().as_secs_f64(),
         })),
         "breaker": breaker.map(|breaker| json!({ "after": breaker.after, "pause": breaker.pause.as_secs_f64() })),
-        "budget": budget.map(|budget| json!({ "requests": budget.requests, "bytes": budget.bytes, "per": budget.per.as_str() })),
+        "budget": budget.map(|budget| json!({
+            "requests": budget.requests,
+            "bytes": budget.bytes,
+            "per": budget.per.as_str(),
+            "money": budget.money.map(|money| money.to_string()),
+        })),
         "min_revisit": min_revisit.map(|after| after.as_secs_f64()),
     })
 }
@@ -62,8 +68,8 @@ fn asked_again(again: AskedAgain) -> Value {
     json!({ "first_status": again.first_status, "first_version": again.first_version.to_string() })
 }
 
-/// What is known of a site's tdmrep.json.
-fn tdmrep(state: &TdmRepState) -> Value {
+/// What is known of a site's tdmrep.json or licence file.
+fn site_file(state: &SiteFileState) -> Value {
     json!({
         "url": state.url,
         "status": state.status,
@@ -87,6 +93,11 @@ fn rule(explanation: &Explanation) -> Option<Value> {
     if let Some(reservation) = &explanation.reservation {
         return Some(
             json!({ "line": null, "entry": reservation.entry, "kind": "tdm-reservation", "pattern": reservation.location, "policy": reservation.policy }),
+        );
+    }
+    if let Some(license) = &explanation.not_licensed {
+        return Some(
+            json!({ "line": null, "entry": license.content, "kind": "license", "pattern": license.location, "policy": license.url }),
         );
     }
     if let Some(preference) = &explanation.preference {
@@ -125,10 +136,13 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
     })
 }
 
-/// The same with its files. `mining`: what is known of its tdmrep.json.
-pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, mining: Option<&Entry>) -> Value {
+/// The same with its files. `others`: what is known of its tdmrep.json, and of its licence file.
+pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, others: [Option<&Entry>; 2]) -> Value {
     let mut value = authority(gate, asked, entry);
-    value["tdmrep"] = mining.map(|known| tdmrep(&explain::tdmrep(known, asked, SystemTime::now()))).into();
+    let [tdmrep, license] = others;
+    let state = |known: &Entry, url: String| site_file(&explain::site_file(known, url, SystemTime::now()));
+    value["tdmrep"] = tdmrep.map(|known| state(known, asked.url(SiteFile::TdmRep.path()))).into();
+    value["license"] = license.zip(entry.license_url()).map(|(known, url)| state(known, url.to_owned())).into();
     if let Some(robots) = entry.robots_txt() {
         let warnings = robots
             .warnings()
@@ -187,10 +201,13 @@ pub(super) fn budget(figures: &BudgetFigures) -> Value {
     json!({
         "of": of,
         "per": budget.per.as_str(),
-        "requests": spent.requests,
+        // Of money the millionths are counted.
+        "requests": if budget.money.is_some() { 0 } else { spent.requests },
         "max_requests": budget.requests,
         "bytes": spent.bytes,
         "max_bytes": budget.bytes,
+        "promised": budget.money.map(|money| Money { micros: spent.requests, ..money.most }.to_string()),
+        "max_promised": budget.money.map(|money| money.most.to_string()),
         "ends_at": rfc3339::seconds(SystemTime::UNIX_EPOCH + Duration::from_secs(spent.ends)),
     })
 }

@@ -15,7 +15,7 @@ mod state;
 pub use json::explanation;
 pub use state::{Admin, Reload};
 
-use crate::signing::DIRECTORY_PATH;
+use crate::signing::{DIRECTORY_PATH, card};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
@@ -54,7 +54,9 @@ fn router(admin: Arc<Admin>) -> Router {
         .merge(guarded)
         .fallback(api::not_found)
         .layer(from_fn_with_state(admin.clone(), guard::same_site))
-        // It is for all the world, by whatever name it gets here.
+        // They are for all the world, by whatever name it gets here.
         .route(DIRECTORY_PATH, get(api::directory))
+        .route(card::CARD_PATH, get(api::directory))
+        .route(card::RANGES_PATH, get(api::directory))
         .with_state(admin)
 }

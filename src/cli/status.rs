@@ -103,7 +103,10 @@ fn spent(budget: &Value) -> String {
         let most = budget[most].as_u64()?;
         Some(format!("{} of {most} {of}", budget[of].as_u64().unwrap_or_default()))
     };
-    let parts: Vec<_> = [part("requests", "max_requests"), part("bytes", "max_bytes")].into_iter().flatten().collect();
+    let promised = budget["promised"].as_str().zip(budget["max_promised"].as_str());
+    let promised = promised.map(|(promised, most)| format!("{promised} of {most} promised"));
+    let counted = [part("requests", "max_requests"), part("bytes", "max_bytes"), promised];
+    let parts: Vec<_> = counted.into_iter().flatten().collect();
     format!("{} in the current {}", parts.join(", "), budget["per"].as_str().unwrap_or("period"))
 }
 

@@ -113,6 +113,10 @@ impl RuleTally {
             Refusal::MiningReserved(evidence) => {
                 (evidence.url(), None, format!("entry {}: {}", evidence.entry, evidence.location))
             }
+            Refusal::NotLicensed(evidence) => {
+                let text = format!("content {}: {}; {}", evidence.content, evidence.location, evidence.term);
+                (evidence.url.to_string(), None, text)
+            }
             Refusal::AnswerReserved(reservation) => {
                 let text = format!("{}: {}", reservation.field.as_str(), reservation.value);
                 ("the sites' answers".to_owned(), None, text)

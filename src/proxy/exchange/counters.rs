@@ -4,7 +4,7 @@ use super::outcome_counts::{OutcomeCounts, Outcomes, add};
 use super::users::{Cost, UserFigures, Users};
 use crate::config::User;
 use crate::histogram::{Distribution, Histogram};
-use crate::policy::{Signal, UsageReport};
+use crate::policy::{Currency, Money, Signal, UsageReport};
 use crate::proxy::client::Peer;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -29,6 +29,8 @@ pub struct Counters {
     handshakes: [AtomicU64; 2],
     /// By `Signal::ALL`: answers that say it, and that say it so that nobody understands.
     noted: [[AtomicU64; Signal::ALL.len()]; 2],
+    /// What answers have charged, in millionths.
+    charged: Mutex<BTreeMap<Currency, u64>>,
     origin: Histogram,
     decision: Histogram,
 }
@@ -85,6 +87,8 @@ pub struct Details {
     pub handshakes: [u64; 2],
     /// By signal: answers that say it, and that say it so that nobody understands.
     pub noted: [Vec<(&'static str, u64)>; 2],
+    /// What answers have charged.
+    pub charged: Vec<Money>,
     /// From when requests were sent to the heads of their answers.
     pub origin: Distribution,
     /// From the heads of requests to decisions.
@@ -127,6 +131,13 @@ impl Counters {
         let [said, malformed] = &self.noted;
         noted.signals().for_each(|signal| _ = said[signal as usize].fetch_add(1, Relaxed));
         noted.malformed.iter().for_each(|signal| _ = malformed[*signal as usize].fetch_add(1, Relaxed));
+        if let Some(Money { currency, micros }) = noted.charged {
+            let mut charged = self.charged.lock();
+            if charged.len() < MOST_CURRENCIES || charged.contains_key(&currency) {
+                let sum = charged.entry(currency).or_default();
+                *sum = sum.saturating_add(micros);
+            }
+        }
     }
 
     /// It was decided about a request.
@@ -194,9 +205,12 @@ impl Counters {
         let noted = self.noted.each_ref().map(|counts| {
             Signal::ALL.iter().zip(counts).map(|(signal, count)| (signal.slug(), count.load(Relaxed))).collect()
         });
-        Details { users, sent, handshakes, noted, origin: self.origin.read(), decision: self.decision.read() }
+        let charged = self.charged.lock().iter().map(|(&currency, &micros)| Money { currency, micros }).collect();
+        let (origin, decision) = (self.origin.read(), self.decision.read());
+        Details { users, sent, handshakes, noted, charged, origin, decision }
     }
 }
 
 /// Whose failures are counted one by one.
 const MOST_HOSTS: usize = 1000;
+const MOST_CURRENCIES: usize = 16;

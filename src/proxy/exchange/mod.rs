@@ -20,9 +20,11 @@ mod outcome_counts;
 pub mod pages;
 mod per_user;
 mod private;
+mod promise;
 pub mod recent;
 mod record;
 pub mod request;
+pub mod request_head;
 mod revisit;
 mod state;
 mod target;
@@ -177,7 +179,8 @@ impl Exchange<'_> {
 
     fn conclude(&mut self, outcome: Outcome) -> FinalStep {
         self.is_concluded = true;
-        self.trip.gate.settle(self.trip.upstream.is_some(), self.trip.moved.down);
+        let charged = self.trip.origin.map(|_| self.charged());
+        self.trip.gate.settle(self.trip.upstream.is_some(), self.trip.moved.down, charged);
         let Exchange { proxy, ref settings, peer, began, request, ref trip, .. } = *self;
         About { proxy, settings, peer, began, request: Ok(request), trip }.conclude(outcome)
     }

@@ -168,7 +168,7 @@ impl RobotsCache {
     }
 
     /// A fetch that a fault of ours has ended is a failure like another, so that it is not begun again at once.
-    pub(super) async fn or_failed<T>(&self, host: &HostEntry, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn or_failed<T>(self: &Arc<Self>, host: &HostEntry, work: impl Future<Output = T>) -> Option<T> {
         let panic = AssertUnwindSafe(work).catch_unwind().await;
         panic
             .inspect_err(|panic| {
