@@ -4,6 +4,7 @@
 pub mod allowlist;
 pub mod authority;
 pub mod budget;
+pub mod cache;
 mod client_id;
 mod date;
 pub mod decide;
