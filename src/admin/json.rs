@@ -1,5 +1,6 @@
 //! What the API says, as JSON: the shapes that scripts rely on.
 
+use crate::gate::cache::CacheFigures;
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, TdmRepState};
 use crate::policy::{AskedAgain, Authority, Entry, Manners, PreferenceEvidence};
@@ -189,6 +190,22 @@ pub(super) fn budget(figures: &BudgetFigures) -> Value {
         "bytes": spent.bytes,
         "max_bytes": budget.bytes,
         "ends_at": rfc3339::seconds(SystemTime::UNIX_EPOCH + Duration::from_secs(spent.ends)),
+    })
+}
+
+/// The cache of answers.
+pub(super) fn cache(figures: &CacheFigures) -> Value {
+    json!({
+        "up": figures.is_ready,
+        "hits": figures.hits,
+        "revalidated": figures.revalidated,
+        "misses": figures.misses,
+        "stored": figures.stored,
+        "evicted": figures.evicted,
+        "failed": figures.failed,
+        "entries": figures.entries,
+        "bytes": figures.bytes,
+        "max_bytes": figures.limit,
     })
 }
 

@@ -30,6 +30,7 @@ impl Settings {
             (&["store", "disk"], is_disk_fixed && keep(&mut self.store.disk, &before.store.disk)),
             // Under another key the gaps that are owed would be forgotten, and requests under way keep another pace.
             (&["pace", "key"], keep(&mut self.pace.key, &before.pace.key)),
+            (&["cache", "directory"], keep(&mut self.cache.directory, &before.cache.directory)),
             (&["evidence", "directory"], keep(&mut self.evidence.directory, &before.evidence.directory)),
             (&["fleet", "url"], !may_join_fleet && keep(&mut self.fleet.url, &before.fleet.url)),
         ];

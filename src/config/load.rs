@@ -108,6 +108,9 @@ impl Settings {
         let place = |path: &[&str]| files.shown_place(&whole, &[&["identity", "signature"], path].concat(), &names);
         let others = (0..signature.other_keys.len()).map(|index| place(&["other_keys", &index.to_string()]));
         signature.places = signature.key.iter().map(|_| place(&["key"])).chain(others).collect();
+        if settings.cache.directory.is_some() {
+            settings.cache.place = files.shown_place(&whole, &["cache", "directory"], &names);
+        }
         Ok(settings.based(Path::new(name).parent()))
     }
 
@@ -138,6 +141,7 @@ impl Settings {
         paths.extend(&mut self.identity.signature.other_keys);
         paths.extend(self.egress.ca_file.as_mut());
         paths.extend(self.store.directory.as_mut());
+        paths.extend(self.cache.directory.as_mut());
         paths.extend(self.evidence.directory.as_mut());
         if let AccessLog::File(path) = &mut self.log.access {
             paths.push(path);

@@ -10,8 +10,8 @@ use super::read::error::Complaint;
 use super::shown::Whole;
 use super::written::access::AccessSettings;
 use super::written::file::{
-    AdminSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings, LimitSettings,
-    Listener, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
+    AdminSettings, CacheSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings,
+    LimitSettings, Listener, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
 };
 use super::written::host_table::{HostMap, Override, Usage};
 use super::written::intercept::Intercept;
@@ -39,6 +39,7 @@ pub struct Settings {
     pub listed: Allowlist,
     pub access: AccessSettings,
     pub store: StoreSettings,
+    pub cache: CacheSettings,
     pub evidence: EvidenceSettings,
     pub fleet: FleetSettings,
     pub on_fleet_loss: OnFleetLoss,

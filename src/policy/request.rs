@@ -41,6 +41,8 @@ pub struct Request<'a> {
     pub is_confined: bool,
     /// Whether the page was delivered not long ago (`min_revisit`).
     pub again: Again,
+    /// There may be an answer to it in the cache: it wants no turn before it has looked.
+    pub asks_cache: bool,
 }
 
 impl<'a> Request<'a> {
@@ -63,6 +65,7 @@ impl<'a> Request<'a> {
             reads_robots: false,
             is_confined: false,
             again: Again::Go,
+            asks_cache: false,
         }
     }
 }

@@ -78,6 +78,8 @@ impl About<'_> {
             signals = trip.noted.as_ref().and_then(|noted| noted.reserved_text()),
             license = trip.noted.as_ref().and_then(|noted| noted.licenses.first().map(AsRef::as_ref)),
             price = trip.noted.as_ref().and_then(|noted| noted.price.as_deref()),
+            cache = trip.cache.as_ref().map(|cache| cache.result),
+            fetch = trip.cache.as_ref().and_then(|cache| Some(cache.fetch.as_ref()?.0.as_str())),
             status = status,
             held_ms = millis(trip.gate.held()),
             origin_ms = trip.origin.map(millis),

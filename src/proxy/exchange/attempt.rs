@@ -145,6 +145,7 @@ impl Exchange<'_> {
             user_agent: self.settings.identity.user_agent.as_deref(),
             upgrade,
             asked: self.signature.asked.as_ref(),
+            conditions: self.cached.as_ref().map_or(&[], |cached| &cached.conditions),
         };
         if let Some(signer) = route.signature() {
             self.signature.is_ours = outgoing.is_signed_by(signer);

@@ -12,6 +12,7 @@ use crate::http1::Framing;
 use crate::policy::SiteFile;
 use crate::policy::usage::page::{LONGEST_HEAD, PageHead};
 use crate::upstream::Route;
+use bytes::Bytes;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -78,7 +79,7 @@ impl Exchange<'_> {
                 return Poll::Pending;
             }
             held.read_at = held.body.len() + held.body.len() / 4 + 1;
-            let page = self.read_page(held);
+            let page = self.read_page(&held.body, &held.codings, &held.content_type);
             if !is_last && !page.is_whole {
                 return Poll::Pending;
             }
@@ -90,7 +91,11 @@ impl Exchange<'_> {
                 Ok(())
             });
             checked.map_err(|refusal| Broken::Head(Box::new(Outcome::Refused(refusal))))?;
-            held.released = Some(HeldBody(std::mem::take(&mut held.body).into()));
+            let body = Bytes::from(std::mem::take(&mut held.body));
+            if let Some(storing) = self.cached.as_mut().and_then(|cached| cached.storing.as_mut()) {
+                storing.push(body.clone());
+            }
+            held.released = Some(HeldBody(body));
             held.until = Instant::now() + over;
         }
         let Some(body) = &mut held.released else { return Poll::Ready(Ok(())) };
@@ -110,11 +115,11 @@ impl Exchange<'_> {
     }
 
     /// What is there of the page's head. What cannot be decoded says nothing.
-    fn read_page(&self, held: &HeldPage) -> PageHead {
+    pub(super) fn read_page(&self, body: &[u8], codings: &str, content_type: &[u8]) -> PageHead {
         let asked = asked(self.request, self.peer);
         let product_tokens = rules(&self.settings, self.request, self.peer).product_tokens(&asked);
-        match decode_beginning(&held.body, &held.codings, LONGEST_HEAD) {
-            Some(page) => PageHead::read(&page, &held.content_type, &product_tokens),
+        match decode_beginning(body, codings, LONGEST_HEAD) {
+            Some(page) => PageHead::read(&page, content_type, &product_tokens),
             None => PageHead { is_whole: true, ..PageHead::default() },
         }
     }

@@ -3,6 +3,7 @@
 
 mod access_log;
 mod attempt;
+mod cached;
 pub mod carry;
 mod carry_end;
 pub mod counters;
@@ -46,7 +47,7 @@ use crate::config::Settings;
 use crate::policy::{Authority, Refusal};
 use crate::tls::UNRECOGNIZED_NAME;
 use crate::upstream::Stream;
-use carry::{Client, Flow, Http1, OwnBody, Side};
+use carry::{BodySource, Client, Flow, Http1, OwnBody, Side, Stopped};
 use decide::Decided;
 use http::header;
 use outcome::{About, FinalStep};
@@ -90,9 +91,19 @@ impl Exchange<'_> {
                 self.permit = Some(permit);
                 self.trip.reported = reported.or(self.trip.reported.take());
                 match route {
-                    Ok(route) => self.forward(client, timer, route).await,
+                    Ok(route) => {
+                        let outcome = self.forward(client, timer, &route).await;
+                        match self.confirmed() {
+                            Some(stored) => Box::pin(self.serve(client, timer, stored, &route, true)).await,
+                            None => outcome,
+                        }
+                    }
                     Err(error) => Outcome::Failed(Failure::from_resolve(&error)),
                 }
+            }
+            Decided::Cached { stored, reported, route } => {
+                self.trip.reported = reported.or(self.trip.reported.take());
+                Box::pin(self.serve(client, timer, stored, &route, false)).await
             }
             Decided::NotModified(answer) => Outcome::Answered(answer),
             Decided::Robots(copy) => {
@@ -153,8 +164,9 @@ impl Exchange<'_> {
     /// The only end. The turn is given back before anything is written.
     pub async fn finish<C: Client>(mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
         // Before its turn is another's, who may want the same page.
-        if matches!(outcome, Outcome::Forwarded) {
+        if matches!(outcome, Outcome::Forwarded | Outcome::Cached) {
             self.delivered();
+            self.finish_storing();
         }
         self.permit = None;
         // Where the body has stopped nobody waits for its rest.
@@ -173,7 +185,9 @@ impl Exchange<'_> {
 
     fn conclude(&mut self, outcome: Outcome) -> FinalStep {
         self.is_concluded = true;
-        self.trip.gate.settle(self.trip.upstream.is_some(), self.trip.moved.down);
+        // What comes from the cache is nothing that the site has sent.
+        let bytes = if matches!(outcome, Outcome::Cached) { 0 } else { self.trip.moved.down };
+        self.trip.gate.settle(self.trip.upstream.is_some(), bytes);
         let Exchange { proxy, ref settings, peer, began, request, ref trip, .. } = *self;
         About { proxy, settings, peer, began, request: Ok(request), trip }.conclude(outcome)
     }
@@ -240,15 +254,30 @@ async fn answer_locally<C: Client>(
 ) {
     let has_body = client.answer_locally(&answer, is_last);
     let mut body = OwnBody::of(answer, has_body);
-    let least = Least { rate: settings.limits.min_rate, over: settings.limits.read_timeout };
-    let mut flow = Flow::new(Instant::now() + least.over);
-    let sent = poll_fn(|cx| match flow.poll(cx, &mut body, client.side(), least) {
-        Poll::Ready(sent) => Poll::Ready(sent.is_ok()),
-        Poll::Pending => timer.poll(cx, flow.at).map(|()| false),
-    });
-    if !sent.await {
+    if send_body(settings, client, timer, &mut body, &mut 0).await.is_err() {
         client.cut();
     }
+}
+
+/// Sends a body whose head has been sent, as the client takes it. `moved`: bytes that have come of it.
+async fn send_body<C: Client>(
+    settings: &Settings,
+    client: &mut C,
+    timer: &mut Timer,
+    body: &mut impl BodySource,
+    moved: &mut u64,
+) -> Result<(), Stopped> {
+    let least = Least { rate: settings.limits.min_rate, over: settings.limits.read_timeout };
+    let mut flow = Flow::new(Instant::now() + least.over);
+    poll_fn(|cx| {
+        let polled = flow.poll(cx, body, client.side(), least);
+        *moved = flow.moved;
+        match polled {
+            Poll::Ready(sent) => Poll::Ready(sent),
+            Poll::Pending => timer.poll(cx, flow.at).map(|()| Err(Stopped::Slow)),
+        }
+    })
+    .await
 }
 
 /// A client that does not read loses its connection.

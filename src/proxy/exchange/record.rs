@@ -8,7 +8,7 @@ use crate::gate::Reported;
 use crate::policy::Entry;
 use crate::proxy::respond::{Answer, Member, each_member};
 use crate::robots::{ProductToken, Purpose};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 impl About<'_> {
     /// Puts it on record. `answer`: one of ours.
@@ -35,6 +35,15 @@ impl About<'_> {
             noted.reserved_text().iter().for_each(|signals| draft.text("signals", signals));
             noted.licenses.first().iter().for_each(|license| draft.text("license", license));
             noted.price.iter().for_each(|price| draft.text("price", price));
+        }
+        if let Some(cache) = &trip.cache {
+            draft.object("cache", |members| {
+                members.word("result", cache.result);
+                if let Some((fetch, at)) = &cache.fetch {
+                    members.text("fetch", fetch);
+                    members.time("fetched", SystemTime::UNIX_EPOCH + Duration::from_millis(*at));
+                }
+            });
         }
         draft.number("bytes_in", trip.moved.up);
         draft.number("bytes_out", bytes_out);

@@ -250,6 +250,28 @@ impl<'a> Request<'a> {
 }
 
 impl<'a> Head<'a> {
+    /// Each field.
+    pub fn each(&self, take: &mut dyn FnMut(&[u8], &[u8])) {
+        match self {
+            Head::Http1(head) => head.fields.iter().for_each(|field| take(field.name, field.value)),
+            Head::Http2(fields) => {
+                fields.iter().for_each(|(name, value)| take(name.as_str().as_bytes(), value.as_bytes()))
+            }
+        }
+    }
+
+    /// All fields of this name as one (RFC 9110 §5.3).
+    pub fn joined(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let mut joined = None::<Vec<u8>>;
+        self.each(&mut |it, value| {
+            if it.eq_ignore_ascii_case(name) {
+                joined =
+                    Some(joined.take().map_or_else(|| value.to_vec(), |before| [&before, &b", "[..], value].concat()));
+            }
+        });
+        joined
+    }
+
     /// The fields of these names.
     pub fn fields_named(&self, names: &[http::HeaderName]) -> HeaderMap {
         let mut found = HeaderMap::new();
@@ -259,12 +281,7 @@ impl<'a> Head<'a> {
                 found.append(name, value);
             }
         };
-        match self {
-            Head::Http1(head) => head.fields.iter().for_each(|field| note(field.name, field.value)),
-            Head::Http2(fields) => {
-                fields.iter().for_each(|(name, value)| note(name.as_str().as_bytes(), value.as_bytes()))
-            }
-        }
+        self.each(&mut note);
         found
     }
 }

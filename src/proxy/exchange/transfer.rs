@@ -1,6 +1,7 @@
 //! Carries one request to its origin and the answer back: both bodies at once, in both directions, by one task.
 
 use super::Exchange;
+use super::cached::Tee;
 use super::carry::{AnswerHead, Client, Fault, Flow, Moved, Next, Origin, Side, Stopped};
 use super::carry_end::{Broken, Carried};
 use crate::gate::Permit;
@@ -223,6 +224,10 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                     self.client.side().keep_no_more();
                     self.origin.begin_body();
                 }
+                Poll::Ready(Ok(Ok(Next::Confirmed))) => {
+                    self.origin.begin_body();
+                    return Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: false }));
+                }
                 Poll::Ready(Ok(Ok(Next::Switched))) => {
                     return Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: true }));
                 }
@@ -244,7 +249,13 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         if self.exchange.held.is_some() {
             ready!(self.exchange.poll_held(cx, self.client, self.origin, self.route, &mut self.down, self.least.over))?;
         }
-        match self.down.poll(cx, self.origin.side(), self.client.side(), self.least) {
+        let (from, to) = (self.origin.side(), self.client.side());
+        let storing = self.exchange.cached.as_mut().and_then(|cached| cached.storing.as_mut());
+        let polled = match storing {
+            None => self.down.poll(cx, from, to, self.least),
+            Some(storing) => self.down.poll(cx, &mut Tee { from, to: storing }, to, self.least),
+        };
+        match polled {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(())) => Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: false })),
             Poll::Ready(Err(Stopped::From(fault))) => Poll::Ready(Err(Broken::Cut(format!("the origin: {fault}")))),
