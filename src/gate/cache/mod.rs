@@ -23,7 +23,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::task::spawn_blocking;
@@ -104,7 +104,7 @@ pub struct StoredAnswer {
 }
 
 impl PageCache {
-    /// Its files become known in the background. `size`: bytes on disk.
+    /// Its files become known in the background, which is waited for a moment. `size`: bytes on disk.
     ///
     /// # Errors
     /// The directory cannot be used.
@@ -123,7 +123,11 @@ impl PageCache {
             complained: Mutex::default(),
         });
         let weak = Arc::downgrade(&shared);
-        thread::Builder::new().name("politely-cache".into()).spawn(move || CacheShared::start(&weak, lock))?;
+        let (begun, is_ready) = mpsc::channel();
+        let start = move || CacheShared::start(&weak, lock, &begun);
+        thread::Builder::new().name("politely-cache".into()).spawn(start)?;
+        // Nobody is answered meanwhile; what takes longer is not waited for.
+        let _ = is_ready.recv_timeout(MOMENT);
         Ok(PageCache { shared, under_way: PagesUnderWay::default() })
     }
 
@@ -254,8 +258,9 @@ impl CacheResult {
 }
 
 impl CacheShared {
-    /// Has the directory for itself, then learns what is there. Ends early if the cache is dropped.
-    fn start(weak: &Weak<Self>, lock: File) {
+    /// Has the directory for itself, then learns what is there. Ends early if the cache is dropped. `begun`: told when nothing
+    /// more is to be waited for.
+    fn start(weak: &Weak<Self>, lock: File, begun: &mpsc::Sender<()>) {
         let mut has_complained = false;
         while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             let Some(shared) = weak.upgrade() else { return };
@@ -264,6 +269,7 @@ impl CacheShared {
                 tracing::warn!(%error, "another process uses the cache {directory}: nothing is cached until it is free");
             }
             drop(shared);
+            let _ = begun.send(());
             thread::sleep(RETRY);
         }
         let Some(shared) = weak.upgrade() else { return };
@@ -280,6 +286,7 @@ impl CacheShared {
         let entries = found.len();
         tracing::info!(entries, ms = began.elapsed().as_millis() as u64, "the cache is ready");
         shared.is_ready.store(true, Relaxed);
+        let _ = begun.send(());
     }
 
     /// The files that an earlier process has left, by names, sizes and times alone.
@@ -386,6 +393,8 @@ fn remove_all(folder: &Path) {
 /// The folder of files that are not whole.
 const UNFINISHED: &str = "unfinished";
 const LOCK: &str = "lock";
+/// That the start waits for the files.
+const MOMENT: Duration = Duration::from_millis(500);
 /// While another process has the directory.
 const RETRY: Duration = Duration::from_secs(1);
 /// Between two complaints about the disk.
