@@ -1,6 +1,6 @@
 //! What the API says, as JSON: the shapes that scripts rely on.
 
-use crate::gate::cache::CacheFigures;
+use crate::gate::cache::PageCacheFigures;
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, TdmRepState};
 use crate::policy::{AskedAgain, Authority, Entry, Manners, PreferenceEvidence};
@@ -194,7 +194,7 @@ pub(super) fn budget(figures: &BudgetFigures) -> Value {
 }
 
 /// The cache of answers.
-pub(super) fn cache(figures: &CacheFigures) -> Value {
+pub(super) fn cache(figures: &PageCacheFigures) -> Value {
     json!({
         "up": figures.is_ready,
         "hits": figures.hits,

@@ -3,7 +3,7 @@
 use super::problem::problem;
 use super::{Admin, process};
 use crate::gate::Gate;
-use crate::gate::cache::CacheFigures;
+use crate::gate::cache::PageCacheFigures;
 use crate::histogram::Distribution;
 use crate::proxy::{Counts, Details, Proxy};
 use crate::telemetry;
@@ -124,7 +124,7 @@ fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
     all.counters("origin_sends", help, sent.map(|(reused, count)| (labels(reused), count)));
 }
 
-fn cache(all: &mut Metrics, figures: CacheFigures) {
+fn cache(all: &mut Metrics, figures: PageCacheFigures) {
     let results = [("hit", figures.hits), ("revalidated", figures.revalidated), ("miss", figures.misses)];
     let results = results.map(|(result, count)| (labels([("result", result)]), count));
     all.counters("cache_requests", "Requests that the cache could have answered, by what came of it", results);

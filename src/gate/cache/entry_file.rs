@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// As much of a SHA-256 as shows damage.
-type Sum = [u8; 16];
+type EntrySum = [u8; 16];
 
 /// A file that has been opened, with its head.
 pub struct OpenEntry {
@@ -19,15 +19,15 @@ pub struct OpenEntry {
     pub head: StoredHead,
     pub body_at: u64,
     pub body_len: u64,
-    pub body_sum: Sum,
+    pub body_sum: EntrySum,
 }
 
 /// What the file begins with.
-struct Prologue {
+struct EntryPrologue {
     head_len: u32,
     body_len: u64,
-    body_sum: Sum,
-    head_sum: Sum,
+    body_sum: EntrySum,
+    head_sum: EntrySum,
 }
 
 impl OpenEntry {
@@ -37,7 +37,9 @@ impl OpenEntry {
         let length = file.metadata()?.len();
         let mut start = vec![0; usize::try_from(length.min(FIRST_READ)).expect("it is short")];
         file.read_exact_at(&mut start, 0)?;
-        let Some(Prologue { head_len, body_len, body_sum, head_sum }) = Prologue::read(&start) else { return Ok(None) };
+        let Some(EntryPrologue { head_len, body_len, body_sum, head_sum }) = EntryPrologue::read(&start) else {
+            return Ok(None);
+        };
         let (head_len, body_at) = (head_len as usize, PROLOGUE as u64 + u64::from(head_len));
         if head_len > MOST_HEAD || body_at.checked_add(body_len) != Some(length) {
             return Ok(None);
@@ -105,10 +107,10 @@ impl EntryWriter {
         self.end(name, other.body_len, other.body_sum)
     }
 
-    fn end(&mut self, name: &Path, body_len: u64, body_sum: Sum) -> io::Result<u64> {
+    fn end(&mut self, name: &Path, body_len: u64, body_sum: EntrySum) -> io::Result<u64> {
         let head_len = u32::try_from(self.head.len()).expect("it is bounded");
         let prologue =
-            Prologue { head_len, body_len, body_sum, head_sum: sum_of_head(&self.head, body_len, &body_sum) };
+            EntryPrologue { head_len, body_len, body_sum, head_sum: sum_of_head(&self.head, body_len, &body_sum) };
         self.file.write_all_at(&prologue.to_bytes(), 0)?;
         let path = self.path.as_ref().expect("it is renamed once");
         if let Err(error) = fs::rename(path, name) {
@@ -132,13 +134,13 @@ impl Drop for EntryWriter {
     }
 }
 
-impl Prologue {
+impl EntryPrologue {
     fn read(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (head_len, rest) = rest.split_first_chunk()?;
         let (body_len, rest) = rest.split_first_chunk()?;
         let (body_sum, rest) = rest.split_first_chunk()?;
-        Some(Prologue {
+        Some(EntryPrologue {
             head_len: u32::from_le_bytes(*head_len),
             body_len: u64::from_le_bytes(*body_len),
             body_sum: *body_sum,
@@ -153,19 +155,19 @@ impl Prologue {
     }
 }
 
-fn sum_of_head(head: &[u8], body_len: u64, body_sum: &Sum) -> Sum {
+fn sum_of_head(head: &[u8], body_len: u64, body_sum: &EntrySum) -> EntrySum {
     let mut sum = Context::new(&SHA256);
     [&body_len.to_le_bytes(), &body_sum[..], head].iter().for_each(|part| sum.update(part));
     short(sum)
 }
 
 /// What is kept of a sum.
-pub fn short(sum: Context) -> Sum {
+pub fn short(sum: Context) -> EntrySum {
     *sum.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
 
-type Fields = Vec<(Vec<u8>, Vec<u8>)>;
-type Record = (Vec<u8>, u16, u8, Fields, Vec<(Vec<u8>, Option<Vec<u8>>)>, u64, u64, (String, u64));
+type HeadFields = Vec<(Vec<u8>, Vec<u8>)>;
+type HeadRecord = (Vec<u8>, u16, u8, HeadFields, Vec<(Vec<u8>, Option<Vec<u8>>)>, u64, u64, (String, u64));
 
 fn encode(head: &StoredHead) -> Vec<u8> {
     let StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch } = head;
@@ -174,7 +176,7 @@ fn encode(head: &StoredHead) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8]) -> Option<StoredHead> {
-    let record: Record = postcard::from_bytes(bytes).ok()?;
+    let record: HeadRecord = postcard::from_bytes(bytes).ok()?;
     let (url, status, version, fields, selected_by, received, initial_age, fetch) = record;
     Some(StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch })
 }

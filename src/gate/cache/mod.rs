@@ -64,7 +64,7 @@ struct CacheCounts {
 /// A reading of the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct CacheFigures {
+pub struct PageCacheFigures {
     /// Requests that were answered without the site.
     pub hits: u64,
     /// Requests that were answered after the site had confirmed what was stored.
@@ -148,7 +148,11 @@ impl PageCache {
     }
 
     /// The newest stored answer of this URL that is wanted. A file that is damaged is removed.
-    pub async fn find(&self, key: u128, is_wanted: impl Fn(&StoredHead) -> bool) -> Option<StoredAnswer> {
+    pub async fn find(
+        &self,
+        key: u128,
+        is_wanted: impl Fn(&StoredHead) -> bool + Send + 'static,
+    ) -> Option<StoredAnswer> {
         if !self.shared.is_ready.load(Relaxed) {
             return None;
         }
@@ -160,10 +164,13 @@ impl PageCache {
             return None;
         }
         let shared = self.shared.clone();
-        let open = move || ids.into_iter().filter_map(|(id, made)| shared.open_entry(id, made)).collect::<Vec<_>>();
-        let all = spawn_blocking(open).await.ok()?;
-        let wanted = all.into_iter().filter(|stored| is_wanted(&stored.head));
-        let newest = wanted.max_by_key(|stored| stored.head.received)?;
+        let newest = spawn_blocking(move || {
+            let opened = ids.into_iter().filter_map(|(id, made)| Some((id, made, shared.open_entry(id)?)));
+            let wanted = opened.filter(|(.., entry)| is_wanted(&entry.head));
+            let (id, made, entry) = wanted.max_by_key(|(.., entry)| entry.head.received)?;
+            shared.begin(id, made, entry)
+        });
+        let newest = newest.await.ok()??;
         self.shared.index.lock().touch(newest.id);
         Some(newest)
     }
@@ -198,14 +205,7 @@ impl PageCache {
         ));
     }
 
-    /// It is not to be found any more.
-    pub fn forget(&self, id: EntryId) {
-        if self.shared.index.lock().remove(id) {
-            self.remove(vec![id]);
-        }
-    }
-
-    /// RFC 9111 §4.4: what is stored of this URL is no longer true.
+    /// What is stored of this URL, and what is on its way there, is no longer true (RFC 9111 §4.4), or not to be served.
     pub fn invalidate(&self, key: u128) {
         let ids = self.shared.index.lock().invalidate(key);
         if !ids.is_empty() {
@@ -228,11 +228,11 @@ impl PageCache {
         count.fetch_add(1, Relaxed);
     }
 
-    pub fn figures(&self) -> CacheFigures {
+    pub fn figures(&self) -> PageCacheFigures {
         let CacheShared { counts, index, is_ready, .. } = &*self.shared;
         let index = index.lock();
         let (entries, bytes) = index.figures();
-        CacheFigures {
+        PageCacheFigures {
             hits: counts.hits.load(Relaxed),
             revalidated: counts.revalidated.load(Relaxed),
             misses: counts.misses.load(Relaxed),
@@ -270,7 +270,7 @@ impl CacheShared {
             }
             drop(shared);
             let _ = begun.send(());
-            thread::sleep(RETRY);
+            thread::park_timeout(RETRY);
         }
         let Some(shared) = weak.upgrade() else { return };
         let began = Instant::now();
@@ -305,14 +305,20 @@ impl CacheShared {
     }
 
     /// `None`: it is gone, or damaged.
-    fn open_entry(&self, id: EntryId, made: u64) -> Option<StoredAnswer> {
-        let opened = OpenEntry::open(&self.path(id)).and_then(|entry| {
-            let Some(entry) = entry else { return Ok(None) };
-            let (head, length, body) = (entry.head.clone(), entry.body_len, EntryBody::open(&entry)?);
-            Ok(body.map(|body| StoredAnswer { id, head, length, body, entry: Arc::new(entry), made }))
-        });
-        let error = match opened {
-            Ok(Some(stored)) => return Some(stored),
+    fn open_entry(&self, id: EntryId) -> Option<OpenEntry> {
+        self.intact(id, OpenEntry::open(&self.path(id)))
+    }
+
+    /// With the beginning of its body.
+    fn begin(&self, id: EntryId, made: u64, entry: OpenEntry) -> Option<StoredAnswer> {
+        let body = self.intact(id, EntryBody::open(&entry))?;
+        Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry: Arc::new(entry), made })
+    }
+
+    /// What was read of a file, which is removed if it is damaged.
+    fn intact<T>(&self, id: EntryId, read: io::Result<Option<T>>) -> Option<T> {
+        let error = match read {
+            Ok(Some(read)) => return Some(read),
             Ok(None) => None,
             Err(error) => Some(error),
         };

@@ -41,7 +41,10 @@ impl Wanted {
 
 /// Whether this field of a request makes its answer the client's own, or a part of one. `name`: in lower case.
 fn is_of_one_client(name: &[u8]) -> bool {
-    OWN.iter().any(|own| own.as_bytes() == name) || name.starts_with(PRICE)
+    let has = |word: &str| memchr::memmem::find(name, word.as_bytes()).is_some();
+    OWN.iter().any(|own| own.as_bytes() == name)
+        || name.starts_with(PRICE)
+        || SUSPECT.iter().any(|word| has(word)) && name != b"proxy-authorization"
 }
 
 impl StoredHead {
@@ -86,6 +89,24 @@ const OWN: [&str; 11] = [
     "signature-agent",
     "upgrade",
 ];
+/// Words in names of fields by which an application may let somebody in, or take its own name, which pages repeat: an answer to one
+/// with such a field may be that client's own, or not fit for others (cache poisoning).
+const SUSPECT: [&str; 14] = [
+    "auth",
+    "token",
+    "key",
+    "secret",
+    "session",
+    "credential",
+    "password",
+    "forwarded",
+    "original",
+    "rewrite",
+    "override",
+    "-host",
+    "real-ip",
+    "client-ip",
+];
 /// What is paid for (Cloudflare, pay per crawl): `crawler-price`, `crawler-exact-price`, `crawler-max-price`, `crawler-charged`.
 const PRICE: &[u8] = b"crawler-";
 /// Parts, what confirms something else, and what is said to one client: RFC 6585 forbids to store the last four.
@@ -115,11 +136,20 @@ mod tests {
             "Signature-Input",
             "crawler-max-price",
             "Crawler-Exact-Price",
+            "X-Api-Key",
+            "X-Auth-Token",
+            "X-Forwarded-Host",
+            "Forwarded",
+            "X-HTTP-Method-Override",
         ] {
             assert_eq!(wanted(&[(name, "x")]), None, "{name}");
         }
         assert_eq!(wanted(&[("Cache-Control", "No-Store")]), None);
-        assert_eq!(wanted(&[("Accept", "x")]), Some(Wanted::default()));
+        for name in
+            ["Accept", "User-Agent", "Host", "Proxy-Authorization", "Sec-Fetch-User", "Keep-Alive", "traceparent"]
+        {
+            assert_eq!(wanted(&[(name, "x")]), Some(Wanted::default()), "{name}");
+        }
     }
 
     #[test]

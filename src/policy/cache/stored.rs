@@ -246,6 +246,7 @@ pub(super) mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(NOON + after)
     }
 
+    #[expect(clippy::type_complexity, reason = "closures have no shorter name")]
     fn of<'a>(fields: &'a [(&str, &str)]) -> impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) + 'a {
         |take| fields.iter().for_each(|(name, value)| take(name.as_bytes(), value.as_bytes()))
     }

@@ -65,7 +65,7 @@ impl Exchange<'_> {
             };
             if admitted.is_none() {
                 let (visit, again) = self.visited().map_or((None, Again::Go), |(visit, again)| (Some(visit), again));
-                let asks_cache = self.cached.as_ref().is_some_and(|cached| !cached.is_tried);
+                let asks_cache = route.is_ok() && self.cached.as_ref().is_some_and(|cached| !cached.is_tried);
                 let answer = self.admit(route.as_ref().ok(), again, asks_cache, &mut last.host).await;
                 if answer.is_err() {
                     // Those of the end of its wait have refused it.

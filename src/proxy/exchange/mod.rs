@@ -164,9 +164,13 @@ impl Exchange<'_> {
     /// The only end. The turn is given back before anything is written.
     pub async fn finish<C: Client>(mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
         // Before its turn is another's, who may want the same page.
-        if matches!(outcome, Outcome::Forwarded | Outcome::Cached) {
-            self.delivered();
-            self.finish_storing();
+        match outcome {
+            Outcome::Forwarded | Outcome::Cached => {
+                self.delivered();
+                self.finish_storing();
+            }
+            Outcome::Refused(Refusal::AnswerReserved(_)) => self.end_stored(),
+            _ => {}
         }
         self.permit = None;
         // Where the body has stopped nobody waits for its rest.

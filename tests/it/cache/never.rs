@@ -21,6 +21,8 @@ async fn what_a_request_has_of_its_own_goes_to_the_site_and_is_not_kept() {
         "If-Match: \"a\"",
         "Signature-Input: sig1=()",
         "crawler-max-price: USD 1",
+        "X-Api-Key: a",
+        "X-Forwarded-Host: b.example",
         "Cache-Control: No-Store",
     ]
     .into_iter()

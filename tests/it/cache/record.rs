@@ -25,7 +25,7 @@ async fn a_hit_names_the_fetch_that_it_goes_back_to_everywhere() {
     };
     let origin = pages(site).await;
     let cache = tempfile::tempdir().unwrap();
-    let yaml = "evidence: { directory: evidence }\nadmin: { address: '127.0.0.1:0' }\nlog: { access: access.log, format: json }";
+    let yaml = "evidence: { directory: evidence }\nadmin: { address: '127.0.0.1:0' }\nlog: { access: ./access.log, format: json }";
     let proxy = Binary::serve(&with_cache(cache.path(), yaml)).await;
     let mut client = Client::open(proxy.address()).await;
     for path in ["/page", "/page", "/stale", "/stale", "/never"] {

@@ -38,6 +38,26 @@ async fn a_page_that_opts_out_after_it_was_stored_is_not_served_any_more() {
     }
 }
 
+/// What others would still get from the cache, one has seen to be no longer true.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_opt_out_that_one_request_meets_ends_what_is_stored() {
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let closed = is_closed.clone();
+    let site = move |_: &Seen| match closed.load(Ordering::Relaxed) {
+        true => fresh("page").field("X-Robots-Tag", "noai"),
+        false => fresh("page"),
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("identity: { purpose: [ai-train] }").await;
+    let client = &mut proxy.client().await;
+    with(client, &origin, "GET", "/page", "").await;
+    assert!(is_hit(&with(client, &origin, "GET", "/page", "").await));
+    is_closed.store(true, Ordering::Relaxed);
+    let asked = with(client, &origin, "GET", "/page", "Cache-Control: no-cache\r\n").await;
+    assert_refused(&asked, 403, "http_request_denied", "usage-disallowed");
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 403);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_said_to_one_crawler_alone_is_judged_for_who_asks() {
     let site = |seen: &Seen| match seen.path().as_str() {

@@ -60,7 +60,7 @@ impl Exchange<'_> {
             Err(Stopped::Slow) => Outcome::Cut("the client stopped reading".into()),
             Err(Stopped::From(fault)) => {
                 if let Some(cached) = &self.cached {
-                    cached.cache.forget(stored.id);
+                    cached.cache.invalidate(cached.key);
                 }
                 Outcome::Cut(format!("the cache: {fault}"))
             }

@@ -4,7 +4,7 @@ use super::super::carry::AnswerHead;
 use super::super::request::Request;
 use super::super::state::Exchange;
 use super::{CacheUse, url_of};
-use crate::gate::cache::{CacheResult, PageCache, StoreOrder};
+use crate::gate::cache::{CacheResult, PageCache, StoreOrder, StoredAnswer};
 use crate::http1::Framing;
 use crate::policy::Authority;
 use crate::policy::cache::{Received, StoredHead};
@@ -32,18 +32,18 @@ impl Exchange<'_> {
                 stored.head.confirmed(SystemTime::now(), after, |take| head.each(|_, name, value| take(name, value)));
         } else {
             // It is about something else than was asked for, but the content has not changed.
-            cached.cache.forget(stored.id);
+            cached.cache.invalidate(cached.key);
         }
         cached.confirmed = Some(stored);
         true
     }
 
-    /// What was confirmed is stored again, under what is known of it now, if it still may be. Whether it had to go.
-    pub(super) fn keep_confirmed(&mut self, stored: &crate::gate::cache::StoredAnswer) {
+    /// What was confirmed is stored again, under what is known of it now, if it still may be.
+    pub(super) fn keep_confirmed(&mut self, stored: &StoredAnswer) {
         let is_reserved = self.is_reserved();
         let Some(cached) = &mut self.cached else { return };
         if is_reserved || !stored.head.is_storable() {
-            cached.cache.forget(stored.id);
+            cached.cache.invalidate(cached.key);
             cached.fetch = None;
             return;
         }
@@ -76,7 +76,7 @@ impl Exchange<'_> {
                 let order = cached.order();
                 match confirmed.is_storable() {
                     true => cached.cache.confirm(&stale, confirmed, order),
-                    false => cached.cache.forget(stale.id),
+                    false => cached.cache.invalidate(cached.key),
                 }
             }
             cached.fetch = None;
@@ -93,8 +93,8 @@ impl Exchange<'_> {
         let stored = may_be_stored.then(|| StoredHead::new(&received, each, |name| request.head.joined(name)));
         let Some(stored) = stored.filter(StoredHead::is_storable) else {
             // What it said before is no longer true, unless it is only out of order (RFC 9111 §4.3.3).
-            if let Some(stale) = cached.stale.take().filter(|_| head.status < 500 && request.method == "GET") {
-                cached.cache.forget(stale.id);
+            if cached.stale.is_some() && head.status < 500 && request.method == "GET" {
+                cached.cache.invalidate(cached.key);
             }
             cached.fetch = None;
             return;
@@ -113,6 +113,13 @@ impl Exchange<'_> {
     pub(in crate::proxy::exchange) fn finish_storing(&mut self) {
         if let Some(storing) = self.cached.as_mut().and_then(|cached| cached.storing.take()) {
             storing.finish();
+        }
+    }
+
+    /// The site has refused this use of it: what is stored from before is not served any more, to nobody.
+    pub(in crate::proxy::exchange) fn end_stored(&mut self) {
+        if let Some(cached) = self.cached.as_ref().filter(|_| self.trip.upstream.is_some()) {
+            cached.cache.invalidate(cached.key);
         }
     }
 

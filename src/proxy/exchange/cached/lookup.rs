@@ -32,21 +32,14 @@ impl Exchange<'_> {
                 }
                 stale => cached.stale = stale,
             }
-            if control.only_if_cached {
-                return CacheLookup::Absent;
-            }
-            if request.method != "GET" {
-                break;
-            }
-            match cached.cache.enter(cached.key) {
+            let fetch = match request.method {
+                "GET" => Some(cached.cache.enter(cached.key)),
+                _ => None,
+            };
+            match fetch {
                 // Somebody has stored it in between.
-                PageFetch::Own(_) if cached.cache.made(cached.key) != cached.seen => {}
-                PageFetch::Own(fetch) => {
-                    cached.fetch = Some(fetch);
-                    break;
-                }
-                PageFetch::Others(_) if cached.has_waited || control.no_cache => break,
-                PageFetch::Others(others) => {
+                Some(PageFetch::Own(_)) if cached.cache.made(cached.key) != cached.seen => {}
+                Some(PageFetch::Others(others)) if !cached.has_waited && !control.no_cache => {
                     cached.has_waited = true;
                     self.trip.gate.begin_wait();
                     // However it ends, it is looked up again.
@@ -54,6 +47,12 @@ impl Exchange<'_> {
                     self.trip.gate.end_wait();
                     return CacheLookup::Again;
                 }
+                _ if control.only_if_cached => return CacheLookup::Absent,
+                Some(PageFetch::Own(fetch)) => {
+                    cached.fetch = Some(fetch);
+                    break;
+                }
+                Some(PageFetch::Others(_)) | None => break,
             }
         }
         if let Some(stale) = cached.stale.as_ref().filter(|_| !cached.wanted.is_conditional()) {

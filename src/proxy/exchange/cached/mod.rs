@@ -82,8 +82,16 @@ impl CacheUse {
 
     /// The newest stored answer that may be one to this request.
     async fn find(&self, request: &Request<'_>) -> Option<Box<StoredAnswer>> {
-        let is_wanted =
-            |head: &StoredHead| head.url == self.url && head.is_selected_by(|name| request.head.joined(name));
+        if self.cache.made(self.key) == 0 {
+            return None;
+        }
+        let (url, mut fields) = (self.url.clone(), Vec::<(Vec<u8>, Vec<u8>)>::new());
+        request.head.each(&mut |name, value| fields.push((name.to_ascii_lowercase(), value.to_vec())));
+        let joined = move |name: &[u8]| {
+            let values: Vec<&[u8]> = fields.iter().filter(|(it, _)| it == name).map(|(_, value)| &**value).collect();
+            (!values.is_empty()).then(|| values.join(&b", "[..]))
+        };
+        let is_wanted = move |head: &StoredHead| head.url == url && head.is_selected_by(&joined);
         self.cache.find(self.key, is_wanted).await.map(Box::new)
     }
 }
