@@ -1,9 +1,9 @@
 //! An answer on its way into the cache: what has come of it is written by a task of its own, in pieces, on the blocking threads. The
 //! client does not wait for it: where the disk does not keep up, the answer is not stored.
 
-use super::CacheShared;
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::{EntryId, EntryIndex};
+use super::shared::CacheShared;
 use super::under_way::OwnFetch;
 use crate::policy::cache::StoredHead;
 use bytes::Bytes;

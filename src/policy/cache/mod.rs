@@ -8,7 +8,8 @@
 mod control;
 mod storable;
 mod stored;
+mod wanted;
 
 pub use control::CacheControl;
-pub use storable::Wanted;
 pub use stored::{Received, StoredHead, Usable};
+pub use wanted::Wanted;

@@ -2,7 +2,7 @@
 //! and what a 304 changes (§3.2).
 
 use super::control::CacheControl;
-use super::storable::{Wanted, is_heuristic};
+use super::wanted::Wanted;
 use crate::policy::date::http_date;
 use crate::policy::entity_tag;
 use crate::policy::retry_after::delta_seconds;
@@ -221,6 +221,11 @@ impl StoredHead {
         let corrected = age.unwrap_or_default().saturating_add(delay);
         (self.received, self.initial_age) = (millis(at), whole_millis(apparent.max(corrected)));
     }
+}
+
+/// Whether it may be fresh though nothing says for how long (RFC 9110 §15.1); 206 is not stored.
+pub(super) fn is_heuristic(status: u16) -> bool {
+    matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
 fn millis(time: SystemTime) -> u64 {

@@ -10,6 +10,7 @@ pub mod counters;
 mod decide;
 mod final_answer;
 mod forward;
+mod head;
 mod held;
 mod held_page;
 mod hints;

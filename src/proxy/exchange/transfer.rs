@@ -1,7 +1,6 @@
 //! Carries one request to its origin and the answer back: both bodies at once, in both directions, by one task.
 
 use super::Exchange;
-use super::cached::Tee;
 use super::carry::{AnswerHead, Client, Fault, Flow, Moved, Next, Origin, Side, Stopped};
 use super::carry_end::{Broken, Carried};
 use crate::gate::Permit;
@@ -250,12 +249,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             ready!(self.exchange.poll_held(cx, self.client, self.origin, self.route, &mut self.down, self.least.over))?;
         }
         let (from, to) = (self.origin.side(), self.client.side());
-        let storing = self.exchange.cached.as_mut().and_then(|cached| cached.storing.as_mut());
-        let polled = match storing {
-            None => self.down.poll(cx, from, to, self.least),
-            Some(storing) => self.down.poll(cx, &mut Tee { from, to: storing }, to, self.least),
-        };
-        match polled {
+        match self.exchange.poll_content(cx, &mut self.down, from, to, self.least) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(())) => Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: false })),
             Poll::Ready(Err(Stopped::From(fault))) => Poll::Ready(Err(Broken::Cut(format!("the origin: {fault}")))),

@@ -112,6 +112,30 @@ async fn a_client_that_leaves_in_the_middle_leaves_nothing() {
     assert_eq!(files(directory.path()).len(), 0);
 }
 
+/// Nothing but their names, sizes and times is read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_pages_are_known_soon_after_the_start_and_nobody_waits_for_that() {
+    const PAGES: u32 = 100_000;
+    let origin = pages(|_| fresh("page")).await;
+    let directory = tempfile::tempdir().unwrap();
+    (0..256).for_each(|folder| fs::create_dir(directory.path().join(format!("{folder:02x}"))).unwrap());
+    for number in 0..PAGES {
+        let name = format!("{:08x}{:024x}-0", number.wrapping_mul(2_654_435_761), number);
+        fs::File::create(directory.path().join(&name[..2]).join(&name)).unwrap();
+    }
+    let yaml = with_cache(directory.path(), "admin: { address: '127.0.0.1:0' }");
+    let proxy = Binary::serve(&yaml).await;
+    let mut client = Client::open(proxy.address()).await;
+    assert_eq!(with(&mut client, &origin, "GET", "/page", "").await.text(), "page");
+    eventually("the cache", || proxy.output().contains("the cache is ready")).await;
+    let said = proxy.output();
+    let line = said.lines().find(|line| line.contains("the cache is ready")).unwrap();
+    assert!(line.contains(&format!("entries={PAGES}")), "{line}");
+    println!("{line}; resident at most {} KiB", proxy.peak_kib());
+    with(&mut client, &origin, "GET", "/other", "").await;
+    assert!(is_hit(&with(&mut client, &origin, "GET", "/other", "").await));
+}
+
 /// A limit on the size of files stands for the full disk: it can be set and lifted from outside, without root.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_full_disk_pages_are_served_and_not_stored() {

@@ -3,7 +3,7 @@
 use super::super::carry::AnswerHead;
 use super::super::request::Request;
 use super::super::state::Exchange;
-use super::{CacheUse, url_of};
+use super::{CacheTrace, CacheUse, url_of};
 use crate::gate::cache::{CacheResult, PageCache, StoreOrder, StoredAnswer};
 use crate::http1::Framing;
 use crate::policy::Authority;
@@ -21,6 +21,14 @@ impl CacheUse {
 }
 
 impl Exchange<'_> {
+    pub(super) fn trace(&mut self, result: CacheResult, head: Option<&StoredHead>) {
+        if let Some(cached) = &self.cached {
+            cached.cache.count(result);
+        }
+        let fetch = head.map(|head| head.fetch.clone());
+        self.trip.cache = Some(Box::new(CacheTrace { result: result.as_str(), fetch }));
+    }
+
     /// A 304: whether it is one to our question, which the client has not asked. `after`: since the request was sent.
     #[cold]
     pub(in crate::proxy::exchange) fn is_confirmed(&mut self, head: &AnswerHead<'_>, after: Duration) -> bool {

@@ -6,11 +6,9 @@ mod lookup;
 mod tee;
 
 pub(super) use lookup::CacheLookup;
-pub(super) use tee::Tee;
 
-use super::Exchange;
 use super::request::Request;
-use crate::gate::cache::{CacheResult, OwnFetch, PageCache, StoredAnswer, StoringAnswer};
+use crate::gate::cache::{OwnFetch, PageCache, StoredAnswer, StoringAnswer};
 use crate::policy::SiteFile;
 use crate::policy::cache::{StoredHead, Wanted};
 use crate::proxy::Proxy;
@@ -93,16 +91,6 @@ impl CacheUse {
         };
         let is_wanted = move |head: &StoredHead| head.url == url && head.is_selected_by(&joined);
         self.cache.find(self.key, is_wanted).await.map(Box::new)
-    }
-}
-
-impl Exchange<'_> {
-    fn trace(&mut self, result: CacheResult, head: Option<&StoredHead>) {
-        if let Some(cached) = &self.cached {
-            cached.cache.count(result);
-        }
-        let fetch = head.map(|head| head.fetch.clone());
-        self.trip.cache = Some(Box::new(CacheTrace { result: result.as_str(), fetch }));
     }
 }
 
