@@ -104,9 +104,9 @@ impl CacheShared {
             found.iter().for_each(|(id, size, _)| index.put_found(*id, *size));
         }
         shared.evict();
-        let entries = found.len();
-        tracing::info!(entries, ms = began.elapsed().as_millis() as u64, "the cache is ready");
         shared.is_ready.store(true, Relaxed);
+        let (entries, ms) = (found.len(), began.elapsed().as_millis());
+        tracing::info!(entries, ms, "the cache is ready");
         let _ = begun.send(());
     }
 

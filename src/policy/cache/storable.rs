@@ -36,7 +36,6 @@ const MOST_SELECTING: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::super::stored::tests::head;
-    use super::*;
 
     #[test]
     fn what_is_one_clients_or_forbidden_is_not_stored() {

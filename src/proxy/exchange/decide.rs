@@ -78,6 +78,11 @@ impl Exchange<'_> {
                         let visit = visit.expect("it was told of one");
                         return Ok(Decided::NotModified(not_modified(&visit)));
                     }
+                    // It may have waited for what another fetched.
+                    Admitted::Allowed { .. } if !Arc::ptr_eq(&self.settings, &proxy.settings.load()) => {
+                        self.settings = proxy.settings.load_full();
+                        continue;
+                    }
                     Admitted::Allowed { reported } => match (Box::pin(self.look_up()).await, route) {
                         (CacheLookup::Hit(stored), Ok(route)) => return Ok(self.answered_by(stored, reported, route)),
                         (CacheLookup::Absent, _) => return Ok(Decided::NotModified(not_stored())),

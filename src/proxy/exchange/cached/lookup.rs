@@ -21,7 +21,8 @@ impl Exchange<'_> {
     pub(in crate::proxy::exchange) async fn look_up(&mut self) -> CacheLookup {
         let at_least = self.fresh_at_least();
         let request = self.request;
-        let longest = self.settings.pace.max_wait.min(request.prefer_wait.unwrap_or(Duration::MAX)).min(PATIENCE);
+        let longest =
+            self.settings.pace.max_wait.min(request.prefer_wait.unwrap_or(Duration::MAX)).clamp(LEAST, PATIENCE);
         let Some(cached) = &mut self.cached else { return CacheLookup::Again };
         let control = cached.wanted.control;
         loop {
@@ -81,5 +82,7 @@ impl Exchange<'_> {
     }
 }
 
+/// What is only being written is waited for, whatever wait the request would put up with.
+const LEAST: Duration = Duration::from_millis(250);
 /// So long is waited for what somebody else fetches.
 const PATIENCE: Duration = Duration::from_secs(10);
