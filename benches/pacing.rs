@@ -82,7 +82,7 @@ async fn go(gate: &Gate, ask: &Request<'_>, last: &mut LastHost) {
             permit.note_left();
             permit.outcome = PaceOutcome::Success;
         }
-        Ok(Admitted::Robots(_) | Admitted::NotModified) => panic!("nobody asked for it"),
+        Ok(Admitted::Robots(_) | Admitted::NotModified | Admitted::Allowed { .. }) => panic!("nobody asked for it"),
         Err(refusal) => panic!("{refusal}"),
     }
 }

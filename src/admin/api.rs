@@ -101,6 +101,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
             "round_trips": fleet.calls,
             "losses": fleet.lost,
         })),
+        "cache": admin.proxy.cache.as_ref().map(|cache| json::cache(&cache.figures())),
         "evidence": admin.proxy.evidence.as_ref().map(|evidence| {
             let figures = evidence.figures();
             json!({

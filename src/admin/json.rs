@@ -1,5 +1,6 @@
 //! What the API says, as JSON: the shapes that scripts rely on.
 
+use crate::gate::cache::PageCacheFigures;
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, SiteFileState};
 use crate::policy::{AskedAgain, Authority, Entry, Manners, Money, PreferenceEvidence, SiteFile};
@@ -238,6 +239,22 @@ pub(super) fn user(figures: &UserFigures, budget: Option<&BudgetFigures>) -> Val
 /// As clients are counted: an IPv6 client has a network of 64 bits.
 fn network(address: IpAddr) -> String {
     if address.is_ipv6() { format!("{address}/64") } else { address.to_string() }
+}
+
+/// The cache of answers.
+pub(super) fn cache(figures: &PageCacheFigures) -> Value {
+    json!({
+        "up": figures.is_ready,
+        "hits": figures.hits,
+        "revalidated": figures.revalidated,
+        "misses": figures.misses,
+        "stored": figures.stored,
+        "evicted": figures.evicted,
+        "failed": figures.failed,
+        "entries": figures.entries,
+        "bytes": figures.bytes,
+        "max_bytes": figures.limit,
+    })
 }
 
 /// A client that turns our certificates down.

@@ -3,6 +3,7 @@
 use super::problem::problem;
 use super::{Admin, process};
 use crate::gate::Gate;
+use crate::gate::cache::PageCacheFigures;
 use crate::histogram::Distribution;
 use crate::policy::Money;
 use crate::proxy::{Counts, Details, Proxy};
@@ -67,6 +68,9 @@ fn registry(admin: &Admin, names: bool) -> Registry {
         all.counter("evidence_records", "Records of decisions that were written", figures.written);
         all.counter("evidence_lost", "Records lost because the disk was full, too slow or failing", figures.lost);
     }
+    if let Some(cache) = &proxy.cache {
+        self::cache(&mut all, cache.figures());
+    }
     let last = &admin.last_reload;
     let help = "1 if the last reload put all of the configuration in force";
     all.gauge("config_last_reload_successful", help, usize::from(last.is_successful.load(Relaxed)));
@@ -107,6 +111,18 @@ fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
     let sent = [([("reused", "false")], details.sent[0]), ([("reused", "true")], details.sent[1])];
     let help = "Requests sent to origins, by whether the connection had been used before";
     all.counters("origin_sends", help, sent.map(|(reused, count)| (labels(reused), count)));
+}
+
+fn cache(all: &mut Metrics, figures: PageCacheFigures) {
+    let results = [("hit", figures.hits), ("revalidated", figures.revalidated), ("miss", figures.misses)];
+    let results = results.map(|(result, count)| (labels([("result", result)]), count));
+    all.counters("cache_requests", "Requests that the cache could have answered, by what came of it", results);
+    all.counter("cache_stored", "Answers stored in the cache", figures.stored);
+    all.counter("cache_evicted", "Answers removed from the cache to stay below its size", figures.evicted);
+    all.counter("cache_failed", "Answers not stored because the disk was full or failing", figures.failed);
+    all.gauge("cache_entries", "Answers in the cache", figures.entries);
+    all.gauge("cache_bytes", "Size of the cache on disk", usize::try_from(figures.bytes).unwrap_or(usize::MAX));
+    all.gauge("cache_up", "1 if the cache can be used", usize::from(figures.is_ready));
 }
 
 /// What sites say about use. `files`: in which something cannot be understood.

@@ -4,13 +4,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::config::{
-    AccessLog, CaSource, Hosts, InterceptMode, Mode, Network, OnFleetLoss, Settings, SignWhen, units::show_duration,
+    AccessLog, CaSource, Hosts, InterceptMode, Mode, Network, OnFleetLoss, Settings, SignWhen,
+    units::{show_duration, show_size},
 };
 use crate::server::StartError;
 use crate::signing::Signer;
 use crate::telemetry;
 use crate::tls::{Ca, ca, roots};
 
+use rustix::fs::{Access, access};
 use time::OffsetDateTime;
 
 use super::{CommandError, kept};
@@ -34,6 +36,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
         told += &format!("  warning: {}\n    hint: {}\n", warning.what, warning.hint);
     }
     told += &identity(&settings)?;
+    told += &cache(&settings)?;
     told += &evidence(&settings)?;
     told += &authority(&settings)?;
     told += &trusted(&settings)?;
@@ -165,6 +168,30 @@ fn identity(settings: &Settings) -> Result<String, CommandError> {
         }
     }
     Ok(told)
+}
+
+/// Where pages are cached, and whether that can be.
+fn cache(settings: &Settings) -> Result<String, CommandError> {
+    let Some(directory) = &settings.cache.directory else { return Ok(String::new()) };
+    let shown = directory.display();
+    let fault = |why: String| {
+        let place = format!("{}: ", settings.cache.place);
+        let place = if settings.cache.place.is_empty() { "" } else { &place };
+        CommandError::usage(
+            format!("{place}pages cannot be cached in {shown}: {why}"),
+            "let the proxy's user write there, or correct `cache.directory`",
+        )
+    };
+    // It is made with all that is above it.
+    let Some(there) = directory.ancestors().find(|path| path.symlink_metadata().is_ok()) else {
+        return Err(fault("there is no such path".into()));
+    };
+    if !there.is_dir() {
+        return Err(fault(format!("{} is not a directory", there.display())));
+    }
+    access(there, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| fault(format!("{}: {error}", there.display())))?;
+    Ok(format!("  caches pages in {shown}, up to {} (cache)\n", show_size(settings.cache.size)))
 }
 
 /// Where decisions are recorded, and whether that can be.

@@ -63,6 +63,20 @@ fn text(status: &Value) -> String {
         counted(files, "different file"),
         number("/robots/memory") / 1024
     );
+    if status["cache"]["up"] == true {
+        let _ = writeln!(
+            out,
+            "cache: {}, {} of {} MiB; {} answered, {} confirmed by the site, {} not in it",
+            counted(number("/cache/entries"), "page"),
+            number("/cache/bytes") >> 20,
+            number("/cache/max_bytes") >> 20,
+            number("/cache/hits"),
+            number("/cache/revalidated"),
+            number("/cache/misses")
+        );
+    } else if !status["cache"].is_null() {
+        out.push_str("cache: not in use yet, as its directory is being read or another process uses it\n");
+    }
     for client in status.pointer("/distrusted/clients").and_then(Value::as_array).into_iter().flatten() {
         let (who, host, cure) = (word(&client["client"]), word(&client["host"]), word(&client["cure"]));
         let agent = client["user_agent"].as_str().map_or(String::new(), |agent| format!(" ({})", inert(agent)));
@@ -142,6 +156,7 @@ mod tests {
         let told = text(&json!({
             "version": "1.0.0", "uptime": 5, "mode": "enforce", "waiting": 2,
             "requests": { "forwarded": 10, "failed": 1, "refused": { "robots-disallowed": 3 } },
+            "cache": { "up": true, "entries": 3, "bytes": 5 << 20, "max_bytes": 10 << 20, "hits": 4, "misses": 9 },
             "robots": { "authorities": 1, "files": 1, "memory": 2048 },
             "budgets": [{ "of": "user=bob\u{1b}", "per": "hour", "bytes": 9, "max_bytes": 10 }, {
                 "of": "user=alice", "per": "day", "requests": 7, "max_requests": 10, "bytes": 512, "max_bytes": null,
@@ -164,6 +179,7 @@ mod tests {
         for part in [
             "10 forwarded, 1 failed, 3 robots-disallowed",
             "waiting: 2",
+            "cache: 3 pages, 5 of 10 MiB; 4 answered, 0 confirmed by the site, 9 not in it\n",
             "1 authority, 1 different file, 2 KiB",
             "budget of user=alice: 7 of 10 requests in the current day\n",
             "       12         4      2.2 s        4096  bob\\u{1b}: 1 crawl-delay, 3 robots-disallowed, budget: 9 of 10 bytes in the \

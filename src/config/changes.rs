@@ -30,6 +30,7 @@ impl Settings {
             (&["store", "disk"], is_disk_fixed && keep(&mut self.store.disk, &before.store.disk)),
             // Under another key the gaps that are owed would be forgotten, and requests under way keep another pace.
             (&["pace", "key"], keep(&mut self.pace.key, &before.pace.key)),
+            (&["cache", "directory"], keep(&mut self.cache.directory, &before.cache.directory)),
             (&["evidence", "directory"], keep(&mut self.evidence.directory, &before.evidence.directory)),
             (&["fleet", "url"], !may_join_fleet && keep(&mut self.fleet.url, &before.fleet.url)),
         ];
@@ -144,13 +145,13 @@ mod tests {
     #[test]
     fn what_takes_a_restart_stays_as_it_is_and_is_shown_so() {
         let now = "admin: { address: '127.0.0.1:9' }\nintercept: { ca: { directory: /x } }\n\
-             store: { directory: /y, disk: 0, memory: 2MiB }\n\
+             store: { directory: /y, disk: 0, memory: 2MiB }\ncache: { directory: /c, size: 2MiB }\n\
              evidence: { directory: /z, keep: 1d }\nfleet: redis://127.0.0.1:1/";
         let (settings, Changes { changed, needs_restart }) = changes("", now);
-        assert_eq!(changed, ["evidence.keep", "intercept.ca.directory", "store.memory"]);
+        assert_eq!(changed, ["cache.size", "evidence.keep", "intercept.ca.directory", "store.memory"]);
         assert_eq!(
             needs_restart,
-            ["admin.address", "store.directory", "store.disk", "evidence.directory", "fleet.url"]
+            ["admin.address", "store.directory", "store.disk", "cache.directory", "evidence.directory", "fleet.url"]
         );
         let before = Settings::default();
         assert_eq!(settings.admin, before.admin);

@@ -110,6 +110,9 @@ impl Settings {
         let others = (0..signature.other_keys.len()).map(|index| place(&["other_keys", &index.to_string()]));
         let places = signature.key.iter().map(|_| place(&["key"])).chain(others);
         signature.places = places.map(Option::unwrap_or_default).collect();
+        if settings.cache.directory.is_some() {
+            settings.cache.place = whole.along(&["cache", "directory"]).at.shown(&files.sources).unwrap_or_default();
+        }
         files.checked(settings.based(Path::new(name).parent()))
     }
 
@@ -140,6 +143,7 @@ impl Settings {
         paths.extend(&mut self.identity.signature.other_keys);
         paths.extend(self.egress.ca_file.as_mut());
         paths.extend(self.store.directory.as_mut());
+        paths.extend(self.cache.directory.as_mut());
         paths.extend(self.evidence.directory.as_mut());
         if let AccessLog::File(path) = &mut self.log.access {
             paths.push(path);

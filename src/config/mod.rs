@@ -28,9 +28,9 @@ pub use settings::Settings;
 pub use written::access::{AccessSettings, User};
 pub use written::defaults::DEFAULTS;
 pub use written::file::{
-    AdminSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings, LimitSettings,
-    Listener, ListenerTls, LogFormat, LogLevel, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings,
-    RobotsSettings, StoreSettings, Subresources,
+    AdminSettings, CacheSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings,
+    LimitSettings, Listener, ListenerTls, LogFormat, LogLevel, LogSettings, Mode, OnFleetLoss, OnVisitTime,
+    PaceSettings, RobotsSettings, StoreSettings, Subresources,
 };
 pub use written::host_table::InterceptMode;
 pub use written::intercept::{CaSource, Intercept};

@@ -9,8 +9,8 @@ use super::read::sections::Sections;
 use super::shown::Whole;
 use super::written::access::AccessSettings;
 use super::written::file::{
-    AdminSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings, LimitSettings,
-    Listener, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
+    AdminSettings, CacheSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings,
+    LimitSettings, Listener, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
 };
 use super::written::host_table::{HostMap, Override, Usage};
 use super::written::intercept::Intercept;
@@ -35,6 +35,7 @@ pub struct Settings {
     pub listed: Allowlist,
     pub access: AccessSettings,
     pub store: StoreSettings,
+    pub cache: CacheSettings,
     pub evidence: EvidenceSettings,
     pub fleet: FleetSettings,
     pub on_fleet_loss: OnFleetLoss,
@@ -65,6 +66,7 @@ impl Settings {
             listed: Allowlist::default(),
             access: sections.read("access"),
             store: sections.read("store"),
+            cache: sections.read("cache"),
             evidence: sections.read("evidence"),
             fleet: sections.read("fleet"),
             on_fleet_loss: sections.read("on_fleet_loss"),

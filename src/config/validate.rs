@@ -33,10 +33,10 @@ pub(super) fn check(settings: &Settings, check: &mut Sections<'_>) {
 }
 
 fn single_values(settings: &Settings, check: &mut Sections<'_>) {
-    let Settings { robots, pace, egress, store, evidence, limits, identity, .. } = settings;
+    let Settings { robots, pace, egress, store, cache, evidence, limits, identity, .. } = settings;
     let is_validity = (LEAST_VALIDITY..=MOST_VALIDITY).contains(&identity.signature.validity);
     let is_header_size = (LEAST_HEADER_SIZE..=MOST_HEADER_SIZE).contains(&limits.max_header_size);
-    let wrong: [(bool, &[&str], &str, &str); 8] = [
+    let wrong: [(bool, &[&str], &str, &str); 9] = [
         (
             robots.max_size < ParseOptions::MIN_SIZE as u64,
             &["robots", "max_size"],
@@ -74,6 +74,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
             "what is kept for less than an hour is no evidence",
             "write `90d`",
         ),
+        (cache.size < LEAST_CACHE, &["cache", "size"], "less than 1 MiB is too small", "write `10GiB`"),
         (store.memory < LEAST_STORE, &["store", "memory"], "less than 1 MiB is too small", "write `64MiB`"),
     ];
     for (_, key, what, hint) in wrong.into_iter().filter(|(is_wrong, ..)| *is_wrong) {
@@ -93,7 +94,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
 }
 
 fn numbers(settings: &Settings, check: &mut Sections<'_>) {
-    let Settings { limits, robots, store, pace, intercept, fleet, .. } = settings;
+    let Settings { limits, robots, store, cache, pace, intercept, fleet, .. } = settings;
     let waits = [
         (["robots", "timeout"], robots.timeout),
         (["robots", "max_ttl"], robots.max_ttl),
@@ -116,6 +117,7 @@ fn numbers(settings: &Settings, check: &mut Sections<'_>) {
         (&["intercept", "leaf_cache"], intercept.leaf_cache.get() as u64, 10_000_000),
         (&["store", "memory"], store.memory, 1 << 50),
         (&["store", "disk"], store.disk, 1 << 50),
+        (&["cache", "size"], cache.size, 1 << 50),
         (&["limits", "min_rate"], limits.min_rate, 1 << 40),
         (&["limits", "max_connections"], limits.max_connections.get() as u64, 10_000_000),
         (&["limits", "max_connections_per_client"], limits.max_connections_per_client.get() as u64, 10_000_000),
@@ -258,6 +260,7 @@ const LEAST_HEADER_SIZE: u64 = 4 << 10;
 /// What the HTTP/1 parser takes at most.
 const MOST_HEADER_SIZE: u64 = 1 << 20;
 const LEAST_STORE: u64 = 1 << 20;
+const LEAST_CACHE: u64 = 1 << 20;
 const LEAST_KEPT: Duration = Duration::from_secs(3600);
 /// Half of it is a second at least.
 const LEAST_VALIDITY: Duration = Duration::from_secs(2);

@@ -161,12 +161,13 @@ impl Group {
         let verdict = decision.verdict.as_deref();
         match (decision.outcome.as_str(), verdict) {
             ("refused", _) => self.refused += 1,
-            ("answered", _) => self.answered += 1,
+            ("answered" | "cached", _) => self.answered += 1,
             ("failed" | "cut" | "client-gone", _) => self.failed += 1,
             _ => self.forwarded += 1,
         }
         // What comes from here is not the site's.
-        let is_sites = decision.origin_ms.is_some() && !matches!(decision.outcome.as_str(), "refused" | "failed");
+        let is_sites =
+            decision.origin_ms.is_some() && !matches!(decision.outcome.as_str(), "refused" | "failed" | "cached");
         if is_sites || decision.outcome == "tunnelled" {
             self.bytes_out += decision.bytes_out;
         }

@@ -70,11 +70,11 @@ impl Account {
         Ok(())
     }
 
-    pub(super) fn begin_wait(&mut self) {
+    pub fn begin_wait(&mut self) {
         self.since = Some(Instant::now());
     }
 
-    pub(super) fn end_wait(&mut self) {
+    pub fn end_wait(&mut self) {
         self.held = self.held();
         self.since = None;
     }

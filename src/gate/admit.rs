@@ -180,6 +180,10 @@ impl Gate {
         account.bill = Bill::of(&self.ledger, rules.manners.budget, queue.key(), request, is_reported);
         let spent = account.bill.as_ref().and_then(|bill| bill.refusal());
         // After all that forbids it: who may not have a page hears nothing of others who had it.
+        if request.asks_cache && (spent.is_none() || is_reported) {
+            account.bill = None;
+            return Ok(Step::Go(Admitted::Allowed { reported }));
+        }
         let reported = match spent.or_else(|| request.again.refusal()) {
             Some(why) if !is_reported => return Err(why),
             Some(why) => reported.or(Some(why.into())),

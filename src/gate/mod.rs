@@ -4,6 +4,7 @@ mod account;
 mod admit;
 mod admit_host;
 mod budget;
+pub mod cache;
 mod decode;
 mod fleet;
 mod pacer;
@@ -79,6 +80,11 @@ pub enum Admitted {
     Robots(RobotsCopy),
     /// It may go, and need not: the client has the page (`min_revisit`).
     NotModified,
+    /// It may go, but for its turn: it asks the cache first.
+    Allowed {
+        /// In report mode, what would have been.
+        reported: Option<Reported>,
+    },
 }
 
 impl Gate {

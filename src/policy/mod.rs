@@ -6,6 +6,7 @@ pub mod allowlist;
 pub mod authority;
 mod background;
 pub mod budget;
+pub mod cache;
 mod client_id;
 mod clipped;
 mod content_range;

@@ -43,6 +43,8 @@ pub struct Request<'a> {
     pub again: Again<'a>,
     /// The most that it says it would pay.
     pub promised: Option<Money>,
+    /// There may be an answer to it in the cache: it wants no turn before it has looked.
+    pub asks_cache: bool,
 }
 
 impl<'a> Request<'a> {
@@ -66,6 +68,7 @@ impl<'a> Request<'a> {
             is_confined: false,
             again: Again::Go,
             promised: None,
+            asks_cache: false,
         }
     }
 }

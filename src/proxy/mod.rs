@@ -19,6 +19,7 @@ pub(crate) use respond::evidence;
 
 use crate::config::{AccessLog, Settings};
 use crate::evidence::Evidence;
+use crate::gate::cache::PageCache;
 use crate::gate::{AccountDetail, Gate, Reported};
 use crate::policy::Refusal;
 use crate::tls::LeafCache;
@@ -49,6 +50,8 @@ pub struct Proxy {
     pub distrusted: DistrustedClients,
     /// What was decided about each request; `None`: none is kept.
     pub evidence: Option<Evidence>,
+    /// Answers that all clients share; `None`: none are kept.
+    pub cache: Option<Arc<PageCache>>,
     /// Somebody reads the access log.
     is_logging: AtomicBool,
     refusals_logged: limits::log_rate::LogRate,
@@ -76,6 +79,7 @@ impl Proxy {
         upstream: Arc<Upstream>,
         leaves: LeafCache,
         evidence: Option<Evidence>,
+        cache: Option<PageCache>,
         shutdown: watch::Receiver<bool>,
     ) -> Self {
         let via = exchange::via::Via::new(upstream.name());
@@ -97,6 +101,7 @@ impl Proxy {
             offers: Offers::default(),
             distrusted: DistrustedClients::default(),
             evidence,
+            cache: cache.map(Arc::new),
             is_logging,
             refusals_logged: limits::log_rate::LogRate::default(),
             clients: limits::per_client::Clients::default(),
@@ -122,6 +127,9 @@ impl Proxy {
             evidence.keep_for(settings.evidence.keep);
         }
         self.counters.configure(&settings.access.users);
+        if let Some(cache) = &self.cache {
+            cache.resize(settings.cache.size);
+        }
         let before = self.settings.swap(settings);
         self.gate.reloaded(&before);
     }

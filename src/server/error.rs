@@ -32,6 +32,8 @@ pub enum StartError {
     Setup(#[from] SetupError),
     #[error("cannot open the access log {path}: {source}")]
     Log { path: PathBuf, source: io::Error },
+    #[error("cannot use the cache {path}: {source}")]
+    Cache { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Evidence(#[from] OpenError),
     #[error("cannot set up: {0}")]
@@ -97,6 +99,7 @@ impl StartError {
                 }
                 _ => "let the proxy's user write there, or correct `log.access`".into(),
             },
+            Self::Cache { .. } => "let the proxy's user write there, or correct `cache.directory`".into(),
             Self::Evidence(error) => error.hint().into(),
             Self::Io(_) => "check free space and permissions for temporary files".into(),
         }

@@ -11,6 +11,7 @@ pub use error::StartError;
 use crate::admin::Admin;
 use crate::config::{Changes, Settings, keep_instance_name};
 use crate::evidence::Evidence;
+use crate::gate::cache::PageCache;
 use crate::gate::{Gate, GateFigures, HeldFigures, HeldRequest};
 use crate::policy::Authority;
 use crate::proxy::{self, Counts, Decisions, Distrusted, HostFailures, Proxy};
@@ -87,11 +88,15 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     let Settings { evidence: kept, .. } = &*settings;
     let open = |directory: &PathBuf| Evidence::open(directory, kept.keep, upstream.name(), &settings.kept().0);
     let evidence = kept.directory.as_ref().map(open).transpose()?;
+    let open = |path: &PathBuf| {
+        PageCache::open(path, settings.cache.size).map_err(|source| StartError::Cache { path: path.clone(), source })
+    };
+    let cache = settings.cache.directory.as_ref().map(open).transpose()?;
     let settings = Arc::new(ArcSwap::new(settings));
     let gate = Arc::new(Gate::open(settings.clone(), upstream.clone()));
     gate.join().await;
     let (stop, shutdown) = watch::channel(false);
-    let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, evidence, shutdown));
+    let proxy = Arc::new(Proxy::new(settings, gate, upstream, leaves, evidence, cache, shutdown));
 
     let mut beside = JoinSet::new();
     let (watched, stopping) = (proxy.clone(), proxy.clone());

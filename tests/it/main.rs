@@ -3,6 +3,7 @@
 
 mod admin;
 mod ca;
+mod cache;
 mod commands;
 mod config;
 mod connections;

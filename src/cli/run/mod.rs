@@ -53,6 +53,9 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         // The service writes there, alone.
         settings.evidence.directory = None;
     }
+    if is_machines && !is_set(&["cache", "cache.directory"]) {
+        settings.cache.directory = None;
+    }
     if settings.store.directory.is_none() {
         // A service of this user's is found where that one keeps its own.
         settings.store.meeting_place = Some(config::state_directory());

@@ -242,6 +242,22 @@ pub struct StoreSettings {
     pub meeting_place: Option<PathBuf>,
 }
 
+/// A cache of answers, shared by all clients.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct CacheSettings {
+    /// `None`: there is none.
+    #[serde(default, deserialize_with = "text::some")]
+    pub directory: Option<PathBuf>,
+    /// Bytes on disk.
+    #[serde(deserialize_with = "text::one")]
+    pub size: u64,
+    /// Where the directory is written, for people.
+    #[serde(skip)]
+    pub place: String,
+}
+
 /// A record of each decision.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]

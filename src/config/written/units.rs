@@ -64,6 +64,15 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
+/// In the largest unit that it has a whole number of.
+pub fn show_size(bytes: u64) -> String {
+    let units = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1_u64 << 10)];
+    match units.into_iter().find(|(_, size)| bytes != 0 && bytes.is_multiple_of(*size)) {
+        Some((unit, size)) => format!("{}{unit}", bytes / size),
+        None => bytes.to_string(),
+    }
+}
+
 fn split(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }

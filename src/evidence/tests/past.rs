@@ -98,9 +98,15 @@ fn a_site_that_was_long_unreachable_is_judged_by_that() {
 fn what_was_received_is_what_sites_sent() {
     let directory = tempfile::tempdir().unwrap();
     let evidence = open(directory.path());
-    for (outcome, is_asked) in
-        [("forwarded", true), ("refused", true), ("failed", true), ("answered", false), ("tunnelled", false)]
-    {
+    for (outcome, is_asked) in [
+        ("forwarded", true),
+        ("refused", true),
+        ("failed", true),
+        ("cached", true),
+        ("cached", false),
+        ("answered", false),
+        ("tunnelled", false),
+    ] {
         put(&evidence, SystemTime::now(), |draft| {
             draft.text("outcome", outcome);
             draft.number("bytes_out", 100);
@@ -111,5 +117,9 @@ fn what_was_received_is_what_sites_sent() {
     }
     evidence.close();
     let total = report(directory.path(), By::Host, &Selection::default()).unwrap().total;
-    assert_eq!((total.requests, total.bytes_out), (5, 200), "the page, and what came through the tunnel");
+    assert_eq!(
+        (total.requests, total.answered, total.bytes_out),
+        (7, 3, 200),
+        "the page, and what came through the tunnel"
+    );
 }

@@ -137,6 +137,7 @@ pub(super) async fn get(
         user_agent: None,
         upgrade: None,
         asked: request.asked.as_ref(),
+        conditions: &[],
     };
     let is_signed = route.signature().is_some_and(|signer| outgoing.is_signed_by(signer));
     let on_sent = |sent| match sent {

@@ -81,6 +81,8 @@ impl About<'_> {
             promised = request.and_then(|request| request.promised).map(tracing::field::display),
             charged = trip.noted.as_ref().and_then(|noted| noted.charged).map(tracing::field::display),
             crawler_error = trip.noted.as_ref().and_then(|noted| noted.crawler_error.as_deref()),
+            cache = trip.cache.as_ref().map(|cache| cache.result),
+            fetch = trip.cache.as_ref().and_then(|cache| Some(cache.fetch.as_ref()?.0.as_str())),
             status = status,
             held_ms = millis(trip.gate.held()),
             origin_ms = trip.origin.map(millis),

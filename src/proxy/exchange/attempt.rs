@@ -3,7 +3,7 @@
 
 use super::carry::{Client, Fault, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending};
 use super::carry_end::Broken;
-use super::request_head::Head;
+use super::head::Head;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
 use crate::proxy::io::{Buffer, Timer};
@@ -145,6 +145,7 @@ impl Exchange<'_> {
             user_agent: self.settings.identity.user_agent.as_deref(),
             upgrade,
             asked: self.signature.asked.as_ref(),
+            conditions: self.cached.as_ref().map_or(&[], |cached| &cached.conditions),
         };
         if let Some(signer) = route.signature() {
             self.signature.is_ours = outgoing.is_signed_by(signer);

@@ -1,14 +1,16 @@
 //! Whether a request may go, and where to: egress, then the gate.
 
 use super::Exchange;
+use super::cached::CacheLookup;
 use super::pages::{self, Pages};
 use super::per_user::{asked, denied, hosts, intercept_mode, is_listed};
 use crate::config::{InterceptMode, User};
+use crate::gate::cache::StoredAnswer;
 use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
 use crate::policy::{self, Again, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::limits::per_client::Place;
-use crate::proxy::respond::{Answer, not_modified};
+use crate::proxy::respond::{Answer, not_modified, not_stored};
 use crate::upstream::{Denied, LastRoute, ReachError, ResolveError, Route};
 use http::Version;
 use std::sync::Arc;
@@ -24,7 +26,9 @@ pub enum Decided {
         /// Where to, if the host has an address.
         route: Result<Route, ResolveError>,
     },
-    /// The client has what it asks for.
+    /// It is answered with what is stored.
+    Cached { stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route },
+    /// The client has what it asks for, or asks for what only a cache has.
     NotModified(Answer),
     /// It is answered with our copy of robots.txt.
     Robots(RobotsCopy),
@@ -66,7 +70,8 @@ impl Exchange<'_> {
                 if let Some(reservation) = &said {
                     again = Again::Reserved(reservation);
                 }
-                let answer = self.admit(route.as_ref().ok(), again, &mut last.host).await;
+                let asks_cache = route.is_ok() && self.cached.as_ref().is_some_and(|cached| !cached.is_tried);
+                let answer = self.admit(route.as_ref().ok(), again, asks_cache, &mut last.host).await;
                 if answer.is_err() {
                     // Those of the end of its wait have refused it.
                     self.settings = proxy.settings.load_full();
@@ -78,6 +83,16 @@ impl Exchange<'_> {
                         let visit = visit.expect("it was told of one");
                         return Ok(Decided::NotModified(not_modified(&visit)));
                     }
+                    // It may have waited for what another fetched.
+                    Admitted::Allowed { .. } if !Arc::ptr_eq(&self.settings, &proxy.settings.load()) => {
+                        self.settings = proxy.settings.load_full();
+                        continue;
+                    }
+                    Admitted::Allowed { reported } => match (Box::pin(self.look_up()).await, route) {
+                        (CacheLookup::Hit(stored), Ok(route)) => return Ok(self.answered_by(stored, reported, route)),
+                        (CacheLookup::Absent, _) => return Ok(Decided::NotModified(not_stored())),
+                        (CacheLookup::Hit(_) | CacheLookup::Again, _) => continue,
+                    },
                 }
                 if route.is_err() {
                     // It may have been held since the name was looked up.
@@ -87,6 +102,12 @@ impl Exchange<'_> {
             let is_current = Arc::ptr_eq(&self.settings, &proxy.settings.load());
             match admitted {
                 Some((permit, reported)) if is_current => {
+                    if self.cached.is_some()
+                        && let Ok(route) = &route
+                        && let Some(stored) = Box::pin(self.stored_meanwhile()).await
+                    {
+                        return Ok(self.answered_by(stored, reported, route.clone()));
+                    }
                     if let Some(answer) = self.asked_meanwhile()? {
                         return Ok(Decided::NotModified(answer));
                     }
@@ -99,6 +120,13 @@ impl Exchange<'_> {
                 not_yet => (admitted, self.settings) = (not_yet, proxy.settings.load_full()),
             }
         }
+    }
+
+    fn answered_by(&self, stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route) -> Decided {
+        if let Some(reported) = &reported {
+            self.proxy.log_reported(self.peer, &self.request.url(), reported);
+        }
+        Decided::Cached { stored, reported, route }
     }
 
     /// Where to, if anywhere: by one and the same configuration.
@@ -132,6 +160,7 @@ impl Exchange<'_> {
         &mut self,
         route: Option<&Route>,
         again: Again<'_>,
+        asks_cache: bool,
         last: &mut LastHost,
     ) -> Result<Admitted, Refusal> {
         let Exchange { proxy, request, peer, .. } = *self;
@@ -153,6 +182,7 @@ impl Exchange<'_> {
             is_confined: user.is_some_and(|user| user.hosts.is_some() || !user.listed.hosts.is_empty()),
             again,
             promised: request.promised,
+            asks_cache,
             ..asked(request, peer)
         };
         proxy.gate.admit_next(&wanted, hosts(user), last, &mut self.trip.gate).await

@@ -1,9 +1,9 @@
 //! The head of a final answer: whether it is one to what was asked, what is learned from it, what the client has of it.
 
 use super::carry::{Added, AnswerHead, Client, Next};
+use super::head::Head;
 use super::pages::{Pages, media_type};
 use super::private::authenticates_connection;
-use super::request_head::Head;
 use super::state::Signature;
 use super::{Exchange, Outcome, websocket};
 use crate::gate::PaceOutcome;
@@ -62,6 +62,9 @@ impl Exchange<'_> {
         self.is_private |= matches!(head.status, 401 | 407)
             && head.joined(WWW_AUTHENTICATE).is_some_and(|it| authenticates_connection(&it));
         self.learn(head);
+        if head.status == 304 && self.cached.is_some() && self.is_confirmed(head, after) {
+            return Ok(Next::Confirmed);
+        }
         // It has no end, and is no more requests to the host than a WebSocket is.
         if let Some(kind) = head.named(b"content-type")
             && ENDLESS.iter().any(|endless| endless.eq_ignore_ascii_case(media_type(&kind)))
@@ -79,17 +82,34 @@ impl Exchange<'_> {
 
     /// The client gets the head.
     pub(super) fn hand_on<C: Client>(&mut self, head: &AnswerHead<'_>, client: &mut C, route: &Route) -> Next {
-        // Its parts may follow it.
+        self.note_page(head);
+        self.note_visit(head);
+        if self.proxy.cache.is_some() {
+            self.note_for_cache(head, route);
+        }
+        self.begin_answer(head, client, route)
+    }
+
+    /// Its parts may follow it.
+    pub(super) fn note_page(&self, head: &AnswerHead<'_>) {
         if Pages::are_wanted(&self.settings)
             && (200..300).contains(&head.status)
             && head.named(b"content-type").is_some_and(|kind| Pages::is_one(&kind))
         {
             self.proxy.pages.hand(self.peer.client(), self.request, Instant::now());
         }
-        self.note_visit(head);
+    }
+
+    /// The answer begins.
+    pub(super) fn begin_answer<C: Client>(&mut self, head: &AnswerHead<'_>, client: &mut C, route: &Route) -> Next {
         self.trip.status = head.status;
         let proxy_status_value = self.proxy_status_value(route);
-        let added = Added { via: self.proxy.via.line(head.version), proxy_status: proxy_status_value.as_deref() };
+        let cache_status = self.cache_status(head.status);
+        let added = Added {
+            via: self.proxy.via.line(head.version),
+            proxy_status: proxy_status_value.as_deref(),
+            cache_status: cache_status.as_deref(),
+        };
         if head.status == 101 {
             client.switch(head, &added);
             return Next::Switched;

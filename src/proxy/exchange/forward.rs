@@ -2,8 +2,8 @@
 
 use super::attempt::Tried;
 use super::carry::Client;
+use super::head::Head;
 use super::request::Request;
-use super::request_head::Head;
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
 use crate::gate::Permit;
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 
 impl Exchange<'_> {
-    pub(super) async fn forward<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: Route) -> Outcome {
+    pub(super) async fn forward<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: &Route) -> Outcome {
         let place = pin!(self.proxy.streams.place(&self.peer.first_stream));
         let _place = match client.wait(timer, place).await {
             Some(Ok(place)) => place,
@@ -23,7 +23,7 @@ impl Exchange<'_> {
         };
         if self.request.is_upgrade {
             // What most requests are not takes no room in them, here and below.
-            return Box::pin(self.upgrade(client, timer, &route)).await;
+            return Box::pin(self.upgrade(client, timer, route)).await;
         }
         let versions = match self.request.authenticates_connection {
             // HTTP/2 knows no such connections.
@@ -50,16 +50,16 @@ impl Exchange<'_> {
             want.first = Some(address);
             let upstream = (address, reused);
             let tried = match link {
-                link if !self.turn_holds(&route, address) => {
+                link if !self.turn_holds(route, address) => {
                     // It may have been closed by the time of the next.
                     link.put_back();
                     Tried::Again(Want { fresh: false, ..want }, Failure::turns_over())
                 }
                 HttpLink::Http1(link) => {
                     self.is_private |= link.is_private();
-                    self.over_http1(client, timer, &route, link, Http1Link::keep_private, upstream, want).await
+                    self.over_http1(client, timer, route, link, Http1Link::keep_private, upstream, want).await
                 }
-                HttpLink::Http2(link) => self.over_http2(client, timer, &route, link, upstream, want).await,
+                HttpLink::Http2(link) => self.over_http2(client, timer, route, link, upstream, want).await,
             };
             let is_untried = matches!(tried, Tried::Untried(..));
             let failure;
@@ -77,7 +77,7 @@ impl Exchange<'_> {
             if !self.permit.as_ref().is_some_and(Permit::has_turn) || tries >= MAX_TRIES || untried >= MAX_UNTRIED {
                 return Outcome::Failed(failure);
             }
-            if let Err(outcome) = self.take_turn(client, timer, &route, want.first).await {
+            if let Err(outcome) = self.take_turn(client, timer, route, want.first).await {
                 return outcome;
             }
         }

@@ -4,9 +4,9 @@ use super::carry::{BodySource, Fault, KeptHead, Side};
 use crate::policy::usage::page::LONGEST_HEAD;
 use bytes::Bytes;
 use http::HeaderMap;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// The answer so far.
@@ -35,7 +35,7 @@ pub(super) struct HeldPage {
 }
 
 /// What was decoded, if it can be, and the time that all decoding of the page has taken.
-pub(super) type Reading = Pin<Box<dyn Future<Output = (Option<Vec<u8>>, Duration)> + Send>>;
+pub(super) type Reading = JoinHandle<(Option<Vec<u8>>, Duration)>;
 
 impl HeldPage {
     /// The time is up: what has come by now decides, if it can be decoded soon. `false`: it goes out already.

@@ -12,6 +12,8 @@ use crate::http1::Framing;
 use crate::policy::SiteFile;
 use crate::policy::usage::page::{LONGEST_HEAD, PageHead};
 use crate::upstream::Route;
+use bytes::Bytes;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -85,7 +87,11 @@ impl Exchange<'_> {
                 Ok(())
             });
             checked.map_err(|refusal| Broken::Head(Box::new(Outcome::Refused(refusal))))?;
-            held.released = Some(HeldBody(std::mem::take(&mut held.body).into()));
+            let body = Bytes::from(std::mem::take(&mut held.body));
+            if let Some(storing) = self.cached.as_mut().and_then(|cached| cached.storing.as_mut()) {
+                storing.push(body.clone());
+            }
+            held.released = Some(HeldBody(body));
             held.until = Instant::now() + over;
         }
         let Some(body) = &mut held.released else { return Poll::Ready(Ok(())) };
@@ -121,21 +127,26 @@ impl Exchange<'_> {
                 }
                 held.read_at = held.body.len() + held.body.len() / 4 + 1;
                 let decoding = decode_beginning(held.body.clone(), held.codings.clone(), LONGEST_HEAD, held.spent);
-                held.reading = Some((Box::pin(decoding), is_last));
+                held.reading = Some((tokio::spawn(decoding), is_last));
             }
             let (reading, was_last) = held.reading.as_mut().expect("it has just been begun");
-            let (decoded, spent) = ready!(reading.as_mut().poll(cx));
+            // Else the process is ending.
+            let (decoded, spent) = ready!(Pin::new(reading).poll(cx)).unwrap_or((None, held.spent));
             let was_last = *was_last;
             (held.reading, held.spent) = (None, spent);
-            // What cannot be decoded says nothing.
-            let Some(page) = decoded else { return Poll::Ready(PageHead::default()) };
-            let asked = asked(self.request, self.peer);
-            let product_tokens = rules(&self.settings, self.request, self.peer).product_tokens(&asked);
-            let page = PageHead::read(&page, &held.content_type, &product_tokens);
+            let page = self.read_page(decoded.as_deref(), &held.content_type);
             if was_last || page.is_whole {
                 return Poll::Ready(page);
             }
         }
+    }
+
+    /// What is there of the page's head. What cannot be decoded says nothing.
+    pub(super) fn read_page(&self, decoded: Option<&[u8]>, content_type: &[u8]) -> PageHead {
+        let Some(page) = decoded else { return PageHead { is_whole: true, ..PageHead::default() } };
+        let asked = asked(self.request, self.peer);
+        let product_tokens = rules(&self.settings, self.request, self.peer).product_tokens(&asked);
+        PageHead::read(page, content_type, &product_tokens)
     }
 }
 

@@ -3,12 +3,14 @@
 
 mod access_log;
 mod attempt;
+mod cached;
 pub mod carry;
 mod carry_end;
 pub mod counters;
 mod decide;
 mod final_answer;
 mod forward;
+pub mod head;
 mod held;
 mod held_page;
 mod hints;
@@ -24,7 +26,6 @@ mod promise;
 pub mod recent;
 mod record;
 pub mod request;
-pub mod request_head;
 mod revisit;
 mod state;
 mod target;
@@ -50,7 +51,7 @@ use crate::config::Settings;
 use crate::policy::{Authority, Refusal};
 use crate::tls::UNRECOGNIZED_NAME;
 use crate::upstream::Stream;
-use carry::{Client, Flow, Http1, OwnBody, Side};
+use carry::{BodySource, Client, Flow, Http1, OwnBody, Side, Stopped};
 use decide::Decided;
 use http::header;
 use outcome::{About, FinalStep};
@@ -96,9 +97,19 @@ impl Exchange<'_> {
                 self.permit = Some(permit);
                 self.trip.reported = reported.or(self.trip.reported.take());
                 match route {
-                    Ok(route) => self.forward(client, timer, route).await,
+                    Ok(route) => {
+                        let outcome = self.forward(client, timer, &route).await;
+                        match self.confirmed() {
+                            Some(stored) => Box::pin(self.serve(client, timer, stored, &route, true)).await,
+                            None => outcome,
+                        }
+                    }
                     Err(error) => Outcome::Failed(Failure::from_resolve(&error)),
                 }
+            }
+            Decided::Cached { stored, reported, route } => {
+                self.trip.reported = reported.or(self.trip.reported.take());
+                Box::pin(self.serve(client, timer, stored, &route, false)).await
             }
             Decided::NotModified(answer) => Outcome::Answered(answer),
             Decided::Robots(copy) => {
@@ -159,8 +170,13 @@ impl Exchange<'_> {
     /// The only end. The turn is given back before anything is written.
     pub async fn finish<C: Client>(mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
         // Before its turn is another's, who may want the same page.
-        if matches!(outcome, Outcome::Forwarded) {
-            self.delivered();
+        match outcome {
+            Outcome::Forwarded | Outcome::Cached => {
+                self.delivered();
+                self.finish_storing();
+            }
+            Outcome::Refused(Refusal::AnswerReserved(_)) => self.end_stored(),
+            _ => {}
         }
         self.permit = None;
         // Where the body has stopped nobody waits for its rest.
@@ -180,7 +196,9 @@ impl Exchange<'_> {
     fn conclude(&mut self, outcome: Outcome) -> FinalStep {
         self.is_concluded = true;
         let charged = self.trip.origin.map(|_| self.charged());
-        self.trip.gate.settle(self.trip.upstream.is_some(), self.trip.moved.down, charged);
+        // What comes from the cache is nothing that the site has sent.
+        let bytes = if matches!(outcome, Outcome::Cached) { 0 } else { self.trip.moved.down };
+        self.trip.gate.settle(self.trip.upstream.is_some(), bytes, charged);
         let Exchange { proxy, ref settings, peer, began, request, ref trip, .. } = *self;
         About { proxy, settings, peer, began, request: Ok(request), trip }.conclude(outcome)
     }
@@ -247,15 +265,30 @@ async fn answer_locally<C: Client>(
 ) {
     let has_body = client.answer_locally(&answer, is_last);
     let mut body = OwnBody::of(answer, has_body);
-    let least = Least { rate: settings.limits.min_rate, over: settings.limits.read_timeout };
-    let mut flow = Flow::new(Instant::now() + least.over);
-    let sent = poll_fn(|cx| match flow.poll(cx, &mut body, client.side(), least) {
-        Poll::Ready(sent) => Poll::Ready(sent.is_ok()),
-        Poll::Pending => timer.poll(cx, flow.at).map(|()| false),
-    });
-    if !sent.await {
+    if send_body(settings, client, timer, &mut body, &mut 0).await.is_err() {
         client.cut();
     }
+}
+
+/// Sends a body whose head has been sent, as the client takes it. `moved`: bytes that have come of it.
+async fn send_body<C: Client>(
+    settings: &Settings,
+    client: &mut C,
+    timer: &mut Timer,
+    body: &mut impl BodySource,
+    moved: &mut u64,
+) -> Result<(), Stopped> {
+    let least = Least { rate: settings.limits.min_rate, over: settings.limits.read_timeout };
+    let mut flow = Flow::new(Instant::now() + least.over);
+    poll_fn(|cx| {
+        let polled = flow.poll(cx, body, client.side(), least);
+        *moved = flow.moved;
+        match polled {
+            Poll::Ready(sent) => Poll::Ready(sent),
+            Poll::Pending => timer.poll(cx, flow.at).map(|()| Err(Stopped::Slow)),
+        }
+    })
+    .await
 }
 
 /// A client that does not read loses its connection.

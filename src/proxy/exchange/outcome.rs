@@ -18,6 +18,8 @@ use tokio::time::Instant;
 pub enum Outcome {
     /// The origin's answer was handed on, or the connection is another protocol's from now on.
     Forwarded,
+    /// Answered with what is stored, which the origin may have confirmed.
+    Cached,
     /// Answered from here, with what was asked for.
     Answered(Answer),
     /// A CONNECT whose inside is served here was granted.
@@ -39,6 +41,7 @@ impl Outcome {
     pub(super) fn words(&self) -> (&'static str, Option<&'static str>, Option<&str>) {
         match self {
             Outcome::Forwarded => ("forwarded", None, None),
+            Outcome::Cached => ("cached", None, None),
             Outcome::Answered(_) => ("answered", None, None),
             Outcome::Intercepted => ("intercepted", None, None),
             Outcome::Tunnelled => ("tunnelled", None, None),
@@ -108,7 +111,9 @@ impl<'a> About<'a> {
         }
         match outcome {
             Outcome::Answered(answer) => return FinalStep::Answer(answer),
-            Outcome::Forwarded | Outcome::Tunnelled | Outcome::Intercepted => return FinalStep::AlreadySent,
+            Outcome::Forwarded | Outcome::Cached | Outcome::Tunnelled | Outcome::Intercepted => {
+                return FinalStep::AlreadySent;
+            }
             Outcome::Refused(refusal) => proxy.log_refused(self.peer, url, refusal),
             Outcome::Failed(_) | Outcome::Cut(_) | Outcome::Gone | Outcome::Stopped => {}
         }
@@ -133,7 +138,7 @@ impl<'a> About<'a> {
 
     fn count(&self, outcome: &Outcome) {
         let slug = match outcome {
-            Outcome::Forwarded | Outcome::Answered(_) => Some(FORWARDED),
+            Outcome::Forwarded | Outcome::Cached | Outcome::Answered(_) => Some(FORWARDED),
             Outcome::Failed(Failure { detail: why, .. }) | Outcome::Cut(why) => {
                 self.request.iter().for_each(|request| self.proxy.counters.failed_at(&request.authority, why));
                 Some("failed")

@@ -8,7 +8,7 @@ use crate::gate::Reported;
 use crate::policy::Entry;
 use crate::proxy::respond::{Answer, Member, each_member};
 use crate::robots::{ProductToken, Purpose};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 impl About<'_> {
     /// Puts it on record. `answer`: one of ours.
@@ -37,6 +37,15 @@ impl About<'_> {
             noted.price.iter().for_each(|price| draft.text("price", price));
             noted.charged.iter().for_each(|charged| draft.text("charged", &charged.to_string()));
             noted.crawler_error.iter().for_each(|error| draft.text("crawler_error", error));
+        }
+        if let Some(cache) = &trip.cache {
+            draft.object("cache", |members| {
+                members.word("result", cache.result);
+                if let Some((fetch, at)) = &cache.fetch {
+                    members.text("fetch", fetch);
+                    members.time("fetched", SystemTime::UNIX_EPOCH + Duration::from_millis(*at));
+                }
+            });
         }
         draft.number("bytes_in", trip.moved.up);
         draft.number("bytes_out", bytes_out);

@@ -1,9 +1,10 @@
 //! What a client asks: read once from its head, whatever the version, and used by everything after that.
 
+pub use super::head::Head;
+
 use super::hints::{is_subresource, prefer_wait};
 use super::private::authenticates_connection;
 use super::promise::note_promise;
-use super::request_head::Head;
 use super::target;
 use super::via::Via;
 use super::websocket;

@@ -1,5 +1,6 @@
 //! What is known of a request while it is under way.
 
+use super::cached::{CacheTrace, CacheUse};
 use super::carry::Moved;
 use super::held::HeldPage;
 use super::request::Request;
@@ -31,6 +32,8 @@ pub struct Exchange<'a> {
     pub(super) reads_pages: bool,
     /// The answer's, until its head is known.
     pub(super) held: Option<Box<HeldPage>>,
+    /// `None`: the cache is not for this request.
+    pub(super) cached: Option<Box<CacheUse>>,
     pub(super) trip: Trip,
     pub(super) is_concluded: bool,
 }
@@ -65,6 +68,8 @@ pub(super) struct Trip {
     pub(super) moved: Moved,
     /// What is remembered of the page once it has been delivered.
     pub(super) visit: Option<Box<(u64, Visit)>>,
+    /// `None`: the cache has nothing to do with it.
+    pub(super) cache: Option<Box<CacheTrace>>,
 }
 
 impl<'a> Exchange<'a> {
@@ -87,6 +92,7 @@ impl<'a> Exchange<'a> {
             is_private: request.is_private(),
             reads_pages: false,
             held: None,
+            cached: CacheUse::of(proxy, request, peer),
             trip,
             is_concluded: false,
         }

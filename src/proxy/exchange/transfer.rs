@@ -223,6 +223,10 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                     self.client.side().keep_no_more();
                     self.origin.begin_body();
                 }
+                Poll::Ready(Ok(Ok(Next::Confirmed))) => {
+                    self.origin.begin_body();
+                    return Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: false }));
+                }
                 Poll::Ready(Ok(Ok(Next::Switched))) => {
                     return Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: true }));
                 }
@@ -244,7 +248,8 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         if self.exchange.held.is_some() {
             ready!(self.exchange.poll_held(cx, self.client, self.origin, self.route, &mut self.down, self.least.over))?;
         }
-        match self.down.poll(cx, self.origin.side(), self.client.side(), self.least) {
+        let (from, to) = (self.origin.side(), self.client.side());
+        match self.exchange.poll_content(cx, &mut self.down, from, to, self.least) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(())) => Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: false })),
             Poll::Ready(Err(Stopped::From(fault))) => Poll::Ready(Err(Broken::Cut(format!("the origin: {fault}")))),

@@ -11,7 +11,7 @@ mod text;
 
 pub use evidence::{Member, each_member, evidence};
 pub use failure::Failure;
-pub use robots_copy::{not_modified, robots_copy};
+pub use robots_copy::{not_modified, not_stored, robots_copy};
 pub use setup::setup;
 
 use crate::config::Settings;

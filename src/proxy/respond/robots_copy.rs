@@ -39,6 +39,16 @@ pub fn not_modified(visit: &Visit) -> Answer {
     Answer::new(StatusCode::NOT_MODIFIED, put_fields, b"")
 }
 
+/// To `only-if-cached` (RFC 9111 §5.2.1.7).
+pub fn not_stored() -> Answer {
+    let put_fields = |text: &mut Vec<u8>| {
+        text.extend_from_slice(
+            b"content-type: text/plain; charset=utf-8\r\ncache-status: politely; fwd=miss; detail=only-if-cached\r\n",
+        );
+    };
+    Answer::new(StatusCode::GATEWAY_TIMEOUT, put_fields, b"the cache has no usable copy of this (only-if-cached)\n")
+}
+
 /// RFC 9110 §13.2.2: If-None-Match decides if it is there, else If-Modified-Since.
 fn is_unchanged(headers: &HeaderMap, copy: &RobotsCopy) -> bool {
     let tags: Vec<&[u8]> = headers.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes).collect();

@@ -31,6 +31,8 @@ pub struct Outgoing<'a> {
     pub upgrade: Option<&'a [u8]>,
     /// The signature that the origin has asked for, having had the request once.
     pub asked: Option<&'a SignatureRequest>,
+    /// Conditions of a cache, which the client has not set.
+    pub conditions: &'a [(&'static str, Vec<u8>)],
 }
 
 /// The fields of a request, however it came.
@@ -181,6 +183,7 @@ impl Outgoing<'_> {
         if self.expects_continue {
             put(b"Expect", b"100-continue");
         }
+        self.conditions.iter().for_each(|(name, value)| put(name.as_bytes(), value));
         put(b"Via", via(self.received, &route.0.name, &mut [0; 64]));
         // After all that may be changed has been.
         if let Some(signer) = route.signature()

@@ -20,6 +20,7 @@ async fn written(settings: &str, url: &str, request: &str) -> String {
         user_agent: None,
         upgrade: head.upgrade,
         asked: None,
+        conditions: &[],
     };
     let mut out = Vec::new();
     outgoing.write_http1(&route, &mut out);
@@ -46,6 +47,7 @@ fn own<'a>(method: &'a str, target: &'a str, fields: &'a [(&'a str, &'a [u8])]) 
         user_agent: None,
         upgrade: None,
         asked: None,
+        conditions: &[],
     }
 }
 

@@ -212,6 +212,36 @@ fn check_says_where_evidence_is_kept_and_that_it_cannot_be() {
 }
 
 #[test]
+fn check_says_where_pages_are_cached_and_where_it_is_written_that_cannot_be() {
+    let (home, file) = written("cache: { directory: kept/here, size: 20GiB }");
+    let (code, told, _) = check(&file, &[]);
+    assert_eq!(code, Some(0));
+    let line = "  caches pages in HOME/kept/here, up to 20GiB (cache)\n";
+    assert!(told.contains(line) && !home.path().join("kept").exists(), "{told}");
+    let closed = home.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    for (directory, why) in [
+        ("politely.yaml", "is not a directory"),
+        ("politely.yaml/below", "is not a directory"),
+        ("/dev/null", "is not a directory"),
+        ("closed/below", "Permission denied"),
+    ] {
+        if directory.starts_with("closed") && is_root {
+            continue;
+        }
+        fs::write(&file, format!("cache: {{ directory: {directory} }}")).unwrap();
+        let (code, _, faults) = check(&file, &[]);
+        assert!(code == Some(2) && faults.contains(":1:21: pages cannot be cached in "), "{faults}");
+        assert!(faults.contains(why) && faults.contains("\nhint: let the proxy's user write there"), "{faults}");
+    }
+    fs::write(&file, "cache: { directory: x, size: 1023KiB }").unwrap();
+    let (code, _, faults) = check(&file, &[]);
+    assert!(code == Some(2) && faults.contains("1:30") && faults.contains("less than 1 MiB is too small"), "{faults}");
+}
+
+#[test]
 fn a_fault_of_a_signing_key_has_the_place_that_names_it() {
     let (home, file) = written("");
     let good = home.path().join("good.pem");

@@ -262,6 +262,7 @@ fn an_empty_path_is_refused_wherever_a_path_is_written() {
         "hosts: { a.example: { client_certificate: { certificate: c, key: '' } } }",
         "store: { directory: '' }",
         "evidence: { directory: '' }",
+        "cache: { directory: '' }",
     ] {
         let column = yaml.find("''").unwrap() + 1;
         let fault = format!("1:{column} an empty path names nothing | write a path, or leave the key out");

@@ -47,6 +47,7 @@ fn asking(target: &str) -> Outgoing<'_> {
         user_agent: None,
         upgrade: None,
         asked: None,
+        conditions: &[],
     }
 }
 

@@ -50,6 +50,7 @@ enum Fields<'a> {
 pub struct Added<'a> {
     pub via: &'a str,
     pub proxy_status: Option<&'a str>,
+    pub cache_status: Option<&'a str>,
 }
 
 impl<'a> AnswerHead<'a> {
@@ -191,6 +192,9 @@ impl<'a> AnswerHead<'a> {
         if let Some(status) = added.proxy_status {
             put_field(out, b"Proxy-Status", status.as_bytes());
         }
+        if let Some(status) = added.cache_status {
+            put_field(out, b"Cache-Status", status.as_bytes());
+        }
         if let Some(connection) = connection {
             put_field(out, b"Connection", connection.as_bytes());
         }
@@ -221,6 +225,9 @@ impl<'a> AnswerHead<'a> {
         }
         if let Some(status) = added.proxy_status {
             append(PROXY_STATUS.as_str().as_bytes(), status.as_bytes());
+        }
+        if let Some(status) = added.cache_status {
+            append(b"cache-status", status.as_bytes());
         }
         head
     }

@@ -35,6 +35,8 @@ pub enum Next {
     Body,
     /// Another protocol follows.
     Switched,
+    /// It confirms what is stored, and is not passed on.
+    Confirmed,
 }
 
 /// Bytes of bodies that have come.

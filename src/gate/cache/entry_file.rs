@@ -1,0 +1,281 @@
+//! The file of a stored answer: lengths and checksums, the head, the body. It is written under another name and renamed when it is
+//! whole, without fsync: what a power cut tears is seen by its checksums, and is a miss.
+
+use super::index::on_disk;
+use crate::policy::cache::StoredHead;
+use bytes::Bytes;
+use ring::digest::{Context, SHA256};
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// As much of a SHA-256 as shows damage.
+type EntrySum = [u8; 16];
+
+/// A file that has been opened, with its head.
+pub struct OpenEntry {
+    pub file: File,
+    pub head: StoredHead,
+    pub body_at: u64,
+    pub body_len: u64,
+    pub body_sum: EntrySum,
+}
+
+/// What the file begins with.
+struct EntryPrologue {
+    head_len: u32,
+    body_len: u64,
+    body_sum: EntrySum,
+    head_sum: EntrySum,
+}
+
+impl OpenEntry {
+    /// `Ok(None)`: it is damaged, or of another version.
+    pub fn open(path: &Path) -> io::Result<Option<Self>> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let mut start = vec![0; usize::try_from(length.min(FIRST_READ)).expect("it is short")];
+        file.read_exact_at(&mut start, 0)?;
+        let Some(EntryPrologue { head_len, body_len, body_sum, head_sum }) = EntryPrologue::read(&start) else {
+            return Ok(None);
+        };
+        let (head_len, body_at) = (head_len as usize, PROLOGUE as u64 + u64::from(head_len));
+        if head_len > MOST_HEAD || body_at.checked_add(body_len) != Some(length) {
+            return Ok(None);
+        }
+        if start.len() < PROLOGUE + head_len {
+            start.resize(PROLOGUE + head_len, 0);
+            file.read_exact_at(&mut start, 0)?;
+        }
+        let head = &start[PROLOGUE..PROLOGUE + head_len];
+        if sum_of_head(head, body_len, &body_sum) != head_sum {
+            return Ok(None);
+        }
+        let Some(head) = decode(head) else { return Ok(None) };
+        Ok(Some(OpenEntry { file, head, body_at, body_len, body_sum }))
+    }
+}
+
+/// An answer that is being written. One that is dropped leaves nothing.
+pub struct EntryWriter {
+    file: File,
+    /// `None`: it has been renamed.
+    path: Option<PathBuf>,
+    head: Vec<u8>,
+    body_len: u64,
+    sum: Context,
+}
+
+impl EntryWriter {
+    /// `path`: where it is until it is whole.
+    pub fn create(path: PathBuf, head: &StoredHead) -> io::Result<Self> {
+        let head = encode(head);
+        if head.len() > MOST_HEAD {
+            return Err(io::Error::other("the head is too long"));
+        }
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+        let path = Some(path);
+        // From here on there is a file to be removed.
+        let started = file.write_all(&[0; PROLOGUE]).and_then(|()| file.write_all(&head));
+        let writer = EntryWriter { file, path, head, body_len: 0, sum: Context::new(&SHA256) };
+        started.map(|()| writer)
+    }
+
+    pub fn write(&mut self, pieces: &[Bytes]) -> io::Result<()> {
+        for piece in pieces {
+            self.file.write_all(piece)?;
+            self.sum.update(piece);
+            self.body_len += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Under its name. Returns what it takes on disk.
+    pub fn finish(mut self, name: &Path) -> io::Result<u64> {
+        let (sum, length) = (short(self.sum.clone()), self.body_len);
+        self.end(name, length, sum)
+    }
+
+    /// With the body of another, as it is there.
+    pub fn finish_as(mut self, name: &Path, other: &OpenEntry) -> io::Result<u64> {
+        let mut from = other.file.try_clone()?;
+        from.seek(SeekFrom::Start(other.body_at))?;
+        if io::copy(&mut from, &mut self.file)? != other.body_len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.end(name, other.body_len, other.body_sum)
+    }
+
+    fn end(&mut self, name: &Path, body_len: u64, body_sum: EntrySum) -> io::Result<u64> {
+        let head_len = u32::try_from(self.head.len()).expect("it is bounded");
+        let prologue =
+            EntryPrologue { head_len, body_len, body_sum, head_sum: sum_of_head(&self.head, body_len, &body_sum) };
+        self.file.write_all_at(&prologue.to_bytes(), 0)?;
+        let path = self.path.as_ref().expect("it is renamed once");
+        if let Err(error) = fs::rename(path, name) {
+            let Some(folder) = name.parent().filter(|_| error.kind() == io::ErrorKind::NotFound) else {
+                return Err(error);
+            };
+            fs::create_dir_all(folder)?;
+            fs::rename(path, name)?;
+        }
+        self.path = None;
+        Ok(on_disk(PROLOGUE as u64 + u64::from(head_len) + body_len))
+    }
+}
+
+impl Drop for EntryWriter {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // If it stays, the next start removes it.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl EntryPrologue {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let rest = bytes.strip_prefix(MAGIC)?;
+        let (head_len, rest) = rest.split_first_chunk()?;
+        let (body_len, rest) = rest.split_first_chunk()?;
+        let (body_sum, rest) = rest.split_first_chunk()?;
+        Some(EntryPrologue {
+            head_len: u32::from_le_bytes(*head_len),
+            body_len: u64::from_le_bytes(*body_len),
+            body_sum: *body_sum,
+            head_sum: *rest.first_chunk()?,
+        })
+    }
+
+    fn to_bytes(&self) -> [u8; PROLOGUE] {
+        let (head_len, body_len) = (self.head_len.to_le_bytes(), self.body_len.to_le_bytes());
+        let parts: [&[u8]; 5] = [MAGIC, &head_len, &body_len, &self.body_sum, &self.head_sum];
+        parts.concat().try_into().expect("their lengths are known")
+    }
+}
+
+fn sum_of_head(head: &[u8], body_len: u64, body_sum: &EntrySum) -> EntrySum {
+    let mut sum = Context::new(&SHA256);
+    [&body_len.to_le_bytes(), &body_sum[..], head].iter().for_each(|part| sum.update(part));
+    short(sum)
+}
+
+/// What is kept of a sum.
+pub fn short(sum: Context) -> EntrySum {
+    *sum.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
+}
+
+type HeadFields = Vec<(Vec<u8>, Vec<u8>)>;
+type HeadRecord = (Vec<u8>, u16, u8, HeadFields, Vec<(Vec<u8>, Option<Vec<u8>>)>, u64, u64, (String, u64));
+
+fn encode(head: &StoredHead) -> Vec<u8> {
+    let StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch } = head;
+    let record = (url, status, version, fields, selected_by, received, initial_age, fetch);
+    postcard::to_allocvec(&record).expect("it is written to memory")
+}
+
+fn decode(bytes: &[u8]) -> Option<StoredHead> {
+    let record: HeadRecord = postcard::from_bytes(bytes).ok()?;
+    let (url, status, version, fields, selected_by, received, initial_age, fetch) = record;
+    Some(StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch })
+}
+
+/// Changes with the form of the file: others are misses.
+const MAGIC: &[u8; 8] = b"politec1";
+const PROLOGUE: usize = MAGIC.len() + 4 + 8 + 16 + 16;
+/// Most heads are shorter.
+const FIRST_READ: u64 = 8 * 1024;
+/// Bytes.
+const MOST_HEAD: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::cache::Received;
+    use std::time::{Duration, SystemTime};
+
+    fn head(field: &str) -> StoredHead {
+        let received = Received {
+            url: b"http://a.example/",
+            status: 200,
+            version: 11,
+            at: SystemTime::UNIX_EPOCH,
+            delay: Duration::ZERO,
+            fetch: "x-1",
+        };
+        let vary = |name: &[u8]| (name == b"accept").then(|| b"text/html".to_vec());
+        StoredHead::new(
+            &received,
+            |take| {
+                take(b"vary", b"accept, x");
+                take(b"x-field", field.as_bytes());
+            },
+            vary,
+        )
+    }
+
+    fn written(folder: &Path, head: &StoredHead, body: &[u8]) -> PathBuf {
+        let mut writer = EntryWriter::create(folder.join("tmp"), head).unwrap();
+        body.chunks(7).for_each(|piece| writer.write(&[Bytes::copy_from_slice(piece)]).unwrap());
+        let name = folder.join("ab").join("entry");
+        let size = writer.finish(&name).unwrap();
+        assert_eq!(size, on_disk(name.metadata().unwrap().len()));
+        assert!(!folder.join("tmp").exists());
+        name
+    }
+
+    #[test]
+    fn what_is_read_is_what_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        for field in ["short".to_owned(), "x".repeat(60_000)] {
+            let name = written(folder.path(), &head(&field), b"the body");
+            let entry = OpenEntry::open(&name).unwrap().unwrap();
+            assert_eq!(entry.head, head(&field));
+            let mut body = vec![0; usize::try_from(entry.body_len).unwrap()];
+            entry.file.read_exact_at(&mut body, entry.body_at).unwrap();
+            assert_eq!(body, b"the body");
+        }
+    }
+
+    #[test]
+    fn a_body_is_taken_over_under_another_head() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = written(folder.path(), &head("old"), b"the body");
+        let old = OpenEntry::open(&name).unwrap().unwrap();
+        let writer = EntryWriter::create(folder.path().join("tmp"), &head("a longer one")).unwrap();
+        writer.finish_as(&name, &old).unwrap();
+        let new = OpenEntry::open(&name).unwrap().unwrap();
+        assert_eq!((new.head, new.body_len, new.body_sum), (head("a longer one"), old.body_len, old.body_sum));
+    }
+
+    #[test]
+    fn what_is_dropped_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = EntryWriter::create(folder.path().join("tmp"), &head("")).unwrap();
+        writer.write(&[Bytes::from_static(b"x")]).unwrap();
+        drop(writer);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// Of the body it is seen when it is read.
+    #[test]
+    fn a_file_that_is_damaged_or_torn_anywhere_before_its_body_is_no_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = written(folder.path(), &head("value"), b"the body");
+        let whole = fs::read(&name).unwrap();
+        let body_at = whole.len() - 8;
+        for length in 0..whole.len() {
+            fs::write(&name, &whole[..length]).unwrap();
+            assert!(matches!(OpenEntry::open(&name), Ok(None)), "{length}");
+        }
+        for at in 0..body_at {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            fs::write(&name, &damaged).unwrap();
+            assert!(matches!(OpenEntry::open(&name), Ok(None)), "{at}");
+        }
+        fs::write(&name, [&whole[..], b"x"].concat()).unwrap();
+        assert!(matches!(OpenEntry::open(&name), Ok(None)));
+    }
+}

@@ -1,0 +1,258 @@
+//! Which answers are on disk, how much they take, and which was used least recently. In memory; made again at each start from
+//! names and sizes alone.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// A file of the cache: a URL's hash, and which of its answers (RFC 9111 §4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EntryId {
+    pub key: u128,
+    pub slot: u8,
+}
+
+impl EntryId {
+    /// The name of its file.
+    pub fn name(self) -> String {
+        format!("{:032x}-{:x}", self.key, self.slot)
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        let (key, slot) = name.split_once('-')?;
+        let id = EntryId { key: u128::from_str_radix(key, 16).ok()?, slot: u8::from_str_radix(slot, 16).ok()? };
+        (id.slot < MOST_SLOTS && id.name() == name).then_some(id)
+    }
+}
+
+/// What is known of all of them.
+pub struct EntryIndex {
+    rows: HashMap<EntryId, EntryRow>,
+    /// By when they were used last.
+    order: BTreeMap<u64, EntryId>,
+    /// Goes up with each use.
+    tick: u64,
+    /// That they take.
+    bytes: u64,
+    /// That answers take which are being written.
+    pending: u64,
+    limit: u64,
+    /// The last URLs whose answers were invalidated, and how many there ever were.
+    invalidated: VecDeque<u128>,
+    invalidations: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct EntryRow {
+    size: u64,
+    used: u64,
+    /// When it was written, in ticks.
+    made: u64,
+}
+
+impl EntryIndex {
+    /// `limit`: bytes.
+    pub fn new(limit: u64) -> Self {
+        EntryIndex {
+            rows: HashMap::new(),
+            order: BTreeMap::new(),
+            tick: 0,
+            bytes: 0,
+            pending: 0,
+            limit,
+            invalidated: VecDeque::new(),
+            invalidations: 0,
+        }
+    }
+
+    /// Entries and bytes.
+    pub fn figures(&self) -> (usize, u64) {
+        (self.rows.len(), self.bytes + self.pending)
+    }
+
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    /// The answers of a URL.
+    pub fn of(&self, key: u128) -> Vec<EntryId> {
+        (0..MOST_SLOTS).map(|slot| EntryId { key, slot }).filter(|id| self.rows.contains_key(id)).collect()
+    }
+
+    /// Goes up when an answer of the URL is written. 0: there is none.
+    pub fn made(&self, key: u128) -> u64 {
+        self.of(key).iter().map(|id| self.made_of(*id)).max().unwrap_or_default()
+    }
+
+    /// The same for one.
+    pub fn made_of(&self, id: EntryId) -> u64 {
+        self.rows.get(&id).map_or(0, |row| row.made)
+    }
+
+    pub fn touch(&mut self, id: EntryId) {
+        let Some(row) = self.rows.get_mut(&id) else { return };
+        self.tick += 1;
+        self.order.remove(&std::mem::replace(&mut row.used, self.tick));
+        self.order.insert(self.tick, id);
+    }
+
+    /// Where another answer of the URL goes: a free slot, else that used least recently.
+    pub fn free_slot(&self, key: u128) -> EntryId {
+        let all = (0..MOST_SLOTS).map(|slot| EntryId { key, slot });
+        all.min_by_key(|id| self.rows.get(id).map_or(0, |row| row.used)).expect("there are slots")
+    }
+
+    /// It is on disk now, in place of what was there. `reserved`: for it.
+    pub fn put(&mut self, id: EntryId, size: u64, reserved: u64) {
+        self.remove(id);
+        self.release(reserved);
+        self.tick += 1;
+        self.rows.insert(id, EntryRow { size, used: self.tick, made: self.tick });
+        self.order.insert(self.tick, id);
+        self.bytes += size;
+    }
+
+    /// Found at the start. What has been written since is newer.
+    pub fn put_found(&mut self, id: EntryId, size: u64) {
+        if !self.rows.contains_key(&id) {
+            self.put(id, size, 0);
+        }
+    }
+
+    pub fn remove(&mut self, id: EntryId) -> bool {
+        let Some(row) = self.rows.remove(&id) else { return false };
+        self.order.remove(&row.used);
+        self.bytes -= row.size;
+        true
+    }
+
+    /// Room for an answer that is being written. `None`: there is none.
+    pub fn reserve(&mut self, bytes: u64) -> Option<Vec<EntryId>> {
+        if self.pending + bytes > self.limit {
+            return None;
+        }
+        self.pending += bytes;
+        Some(self.evict())
+    }
+
+    pub fn release(&mut self, bytes: u64) {
+        self.pending = self.pending.saturating_sub(bytes);
+    }
+
+    /// Those that have to go, least recently used first: their files are for the caller.
+    pub fn evict(&mut self) -> Vec<EntryId> {
+        let mut evicted = Vec::new();
+        while self.bytes + self.pending > self.limit || self.rows.len() > MOST_ENTRIES {
+            let Some((_, id)) = self.order.pop_first() else { break };
+            self.remove(id);
+            evicted.push(id);
+        }
+        evicted
+    }
+
+    /// RFC 9111 §4.4: what is stored of the URL, and what is on its way there, is no longer true.
+    pub fn invalidate(&mut self, key: u128) -> Vec<EntryId> {
+        self.invalidations += 1;
+        self.invalidated.push_back(key);
+        if self.invalidated.len() > REMEMBERED {
+            self.invalidated.pop_front();
+        }
+        let all = self.of(key);
+        all.iter().for_each(|id| _ = self.remove(*id));
+        all
+    }
+
+    pub fn invalidations(&self) -> u64 {
+        self.invalidations
+    }
+
+    /// Whether the URL's answers were invalidated since there were so many invalidations, or may have been.
+    pub fn is_invalidated_since(&self, before: u64, key: u128) -> bool {
+        let since = usize::try_from(self.invalidations - before).unwrap_or(usize::MAX);
+        since > self.invalidated.len() || self.invalidated.iter().rev().take(since).any(|it| *it == key)
+    }
+}
+
+/// What a file takes on disk, in blocks of the usual size.
+pub fn on_disk(length: u64) -> u64 {
+    length.next_multiple_of(4096)
+}
+
+/// Answers of one URL, by Vary.
+pub const MOST_SLOTS: u8 = 8;
+/// What memory is taken for: some 150 bytes each.
+const MOST_ENTRIES: usize = 2_000_000;
+/// Invalidated URLs.
+const REMEMBERED: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(key: u128) -> EntryId {
+        EntryId { key, slot: 0 }
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        let one = EntryId { key: 0xabc, slot: 7 };
+        assert_eq!(EntryId::parse(&one.name()), Some(one));
+        for other in ["", "x", "abc-7", "00000000000000000000000000000ABC-7", "00000000000000000000000000000abc-8"] {
+            assert_eq!(EntryId::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_was_used_least_recently_goes_first() {
+        let mut index = EntryIndex::new(30);
+        (1..=3).for_each(|key| index.put(id(key), 10, 0));
+        index.touch(id(1));
+        assert_eq!(index.reserve(15), Some(vec![id(2), id(3)]));
+        assert_eq!(index.figures(), (1, 25));
+        assert_eq!(index.reserve(16), None, "what is being written is not evicted");
+        index.put(id(4), 20, 15);
+        assert_eq!((index.evict(), index.figures()), (vec![], (2, 30)));
+        index.set_limit(20);
+        assert_eq!(index.evict(), [id(1)]);
+    }
+
+    #[test]
+    fn what_is_replaced_is_counted_once() {
+        let mut index = EntryIndex::new(100);
+        index.put(id(1), 10, 0);
+        let before = index.made(1);
+        index.put(id(1), 30, 0);
+        assert_eq!(index.figures(), (1, 30));
+        assert!(index.made(1) > before && index.made(2) == 0);
+        index.put_found(id(1), 50);
+        assert_eq!(index.figures(), (1, 30), "it has been written since");
+        assert!(index.remove(id(1)) && !index.remove(id(1)));
+        assert_eq!(index.figures(), (0, 0));
+    }
+
+    #[test]
+    fn a_url_has_so_many_answers() {
+        let mut index = EntryIndex::new(1000);
+        for expected in (0..MOST_SLOTS).chain([0, 1]) {
+            let free = index.free_slot(5);
+            assert_eq!(free.slot, expected);
+            index.put(free, 1, 0);
+        }
+        assert_eq!(index.of(5).len(), 8);
+    }
+
+    #[test]
+    fn what_is_invalidated_while_it_is_written_is_known() {
+        let mut index = EntryIndex::new(1000);
+        index.put(id(1), 1, 0);
+        let before = index.invalidations();
+        assert!(!index.is_invalidated_since(before, 1));
+        assert_eq!(index.invalidate(1), [id(1)]);
+        assert!(index.is_invalidated_since(before, 1) && !index.is_invalidated_since(before, 2));
+        assert!(!index.is_invalidated_since(index.invalidations(), 1));
+        (0..300).for_each(|key| _ = index.invalidate(key + 10));
+        assert!(index.is_invalidated_since(before, 2), "nobody knows any more");
+    }
+}

@@ -1,0 +1,198 @@
+//! A shared cache of answers on disk (RFC 9111), for clients that fetch the same pages: its files, and what is known of them in
+//! memory. What may be stored and served is for `policy::cache`, and which request may be answered for the exchange.
+
+mod entry_body;
+mod entry_file;
+mod index;
+mod shared;
+mod storing;
+mod under_way;
+
+pub use entry_body::EntryBody;
+pub use index::EntryId;
+pub use shared::StoredAnswer;
+pub use storing::{StoreOrder, StoringAnswer};
+pub use under_way::{OthersFetch, OwnFetch, PageFetch};
+
+use crate::policy::cache::StoredHead;
+use ring::digest::{SHA256, digest};
+use shared::CacheShared;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use tokio::task::spawn_blocking;
+use under_way::PagesUnderWay;
+
+/// The cache of a proxy.
+pub struct PageCache {
+    shared: Arc<CacheShared>,
+    under_way: PagesUnderWay,
+}
+
+/// A reading of the cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PageCacheFigures {
+    /// Requests that were answered without the site.
+    pub hits: u64,
+    /// Requests that were answered after the site had confirmed what was stored.
+    pub revalidated: u64,
+    /// Requests that could have been answered, and had to go to the site.
+    pub misses: u64,
+    pub stored: u64,
+    pub evicted: u64,
+    /// Answers that could not be written.
+    pub failed: u64,
+    pub entries: usize,
+    /// On disk.
+    pub bytes: u64,
+    pub limit: u64,
+    /// Its files are known, and no other process has them.
+    pub is_ready: bool,
+}
+
+/// How a request fared with the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheResult {
+    Hit,
+    Revalidated,
+    Miss,
+}
+
+impl PageCache {
+    /// Its files become known in the background, which is waited for a moment. `size`: bytes on disk.
+    ///
+    /// # Errors
+    /// The directory cannot be used.
+    pub fn open(directory: &Path, size: u64) -> io::Result<Self> {
+        let shared = CacheShared::open(directory, size)?;
+        Ok(PageCache { shared, under_way: PagesUnderWay::default() })
+    }
+
+    /// The hash of a URL.
+    pub fn key(url: &[u8]) -> u128 {
+        let hash = digest(&SHA256, url);
+        u128::from_be_bytes(*hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
+    }
+
+    /// Takes up another limit.
+    pub fn resize(&self, size: u64) {
+        if self.shared.index.lock().limit() == size {
+            return;
+        }
+        self.shared.index.lock().set_limit(size);
+        let shared = self.shared.clone();
+        thread::spawn(move || shared.evict());
+    }
+
+    /// The newest stored answer of this URL that is wanted. A file that is damaged is removed.
+    pub async fn find(
+        &self,
+        key: u128,
+        is_wanted: impl Fn(&StoredHead) -> bool + Send + 'static,
+    ) -> Option<StoredAnswer> {
+        if !self.shared.is_ready.load(Relaxed) {
+            return None;
+        }
+        let ids: Vec<(EntryId, u64)> = {
+            let index = self.shared.index.lock();
+            index.of(key).into_iter().map(|id| (id, index.made_of(id))).collect()
+        };
+        if ids.is_empty() {
+            return None;
+        }
+        let shared = self.shared.clone();
+        let newest = spawn_blocking(move || {
+            let opened = ids.into_iter().filter_map(|(id, made)| Some((id, made, shared.open_entry(id)?)));
+            let wanted = opened.filter(|(.., entry)| is_wanted(&entry.head));
+            let (id, made, entry) = wanted.max_by_key(|(.., entry)| entry.head.received)?;
+            shared.begin(id, made, entry)
+        });
+        let newest = newest.await.ok()??;
+        self.shared.index.lock().touch(newest.id);
+        Some(newest)
+    }
+
+    /// Goes up when an answer of the URL is stored. 0: there is none.
+    pub fn made(&self, key: u128) -> u64 {
+        self.shared.index.lock().made(key)
+    }
+
+    /// So many times something has been invalidated.
+    pub fn invalidations(&self) -> u64 {
+        self.shared.index.lock().invalidations()
+    }
+
+    /// Whether somebody fetches it already.
+    pub fn enter(&self, key: u128) -> PageFetch {
+        self.under_way.enter(key)
+    }
+
+    /// An answer is to be stored, if there is a cache to store it in.
+    pub fn store(&self, head: StoredHead, order: StoreOrder) -> Option<StoringAnswer> {
+        self.shared.is_ready.load(Relaxed).then(|| StoringAnswer::begin(&self.shared, head, order))
+    }
+
+    /// A stored answer has been confirmed, and has this head now.
+    pub fn confirm(&self, stored: &StoredAnswer, head: StoredHead, order: StoreOrder) {
+        tokio::spawn(storing::confirm(
+            self.shared.clone(),
+            (stored.entry.clone(), stored.id, stored.made),
+            head,
+            order,
+        ));
+    }
+
+    /// What is stored of this URL, and what is on its way there, is no longer true (RFC 9111 §4.4), or not to be served.
+    pub fn invalidate(&self, key: u128) {
+        let ids = self.shared.index.lock().invalidate(key);
+        if !ids.is_empty() {
+            self.remove(ids);
+        }
+    }
+
+    fn remove(&self, ids: Vec<EntryId>) {
+        let shared = self.shared.clone();
+        drop(spawn_blocking(move || ids.into_iter().for_each(|id| shared.unlink(id))));
+    }
+
+    pub fn count(&self, result: CacheResult) {
+        let counts = &self.shared.counts;
+        let count = match result {
+            CacheResult::Hit => &counts.hits,
+            CacheResult::Revalidated => &counts.revalidated,
+            CacheResult::Miss => &counts.misses,
+        };
+        count.fetch_add(1, Relaxed);
+    }
+
+    pub fn figures(&self) -> PageCacheFigures {
+        let CacheShared { counts, index, is_ready, .. } = &*self.shared;
+        let index = index.lock();
+        let (entries, bytes) = index.figures();
+        PageCacheFigures {
+            hits: counts.hits.load(Relaxed),
+            revalidated: counts.revalidated.load(Relaxed),
+            misses: counts.misses.load(Relaxed),
+            stored: counts.stored.load(Relaxed),
+            evicted: counts.evicted.load(Relaxed),
+            failed: counts.failed.load(Relaxed),
+            entries,
+            bytes,
+            limit: index.limit(),
+            is_ready: is_ready.load(Relaxed),
+        }
+    }
+}
+
+impl CacheResult {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Revalidated => "revalidated",
+            Self::Miss => "miss",
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The files of the cache, and what is known of them: what requests, the tasks that write and the thread that starts share. What
+//! touches a file blocks, and belongs on the blocking threads.
+
+use super::entry_body::EntryBody;
+use super::entry_file::OpenEntry;
+use super::index::{EntryId, EntryIndex, on_disk};
+use crate::policy::cache::StoredHead;
+use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+/// What requests, the tasks that write and the thread that starts share.
+pub(super) struct CacheShared {
+    directory: PathBuf,
+    pub(super) index: Mutex<EntryIndex>,
+    /// Its files are known. Before, nothing is stored or found.
+    pub(super) is_ready: AtomicBool,
+    /// Held as long as this process uses the directory.
+    lock: OnceLock<File>,
+    /// Names files that are not whole yet.
+    number: AtomicU64,
+    /// Bytes that wait to be written.
+    pub(super) queued: AtomicUsize,
+    pub(super) counts: CacheCounts,
+    complained: Mutex<Option<Instant>>,
+}
+
+#[derive(Default)]
+pub(super) struct CacheCounts {
+    pub(super) hits: AtomicU64,
+    pub(super) revalidated: AtomicU64,
+    pub(super) misses: AtomicU64,
+    pub(super) stored: AtomicU64,
+    pub(super) evicted: AtomicU64,
+    pub(super) failed: AtomicU64,
+}
+
+/// A stored answer that was found.
+pub struct StoredAnswer {
+    pub id: EntryId,
+    pub head: StoredHead,
+    /// Bytes of the body.
+    pub length: u64,
+    pub body: EntryBody,
+    pub(super) entry: Arc<OpenEntry>,
+    /// When it was written, as the index has it.
+    pub(super) made: u64,
+}
+
+impl CacheShared {
+    /// See [`PageCache::open`](super::PageCache::open).
+    pub(super) fn open(directory: &Path, size: u64) -> io::Result<Arc<Self>> {
+        let unfinished = directory.join(UNFINISHED);
+        DirBuilder::new().recursive(true).mode(0o700).create(&unfinished)?;
+        let lock = File::options().create(true).truncate(false).write(true).mode(0o600).open(directory.join(LOCK))?;
+        let shared = Arc::new(CacheShared {
+            directory: directory.to_owned(),
+            index: Mutex::new(EntryIndex::new(size)),
+            is_ready: AtomicBool::new(false),
+            lock: OnceLock::new(),
+            number: AtomicU64::new(0),
+            queued: AtomicUsize::new(0),
+            counts: CacheCounts::default(),
+            complained: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&shared);
+        let (begun, is_ready) = mpsc::channel();
+        let start = move || CacheShared::start(&weak, lock, &begun);
+        thread::Builder::new().name("politely-cache".into()).spawn(start)?;
+        // Nobody is answered meanwhile; what takes longer is not waited for.
+        let _ = is_ready.recv_timeout(MOMENT);
+        Ok(shared)
+    }
+
+    /// Has the directory for itself, then learns what is there. Ends early if the cache is dropped. `begun`: told when nothing
+    /// more is to be waited for.
+    fn start(weak: &Weak<Self>, lock: File, begun: &mpsc::Sender<()>) {
+        let mut has_complained = false;
+        while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            let Some(shared) = weak.upgrade() else { return };
+            if !std::mem::replace(&mut has_complained, true) {
+                let directory = shared.directory.display();
+                tracing::warn!(%error, "another process uses the cache {directory}: nothing is cached until it is free");
+            }
+            drop(shared);
+            let _ = begun.send(());
+            thread::park_timeout(RETRY);
+        }
+        let Some(shared) = weak.upgrade() else { return };
+        let began = Instant::now();
+        let _ = shared.lock.set(lock);
+        remove_all(&shared.directory.join(UNFINISHED));
+        let mut found = shared.found();
+        found.sort_unstable_by_key(|(_, _, used)| *used);
+        {
+            let mut index = shared.index.lock();
+            found.iter().for_each(|(id, size, _)| index.put_found(*id, *size));
+        }
+        shared.evict();
+        shared.is_ready.store(true, Relaxed);
+        let (entries, ms) = (found.len(), began.elapsed().as_millis());
+        tracing::info!(entries, ms, "the cache is ready");
+        let _ = begun.send(());
+    }
+
+    /// The files that an earlier process has left, by names, sizes and times alone.
+    fn found(&self) -> Vec<(EntryId, u64, SystemTime)> {
+        let mut found = Vec::new();
+        for folder in 0..=u8::MAX {
+            // One that is not there is empty.
+            let Ok(files) = fs::read_dir(self.directory.join(format!("{folder:02x}"))) else { continue };
+            for file in files.flatten() {
+                let id = file.file_name().to_str().and_then(EntryId::parse);
+                let Some((id, data)) = id.zip(file.metadata().ok().filter(fs::Metadata::is_file)) else { continue };
+                found.push((id, on_disk(data.len()), data.modified().unwrap_or(SystemTime::UNIX_EPOCH)));
+            }
+        }
+        found
+    }
+
+    /// `None`: it is gone, or damaged.
+    pub(super) fn open_entry(&self, id: EntryId) -> Option<OpenEntry> {
+        self.intact(id, OpenEntry::open(&self.path(id)))
+    }
+
+    /// With the beginning of its body.
+    pub(super) fn begin(&self, id: EntryId, made: u64, entry: OpenEntry) -> Option<StoredAnswer> {
+        let body = self.intact(id, EntryBody::open(&entry))?;
+        Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry: Arc::new(entry), made })
+    }
+
+    /// What was read of a file, which is removed if it is damaged.
+    fn intact<T>(&self, id: EntryId, read: io::Result<Option<T>>) -> Option<T> {
+        let error = match read {
+            Ok(Some(read)) => return Some(read),
+            Ok(None) => None,
+            Err(error) => Some(error),
+        };
+        tracing::debug!(name = id.name(), error = error.map(tracing::field::display), "a damaged file of the cache");
+        if self.index.lock().remove(id) {
+            self.unlink(id);
+        }
+        None
+    }
+
+    pub(super) fn path(&self, id: EntryId) -> PathBuf {
+        let name = id.name();
+        self.directory.join(&name[..2]).join(&name)
+    }
+
+    /// Where an answer is until it is whole.
+    pub(super) fn unfinished(&self) -> PathBuf {
+        self.directory.join(UNFINISHED).join(self.number.fetch_add(1, Relaxed).to_string())
+    }
+
+    /// Bytes that one answer may have.
+    pub(super) fn most_of_one(&self) -> u64 {
+        self.index.lock().limit() / LARGEST_PART
+    }
+
+    /// Room for so much. Blocks. `false`: there is none.
+    pub(super) fn reserve(&self, bytes: u64) -> bool {
+        let evicted = self.index.lock().reserve(bytes);
+        let Some(evicted) = evicted else { return false };
+        self.unlink_evicted(&evicted);
+        true
+    }
+
+    /// It is on disk. Blocks. `reserved`: for it.
+    pub(super) fn put(&self, id: EntryId, size: u64, reserved: u64) {
+        let evicted = {
+            let mut index = self.index.lock();
+            index.put(id, size, reserved);
+            index.evict()
+        };
+        self.counts.stored.fetch_add(1, Relaxed);
+        self.unlink_evicted(&evicted);
+    }
+
+    pub(super) fn evict(&self) {
+        let evicted = self.index.lock().evict();
+        self.unlink_evicted(&evicted);
+    }
+
+    fn unlink_evicted(&self, evicted: &[EntryId]) {
+        self.counts.evicted.fetch_add(evicted.len() as u64, Relaxed);
+        evicted.iter().for_each(|id| self.unlink(*id));
+    }
+
+    pub(super) fn unlink(&self, id: EntryId) {
+        // One that is left is found by the next start.
+        let _ = fs::remove_file(self.path(id));
+    }
+
+    /// Something could not be written.
+    pub(super) fn failed(&self, error: &io::Error) {
+        self.counts.failed.fetch_add(1, Relaxed);
+        let mut complained = self.complained.lock();
+        if complained.is_none_or(|at| at.elapsed() > COMPLAIN) {
+            *complained = Some(Instant::now());
+            tracing::warn!(%error, "answers cannot be stored in the cache {}", self.directory.display());
+        }
+    }
+}
+
+/// What an earlier process did not finish.
+fn remove_all(folder: &Path) {
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let _ = fs::remove_file(file.path());
+    }
+}
+
+/// The folder of files that are not whole.
+const UNFINISHED: &str = "unfinished";
+const LOCK: &str = "lock";
+/// That the start waits for the files.
+const MOMENT: Duration = Duration::from_millis(500);
+/// While another process has the directory.
+const RETRY: Duration = Duration::from_secs(1);
+/// Between two complaints about the disk.
+const COMPLAIN: Duration = Duration::from_secs(60);
+/// The part of the cache that one answer may take.
+const LARGEST_PART: u64 = 8;

@@ -1,0 +1,219 @@
+//! An answer on its way into the cache: what has come of it is written by a task of its own, in pieces, on the blocking threads. The
+//! client does not wait for it: where the disk does not keep up, the answer is not stored.
+
+use super::entry_file::{EntryWriter, OpenEntry};
+use super::index::{EntryId, EntryIndex};
+use super::shared::CacheShared;
+use super::under_way::OwnFetch;
+use crate::policy::cache::StoredHead;
+use bytes::Bytes;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::spawn_blocking;
+
+/// The end that the answer's pieces go into. Dropped before [`finish`](Self::finish), nothing is stored.
+pub struct StoringAnswer {
+    shared: Arc<CacheShared>,
+    pieces: UnboundedSender<AnswerPiece>,
+    length: u64,
+    is_given_up: bool,
+}
+
+enum AnswerPiece {
+    Content(Bytes),
+    End,
+}
+
+/// Where an answer goes, and what it depends on.
+pub struct StoreOrder {
+    pub key: u128,
+    /// The stored answer that it replaces.
+    pub replaces: Option<EntryId>,
+    /// The invalidations that there had been before it was asked for.
+    pub invalidations: u64,
+    /// Others wait until it is stored.
+    pub fetch: Option<OwnFetch>,
+}
+
+impl StoringAnswer {
+    pub(super) fn begin(shared: &Arc<CacheShared>, head: StoredHead, order: StoreOrder) -> Self {
+        let (pieces, from) = unbounded_channel();
+        tokio::spawn(store(shared.clone(), head, order, from));
+        StoringAnswer { shared: shared.clone(), pieces, length: 0, is_given_up: false }
+    }
+
+    /// More of its content.
+    pub fn push(&mut self, piece: Bytes) {
+        let length = piece.len();
+        self.length += length as u64;
+        let most = self.shared.most_of_one();
+        let is_too_much = self.shared.queued.load(Relaxed) + length > MOST_QUEUED || self.length > most;
+        if self.is_given_up || is_too_much {
+            self.give_up();
+            return;
+        }
+        self.shared.queued.fetch_add(length, Relaxed);
+        if self.pieces.send(AnswerPiece::Content(piece)).is_err() {
+            self.shared.queued.fetch_sub(length, Relaxed);
+            self.is_given_up = true;
+        }
+    }
+
+    fn give_up(&mut self) {
+        if !self.is_given_up {
+            self.is_given_up = true;
+            // The task sees the end of its queue.
+            self.pieces = unbounded_channel().0;
+        }
+    }
+
+    /// It is whole.
+    pub fn finish(self) {
+        if !self.is_given_up {
+            // The task has ended if it could not write.
+            let _ = self.pieces.send(AnswerPiece::End);
+        }
+    }
+}
+
+/// Writes an answer as it comes.
+async fn store(
+    shared: Arc<CacheShared>,
+    head: StoredHead,
+    order: StoreOrder,
+    mut pieces: UnboundedReceiver<AnswerPiece>,
+) {
+    let mut writing = Writing { shared: shared.clone(), head, file: None, reserved: 0 };
+    let mut batch = Vec::new();
+    let mut length = 0;
+    while let Some(piece) = pieces.recv().await {
+        let is_last = match piece {
+            AnswerPiece::Content(piece) => {
+                length += piece.len();
+                batch.push(piece);
+                false
+            }
+            AnswerPiece::End => true,
+        };
+        if length < BATCH && !is_last {
+            continue;
+        }
+        let taken = (std::mem::take(&mut batch), std::mem::take(&mut length));
+        let (order, written) = (is_last.then_some((order.key, order.replaces, order.invalidations)), taken.1);
+        let done = spawn_blocking(move || {
+            let done = writing.write(&taken.0).and_then(|()| order.map_or(Ok(()), |order| writing.finish(order)));
+            (writing, done)
+        });
+        let done = done.await;
+        shared.queued.fetch_sub(written, Relaxed);
+        // It fails only when the runtime is going away.
+        let Ok((returned, done)) = done else { return };
+        writing = returned;
+        if let Err(error) = done {
+            shared.failed(&error);
+            break;
+        }
+        if is_last {
+            break;
+        }
+    }
+    shared.queued.fetch_sub(length, Relaxed);
+    pieces.close();
+    while let Ok(piece) = pieces.try_recv() {
+        if let AnswerPiece::Content(piece) = piece {
+            shared.queued.fetch_sub(piece.len(), Relaxed);
+        }
+    }
+    // Its file, if it is not whole, is removed where that may block.
+    let _ = spawn_blocking(move || drop(writing)).await;
+    drop(order.fetch);
+}
+
+/// An answer that is being written, and the room that it has.
+struct Writing {
+    shared: Arc<CacheShared>,
+    head: StoredHead,
+    file: Option<EntryWriter>,
+    reserved: u64,
+}
+
+impl Writing {
+    fn write(&mut self, pieces: &[Bytes]) -> io::Result<()> {
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        if !self.shared.reserve(bytes) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.reserved += bytes;
+        if self.file.is_none() {
+            self.file = Some(EntryWriter::create(self.shared.unfinished(), &self.head)?);
+        }
+        self.file.as_mut().expect("it is there").write(pieces)
+    }
+
+    fn finish(&mut self, (key, replaces, invalidations): (u128, Option<EntryId>, u64)) -> io::Result<()> {
+        let file = self.file.take().expect("it has been written");
+        let shared = &self.shared;
+        let id = {
+            let index = shared.index.lock();
+            if index.is_invalidated_since(invalidations, key) {
+                return Ok(());
+            }
+            replaces.unwrap_or_else(|| index.free_slot(key))
+        };
+        let size = file.finish(&shared.path(id))?;
+        shared.put(id, size, std::mem::take(&mut self.reserved));
+        Ok(())
+    }
+
+    /// With the body of another. `holds`: whether that is still to be done.
+    fn finish_as(&mut self, other: &OpenEntry, id: EntryId, holds: impl Fn(&EntryIndex) -> bool) -> io::Result<()> {
+        if !holds(&self.shared.index.lock()) || !self.shared.reserve(other.body_len) {
+            return Ok(());
+        }
+        self.reserved = other.body_len;
+        let file = EntryWriter::create(self.shared.unfinished(), &self.head)?;
+        if holds(&self.shared.index.lock()) {
+            let size = file.finish_as(&self.shared.path(id), other)?;
+            self.shared.put(id, size, std::mem::take(&mut self.reserved));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        if self.reserved > 0 {
+            self.shared.index.lock().release(self.reserved);
+        }
+    }
+}
+
+/// A 304 has confirmed a stored answer: its file gets another head. Others wait for it as for a fetch. `of`: the answer, and when
+/// it was written; one that has been replaced since stays as it is.
+pub(super) async fn confirm(
+    shared: Arc<CacheShared>,
+    of: (Arc<OpenEntry>, EntryId, u64),
+    head: StoredHead,
+    order: StoreOrder,
+) {
+    let (entry, id, made) = of;
+    let mut writing = Writing { shared, head, file: None, reserved: 0 };
+    let written = spawn_blocking(move || {
+        let written = writing.finish_as(&entry, id, |index| {
+            index.made_of(id) == made && !index.is_invalidated_since(order.invalidations, order.key)
+        });
+        if let Err(error) = written {
+            writing.shared.failed(&error);
+        }
+    });
+    // It fails only when the runtime is going away.
+    let _ = written.await;
+    drop(order.fetch);
+}
+
+/// Bytes that are written at once.
+const BATCH: usize = 256 * 1024;
+/// Bytes of all answers that wait to be written.
+const MOST_QUEUED: usize = 64 * 1024 * 1024;

@@ -1,0 +1,443 @@
+//! The head of a stored answer: how old it is and for how long it is fresh (RFC 9111 §4.2), which requests it answers (§4.1, §4.3.2),
+//! and what a 304 changes (§3.2).
+
+use super::control::CacheControl;
+use super::wanted::Wanted;
+use crate::policy::date::http_date;
+use crate::policy::entity_tag;
+use crate::policy::retry_after::delta_seconds;
+use std::time::{Duration, SystemTime};
+
+/// The head of a stored answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredHead {
+    pub url: Vec<u8>,
+    pub status: u16,
+    /// The version of HTTP that it came in: 10, 11 or 20.
+    pub version: u8,
+    /// Names in lower case. Age, framing and what was for its hop are not among them.
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The request's fields that Vary names, and their values: `None`: it had none of them.
+    pub selected_by: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// When it was received or last confirmed, in milliseconds since 1970.
+    pub received: u64,
+    /// How old it was then, in milliseconds.
+    pub initial_age: u64,
+    /// What the record of the request that fetched it is known by, and when that was, in milliseconds since 1970.
+    pub fetch: (String, u64),
+}
+
+/// An answer that has come, beside its fields.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'a> {
+    pub url: &'a [u8],
+    pub status: u16,
+    pub version: u8,
+    pub at: SystemTime,
+    /// From the request to its head.
+    pub delay: Duration,
+    pub fetch: &'a str,
+}
+
+/// What can be done with a stored answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Usable {
+    Fresh,
+    /// It has to be confirmed first.
+    Stale,
+}
+
+impl StoredHead {
+    /// `each`: passes the answer's fields. `field`: the request's value of a field, its lines joined.
+    pub fn new(
+        received: &Received<'_>,
+        each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])),
+        field: impl Fn(&[u8]) -> Option<Vec<u8>>,
+    ) -> Self {
+        let mut head = StoredHead {
+            url: received.url.to_vec(),
+            status: received.status,
+            version: received.version,
+            fields: Vec::new(),
+            selected_by: Vec::new(),
+            received: 0,
+            initial_age: 0,
+            fetch: (received.fetch.to_owned(), millis(received.at)),
+        };
+        let age = head.take(each);
+        head.dated(received.at, received.delay, age);
+        let names = head.values(b"vary").flat_map(|value| value.split(|byte| *byte == b','));
+        let names = names.map(|name| name.trim_ascii().to_ascii_lowercase()).filter(|name| !name.is_empty());
+        head.selected_by = names.map(|name| (field(&name), name)).map(|(value, name)| (name, value)).collect();
+        head
+    }
+
+    /// A 304 has confirmed it: its fields replace those that are stored (§3.2), but for those of a content that it does not have.
+    #[must_use]
+    pub fn confirmed(&self, at: SystemTime, delay: Duration, each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Self {
+        let mut news = StoredHead { fields: Vec::new(), ..self.clone() };
+        let age = news.take(each);
+        news.fields.retain(|(name, _)| !OF_CONTENT.iter().any(|of_content| of_content.as_bytes() == name));
+        let is_new = |name: &[u8]| news.fields.iter().any(|(it, _)| it == name) || name == b"date";
+        let kept = self.fields.iter().filter(|(name, _)| !is_new(name)).cloned().collect::<Vec<_>>();
+        news.fields.splice(0..0, kept);
+        news.dated(at, delay, age);
+        news
+    }
+
+    /// Whether a 304 can be about this: it names no other validator. `etag`, `modified`: of the 304.
+    pub fn is_confirmed_by(&self, etag: Option<&[u8]>, modified: Option<&[u8]>) -> bool {
+        match (etag, self.value(b"etag")) {
+            (Some(etag), own) => entity_tag::matches(&[etag], own),
+            (None, _) => modified.is_none_or(|modified| self.value(b"last-modified") == Some(modified)),
+        }
+    }
+
+    /// Whether Vary selects it for a request with these fields.
+    pub fn is_selected_by(&self, field: impl Fn(&[u8]) -> Option<Vec<u8>>) -> bool {
+        self.selected_by.iter().all(|(name, value)| field(name) == *value)
+    }
+
+    /// `at_least`: it is fresh for so long whatever it says, but for what it says that it must not (`min_revisit`).
+    pub fn usable(&self, asked: &CacheControl, at_least: Duration, now: SystemTime) -> Usable {
+        let own = self.control();
+        let Some(age) = self.age(now).filter(|_| !own.no_cache && !asked.no_cache) else { return Usable::Stale };
+        let lifetime = self.lifetime();
+        let is_too_old = asked.max_age.is_some_and(|most| age > most);
+        let is_too_stale_soon = asked.min_fresh.is_some_and(|left| lifetime.saturating_sub(age) < left);
+        if is_too_old || is_too_stale_soon {
+            return Usable::Stale;
+        }
+        if age < lifetime {
+            return Usable::Fresh;
+        }
+        // §4.2.4: those of s-maxage are those of proxy-revalidate (§5.2.2.10).
+        let may_be_stale = !own.must_revalidate && own.s_maxage.is_none();
+        let is_accepted = asked.max_stale.is_some_and(|most| age - lifetime <= most);
+        let is_recent = millis(now).saturating_sub(self.received) < whole_millis(at_least);
+        if may_be_stale && (is_accepted || is_recent) { Usable::Fresh } else { Usable::Stale }
+    }
+
+    /// §4.2.3. `None`: the clock was set back, so that nobody knows.
+    pub fn age(&self, now: SystemTime) -> Option<Duration> {
+        let resident = millis(now).checked_sub(self.received)?;
+        Some(Duration::from_millis(self.initial_age.saturating_add(resident)))
+    }
+
+    /// §4.3.2: whether the client has this already.
+    pub fn is_known_to(&self, wanted: &Wanted) -> bool {
+        if self.status != 200 {
+            return false;
+        }
+        if !wanted.none_match.is_empty() {
+            let tags: Vec<&[u8]> = wanted.none_match.iter().map(Vec::as_slice).collect();
+            return entity_tag::matches(&tags, self.value(b"etag"));
+        }
+        let modified = self.value(b"last-modified").or_else(|| self.value(b"date")).and_then(http_date);
+        let since = wanted.modified_since.as_deref().and_then(http_date);
+        modified.zip(since).is_some_and(|(modified, since)| modified <= since)
+    }
+
+    /// The conditions by which the site is asked whether it is current (§4.3.1).
+    pub fn conditions(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let of = |name: &[u8]| self.value(name).map(<[u8]>::to_vec);
+        let tag = of(b"etag").map(|tag| ("If-None-Match", tag));
+        let date = of(b"last-modified").map(|date| ("If-Modified-Since", date));
+        tag.into_iter().chain(date).collect()
+    }
+
+    pub fn has_validator(&self) -> bool {
+        self.value(b"etag").is_some() || self.value(b"last-modified").is_some()
+    }
+
+    /// The first value of a field.
+    pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        self.values(name).next()
+    }
+
+    fn values(&self, name: &[u8]) -> impl Iterator<Item = &[u8]> {
+        self.fields.iter().filter(move |(it, _)| it == name).map(|(_, value)| value.as_slice())
+    }
+
+    pub(super) fn control(&self) -> CacheControl {
+        CacheControl::read(self.values(b"cache-control"))
+    }
+
+    pub(super) fn has_explicit_lifetime(&self) -> bool {
+        let control = self.control();
+        control.s_maxage.is_some() || control.max_age.is_some() || self.value(b"expires").is_some()
+    }
+
+    /// §4.2.1, §4.2.2: a tenth of the time since it was changed, up to a day, where nothing is said.
+    pub(super) fn lifetime(&self) -> Duration {
+        let control = self.control();
+        if let Some(said) = control.s_maxage.or(control.max_age) {
+            return said;
+        }
+        let date = self.value(b"date").and_then(http_date);
+        let mut expires = self.values(b"expires");
+        if let Some(first) = expires.next() {
+            // `0` and other dates that cannot be read are past (§5.3), and so are two that differ.
+            let is_one = expires.all(|other| other == first);
+            let until = http_date(first).filter(|_| is_one).zip(date);
+            return until.and_then(|(expires, date)| expires.duration_since(date).ok()).unwrap_or_default();
+        }
+        let modified = self.value(b"last-modified").and_then(http_date);
+        let unchanged = modified.zip(date).and_then(|(modified, date)| date.duration_since(modified).ok());
+        let may_be = is_heuristic(self.status) || control.public;
+        unchanged.filter(|_| may_be).map_or(Duration::ZERO, |unchanged| (unchanged / 10).min(MOST_HEURISTIC))
+    }
+
+    /// The fields that are kept. Returns the Age that is among them.
+    fn take(&mut self, each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Option<Duration> {
+        let mut age = None;
+        each(&mut |name, value| {
+            let name = name.to_ascii_lowercase();
+            match &*name {
+                b"age" => {
+                    // Of several the first counts (§5.1), and of a list its first member.
+                    let first = value.split(|byte| *byte == b',').next().unwrap_or_default();
+                    let read = str::from_utf8(first).ok().and_then(|first| delta_seconds(first.trim()));
+                    age = age.or(read);
+                }
+                b"content-length" | b"transfer-encoding" | b"trailer" => {}
+                _ => self.fields.push((name, value.to_vec())),
+            }
+        });
+        age
+    }
+
+    /// §4.2.3: how old it was when it came.
+    fn dated(&mut self, at: SystemTime, delay: Duration, age: Option<Duration>) {
+        let date = self.value(b"date").and_then(http_date);
+        if date.is_none() {
+            // RFC 9110 §6.6.1
+            self.fields.retain(|(name, _)| name != b"date");
+            self.fields.push((b"date".to_vec(), httpdate::fmt_http_date(at).into_bytes()));
+        }
+        let apparent = date.and_then(|date| at.duration_since(date).ok()).unwrap_or_default();
+        // Dates are in whole seconds.
+        let apparent = Duration::from_secs(apparent.as_secs());
+        let corrected = age.unwrap_or_default().saturating_add(delay);
+        (self.received, self.initial_age) = (millis(at), whole_millis(apparent.max(corrected)));
+    }
+}
+
+/// Whether it may be fresh though nothing says for how long (RFC 9110 §15.1); 206 is not stored.
+pub(super) fn is_heuristic(status: u16) -> bool {
+    matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+}
+
+fn millis(time: SystemTime) -> u64 {
+    whole_millis(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+fn whole_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Fields of a content that a 304 does not have: what it says there may be about none.
+const OF_CONTENT: [&str; 4] = ["content-encoding", "content-length", "content-range", "content-type"];
+const MOST_HEURISTIC: Duration = Duration::from_secs(24 * 3600);
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Sun, 06 Nov 1994 12:00:00 GMT.
+    const NOON: u64 = 784_123_200;
+
+    fn at(after: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(NOON + after)
+    }
+
+    #[expect(clippy::type_complexity, reason = "closures have no shorter name")]
+    fn of<'a>(fields: &'a [(&str, &str)]) -> impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) + 'a {
+        |take| fields.iter().for_each(|(name, value)| take(name.as_bytes(), value.as_bytes()))
+    }
+
+    fn received(status: u16) -> Received<'static> {
+        Received { url: b"http://a.example/", status, version: 11, at: at(0), delay: Duration::ZERO, fetch: "1" }
+    }
+
+    /// Received at noon.
+    pub fn head(status: u16, fields: &[(&str, &str)]) -> StoredHead {
+        StoredHead::new(&received(status), of(fields), |_| None)
+    }
+
+    /// The lifetime, and the age when it came, in seconds.
+    fn times(fields: &[(&str, &str)]) -> (u64, u64) {
+        let head = head(200, fields);
+        (head.lifetime().as_secs(), head.age(at(0)).unwrap().as_secs())
+    }
+
+    fn usable(fields: &[(&str, &str)], asked: &str, after: u64) -> bool {
+        let asked = CacheControl::read([asked.as_bytes()]);
+        head(200, fields).usable(&asked, Duration::ZERO, at(after)) == Usable::Fresh
+    }
+
+    #[test]
+    fn section_4_2_1_the_lifetime_is_that_of_the_most_special_word() {
+        let (noon, one) = ("Sun, 06 Nov 1994 12:00:00 GMT", "Sun, 06 Nov 1994 13:00:00 GMT");
+        for (fields, expected) in [
+            (&[("Cache-Control", "max-age=60, s-maxage=30")][..], 30),
+            (&[("cache-control", "max-age=60"), ("expires", one), ("date", noon)], 60),
+            (&[("expires", one), ("date", noon)], 3600),
+            (&[("expires", one)], 3600),
+            (&[("expires", "0"), ("date", noon)], 0),
+            (&[("expires", one), ("expires", noon), ("date", noon)], 0),
+            (&[("expires", "Sunday, 06-Nov-94 13:00:00 GMT"), ("date", noon)], 3600),
+        ] {
+            assert_eq!(times(fields).0, expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn section_4_2_2_without_a_word_it_is_a_tenth_of_the_age_of_the_page_and_a_day_at_most() {
+        let modified = |date| times(&[("date", "Sun, 06 Nov 1994 12:00:00 GMT"), ("last-modified", date)]).0;
+        assert_eq!(modified("Sun, 06 Nov 1994 11:00:00 GMT"), 360);
+        assert_eq!(modified("Sun, 07 Nov 1993 12:00:00 GMT"), 24 * 3600);
+        assert_eq!(modified("Sun, 06 Nov 1994 13:00:00 GMT"), 0);
+        let created = head(201, &[("last-modified", "Sun, 06 Nov 1994 11:00:00 GMT")]);
+        assert_eq!(created.lifetime(), Duration::ZERO, "not for every status");
+    }
+
+    #[test]
+    fn section_4_2_3_age_is_the_greatest_of_what_is_said_and_what_the_date_shows() {
+        let early = ("date", "Sun, 06 Nov 1994 11:59:50 GMT");
+        for (fields, expected) in [
+            (&[("age", "7")][..], 7),
+            (&[("age", "7"), early], 10),
+            (&[("age", "20"), early], 20),
+            (&[("age", "20, 30")], 20),
+            (&[("age", "x")], 0),
+            (&[("date", "Sun, 06 Nov 1994 12:30:00 GMT")], 0),
+        ] {
+            assert_eq!(times(fields).1, expected, "{fields:?}");
+        }
+        let slow = Received { delay: Duration::from_secs(5), ..received(200) };
+        let slow = StoredHead::new(&slow, of(&[("age", "7")]), |_| None);
+        assert_eq!(slow.age(at(3)), Some(Duration::from_secs(15)));
+        assert_eq!(slow.age(SystemTime::UNIX_EPOCH), None, "the clock was set back");
+        assert_eq!(slow.usable(&CacheControl::default(), Duration::MAX, SystemTime::UNIX_EPOCH), Usable::Stale);
+    }
+
+    #[test]
+    fn section_4_2_it_is_used_while_it_is_fresh_and_as_the_request_has_it() {
+        let minute = &[("cache-control", "max-age=60")][..];
+        for (asked, after, expected) in [
+            ("", 59, true),
+            ("", 60, false),
+            ("no-cache", 0, false),
+            ("max-age=10", 10, true),
+            ("max-age=10", 11, false),
+            ("min-fresh=10", 50, true),
+            ("min-fresh=10", 51, false),
+            ("max-stale", 600, true),
+            ("max-stale=10", 70, true),
+            ("max-stale=10", 71, false),
+        ] {
+            assert_eq!(usable(minute, asked, after), expected, "{asked} {after}");
+        }
+        for strict in ["must-revalidate", "proxy-revalidate", "s-maxage=60"] {
+            let strict = format!("max-age=60, {strict}");
+            assert!(!usable(&[("cache-control", &strict)], "max-stale", 61), "{strict}");
+        }
+        assert!(!usable(&[("cache-control", "max-age=60, no-cache")], "max-stale", 0));
+    }
+
+    #[test]
+    fn min_revisit_is_a_lower_bound_but_for_what_must_be_confirmed() {
+        let hour = Duration::from_secs(3600);
+        let fresh = |control: &str, asked: &str, after| {
+            let head = head(200, &[("cache-control", control)]);
+            head.usable(&CacheControl::read([asked.as_bytes()]), hour, at(after)) == Usable::Fresh
+        };
+        assert!(fresh("max-age=1", "", 3599) && !fresh("max-age=1", "", 3600));
+        for control in ["no-cache", "max-age=1, must-revalidate", "s-maxage=1"] {
+            assert!(!fresh(control, "", 60), "{control}");
+        }
+        assert!(!fresh("max-age=1", "no-cache", 60));
+    }
+
+    #[test]
+    fn section_4_1_vary_selects_by_what_the_request_had() {
+        let english = |name: &[u8]| (name == b"accept-language").then(|| b"en".to_vec());
+        let head = StoredHead::new(&received(200), of(&[("Vary", "Accept-Language, x"), ("vary", "y")]), english);
+        assert_eq!(head.selected_by.len(), 3);
+        assert!(head.is_selected_by(english));
+        assert!(!head.is_selected_by(|_| None));
+        assert!(!head.is_selected_by(|name| english(name).or((name == b"x").then(Vec::new))));
+    }
+
+    #[test]
+    fn section_4_3_2_who_has_it_is_told_so() {
+        let asks = |tags: &[&str], since: Option<&str>| Wanted {
+            none_match: tags.iter().map(|tag| tag.as_bytes().to_vec()).collect(),
+            modified_since: since.map(|since| since.as_bytes().to_vec()),
+            ..Wanted::default()
+        };
+        let (noon, later) = ("Sun, 06 Nov 1994 12:00:00 GMT", "Sun, 06 Nov 1994 13:00:00 GMT");
+        let stored = head(200, &[("etag", "\"a\""), ("last-modified", noon)]);
+        for (tags, since, expected) in [
+            (&["\"a\""][..], None, true),
+            (&["\"b\", W/\"a\""], None, true),
+            (&["*"], None, true),
+            (&["\"b\""], Some(later), false),
+            (&[], Some(noon), true),
+            (&[], Some("Sun, 06 Nov 1994 11:00:00 GMT"), false),
+            (&[], None, false),
+        ] {
+            assert_eq!(stored.is_known_to(&asks(tags, since)), expected, "{tags:?} {since:?}");
+        }
+        assert!(head(200, &[("date", noon)]).is_known_to(&asks(&[], Some(later))), "by Date where nothing else is");
+        assert!(!head(404, &[("etag", "\"a\"")]).is_known_to(&asks(&["\"a\""], None)));
+    }
+
+    #[test]
+    fn section_3_2_a_304_replaces_what_it_names() {
+        let stored = head(
+            200,
+            &[
+                ("etag", "\"a\""),
+                ("date", "Sun, 06 Nov 1994 11:00:00 GMT"),
+                ("link", "<x>"),
+                ("link", "<y>"),
+                ("content-type", "text/html"),
+                ("x-kept", "1"),
+            ],
+        );
+        let news = [("Link", "<z>"), ("X-Robots-Tag", "noindex"), ("Content-Type", "x"), ("Age", "3")];
+        let confirmed = stored.confirmed(at(100), Duration::ZERO, of(&news));
+        let values = |name: &str| confirmed.values(name.as_bytes()).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(values("link"), [b"<z>"]);
+        assert_eq!(values("x-robots-tag"), [b"noindex"]);
+        assert_eq!((values("content-type"), values("x-kept")), (vec![b"text/html".to_vec()], vec![b"1".to_vec()]));
+        assert_eq!(values("date"), [b"Sun, 06 Nov 1994 12:01:40 GMT"], "that of the 304, which has none");
+        assert_eq!(confirmed.age(at(100)), Some(Duration::from_secs(3)));
+        assert_eq!(confirmed.fetch, stored.fetch);
+    }
+
+    #[test]
+    fn section_4_3_4_a_304_with_another_validator_is_about_something_else() {
+        let stored = head(200, &[("etag", "\"a\""), ("last-modified", "x")]);
+        for (etag, modified, expected) in [
+            (Some("\"a\""), None, true),
+            (Some("W/\"a\""), None, true),
+            (Some("\"b\""), Some("x"), false),
+            (None, Some("x"), true),
+            (None, Some("y"), false),
+            (None, None, true),
+        ] {
+            let is_confirmed = stored.is_confirmed_by(etag.map(str::as_bytes), modified.map(str::as_bytes));
+            assert_eq!(is_confirmed, expected, "{etag:?} {modified:?}");
+        }
+    }
+
+    #[test]
+    fn what_frames_a_message_is_not_kept() {
+        let stored = head(200, &[("Content-Length", "3"), ("Transfer-Encoding", "chunked"), ("Age", "3"), ("X", "y")]);
+        let names: Vec<_> = stored.fields.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
+        assert_eq!(names, ["x", "date"]);
+    }
+}

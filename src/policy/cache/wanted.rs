@@ -1,0 +1,129 @@
+//! What a request asks of a cache, and whether a cache may be used for it at all (RFC 9111 §3, §5.2.1).
+
+use super::control::CacheControl;
+
+/// What a request asks of a cache.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub control: CacheControl,
+    /// The values of If-None-Match.
+    pub none_match: Vec<Vec<u8>>,
+    pub modified_since: Option<Vec<u8>>,
+}
+
+impl Wanted {
+    /// `each`: passes the request's fields. `None`: its answer may be its client's alone, or is not a whole page.
+    pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Option<Self> {
+        let (mut wanted, mut lines, mut pragma, mut is_own) = (Self::default(), Vec::new(), false, false);
+        each(&mut |name, value| {
+            let name = name.to_ascii_lowercase();
+            match &*name {
+                b"cache-control" => lines.push(value.to_vec()),
+                // §5.4: it counts where there is no Cache-Control.
+                b"pragma" => pragma |= value.to_ascii_lowercase().windows(8).any(|word| word == b"no-cache"),
+                b"if-none-match" => wanted.none_match.push(value.to_vec()),
+                b"if-modified-since" => wanted.modified_since = Some(value.to_vec()),
+                name => is_own |= is_of_one_client(name),
+            }
+        });
+        wanted.control = CacheControl::read(lines.iter().map(Vec::as_slice));
+        wanted.control.no_cache |= pragma && lines.is_empty();
+        (!is_own && !wanted.control.no_store).then_some(wanted)
+    }
+
+    /// The client has something already, and asks whether that is current.
+    pub fn is_conditional(&self) -> bool {
+        !self.none_match.is_empty() || self.modified_since.is_some()
+    }
+}
+
+/// Whether this field of a request makes its answer the client's own, or a part of one. `name`: in lower case.
+fn is_of_one_client(name: &[u8]) -> bool {
+    let has = |word: &str| memchr::memmem::find(name, word.as_bytes()).is_some();
+    OWN.iter().any(|own| own.as_bytes() == name)
+        || name.starts_with(PRICE)
+        || SUSPECT.iter().any(|word| has(word)) && name != b"proxy-authorization"
+}
+
+/// Fields of requests whose answers are no others', by what they say or because they are not the whole answer.
+const OWN: [&str; 11] = [
+    "authorization",
+    "cookie",
+    "cookie2",
+    "range",
+    "if-range",
+    "if-match",
+    "if-unmodified-since",
+    "signature",
+    "signature-input",
+    "signature-agent",
+    "upgrade",
+];
+/// Words in names of fields by which an application may let somebody in, or take its own name, which pages repeat: an answer to one
+/// with such a field may be that client's own, or not fit for others (cache poisoning).
+const SUSPECT: [&str; 14] = [
+    "auth",
+    "token",
+    "key",
+    "secret",
+    "session",
+    "credential",
+    "password",
+    "forwarded",
+    "original",
+    "rewrite",
+    "override",
+    "-host",
+    "real-ip",
+    "client-ip",
+];
+/// What is paid for (Cloudflare, pay per crawl): `crawler-price`, `crawler-exact-price`, `crawler-max-price`, `crawler-charged`.
+pub(super) const PRICE: &[u8] = b"crawler-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn wanted(fields: &[(&str, &str)]) -> Option<Wanted> {
+        Wanted::read(|take| fields.iter().for_each(|(name, value)| take(name.as_bytes(), value.as_bytes())))
+    }
+
+    #[test]
+    fn what_may_be_one_clients_own_is_asked_of_the_site() {
+        for name in [
+            "Authorization",
+            "COOKIE",
+            "Range",
+            "If-Range",
+            "If-Match",
+            "If-Unmodified-Since",
+            "Signature-Input",
+            "crawler-max-price",
+            "Crawler-Exact-Price",
+            "X-Api-Key",
+            "X-Auth-Token",
+            "X-Forwarded-Host",
+            "Forwarded",
+            "X-HTTP-Method-Override",
+        ] {
+            assert_eq!(wanted(&[(name, "x")]), None, "{name}");
+        }
+        assert_eq!(wanted(&[("Cache-Control", "No-Store")]), None);
+        for name in
+            ["Accept", "User-Agent", "Host", "Proxy-Authorization", "Sec-Fetch-User", "Keep-Alive", "traceparent"]
+        {
+            assert_eq!(wanted(&[(name, "x")]), Some(Wanted::default()), "{name}");
+        }
+    }
+
+    #[test]
+    fn conditions_and_directives_are_read() {
+        let asked = wanted(&[("If-None-Match", "\"a\""), ("if-none-match", "\"b\""), ("Cache-Control", "max-age=5")]);
+        let asked = asked.unwrap();
+        assert_eq!((asked.none_match.len(), asked.control.max_age), (2, Some(Duration::from_secs(5))));
+        assert!(asked.is_conditional());
+        assert!(wanted(&[("Pragma", "No-Cache")]).unwrap().control.no_cache);
+        assert!(!wanted(&[("Pragma", "no-cache"), ("Cache-Control", "max-age=1")]).unwrap().control.no_cache);
+    }
+}

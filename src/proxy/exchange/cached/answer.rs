@@ -1,0 +1,196 @@
+//! A stored answer as its client gets it: judged by what it says about its use as an origin's is, with its age; or 304.
+
+use super::super::carry::{AnswerHead, BodySource, Client, Fault, Stopped};
+use super::super::pages::media_type;
+use super::super::{Exchange, Outcome, send_body};
+use super::CacheTrace;
+use crate::gate::cache::{CacheResult, EntryBody, StoredAnswer};
+use crate::gate::decode_beginning;
+use crate::http1::Framing;
+use crate::policy::Refusal;
+use crate::policy::cache::StoredHead;
+use crate::policy::usage::page::{LONGEST_HEAD, PageHead};
+use crate::proxy::io::Timer;
+use crate::upstream::Route;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
+
+impl Exchange<'_> {
+    /// What the origin has confirmed, once it has.
+    pub(in crate::proxy::exchange) fn confirmed(&mut self) -> Option<Box<StoredAnswer>> {
+        self.cached.as_mut()?.confirmed.take()
+    }
+
+    /// `is_confirmed`: just now, by the origin.
+    pub(in crate::proxy::exchange) async fn serve<C: Client>(
+        &mut self,
+        client: &mut C,
+        timer: &mut Timer,
+        stored: Box<StoredAnswer>,
+        route: &Route,
+        is_confirmed: bool,
+    ) -> Outcome {
+        let result = if is_confirmed { CacheResult::Revalidated } else { CacheResult::Hit };
+        self.trace(result, Some(&stored.head));
+        let fields = fields(&stored);
+        let is_head = self.request.method == "HEAD";
+        let framing = if is_head || stored.head.status == 204 { Framing::None } else { Framing::Length(stored.length) };
+        let codings = answer(&stored.head, stored.head.status, &fields, framing).joined(b"content-encoding");
+        let page = self.decode_stored(&stored, framing, &codings.unwrap_or_default()).await;
+        let checked = self.check_stored(page, &stored, &answer(&stored.head, stored.head.status, &fields, framing));
+        if is_confirmed {
+            self.keep_confirmed(&stored);
+        }
+        if let Err(refusal) = checked {
+            return Outcome::Refused(refusal);
+        }
+        let wanted = self.cached.as_ref().map(|cached| &cached.wanted);
+        let is_known = wanted.is_some_and(|wanted| wanted.is_conditional() && stored.head.is_known_to(wanted));
+        if is_known {
+            let mut fields = fields;
+            OF_CONTENT.iter().for_each(|name| _ = fields.remove(name));
+            self.begin_stored(&answer(&stored.head, 304, &fields, Framing::None), client, route, is_confirmed);
+        } else {
+            self.begin_stored(&answer(&stored.head, stored.head.status, &fields, framing), client, route, is_confirmed);
+        }
+        let has_body = !is_known && framing != Framing::None;
+        let mut body = StoredBody { body: has_body.then_some(stored.body), piece: Bytes::new() };
+        match send_body(&self.settings, client, timer, &mut body, &mut self.trip.moved.down).await {
+            Ok(()) => Outcome::Cached,
+            Err(Stopped::To(_)) => Outcome::Gone,
+            Err(Stopped::Slow) => Outcome::Cut("the client stopped reading".into()),
+            Err(Stopped::From(fault)) => {
+                if let Some(cached) = &self.cached {
+                    cached.cache.invalidate(cached.key);
+                }
+                Outcome::Cut(format!("the cache: {fault}"))
+            }
+        }
+    }
+
+    fn begin_stored<C: Client>(&mut self, head: &AnswerHead<'_>, client: &mut C, route: &Route, is_confirmed: bool) {
+        self.note_page(head);
+        if is_confirmed {
+            self.note_visit(head);
+        }
+        self.begin_answer(head, client, route);
+    }
+
+    /// The beginning of a page that has to be read, as far as it can be decoded.
+    async fn decode_stored(&self, stored: &StoredAnswer, framing: Framing, codings: &[u8]) -> Option<Vec<u8>> {
+        let is_page = stored.head.value(b"content-type").is_some_and(|kind| PageHead::is_of(media_type(kind)));
+        if !is_page || !self.reads_pages || framing == Framing::None || !(200..300).contains(&stored.head.status) {
+            return None;
+        }
+        let codings = String::from_utf8_lossy(codings).into_owned();
+        decode_beginning(stored.body.beginning().to_vec(), codings, LONGEST_HEAD, Duration::ZERO).await.0
+    }
+
+    /// What it says about its use, for this requester's purposes: in its head, and in the page's.
+    fn check_stored(
+        &mut self,
+        page: Option<Vec<u8>>,
+        stored: &StoredAnswer,
+        head: &AnswerHead<'_>,
+    ) -> Result<(), Refusal> {
+        if head.has_signals() {
+            self.check_usage(head)?;
+        }
+        if page.is_some() {
+            let content_type = stored.head.value(b"content-type").unwrap_or_default();
+            let page = self.read_page(page.as_deref(), content_type);
+            self.check_lines(&page.lines, head)?;
+        }
+        Ok(())
+    }
+
+    /// Cache-Status (RFC 9211) of what the client gets. `None`: the cache has nothing to do with it.
+    pub(in crate::proxy::exchange) fn cache_status(&self, status: u16) -> Option<String> {
+        let cached = self.cached.as_ref()?;
+        let CacheTrace { result, .. } = &**self.trip.cache.as_ref()?;
+        Some(match *result {
+            "hit" => "politely; hit".into(),
+            "revalidated" => "politely; fwd=stale; fwd-status=304".into(),
+            result => {
+                let why = if cached.wanted.control.no_cache {
+                    "request"
+                } else if !cached.conditions.is_empty() || cached.stale.is_some() {
+                    "stale"
+                } else if cached.seen > 0 {
+                    "vary-miss"
+                } else {
+                    "uri-miss"
+                };
+                let stored = if result == "stored" { "; stored" } else { "" };
+                format!("politely; fwd={why}; fwd-status={status}{stored}")
+            }
+        })
+    }
+}
+
+/// Its fields as they go out.
+fn fields(stored: &StoredAnswer) -> HeaderMap {
+    let mut fields = HeaderMap::with_capacity(stored.head.fields.len() + 3);
+    for (name, value) in &stored.head.fields {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            fields.append(name, value);
+        }
+    }
+    let age = stored.head.age(SystemTime::now()).unwrap_or_default();
+    fields.insert(header::AGE, age.as_secs().into());
+    if stored.head.status != 204 {
+        fields.insert(header::CONTENT_LENGTH, stored.length.into());
+    }
+    fields
+}
+
+fn answer<'a>(head: &StoredHead, status: u16, fields: &'a HeaderMap, framing: Framing) -> AnswerHead<'a> {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+    let version = match head.version {
+        10 => Version::HTTP_10,
+        20 => Version::HTTP_2,
+        _ => Version::HTTP_11,
+    };
+    let mut answer = AnswerHead::of_http2(status, fields, framing);
+    answer.version = version;
+    answer
+}
+
+/// The body, as it is read.
+struct StoredBody {
+    /// `None`: it has none.
+    body: Option<EntryBody>,
+    /// What is at hand.
+    piece: Bytes,
+}
+
+impl BodySource for StoredBody {
+    fn bytes(&self) -> &[u8] {
+        &self.piece
+    }
+
+    fn consume(&mut self, n: usize) {
+        drop(self.piece.split_to(n));
+    }
+
+    fn take(&mut self, n: usize) -> Bytes {
+        self.piece.split_to(n)
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(Ok(false)) };
+        let Some(piece) = ready!(body.poll_piece(cx))? else { return Poll::Ready(Ok(false)) };
+        self.piece = piece;
+        Poll::Ready(Ok(true))
+    }
+
+    fn trailers(&mut self) -> Option<HeaderMap> {
+        None
+    }
+}
+
+/// What a 304 does not have (RFC 9110 §15.4.5).
+const OF_CONTENT: [HeaderName; 4] =
+    [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE];

@@ -1,0 +1,161 @@
+//! What an origin's answer is to the cache: stored, a confirmation of what is stored, or the end of it.
+
+use super::super::carry::AnswerHead;
+use super::super::request::Request;
+use super::super::state::Exchange;
+use super::{CacheTrace, CacheUse, url_of};
+use crate::gate::cache::{CacheResult, PageCache, StoreOrder, StoredAnswer};
+use crate::http1::Framing;
+use crate::policy::Authority;
+use crate::policy::cache::{Received, StoredHead};
+use crate::proxy::Proxy;
+use crate::upstream::Route;
+use http::Version;
+use std::time::{Duration, SystemTime};
+
+impl CacheUse {
+    fn order(&mut self) -> StoreOrder {
+        let replaces = self.stale.as_ref().map(|stale| stale.id);
+        StoreOrder { key: self.key, replaces, invalidations: self.invalidations, fetch: self.fetch.take() }
+    }
+}
+
+impl Exchange<'_> {
+    pub(super) fn trace(&mut self, result: CacheResult, head: Option<&StoredHead>) {
+        if let Some(cached) = &self.cached {
+            cached.cache.count(result);
+        }
+        let fetch = head.map(|head| head.fetch.clone());
+        self.trip.cache = Some(Box::new(CacheTrace { result: result.as_str(), fetch }));
+    }
+
+    /// A 304: whether it is one to our question, which the client has not asked. `after`: since the request was sent.
+    #[cold]
+    pub(in crate::proxy::exchange) fn is_confirmed(&mut self, head: &AnswerHead<'_>, after: Duration) -> bool {
+        let Some(cached) = self.cached.as_mut().filter(|cached| !cached.conditions.is_empty()) else { return false };
+        let Some(mut stored) = cached.stale.take() else { return false };
+        let (etag, modified) = (head.named(b"etag"), head.named(b"last-modified"));
+        if stored.head.is_confirmed_by(etag.as_deref(), modified.as_deref()) {
+            stored.head =
+                stored.head.confirmed(SystemTime::now(), after, |take| head.each(|_, name, value| take(name, value)));
+        } else {
+            // It is about something else than was asked for, but the content has not changed.
+            cached.cache.invalidate(cached.key);
+        }
+        cached.confirmed = Some(stored);
+        true
+    }
+
+    /// What was confirmed is stored again, under what is known of it now, if it still may be.
+    pub(super) fn keep_confirmed(&mut self, stored: &StoredAnswer) {
+        let is_reserved = self.is_reserved();
+        let Some(cached) = &mut self.cached else { return };
+        if is_reserved || !stored.head.is_storable() {
+            cached.cache.invalidate(cached.key);
+            cached.fetch = None;
+            return;
+        }
+        let order = cached.order();
+        cached.cache.confirm(stored, stored.head.clone(), order);
+    }
+
+    /// An answer is handed on to the client.
+    #[cold]
+    pub(in crate::proxy::exchange) fn note_for_cache(&mut self, head: &AnswerHead<'_>, route: &Route) {
+        let request = self.request;
+        if !matches!(request.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "CONNECT") {
+            note_unsafe(self.proxy, request, head);
+        }
+        if self.cached.is_none() {
+            return;
+        }
+        self.trace(CacheResult::Miss, None);
+        let is_whole = !matches!(head.framing, Framing::UntilClose) && !head.is_irregular;
+        let may_be_stored = is_whole && !route.is_unverified() && !self.is_reserved() && request.method == "GET";
+        let after = self.trip.origin.unwrap_or_default();
+        let Some(cached) = &mut self.cached else { return };
+        let each = |take: &mut dyn FnMut(&[u8], &[u8])| head.each(|_, name, value| take(name, value));
+        let now = SystemTime::now();
+        if head.status == 304 {
+            let etag = head.named(b"etag");
+            let is_same = |stored: &StoredHead| etag.is_some() && stored.is_confirmed_by(etag.as_deref(), None);
+            if let Some(stale) = cached.stale.take_if(|stale| may_be_stored && is_same(&stale.head)) {
+                let confirmed = stale.head.confirmed(now, after, each);
+                let order = cached.order();
+                match confirmed.is_storable() {
+                    true => cached.cache.confirm(&stale, confirmed, order),
+                    false => cached.cache.invalidate(cached.key),
+                }
+            }
+            cached.fetch = None;
+            return;
+        }
+        let fetch = format!("{:016x}", fastrand::u64(..));
+        let version = match head.version {
+            Version::HTTP_10 => 10,
+            Version::HTTP_2 => 20,
+            _ => 11,
+        };
+        let received =
+            Received { url: &cached.url, status: head.status, version, at: now, delay: after, fetch: &fetch };
+        let stored = may_be_stored.then(|| StoredHead::new(&received, each, |name| request.head.joined(name)));
+        let Some(stored) = stored.filter(StoredHead::is_storable) else {
+            // What it said before is no longer true, unless it is only out of order (RFC 9111 §4.3.3).
+            if cached.stale.is_some() && head.status < 500 && request.method == "GET" {
+                cached.cache.invalidate(cached.key);
+            }
+            cached.fetch = None;
+            return;
+        };
+        let fetch = stored.fetch.clone();
+        let order = cached.order();
+        cached.storing = cached.cache.store(stored, order);
+        if cached.storing.is_some()
+            && let Some(trace) = &mut self.trip.cache
+        {
+            (trace.result, trace.fetch) = ("stored", Some(fetch));
+        }
+    }
+
+    /// It has been delivered in full.
+    pub(in crate::proxy::exchange) fn finish_storing(&mut self) {
+        if let Some(storing) = self.cached.as_mut().and_then(|cached| cached.storing.take()) {
+            storing.finish();
+        }
+    }
+
+    /// The site has refused this use of it: what is stored from before is not served any more, to nobody.
+    pub(in crate::proxy::exchange) fn end_stored(&mut self) {
+        if let Some(cached) = self.cached.as_ref().filter(|_| self.trip.upstream.is_some()) {
+            cached.cache.invalidate(cached.key);
+        }
+    }
+
+    /// Whether the answer says no to some use, or has a price.
+    fn is_reserved(&self) -> bool {
+        self.trip.noted.as_ref().is_some_and(|noted| !noted.reserved.is_empty() || noted.payment_required)
+    }
+}
+
+/// RFC 9111 §4.4: what is stored of the URL is no longer true, nor what the answer names on the same site.
+fn note_unsafe(proxy: &Proxy, request: &Request<'_>, head: &AnswerHead<'_>) {
+    let Some(cache) = proxy.cache.as_ref().filter(|_| (200..400).contains(&head.status)) else { return };
+    let url = url_of(request);
+    cache.invalidate(PageCache::key(&url));
+    for name in [&b"location"[..], b"content-location"] {
+        let named = head.named(name).and_then(|value| same_site(&request.authority, &url, &value));
+        if let Some(named) = named {
+            cache.invalidate(PageCache::key(&named));
+        }
+    }
+}
+
+/// What a reference stands for, if it is on the same site.
+fn same_site(authority: &Authority, url: &[u8], reference: &[u8]) -> Option<Vec<u8>> {
+    let base = url::Url::parse(str::from_utf8(url).ok()?).ok()?;
+    let named = base.join(str::from_utf8(reference).ok()?).ok()?;
+    let is_same = named.origin() == base.origin();
+    let end = named.fragment().map_or(named.as_str().len(), |fragment| named.as_str().len() - fragment.len() - 1);
+    let path = named.as_str()[..end].get(named[..url::Position::BeforePath].len()..)?;
+    is_same.then(|| [&*authority.url(""), path].concat().into_bytes())
+}

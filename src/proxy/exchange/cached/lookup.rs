@@ -1,0 +1,88 @@
+//! Looking a request up: fresh answers are served, stale ones are to be confirmed, and what somebody else fetches is waited for.
+
+use super::super::Exchange;
+use super::super::per_user::rules;
+use crate::gate::cache::{PageFetch, StoredAnswer};
+use crate::policy::cache::Usable;
+use std::time::{Duration, SystemTime};
+use tokio::time::timeout;
+
+/// What a look-up has come to.
+pub(in crate::proxy::exchange) enum CacheLookup {
+    Hit(Box<StoredAnswer>),
+    /// The client wants what is stored, and nothing else (`only-if-cached`).
+    Absent,
+    /// Nothing yet: the request is decided once more, and asks again or goes to its origin.
+    Again,
+}
+
+impl Exchange<'_> {
+    /// It may go: perhaps it need not.
+    pub(in crate::proxy::exchange) async fn look_up(&mut self) -> CacheLookup {
+        let at_least = self.fresh_at_least();
+        let request = self.request;
+        let longest =
+            self.settings.pace.max_wait.min(request.prefer_wait.unwrap_or(Duration::MAX)).clamp(LEAST, PATIENCE);
+        let Some(cached) = &mut self.cached else { return CacheLookup::Again };
+        let control = cached.wanted.control;
+        loop {
+            cached.seen = cached.cache.made(cached.key);
+            match cached.find(request).await {
+                Some(stored) if stored.head.usable(&control, at_least, SystemTime::now()) == Usable::Fresh => {
+                    return CacheLookup::Hit(stored);
+                }
+                stale => cached.stale = stale,
+            }
+            let fetch = match request.method {
+                "GET" => Some(cached.cache.enter(cached.key)),
+                _ => None,
+            };
+            match fetch {
+                // Somebody has stored it in between.
+                Some(PageFetch::Own(_)) if cached.cache.made(cached.key) != cached.seen => {}
+                Some(PageFetch::Others(others)) if !cached.has_waited && !control.no_cache => {
+                    cached.has_waited = true;
+                    self.trip.gate.begin_wait();
+                    // However it ends, it is looked up again.
+                    let _ = timeout(longest, others.end()).await;
+                    self.trip.gate.end_wait();
+                    return CacheLookup::Again;
+                }
+                _ if control.only_if_cached => return CacheLookup::Absent,
+                Some(PageFetch::Own(fetch)) => {
+                    cached.fetch = Some(fetch);
+                    break;
+                }
+                Some(PageFetch::Others(_)) | None => break,
+            }
+        }
+        if let Some(stale) = cached.stale.as_ref().filter(|_| !cached.wanted.is_conditional()) {
+            cached.conditions = stale.head.conditions();
+        }
+        cached.invalidations = cached.cache.invalidations();
+        cached.is_tried = true;
+        CacheLookup::Again
+    }
+
+    /// The same when its turn has come, if something has been stored meanwhile.
+    pub(in crate::proxy::exchange) async fn stored_meanwhile(&mut self) -> Option<Box<StoredAnswer>> {
+        let at_least = self.fresh_at_least();
+        let cached = self.cached.as_mut()?;
+        if cached.cache.made(cached.key) == cached.seen {
+            return None;
+        }
+        let stored = cached.find(self.request).await?;
+        let is_fresh = stored.head.usable(&cached.wanted.control, at_least, SystemTime::now()) == Usable::Fresh;
+        is_fresh.then_some(stored)
+    }
+
+    /// `min_revisit`, as far as it can be kept by what is stored.
+    fn fresh_at_least(&self) -> Duration {
+        rules(&self.settings, self.request, self.peer).manners.min_revisit.unwrap_or_default()
+    }
+}
+
+/// What is only being written is waited for, whatever wait the request would put up with.
+const LEAST: Duration = Duration::from_millis(250);
+/// So long is waited for what somebody else fetches.
+const PATIENCE: Duration = Duration::from_secs(10);

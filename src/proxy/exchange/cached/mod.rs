@@ -1,0 +1,100 @@
+//! How a request uses the cache that all clients share: after it has been decided that it may go, and before its turn at the host.
+
+mod answer;
+mod keep;
+mod lookup;
+mod tee;
+
+pub(super) use lookup::CacheLookup;
+
+use super::request::Request;
+use crate::gate::cache::{OwnFetch, PageCache, StoredAnswer, StoringAnswer};
+use crate::policy::SiteFile;
+use crate::policy::cache::{StoredHead, Wanted};
+use crate::proxy::Proxy;
+use crate::proxy::client::Peer;
+use std::sync::Arc;
+
+/// One request's use of the cache.
+pub(super) struct CacheUse {
+    cache: Arc<PageCache>,
+    url: Vec<u8>,
+    key: u128,
+    wanted: Wanted,
+    /// What the origin is asked beside: whether what is stored is current.
+    pub(super) conditions: Vec<(&'static str, Vec<u8>)>,
+    /// What is stored, and has to be confirmed.
+    stale: Option<Box<StoredAnswer>>,
+    /// It has been confirmed.
+    confirmed: Option<Box<StoredAnswer>>,
+    /// It has been looked up, and goes to the origin.
+    pub(super) is_tried: bool,
+    has_waited: bool,
+    /// What there was of the URL when it was looked up, as the index has it.
+    seen: u64,
+    invalidations: u64,
+    /// Others wait for its answer.
+    fetch: Option<OwnFetch>,
+    /// The answer is being stored.
+    pub(super) storing: Option<StoringAnswer>,
+}
+
+/// How it fared, for the log.
+pub(in crate::proxy::exchange) struct CacheTrace {
+    pub result: &'static str,
+    /// What the record of the fetch is known by that the answer goes back to, and when that was, in milliseconds since 1970.
+    pub fetch: Option<(String, u64)>,
+}
+
+impl CacheUse {
+    /// `None`: there is no cache, or it is not for this request.
+    pub(super) fn of(proxy: &Proxy, request: &Request<'_>, peer: &Peer) -> Option<Box<Self>> {
+        let cache = proxy.cache.as_ref()?;
+        let is_of_page = matches!(request.method, "GET" | "HEAD")
+            && !(request.is_upgrade || request.has_body() || request.reads_robots())
+            && *request.target != *SiteFile::TdmRep.path().as_bytes();
+        // Who is another crawler to sites, or keeps other rules, has answers of their own.
+        let has_own_terms =
+            peer.user.as_deref().is_some_and(|user| user.hosts.is_some() || !user.product_tokens.is_empty());
+        if !is_of_page || has_own_terms {
+            return None;
+        }
+        let wanted = Wanted::read(|take| request.head.each(take))?;
+        let url = url_of(request);
+        Some(Box::new(CacheUse {
+            cache: cache.clone(),
+            key: PageCache::key(&url),
+            url,
+            wanted,
+            conditions: Vec::new(),
+            stale: None,
+            confirmed: None,
+            is_tried: false,
+            has_waited: false,
+            seen: 0,
+            invalidations: cache.invalidations(),
+            fetch: None,
+            storing: None,
+        }))
+    }
+
+    /// The newest stored answer that may be one to this request.
+    async fn find(&self, request: &Request<'_>) -> Option<Box<StoredAnswer>> {
+        if self.cache.made(self.key) == 0 {
+            return None;
+        }
+        let (url, mut fields) = (self.url.clone(), Vec::<(Vec<u8>, Vec<u8>)>::new());
+        request.head.each(&mut |name, value| fields.push((name.to_ascii_lowercase(), value.to_vec())));
+        let joined = move |name: &[u8]| {
+            let values: Vec<&[u8]> = fields.iter().filter(|(it, _)| it == name).map(|(_, value)| &**value).collect();
+            (!values.is_empty()).then(|| values.join(&b", "[..]))
+        };
+        let is_wanted = move |head: &StoredHead| head.url == url && head.is_selected_by(&joined);
+        self.cache.find(self.key, is_wanted).await.map(Box::new)
+    }
+}
+
+/// As it is stored under: byte for byte.
+fn url_of(request: &Request<'_>) -> Vec<u8> {
+    [request.authority.url("").as_bytes(), &request.target].concat()
+}

@@ -1,0 +1,191 @@
+//! What is never shared, and for whom a hit is refused.
+
+use super::{caching, fresh, is_hit, pages, with};
+use crate::support::{Origin, Reply, Seen, assert_refused};
+use argon2::password_hash::PasswordHasher;
+use argon2::{Algorithm, Argon2, Params, Version};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_request_has_of_its_own_goes_to_the_site_and_is_not_kept() {
+    let origin = pages(|_| fresh("page")).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    for (number, field) in [
+        "Authorization: Basic YTpi",
+        "Cookie: a=b",
+        "Range: bytes=0-1",
+        "If-Match: \"a\"",
+        "Signature-Input: sig1=()",
+        "crawler-max-price: USD 1",
+        "X-Api-Key: a",
+        "X-Forwarded-Host: b.example",
+        "Cache-Control: No-Store",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (path, field) = (format!("/{number}"), format!("{field}\r\n"));
+        for _ in 0..2 {
+            let own = with(client, &origin, "GET", &path, &field).await;
+            assert!(own.status() == 200 && own.head.all("cache-status").is_empty(), "{field}");
+        }
+        assert!(!is_hit(&with(client, &origin, "GET", &path, "").await), "{field}: it was not kept");
+        assert!(is_hit(&with(client, &origin, "GET", &path, "").await));
+        assert!(!is_hit(&with(client, &origin, "GET", &path, &field).await), "{field}: it is not answered by others'");
+        assert_eq!(origin.log.count(&path), 4, "{field}");
+    }
+    for method in ["POST", "PUT"] {
+        for _ in 0..2 {
+            with(client, &origin, method, "/post", "Content-Length: 0\r\n").await;
+        }
+        assert!(!is_hit(&with(client, &origin, "GET", "/post", "").await), "{method}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_answer_forbids_is_not_kept() {
+    let fields = [
+        ("Set-Cookie", "a=b"),
+        ("Cache-Control", "Private"),
+        ("Cache-Control", "NO-STORE"),
+        ("Vary", "*"),
+        ("crawler-charged", "USD 1"),
+        ("X-Robots-Tag", "noai"),
+        ("Content-Usage", "train-ai=n"),
+        ("Content-Signal", "ai-train=no"),
+        ("TDM-Reservation", "1"),
+    ];
+    let site = move |seen: &Seen| {
+        let path = seen.path();
+        let (number, status) = path[1..].split_once('/').unwrap_or((&path[1..], "200"));
+        let (name, value) = fields.get(number.parse::<usize>().unwrap()).copied().unwrap_or(("X-Y", "z"));
+        Reply { status: status.parse().unwrap(), ..fresh("page") }.field(name, value)
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    let paths = (0..fields.len()).map(|number| format!("/{number}"));
+    let statuses = [206, 401, 402, 429, 511].map(|status| format!("/99/{status}"));
+    for path in paths.chain(statuses) {
+        for _ in 0..2 {
+            let response = with(client, &origin, "GET", &path, "").await;
+            assert!(!is_hit(&response), "{path}: {response:?}");
+            assert!(!response.head.all("cache-status").join("").contains("stored"), "{path}");
+        }
+        assert_eq!(origin.log.count(&path), 2, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_breaks_off_or_may_have_is_not_kept() {
+    let site = |seen: &Seen| match seen.path().as_str() {
+        "/short" => fresh("page").framed(crate::support::reply::Delimit::Short(5)),
+        _ => fresh("page").framed(crate::support::reply::Delimit::Close),
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("").await;
+    for path in ["/short", "/close"] {
+        for _ in 0..2 {
+            let curl = proxy.curl(&[&origin.url(path)]).await;
+            assert!(!curl.head().field("cache-status").unwrap().contains("hit"), "{path}");
+        }
+        assert_eq!(origin.log.count(path), 2, "{path}");
+    }
+}
+
+fn users(alice: &str) -> String {
+    let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(8, 1, 1, None).unwrap());
+    let hash = cheap.hash_password(b"p").unwrap().to_string();
+    format!(
+        "access: {{ users: [{{ name: alice, password: '{hash}', {alice} }}, {{ name: bob, password: '{hash}' }}, {{ name: carol, password: '{hash}' }}] }}"
+    )
+}
+
+fn login(name: &str) -> String {
+    format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(format!("{name}:p")))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_with_terms_of_their_own_neither_fill_nor_use_it() {
+    for terms in ["product_tokens: [AliceBot]", "hosts: { a.localhost: { crawl_delay: 0s } }"] {
+        let origin = pages(|_| fresh("page")).await;
+        let (proxy, _directory) = caching(&users(terms)).await;
+        let client = &mut proxy.client().await;
+        let mut hits = Vec::new();
+        for name in ["alice", "bob", "alice", "carol", "alice"] {
+            let response = with(client, &origin, "GET", "/page", &login(name)).await;
+            assert_eq!(response.status(), 200);
+            hits.push(is_hit(&response));
+        }
+        assert_eq!(hits, [false, false, false, true, false], "{terms}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_have_it_is_refused_as_if_there_were_no_cache() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: kept-out\nDisallow: /page\n"),
+        _ => fresh("page"),
+    })
+    .await;
+    let (proxy, _directory) = caching(&users("egress: { hosts: [b.localhost] }")).await;
+    let client = &mut proxy.client().await;
+    let (bob, alice) = (login("bob"), login("alice"));
+    let kept_out = format!("{bob}User-Agent: kept-out\r\n");
+    for is_stored in [false, true] {
+        let refused = with(client, &origin, "GET", "/page", &kept_out).await;
+        assert_refused(&refused, 403, "http_request_denied", "robots-disallowed");
+        let unlisted = with(client, &origin, "GET", "/page", &alice).await;
+        assert_eq!(unlisted.status(), 403);
+        for response in [&refused, &unlisted] {
+            assert!(response.head.all("cache-status").is_empty() && response.head.all("age").is_empty());
+        }
+        assert_eq!(is_hit(&with(client, &origin, "GET", "/page", &bob).await), is_stored);
+    }
+    let only = format!("{kept_out}Cache-Control: only-if-cached\r\n");
+    assert_eq!(with(client, &origin, "GET", "/page", &only).await.status(), 403);
+    assert_eq!(with(client, &origin, "GET", "/never", &only.replace("kept-out", "other")).await.status(), 504);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_robots_txt_that_changes_ends_the_hits() {
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let closed = is_closed.clone();
+    let origin = Origin::http(move |seen| match (seen.path().as_str(), closed.load(Ordering::Relaxed)) {
+        ("/robots.txt", true) => Reply::text("User-agent: *\nDisallow: /\n"),
+        ("/robots.txt", false) => Reply::text(""),
+        _ => fresh("page"),
+    })
+    .await;
+    let (proxy, _directory) = caching("robots: { min_ttl: 1s, max_ttl: 1s }").await;
+    let client = &mut proxy.client().await;
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+    assert!(is_hit(&with(client, &origin, "GET", "/page", "").await));
+    is_closed.store(true, Ordering::Relaxed);
+    let refused = loop {
+        let response = with(client, &origin, "GET", "/page", "").await;
+        if !is_hit(&response) {
+            break response;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_refused(&refused, 403, "http_request_denied", "robots-disallowed");
+    assert_eq!(origin.log.count("/page"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_that_a_reload_sets_hold_for_what_is_stored() {
+    let origin = pages(|_| fresh("page")).await;
+    let (proxy, directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    with(client, &origin, "GET", "/page", "").await;
+    assert!(is_hit(&with(client, &origin, "GET", "/page", "").await));
+    let closed = super::with_cache(directory.path(), "egress: { hosts: [b.localhost] }");
+    proxy.reload(&closed).unwrap();
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 403);
+    assert_eq!(origin.log.count("/page"), 1);
+}

@@ -1,0 +1,234 @@
+//! What is served from the cache, and how (RFC 9111).
+
+use super::{caching, fresh, is_hit, pages, with};
+use crate::support::pattern::Checker;
+use crate::support::reply::Delimit;
+use crate::support::{Alpn, Origin, Reply, Seen};
+
+const MODIFIED: &str = "Sun, 06 Nov 1994 12:00:00 GMT";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_is_fetched_once_whoever_asks() {
+    let origin = pages(|_| fresh("page").field("X-Odd", "a").field("x-odd", "b").field("Age", "7")).await;
+    let (proxy, _directory) = caching("").await;
+    let first = proxy.curl(&[&origin.url("/page")]).await;
+    assert_eq!((first.status(), first.text().as_str()), (200, "page"));
+    assert_eq!(first.head().field("cache-status"), Some("politely; fwd=uri-miss; fwd-status=200; stored"));
+    for _ in 0..3 {
+        let again = proxy.curl(&[&origin.url("/page")]).await;
+        assert_eq!((again.status(), again.text().as_str()), (200, "page"));
+        let head = again.head();
+        assert_eq!(head.field("cache-status"), Some("politely; hit"));
+        let age: u64 = head.field("age").unwrap().parse().unwrap();
+        assert!((7..60).contains(&age), "{head:?}");
+        assert_eq!((head.all("x-odd"), head.field("content-length")), (vec!["a", "b"], Some("4")));
+        assert!(head.field("via").is_some_and(|via| via.contains("1.1 politely")), "{head:?}");
+    }
+    let head = proxy.curl(&["-I", &origin.url("/page")]).await;
+    assert_eq!((head.status(), head.head().field("content-length")), (200, Some("4")));
+    assert_eq!(origin.log.count("/page"), 1);
+}
+
+fn is_pattern(body: &[u8]) -> bool {
+    let mut checker = Checker::default();
+    checker.update(body);
+    checker.is_intact()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_http2_and_http1_alike_however_long() {
+    const LENGTH: u64 = 3 << 20;
+    let origin = Origin::https(Alpn::Both, |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/chunked" => Reply { framing: Delimit::Chunked, ..long() },
+        "/empty" => Reply::status(204).field("Cache-Control", "max-age=600"),
+        _ => long(),
+    })
+    .await;
+    fn long() -> Reply {
+        Reply::pattern(LENGTH).field("Cache-Control", "max-age=600")
+    }
+    let (proxy, _directory) = caching("").await;
+    for path in ["/page", "/chunked"] {
+        for (number, version) in ["--http2", "--http1.1", "--http2"].into_iter().enumerate() {
+            let curl = proxy.curl(&[version, &origin.url(path)]).await;
+            assert_eq!(curl.code, 0, "{}", curl.stderr);
+            assert!(curl.stdout.len() as u64 == LENGTH && is_pattern(&curl.stdout), "{path} {version}");
+            let is_hit = curl.head().field("cache-status").unwrap().starts_with("politely; hit");
+            assert_eq!(is_hit, number > 0, "{path} {version}");
+        }
+        assert_eq!(origin.log.count(path), 1);
+    }
+    for version in ["--http2", "--http1.1", "--http2"] {
+        let curl = proxy.curl(&[version, &origin.url("/empty")]).await;
+        assert_eq!((curl.code, curl.status(), curl.stdout.len()), (0, 204, 0));
+    }
+    assert_eq!(origin.log.count("/empty"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_stale_is_confirmed_by_its_validators_on_a_connection_that_is_kept() {
+    let site = |seen: &Seen| {
+        let page = match (seen.field("if-none-match"), seen.field("if-modified-since")) {
+            (Some("\"a\""), Some(MODIFIED)) => Reply::status(304).field("X-New", "1"),
+            (None, None) => Reply::text("page"),
+            other => panic!("{other:?}"),
+        };
+        page.field("ETag", "\"a\"").field("Last-Modified", MODIFIED).field("Cache-Control", "max-age=0")
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.text(), "page");
+    let connections = origin.connections();
+    for _ in 0..3 {
+        let again = with(client, &origin, "GET", "/page", "").await;
+        assert_eq!((again.status(), again.text().as_str(), again.field("x-new")), (200, "page", Some("1")));
+        assert_eq!(again.field("cache-status"), Some("politely; fwd=stale; fwd-status=304"));
+    }
+    let head = with(client, &origin, "HEAD", "/page", "").await;
+    assert_eq!((head.status(), head.field("content-length")), (200, Some("4")));
+    assert_eq!((origin.log.count("/page"), origin.connections()), (5, connections));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_has_it_is_told_so_from_the_cache() {
+    let origin = pages(|_| fresh("page").field("Last-Modified", MODIFIED)).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+    for (fields, status) in [
+        ("If-None-Match: \"x\", W/\"a\"\r\n", 304),
+        ("If-None-Match: \"x\"\r\n", 200),
+        ("If-Modified-Since: Sun, 06 Nov 1994 12:00:00 GMT\r\n", 304),
+        ("If-Modified-Since: Sun, 06 Nov 1994 11:00:00 GMT\r\n", 200),
+    ] {
+        let response = with(client, &origin, "GET", "/page", fields).await;
+        assert!(response.status() == status && is_hit(&response), "{fields}: {response:?}");
+        assert_eq!(response.field("etag"), Some("\"a\""));
+        assert_eq!(response.field("content-type").is_some(), status == 200, "{fields}");
+    }
+    assert_eq!(origin.log.count("/page"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_say_what_they_take() {
+    let origin = pages(|_| fresh("page")).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    let absent = with(client, &origin, "GET", "/page", "Cache-Control: only-if-cached\r\n").await;
+    assert_eq!((absent.status(), origin.log.count("/page")), (504, 0));
+    assert!(!is_hit(&with(client, &origin, "GET", "/page", "").await));
+    for (fields, expected) in [
+        ("Cache-Control: only-if-cached\r\n", true),
+        ("Cache-Control: max-age=600\r\n", true),
+        ("Cache-Control: min-fresh=1000\r\n", false),
+        ("Cache-Control: no-cache\r\n", false),
+        ("Pragma: no-cache\r\n", false),
+        ("Cache-Control: no-store\r\n", false),
+        ("", true),
+    ] {
+        let response = with(client, &origin, "GET", "/page", fields).await;
+        assert_eq!((response.status(), is_hit(&response)), (200, expected), "{fields}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vary_selects_among_several() {
+    let site = |seen: &Seen| {
+        let language = seen.field("accept-language").unwrap_or("none").to_owned();
+        fresh(&language).field("Vary", "Accept-Language")
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    for round in 0..2 {
+        for language in ["en", "de", "none"] {
+            let field = format!("Accept-Language: {language}\r\n");
+            let field = if language == "none" { "" } else { &field };
+            let response = with(client, &origin, "GET", "/page", field).await;
+            assert_eq!((response.text().as_str(), is_hit(&response)), (language, round > 0));
+        }
+    }
+    assert_eq!(origin.log.count("/page"), 3);
+}
+
+/// RFC 9111 §4.4.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_changes_a_page_ends_what_is_stored_of_it() {
+    let site = |seen: &Seen| match (seen.method.as_str(), seen.path().as_str()) {
+        ("GET", _) => fresh("page"),
+        (_, "/fails") => Reply::status(500),
+        _ => Reply::status(201).field("Location", "/other#part").field("Content-Location", "http://b.localhost/page"),
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    for (method, path, is_over) in [
+        ("POST", "/page", true),
+        ("PUT", "/page", true),
+        ("DELETE", "/page", true),
+        ("PATCH", "/page", true),
+        ("POST", "/fails", false),
+        ("OPTIONS", "/page", false),
+    ] {
+        for path in [path, "/other"] {
+            with(client, &origin, "GET", path, "").await;
+            assert!(is_hit(&with(client, &origin, "GET", path, "").await), "{method} {path}");
+        }
+        with(client, &origin, method, path, "Content-Length: 0\r\n").await;
+        for path in [path, "/other"] {
+            assert_eq!(is_hit(&with(client, &origin, "GET", path, "").await), !is_over, "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hit_takes_no_turn_and_nothing_of_a_budget() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 3600\n"),
+        _ => fresh("page"),
+    })
+    .await;
+    let yaml = "pace: { max_crawl_delay: 1h, max_wait: 0s, budget: { requests: 1, per: day } }";
+    let (proxy, _directory) = caching(yaml).await;
+    // That of robots.txt is over when the first is let go at once.
+    let client = &mut proxy.client().await;
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+    let other = with(client, &origin, "GET", "/other", "").await;
+    assert_eq!(other.status(), 429, "it would have to wait");
+    let (proxy, _directory) = caching("pace: { max_crawl_delay: 1h, max_wait: 0s }").await;
+    let client = &mut proxy.client().await;
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+    for _ in 0..3 {
+        let again = with(client, &origin, "GET", "/page", "").await;
+        assert!(again.status() == 200 && is_hit(&again));
+    }
+    let (proxy, _directory) = caching("pace: { budget: { requests: 2, per: day }, max_crawl_delay: 0s }").await;
+    let client = &mut proxy.client().await;
+    for (path, status) in [("/page", 200), ("/page", 200), ("/page", 200), ("/other", 200), ("/third", 429)] {
+        assert_eq!(with(client, &origin, "GET", path, "").await.status(), status, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn min_revisit_is_kept_by_what_is_stored_and_by_a_refusal_where_nothing_is() {
+    let site = |seen: &Seen| match seen.path().as_str() {
+        "/unstored" => Reply::text("page").field("Cache-Control", "no-store"),
+        _ => Reply::text("page").field("ETag", "\"a\"").field("Cache-Control", "max-age=0"),
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("pace: { min_revisit: 1h }").await;
+    let client = &mut proxy.client().await;
+    for (path, fields, status) in [
+        ("/page", "", 200),
+        ("/page", "", 200),
+        ("/page", "If-None-Match: \"a\"\r\n", 304),
+        ("/page", "Cache-Control: no-cache\r\n", 429),
+        ("/unstored", "", 200),
+        ("/unstored", "", 429),
+    ] {
+        assert_eq!(with(client, &origin, "GET", path, fields).await.status(), status, "{path} {fields}");
+    }
+    assert_eq!((origin.log.count("/page"), origin.log.count("/unstored")), (1, 1));
+}

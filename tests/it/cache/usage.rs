@@ -1,0 +1,95 @@
+//! What answers and pages reserve (docs/usage.md) holds for what is stored, by the purposes of who asks.
+
+use super::{caching, fresh, is_hit, pages, with};
+use crate::support::{Reply, Seen, assert_refused};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn html(page: &str) -> Reply {
+    Reply::status(200).body(page).field("Content-Type", "text/html").field("Cache-Control", "max-age=600")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_opts_out_after_it_was_stored_is_not_served_any_more() {
+    for (name, value) in [
+        ("X-Robots-Tag", "noai"),
+        ("Content-Usage", "train-ai=n"),
+        ("Content-Signal", "ai-train=no"),
+        ("TDM-Reservation", "1"),
+    ] {
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let closed = is_closed.clone();
+        let site = move |seen: &Seen| {
+            let page = if seen.field("if-none-match").is_some() { Reply::status(304) } else { Reply::text("page") };
+            let page = page.field("ETag", "\"a\"").field("Cache-Control", "max-age=0");
+            if closed.load(Ordering::Relaxed) { page.field(name, value) } else { page }
+        };
+        let origin = pages(site).await;
+        let (proxy, _directory) = caching("identity: { purpose: [ai-train] }").await;
+        let client = &mut proxy.client().await;
+        assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+        assert_eq!(with(client, &origin, "GET", "/page", "").await.text(), "page", "confirmed");
+        is_closed.store(true, Ordering::Relaxed);
+        let refused = with(client, &origin, "GET", "/page", "").await;
+        assert_refused(&refused, 403, "http_request_denied", "usage-disallowed");
+        assert!(!refused.text().contains("page\n"));
+        let again = with(client, &origin, "GET", "/page", "Cache-Control: max-stale\r\n").await;
+        assert_eq!(again.status(), 403, "{name}");
+    }
+}
+
+/// What others would still get from the cache, one has seen to be no longer true.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_opt_out_that_one_request_meets_ends_what_is_stored() {
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let closed = is_closed.clone();
+    let site = move |_: &Seen| match closed.load(Ordering::Relaxed) {
+        true => fresh("page").field("X-Robots-Tag", "noai"),
+        false => fresh("page"),
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("identity: { purpose: [ai-train] }").await;
+    let client = &mut proxy.client().await;
+    with(client, &origin, "GET", "/page", "").await;
+    assert!(is_hit(&with(client, &origin, "GET", "/page", "").await));
+    is_closed.store(true, Ordering::Relaxed);
+    let asked = with(client, &origin, "GET", "/page", "Cache-Control: no-cache\r\n").await;
+    assert_refused(&asked, 403, "http_request_denied", "usage-disallowed");
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_to_one_crawler_alone_is_judged_for_who_asks() {
+    let site = |seen: &Seen| match seen.path().as_str() {
+        "/field" => fresh("page").field("X-Robots-Tag", "otherbot: noindex"),
+        _ => {
+            let page = "<html><head><meta name=otherbot content=noindex></head><body>page</body></html>";
+            html(page)
+        }
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("identity: { purpose: [search] }").await;
+    let client = &mut proxy.client().await;
+    for path in ["/field", "/meta"] {
+        let (foo, other) = ("User-Agent: FooBot\r\n", "User-Agent: otherbot\r\n");
+        assert_eq!(with(client, &origin, "GET", path, foo).await.status(), 200);
+        assert!(is_hit(&with(client, &origin, "GET", path, foo).await), "{path}");
+        let refused = with(client, &origin, "GET", path, other).await;
+        assert_refused(&refused, 403, "http_request_denied", "usage-disallowed");
+        assert!(is_hit(&with(client, &origin, "GET", path, foo).await), "{path}");
+        assert_eq!(origin.log.count(path), 1, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_says_no_in_its_own_head_is_not_kept() {
+    let page = "<html><head><meta name=robots content=noai></head><body>page</body></html>";
+    let origin = pages(move |_| html(page)).await;
+    let (proxy, _directory) = caching("usage: { page: report }").await;
+    let client = &mut proxy.client().await;
+    for _ in 0..2 {
+        let response = with(client, &origin, "GET", "/page", "").await;
+        assert!(response.status() == 200 && !is_hit(&response), "{response:?}");
+    }
+    assert_eq!(origin.log.count("/page"), 2);
+}
