@@ -14,7 +14,7 @@ use super::path_forms::AskedPath;
 use super::usage::Purpose;
 use super::verdict::{PreferenceRef, RuleRef, Verdict, VerdictGround};
 
-/// The rules of one file for one crawler. Immutable; a clone is one reference more.
+/// The rules of one file for one crawler. Immutable; a clone shares the file.
 #[derive(Clone)]
 pub struct RuleSet {
     file: Arc<RobotsFile>,
@@ -29,7 +29,8 @@ impl RuleSet {
     /// Whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is
     /// ignored. Where the path has dot segments, what they lead to is judged too, and either can disallow.
     ///
-    /// No file and no URL makes it take long: what would is disallowed, with [`Reason::TooComplex`](super::Reason).
+    /// Takes bounded time for any file and URL: if the budget is spent, the URL is disallowed with
+    /// [`Reason::TooComplex`](super::Reason).
     #[inline]
     pub fn check(&self, target: &str) -> Verdict<'_> {
         self.check_bytes(target.as_bytes())
@@ -51,7 +52,7 @@ impl RuleSet {
         self.check_within(AskedPath::AsSent(target), purposes, &mut StepBudget::new())
     }
 
-    /// The same as a part of a decision, which has a budget for all its parts.
+    /// Like [`check_bytes_for`](Self::check_bytes_for), within the budget of a decision.
     #[inline]
     pub(crate) fn check_within(
         &self,
@@ -62,10 +63,10 @@ impl RuleSet {
         Verdict(self.ground(asked, purposes, budget).unwrap_or(VerdictGround::TooComplex))
     }
 
-    /// The preferences that say no to some use of what is there, whatever is declared.
+    /// The preferences that refuse some use of the target, whatever purposes are declared.
     pub fn preferences_for(&self, target: &[u8]) -> Vec<PreferenceRef<'_>> {
         let (mut all, mut budget) = (Vec::new(), StepBudget::new());
-        // What takes too long is refused before anybody asks for this.
+        // A decision that takes too long is refused before its preferences are asked for.
         _ = self.each_unwelcome(AskedPath::AsSent(target), &mut budget, |preference| {
             all.push(preference);
             None::<()>
@@ -98,12 +99,12 @@ impl RuleSet {
         lines.into_iter().map(|line| (source.line_of(line.start as usize), source.str_at(line)))
     }
 
-    /// How many parts of the file name the crawler.
+    /// The number of sections of the file that name the crawler.
     pub(super) fn sections(&self) -> usize {
         self.chosen.sections.len()
     }
 
-    /// How many rules there are, without those that have no path.
+    /// Number of rules, without those that have no path.
     pub fn len(&self) -> usize {
         self.chosen.groups.iter().map(|&group| self.file.groups.rules_of(group).len()).sum()
     }
@@ -113,7 +114,7 @@ impl RuleSet {
         self.len() == 0
     }
 
-    /// Bytes on the heap for its compiled rules, which all rule sets of the file share.
+    /// Bytes on the heap for the compiled rules, which all rule sets of the file share.
     pub fn heap_size(&self) -> usize {
         let RobotsFile { source, groups, options, .. } = &*self.file;
         self.chosen.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
@@ -128,7 +129,7 @@ impl RuleSet {
     ) -> Result<VerdictGround<'_>, StepsSpent> {
         let ground = self.by_rules(asked, budget)?;
         let may_be_unwelcome = match &ground {
-            // To know of any preference, robots.txt itself has to be read.
+            // robots.txt itself has to be read to learn of any preference.
             VerdictGround::RobotsTxt => false,
             ground => Verdict(*ground).is_allowed(),
         };
@@ -152,7 +153,7 @@ impl RuleSet {
         self.by_paths(asked, budget)
     }
 
-    /// A target that may be more than a path, or need to be normalised or resolved.
+    /// Judges a target that may be more than a path, or need normalising or resolving.
     #[inline(never)]
     fn by_paths(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let mut as_sent = None;
@@ -178,7 +179,7 @@ impl RuleSet {
             let patterns = groups.patterns_of(group, source, options);
             best = best.max(patterns.best(path, budget)?);
             if let Some(query) = without_query {
-                // What matches the path without its query and has no anchor matches the whole too.
+                // An unanchored pattern that matches the path without its query matches the whole target too.
                 best = best.max(patterns.best(ComparedPath { bytes: &path.bytes[..query], ..path }, budget)?);
             }
         }
@@ -186,7 +187,7 @@ impl RuleSet {
         Ok(best.map_or(VerdictGround::NoRule, |rank| VerdictGround::Rule(rule(rank.place()), rank.kind())))
     }
 
-    /// Asks about each preference that says no to some use, until there is an answer.
+    /// Calls `ask` with each preference that refuses some use, until it returns an answer.
     fn each_unwelcome<'a, R>(
         &'a self,
         asked: AskedPath<'_>,

@@ -8,7 +8,7 @@ use crate::robots::product_token::leading_token;
 use crate::robots::steps;
 use smallvec::SmallVec;
 
-/// The sections and groups that a crawler obeys, by their numbers: seldom more than one of each.
+/// The numbers of the sections and groups that a crawler obeys: rarely more than one of each.
 #[derive(Debug, Clone)]
 pub(crate) struct Chosen {
     pub(crate) sections: GroupNumbers,
@@ -18,7 +18,7 @@ pub(crate) struct Chosen {
 type GroupNumbers = SmallVec<[u32; 4]>;
 
 impl Groups {
-    /// What a crawler of these names obeys, in the file's order: all that names it, else all of `*`.
+    /// Selects what a crawler with these names obeys, in the file's order: all sections that name it, or else all of `*`.
     pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> Chosen {
         let mut sections = self.sections_naming(tokens, source, options);
         if sections.is_empty() {
@@ -41,7 +41,7 @@ impl Groups {
     fn chosen(&self, mut sections: GroupNumbers, options: &ParseOptions) -> Chosen {
         match options.precedence {
             Precedence::MostSpecific => {}
-            // 1996: the first record that names the robot.
+            // 1996: only the first record that names the robot counts.
             Precedence::FirstMatch => sections.truncate(1),
         }
         let mut groups: GroupNumbers = sections.iter().map(|section| self.sections[*section as usize].group).collect();
@@ -69,8 +69,8 @@ impl Groups {
                     let order = |name: &GroupName| compare(leading_token(value(name)), wanted);
                     let start = self.names.partition_point(|name| order(name).is_lt());
                     let named = self.names[start..].iter().take_while(|name| order(name).is_eq());
-                    // A crawler whose name has other characters is meant where exactly that name is written (RFC 9309
-                    // §2.2.1, crawler-commons: the token ends at the first other character).
+                    // A name with other characters matches only where exactly that name is written (RFC 9309 §2.2.1, crawler-commons:
+                    // the token ends at the first other character).
                     let is_meant = |name: &&GroupName| is_token(token) || value(name).eq_ignore_ascii_case(token);
                     chosen.extend(named.filter(is_meant).map(section));
                 }
