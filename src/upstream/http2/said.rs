@@ -1,19 +1,19 @@
-//! What an origin says by ending a stream or the connection, and that we have ended the connection for what it said.
+//! What an HTTP/2 error means: signals from the origin, and connections that we closed because of an invalid message.
 
 use h2::Reason;
 
-/// Whether the origin says that it has done nothing with the request (RFC 9113 §8.7): then any may be sent again.
+/// Whether the origin reports that it has not processed the request (RFC 9113 §8.7), so that any request may be repeated.
 pub fn is_unprocessed(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
 
-/// Whether the origin says that it is asked too much.
+/// Whether the origin reports an excessive load (ENHANCE_YOUR_CALM).
 pub fn asks_for_calm(error: &h2::Error) -> bool {
     error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
 }
 
-/// Whether the connection was ended by us, for what the origin has sent on one of its streams: a field that it may not, which its
-/// server may have passed on from somebody else.
+/// Whether we ended the connection because of an invalid message on one of its streams, such as a forbidden field, which its server may
+/// have passed on from somebody else.
 pub fn is_broken_off(error: &h2::Error) -> bool {
     error.is_library() && error.is_go_away() && error.reason() != Some(Reason::NO_ERROR)
 }
