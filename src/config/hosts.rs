@@ -13,22 +13,22 @@ use super::written::host_table::{HostMap, InterceptMode, Override};
 use super::written::origin_tls::{OriginTls, TlsVersions};
 use super::written::values::PathPattern;
 
-/// What holds for one host, with nothing left open.
+/// The settings for one host, complete.
 #[derive(Clone, Debug)]
 pub struct HostPolicy {
-    /// By which requests are decided.
+    /// The rules for deciding requests.
     pub rules: HostRules,
     pub intercept: InterceptMode,
-    /// The key that says so.
+    /// The key that sets `intercept`.
     pub intercept_key: Arc<str>,
-    /// `None`: as with all origins.
+    /// `None`: as for all origins.
     pub tls: Option<Arc<OriginTls>>,
-    /// What `rules.own_rules` were made of.
+    /// The source of `rules.own_rules`.
     allow: Arc<[PathPattern]>,
     deny: Arc<[PathPattern]>,
 }
 
-/// The policies of all hosts. Each entry is already laid over the less specific ones that match it too.
+/// The policies of all hosts. Each entry is already merged with the less specific entries that match it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hosts {
     hosts: HashMap<Host, HostPolicy>,
@@ -45,7 +45,7 @@ impl Hosts {
         self.hosts.get(host).unwrap_or_else(|| self.covering(host.name().unwrap_or_default()))
     }
 
-    /// From the less specific to the more specific; of two that set the same key, the more specific one counts.
+    /// Merges entries from less specific to more specific; of two that set the same key, the more specific one counts.
     pub(super) fn build(
         options: PolicyOptions,
         default: InterceptMode,
@@ -74,14 +74,14 @@ impl Hosts {
         built
     }
 
-    /// These with `entries` over them: what an entry says overrides all that stands here, however specific.
+    /// These policies with `entries` laid over them: an entry overrides everything here, however specific.
     pub(super) fn overlaid(&self, entries: &HostMap<Override>) -> Self {
         let mut entries: Vec<_> = entries.iter().collect();
         entries.sort_by_key(|(pattern, _)| pattern.rank());
         let mut built = self.clone();
         for (pattern, own) in entries {
             built.lay(pattern, own, None);
-            // What is more specific has less to say than the entry. A host has none below it.
+            // Replaces what is more specific than the entry. A host has nothing below it.
             let covers = |name: &Arc<str>| {
                 !matches!(pattern, HostPattern::Host(_)) && pattern.matches(&Host::Name(Arc::clone(name)))
             };
@@ -92,12 +92,12 @@ impl Hosts {
         built
     }
 
-    /// Each policy that some host may have.
+    /// Every distinct policy.
     pub fn all(&self) -> impl Iterator<Item = &HostPolicy> {
         self.hosts.values().chain(self.below.values()).chain([&self.any])
     }
 
-    /// That of hosts that no pattern names.
+    /// The policy of hosts that match no entry.
     pub fn any(&self) -> &HostPolicy {
         &self.any
     }
@@ -107,7 +107,7 @@ impl Hosts {
         self.named(|policy| policy.tls.as_ref().is_some_and(|tls| !tls.verify))
     }
 
-    /// The hosts and patterns that may speak TLS 1.0 and 1.1 (`tls: legacy`), sorted.
+    /// The hosts and patterns for which TLS 1.0 and 1.1 are allowed (`tls: legacy`), sorted.
     pub fn legacy(&self) -> Vec<String> {
         self.named(|policy| policy.tls.as_ref().is_some_and(|tls| tls.legacy))
     }
@@ -126,7 +126,7 @@ impl Hosts {
         all
     }
 
-    /// Makes relative paths start at `base`.
+    /// Resolves relative paths against `base`.
     pub(super) fn base(&mut self, base: &Path) {
         let policies = self.hosts.values_mut().chain(self.below.values_mut()).chain([&mut self.any]);
         for tls in policies.filter_map(|policy| policy.tls.as_mut()) {
@@ -136,7 +136,7 @@ impl Hosts {
         }
     }
 
-    /// One entry over those that are less specific. `key`: that of `intercept`, if it is not in `hosts`.
+    /// Lays one entry over the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`.
     fn lay(&mut self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) {
         match pattern {
             HostPattern::Any => self.any = self.any.overlaid(pattern, own, key),
@@ -151,7 +151,7 @@ impl Hosts {
         }
     }
 
-    /// The policy of the longest pattern that this name is below.
+    /// The policy of the longest pattern that matches this name.
     fn covering(&self, name: &str) -> &HostPolicy {
         if self.below.is_empty() {
             return &self.any;
@@ -171,7 +171,7 @@ impl Default for HostPolicy {
 
 impl PartialEq for HostPolicy {
     fn eq(&self, other: &Self) -> bool {
-        // `own_rules` follow from `allow` and `deny`; which key says `intercept` makes no difference.
+        // `own_rules` follow from `allow` and `deny`, and `intercept_key` makes no difference.
         let HostRules { robots, crawl_delay, product_tokens, purposes, usage, manners, own_rules: _, options } =
             &self.rules;
         (*robots, *crawl_delay) == (other.rules.robots, other.rules.crawl_delay)
@@ -183,7 +183,7 @@ impl PartialEq for HostPolicy {
 }
 
 impl HostPolicy {
-    /// With what the entry for `pattern` says. `key`: that of `intercept`, if it is not in `hosts`.
+    /// The policy with the entry for `pattern` applied. `key`: its key in `intercept`, if it is not in `hosts`.
     fn overlaid(&self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) -> Self {
         let allow = own.allow.as_ref().map_or_else(|| Arc::clone(&self.allow), |allow| allow[..].into());
         let deny = own.deny.as_ref().map_or_else(|| Arc::clone(&self.deny), |deny| deny[..].into());
@@ -215,7 +215,7 @@ impl HostPolicy {
     }
 }
 
-/// Those of a less specific entry with what this one says. `None`: as with all origins.
+/// The TLS terms of a less specific entry with this one applied. `None`: as for all origins.
 fn tls_overlaid(before: Option<&Arc<OriginTls>>, own: &Override) -> Option<Arc<OriginTls>> {
     if own.pin.is_none() && own.client_certificate.is_none() && own.verify.is_none() && own.tls.is_none() {
         return before.cloned();

@@ -1,4 +1,4 @@
-//! From a file and the environment to [`Settings`]: read, checked, and what is written made into what is meant.
+//! Loads [`Settings`] from files and the environment: reads, checks and derives values.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use super::written::intercept::CaSource;
 use super::written::values::AccessLog;
 
 impl Settings {
-    /// Reads the file, if there is one, those that it includes, and lays the environment (`std::env::vars_os()`) over them.
+    /// Reads the file, if given, and its includes, and lays the environment (`std::env::vars_os()`) over them.
     /// Relative paths start at the file's directory.
     ///
     /// # Errors
-    /// All that is wrong with it, at once.
+    /// Everything that is wrong, at once.
     pub fn load(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -33,10 +33,10 @@ impl Settings {
         Self::load_with(path, environment, &[])
     }
 
-    /// The same, with what the command line sets over the environment, in its order.
+    /// Like [`load`](Self::load), with arguments of the command line laid over the environment, in their order.
     ///
     /// # Errors
-    /// All that is wrong with it, at once.
+    /// Everything that is wrong, at once.
     pub fn load_with(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -61,19 +61,19 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads a text as the file `name`, without any environment.
+    /// Reads `text` as the file `name`, without the environment.
     ///
     /// # Errors
-    /// All that is wrong with it, at once.
+    /// Everything that is wrong, at once.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::build(name, text, &Over::default())
     }
 
-    /// A configuration as it was shown once, to judge by it. It has no passwords, so that nobody can log in, and it is complete: the
-    /// files that it included are in it already, and what these say today does not matter.
+    /// Reads a configuration that was shown once, to evaluate it again. It has no passwords, so that nobody can log in, and it is
+    /// complete: includes are merged already, and their present content does not matter.
     ///
     /// # Errors
-    /// This version does not take it.
+    /// This version does not accept it.
     pub fn of_shown(name: &str, shown: &str) -> Result<Self, String> {
         let mut shown: serde_json::Value = serde_json::from_str(shown).map_err(|error| format!("{name}: {error}"))?;
         shown["include"] = serde_json::json!([]);
@@ -88,7 +88,7 @@ impl Settings {
         let names: Vec<&str> = variables.iter().map(|variable| &*variable.name).collect();
         let mut files = ConfigFiles::default();
         let Some(mut root) = files.read(name, text) else { return files.check(&names).map(|()| Self::default()) };
-        // What is wrong in a file is wrong even where another or a variable takes its place.
+        // Faults in a file are reported even if another file or a variable overrides the value.
         let read = |root: &YamlNode, faults: &mut Faults| reader::read::<Self>(root.clone(), defaults(), faults);
         drop(read(&root, &mut files.faults));
         environment::overlay(&mut root, variables, defaults(), |path| path == ["include"], &mut files.faults);
@@ -111,7 +111,7 @@ impl Settings {
         Ok(settings.based(Path::new(name).parent()))
     }
 
-    /// Sets what follows from the keys.
+    /// Sets the values that follow from the keys.
     fn derive(&mut self, check: &mut Check<'_>) {
         self.listed = self.egress.listed();
         self.hosts =
@@ -121,7 +121,7 @@ impl Settings {
         }
     }
 
-    /// Makes relative paths start at `base`.
+    /// Resolves relative paths against `base`.
     fn based(mut self, base: Option<&Path>) -> Self {
         let Some(base) = base else { return self };
         let mut paths: Vec<&mut PathBuf> = Vec::new();
@@ -155,19 +155,19 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self::parse("", "").expect("the defaults are right, as a test holds")
+        Self::parse("", "").expect("the defaults are valid, as a test checks")
     }
 }
 
-/// What goes over the files.
+/// What overrides the files.
 #[derive(Default)]
 struct Over {
     variables: Vec<Variable>,
-    /// Where systemd puts a service's credentials (`LoadCredential=`).
+    /// Directory of a systemd service's credentials (`LoadCredential=`).
     credentials: Option<PathBuf>,
 }
 
-/// Makes `credential:NAME` the path of that credential.
+/// Replaces `credential:NAME` by the path of that credential.
 fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut Faults) {
     let Some(name) = node.text().and_then(|text| text.strip_prefix("credential:")) else { return };
     let fault = match directory {
@@ -188,5 +188,5 @@ fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut
     faults.push(node.at, fault);
 }
 
-/// Has the form of a password's hash.
+/// A password hash that no password matches.
 const NOBODYS: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA";

@@ -1,5 +1,5 @@
-//! The configuration: read strictly from `politely.yaml` and the environment, all faults reported at once with their places,
-//! and handed on as typed [`Settings`].
+//! The configuration: read strictly from `politely.yaml` and the environment, all faults reported at once with their places, and passed
+//! on as typed [`Settings`].
 
 mod addresses;
 mod admin_token;

@@ -1,4 +1,4 @@
-//! The whole configuration: the keys of `politely.yaml`, and what follows from them.
+//! The whole configuration: the keys of `politely.yaml`, and values derived from them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use super::written::intercept::Intercept;
 use super::written::text;
 use crate::policy::{Allowlist, Manners, PolicyOptions, UsageModes};
 
-/// A whole configuration, valid in itself. `Settings::default()` is what `conf/politely.yaml` says.
+/// A complete, valid configuration. `Settings::default()` equals `conf/politely.yaml`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Files and directories of them, which override this one.
+    /// Files, or directories of files, that override this one.
     #[serde(deserialize_with = "text::many")]
     pub(super) include: Vec<PathBuf>,
     pub listen: Vec<Listener>,
@@ -34,7 +34,7 @@ pub struct Settings {
     pub pace: PaceSettings,
     pub intercept: Intercept,
     pub egress: EgressSettings,
-    /// What may be asked at all: of `egress`.
+    /// What may be requested, from `egress`.
     #[serde(skip)]
     pub listed: Allowlist,
     pub access: AccessSettings,
@@ -42,10 +42,10 @@ pub struct Settings {
     pub evidence: EvidenceSettings,
     pub fleet: FleetSettings,
     pub on_fleet_loss: OnFleetLoss,
-    /// What `hosts` is made of.
+    /// The source of `hosts`.
     #[serde(rename = "hosts")]
     pub(super) overrides: HostMap<Override>,
-    /// What is otherwise for some hosts, `intercept.hosts` included.
+    /// Overrides for some hosts, including `intercept.hosts`.
     #[serde(skip)]
     pub hosts: Hosts,
     pub limits: LimitSettings,
@@ -57,22 +57,22 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What is valid but may not be meant.
+    /// Settings that are valid but may not be intended.
     pub fn warnings(&self) -> &[Complaint] {
         &self.warnings
     }
 
-    /// What is shown, as text, and its SHA-256.
+    /// The configuration as shown, as text, and its SHA-256.
     pub fn kept(&self) -> &(Arc<str>, [u8; 32]) {
         &self.whole.kept
     }
 
-    /// All of it as JSON in the form of the file, without its secrets.
+    /// The whole configuration as JSON in the form of the file, without secrets.
     pub fn shown(&self) -> serde_json::Value {
         self.whole.shown()
     }
 
-    /// What decides about requests to every host.
+    /// The options for decisions about every host.
     pub(super) fn options(&self) -> PolicyOptions {
         let Self { mode, identity, usage, robots, pace, .. } = self;
         PolicyOptions {

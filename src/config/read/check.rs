@@ -11,12 +11,13 @@ pub(in crate::config) struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// `root`: all that was read.
+    /// `root`: everything that was read.
     pub fn new(root: &'a YamlNode, faults: &'a mut Faults) -> Self {
         Self { root, faults }
     }
 
-    /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
+    /// Reports a fault. `path` leads to the key through keys and list indices. Its place is the key's, or its section's if the key is
+    /// not written.
     pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
         if self.faults.is_full() {
             return;
@@ -30,7 +31,7 @@ impl<'a> Check<'a> {
         self.faults.push(at, Complaint::new(what, hint));
     }
 
-    /// Whether something stands at the key that `path` leads to, valid or not.
+    /// Whether `path` leads to a written key, valid or not.
     pub fn is_written(&self, path: &[&str]) -> bool {
         let Some((key, section)) = path.split_last() else { return false };
         let section = section.iter().try_fold(self.root, |node, step| node.below(step));
@@ -40,8 +41,8 @@ impl<'a> Check<'a> {
         })
     }
 
-    /// Whether all that stands in these sections was read. What compares keys would find faults that are none where one of
-    /// them is misspelt.
+    /// Whether everything in these sections was read. Otherwise comparing keys could report false faults, such as when a key is
+    /// misspelt.
     pub fn is_sure(&self, sections: &[&str]) -> bool {
         self.root.removed.iter().all(|key| nearest(key, sections).is_none())
             && sections.iter().all(|section| self.root.below(section).is_none_or(YamlNode::is_whole))

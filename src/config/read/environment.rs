@@ -10,24 +10,24 @@ use super::tree::{Value, YamlNode};
 /// An argument of the command line that sets a key.
 #[derive(Clone, Debug)]
 pub struct KeyArgument {
-    /// What errors call it, such as `--min-delay`.
+    /// Its name in errors, such as `--min-delay`.
     pub name: String,
-    /// With its section: `pace.min_delay`.
+    /// The full key, such as `pace.min_delay`.
     pub key: String,
-    /// In the form of the environment's.
+    /// The value, in the form used in the environment.
     pub value: String,
 }
 
 /// A variable, or an argument, that sets a key.
 pub(in crate::config) struct Variable {
     pub name: String,
-    /// The keys it names, from the top.
+    /// The keys that it names, from the top.
     path: Vec<String>,
     value: String,
 }
 
 impl Variable {
-    /// How one writes the keys up to that depth.
+    /// The notation for the keys up to that depth.
     fn section(&self, depth: usize) -> String {
         let keys = &self.path[..depth];
         match self.name.starts_with(PREFIX) {
@@ -43,8 +43,8 @@ impl From<&KeyArgument> for Variable {
     }
 }
 
-/// Those of the variables that set keys, sections before the keys in them, and a warning of each that has our prefix and names
-/// none. Empty ones count as not set. `all_keys`: the file in which every key stands.
+/// The variables that set keys, sections before their keys, and a warning for each variable with our prefix that names no key. Empty
+/// ones count as not set. `all_keys`: the file with every key.
 pub(in crate::config) fn variables(
     all: impl IntoIterator<Item = (OsString, OsString)>,
     all_keys: &YamlNode,
@@ -57,7 +57,7 @@ pub(in crate::config) fn variables(
         };
         let path: Vec<String> = keys.split("__").map(str::to_ascii_lowercase).collect();
         match unknown(all_keys, &path) {
-            // What is not UTF-8 is a fault of the value, not of the name: it becomes one where the value is read.
+            // A value that is not UTF-8 is reported when the value is read.
             None => variables.push(Variable { value: value.to_string_lossy().into_owned(), name, path }),
             Some(hint) => {
                 let hint = if is_service_link(keys) { SERVICE_LINK.to_owned() } else { hint };
@@ -70,13 +70,13 @@ pub(in crate::config) fn variables(
     (variables, warnings)
 }
 
-/// What is wrong with a path that leads to no key.
+/// The hint for a path that leads to no key.
 fn unknown(mut section: &YamlNode, path: &[String]) -> Option<String> {
     for (depth, step) in path.iter().enumerate() {
         let Value::Map(keys) = &section.value else {
             return Some(format!("there are no keys below `{}`", path[..depth].join(".")));
         };
-        // Such as `hosts`, below which nothing can be named: that is an error, and no stray variable.
+        // Below `hosts` and the like no key can be named: that is an error rather than a stray variable.
         if keys.is_empty() {
             return None;
         }
@@ -98,7 +98,7 @@ fn unknown(mut section: &YamlNode, path: &[String]) -> Option<String> {
     None
 }
 
-/// Lays those of the variables that `which` wants over the file. `all_keys`: as for [`variables`].
+/// Lays the variables for which `which` is true over the file. `all_keys`: as for [`variables`].
 pub(in crate::config) fn overlay(
     root: &mut YamlNode,
     variables: &[Variable],
@@ -126,8 +126,8 @@ pub(in crate::config) fn overlay(
     }
 }
 
-/// Lists, maps and quoted texts are YAML; of the rest only numbers and words of YAML are recognised, so that a plain text
-/// may hold what means something in YAML.
+/// Lists, maps and quoted texts are parsed as YAML. Of other texts only YAML's numbers and words are recognised, so that a plain text
+/// may contain YAML's special characters.
 fn value(text: &str, key: &str, at: At, faults: &mut Faults) -> Result<YamlNode, serde_yaml::Error> {
     if text.starts_with(['[', '{', '"', '\'']) {
         return YamlNode::read(text, key, &|_| at, faults);
@@ -143,13 +143,13 @@ fn without_place(error: &serde_yaml::Error) -> String {
     text.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
-/// A Kubernetes service named `politely` puts such variables into every pod of its namespace.
+/// For a service named `politely`, Kubernetes sets such variables in every pod of the namespace.
 fn is_service_link(keys: &str) -> bool {
     keys == "PORT" || ["PORT_", "SERVICE_HOST", "SERVICE_PORT"].iter().any(|link| keys.starts_with(link))
 }
 
 const PREFIX: &str = "POLITELY_";
-/// Where the file is: read by the command line.
+/// The path of the file, which the command line reads.
 const NO_KEYS: [&str; 1] = ["CONFIG"];
 const SERVICE_LINK: &str =
     "Kubernetes makes it for a service named `politely`; `enableServiceLinks: false` in the pod keeps it away";
@@ -159,7 +159,7 @@ const VALUE_FORMS: &str = "lists and maps are written `[80, 443]` and `{key: val
 mod tests {
     use super::*;
 
-    /// The names of those that are keys, and the warnings.
+    /// The names of variables that set keys, and the warnings.
     fn read(all: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let all = all.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let keys = "pace: { queue: 1, max_wait: 1s }\nhosts: {}\nmode: enforce\nfleet: null\n";

@@ -1,4 +1,4 @@
-//! What is wrong with values, before their places are looked up.
+//! Faults of values, before their places are looked up.
 
 use super::error::Complaint;
 
@@ -10,19 +10,19 @@ pub(in crate::config) enum At {
         number: u32,
     },
     Variable(u32),
-    /// Nowhere: the value is a default.
+    /// None: the value is a default.
     Unwritten,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::config) struct NodeFault {
     pub at: At,
-    /// The value that this one repeats. The hint names its place where it says `{}`.
+    /// The value that this one repeats. `{}` in the hint stands for its place.
     pub first: Option<At>,
     pub complaint: Complaint,
 }
 
-/// The first faults, each once: more than fifty help nobody, and their number must not make reading slow.
+/// The first faults, without duplicates: more than fifty are no help, and must not slow down reading.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Faults(Vec<NodeFault>);
 
@@ -31,7 +31,7 @@ impl Faults {
         self.add(NodeFault { at, first: None, complaint });
     }
 
-    /// Of a value that repeats the one at `first`.
+    /// Adds a fault of a value that repeats the one at `first`.
     pub fn push_repeated(&mut self, at: At, first: At, complaint: Complaint) {
         self.add(NodeFault { at, first: Some(first), complaint });
     }

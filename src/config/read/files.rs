@@ -1,5 +1,4 @@
-//! The file that was asked for and those that it includes: read one by one, so that each fault keeps its place, and joined
-//! to one tree.
+//! The given file and its includes: read one by one, so that each fault keeps its place, and merged into one tree.
 
 use std::fs;
 use std::io;
@@ -10,17 +9,17 @@ use super::faults::{At, Faults};
 use super::text::{read_text, syntax};
 use super::tree::{Value, YamlNode};
 
-/// What has been read, and what is wrong with it so far.
+/// Everything read so far, and its faults.
 #[derive(Default)]
 pub(in crate::config) struct ConfigFiles {
     sources: Vec<ConfigText>,
-    /// Where no value stands: files that are no YAML.
+    /// Faults of files that are not YAML, and thus have no values.
     unread: Vec<ConfigFault>,
     pub faults: Faults,
 }
 
 impl ConfigFiles {
-    /// Reads one more text. `None`: it is no YAML.
+    /// Reads another text. `None`: it is not YAML.
     pub fn read(&mut self, name: &str, text: &str) -> Option<YamlNode> {
         let file = self.sources.len();
         self.sources.push(ConfigText::new(name, text));
@@ -38,7 +37,7 @@ impl ConfigFiles {
         }
     }
 
-    /// Lays the files that `include` names over the one that names them, and hands each of them to `judge` before.
+    /// Lays the files named by `include` over the file that names them; first passes each to `judge`.
     pub fn include(&mut self, root: &mut YamlNode, include: &[PathBuf], mut judge: impl FnMut(&YamlNode, &mut Faults)) {
         let main = PathBuf::from(&self.sources[0].name);
         let base = main.parent().unwrap_or(Path::new(""));
@@ -65,20 +64,20 @@ impl ConfigFiles {
                 let Some(node) = self.read(&name, &text) else { continue };
                 if let Some(nested) = node.below("include") {
                     let hint = "name the files in the first one";
-                    self.faults.push(nested.at, Complaint::new("an included file includes no others", hint));
+                    self.faults.push(nested.at, Complaint::new("an included file must not include others", hint));
                 }
                 judge(&node, &mut self.faults);
                 joined.lay_over(node, &mut |here, other| self.join(here, other));
             }
         }
         root.lay_over(joined, &mut |(key, here), (_, over)| match (&mut here.value, over.value) {
-            // `access.users` have names, and are added.
+            // `access.users` are appended, as each has a name.
             (Value::List(items), Value::List(others)) if key.text() == Some("users") => items.extend(others),
             (value, other) => (here.at, *value) = (over.at, other),
         });
     }
 
-    /// Included files are equals: lists are joined, and neither overrides the other.
+    /// Included files have equal rank: lists are joined, and a key set in two of them is a fault.
     fn join(&mut self, (first, here): &mut (YamlNode, YamlNode), (key, other): (YamlNode, YamlNode)) {
         match (&mut here.value, other.value) {
             (Value::List(items), Value::List(others)) => items.extend(others),
@@ -90,7 +89,7 @@ impl ConfigFiles {
         }
     }
 
-    /// All that is wrong, with its places, if anything is. `variables`: the names of those that were read.
+    /// All faults with their places, if there are any. `variables`: the names of the variables that were read.
     pub fn check(&mut self, variables: &[&str]) -> Result<(), ConfigErrors> {
         let mut faults = std::mem::take(&mut self.unread);
         for fault in std::mem::take(&mut self.faults).into_vec() {
@@ -103,7 +102,7 @@ impl ConfigFiles {
         if faults.is_empty() { Ok(()) } else { Err(ConfigErrors::new(std::mem::take(&mut self.sources), faults)) }
     }
 
-    /// `line 3` beside another place in that file, else the file too.
+    /// The place of `first` as shown next to `place`: without the file if it is the same.
     fn shown_beside(&self, first: &ConfigPlace, place: &ConfigPlace) -> String {
         match (first, place) {
             (ConfigPlace::Line { file, line, .. }, ConfigPlace::Line { file: same, .. }) if file == same => {
@@ -114,7 +113,7 @@ impl ConfigFiles {
         }
     }
 
-    /// Where the value at the end of this path is written, for people; nowhere: "".
+    /// The place of the value at this path, for people; empty if it has none.
     pub fn shown_place(&self, root: &YamlNode, path: &[&str], variables: &[&str]) -> String {
         self.place(root.along(path).at, variables).shown(&self.sources).unwrap_or_default()
     }
@@ -132,7 +131,8 @@ impl ConfigFiles {
     }
 }
 
-/// The text, or what is wrong and what to do. One of no bytes is being written, or the disk has no room for it: what it adds is not gone.
+/// The text, or what is wrong with it and a hint. An empty file may be in the course of being written, or the disk may be full: its
+/// settings must not silently vanish.
 fn read_included(file: &Path) -> Result<String, (String, &'static str)> {
     match read_text(file, true) {
         Ok(text) if text.is_empty() && file.is_file() => {
@@ -143,7 +143,7 @@ fn read_included(file: &Path) -> Result<String, (String, &'static str)> {
     }
 }
 
-/// A file, or those of a directory in the order of their names.
+/// The file itself, or the files in a directory, sorted by name.
 fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -160,7 +160,7 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The directory may be the first file's own.
+/// An included directory may contain the first file.
 fn is_same(file: &Path, main: &Path) -> bool {
     let [file, main] = [file, main].map(|path| fs::canonicalize(path).ok());
     file.is_some() && file == main

@@ -1,7 +1,7 @@
-//! The tree to typed values, through serde: all faults, each with its place.
+//! The tree into typed values, through serde: all faults, each with its place.
 //!
-//! A fault does not end the reading: the entry that holds it is taken out of the tree and reading begins again, so that the
-//! next one is found. That works because every key may be left out, and lists and maps may be shorter.
+//! Reading continues after a fault: the faulty entry is removed from the tree, and reading starts again to find the next fault. This
+//! works because every key is optional, and lists and maps may be shorter.
 
 use std::time::Duration;
 use std::{fmt, ptr};
@@ -16,8 +16,8 @@ use super::faults::Faults;
 use super::tree::{Value, YamlNode};
 use crate::config::written::text;
 
-/// Reads what is written in `root`, and puts what is wrong into `faults`. With it comes all that was read: `defaults`, which has
-/// every key, with `root` laid over it, without what was wrong.
+/// Reads `root`, and adds what is wrong to `faults`. Also returns the whole configuration: `defaults`, which has every key, with the
+/// valid part of `root` laid over it.
 pub(in crate::config) fn read<T: DeserializeOwned>(
     mut root: YamlNode,
     defaults: &YamlNode,
@@ -34,7 +34,7 @@ pub(in crate::config) fn read<T: DeserializeOwned>(
             Err(error) => error,
         };
         let node = error.node.unwrap_or(&whole);
-        // A key may be missing only because it was wrong, which has been reported.
+        // The key may be missing only because it was removed for a fault already reported.
         if !error.is_missing || node.removed.is_empty() {
             faults.push(node.at, error.complaint);
         }
@@ -84,21 +84,21 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         })
     }
 
-    /// `null` means "the default": a known key without a value is as good as not written, and so is a whole section.
+    /// `null` stands for the default, for a key and for a whole section.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ValueError<'a>> {
-        // To serde it is two numbers; here it is written with its unit.
+        // serde's form is two numbers; ours is written with a unit.
         if name == "Duration" {
             let duration: Duration = text::one(self)?;
             let numbers = [duration.as_secs(), duration.subsec_nanos().into()];
             return visitor.visit_seq(SeqDeserializer::new(numbers.into_iter()));
         }
         if !matches!(self.0.value, Value::Null | Value::Map(_)) {
-            // A sequence would be taken for the fields in their order.
+            // serde would take a sequence for the fields in order.
             return self.placed(Err(ValueError::invalid_type(self.unexpected(), &visitor)));
         }
         let is_written = |(key, value): &&(YamlNode, YamlNode)| {
@@ -143,10 +143,10 @@ impl<'a> IntoDeserializer<'_, ValueError<'a>> for Reader<'a> {
 
 #[derive(Debug)]
 struct ValueError<'a> {
-    /// The innermost one that was being read.
+    /// The innermost node being read.
     node: Option<&'a YamlNode>,
     complaint: Complaint,
-    /// The map lacks a key.
+    /// A map lacks a required key.
     is_missing: bool,
 }
 
@@ -181,7 +181,7 @@ impl Error for ValueError<'_> {
                 format!("a list is written in brackets: [{}]", show(found).trim_matches('`'))
             }
             ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
-            // The only map whose keys are the operator's to name.
+            // The only map with keys chosen by the operator.
             ("a map", _) => String::from("write `\"*.example.com\": …` for each, or `{}` for none"),
             (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),
             ("a boolean", _) => String::from("write `true` or `false`"),

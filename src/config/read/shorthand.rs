@@ -14,12 +14,12 @@ impl YamlNode {
         }
     }
 
-    /// Whether it may stand for a section that has a shorthand.
+    /// Whether the value can be the short form of a section.
     fn is_short(&self) -> bool {
         !matches!(self.value, Value::Map(_) | Value::Null)
     }
 
-    /// The path at which this value of a variable is put: that of a section's shorthand goes on to the key that it stands for.
+    /// The path for a variable's value: a short form goes to the key that it stands for.
     pub fn spelt_out<'a>(&self, mut path: Vec<&'a str>) -> Vec<&'a str> {
         if self.is_short() {
             path.extend(SHORTHANDS.iter().find(|(section, _)| path == [*section]).map(|(_, key)| *key));
@@ -28,5 +28,5 @@ impl YamlNode {
     }
 }
 
-/// Sections that are written as one value, and the key that it stands for.
+/// Sections with a short form, and the key that it stands for.
 const SHORTHANDS: [(&str, &str); 1] = [("fleet", "url")];

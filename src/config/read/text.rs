@@ -1,4 +1,4 @@
-//! The file as text: reading it, and what to say of one that is not YAML.
+//! Reads the file's text, and explains texts that are not YAML.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::error::{Complaint, ConfigFault, ConfigPlace};
 use super::tree::OURS;
 use crate::config::{read_argument, read_file};
 
-/// The file that was asked for, which a command line may have named, or an included one.
+/// Reads the given file, which the command line may have named, or an included one.
 pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<String, ConfigFault> {
     let whole = |what, hint: &str| ConfigFault { place: ConfigPlace::File(0), complaint: Complaint::new(what, hint) };
     let read = if is_included { read_file(path) } else { read_argument(path) };
@@ -25,7 +25,7 @@ pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<Str
     })
 }
 
-/// What is wrong with a text that is no YAML, and where, if that is known: in the file of this number.
+/// What is wrong with a text that is not YAML, and the place, if known, in the file with this number.
 pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Error) -> ConfigFault {
     let message = error.to_string();
     let message = message.rsplit(OURS).next().unwrap_or_default();
@@ -47,7 +47,7 @@ pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Err
     ConfigFault { place, complaint: Complaint::new(what, hint) }
 }
 
-/// What the parser's messages hold, and what it mostly comes from.
+/// Parts of the parser's messages, and hints for their usual causes.
 const SYNTAX_HINTS: &[(&str, &str)] = &[
     ("limit exceeded", "write the values out instead of repeating aliases"),
     ("unfolds to more", "write the values out instead of repeating aliases"),

@@ -1,4 +1,4 @@
-//! YAML text to a tree in which each value knows its number in the text.
+//! YAML text into a tree in which each value knows its number in the text.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::policy::HostPattern;
 pub(in crate::config) struct YamlNode {
     pub at: At,
     pub value: Value,
-    /// The keys that were taken out of this map because of a fault, which has been reported; of a list's items, "".
+    /// Keys that were removed from this map because of a fault, which was reported; for an item of a list, "".
     pub removed: Vec<String>,
 }
 
@@ -30,14 +30,14 @@ pub(in crate::config) enum Value {
     Decimal(f64),
     Text(String),
     List(Vec<YamlNode>),
-    /// The key itself, with its place, and the value.
+    /// Key, with its place, and value.
     Map(BTreeMap<String, (YamlNode, YamlNode)>),
 }
 
 impl YamlNode {
-    /// Reads a whole document, in which `at` gives the place of each value by its number; nothing but comments is `null`.
-    /// Refuses tags, several documents and bombs. A key that stands twice in a map is a fault, and the first one counts.
-    /// `key`: the key that the document is the value of, if any.
+    /// Reads a document; `at` gives the place of each value by its number. A document with comments only is `null`. Rejects tags,
+    /// several documents and alias bombs. A duplicate key is a fault; the first one counts.
+    /// `key`: the key whose value the document is, if any.
     pub fn read(text: &str, key: &str, at: &dyn Fn(u32) -> At, faults: &mut Faults) -> Result<Self, serde_yaml::Error> {
         let walk = YamlWalk { at, seen: &Cell::new(0), faults: &RefCell::new(faults), is_of_hosts: key == HOSTS };
         walk.deserialize(serde_yaml::Deserializer::from_str(text))
@@ -52,7 +52,7 @@ impl YamlNode {
         Self::new(At::Unwritten, Value::Map(BTreeMap::new()))
     }
 
-    /// What stands at this key of a map, or at this place of a list.
+    /// The value at this key of a map, or at this index of a list.
     pub fn below(&self, step: &str) -> Option<&Self> {
         match &self.value {
             Value::Map(entries) => entries.get(step).map(|(_, value)| value),
@@ -61,7 +61,7 @@ impl YamlNode {
         }
     }
 
-    /// The node at the end of this path of keys and list indices, or the last one before the path breaks off.
+    /// The node at this path of keys and indices, or the last one that exists on it.
     pub fn along(&self, path: &[&str]) -> &Self {
         path.split_first().and_then(|(step, rest)| Some(self.below(step)?.along(rest))).unwrap_or(self)
     }
@@ -74,7 +74,7 @@ impl YamlNode {
         matches!(self.value, Value::Null)
     }
 
-    /// The keys of a map and their values; of anything else none.
+    /// The keys and values of a map; empty for anything else.
     pub fn entries(&self) -> impl Iterator<Item = &(Self, Self)> {
         if let Value::Map(entries) = &self.value { Some(entries.values()) } else { None }.into_iter().flatten()
     }
@@ -94,7 +94,7 @@ impl YamlNode {
         self.values_mut().for_each(|value| value.each_value(act));
     }
 
-    /// Takes out the value at this address, or the entry that it is the key or the value of. `false`: it is not in here.
+    /// Removes the value at this address, or the entry with this key or value. `false`: it is not in this tree.
     pub fn remove(&mut self, node: *const Self) -> bool {
         let is_it = |value: &Self| ptr::eq(value, node);
         let found = match &mut self.value {
@@ -113,13 +113,13 @@ impl YamlNode {
         is_found || self.values_mut().any(|value| value.remove(node))
     }
 
-    /// Whether nothing was taken out of it.
+    /// Whether nothing was removed from it.
     pub fn is_whole(&self) -> bool {
         let is_list_whole = if let Value::List(items) = &self.value { items.iter().all(Self::is_whole) } else { true };
         self.removed.is_empty() && is_list_whole && self.entries().all(|(_, value)| value.is_whole())
     }
 
-    /// Puts a value where the path of keys says, over what is there; makes the maps on the way.
+    /// Puts a value at this path of keys, replacing what is there; creates maps on the way.
     pub fn put(&mut self, path: &[&str], value: Self) {
         let Some((step, rest)) = path.split_first() else {
             *self = value;
@@ -134,8 +134,8 @@ impl YamlNode {
         entry.or_insert_with(|| (new(Value::Text((*step).to_owned())), new(Value::Null))).1.put(rest, value);
     }
 
-    /// Lays another map over this one, key by key: `null` changes nothing. `both` gets the two entries of a key that has
-    /// a value in each, unless both are maps.
+    /// Lays another map over this one, key by key: `null` changes nothing. If a key has a value in both, `both` decides, unless both
+    /// values are maps.
     pub fn lay_over(&mut self, over: Self, both: &mut impl FnMut(&mut (Self, Self), (Self, Self))) {
         self.removed.extend(over.removed);
         if over.at != At::Unwritten {
@@ -156,13 +156,13 @@ impl YamlNode {
     }
 }
 
-/// One value's reading.
+/// State of reading one value.
 #[derive(Clone, Copy)]
 struct YamlWalk<'a> {
     at: &'a dyn Fn(u32) -> At,
     seen: &'a Cell<u32>,
     faults: &'a RefCell<&'a mut Faults>,
-    /// If the value is a map, its keys are hosts.
+    /// If the value is a map: whether its keys are hosts.
     is_of_hosts: bool,
 }
 
@@ -184,7 +184,7 @@ impl YamlWalk<'_> {
         Ok(YamlNode::new(self.enter()?, value))
     }
 
-    /// A key as text. A host has one spelling from here on, by which files are joined and faults are found.
+    /// A key as text. Hosts are normalised here, so that files are merged and faults found by one spelling.
     fn key_text<E: Error>(self, key: &Value) -> Result<String, E> {
         let text = match key {
             Value::Text(text) => text.clone(),
@@ -245,7 +245,7 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
         self.leaf(Value::Signed(number))
     }
 
-    /// More than any key takes. As text it is shown as it was written.
+    /// Larger than any key accepts. Kept as text, to be shown as written.
     fn visit_u128<E: Error>(self, number: u128) -> Result<YamlNode, E> {
         self.leaf(Value::Text(number.to_string()))
     }
@@ -292,7 +292,7 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
     }
 }
 
-/// The keys below it are hosts, wherever it stands: `hosts`, `intercept.hosts`, and `hosts` of a user.
+/// The keys below this one are hosts, wherever it occurs: `hosts`, `intercept.hosts`, and `hosts` of a user.
 const HOSTS: &str = "hosts";
-/// Begins a message of ours: serde_yaml puts the path of keys before it.
+/// Marks messages of ours, as serde_yaml prepends the path of keys.
 pub(in crate::config) const OURS: char = '\u{1f}';

@@ -255,7 +255,7 @@ impl HostTable {
     }
 }
 
-/// Whether no request uses the host entry. If it were evicted while in use, two host entries for the same authority could decide independently.
+/// Whether no request uses the host entry. If it were evicted while in use, two entries for the same authority could decide independently.
 fn is_free(host: &Arc<HostEntry>) -> bool {
     Arc::strong_count(host) == 1
 }

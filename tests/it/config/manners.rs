@@ -70,7 +70,7 @@ hosts:
             "7:36 expected a number, found `fast` | a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none",
             "7:55 unknown key `count` | the keys here are `after` and `pause`",
             "8:34 expected a whole number from 0 to 4294967295, found `-1` | write 0 or more",
-            "8:55 this budget has no limit | add `requests: …` or `bytes: …`; `{}` is no budget",
+            "8:55 this budget has no limit | add `requests: …` or `bytes: …`; `{}` means no budget",
             "9:36 expected a whole number, found `99999999999999999999999` | write a smaller number",
             "9:68 `-99999999999999999999999` is not a size | a size is a whole number and its unit: `512KiB`, `1MiB`, `2GiB`, or a plain number of bytes",
         ]
@@ -84,7 +84,7 @@ fn a_users_budget_needs_a_limit_too() {
         format!("access: {{ users: [{{ name: a, password: \"{hash}\", budget: {budget} }}] }}")
     };
     assert!(good(&user("{ requests: 0 }")).access.users[0].budget.is_some_and(|budget| budget.requests == Some(0)));
-    let fault = "this budget has no limit | add `requests: …` or `bytes: …`; `{}` is no budget";
+    let fault = "this budget has no limit | add `requests: …` or `bytes: …`; `{}` means no budget";
     assert!(short(&user("{ per: day }")).iter().all(|said| said.ends_with(fault)));
     assert_eq!(short(&user("{ per: day }")).len(), 1);
 }
