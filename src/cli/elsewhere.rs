@@ -1,4 +1,4 @@
-//! `politely ca env --from`: the certificate of a proxy that runs on another machine.
+//! `politely ca env --from`: gets the certificate of a proxy on another machine.
 
 use super::CommandError;
 use super::admin_client::{READ, answer, connect, send, token};
@@ -10,20 +10,19 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use url::Url;
 
-/// A proxy on another machine.
+/// A proxy on another machine, and its certificate.
 pub(super) struct Elsewhere {
-    /// As it was asked for.
+    /// Its name, as given.
     pub name: String,
     pub ca_pem: String,
-    /// `None`: it speaks TLS to its clients, which few programs can.
+    /// `None`: the proxy requires TLS from clients, which few programs support.
     pub proxy: Option<(String, u16)>,
-    /// What stands before the host in its URL: nothing, or `NAME:PASSWORD@`.
+    /// The part before the host in the proxy's URL: empty, or `NAME:PASSWORD@`.
     pub credentials: String,
 }
 
-/// The certificate of a proxy that runs elsewhere: from the proxy itself, which serves it to its clients at `setup_host`, or
-/// from its admin address, which says where the proxy listens. `token_file`: that proxy's, never this machine's own, which is
-/// nothing for others to hear.
+/// Gets the certificate of a proxy on another machine: from the proxy itself, which serves it at `setup_host`, or from its admin
+/// address, which also tells where the proxy listens. `token_file`: that proxy's token; this machine's own is never sent.
 pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<Elsewhere, CommandError> {
     let text = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let parsed = Url::parse(&text).ok().filter(|url| url.scheme() == "http" && url.has_host());
@@ -41,7 +40,7 @@ pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host)
     had.map_err(|failed| failed.map_or_else(|| asked.wrong(&"it has no address"), |Failed { why, .. }| why))
 }
 
-/// From the first address that has it; else why the one has not that came furthest.
+/// The result of the first address that succeeds; otherwise the error of the address where the request got furthest.
 fn from_first<T>(
     addresses: impl Iterator<Item = SocketAddr>,
     mut ask: impl FnMut(SocketAddr) -> Result<T, Failed>,
@@ -57,24 +56,24 @@ fn from_first<T>(
     Err(furthest)
 }
 
-/// Why it is not had from an address.
+/// A failure at one address.
 #[derive(Debug)]
 struct Failed {
     came: HowFar,
     why: CommandError,
 }
 
-/// How far one came there.
+/// How far a request got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum HowFar {
     Nowhere,
-    /// To something else that speaks HTTP.
+    /// To another HTTP server.
     ToHttp,
-    /// To who wants to know for whom it is.
+    /// To a proxy that requires credentials.
     ToProxy,
 }
 
-/// What is asked for, at whichever of its addresses.
+/// The request, for any of the addresses.
 struct Asked<'a> {
     name: String,
     host: &'a str,
@@ -162,7 +161,7 @@ mod tests {
 
     const PAC: &str = "function FindProxyForURL() { return \"PROXY proxy.example:3128\"; }";
 
-    /// An address at which every request is answered like this, but for where a proxy's admin address says more.
+    /// A server that gives all requests this answer, except that a proxy's admin address describes itself.
     fn site(status: &'static str, is_proxy: bool) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! How commands print: plurals, control characters made harmless.
+//! Output of commands: plurals, and control characters made harmless.
 
 use super::command_error::CommandError;
 use crate::policy::Manners;
@@ -23,7 +23,7 @@ pub(super) fn counted(count: impl Into<u64>, one: &str) -> String {
     format!("{count} {plural}")
 }
 
-/// What is kept at a host beyond what it asks for, by the key of `pace` that says so.
+/// The limits kept at a host beyond what it asks for, by their key in `pace`.
 pub(super) fn kept(manners: &Manners) -> impl Iterator<Item = (&'static str, String)> {
     let Manners { adaptive, breaker, budget, min_revisit } = manners;
     let kept = [
@@ -35,7 +35,7 @@ pub(super) fn kept(manners: &Manners) -> impl Iterator<Item = (&'static str, Str
     kept.into_iter().filter_map(|(key, kept)| Some((key, kept?)))
 }
 
-/// With what others have written in it, which is not to steer the terminal.
+/// Replaces control characters in foreign text, which must not control the terminal.
 pub(super) fn inert(text: &str) -> String {
     let mut inert = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! `--format training-summary`: what a crawler's evidence can say in the template for the public summary of training content, AI Act
-//! (Regulation (EU) 2024/1689) Art. 53(1)(d). docs/evidence.md names the version of the template.
+//! `--format training-summary`: fills in what a crawler's evidence can contribute to the template for the public summary of training
+//! content, AI Act (Regulation (EU) 2024/1689) Art. 53(1)(d). docs/evidence.md names the version of the template.
 
 use super::overrides::{contact, overrides};
 use super::page::{Page, named, put_text};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::SystemTime;
 
-/// Markdown. The groups of the report are domains.
+/// Renders Markdown. The groups of the report must be domains.
 pub(super) fn render(page: &Page<'_>) -> String {
     let (total, basis) = (&page.report.total, &page.report.basis);
     let month = |at: SystemTime| {

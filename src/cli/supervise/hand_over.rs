@@ -1,4 +1,4 @@
-//! The socket between `run` and what it starts: signals go in, and the listening socket of another network comes out.
+//! The socket between `run` and its supervisor: signals go in, and the listening socket of the isolated network comes out.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -12,21 +12,21 @@ use std::os::unix::net::UnixStream;
 use tokio::io::Interest;
 use tokio::process::Child;
 
-/// Nobody else is in that network.
+/// Fixed, as nothing else listens in that network.
 pub(in crate::cli) const INSIDE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
 
-/// The end that `run` has.
+/// The end that `run` holds.
 pub(in crate::cli) struct Control(UnixStream);
 
 impl Control {
-    /// With the other end, for the process that is started.
+    /// Also returns the other end, for the process that will be started.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         Ok((Self(ours), theirs.into()))
     }
 
-    /// The socket that comes from inside. `None`: `child` has ended before.
+    /// Receives the listening socket from inside. `None`: `child` ended before.
     pub async fn take_over(&self, child: &mut Child) -> io::Result<Option<tokio::net::TcpListener>> {
         let stream = tokio::net::UnixStream::from_std(self.0.try_clone()?)?;
         let socket = tokio::select! {
@@ -38,17 +38,17 @@ impl Control {
         tokio::net::TcpListener::from_std(socket).map(Some)
     }
 
-    /// The command may start.
+    /// Lets the command start.
     pub fn go(&self) {
         self.signal(0);
     }
 
-    /// Whether the command was started at all, now that its process has ended.
+    /// Whether the command was started, asked after its process has ended.
     pub fn has_started(&self) -> bool {
         (&self.0).read(&mut [0]).is_ok_and(|length| length > 0)
     }
 
-    /// To the command. Where it has ended there is nobody to tell.
+    /// Sends a signal to the command. Ignored if it has ended.
     pub fn signal(&self, number: libc::c_int) {
         let byte = u8::try_from(number).unwrap_or_default();
         let _ = (&self.0).write_all(&[byte]);
@@ -67,7 +67,7 @@ fn receive(stream: impl AsFd) -> io::Result<Option<TcpListener>> {
     Ok(socket.map(TcpListener::from))
 }
 
-/// Gives `run` the socket.
+/// Sends the listening socket to `run`.
 pub(super) fn hand_over(by: &UnixStream, listener: &TcpListener) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
@@ -77,7 +77,7 @@ pub(super) fn hand_over(by: &UnixStream, listener: &TcpListener) -> io::Result<(
     Ok(())
 }
 
-/// One whose other end never says anything.
+/// A socket whose other end is closed.
 pub(super) fn closed() -> UnixStream {
     let (ours, theirs) = UnixStream::pair().expect("a descriptor has just become free");
     std::mem::forget(theirs);
