@@ -9,7 +9,7 @@ use ring::digest;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-/// RFC 6455 §1.3: the example nonce.
+/// RFC 6455 §1.3: the example nonce and the answer to it.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
