@@ -5,7 +5,7 @@ use crate::policy::Manners;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Prints an answer.
+/// Prints the result of a command.
 pub(super) fn print(text: &str) -> Result<ExitCode, CommandError> {
     io::stdout().write_all(text.as_bytes())?;
     io::stdout().flush()?;

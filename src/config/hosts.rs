@@ -81,7 +81,7 @@ impl Hosts {
         let mut built = self.clone();
         for (pattern, own) in entries {
             built.lay(pattern, own, None);
-            // Replaces what is more specific than the entry. A host has nothing below it.
+            // The entry also overrides the policies of more specific patterns. A single host has none.
             let covers = |name: &Arc<str>| {
                 !matches!(pattern, HostPattern::Host(_)) && pattern.matches(&Host::Name(Arc::clone(name)))
             };

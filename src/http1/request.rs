@@ -9,7 +9,7 @@ use super::{Framing, HeadError};
 pub struct RequestHead<'r> {
     /// Number of input bytes, the empty line included.
     pub len: usize,
-    /// Those bytes.
+    /// The bytes of the head.
     pub raw: &'r [u8],
     pub method: &'r str,
     /// As sent, without spaces or control characters.

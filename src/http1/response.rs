@@ -9,7 +9,7 @@ use super::{Framing, HeadError};
 pub struct ResponseHead<'r> {
     /// Number of input bytes, the empty line included.
     pub len: usize,
-    /// Those bytes.
+    /// The bytes of the head.
     pub raw: &'r [u8],
     /// 100 to 999.
     pub status: u16,

@@ -159,7 +159,7 @@ impl PreferenceRules {
                 paths.add(pattern, |bytes| PreferencePath { bytes, number: Reverse(next) });
                 next
             });
-            // `ai-train=no, use=reference` says it twice.
+            // `ai-train=no, use=reference` refuses the same use twice.
             let mut said = HashSet::new();
             let no = read.welcome.into_iter().filter(|(_, is_welcome)| !is_welcome);
             let no = no.map(|(purpose, _)| purpose).filter(|purpose| said.insert(purpose.clone()));

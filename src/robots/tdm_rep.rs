@@ -198,7 +198,7 @@ mod tests {
         file.fault().map_or(found.clone(), |fault| format!("{found} ({fault})"))
     }
 
-    /// The example of the report.
+    /// The example in the report.
     const SITE: &str = r#"[
         { "location": "/directory-a/", "tdm-reservation": 1 },
         { "location": "/directory-b/html/", "tdm-reservation": 1, "tdm-policy": "https://provider.com/policies/policy.json" },

@@ -47,8 +47,7 @@ pub(super) fn run(args: &StampArgs) -> Result<ExitCode, CommandError> {
     let stored = check(&response, &head, Some(nonce), &authorities)
         .and_then(|time| Ok((time, Stamp::store(&directory, verified.head_segment, &head, &response)?)));
     let (time, path) = stored.map_err(|error| {
-        let hint =
-            "nothing was stored; `--tsa-ca` must contain the authority's certificate, or its issuer's";
+        let hint = "nothing was stored; `--tsa-ca` must contain the authority's certificate, or its issuer's";
         CommandError::usage(format!("the answer of {} cannot be used: {error}", args.tsa), hint)
     })?;
     let path = path.map_or(String::new(), |path| format!("\n  stored:  {}", path.display()));

@@ -115,7 +115,7 @@ fn contradicted<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Fou
     (is_based_alike && is_by_files && reason != explanation.reason).then_some(same)
 }
 
-/// What the site's answers had demanded up to then.
+/// The licence and price that the site's answers had named up to then.
 fn offer(past: &Past) -> Value {
     match (&past.license, &past.price) {
         (None, None) => Value::Null,

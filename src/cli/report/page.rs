@@ -70,9 +70,7 @@ pub fn meaning(reason: &str) -> &'static str {
         "connection-limit" => "the user had as many connections as are allowed",
         "authority-mismatch" => "it named another site than the connection was opened for",
         "rules-too-complex" => "comparing its URL with the site's rules would have taken too long",
-        "bad-request" | "head-too-large" | "head-timeout" | "expectation-failed" => {
-            "it was not a valid request"
-        }
+        "bad-request" | "head-too-large" | "head-timeout" | "expectation-failed" => "it was not a valid request",
         "loop" => "it was for this proxy itself, or had come through it before",
         "draining" => "the proxy was stopping",
         "fleet-lost" => "the server that several proxies share was out of reach",

@@ -86,7 +86,7 @@ impl HostEntry {
         self.entry.load_full()
     }
 
-    /// Uses since the last use of this host entry. Wrapping subtraction, as the clock may overflow.
+    /// Host entries created since the last use of this one. Wrapping subtraction, as the clock may overflow.
     fn idle(&self, now: u32) -> u32 {
         now.wrapping_sub(self.used.load(Ordering::Relaxed))
     }

@@ -105,8 +105,8 @@ impl FetchPlaces {
     }
 }
 
-/// A host's slot for a fetch. Only one guest (a fetch redirected from another host) waits for a host's slot at a time, alternating
-/// between the guests' clients: however many sites redirect to this host, its own clients come first.
+/// A host's slot for a fetch. Of the guests (fetches redirected from other hosts), one at a time has or awaits the host's slot, and their
+/// clients take turns: however many sites redirect to this host, its own clients come first.
 pub(super) struct FetchTurn {
     pub permit: Permit,
     _among_guests: Option<Box<Permit>>,

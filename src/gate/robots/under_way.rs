@@ -126,7 +126,7 @@ impl Fetching {
     }
 }
 
-/// Removes a fetch from the table when it ends.
+/// The row of a fetch in the table; dropping it removes the row.
 pub(super) struct Underway<'a> {
     pub fetches: &'a Mutex<FetchTable>,
     pub key: (SiteFile, Authority),

@@ -131,10 +131,10 @@ fn a_body_is_as_status_and_method_and_fields_say() {
         ("HTTP/1.1 200 OK", "GET", "", Framing::UntilClose, "", false),
         ("HTTP/1.0 200 OK", "GET", length, Framing::Length(5), "5", false),
         ("HTTP/1.0 200 OK", "GET", "", Framing::UntilClose, "", false),
-        // Transfer-Encoding overrides, and Content-Length goes (§6.3).
+        // Transfer-Encoding overrides Content-Length, which is removed (§6.3).
         ("HTTP/1.1 200 OK", "GET", &with_both, Framing::Chunked, "chunked", false),
         ("HTTP/1.1 200 OK", "HEAD", &with_both, Framing::None, "chunked", false),
-        // One number given twice is that number.
+        // The same number given twice counts once.
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 5\r\nContent-Length: 5\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 5 , 5\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: ,5\r\n", Framing::Length(5), "5", kept),

@@ -56,8 +56,7 @@ fn interrupted(group: &[OutlineEntry], findings: &mut Findings<'_>) {
         );
         if agent.key == RecordKey::UserAgent && is_pace {
             let related = above.map(|entry| (entry, &entry.value, "these rules apply to this user agent too"));
-            let hint =
-                "only rules end a group (RFC 9309 §2.2): put `Disallow:` above it, or move the lines for all of them below it";
+            let hint = "only rules end a group (RFC 9309 §2.2): put `Disallow:` above it, or move the lines for all of them below it";
             let message = "this user agent shares its rules with the one above";
             findings.warn("agents-joined", (agent, &agent.value), message, hint, related);
         }

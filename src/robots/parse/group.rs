@@ -90,7 +90,7 @@ impl Groups {
         (self.group_ended, self.section_ended) = (false, false);
         let section = index(self.sections.len() - 1);
         match text {
-            // `* anything` is `*` to Google, and undefined to RFC 9309.
+            // `* anything` is `*` to Google; RFC 9309 leaves it undefined.
             [b'*'] | [b'*', b' ' | b'\t', ..] if self.stars.last() == Some(&section) => {}
             [b'*'] | [b'*', b' ' | b'\t', ..] => self.stars.push(section),
             _ => self.names.push(GroupName { value, section }),

@@ -1,4 +1,4 @@
-//! Names looked up once for all who ask, with answers that a test gives.
+//! Look-ups shared by concurrent callers, with answers given by the test.
 
 use super::answer::{KEEP, KEEP_OWN_LIMIT, MOST_APART};
 use super::*;
