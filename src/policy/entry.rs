@@ -183,16 +183,16 @@ impl Entry {
         let trouble = Trouble { since, failures, retry_at, why: why.into() };
         // From now on the copy's age matters, which must not begin in the future.
         let answer =
-            self.answer.clone().map(|answer| SiteAnswer { freshness: answer.freshness.believed(now), ..answer });
+            self.answer.clone().map(|answer| SiteAnswer { freshness: answer.freshness.sanitized(now), ..answer });
         Self { answer, trouble: Some(Box::new(trouble)) }
     }
 
     /// Corrects an entry that was stored, maybe under a wrong clock: ages become non-negative, and a retry further away than any
     /// failure could set is due.
     #[must_use]
-    pub fn believed(mut self, now: SystemTime) -> Self {
+    pub fn sanitized(mut self, now: SystemTime) -> Self {
         if let Some(answer) = &mut self.answer {
-            answer.freshness = answer.freshness.believed(now);
+            answer.freshness = answer.freshness.sanitized(now);
         }
         if let Some(trouble) = &mut self.trouble {
             trouble.since = trouble.since.min(now);

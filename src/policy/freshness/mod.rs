@@ -141,7 +141,7 @@ impl Freshness {
 
     /// Corrects a stored value. A copy dated in the future, by a wrong clock, is treated as just fetched, and due for a refresh.
     #[must_use]
-    pub fn believed(self, now: SystemTime) -> Self {
+    pub fn sanitized(self, now: SystemTime) -> Self {
         let now = millis(now);
         if self.validated > now { Self { validated: now, refresh: now, expires: now } } else { self }
     }
