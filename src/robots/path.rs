@@ -84,7 +84,7 @@ pub(crate) fn next(bytes: &[u8]) -> Option<(PathByte, &[u8])> {
         Some(byte) if is_unreserved(byte) => Some((PathByte::Byte(byte), &bytes[3..])),
         Some(byte @ (b'*' | b'$')) => Some((PathByte::Literal(byte), &bytes[3..])),
         Some(byte) => Some((PathByte::Escaped(byte), &bytes[3..])),
-        None if is_foreign(first) => Some((PathByte::Escaped(first), rest)),
+        None if must_escape(first) => Some((PathByte::Escaped(first), rest)),
         None => Some((PathByte::Byte(first), rest)),
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn is_unreserved(byte: u8) -> bool {
 }
 
 /// Whether the byte is not allowed in a URI and browsers escape it: it is compared as an escape.
-fn is_foreign(byte: u8) -> bool {
+fn must_escape(byte: u8) -> bool {
     !byte.is_ascii_graphic() || matches!(byte, b'"' | b'<' | b'>' | b'`')
 }
 
