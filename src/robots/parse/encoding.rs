@@ -38,10 +38,10 @@ pub(super) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
     };
     let units = |bytes: &[u8]| -> Option<String> {
         Some(match (layout.width, layout.at) {
-            (2, 0) => of_two(bytes, u16::from_le_bytes)?,
-            (2, 1) => of_two(bytes, u16::from_be_bytes)?,
-            (4, 0) => of_four(bytes, u32::from_le_bytes)?,
-            (4, 3) => of_four(bytes, u32::from_be_bytes)?,
+            (2, 0) => decode_utf16(bytes, u16::from_le_bytes)?,
+            (2, 1) => decode_utf16(bytes, u16::from_be_bytes)?,
+            (4, 0) => decode_utf32(bytes, u32::from_le_bytes)?,
+            (4, 3) => decode_utf32(bytes, u32::from_be_bytes)?,
             _ => return None,
         })
     };
@@ -75,13 +75,13 @@ fn has_key_in_bytes(bytes: &[u8]) -> bool {
 }
 
 /// Decodes UTF-16. `None` if the byte order mark contradicts the byte order.
-fn of_two(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
+fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
     let units = bytes.as_chunks::<2>().0.iter().map(|bytes| unit(*bytes));
     let decoded = char::decode_utf16(units.clone()).map(|read| read.unwrap_or(char::REPLACEMENT_CHARACTER));
     (units.clone().next() != Some(MARK.swap_bytes())).then(|| decoded.collect())
 }
 
-fn of_four(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> Option<String> {
+fn decode_utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> Option<String> {
     let units = bytes.as_chunks::<4>().0.iter().map(|bytes| unit(*bytes));
     let decoded = units.clone().map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER));
     (units.clone().next() != Some(u32::from(MARK).swap_bytes())).then(|| decoded.collect())
