@@ -69,7 +69,7 @@ impl AsyncRead for Stream {
                 let read = ready!(Pin::new(&mut *tls).poll_read(cx, buf));
                 let is_end = read.is_ok() && buf.remaining() == before && before > 0;
                 // The same error as rustls gives.
-                let is_cut = is_end && !wide::said_goodbye(tls.ssl());
+                let is_cut = is_end && !wide::received_close_notify(tls.ssl());
                 Poll::Ready(if is_cut { Err(io::ErrorKind::UnexpectedEof.into()) } else { read })
             }
             Self::Ahead(ahead) if ahead.0.is_empty() => Pin::new(&mut ahead.1).poll_read(cx, buf),

@@ -24,7 +24,7 @@ pub(super) fn set(context: &mut SslContextBuilder) {
 }
 
 /// Whether the origin has sent close_notify. Without it, its data may have been truncated.
-pub fn said_goodbye(ssl: &SslRef) -> bool {
+pub fn received_close_notify(ssl: &SslRef) -> bool {
     // SAFETY: only reads a number.
     unsafe { SSL_get_shutdown(ssl.as_ptr().cast()) & RECEIVED_SHUTDOWN != 0 }
 }

@@ -6,7 +6,7 @@ mod bounds;
 mod memory;
 mod words;
 
-pub(super) use bounds::said_goodbye;
+pub(super) use bounds::received_close_notify;
 pub(super) use memory::TlsMemory;
 
 use super::dial_error::{DialError, DialFault};
