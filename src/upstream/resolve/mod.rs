@@ -28,7 +28,7 @@ pub(super) struct Resolver(Arc<ResolverInner>);
 struct ResolverInner {
     answers: Cache<Arc<str>, LookupAnswer>,
     /// Look-ups in flight, and where to send their answers.
-    flights: Mutex<HashMap<Arc<str>, Landing>>,
+    in_flight: Mutex<HashMap<Arc<str>, ResultSender>>,
     /// Look-ups at a time. Each occupies a thread, for many seconds if the name is dead.
     lookups: Arc<Semaphore>,
     /// Each client's share of the look-ups.
@@ -47,8 +47,8 @@ struct LookupShare {
     slow: Arc<Semaphore>,
 }
 
-type Flight = watch::Receiver<Option<LookupResult>>;
-type Landing = watch::Sender<Option<LookupResult>>;
+type ResultReceiver = watch::Receiver<Option<LookupResult>>;
+type ResultSender = watch::Sender<Option<LookupResult>>;
 /// Function that resolves a name.
 type Ask =
     Box<dyn Fn(Arc<str>) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupFault>> + Send>> + Send + Sync>;
@@ -66,7 +66,7 @@ impl Resolver {
     fn asking(ask: Ask) -> Self {
         Resolver(Arc::new(ResolverInner {
             answers: Cache::new(CACHED_NAMES),
-            flights: Mutex::default(),
+            in_flight: Mutex::default(),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
             shares: Mutex::default(),
             answered: Mutex::default(),
@@ -91,10 +91,10 @@ impl Resolver {
             Some(answer) if answer.is_fresh() => answer.found,
             // A recent answer is better than waiting.
             Some(answer) if answer.is_usable() => {
-                drop(self.flight(name, client));
+                drop(self.join_or_start(name, client));
                 answer.found
             }
-            Some(_) | None => self.landed(name, client, LOOKUP_TIME).await,
+            Some(_) | None => self.wait_for_answer(name, client, LOOKUP_TIME).await,
         }
     }
 
@@ -130,9 +130,9 @@ impl Resolver {
         self.0.answers.insert(name.into(), LookupAnswer::now(Ok(addresses.into())));
     }
 
-    async fn landed(&self, name: &Arc<str>, client: Option<ClientId>, limit: Duration) -> LookupResult {
-        let mut flight = self.flight(name, client);
-        match timeout(limit, flight.wait_for(Option::is_some)).await {
+    async fn wait_for_answer(&self, name: &Arc<str>, client: Option<ClientId>, limit: Duration) -> LookupResult {
+        let mut result = self.join_or_start(name, client);
+        match timeout(limit, result.wait_for(Option::is_some)).await {
             Ok(Ok(answer)) => answer.clone().expect("it was waited for"),
             // The look-up continues; until it ends, others need not wait as long.
             Ok(Err(_)) | Err(_) => {
@@ -144,14 +144,14 @@ impl Resolver {
     }
 
     /// The look-up of the name in flight, or a new one. It is cancelled if nobody waits for it before it begins.
-    fn flight(&self, name: &Arc<str>, client: Option<ClientId>) -> Flight {
-        let mut flights = self.0.flights.lock();
-        if let Some(tell) = flights.get(name) {
+    fn join_or_start(&self, name: &Arc<str>, client: Option<ClientId>) -> ResultReceiver {
+        let mut in_flight = self.0.in_flight.lock();
+        if let Some(tell) = in_flight.get(name) {
             return tell.subscribe();
         }
-        let (tell, flight) = watch::channel(None);
-        flights.insert(name.clone(), tell.clone());
-        drop(flights);
+        let (tell, result) = watch::channel(None);
+        in_flight.insert(name.clone(), tell.clone());
+        drop(in_flight);
         let (this, name) = (self.clone(), name.clone());
         tokio::spawn(async move {
             let share = this.share(client);
@@ -167,14 +167,14 @@ impl Resolver {
                 Some(_) | None => this.noted(&name, answer.clone()),
             };
             this.0.answers.insert(name.clone(), known);
-            this.0.flights.lock().remove(&name);
+            this.0.in_flight.lock().remove(&name);
             tell.send_replace(Some(answer));
         });
-        flight
+        result
     }
 
     /// `None`: nobody waits for the answer any more.
-    async fn ask(&self, name: &Arc<str>, share: &LookupShare, tell: &Landing) -> Option<LookupResult> {
+    async fn ask(&self, name: &Arc<str>, share: &LookupShare, tell: &ResultSender) -> Option<LookupResult> {
         // The client's share first: look-ups waiting for it must not occupy places that others could use.
         let begins = async { (share.quick.clone().acquire_owned().await, self.0.lookups.acquire().await) };
         let (mut turn, place) = self.while_somebody_waits(name, tell, begins).await?;
@@ -226,7 +226,7 @@ impl Resolver {
     async fn while_somebody_waits<T>(
         &self,
         name: &Arc<str>,
-        tell: &Landing,
+        tell: &ResultSender,
         work: impl Future<Output = T>,
     ) -> Option<T> {
         let mut work = pin!(work);
@@ -237,9 +237,9 @@ impl Resolver {
                 () = tell.closed() => {}
             }
             // New requests join under this lock.
-            let mut flights = self.0.flights.lock();
+            let mut in_flight = self.0.in_flight.lock();
             if tell.receiver_count() == 0 {
-                flights.remove(name);
+                in_flight.remove(name);
                 return None;
             }
         }

@@ -134,7 +134,7 @@ async fn a_hundred_dead_names_hold_up_their_own_client_for_some_seconds_only() {
     resolver.lookup(&host("live-1"), A).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     sleep(Duration::from_secs(60)).await;
-    assert!(resolver.0.shares.lock().is_empty() && resolver.0.flights.lock().is_empty());
+    assert!(resolver.0.shares.lock().is_empty() && resolver.0.in_flight.lock().is_empty());
 }
 
 #[test]
@@ -198,7 +198,7 @@ async fn look_ups_that_nobody_waits_for_any_more_are_not_made() {
         assert!(lookup.await.is_err());
     }
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(resolver.0.flights.lock().len(), QUICK, "those that have begun");
+    assert_eq!(resolver.0.in_flight.lock().len(), QUICK, "those that have begun");
     assert_eq!(asked.load(Relaxed), QUICK);
     // A look-up that somebody waits for keeps its place, whoever asked first.
     let name = host("live-1");
@@ -206,5 +206,5 @@ async fn look_ups_that_nobody_waits_for_any_more_are_not_made() {
     let (first, second) = tokio::join!(timeout(Duration::from_millis(5), first), second);
     assert!(first.is_err() && second.is_ok());
     sleep(Duration::from_secs(100)).await;
-    assert!(resolver.0.shares.lock().is_empty() && resolver.0.flights.lock().is_empty());
+    assert!(resolver.0.shares.lock().is_empty() && resolver.0.in_flight.lock().is_empty());
 }
