@@ -12,7 +12,7 @@ use crate::config::{CaSource, ListenAddress, Settings, state_directory};
 use crate::tls::{Ca, CaError, ca, roots, secret_file};
 
 use super::admin_client;
-use super::elsewhere;
+use super::remote_proxy;
 use super::trust::{StoreKind, TrustChange, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
 use super::{CommandError, NO};
 
@@ -197,10 +197,10 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
             (ca::directory(&settings.intercept.ca), ca.trusted_pem(), proxy)
         }
         Some(url) => {
-            let elsewhere = elsewhere::elsewhere(url, args.token_file.as_deref(), &settings.intercept.setup_host)?;
-            let name: String = elsewhere.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-            credentials = elsewhere.credentials;
-            (state_directory().join("from").join(name), elsewhere.ca_pem, elsewhere.proxy)
+            let remote = remote_proxy::fetch(url, args.token_file.as_deref(), &settings.intercept.setup_host)?;
+            let name: String = remote.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+            credentials = remote.credentials;
+            (state_directory().join("from").join(name), remote.ca_pem, remote.proxy)
         }
     };
     secret_file::directory(&directory)?;

@@ -7,7 +7,7 @@ mod check;
 mod command_error;
 mod config_arg;
 mod demo;
-mod elsewhere;
+mod remote_proxy;
 mod evidence;
 mod explain;
 mod hash_password;

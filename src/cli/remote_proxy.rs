@@ -11,7 +11,7 @@ use std::path::Path;
 use url::Url;
 
 /// A proxy on another machine, and its certificate.
-pub(super) struct Elsewhere {
+pub(super) struct RemoteProxy {
     /// Its name, as given.
     pub name: String,
     pub ca_pem: String,
@@ -23,7 +23,7 @@ pub(super) struct Elsewhere {
 
 /// Gets the certificate of a proxy on another machine: from the proxy itself, which serves it at `setup_host`, or from its admin
 /// address, which also tells where the proxy listens. `token_file`: that proxy's token; this machine's own is never sent.
-pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<Elsewhere, CommandError> {
+pub(super) fn fetch(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<RemoteProxy, CommandError> {
     let text = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let parsed = Url::parse(&text).ok().filter(|url| url.scheme() == "http" && url.has_host());
     let parsed = parsed.ok_or_else(|| CommandError::usage(format!("`{url}` is not the URL of a proxy"), FROM_HINT))?;
@@ -59,13 +59,13 @@ fn from_first<T>(
 /// A failure at one address.
 #[derive(Debug)]
 struct Failed {
-    came: HowFar,
+    came: Progress,
     why: CommandError,
 }
 
 /// How far a request got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum HowFar {
+enum Progress {
     Nowhere,
     /// To another HTTP server.
     ToHttp,
@@ -84,9 +84,9 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn at(&self, address: SocketAddr) -> Result<Elsewhere, Failed> {
+    fn at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
         let failed = match self.admin_at(address) {
-            Err(failed) if failed.came > HowFar::Nowhere => failed,
+            Err(failed) if failed.came > Progress::Nowhere => failed,
             told_by_admin => return told_by_admin,
         };
         let Self { setup_host, credentials, .. } = self;
@@ -99,14 +99,14 @@ impl Asked<'_> {
             "GET http://{setup_host}/ca.pem HTTP/1.1\r\nHost: {setup_host}\r\n{shown}Connection: close\r\n\r\n"
         );
         match connect(address).and_then(|stream| send(stream, &request, READ)) {
-            Ok((200, pem)) if pem.starts_with(PEM.as_bytes()) => Ok(Elsewhere {
+            Ok((200, pem)) if pem.starts_with(PEM.as_bytes()) => Ok(RemoteProxy {
                 name: self.name.clone(),
                 ca_pem: String::from_utf8_lossy(&pem).into_owned(),
                 proxy: Some((self.host.to_owned(), self.port)),
                 credentials: credentials.clone(),
             }),
             Ok((407, _)) => Err(Failed {
-                came: HowFar::ToProxy,
+                came: Progress::ToProxy,
                 why: CommandError::usage(
                     "the proxy requires a user name and password",
                     "put them in the URL: http://NAME:PASSWORD@proxy:3128",
@@ -116,19 +116,19 @@ impl Asked<'_> {
         }
     }
 
-    fn admin_at(&self, address: SocketAddr) -> Result<Elsewhere, Failed> {
+    fn admin_at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
         let failed = |came, error: &dyn Display| Failed { came, why: self.wrong(error) };
         let get = |target| match answer(address, "GET", target, self.token.as_deref()) {
-            Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(HowFar::ToHttp, &error)),
+            Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(Progress::ToHttp, &error)),
             Ok((401, _)) => Err(Failed {
-                came: HowFar::ToProxy,
+                came: Progress::ToProxy,
                 why: CommandError::usage(
                     "the proxy requires a token",
                     "pass `--token-file FILE`; the file contains the token of that proxy's admin address",
                 ),
             }),
-            Ok((status, _)) => Err(failed(HowFar::ToHttp, &format!("status {status} for {target}"))),
-            Err(error) => Err(failed(HowFar::Nowhere, &error)),
+            Ok((status, _)) => Err(failed(Progress::ToHttp, &format!("status {status} for {target}"))),
+            Err(error) => Err(failed(Progress::Nowhere, &error)),
         };
         let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
         let proxy = pac.split_once("return \"").and_then(|(_, rest)| rest.split_once('"')?.0.split_once(' '));
@@ -139,8 +139,8 @@ impl Asked<'_> {
         });
         let proxy = proxy
             .filter(|_| ca_pem.starts_with(PEM))
-            .ok_or_else(|| failed(HowFar::ToHttp, &"this is neither a politely proxy nor its admin address"))?;
-        Ok(Elsewhere { proxy, ca_pem, name: self.name.clone(), credentials: String::new() })
+            .ok_or_else(|| failed(Progress::ToHttp, &"this is neither a politely proxy nor its admin address"))?;
+        Ok(RemoteProxy { proxy, ca_pem, name: self.name.clone(), credentials: String::new() })
     }
 
     fn wrong(&self, error: &dyn Display) -> CommandError {
@@ -181,7 +181,7 @@ mod tests {
         address
     }
 
-    fn ask(addresses: &[SocketAddr]) -> Result<Elsewhere, String> {
+    fn ask(addresses: &[SocketAddr]) -> Result<RemoteProxy, String> {
         let setup_host = Host::parse("politely.localhost").unwrap();
         let (name, credentials) = ("proxy.example:3129".to_owned(), String::new());
         let asked =
