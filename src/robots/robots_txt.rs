@@ -53,9 +53,9 @@ impl RobotsTxt {
 
     /// The rules of the groups that name this token, without those of `*`, within the budget of a decision. `None`: no group names it.
     pub(crate) fn rules_naming(&self, token: &str, budget: &mut StepBudget) -> Option<RuleSet> {
-        let chosen = self.0.groups.select_named(token, &self.0.source, &self.0.options)?;
-        _ = budget.spend(chosen.sections.len() * SECTION);
-        Some(RuleSet::new(Arc::clone(&self.0), chosen))
+        let selection = self.0.groups.select_named(token, &self.0.source, &self.0.options)?;
+        _ = budget.spend(selection.sections.len() * SECTION);
+        Some(RuleSet::new(Arc::clone(&self.0), selection))
     }
 
     /// Compiles the rules and preferences of all groups, which takes some tens of milliseconds for the longest files. Otherwise each

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::budget::{StepBudget, StepsSpent};
 use super::parse::RobotsFile;
-use super::parse::chosen::Chosen;
+use super::parse::selection::Selection;
 use super::parse::delay::{RequestRate, VisitTime};
 use super::parse::span::Span;
 use super::path::{self, ComparedPath};
@@ -18,12 +18,12 @@ use super::verdict::{PreferenceRef, RuleRef, Verdict, VerdictGround};
 #[derive(Clone)]
 pub struct RuleSet {
     file: Arc<RobotsFile>,
-    chosen: Chosen,
+    selection: Selection,
 }
 
 impl RuleSet {
-    pub(super) fn new(file: Arc<RobotsFile>, chosen: Chosen) -> Self {
-        Self { file, chosen }
+    pub(super) fn new(file: Arc<RobotsFile>, selection: Selection) -> Self {
+        Self { file, selection }
     }
 
     /// Whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is
@@ -77,36 +77,36 @@ impl RuleSet {
     /// Time from one request's start to the next: the larger of `Crawl-delay` and what `Request-rate` comes to. `None`
     /// where the file gives neither (not RFC 9309; Bing, Yandex).
     pub fn crawl_delay(&self) -> Option<Duration> {
-        self.file.pace(&self.chosen).gap()
+        self.file.pace(&self.selection).gap()
     }
 
     /// `Request-rate`, the slowest given.
     pub fn request_rate(&self) -> Option<RequestRate> {
-        self.file.pace(&self.chosen).request_rate
+        self.file.pace(&self.selection).request_rate
     }
 
     /// `Visit-time`, the first given.
     pub fn visit_time(&self) -> Option<VisitTime> {
-        self.file.pace(&self.chosen).visit_time
+        self.file.pace(&self.selection).visit_time
     }
 
     /// The values of the `Content-Signal` and `Content-Usage` lines for this crawler, with their line numbers.
     pub fn usage_preferences(&self) -> impl Iterator<Item = (u32, &str)> {
         let RobotsFile { source, groups, .. } = &*self.file;
-        let mut lines: Vec<Span> = groups.usages.lines(&self.chosen.groups).collect();
-        lines.extend(groups.signals.lines(&self.chosen.sections));
+        let mut lines: Vec<Span> = groups.usages.lines(&self.selection.groups).collect();
+        lines.extend(groups.signals.lines(&self.selection.sections));
         lines.sort_unstable_by_key(|line| line.start);
         lines.into_iter().map(|line| (source.line_of(line.start as usize), source.str_at(line)))
     }
 
     /// The number of sections of the file that name the crawler.
     pub(super) fn sections(&self) -> usize {
-        self.chosen.sections.len()
+        self.selection.sections.len()
     }
 
     /// Number of rules, without those that have no path.
     pub fn len(&self) -> usize {
-        self.chosen.groups.iter().map(|&group| self.file.groups.rules_of(group).len()).sum()
+        self.selection.groups.iter().map(|&group| self.file.groups.rules_of(group).len()).sum()
     }
 
     /// Whether everything is allowed because there are no rules.
@@ -117,7 +117,7 @@ impl RuleSet {
     /// Bytes on the heap for the compiled rules, which all rule sets of the file share.
     pub fn heap_size(&self) -> usize {
         let RobotsFile { source, groups, options, .. } = &*self.file;
-        self.chosen.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
+        self.selection.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
     }
 
     #[inline]
@@ -175,7 +175,7 @@ impl RuleSet {
         }
         let without_query = memchr::memchr(b'?', path.bytes).filter(|_| options.anchor_before_query);
         let mut best = None;
-        for &group in &self.chosen.groups {
+        for &group in &self.selection.groups {
             let patterns = groups.patterns_of(group, source, options);
             best = best.max(patterns.best(path, budget)?);
             if let Some(query) = without_query {
@@ -201,7 +201,7 @@ impl RuleSet {
         for path in asked.paths(budget)? {
             let path = asked.compared(&path);
             for (preferences, owners) in
-                [(&groups.signals, &self.chosen.sections), (&groups.usages, &self.chosen.groups)]
+                [(&groups.signals, &self.selection.sections), (&groups.usages, &self.selection.groups)]
             {
                 for said in preferences.unwelcome(owners, path, (source, options), budget)?.into_iter().flatten() {
                     budget.spend(1)?;
@@ -217,7 +217,7 @@ impl RuleSet {
 
 impl fmt::Debug for RuleSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pace = self.file.pace(&self.chosen);
+        let pace = self.file.pace(&self.selection);
         f.debug_struct("RuleSet").field("len", &self.len()).field("pace", &pace).finish_non_exhaustive()
     }
 }

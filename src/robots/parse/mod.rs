@@ -1,7 +1,7 @@
 //! RFC 9309 §2.2: reads a robots.txt, whatever it holds. Pure.
 
 mod agent;
-pub(crate) mod chosen;
+pub(crate) mod selection;
 pub(crate) mod delay;
 mod encoding;
 pub(crate) mod group;
@@ -19,7 +19,7 @@ use crate::robots::byte_set::ByteSet;
 use crate::robots::options::ParseOptions;
 use crate::robots::rule::RuleKind;
 use crate::robots::usage::Vocabulary;
-use chosen::Chosen;
+use selection::Selection;
 use delay::StatedPace;
 use encoding::Encoding;
 use group::Groups;
@@ -50,8 +50,8 @@ pub(crate) struct RobotsFile {
 
 impl RobotsFile {
     /// The pace stated for a crawler that obeys these groups.
-    pub(crate) fn pace(&self, chosen: &Chosen) -> StatedPace {
-        let paces = chosen.sections.iter().map(|&section| self.groups.pace_of(section));
+    pub(crate) fn pace(&self, selection: &Selection) -> StatedPace {
+        let paces = selection.sections.iter().map(|&section| self.groups.pace_of(section));
         let pace = paces.fold(StatedPace::default(), StatedPace::slower);
         StatedPace { crawl_delay: pace.crawl_delay.or(self.crawl_delay), ..pace }
     }

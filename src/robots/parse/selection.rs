@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 /// The numbers of the sections and groups that a crawler obeys: rarely more than one of each.
 #[derive(Debug, Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct Selection {
     pub(crate) sections: GroupNumbers,
     pub(crate) groups: GroupNumbers,
 }
@@ -19,26 +19,26 @@ type GroupNumbers = SmallVec<[u32; 4]>;
 
 impl Groups {
     /// Selects what a crawler with these names obeys, in the file's order: all sections that name it, or else all of `*`.
-    pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> Chosen {
+    pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> Selection {
         let mut sections = self.sections_naming(tokens, source, options);
         if sections.is_empty() {
             let stars = if options.first_star_group { &self.stars[..self.stars.len().min(1)] } else { &self.stars };
             sections.extend_from_slice(stars);
         }
-        let mut chosen = self.chosen(sections, options);
+        let mut selection = self.selection(sections, options);
         if self.is_for_all() {
-            chosen.groups.push(0);
+            selection.groups.push(0);
         }
-        chosen
+        selection
     }
 
     /// The groups that name this token; `*` does not. `None`: no group does.
-    pub(crate) fn select_named(&self, token: &str, source: &FileSource, options: &ParseOptions) -> Option<Chosen> {
+    pub(crate) fn select_named(&self, token: &str, source: &FileSource, options: &ParseOptions) -> Option<Selection> {
         let sections = self.sections_naming(&[token], source, options);
-        (!sections.is_empty()).then(|| self.chosen(sections, options))
+        (!sections.is_empty()).then(|| self.selection(sections, options))
     }
 
-    fn chosen(&self, mut sections: GroupNumbers, options: &ParseOptions) -> Chosen {
+    fn selection(&self, mut sections: GroupNumbers, options: &ParseOptions) -> Selection {
         match options.precedence {
             Precedence::MostSpecific => {}
             // 1996: only the first record that names the robot counts.
@@ -46,7 +46,7 @@ impl Groups {
         }
         let mut groups: GroupNumbers = sections.iter().map(|section| self.sections[*section as usize].group).collect();
         groups.dedup();
-        Chosen { sections, groups }
+        Selection { sections, groups }
     }
 
     fn sections_naming<T: AsRef<str>>(
@@ -55,9 +55,9 @@ impl Groups {
         source: &FileSource,
         options: &ParseOptions,
     ) -> GroupNumbers {
-        let mut chosen = GroupNumbers::new();
+        let mut selection = GroupNumbers::new();
         if self.names.is_empty() {
-            return chosen;
+            return selection;
         }
         let text = source.text();
         let value = |name: &GroupName| slice(text, name.value);
@@ -72,19 +72,19 @@ impl Groups {
                     // A name with other characters matches only where exactly that name is written (RFC 9309 §2.2.1, crawler-commons:
                     // the token ends at the first other character).
                     let is_meant = |name: &&GroupName| is_token(token) || value(name).eq_ignore_ascii_case(token);
-                    chosen.extend(named.filter(is_meant).map(section));
+                    selection.extend(named.filter(is_meant).map(section));
                 }
                 UserAgentMatch::Prefix => {
-                    chosen.extend(self.names.iter().filter(|name| is_prefix(value(name), token)).map(section));
+                    selection.extend(self.names.iter().filter(|name| is_prefix(value(name), token)).map(section));
                 }
                 UserAgentMatch::Substring => {
-                    chosen.extend(self.names.iter().filter(|name| is_substring(value(name), token)).map(section));
+                    selection.extend(self.names.iter().filter(|name| is_substring(value(name), token)).map(section));
                 }
             }
         }
-        steps::count(chosen.len());
-        chosen.sort_unstable();
-        chosen.dedup();
-        chosen
+        steps::count(selection.len());
+        selection.sort_unstable();
+        selection.dedup();
+        selection
     }
 }
