@@ -3,7 +3,7 @@
 //! answer.
 
 mod carrier;
-mod said;
+mod error_meaning;
 mod sent_head;
 mod vitals;
 mod window;
@@ -20,7 +20,7 @@ use h2::SendStream;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use http::Request;
 use parking_lot::Mutex;
-pub use said::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
+pub use error_meaning::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 pub use sent_head::SentHead;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
-use vitals::{Heard, Vitals, WINDOW};
+use vitals::{ActivityStream, Vitals, WINDOW};
 
 /// A stream on a shared connection. Dropping it ends the stream.
 pub struct Http2Link {
@@ -157,7 +157,7 @@ impl Http2Connection {
     ) -> Result<Http2Link, DialError> {
         let turns = TaskTurns::default();
         let vitals = Vitals::new(endpoint.http2.all.clone(), turns.clone());
-        let heard = Gathered::new(Heard { stream, vitals: vitals.clone() }, turns.clone());
+        let heard = Gathered::new(ActivityStream { stream, vitals: vitals.clone() }, turns.clone());
         let mut builder = Builder::new();
         builder
             .initial_window_size(WINDOW)

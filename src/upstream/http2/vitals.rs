@@ -144,12 +144,12 @@ const UNWANTED: u64 = 8 * 1024 * 1024;
 const EXCLUSIVE: usize = 1 << (usize::BITS - 1);
 
 /// A stream that records when bytes arrive.
-pub(super) struct Heard {
+pub(super) struct ActivityStream {
     pub stream: Stream,
     pub vitals: Arc<Vitals>,
 }
 
-impl AsyncRead for Heard {
+impl AsyncRead for ActivityStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buf.filled().len();
@@ -161,7 +161,7 @@ impl AsyncRead for Heard {
     }
 }
 
-impl AsyncWrite for Heard {
+impl AsyncWrite for ActivityStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
     }
