@@ -5,7 +5,7 @@ mod delays;
 mod finding;
 mod groups;
 mod outline;
-mod parsed;
+mod line_warnings;
 mod rules;
 mod urls;
 
@@ -44,7 +44,7 @@ impl LintReport {
     pub fn with_policy_tokens(robots: &RobotsTxt, host: Option<&str>, policy_tokens: &[ProductToken]) -> Self {
         let outline = Outline::new(robots);
         let mut findings = Findings::new(&outline);
-        parsed::find(&outline, &mut findings);
+        line_warnings::find(&outline, &mut findings);
         groups::find(&outline, policy_tokens, &mut findings);
         rules::find(&outline, robots.options(), &mut findings);
         delays::find(&outline, &mut findings);
