@@ -9,10 +9,10 @@ mod places;
 mod redirect;
 mod refresh;
 mod response;
-mod under_way;
+mod fetch_table;
 
 pub(super) use host_table::HostEntry;
-pub(super) use under_way::{FetchReason, Fetching, Order};
+pub(super) use fetch_table::{FetchReason, Fetching, Order};
 
 use super::fleet::Fleet;
 use super::pacer::Pacer;
@@ -33,7 +33,7 @@ use response::{Fetched, interpret_response};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
-use under_way::{BACKGROUND, Fetch, FetchTable, Underway};
+use fetch_table::{BACKGROUND, Fetch, FetchTable, FetchRow};
 
 /// All authorities known so far.
 pub(super) struct RobotsCache {
@@ -174,7 +174,7 @@ impl RobotsCache {
         let joined = fetch.join();
         let (inner, host) = (self.clone(), host.clone());
         tokio::spawn(async move {
-            let underway = Underway { fetches: &inner.fetches, key, fetch: &fetch };
+            let underway = FetchRow { fetches: &inner.fetches, key, fetch: &fetch };
             let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &fetch)));
             let end = underway.unless_unwanted(work).await;
             drop(underway);

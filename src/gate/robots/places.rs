@@ -1,7 +1,7 @@
 //! Limits concurrent fetches of robots.txt: `limits.max_robots_fetches` in all. A client never has more places than remain free, so
 //! that one client with thousands of dead or slow hosts leaves half of the places to others, and two such clients leave a third.
 
-use super::under_way::Fetch;
+use super::fetch_table::Fetch;
 use crate::config::Settings;
 use crate::gate::pacer::{HostQueue, Permit, Stand, one_at_a_time};
 use crate::policy::Refusal;

@@ -127,13 +127,13 @@ impl Fetching {
 }
 
 /// The row of a fetch in the table; dropping it removes the row.
-pub(super) struct Underway<'a> {
+pub(super) struct FetchRow<'a> {
     pub fetches: &'a Mutex<FetchTable>,
     pub key: (SiteFile, Authority),
     pub fetch: &'a Arc<Fetch>,
 }
 
-impl Underway<'_> {
+impl FetchRow<'_> {
     /// Runs `work`. `None`: nobody waited any more before it began.
     pub async fn unless_unwanted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
@@ -157,7 +157,7 @@ impl Underway<'_> {
     }
 }
 
-impl Drop for Underway<'_> {
+impl Drop for FetchRow<'_> {
     fn drop(&mut self) {
         let mut fetches = self.fetches.lock();
         if fetches.get(&self.key).is_some_and(|fetch| Arc::ptr_eq(fetch, self.fetch)) {
