@@ -79,7 +79,7 @@ pub enum HostPatternError {
     #[error("`*` stands for whole labels and only at the beginning: `*.example.com`")]
     Star,
     /// A star before an address: `*.192.0.2.1`.
-    #[error("nothing is below an address")]
+    #[error("an address has no names below it")]
     BelowAddress,
     /// The text, or the part after `*.`, is not a host.
     #[error(transparent)]

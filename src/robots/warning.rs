@@ -122,7 +122,7 @@ codes! {
     /// The body is UTF-16 or UTF-32: NULs stand between the letters of words as these encodings place them.
     Utf16 = Error "utf-16", "this is UTF-16 or UTF-32", "save it as UTF-8 (RFC 9309 §2.3); most crawlers read its bytes, and find no rule";
     /// NULs stand between the letters of words, in places that no encoding gives them.
-    UnknownEncoding = Error "unknown-encoding", "this is in more than one encoding, or in none", "save it as UTF-8 (RFC 9309 §2.3); nobody knows its rules";
+    UnknownEncoding = Error "unknown-encoding", "this is in more than one encoding, or in none", "save it as UTF-8 (RFC 9309 §2.3); crawlers cannot read its rules";
     /// The body is compressed, but the answer has no `Content-Encoding`.
     Compressed = Error "compressed", "this is compressed (gzip)", "send `Content-Encoding: gzip` with it, or serve it as it is; crawlers find no rule in it";
     /// A NUL byte within a line.

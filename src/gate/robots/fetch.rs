@@ -176,7 +176,7 @@ pub(super) async fn get(
         return Err(match status {
             407 => upstream_proxy.wants_credentials().to_string().into(),
             508 => FetchError::NotAsked(Refusal::Loop).into(),
-            status => format!("{upstream_proxy} answers with status {status} of its own").into(),
+            status => format!("{upstream_proxy} answers with status {status} itself").into(),
         });
     }
     let wanted = route.signature().and_then(|signer| {

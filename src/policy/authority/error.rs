@@ -17,16 +17,16 @@ pub enum AuthorityError {
     #[error("the host is missing")]
     HostMissing,
     /// A byte that no host name has, or a name that IDNA does not allow.
-    #[error("the host name has characters that no host name has")]
+    #[error("the host name has invalid characters")]
     HostCharacters,
     /// A label is empty or over 63 bytes, or the name is over 253.
     #[error("the host name has an empty label, one of over 63 bytes, or more than 253 bytes in all")]
     HostLength,
     /// The last label is a number, and the host is not an IPv4 address.
-    #[error("the host looks like an IPv4 address and is none")]
+    #[error("the host is not a valid IPv4 address")]
     Ipv4,
     /// The host has brackets or colons, and is not an IPv6 address.
-    #[error("the host looks like an IPv6 address and is none")]
+    #[error("the host is not a valid IPv6 address")]
     Ipv6,
     /// `fe80::1%eth0`: a zone is meaningful only on one machine (RFC 9844).
     #[error("an IPv6 address with a zone is not accepted")]

@@ -1,4 +1,4 @@
-//! Sitemaps that cannot be found, or may not be fetched (RFC 9309 §2.2.4), and licences that lead nowhere (RSL 1.0). Pure.
+//! Sitemaps that cannot be found, or may not be fetched (RFC 9309 §2.2.4), and licences that are not URLs (RSL 1.0). Pure.
 
 use url::Url;
 

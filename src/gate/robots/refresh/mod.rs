@@ -217,7 +217,7 @@ fn log(host: &HostEntry, old: &Entry, new: &Entry) {
         }
     }
     if is_html(new) && !is_html(old) {
-        let hint = "its rules are read all the same; `politely lint` shows them";
+        let hint = "its rules are obeyed nevertheless; `politely lint` shows them";
         tracing::warn!(%authority, hint, "{file} is an HTML page, which hardly contains rules");
     }
 }
