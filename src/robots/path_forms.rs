@@ -275,7 +275,7 @@ fn is_ordinary(target: &[u8]) -> bool {
     found == 0 && query.iter().all(|&byte| LOOKS[usize::from(byte)] & SPECIAL == 0)
 }
 
-/// Classes of bytes for [`is_ordinary`]: bytes that servers or clients treat in several ways, and slashes, as one may follow another.
+/// Classes of bytes for [`is_ordinary`]: bytes that servers or clients treat in several ways, and slashes, as several in a row are merged.
 const LOOKS: [u8; 256] = {
     let mut looks = [0; 256];
     let mut byte = 0;

@@ -20,7 +20,7 @@ impl Warning {
         self.place.column
     }
 
-    /// How many characters of the line are meant; at least 1.
+    /// Number of marked characters; at least 1.
     pub fn len(&self) -> u32 {
         self.place.len
     }

@@ -67,7 +67,7 @@ struct FetchProgress {
 pub(in crate::gate) struct Fetching(watch::Receiver<FetchProgress>);
 
 impl Order {
-    /// A fetch on nobody's account.
+    /// A background fetch, on no client's account.
     pub fn background(reason: FetchReason) -> Self {
         Order { reason, client: BACKGROUND, crawl_delay: None, versions: Versions::default() }
     }

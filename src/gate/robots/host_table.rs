@@ -284,7 +284,7 @@ fn allocated(bytes: usize) -> usize {
 
 /// The reference counts of an `Arc`.
 const COUNTS: usize = 2 * size_of::<usize>();
-/// How long a stored redirect is followed.
+/// How long the progress of an interrupted fetch is kept.
 const INTERRUPTED: Duration = Duration::from_secs(3600);
 const SHARDS: usize = 256;
 

@@ -96,7 +96,7 @@ fn by_tdmrep(
     now: SystemTime,
     path: &mut JudgedPath<'_>,
 ) -> Decision {
-    // Otherwise nobody could read it.
+    // tdmrep.json reserves nothing from its own readers.
     if request.target == SiteFile::TdmRep.path().as_bytes() {
         return decision;
     }

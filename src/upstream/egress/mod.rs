@@ -22,7 +22,7 @@ pub struct Guard {
     pub deny: Vec<IpNet>,
     /// Hosts denied by name.
     pub deny_hosts: Vec<HostPattern>,
-    /// The hosts that may be requested.
+    /// The hosts and methods that may be requested.
     pub listed: Allowlist,
     /// The allowed ports.
     pub ports: Vec<RangeInclusive<u16>>,
