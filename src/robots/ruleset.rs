@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::budget::{StepBudget, StepsSpent};
 use super::parse::RobotsFile;
-use super::parse::selection::Selection;
 use super::parse::delay::{RequestRate, VisitTime};
+use super::parse::selection::Selection;
 use super::parse::span::Span;
 use super::path::{self, ComparedPath};
 use super::path_forms::AskedPath;

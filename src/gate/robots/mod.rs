@@ -3,16 +3,16 @@
 
 mod compare;
 mod fetch;
+mod fetch_table;
 mod host_table;
 mod intern;
 mod places;
 mod redirect;
 mod refresh;
 mod response;
-mod fetch_table;
 
-pub(super) use host_table::HostEntry;
 pub(super) use fetch_table::{FetchReason, Fetching, Order};
+pub(super) use host_table::HostEntry;
 
 use super::fleet::Fleet;
 use super::pacer::Pacer;
@@ -23,6 +23,7 @@ use crate::policy::{Access, Authority, Entry, Refusal, SiteAnswer, SiteFile};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use compare::{is_due, is_unknown};
+use fetch_table::{BACKGROUND, Fetch, FetchRow, FetchTable};
 use host_table::HostTable;
 use http::HeaderMap;
 use intern::Intern;
@@ -33,7 +34,6 @@ use response::{Fetched, interpret_response};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
-use fetch_table::{BACKGROUND, Fetch, FetchTable, FetchRow};
 
 /// All authorities known so far.
 pub(super) struct RobotsCache {

@@ -96,7 +96,7 @@ fn by_tdmrep(
     now: SystemTime,
     path: &mut JudgedPath<'_>,
 ) -> Decision {
-    // tdmrep.json reserves nothing from its own readers.
+    // tdmrep.json cannot reserve itself: nobody could read it then.
     if request.target == SiteFile::TdmRep.path().as_bytes() {
         return decision;
     }

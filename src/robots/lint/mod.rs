@@ -4,8 +4,8 @@
 mod delays;
 mod finding;
 mod groups;
-mod outline;
 mod line_warnings;
+mod outline;
 mod rules;
 mod urls;
 

@@ -1,12 +1,12 @@
 //! RFC 9309 §2.2: reads a robots.txt, whatever it holds. Pure.
 
 mod agent;
-pub(crate) mod selection;
 pub(crate) mod delay;
 mod encoding;
 pub(crate) mod group;
 pub(crate) mod key;
 pub(crate) mod line;
+pub(crate) mod selection;
 pub(crate) mod source;
 pub(crate) mod span;
 
@@ -19,12 +19,12 @@ use crate::robots::byte_set::ByteSet;
 use crate::robots::options::ParseOptions;
 use crate::robots::rule::RuleKind;
 use crate::robots::usage::Vocabulary;
-use selection::Selection;
 use delay::StatedPace;
 use encoding::Encoding;
 use group::Groups;
 use key::RecordKey;
 use line::{LineContent, SourceLine, SourceLines};
+use selection::Selection;
 use source::{FileSource, Marks};
 use span::{RuleSpan, Span};
 

@@ -2,9 +2,9 @@
 //! request is malformed.
 
 use super::super::fetch::{self, FetchError, FileRequest, Reply, TryError, no_resolver, target};
+use super::super::fetch_table::Fetch;
 use super::super::redirect::{DeadEnd, Trail};
 use super::super::response::{Fetched, asked_to_wait};
-use super::super::fetch_table::Fetch;
 use super::super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::gate::terms;

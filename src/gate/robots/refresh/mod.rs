@@ -4,9 +4,9 @@ mod ask;
 
 use super::compare::{is_due, is_newer, is_older, is_unknown};
 use super::fetch::FetchError;
+use super::fetch_table::Fetch;
 use super::intern::LONG;
 use super::response::{Fetched, interpret_response};
-use super::fetch_table::Fetch;
 use super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::gate::decode::rethrown;
