@@ -59,13 +59,13 @@ fn from_first<T>(
 /// A failure at one address.
 #[derive(Debug)]
 struct Failed {
-    came: Progress,
+    came: RequestStage,
     why: CommandError,
 }
 
 /// How far a request got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Progress {
+enum RequestStage {
     Nowhere,
     /// To another HTTP server.
     ToHttp,
@@ -86,7 +86,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
         let failed = match self.admin_at(address) {
-            Err(failed) if failed.came > Progress::Nowhere => failed,
+            Err(failed) if failed.came > RequestStage::Nowhere => failed,
             told_by_admin => return told_by_admin,
         };
         let Self { setup_host, credentials, .. } = self;
@@ -106,7 +106,7 @@ impl Asked<'_> {
                 credentials: credentials.clone(),
             }),
             Ok((407, _)) => Err(Failed {
-                came: Progress::ToProxy,
+                came: RequestStage::ToProxy,
                 why: CommandError::usage(
                     "the proxy requires a user name and password",
                     "put them in the URL: http://NAME:PASSWORD@proxy:3128",
@@ -119,16 +119,16 @@ impl Asked<'_> {
     fn admin_at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
         let failed = |came, error: &dyn Display| Failed { came, why: self.wrong(error) };
         let get = |target| match answer(address, "GET", target, self.token.as_deref()) {
-            Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(Progress::ToHttp, &error)),
+            Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(RequestStage::ToHttp, &error)),
             Ok((401, _)) => Err(Failed {
-                came: Progress::ToProxy,
+                came: RequestStage::ToProxy,
                 why: CommandError::usage(
                     "the proxy requires a token",
                     "pass `--token-file FILE`; the file contains the token of that proxy's admin address",
                 ),
             }),
-            Ok((status, _)) => Err(failed(Progress::ToHttp, &format!("status {status} for {target}"))),
-            Err(error) => Err(failed(Progress::Nowhere, &error)),
+            Ok((status, _)) => Err(failed(RequestStage::ToHttp, &format!("status {status} for {target}"))),
+            Err(error) => Err(failed(RequestStage::Nowhere, &error)),
         };
         let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
         let proxy = pac.split_once("return \"").and_then(|(_, rest)| rest.split_once('"')?.0.split_once(' '));
@@ -139,7 +139,7 @@ impl Asked<'_> {
         });
         let proxy = proxy
             .filter(|_| ca_pem.starts_with(PEM))
-            .ok_or_else(|| failed(Progress::ToHttp, &"this is neither a politely proxy nor its admin address"))?;
+            .ok_or_else(|| failed(RequestStage::ToHttp, &"this is neither a politely proxy nor its admin address"))?;
         Ok(RemoteProxy { proxy, ca_pem, name: self.name.clone(), credentials: String::new() })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::budget::{StepBudget, StepsSpent};
 use super::parse::RobotsFile;
 use super::parse::delay::{RequestRate, VisitTime};
-use super::parse::selection::Selection;
+use super::parse::selection::GroupSelection;
 use super::parse::span::Span;
 use super::path::{self, ComparedPath};
 use super::path_forms::AskedPath;
@@ -18,11 +18,11 @@ use super::verdict::{PreferenceRef, RuleRef, Verdict, VerdictGround};
 #[derive(Clone)]
 pub struct RuleSet {
     file: Arc<RobotsFile>,
-    selection: Selection,
+    selection: GroupSelection,
 }
 
 impl RuleSet {
-    pub(super) fn new(file: Arc<RobotsFile>, selection: Selection) -> Self {
+    pub(super) fn new(file: Arc<RobotsFile>, selection: GroupSelection) -> Self {
         Self { file, selection }
     }
 

@@ -24,7 +24,7 @@ use encoding::Encoding;
 use group::Groups;
 use key::RecordKey;
 use line::{LineContent, SourceLine, SourceLines};
-use selection::Selection;
+use selection::GroupSelection;
 use source::{FileSource, Marks};
 use span::{RuleSpan, Span};
 
@@ -50,7 +50,7 @@ pub(crate) struct RobotsFile {
 
 impl RobotsFile {
     /// The pace stated for a crawler that obeys these groups.
-    pub(crate) fn pace(&self, selection: &Selection) -> StatedPace {
+    pub(crate) fn pace(&self, selection: &GroupSelection) -> StatedPace {
         let paces = selection.sections.iter().map(|&section| self.groups.pace_of(section));
         let pace = paces.fold(StatedPace::default(), StatedPace::slower);
         StatedPace { crawl_delay: pace.crawl_delay.or(self.crawl_delay), ..pace }

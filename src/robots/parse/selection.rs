@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 /// The numbers of the sections and groups that a crawler obeys: rarely more than one of each.
 #[derive(Debug, Clone)]
-pub(crate) struct Selection {
+pub(crate) struct GroupSelection {
     pub(crate) sections: GroupNumbers,
     pub(crate) groups: GroupNumbers,
 }
@@ -19,7 +19,12 @@ type GroupNumbers = SmallVec<[u32; 4]>;
 
 impl Groups {
     /// Selects what a crawler with these names obeys, in the file's order: all sections that name it, or else all of `*`.
-    pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> Selection {
+    pub(crate) fn select<T: AsRef<str>>(
+        &self,
+        tokens: &[T],
+        source: &FileSource,
+        options: &ParseOptions,
+    ) -> GroupSelection {
         let mut sections = self.sections_naming(tokens, source, options);
         if sections.is_empty() {
             let stars = if options.first_star_group { &self.stars[..self.stars.len().min(1)] } else { &self.stars };
@@ -33,12 +38,17 @@ impl Groups {
     }
 
     /// The groups that name this token; `*` does not. `None`: no group does.
-    pub(crate) fn select_named(&self, token: &str, source: &FileSource, options: &ParseOptions) -> Option<Selection> {
+    pub(crate) fn select_named(
+        &self,
+        token: &str,
+        source: &FileSource,
+        options: &ParseOptions,
+    ) -> Option<GroupSelection> {
         let sections = self.sections_naming(&[token], source, options);
         (!sections.is_empty()).then(|| self.selection(sections, options))
     }
 
-    fn selection(&self, mut sections: GroupNumbers, options: &ParseOptions) -> Selection {
+    fn selection(&self, mut sections: GroupNumbers, options: &ParseOptions) -> GroupSelection {
         match options.precedence {
             Precedence::MostSpecific => {}
             // 1996: only the first record that names the robot counts.
@@ -46,7 +56,7 @@ impl Groups {
         }
         let mut groups: GroupNumbers = sections.iter().map(|section| self.sections[*section as usize].group).collect();
         groups.dedup();
-        Selection { sections, groups }
+        GroupSelection { sections, groups }
     }
 
     fn sections_naming<T: AsRef<str>>(

@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(both(&running), [old.clone(), new.clone()], "what is on the disk is trusted too");
         assert_eq!(both(&next), [new.clone(), old], "and so is what signs");
         assert!(!running.is_same(&in_place()) && next.is_same(&in_place()));
-        assert!(running.warning(RIGHT).is_some_and(|warning| warning.contains("`politely reload` makes it sign")));
+        assert!(running.warning(RIGHT).is_some_and(|warning| warning.contains("`politely reload` puts it into use")));
         drop(running);
         assert_eq!(both(&next), [new]);
         assert!(next.retired().is_some());
