@@ -1,4 +1,4 @@
-//! Asks a running proxy at its admin address.
+//! Requests to a running proxy's admin address.
 
 use super::running_file::{self, RunningProxy};
 use super::{CommandError, ConfigArg, Format};
@@ -24,17 +24,17 @@ pub(super) struct AdminArgs {
     pub format: Format,
 }
 
-/// What it answered.
+/// The proxy's answer.
 pub(super) struct AdminAnswer {
     pub status: u16,
     pub body: Value,
-    /// Who has said so.
+    /// The address that answered.
     pub address: SocketAddr,
-    /// What was shown for it.
+    /// The token that was sent.
     pub token: Option<String>,
 }
 
-/// What is shown to whom is asked: `None` where it has none, `Err` where there is none to show, and why.
+/// The token to send: `None` if the proxy needs none, `Err` with the reason if it cannot be sent.
 type ShownToken = Result<Option<String>, String>;
 
 impl AdminArgs {
@@ -61,9 +61,9 @@ impl AdminArgs {
         }
     }
 
-    /// Whom to ask, and with what.
+    /// The address to ask, and the token to send.
     fn asked(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
-        // What runs is asked as it runs: the file may say something else by now, and our environment is not the proxy's.
+        // A running proxy is asked at its actual address: its file may have changed, and our environment may differ from the proxy's.
         let running = RunningProxy::find(&running_file::directory(), self.config.path().as_deref());
         let running = running.map(|it| RunningProxy { admin: reachable(it.admin), ..it });
         let running = running.filter(|running| self.admin.is_none_or(|address| address == running.admin));
@@ -75,11 +75,11 @@ impl AdminArgs {
         Ok((address, shown))
     }
 
-    /// Where no proxy is known to run.
+    /// If no running proxy is known.
     fn asked_by_configuration(&self) -> Result<(SocketAddr, ShownToken), CommandError> {
         let loaded = self.config.load();
         let settings = match self.admin {
-            // Where it listens is known.
+            // The address is given, so that a faulty file does not matter.
             Some(_) => loaded.unwrap_or_default(),
             None => loaded.map_err(|faults| {
                 let CommandError { message, code } = faults.into();
@@ -106,7 +106,7 @@ impl AdminArgs {
     }
 }
 
-/// What the proxy that runs with this configuration answers. `None`: there is none that may be asked, or it does not say.
+/// The answer of the proxy that runs with this configuration. `None`: there is none, it may not be asked, or it does not know.
 pub(super) fn ask_running(config: &ConfigArg, target: &str) -> Option<Value> {
     let RunningProxy { admin, token } = RunningProxy::find(&running_file::directory(), config.path().as_deref())?;
     let (status, body) = exchange(reachable(admin), "GET", target, token.as_deref()).ok()?;
@@ -134,7 +134,7 @@ pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, CommandError>
     Ok(Some(token))
 }
 
-/// Listening everywhere is listening here.
+/// An unspecified listening address is reached by loopback.
 pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -156,7 +156,7 @@ fn fault(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-/// Status and body.
+/// Asks the admin address; returns status and body.
 pub(super) fn answer(
     address: SocketAddr,
     method: &str,
@@ -168,13 +168,13 @@ pub(super) fn answer(
     let request = format!(
         "{method} {target} HTTP/1.1\r\nHost: {address}\r\n{token}Content-Length: 0\r\nConnection: close\r\n\r\n"
     );
-    // That takes as long as the origin and its pace do.
+    // A refresh takes as long as the origin and its pace.
     send(stream, &request, if target.ends_with("/refresh") { REFRESH } else { READ })
 }
 
 pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     TcpStream::connect_timeout(&address, CONNECT).map_err(|error| match error.kind() {
-        // Who does not even connect may not be there.
+        // No connection: probably no proxy listens there.
         io::ErrorKind::TimedOut => {
             io::Error::new(io::ErrorKind::NotConnected, format!("no connection within {} s", CONNECT.as_secs()))
         }
@@ -182,7 +182,7 @@ pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     })
 }
 
-/// Status and body.
+/// Sends a request; returns status and body.
 pub(super) fn send(mut stream: TcpStream, request: &str, patience: Duration) -> io::Result<(u16, Vec<u8>)> {
     stream.set_read_timeout(Some(patience))?;
     stream.write_all(request.as_bytes())?;
@@ -197,7 +197,7 @@ pub(super) fn send(mut stream: TcpStream, request: &str, patience: Duration) -> 
     let mut head = httparse::Response::new(&mut fields);
     let length = match head.parse(&bytes) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) | Err(_) => return Err(fault("that is no HTTP answer")),
+        Ok(httparse::Status::Partial) | Err(_) => return Err(fault("the answer is not HTTP")),
     };
     Ok((head.code.unwrap_or_default(), bytes.split_off(length)))
 }

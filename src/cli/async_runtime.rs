@@ -8,8 +8,8 @@ pub(super) fn runtime() -> io::Result<Runtime> {
     Builder::new_multi_thread().enable_all().build()
 }
 
-/// One arena for each core, where glibc has eight: the threads that look up names and read files, dozens of them, would leave a
-/// mostly empty one each. What the operator has set for it stays.
+/// Limits glibc to one arena for each core instead of eight: each of the dozens of threads that resolve names and read files would
+/// otherwise leave a mostly empty one. An operator's setting is kept.
 fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     {
@@ -18,7 +18,7 @@ fn limit_arenas() {
             return;
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // SAFETY: it sets a number under a lock of glibc's own. Where it fails all is as it was.
+        // SAFETY: sets a number under glibc's lock. On failure nothing changes.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, libc::c_int::try_from(cores).unwrap_or(libc::c_int::MAX)) };
     }
 }

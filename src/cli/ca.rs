@@ -12,7 +12,7 @@ use crate::config::{CaSource, ListenAddress, Settings, state_directory};
 use crate::tls::{Ca, CaError, ca, roots, secret_file};
 
 use super::admin_client;
-use super::elsewhere;
+use super::remote_proxy;
 use super::trust::{StoreKind, TrustChange, TrustFiles, TrustOutcome, TrustStep, UserMachine, direct};
 use super::{CommandError, NO};
 
@@ -85,14 +85,14 @@ pub(super) fn run(args: &CaArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
-/// The authority that the configuration names, made if need be.
+/// The configured authority; creates it if necessary.
 fn open(config: &super::ConfigArg) -> Result<(Settings, Ca), CommandError> {
     let settings = config.load()?;
     let ca = warned(Ca::configured(&settings.intercept.ca)?);
     Ok((settings, ca))
 }
 
-/// Tells what is wrong with its dates.
+/// Prints a warning about its dates, if there is one.
 fn warned(ca: Ca) -> Ca {
     if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
         eprintln!("warning: {warning}");
@@ -126,7 +126,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     if args.finish && !args.yes && !is_confirmed(&directory)? {
         return Ok(ExitCode::from(NO));
     }
-    // One that cannot sign any more is trusted by nobody: there is nothing to wait for.
+    // If the authority cannot sign any more, no client trusts it: no need to wait for a successor.
     let certificate = directory.join(ca::CERTIFICATE);
     let now = match Ca::open(&certificate, &directory.join(ca::KEY)) {
         Ok(now) if !args.finish => now,
@@ -150,7 +150,7 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     ))
 }
 
-/// Asks on a terminal, where somebody can answer. Which clients trust the next authority nobody tells the proxy.
+/// Asks for confirmation on a terminal: the proxy cannot know which clients trust the next authority.
 fn is_confirmed(directory: &Path) -> io::Result<bool> {
     if !io::stdin().is_terminal() {
         return Ok(true);
@@ -169,7 +169,7 @@ fn is_confirmed(directory: &Path) -> io::Result<bool> {
     Ok(is_yes)
 }
 
-/// Where it is, and what to do with it.
+/// Prints where the certificate is, and what to do with it.
 fn print_steps(what: &str, ca: &Ca) -> Result<ExitCode, CommandError> {
     super::print(&format!(
         "{what} {}\n  \
@@ -187,7 +187,7 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
         None => {
             let ca = warned(Ca::configured(&settings.intercept.ca)?);
             let proxy = settings.listen.iter().find_map(|listener| match &listener.address {
-                // TLS to the proxy itself takes another scheme, which few programs know; port 0 is known when it serves.
+                // Proxies with TLS need another scheme, which few programs support; port 0 is known only while serving.
                 ListenAddress::Socket(address) if listener.tls.is_none() && address.port() != 0 => {
                     let address = admin_client::reachable(*address);
                     Some((in_url(address.ip()), address.port()))
@@ -197,10 +197,10 @@ fn env(args: &Env) -> Result<ExitCode, CommandError> {
             (ca::directory(&settings.intercept.ca), ca.trusted_pem(), proxy)
         }
         Some(url) => {
-            let elsewhere = elsewhere::elsewhere(url, args.token_file.as_deref(), &settings.intercept.setup_host)?;
-            let name: String = elsewhere.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-            credentials = elsewhere.credentials;
-            (state_directory().join("from").join(name), elsewhere.ca_pem, elsewhere.proxy)
+            let remote = remote_proxy::fetch(url, args.token_file.as_deref(), &settings.intercept.setup_host)?;
+            let name: String = remote.name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+            credentials = remote.credentials;
+            (state_directory().join("from").join(name), remote.ca_pem, remote.proxy)
         }
     };
     secret_file::directory(&directory)?;
@@ -240,7 +240,7 @@ fn change(change: TrustChange, places: &CaPaths) -> Result<ExitCode, CommandErro
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// For a POSIX shell.
+/// Quotes for a POSIX shell.
 fn quote(value: &OsStr) -> String {
     format!("'{}'", value.display().to_string().replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! `politely check`: validates the configuration. Reads it, and opens what it names, as `serve` would; makes nothing.
+//! `politely check`: validates the configuration. Reads it and opens the files that it names, as `serve` would, but creates nothing.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -111,7 +111,7 @@ fn describe(settings: &Settings, told: &mut String) {
     }
     for (what, key, named) in EXCEPTIONS {
         if key == "intercept: tunnel" && settings.intercept.default == InterceptMode::Tunnel {
-            // It has been said of all.
+            // Already said for all hosts.
             continue;
         }
         let everybodys = named(&settings.hosts);
@@ -138,7 +138,7 @@ fn describe(settings: &Settings, told: &mut String) {
 
 type NamedHosts = fn(&Hosts) -> Vec<String>;
 
-/// What is less safe, or less polite, for some hosts: in words, its key, and which hosts.
+/// Exceptions that are less safe or less polite for some hosts: description, key, and hosts.
 const EXCEPTIONS: [(&str, &str, NamedHosts); 3] = [
     ("accepts any certificate from", "verify: off", Hosts::unverified),
     ("speaks TLS 1.0 and 1.1 too, with short keys and SHA-1, to", "tls: legacy", Hosts::legacy),
@@ -149,7 +149,7 @@ fn networks(all: &[Network]) -> String {
     all.iter().map(|network| network.0.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Who asks, as sites see it.
+/// The crawler's identity, as sites see it.
 fn identity(settings: &Settings) -> Result<String, CommandError> {
     let mut told = String::new();
     if settings.identity.contact.is_empty() && settings.identity.user_agent.is_none() {
@@ -198,7 +198,7 @@ fn cache(settings: &Settings) -> Result<String, CommandError> {
 fn evidence(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.evidence.directory else { return Ok(String::new()) };
     let shown = directory.display();
-    // It is made with all that is above it.
+    // Missing directories are created, including their parents.
     let there = directory.ancestors().find(|path| path.symlink_metadata().is_ok());
     match there.map(|there| (there, there.is_dir())) {
         Some((there, false)) => Err(CommandError::usage(
@@ -216,7 +216,7 @@ fn join<T: ToString>(all: &[T]) -> String {
     all.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether the certificate authority can be opened, if it is there.
+/// Whether the certificate authority can be opened, if it exists.
 fn authority(settings: &Settings) -> Result<String, CommandError> {
     let source = &settings.intercept.ca;
     let made_later = match source {
@@ -243,7 +243,7 @@ fn authority(settings: &Settings) -> Result<String, CommandError> {
     Ok(told)
 }
 
-/// A directory that may not be looked into counts as there: opening it then says why.
+/// A path that may not be inspected counts as existing: opening it then gives the reason.
 fn is_there(path: &Path) -> bool {
     path.try_exists().unwrap_or(true)
 }

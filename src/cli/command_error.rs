@@ -1,4 +1,4 @@
-//! Why a command ends, and the exit code that says so.
+//! Why a command failed, and its exit code.
 
 use crate::config::ConfigErrors;
 use crate::server::StartError;
@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
 
-/// Why a command could not do its work, ready to be printed.
+/// The failure of a command, ready to be printed.
 #[derive(Debug)]
 pub(super) struct CommandError {
     pub message: String,
@@ -16,12 +16,12 @@ pub(super) struct CommandError {
 }
 
 impl CommandError {
-    /// Wrong usage or configuration.
+    /// A mistake in usage or configuration.
     pub fn usage(what: impl std::fmt::Display, hint: impl std::fmt::Display) -> Self {
         CommandError { message: format!("error: {what}\nhint: {hint}"), code: ExitCode::from(USAGE) }
     }
 
-    /// A command that was to be started could not be.
+    /// The command to run could not be started.
     pub fn not_run(program: &OsStr, error: &io::Error) -> Self {
         let (code, hint) = match error.kind() {
             io::ErrorKind::NotFound => (NOT_FOUND, "check that it is installed and spelled correctly"),
@@ -68,11 +68,11 @@ impl From<io::Error> for CommandError {
     }
 }
 
-/// The answer is no: disallowed, or faults found.
+/// The answer is "no": disallowed, or faults found.
 pub(super) const NO: u8 = 1;
 pub(super) const USAGE: u8 = 2;
 pub(super) const DEFECT: u8 = 70;
-/// As a shell says it.
+/// As shells report it.
 pub(super) const INTERRUPTED: u8 = 128 + libc::SIGINT as u8;
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;

@@ -1,9 +1,9 @@
-//! Arguments that several subcommands have.
+//! Arguments shared by several subcommands.
 
 use crate::config::{ConfigErrors, KeyArgument, Settings};
 use std::path::PathBuf;
 
-/// What every command that reads the configuration takes.
+/// For every command that reads the configuration.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ConfigArg {
     /// Configuration file [default: $POLITELY_CONFIG, else /etc/politely/politely.yaml if it exists]
@@ -15,19 +15,19 @@ pub(super) struct ConfigArg {
 }
 
 impl ConfigArg {
-    /// The file to read; `None`: the defaults hold.
+    /// The file to read; `None`: use the defaults.
     pub fn path(&self) -> Option<PathBuf> {
         let named = || std::env::var_os("POLITELY_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
         let machine = || Some(PathBuf::from(MACHINE_CONFIG)).filter(|path| path.exists());
         self.config.clone().or_else(named).or_else(machine)
     }
 
-    /// What is configured.
+    /// Loads the configuration.
     pub fn load(&self) -> Result<Settings, ConfigErrors> {
         self.load_with(Vec::new(), None)
     }
 
-    /// What is configured, where a command's own arguments set these keys. `--set` goes over them, but for the `last`.
+    /// Loads the configuration with keys set by a command's own arguments. `--set` overrides them, except those in `last`.
     pub fn load_with(
         &self,
         mut arguments: Vec<KeyArgument>,

@@ -48,14 +48,14 @@ pub(super) const INSIDE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4A
 pub(super) struct Control(UnixStream);
 
 impl Control {
-    /// With the other end, for the process that is started.
+    /// Also returns the other end, for the process that will be started.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         Ok((Self(ours), theirs.into()))
     }
 
-    /// The socket that comes from inside. `None`: `child` has ended before.
+    /// Receives the listening socket from inside. `None`: `child` ended before.
     pub async fn take_over(&self, child: &mut Child) -> io::Result<Option<tokio::net::TcpListener>> {
         let stream = tokio::net::UnixStream::from_std(self.0.try_clone()?)?;
         let socket = tokio::select! {
@@ -67,17 +67,17 @@ impl Control {
         tokio::net::TcpListener::from_std(socket).map(Some)
     }
 
-    /// The command may start.
+    /// Lets the command start.
     pub fn go(&self) {
         self.signal(0);
     }
 
-    /// Whether the command was started at all, now that its process has ended.
+    /// Whether the command was started, asked after its process has ended.
     pub fn has_started(&self) -> bool {
         (&self.0).read(&mut [0]).is_ok_and(|length| length > 0)
     }
 
-    /// To the command. Where it has ended there is nobody to tell.
+    /// Sends a signal to the command. Ignored if it has ended.
     pub fn signal(&self, number: libc::c_int) {
         let byte = u8::try_from(number).unwrap_or_default();
         let _ = (&self.0).write_all(&[byte]);

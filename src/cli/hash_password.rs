@@ -1,4 +1,4 @@
-//! `politely hash-password`: what `access.users` has in place of a password.
+//! `politely hash-password`: prints the hash for `access.users`.
 
 use super::{CommandError, INTERRUPTED};
 use argon2::{Argon2, PasswordHasher};
@@ -16,7 +16,7 @@ pub(super) fn run() -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// From the terminal twice, without showing it, else what standard input has.
+/// Reads the password twice from the terminal, without echo, or else once from standard input.
 fn read() -> Result<String, CommandError> {
     if !io::stdin().is_terminal() {
         let mut text = String::new();
@@ -35,7 +35,7 @@ fn read() -> Result<String, CommandError> {
     Ok(password)
 }
 
-/// The terminal, which does not show what is typed until this is dropped.
+/// A terminal without echo, until this is dropped.
 struct SilentTerminal {
     before: Termios,
 }
@@ -46,7 +46,7 @@ impl SilentTerminal {
         let mut silent = before.clone();
         silent.local_modes.remove(LocalModes::ECHO | LocalModes::ISIG);
         silent.local_modes.insert(LocalModes::ECHONL);
-        // No signal would leave the terminal silent: Ctrl-C and Ctrl-\ end the line, and are seen there.
+        // No signal may leave the terminal without echo: Ctrl-C and Ctrl-\ end the line instead, and are handled here.
         for (end, key) in
             [(SpecialCodeIndex::VEOL, SpecialCodeIndex::VINTR), (SpecialCodeIndex::VEOL2, SpecialCodeIndex::VQUIT)]
         {
@@ -59,7 +59,7 @@ impl SilentTerminal {
     fn ask(&self, prompt: &str) -> Result<String, CommandError> {
         let hint = "type one line of UTF-8";
         eprint!("{prompt}");
-        // A terminal gives one line at a time.
+        // A terminal gives one line for each read.
         let mut line = vec![0; MOST as usize + 2];
         let length = rustix::io::read(io::stdin(), &mut line).map_err(io::Error::from)?;
         line.truncate(length);
@@ -91,5 +91,5 @@ fn complaint(password: &str) -> Option<&'static str> {
     password.chars().any(char::is_control).then_some("the password has a control character, or more than one line")
 }
 
-/// Bytes of a password.
+/// Longest password, in bytes.
 const MOST: u64 = 4096;

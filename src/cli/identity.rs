@@ -1,4 +1,4 @@
-//! `politely identity`: the keys that requests are signed with (Web Bot Auth), and the directory of them.
+//! `politely identity`: the keys that sign requests (Web Bot Auth), and their directory.
 
 use super::{CommandError, Format};
 use crate::config::{Settings, SignWhen, state_directory};
@@ -17,7 +17,7 @@ pub(super) struct IdentityArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum IdentityAction {
-    /// Make a key to sign requests with; never in place of another
+    /// Create a key to sign requests; never replaces an existing file
     Keygen(Keygen),
     /// Print the directory of keys, to be published where `identity.signature.agent` says
     Directory(super::ConfigArg),
@@ -33,7 +33,7 @@ enum IdentityAction {
 struct Keygen {
     #[command(flatten)]
     config: super::ConfigArg,
-    /// Where to [default: identity.signature.key, else signing-key.pem in the state directory]
+    /// File to create [default: identity.signature.key, else signing-key.pem in the state directory]
     file: Option<PathBuf>,
 }
 

@@ -1,11 +1,11 @@
-//! Which crawler the last `politely run` ran, for `politely explain` after it.
+//! Remembers the crawler of the last `politely run`, for `politely explain`.
 
 use crate::config::{private_directory, read_file, state_directory};
 use crate::robots::ProductToken;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Keeps the tokens, one a line, in place of those of the run before.
+/// Stores the product tokens, one per line, replacing those of the previous run.
 ///
 /// # Errors
 /// The state directory cannot be written.
@@ -13,7 +13,7 @@ pub(super) fn remember(product_tokens: &[ProductToken]) -> io::Result<()> {
     remember_in(&state_directory(), product_tokens)
 }
 
-/// None, if no run has been remembered.
+/// Empty if no run was stored.
 pub(super) fn product_tokens() -> Vec<ProductToken> {
     product_tokens_in(&state_directory())
 }

@@ -1,4 +1,4 @@
-//! `politely lint`: a robots.txt's faults, line by line, as a compiler shows them.
+//! `politely lint`: shows a robots.txt's faults, line by line, in the style of a compiler.
 
 use super::{CommandError, ConfigArg, Format, NO, runtime};
 use crate::config::Settings;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &LintArgs) -> Result<ExitCode, CommandError> {
 
 fn read(file: &str) -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
-    // One more shows that the file is too long.
+    // One byte more shows that the file is too long.
     let most = ParseOptions::MIN_SIZE as u64 + 1;
     let read = match file {
         "-" => io::stdin().lock().take(most).read_to_end(&mut bytes),
@@ -52,8 +52,8 @@ fn read(file: &str) -> Result<Vec<u8>, CommandError> {
     Ok(bytes)
 }
 
-/// Fetched as for a request: the same guard, redirects and limits. What the file says is read as crawlers in general do,
-/// whatever this one's dialect is.
+/// Fetches the file like a request's robots.txt: with the same guard, redirects and limits. Parses it as most crawlers do, whatever
+/// dialect is configured.
 fn by_network(url: &str, config: &ConfigArg) -> Result<(String, LintReport), CommandError> {
     let authority = Authority::from_url(url).map_err(|error| {
         CommandError::usage(format!("`{url}`: {error}"), "write a complete URL, such as https://example.com/")
@@ -156,7 +156,7 @@ fn one(name: &str, report: &LintReport, found: &Finding, renderer: &Renderer) ->
     renderer.render(&[group]) + "\n" + &renderer.render(&[hint])
 }
 
-/// The line with the place underlined; of one that is far into a long line, where it is alone.
+/// The line with the place underlined; only the part around the place if it is far into a long line.
 fn excerpt<'a>(
     name: &'a str,
     report: &LintReport,
@@ -167,7 +167,7 @@ fn excerpt<'a>(
     if place.column > LONGEST {
         return Origin::path(name).line(place.line as usize).char_column(place.column as usize).into();
     }
-    // What a thousand findings in one line would have rendered a thousand times is left out behind them.
+    // The rest of the line is cut, as a thousand findings in one line would repeat it a thousand times.
     let shown = place.column - 1 + place.len + SHOWN;
     let line: String = report.line(place.line).chars().take(shown as usize).collect();
     let at = |column: u32| line.char_indices().nth(column as usize).map_or(line.len(), |(at, _)| at);
@@ -176,9 +176,9 @@ fn excerpt<'a>(
     Snippet::source(line).path(name).line_start(place.line as usize).annotation(kind.span(span).label(label)).into()
 }
 
-/// Columns: no line that is read has more.
+/// In columns: no line that is read has more.
 const LONGEST: u32 = 20_000;
-/// More are on no screen.
+/// Most columns shown.
 const SHOWN: u32 = 500;
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
         text("robots.txt", &LintReport::new(&RobotsTxt::parse(file), None), false)
     }
 
-    /// NUL ends a line, and is not counted as one: a thousand findings may be in the first.
+    /// NUL ends a line without counting as a line end: the first line may have a thousand findings.
     #[test]
     fn a_place_far_into_an_endless_line_is_shown_without_the_line() {
         let far = [&b"x".repeat(30_000)[..], b"\0here\n"].concat();

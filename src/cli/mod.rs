@@ -7,7 +7,6 @@ mod check;
 mod command_error;
 mod config_arg;
 mod demo;
-mod elsewhere;
 mod evidence;
 mod explain;
 mod hand_over;
@@ -20,6 +19,7 @@ mod output;
 mod packaging;
 mod refresh;
 mod reload;
+mod remote_proxy;
 mod report;
 mod run;
 mod running_file;
@@ -52,7 +52,7 @@ struct Cli {
 enum Command {
     /// Serve as a proxy until SIGTERM
     Serve(serve::ServeArgs),
-    /// Run a command behind a proxy of its own
+    /// Run a command behind a proxy started for it
     Run(run::RunArgs),
     /// Validate the configuration: every mistake with its place and a hint
     Check(check::CheckArgs),
@@ -86,7 +86,7 @@ enum Command {
     Supervise(hand_over::SuperviseArgs),
 }
 
-/// Parses the command line, does what it says, and returns the exit code.
+/// Parses the command line, runs the command, and returns the exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     if !matches!(cli.command, Command::Serve(_) | Command::Run(_) | Command::Demo | Command::Supervise(_)) {
@@ -121,8 +121,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Lets `politely … | head` end as quietly as other commands do. Where sockets are served a lost reader is an error to
-/// handle.
+/// Lets `politely … | head` end silently, as other commands do. Commands that serve sockets handle the error instead.
 fn end_with_reader() {
     // SAFETY: no thread has been started yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

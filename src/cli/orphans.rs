@@ -1,11 +1,11 @@
-//! Process 1 of a container has the processes whose own parents have ended: it takes note of their end, or they stay as zombies.
+//! As process 1 of a container, reaps processes whose parents have ended; otherwise they would remain as zombies.
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::io;
 use std::process;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Does so from now on, if this is process 1. `command`: our own child, whose end another waits for.
+/// Starts reaping if this is process 1. `command`: our own child, which somebody else waits for.
 pub(super) fn reap(command: Option<u32>) -> io::Result<()> {
     if process::id() != 1 {
         return Ok(());
@@ -24,13 +24,13 @@ pub(super) fn reap(command: Option<u32>) -> io::Result<()> {
     Ok(())
 }
 
-/// A child that has ended, and is left as it is.
+/// An ended child, without reaping it.
 fn next_ended() -> Option<Pid> {
-    // SAFETY: numbers alone; all of it may be zero, which stands for nobody.
+    // SAFETY: a struct of integers; all zeros means no process.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the call writes to `info` alone, which outlives it.
+    // SAFETY: the call writes only to `info`, which outlives it.
     match unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) } {
-        // SAFETY: `waitid` has set it, or left it at zero.
+        // SAFETY: `waitid` has set it, or left it zero.
         0 => Pid::from_raw(unsafe { info.si_pid() }),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! How commands print: plurals, control characters made harmless.
+//! Output of commands: plurals, and control characters made harmless.
 
 use super::command_error::CommandError;
 use crate::policy::Manners;
@@ -6,7 +6,7 @@ use crate::telemetry::is_unseen;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Prints an answer.
+/// Prints the result of a command.
 pub(super) fn print(text: &str) -> Result<ExitCode, CommandError> {
     io::stdout().write_all(text.as_bytes())?;
     io::stdout().flush()?;
@@ -24,7 +24,7 @@ pub(super) fn counted(count: impl Into<u64>, one: &str) -> String {
     format!("{count} {plural}")
 }
 
-/// What is kept at a host beyond what it asks for, by the key of `pace` that says so.
+/// The limits kept at a host beyond what it asks for, by their key in `pace`.
 pub(super) fn kept(manners: &Manners) -> impl Iterator<Item = (&'static str, String)> {
     let Manners { adaptive, breaker, budget, min_revisit } = manners;
     let kept = [

@@ -1,4 +1,4 @@
-//! `politely completions` and `politely man`: for packagers.
+//! `politely completions` and `politely man`, for packagers.
 
 use super::CommandError;
 use crate::config;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Completions {
-    /// For this shell
+    /// The shell
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -60,7 +60,7 @@ fn write_pages(command: &Command, name: &str, directory: &Path) -> io::Result<()
     below.into_iter().try_for_each(|below| write_pages(below, &format!("{name}-{}", below.get_name()), directory))
 }
 
-/// politely.yaml(5), made of the file we ship: its comments are the text, its lines the headings.
+/// politely.yaml(5), generated from the shipped file: comments become text, keys become headings.
 fn configuration(file: &str) -> String {
     let mut roff = Roff::new();
     roff.control("TH", ["politely.yaml", "5", "", SOURCE, "politely"]);
@@ -72,7 +72,7 @@ fn configuration(file: &str) -> String {
         let text = line.trim_start();
         match text.strip_prefix('#') {
             Some(said) => comment.push(said.strip_prefix(' ').unwrap_or(said)),
-            // The head of the file.
+            // The file's introduction.
             None if text.is_empty() => write_comment(&mut roff, &mut comment),
             None if line.len() == text.len() => {
                 roff.control("SH", [text.split(':').next().unwrap_or(text)]);
@@ -93,7 +93,7 @@ fn configuration(file: &str) -> String {
     roff.render()
 }
 
-/// A comment's paragraphs. What is indented in it stays as it is.
+/// Writes a comment's paragraphs. Indented lines are kept as they are.
 fn write_comment(roff: &mut Roff, comment: &mut Vec<&str>) {
     let mut literal = false;
     for line in comment.drain(..) {

@@ -1,4 +1,4 @@
-//! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt again, and a tdmrep.json that matters.
+//! `politely refresh AUTHORITY`: makes a running proxy fetch a robots.txt again, and the tdmrep.json if it is used.
 
 use super::admin_client::{AdminArgs, segment};
 use super::{CommandError, Format, NO};
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RefreshArgs {
-    /// Such as `https://example.com`; https if no scheme is given
+    /// The host, such as `https://example.com`; https if no scheme is given
     authority: String,
     #[command(flatten)]
     admin: AdminArgs,
@@ -42,7 +42,7 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// What holds while it cannot be had.
+/// What applies while the file cannot be fetched.
 fn standing(body: &Value) -> &'static str {
     if body["usable"] == true {
         "the last good copy"

@@ -1,11 +1,11 @@
-//! `politely reload`: makes a running proxy reload its configuration, and shows what has changed and what needs a restart.
+//! `politely reload`: makes a running proxy reload its configuration, and shows what changed and what needs a restart.
 
 use super::admin_client::AdminArgs;
 use super::{CommandError, Format, NO};
 use serde_json::Value;
 use std::process::ExitCode;
 
-/// 0: all of the configuration is in force. 1: some of it needs a restart, or it is refused. 2: nobody could be asked.
+/// Exit code 0: the whole configuration is in force. 1: part of it needs a restart, or it was rejected. 2: no proxy could be asked.
 pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, CommandError> {
     let answer = admin.ask("POST", "/api/v1/reload")?;
     if answer.status != 200 && matches!(admin.format, Format::Text) {

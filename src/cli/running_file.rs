@@ -1,5 +1,5 @@
-//! What a running proxy leaves for `status`, `refresh` and `reload`: its admin address and token as they are, whatever the
-//! configuration says by now. `serve` keeps it locked for as long as it runs, so that one left over by a kill counts for nothing.
+//! The file by which `status`, `refresh` and `reload` find a running proxy: its actual admin address and token, whatever the
+//! configuration says now. `serve` keeps it locked while it runs, so that a file left over by a kill is ignored.
 
 use crate::config::{give_to_owner, open_file, private_directory, read_whole, state_directory};
 use ring::digest::{SHA256, digest};
@@ -11,29 +11,29 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where a running proxy can be asked. The token itself and no path to it: root must not read a path that another user wrote here.
+/// How to reach a running proxy. Contains the token itself, not its path: root must not read a path that another user wrote here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RunningProxy {
     pub admin: SocketAddr,
     pub token: Option<String>,
 }
 
-/// The file of a proxy that runs. Removed with it.
+/// The file of a running proxy. Dropping it removes the file.
 pub(super) struct RunningFile {
     path: PathBuf,
-    /// Locked.
+    /// Kept locked.
     file: File,
 }
 
 impl RunningProxy {
-    /// Writes this for commands that ask about the proxy of this configuration file (`None`: it has none).
+    /// Writes the file for the proxy of this configuration file (`None`: it has none).
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn announce(&self, directory: &Path, config: Option<&Path>) -> io::Result<RunningFile> {
         private_directory(directory)?;
         let path = directory.join(name(config));
-        // It is there whole and locked or not at all, and for its owner alone (0600). The last to start is the one that counts.
+        // Created atomically and locked, for its owner only (0600). If several proxies use one configuration, the latest counts.
         let mut file = tempfile::NamedTempFile::new_in(directory)?;
         file.as_file().lock()?;
         serde_json::to_writer(&mut file, self)?;
@@ -42,12 +42,12 @@ impl RunningProxy {
         Ok(RunningFile { path, file })
     }
 
-    /// The proxy that runs with this configuration file, as far as we may know.
+    /// The running proxy with this configuration file, if we may read its file.
     pub fn find(directory: &Path, config: Option<&Path>) -> Option<Self> {
         let file = open_file(&directory.join(name(config))).ok()?;
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => serde_json::from_slice(&read_whole(file).ok()?).ok(),
-            // Nobody has it any more.
+            // The lock is free: its proxy has ended.
             Ok(()) | Err(TryLockError::Error(_)) => None,
         }
     }
@@ -56,19 +56,19 @@ impl RunningProxy {
 impl Drop for RunningFile {
     fn drop(&mut self) {
         let number = |file: io::Result<fs::Metadata>| file.map(|it| (it.dev(), it.ino())).ok();
-        // One that has started since has another in its place.
+        // A proxy started later has replaced the file: do not remove it.
         if number(self.file.metadata()) == number(fs::metadata(&self.path)) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Where these files are.
+/// The directory of these files.
 pub(super) fn directory() -> PathBuf {
     state_directory().join("running")
 }
 
-/// The same for the same file, from wherever it is named.
+/// A name for the configuration file, independent of the path that leads to it.
 fn name(config: Option<&Path>) -> String {
     let Some(path) = config else { return String::from("default.json") };
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

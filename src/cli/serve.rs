@@ -1,4 +1,4 @@
-//! `politely serve`: the proxy as a service, until it is stopped.
+//! `politely serve`: runs the proxy as a service, until it is stopped.
 
 use super::running_file::{self, RunningFile, RunningProxy};
 use super::signal_set::{OTHER, STOP, SignalSet};
@@ -27,17 +27,17 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     let runtime = super::runtime()?;
     let served = runtime.block_on(serve(settings, path.as_deref(), was_empty, args));
-    // What blocks in the system, such as a look-up that is not answered, holds nobody up.
+    // Does not wait for blocking system calls, such as an unanswered name look-up.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// `was_empty`: the file at `path`.
+/// `was_empty`: whether the file at `path` was empty at the start.
 async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &ServeArgs) -> Result<(), CommandError> {
     for warning in settings.warnings() {
         tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
     }
-    // Before anything listens, so that no early signal is missed.
+    // Before listening, so that no early signal is missed.
     let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()], &OTHER.map(|(kind, _)| kind)].concat())?;
     orphans::reap(None)?;
     let running = server::start(settings).await?;
@@ -47,8 +47,8 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     if let Some(address) = running.admin_address() {
         tracing::info!("admin address http://{address}/");
     }
-    tracing::info!("in Via, this is {}", running.name());
-    // Held until the end, which is when nobody is to be asked any more.
+    tracing::info!("name in Via: {}", running.name());
+    // Held until the end, when the proxy can no longer be asked.
     let _file = announced(&running, path);
     let (file, own) = (path.map(Path::to_owned), args.clone());
     running.reload_from(move || {
@@ -93,8 +93,8 @@ async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &
     Ok(())
 }
 
-/// As a file is for a moment that is written in place, or for which the disk has no room, or of which only the first comment is there:
-/// no wish for all defaults, unless it was so at the start.
+/// Whether the file has no content besides comments, as for a moment while it is rewritten in place, or if the disk is full. A reload
+/// must not take that for a wish for all defaults, unless the file was so at the start.
 fn is_empty(path: &Path) -> bool {
     let text = if path.is_file() { read_argument(path).unwrap_or_default() } else { return false };
     serde_yaml::from_slice::<serde_yaml::Value>(&text).is_ok_and(|value| value.is_null())
@@ -118,7 +118,7 @@ fn announced(running: &Running, config: Option<&Path>) -> Option<RunningFile> {
         .ok()
 }
 
-/// Without systemd there is nobody to notify.
+/// Does nothing without systemd.
 fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "cannot notify systemd");

@@ -1,11 +1,11 @@
-//! Several signals to wait for at once.
+//! Waits for several signals at once.
 
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Signals that end nobody any more, but are heard.
+/// Signals that are caught instead of ending the process.
 pub(super) struct SignalSet(Vec<(SignalKind, Signal)>);
 
 impl SignalSet {
@@ -13,7 +13,7 @@ impl SignalSet {
         kinds.iter().map(|kind| Ok((*kind, signal(*kind)?))).collect::<io::Result<_>>().map(Self)
     }
 
-    /// The next one that came: of several, the one that was named first.
+    /// The next signal; if several arrived, the one named first.
     pub async fn next(&mut self) -> SignalKind {
         poll_fn(|context| {
             let came =
@@ -23,15 +23,15 @@ impl SignalSet {
         .await
     }
 
-    /// The next one by which somebody asks for the end.
+    /// The next signal that asks the process to stop.
     pub async fn next_to_stop(&mut self) {
         while !STOP.contains(&self.next().await) {}
     }
 }
 
-/// What a program that has nothing else to do with them ends by, in good order.
+/// Signals on which the process stops in an orderly way.
 pub(super) const STOP: [SignalKind; 3] = [SignalKind::interrupt(), SignalKind::quit(), SignalKind::terminate()];
-/// Those for whatever a program likes: some reopen their logs, others do nothing.
+/// Signals without a fixed meaning: some programs reopen their logs, others ignore them.
 pub(super) const OTHER: [(SignalKind, &str); 3] = [
     (SignalKind::user_defined1(), "SIGUSR1"),
     (SignalKind::user_defined2(), "SIGUSR2"),

@@ -1,4 +1,4 @@
-//! What is wrong with the addresses that the proxy listens on and connects to, and with several of them together.
+//! Checks the addresses that the proxy listens on and connects to, one by one and together.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ pub(super) fn listeners(settings: &Settings, check: &mut Sections<'_>) {
     }
     for (index, host) in admin.hosts.iter().enumerate() {
         if *host == HostPattern::Any {
-            let what = "`*` would let every web site have a name of its own lead here (DNS rebinding)";
+            let what = "`*` would allow DNS rebinding: any web site could point one of its names here";
             let hint =
                 "name the hosts by which the admin address is reached, such as `proxy.example` or `*.cluster.local`";
             check.fault(&["admin", "hosts", &index.to_string()], what, hint);
@@ -48,7 +48,7 @@ pub(super) fn listeners(settings: &Settings, check: &mut Sections<'_>) {
     }
 }
 
-/// Port 0 is another port each time.
+/// Port 0 means another port each time.
 fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
     one == other && !matches!(one, ListenAddress::Socket(address) if address.port() == 0)
 }
@@ -73,7 +73,7 @@ pub(super) fn egress(settings: &Settings, check: &mut Sections<'_>) {
     }
 }
 
-/// Whether an address leads to a listener of ours, whose port it is.
+/// Whether an address with one of our ports leads to our listener `own`.
 fn is_reached_by(own: &std::net::SocketAddr, address: std::net::IpAddr) -> bool {
     let (own, address) = (own.ip().to_canonical(), address.to_canonical());
     own == address || own.is_unspecified() && address.is_loopback()

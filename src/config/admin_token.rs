@@ -1,21 +1,21 @@
-//! The token that callers of the admin address show: the operator's own, or one that is made when it is first needed.
+//! The token that callers of the admin address must send: the operator's, or one generated on first use.
 
 use super::{Settings, as_line, give_to_owner, private_directory, read_file, state_directory};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Where the token is.
+/// Where the admin token is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdminToken {
     pub path: PathBuf,
-    /// `admin.token_file` names it; else we make it.
+    /// Whether `admin.token_file` names it; otherwise politely generates it.
     pub is_configured: bool,
 }
 
 impl AdminToken {
-    /// By these settings.
+    /// From the settings.
     pub fn of(settings: &Settings) -> Self {
         match &settings.admin.token_file {
             Some(path) => Self { path: path.clone(), is_configured: true },
@@ -27,16 +27,16 @@ impl AdminToken {
     }
 
     /// # Errors
-    /// It cannot be read, is not text, or is empty.
+    /// The file cannot be read, is not text, or is empty.
     pub fn read(&self) -> io::Result<String> {
         let token = as_line(&read_file(&self.path)?)?;
         if token.is_empty() { Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty")) } else { Ok(token) }
     }
 
-    /// The same, made if it is ours and is not there yet.
+    /// Reads the token; generates it first if it is not configured and does not exist.
     ///
     /// # Errors
-    /// It cannot be read, or cannot be made.
+    /// The file cannot be read or created.
     pub fn read_or_make(&self) -> io::Result<String> {
         match self.read() {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.is_configured => {}
@@ -53,11 +53,11 @@ impl AdminToken {
     }
 }
 
-/// Makes a file with this line, for its owner alone, and its directory. `false`: there is one already.
+/// Creates a file, readable by its owner only, with this line; creates its directory too. `false`: the file exists already.
 pub(super) fn write_once(path: &Path, line: &str) -> io::Result<bool> {
     let directory = path.parent().unwrap_or(Path::new("."));
     private_directory(directory)?;
-    // It is there whole or not at all, and for its owner alone (0600).
+    // Created atomically, with mode 0600.
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     writeln!(file, "{line}")?;
     give_to_owner(file.as_file(), directory)?;
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((mode(&token.path), mode(token.path.parent().unwrap())), (0o600, 0o700));
     }
 
-    /// The first start may be somebody's look at it with sudo.
+    /// The first start may be a trial with sudo.
     #[test]
     fn what_root_makes_is_for_the_owner_of_the_directory() {
         if !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! What a reload does with changed settings: those that need a restart stay as they are, and each key that differs is named.
+//! Applies a reload's settings: those that need a restart keep their old value, and each changed key is named.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,17 +8,17 @@ use super::settings::Settings;
 use super::shown::Whole;
 use super::units::{parse_duration, parse_size, show_duration};
 
-/// What has become of changed settings, by keys such as `pace.max_wait`.
+/// The keys that a reload changed, such as `pace.max_wait`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
-    /// In force now.
+    /// Keys whose new value is in force.
     pub changed: Vec<String>,
-    /// Not in force before the next start.
+    /// Keys whose new value needs a restart.
     pub needs_restart: Vec<String>,
 }
 
 impl Settings {
-    /// These in place of `before`, as far as a running proxy can take them up. `may_join_fleet`: it was started in one.
+    /// These settings in place of `before`, as far as a running proxy can apply them. `may_join_fleet`: it was started in a fleet.
     pub fn in_place_of(mut self, before: &Self, may_join_fleet: bool) -> (Self, Changes) {
         // Without a disk there is no store at all.
         let is_disk_fixed = (self.store.disk == 0) != (before.store.disk == 0);
@@ -28,7 +28,7 @@ impl Settings {
             (&["identity", "instance"], keep(&mut self.identity.instance, &before.identity.instance)),
             (&["store", "directory"], keep(&mut self.store.directory, &before.store.directory)),
             (&["store", "disk"], is_disk_fixed && keep(&mut self.store.disk, &before.store.disk)),
-            // Under another key the gaps that are owed would be forgotten, and requests under way keep another pace.
+            // With another key, owed gaps would be lost, and requests in flight would keep another pace.
             (&["pace", "key"], keep(&mut self.pace.key, &before.pace.key)),
             (&["cache", "directory"], keep(&mut self.cache.directory, &before.cache.directory)),
             (&["evidence", "directory"], keep(&mut self.evidence.directory, &before.evidence.directory)),
@@ -48,7 +48,7 @@ impl Settings {
     }
 }
 
-/// Keeps what there was. Tells whether it was different.
+/// Restores the old value. Returns whether it was different.
 fn keep<T: PartialEq + Clone>(now: &mut T, before: &T) -> bool {
     let is_different = now != before;
     if is_different {
@@ -57,7 +57,7 @@ fn keep<T: PartialEq + Clone>(now: &mut T, before: &T) -> bool {
     is_different
 }
 
-/// The keys under which the two differ; a list is one value.
+/// Collects the keys that differ; a list is one value.
 fn compare(before: &Value, now: &Value, path: &str, into: &mut Vec<String>) {
     let (Value::Object(before), Value::Object(now)) = (before, now) else {
         if before != now {
@@ -77,7 +77,7 @@ fn compare(before: &Value, now: &Value, path: &str, into: &mut Vec<String>) {
     }
 }
 
-/// In one unit: what is the same in another is no change.
+/// Values in one unit, so that the same value in another unit is not a change.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(plain).collect(),

@@ -14,22 +14,22 @@ use super::written::host_table::{HostMap, InterceptMode, Override};
 use super::written::origin_tls::{OriginTls, TlsVersions};
 use super::written::values::PathPattern;
 
-/// What holds for one host, with nothing left open.
+/// The settings for one host, complete.
 #[derive(Clone, Debug)]
 pub struct HostPolicy {
-    /// By which requests are decided.
+    /// The rules for deciding requests.
     pub rules: HostRules,
     pub intercept: InterceptMode,
-    /// The key that says so.
+    /// The key that sets `intercept`.
     pub intercept_key: Arc<str>,
-    /// `None`: as with all origins.
+    /// `None`: as for all origins.
     pub tls: Option<Arc<OriginTls>>,
-    /// What `rules.own_rules` were made of.
+    /// The source of `rules.own_rules`.
     allow: Arc<[PathPattern]>,
     deny: Arc<[PathPattern]>,
 }
 
-/// The policies of all hosts. Each entry is already laid over the less specific ones that match it too.
+/// The policies of all hosts. Each entry is already merged with the less specific entries that match it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hosts {
     hosts: HashMap<Host, HostPolicy>,
@@ -46,7 +46,7 @@ impl Hosts {
         self.hosts.get(host).unwrap_or_else(|| self.covering(host.name().unwrap_or_default()))
     }
 
-    /// From the less specific to the more specific; of two that set the same key, the more specific one counts.
+    /// Merges entries from less specific to more specific; of two that set the same key, the more specific one counts.
     pub(super) fn build(
         options: PolicyOptions,
         default: InterceptMode,
@@ -75,7 +75,7 @@ impl Hosts {
         built
     }
 
-    /// These with `entries` over them: what an entry says overrides all that stands here, however specific.
+    /// These policies with `entries` laid over them: an entry overrides everything here, however specific.
     pub(super) fn overlaid(&self, entries: &HostMap<Override>) -> Self {
         let mut built = self.clone();
         // Each pattern gets a policy of its own, as it stands here.
@@ -99,12 +99,12 @@ impl Hosts {
         built
     }
 
-    /// Each policy that some host may have.
+    /// Every distinct policy.
     pub fn all(&self) -> impl Iterator<Item = &HostPolicy> {
         self.hosts.values().chain(self.below.values()).chain([&self.any])
     }
 
-    /// That of hosts that no pattern names.
+    /// The policy of hosts that match no entry.
     pub fn any(&self) -> &HostPolicy {
         &self.any
     }
@@ -114,7 +114,7 @@ impl Hosts {
         self.named(|policy| policy.tls.as_ref().is_some_and(|tls| !tls.verify))
     }
 
-    /// The hosts and patterns that may speak TLS 1.0 and 1.1 (`tls: legacy`), sorted.
+    /// The hosts and patterns for which TLS 1.0 and 1.1 are allowed (`tls: legacy`), sorted.
     pub fn legacy(&self) -> Vec<String> {
         self.named(|policy| policy.tls.as_ref().is_some_and(|tls| tls.legacy))
     }
@@ -133,7 +133,7 @@ impl Hosts {
         all
     }
 
-    /// Makes relative paths start at `base`.
+    /// Resolves relative paths against `base`.
     pub(super) fn base(&mut self, base: &Path) {
         let policies = self.hosts.values_mut().chain(self.below.values_mut()).chain([&mut self.any]);
         for tls in policies.filter_map(|policy| policy.tls.as_mut()) {
@@ -143,7 +143,7 @@ impl Hosts {
         }
     }
 
-    /// One entry over those that are less specific. `key`: that of `intercept`, if it is not in `hosts`.
+    /// Lays one entry over the less specific ones. `key`: its key in `intercept`, if it is not in `hosts`.
     fn lay(&mut self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) {
         match pattern {
             HostPattern::Any => self.any = self.any.overlaid(pattern, own, key),
@@ -158,7 +158,7 @@ impl Hosts {
         }
     }
 
-    /// The policy of the longest pattern that this name is below.
+    /// The policy of the longest pattern that matches this name.
     fn covering(&self, name: &str) -> &HostPolicy {
         if self.below.is_empty() {
             return &self.any;
@@ -178,7 +178,7 @@ impl Default for HostPolicy {
 
 impl PartialEq for HostPolicy {
     fn eq(&self, other: &Self) -> bool {
-        // `own_rules` follow from `allow` and `deny`; which key says `intercept` makes no difference.
+        // `own_rules` follow from `allow` and `deny`, and `intercept_key` makes no difference.
         let HostRules { robots, crawl_delay, product_tokens, purposes, usage, manners, own_rules: _, options } =
             &self.rules;
         (*robots, *crawl_delay) == (other.rules.robots, other.rules.crawl_delay)
@@ -190,7 +190,7 @@ impl PartialEq for HostPolicy {
 }
 
 impl HostPolicy {
-    /// With what the entry for `pattern` says. `key`: that of `intercept`, if it is not in `hosts`.
+    /// The policy with the entry for `pattern` applied. `key`: its key in `intercept`, if it is not in `hosts`.
     fn overlaid(&self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) -> Self {
         step();
         let allow = own.allow.as_ref().map_or_else(|| Arc::clone(&self.allow), |allow| allow[..].into());
@@ -223,7 +223,7 @@ impl HostPolicy {
     }
 }
 
-/// Those of a less specific entry with what this one says. `None`: as with all origins.
+/// The TLS terms of a less specific entry with this one applied. `None`: as for all origins.
 fn tls_overlaid(before: Option<&Arc<OriginTls>>, own: &Override) -> Option<Arc<OriginTls>> {
     if own.pin.is_none() && own.client_certificate.is_none() && own.verify.is_none() && own.tls.is_none() {
         return before.cloned();

@@ -1,4 +1,4 @@
-//! What this instance is called in Via: as configured, or by a name that is made once and kept.
+//! The name of this instance in Via: as configured, or generated once and stored.
 
 use super::admin_token::write_once;
 use super::written::values::InstanceName;
@@ -6,17 +6,17 @@ use super::{Settings, as_line, read_file, state_directory};
 use std::io;
 use std::path::PathBuf;
 
-/// By these settings; a new one where none is kept.
+/// The name, by these settings; a new one if none is stored.
 pub fn instance_name(settings: &Settings) -> String {
     let kept = || InstanceName::parse(&read_file(&path(settings)).and_then(|name| as_line(&name)).ok()?).ok();
     let name = settings.identity.instance.clone().or_else(kept);
     name.map_or_else(made_up, |name| name.as_ref().to_owned())
 }
 
-/// Keeps a name for the starts to come, unless there is one.
+/// Stores a name for later starts, unless there is one.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn keep_instance_name(settings: &Settings) -> io::Result<()> {
     let path = path(settings);
     if settings.identity.instance.is_some() || path.exists() {

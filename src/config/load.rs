@@ -1,4 +1,4 @@
-//! From a file and the environment to [`Settings`]: read, checked, and what is written made into what is meant.
+//! Loads [`Settings`] from files and the environment: reads, checks and derives values.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use super::written::intercept::CaSource;
 use super::written::values::AccessLog;
 
 impl Settings {
-    /// Reads the file, if there is one, those that it includes, and lays the environment (`std::env::vars_os()`) over them.
+    /// Reads the file, if given, and its includes, and lays the environment (`std::env::vars_os()`) over them.
     /// Relative paths start at the file's directory.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Settings {
         Self::load_with(path, environment, &[])
     }
 
-    /// The same, with what the command line sets over the environment, in its order.
+    /// Like [`load`](Self::load), with arguments of the command line laid over the environment, in their order.
     ///
     /// # Errors
     /// What is wrong with it: of each section the first value that cannot be read, or all that its keys mean together.
@@ -52,7 +52,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads a text as the file `name`, without any environment.
+    /// Reads `text` as the file `name`, without the environment.
     ///
     /// # Errors
     /// What is wrong with it: of each section the first value that cannot be read, or all that its keys mean together.
@@ -60,11 +60,11 @@ impl Settings {
         Self::build(name, Ok(text.to_owned()), &[], None)
     }
 
-    /// A configuration as it was shown once, to judge by it. It has no passwords, so that nobody can log in, and it is complete: the
-    /// files that it included are in it already, and what these say today does not matter.
+    /// Reads a configuration that was shown once, to evaluate it again. It has no passwords, so that nobody can log in, and it is
+    /// complete: includes are merged already, and their present content does not matter.
     ///
     /// # Errors
-    /// This version does not take it.
+    /// This version does not accept it.
     pub fn of_shown(name: &str, shown: &str) -> Result<Self, String> {
         let mut shown: serde_json::Value = serde_json::from_str(shown).map_err(|error| format!("{name}: {error}"))?;
         shown["include"] = serde_json::json!([]);
@@ -126,7 +126,7 @@ impl Settings {
         }
     }
 
-    /// Makes relative paths start at `base`.
+    /// Resolves relative paths against `base`.
     fn based(mut self, base: Option<&Path>) -> Self {
         let Some(base) = base else { return self };
         let mut paths: Vec<&mut PathBuf> = Vec::new();
@@ -161,7 +161,7 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self::parse("", "").expect("the defaults are right, as a test holds")
+        Self::parse("", "").expect("the defaults are valid, as a test checks")
     }
 }
 
@@ -186,5 +186,5 @@ fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut
     faults.push(&node.at, fault);
 }
 
-/// Has the form of a password's hash.
+/// A password hash that no password matches.
 const NOBODYS: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA";

@@ -1,12 +1,12 @@
-//! Files by a path that the configuration names, or in directories of our own: regular ones alone, read whole, up to a length that
-//! none of them has. What a command line names may be a pipe.
+//! Reads files at paths from the configuration, or in our own directories: only regular files, and only up to a length that no valid
+//! file has. A file named on the command line may be a pipe.
 
 use std::fs::{File, OpenOptions, metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Opens a regular file for reading. Nothing waits for the other end of a pipe, or for a device.
+/// Opens a regular file for reading. Never blocks on a pipe or device.
 ///
 /// # Errors
 /// It cannot be opened, or is not a regular file.
@@ -14,7 +14,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     open_regular(OpenOptions::new().read(true), path)
 }
 
-/// The same, as these options say.
+/// Like [`open_file`], with these options.
 ///
 /// # Errors
 /// As [`open_file`].
@@ -31,23 +31,23 @@ pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
     }
 }
 
-/// What is in a regular file.
+/// Reads a regular file.
 ///
 /// # Errors
-/// As [`open_file`], or it cannot be read, or is too long.
+/// As [`open_file`]; or the file cannot be read, or is too long.
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     read_whole(open_file(path)?)
 }
 
-/// What is in the file that a command line names, which may be a pipe, as of a shell's `<(…)`.
+/// Reads a file named on the command line, which may be a pipe, such as a shell's `<(…)`.
 ///
 /// # Errors
-/// It cannot be read, or is too long: a slip has named a device or an image, and there may be no end to it.
+/// The file cannot be read, or is too long: it may be a device or an image named by mistake.
 pub fn read_argument(path: &Path) -> io::Result<Vec<u8>> {
     read_whole(File::open(path)?)
 }
 
-/// The same of one that is open.
+/// Like [`read_argument`], for an open file.
 ///
 /// # Errors
 /// As [`read_argument`].
@@ -60,10 +60,10 @@ pub fn read_whole(file: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The bytes of such a file as the one line that it has.
+/// The bytes of such a file as its only line.
 ///
 /// # Errors
-/// It is not UTF-8.
+/// The bytes are not UTF-8.
 pub fn as_line(bytes: &[u8]) -> io::Result<String> {
     let text = std::str::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))?;
     Ok(text.trim().to_owned())

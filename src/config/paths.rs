@@ -1,4 +1,4 @@
-//! Where things are kept when the configuration does not say.
+//! Default directories.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,20 +7,20 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// The directory for what must outlive a restart: systemd's `StateDirectory=`, else the user's, else the machine's.
+/// The directory for state that must survive a restart: systemd's `StateDirectory=`, else the user's, else the machine's.
 pub fn state_directory() -> PathBuf {
     choose(|name| env::var_os(name), rustix::process::geteuid().is_root())
 }
 
-/// The directory for what can be had again: the user's cache.
+/// The directory for data that can be recreated: the user's cache.
 pub fn cache_directory() -> PathBuf {
     choose_cache(|name| env::var_os(name))
 }
 
-/// Makes the directory, 0700, and those above it, where they are not there.
+/// Creates the directory, mode 0700, and its parents, if missing.
 ///
 /// # Errors
-/// It cannot be made.
+/// The directory cannot be created.
 pub fn private_directory(path: &Path) -> io::Result<()> {
     let missing: Vec<_> = path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -30,10 +30,10 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What root makes in somebody's directory, such as that of a service, is theirs to read.
+/// Gives a file that root created to the owner of its directory, such as a service's user, who must be able to read it.
 ///
 /// # Errors
-/// The directory cannot be looked at, or the system does not let root give things away.
+/// The directory cannot be inspected, or the system does not let root change owners.
 pub fn give_to_owner(file: &File, directory: &Path) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -50,7 +50,7 @@ fn choose_cache(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
 
 fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // Several are parted by colons; the first is ours.
+    // Several are separated by colons; the first is used.
     let systemd = variable("STATE_DIRECTORY").and_then(|all| env::split_paths(&all).find(|path| path.is_absolute()));
     let users = || absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
     match systemd {
@@ -70,7 +70,7 @@ mod tests {
         choose(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()), root)
     }
 
-    /// Somebody's first look at a service may be with sudo.
+    /// A service may first be tried with sudo.
     #[test]
     fn a_directory_that_root_makes_is_its_owners_who_has_the_one_above() {
         let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The whole configuration: the keys of `politely.yaml`, and what follows from them.
+//! The whole configuration: the keys of `politely.yaml`, and values derived from them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -84,17 +84,17 @@ impl Settings {
         &self.warnings
     }
 
-    /// What is shown, as text, and its SHA-256.
+    /// The configuration as shown, as text, and its SHA-256.
     pub fn kept(&self) -> &(Arc<str>, [u8; 32]) {
         &self.whole.kept
     }
 
-    /// All of it as JSON in the form of the file, without its secrets.
+    /// The whole configuration as JSON in the form of the file, without secrets.
     pub fn shown(&self) -> serde_json::Value {
         self.whole.shown()
     }
 
-    /// What decides about requests to every host.
+    /// The options for decisions about every host.
     pub(super) fn options(&self) -> PolicyOptions {
         let Self { mode, identity, usage, robots, pace, .. } = self;
         PolicyOptions {

@@ -1,5 +1,5 @@
-//! What is in force, as JSON for those who ask a running proxy: the defaults, with what is written laid over them, and no
-//! secret among it.
+//! The configuration in force, as JSON for those who ask a running proxy: the defaults with the written values laid over them, without
+//! secrets.
 
 use super::read::tree::{Value as Written, YamlNode};
 use super::written::secrets::without_user;
@@ -8,11 +8,11 @@ use std::fmt;
 use std::sync::Arc;
 use url::Url;
 
-/// The whole configuration in the form of the file, its secrets among it.
+/// The whole configuration in the form of the file, including secrets.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct Whole {
     pub all: Value,
-    /// What is shown of it, as text, and its SHA-256, by which it is known to others.
+    /// The shown configuration as text, and its SHA-256, which identifies it in evidence.
     pub kept: (Arc<str>, [u8; 32]),
 }
 
@@ -28,7 +28,7 @@ impl Whole {
         Self { all, kept: (text, digest) }
     }
 
-    /// For others to see.
+    /// Without secrets.
     pub fn shown(&self) -> Value {
         shown(&self.all)
     }

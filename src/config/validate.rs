@@ -1,4 +1,4 @@
-//! What a type cannot say: bounds of single values, and what several keys mean together.
+//! Checks that types cannot express: bounds of single values, and combinations of keys.
 
 use std::collections::{BTreeSet, HashSet};
 use std::num::NonZeroU32;
@@ -71,7 +71,7 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
         (
             evidence.keep < LEAST_KEPT,
             &["evidence", "keep"],
-            "what is kept for less than an hour is no evidence",
+            "evidence must be kept for an hour or longer",
             "write `90d`",
         ),
         (cache.size < LEAST_CACHE, &["cache", "size"], "less than 1 MiB is too small", "write `10GiB`"),
@@ -106,7 +106,7 @@ fn numbers(settings: &Settings, check: &mut Sections<'_>) {
     for (key, wait) in waits {
         if wait.is_zero() {
             let hint = "write how long it may take, such as `10s`";
-            check.fault(&key, "with a time of 0 nothing could ever succeed", hint);
+            check.fault(&key, "the time must be greater than 0", hint);
         }
     }
     let most = [
@@ -141,20 +141,20 @@ fn signature(settings: &Settings, check: &mut Sections<'_>) {
     match (key, agent) {
         (Some(_), None) => {
             let hint = "add `agent: https://bot.example`, where the directory of keys is published";
-            check.fault(&key_of("key"), "nobody could find the key to verify by", hint);
+            check.fault(&key_of("key"), "`key` requires `agent`", hint);
         }
         (None, Some(_)) => {
             let hint = "add `key: …`; `politely identity keygen FILE` makes one";
-            check.fault(&key_of("agent"), "there is no key to sign with", hint);
+            check.fault(&key_of("agent"), "`agent` requires `key`", hint);
         }
         (None, None) if !other_keys.is_empty() => {
-            check.fault(&key_of("other_keys"), "there is no key to sign with", "add `key: …` and `agent: …`");
+            check.fault(&key_of("other_keys"), "`other_keys` requires `key`", "add `key: …` and `agent: …`");
         }
         (None, None) => {
             let number = settings.listen.iter().position(|listener| listener.directory).map(|index| index.to_string());
             if let Some(number) = number {
                 let hint = "add `identity: { signature: { key: …, agent: … } }`, or leave it out";
-                check.fault(&["listen", &number, "directory"], "there is no key to publish", hint);
+                check.fault(&["listen", &number, "directory"], "`directory` requires `identity.signature`", hint);
             }
         }
         (Some(_), Some(_)) => {}
@@ -206,7 +206,7 @@ fn overrides(settings: &Settings, section: &[&str], entries: &HostMap<Override>,
     }
 }
 
-/// What is valid but has consequences that may not be wanted.
+/// Warnings about settings that are valid but may have unwanted consequences.
 pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
     let Settings { pace, hosts, .. } = settings;
     let own = hosts.all().filter_map(|policy| policy.rules.crawl_delay).max().unwrap_or_default();
@@ -235,7 +235,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
     longer.map(warning).chain(purposes).chain(suffixes).collect()
 }
 
-/// Patterns such as `*.co.uk`, each once. That `*.uk` covers a whole country nobody has to be told.
+/// Patterns such as `*.co.uk`, without duplicates. `*.uk` is omitted, as it obviously covers a whole country.
 fn public_suffixes(settings: &Settings) -> BTreeSet<String> {
     let users = settings.access.users.iter().flat_map(|user| user.overrides.keys().chain(&user.listed.hosts));
     let all =
@@ -249,7 +249,7 @@ fn public_suffixes(settings: &Settings) -> BTreeSet<String> {
     all.filter(is_suffix).map(ToString::to_string).filter(is_below_top).collect()
 }
 
-/// Each once.
+/// Without duplicates.
 fn unknown_purposes(settings: &Settings) -> BTreeSet<&str> {
     let users = settings.access.users.iter().filter_map(|user| user.hosts.as_ref());
     let all = users.chain([&settings.hosts]).flat_map(Hosts::all).flat_map(|policy| policy.rules.purposes());
@@ -257,12 +257,12 @@ fn unknown_purposes(settings: &Settings) -> BTreeSet<&str> {
 }
 
 const LEAST_HEADER_SIZE: u64 = 4 << 10;
-/// What the HTTP/1 parser takes at most.
+/// The limit of the HTTP/1 parser.
 const MOST_HEADER_SIZE: u64 = 1 << 20;
 const LEAST_STORE: u64 = 1 << 20;
 const LEAST_CACHE: u64 = 1 << 20;
 const LEAST_KEPT: Duration = Duration::from_secs(3600);
-/// Half of it is a second at least.
+/// Half of it must be at least a second.
 const LEAST_VALIDITY: Duration = Duration::from_secs(2);
-/// The drafts' advice.
+/// The limit advised by the drafts.
 const MOST_VALIDITY: Duration = Duration::from_secs(86_400);

@@ -1,4 +1,4 @@
-//! The robots.txt that we hold, for a client that asks for it.
+//! Our copy of a robots.txt, served to clients that request the file.
 
 use super::robots::HostEntry;
 use crate::policy::{Access, Request};
@@ -6,7 +6,7 @@ use crate::robots::RobotsTxt;
 use bytes::Bytes;
 use std::time::SystemTime;
 
-/// The robots.txt that we hold.
+/// Our copy of a robots.txt.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RobotsCopy {
@@ -18,13 +18,13 @@ pub struct RobotsCopy {
     pub age: u64,
 }
 
-/// `None`: there is none that this client may be shown.
+/// The copy to serve. `None`: there is none that this client may see.
 pub(super) fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime) -> Option<RobotsCopy> {
     let entry = host.load();
     let (answer, _) = entry.usable(now).filter(|(answer, _)| !(answer.is_foreign && request.is_confined))?;
     let (status, body) = match &answer.access {
         Access::Rules(robots) => (answer.status, Bytes::from_owner(SharedFile(robots.clone()))),
-        // Redirects that lead nowhere: there is no file, and no place to send anybody to.
+        // Redirects that cannot be followed: there is no file, and no URL to redirect clients to.
         Access::Missing if (300..400).contains(&answer.status) => (404, Bytes::new()),
         Access::Missing | Access::Reservations(_) | Access::Licenses(_) => (answer.status, Bytes::new()),
     };
@@ -33,7 +33,7 @@ pub(super) fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime
     Some(RobotsCopy { status, body, etag, last_modified, age: answer.freshness.age(now) })
 }
 
-/// A file that is held as long as somebody is being sent it: not copied for each.
+/// A file shared by all clients that are being sent it, instead of a copy for each.
 struct SharedFile(RobotsTxt);
 
 impl AsRef<[u8]> for SharedFile {

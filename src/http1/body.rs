@@ -1,4 +1,4 @@
-//! Where a body ends (RFC 9112 §6, §7), and what is content in it: framing is never handed on, but written anew.
+//! Where a body ends (RFC 9112 §6, §7), and which of its bytes are content: framing is never forwarded, but written anew.
 
 use super::chunked::Chunked;
 use super::fields::Field;
@@ -7,11 +7,11 @@ use std::ops::Range;
 /// How a message says where its body ends (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// The message has no body.
     None,
     Length(u64),
     Chunked,
-    /// It ends with the connection: answers alone.
+    /// The body ends with the connection; only in answers.
     UntilClose,
 }
 
@@ -28,7 +28,7 @@ enum Left {
     UntilClose,
 }
 
-/// The body is not what its framing says; nothing behind this can be trusted.
+/// The body contradicts its framing; nothing after it on the connection can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     #[error("malformed chunked body: {0}")]
@@ -37,23 +37,23 @@ pub enum BodyError {
     CutShort,
 }
 
-/// What [`Body::decode`] has found.
+/// One step of [`Body::decode`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyPiece {
-    /// So many bytes of the input are dealt with.
+    /// Number of input bytes that were processed.
     pub consumed: usize,
-    /// Content, among them.
+    /// The content, as a range of the input.
     pub data: Range<usize>,
 }
 
 impl Body {
-    /// The body of a request. In its chunks nothing is accepted that is not in the grammar, and no trailer that would change
-    /// what the message is.
+    /// The body of a request. Chunks must follow the grammar exactly, and trailers that would change the meaning of the message are
+    /// refused.
     pub fn of_request(framing: Framing) -> Self {
         Self::new(framing, true)
     }
 
-    /// The body of an answer. Spaces after the size of a chunk are accepted: there are servers that fill up with them.
+    /// The body of an answer. Spaces after a chunk size are accepted, as some servers pad sizes with them.
     pub fn of_response(framing: Framing) -> Self {
         Self::new(framing, false)
     }
@@ -77,8 +77,8 @@ impl Body {
         }
     }
 
-    /// The next piece of content, which ends what is consumed. To be called again with what follows it, until the body is done or
-    /// nothing is left of the input. A piece without content is framing, or the trailers.
+    /// Returns the next piece of content; it ends at `consumed`. Call again with the bytes after it, until the body is done or the
+    /// input is used up. A piece without content is framing or trailers.
     #[inline]
     pub fn decode(&mut self, bytes: &[u8]) -> Result<BodyPiece, BodyError> {
         let whole = |length| BodyPiece { consumed: length, data: 0..length };
@@ -89,7 +89,10 @@ impl Body {
         }
     }
 
-    /// The stream has ended. An error unless the body had, or ends with it.
+    /// Call at the end of the stream.
+    ///
+    /// # Errors
+    /// The body was not done, and does not end with the stream.
     pub fn on_end_of_stream(&mut self) -> Result<(), BodyError> {
         match self.left {
             Left::UntilClose => self.left = Left::Bytes(0),
@@ -99,7 +102,7 @@ impl Body {
         Ok(())
     }
 
-    /// The trailers of a chunked body that was decoded, once it is done. Those that may not be trailers are left out.
+    /// The trailers of a chunked body, once it is done. Fields that must not be trailers are left out.
     pub fn trailers(&self) -> impl Iterator<Item = Field<'_>> {
         let chunks = match &self.left {
             Left::Chunks(chunks) => Some(chunks),

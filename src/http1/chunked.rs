@@ -1,5 +1,4 @@
-//! The chunked coding (RFC 9112 §7.1), followed byte by byte between the chunks and by length within them. Keeps nothing but
-//! the trailers.
+//! The chunked coding (RFC 9112 §7.1): read byte by byte between chunks, and by length within them. Keeps only the trailers.
 
 use super::fields::{Field, FieldKind};
 use super::scan::{is_token, trim};
@@ -9,10 +8,10 @@ use super::{BodyError, BodyPiece};
 pub(super) struct Chunked {
     state: ChunkState,
     strict: bool,
-    /// Bytes that chunk extensions may still take: content earns more.
+    /// Bytes that chunk extensions may still use; content adds to them.
     spare: usize,
     trailers: usize,
-    /// The trailer section: each line as far as its CR.
+    /// The trailer section: each line up to its CR.
     kept: Vec<u8>,
 }
 
@@ -73,7 +72,7 @@ impl Chunked {
         Ok(BodyPiece { consumed: at, data: at..at })
     }
 
-    /// Those that it had, once the body is done.
+    /// The trailers, once the body is done.
     pub fn trailers(&self) -> impl Iterator<Item = Field<'_>> {
         let lines = self.kept.split(|&byte| byte == b'\r').filter(|_| self.is_done());
         lines.filter_map(|line| {
@@ -159,7 +158,7 @@ impl Chunked {
         self.keep(byte, ChunkState::TrailerName)
     }
 
-    /// A byte of a trailer, and what comes next.
+    /// Appends a byte of a trailer; returns the next state.
     fn keep(&mut self, byte: u8, next: ChunkState) -> Result<ChunkState, &'static str> {
         if self.kept.len() == MAX_TRAILER_BYTES {
             return Err("trailers too long");
@@ -183,11 +182,11 @@ fn is_framing(kind: FieldKind) -> bool {
 }
 
 const START: ChunkState = ChunkState::Size { value: 0, digits: 0 };
-/// Less than numbers have: where one is read as signed, all bits would be less than none.
+/// Chunk sizes of fewer than 64 bits, so that no other reader can take one for a negative number.
 const MAX_SIZE_BITS: u32 = 60;
-/// With zeros before them.
+/// Leading zeros included.
 const MAX_SIZE_DIGITS: u8 = 32;
-/// Extensions are worth nothing to anybody: with more of them than of content a body is there to keep us busy.
+/// Extensions are useless: a body with more of them than content only wastes time.
 const MAX_SPARE: usize = 8 * 1024;
 const MAX_TRAILER_BYTES: usize = 16 * 1024;
 const MAX_TRAILERS: usize = 64;

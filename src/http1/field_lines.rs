@@ -1,13 +1,12 @@
-//! Field lines on their way out as they came in. Pure.
+//! Forwards field lines as they came. Pure.
 
 use super::write::put_field;
 use std::ops::Range;
 
-/// Field lines that are written as they came: those that stand one behind the other in `raw`, the head that they are from, go out
-/// in one piece.
+/// Writes field lines as they stand in the head `raw`; consecutive lines are copied in one piece.
 pub struct FieldLines<'a> {
     raw: &'a [u8],
-    /// Of `raw`: what is to go out next.
+    /// Range of `raw` to be written next.
     held: Range<usize>,
 }
 
@@ -16,7 +15,7 @@ impl<'a> FieldLines<'a> {
         FieldLines { raw, held: 0..0 }
     }
 
-    /// Appends one, now or later.
+    /// Appends a field line, now or with the next ones.
     #[inline]
     pub fn put(&mut self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
         let start = (name.as_ptr() as usize).wrapping_sub(self.raw.as_ptr() as usize);
@@ -37,7 +36,7 @@ impl<'a> FieldLines<'a> {
         self.held.end = end;
     }
 
-    /// What is held goes out. To be called before anything else is appended.
+    /// Writes the pending lines. Call before anything else is appended to `out`.
     #[inline]
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.raw[self.held.clone()]);

@@ -1,5 +1,4 @@
-//! Header fields: which of them have a meaning for the one who carries the message, and which end with this hop (RFC 9110
-//! §7.6.1).
+//! Header fields: which have a meaning for the proxy, and which end with this hop (RFC 9110 §7.6.1).
 
 use super::scan::trim;
 use super::{HeadError, MAX_FIELDS};
@@ -13,8 +12,7 @@ pub struct Field<'a> {
     pub kind: FieldKind,
 }
 
-/// Fields with a meaning for the proxy that carries the message; found by the length of the name, then by its bytes: those
-/// of a token, whatever its case.
+/// Fields with a meaning for the proxy. Look-up is by the name's length, then by its bytes, without regard to case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {
     Host,
@@ -93,8 +91,8 @@ impl FieldKind {
         }
     }
 
-    /// Meant for one connection, whatever the message's Connection says, or for a way past the one who carries it. Framing is not
-    /// among them: how it is handled depends on where the message goes.
+    /// Meant for one connection, whatever Connection lists, or offering a way past the proxy. Framing fields are not included: their
+    /// handling depends on where the message goes.
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {
         matches!(
@@ -111,7 +109,7 @@ impl FieldKind {
         )
     }
 
-    /// Whether Connection can have it taken away: not framing, nor where the message goes, nor what reveals a loop.
+    /// Whether Connection can have the field removed: not framing, routing or loop detection.
     #[inline]
     pub(super) fn can_be_named(self) -> bool {
         !matches!(self, Self::ContentLength | Self::TransferEncoding | Self::Host | Self::CacheControl | Self::Via)
@@ -119,8 +117,8 @@ impl FieldKind {
 }
 
 impl Field<'_> {
-    /// Whether it may be a trailer (RFC 9110 §6.5.1): not what frames the message, says where it goes, ends with this hop, lets
-    /// somebody in, or says how to read or to keep what has gone before.
+    /// Whether it may be a trailer (RFC 9110 §6.5.1): not if it frames or routes the message, ends with this hop, authenticates, or
+    /// says how to read or cache the content before it.
     pub fn may_trail(&self) -> bool {
         match self.kind {
             FieldKind::Other => !NO_TRAILERS.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(self.name)),
@@ -136,11 +134,11 @@ impl Field<'_> {
     }
 }
 
-/// Where the fields of a head are put while it is used: on the stack, unless there are many. With what they say of the connection.
+/// Storage for a head's fields while it is used, on the stack unless there are many, and for what they say about the connection.
 #[derive(Default)]
 pub struct FieldRoom<'a> {
     pub(super) fields: SmallVec<[Field<'a>; 32]>,
-    /// What Connection lists, other than `close` and `keep-alive`.
+    /// The options in Connection, other than `close` and `keep-alive`.
     pub(super) named: SmallVec<[&'a [u8]; 4]>,
     pub(super) close: bool,
     pub(super) keep_alive: bool,
@@ -168,7 +166,7 @@ impl<'a> FieldRoom<'a> {
         Ok(())
     }
 
-    /// What a field says of the connection.
+    /// Evaluates what a field says about the connection.
     #[inline]
     pub(super) fn note(&mut self, field: &Field<'a>) -> Result<(), HeadError> {
         match field.kind {
@@ -205,21 +203,21 @@ pub(super) fn is_named(named: &[&[u8]], field: &Field<'_>) -> bool {
     !named.is_empty() && field.kind.can_be_named() && named.iter().any(|name| name.eq_ignore_ascii_case(field.name))
 }
 
-/// Whether a token is this name, which is of lower-case letters and hyphens: no other byte of a token becomes one of these with
-/// the bit of lower case set. Without a branch a byte, so that it is done several bytes at a time.
+/// Whether a token equals a name of lower-case letters and hyphens, ignoring case: no other token byte becomes one of these with the
+/// lower-case bit set. Free of branches, so that the compiler can vectorize it.
 #[inline(always)]
 fn is<const N: usize>(token: &[u8], name: &[u8; N]) -> bool {
     <&[u8; N]>::try_from(token)
         .is_ok_and(|token| (0..N).fold(0, |other, at| other | ((token[at] | 0x20) ^ name[at])) == 0)
 }
 
-/// The members of a comma-separated list (RFC 9110 §5.6.1) without empty ones. For lists that hold no quoted strings.
+/// The members of a comma-separated list (RFC 9110 §5.6.1), without empty ones. Not for lists with quoted strings.
 #[inline]
 pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim).filter(|member| !member.is_empty())
 }
 
-/// The value of the first field of this name in a head that need not be well-formed: to answer the sender of one that is not.
+/// The value of the first field with this name, in a head that may be malformed: used to answer its sender.
 pub fn find_field<'a>(raw: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let lines = raw.split(|&byte| byte == b'\n').take_while(|line| !matches!(line, [] | [b'\r']));
     lines.map(<[u8]>::trim_ascii_end).find_map(|line| {
@@ -230,7 +228,7 @@ pub fn find_field<'a>(raw: &'a [u8], name: &str) -> Option<&'a [u8]> {
 }
 
 const MAX_NAMED: usize = 32;
-/// Of those without a kind: credentials, conditions, what the content is, how long it may be kept.
+/// Fields without a kind that must not be trailers: credentials, conditions, content description, caching.
 const NO_TRAILERS: [&str; 19] = [
     "www-authenticate",
     "set-cookie",

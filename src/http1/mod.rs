@@ -15,8 +15,8 @@
 //! # Ok::<(), politely::http1::HeadError>(())
 //! ```
 //!
-//! Requests are read strictly: what two readers could read in two ways is refused. Answers are read as far as they have one
-//! meaning, and [`read_response`] leaves them with one spelling of it.
+//! Requests are read strictly: what two readers could read in two ways is refused. Answers are accepted if they have only one meaning,
+//! and [`read_response`] normalises how it is written.
 
 mod body;
 mod chunked;
@@ -35,7 +35,7 @@ pub use response::{ResponseHead, read_response};
 pub use scan::{below, equal, number};
 pub use write::{put_chunk_head, put_field, put_last_chunk, put_number, put_status_line};
 
-/// More fields than that are refused.
+/// Heads with more fields are refused.
 pub const MAX_FIELDS: usize = 1024;
 
 /// Why a head cannot be read.

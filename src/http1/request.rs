@@ -4,33 +4,33 @@ use super::fields::{Field, FieldKind, FieldRoom, is_named};
 use super::scan::{number, target_end, text_end, token_end, trim, within};
 use super::{Framing, HeadError};
 
-/// A request as far as its empty line. Everything borrowed is as it was sent.
+/// The head of a request, up to its empty line. Borrowed parts are as sent.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'r> {
-    /// How many bytes of the input it takes, its empty line included.
+    /// Number of input bytes, the empty line included.
     pub len: usize,
-    /// Those bytes.
+    /// The bytes of the head.
     pub raw: &'r [u8],
     pub method: &'r str,
-    /// Byte for byte; neither a space nor a control character is in it.
+    /// As sent, without spaces or control characters.
     pub target: &'r [u8],
-    /// 0 or 1: of HTTP/1.
+    /// Minor version of HTTP/1: 0 or 1.
     pub minor: u8,
     pub fields: &'r [Field<'r>],
     pub host: Option<&'r [u8]>,
     pub framing: Framing,
-    /// Connection says `close`.
+    /// Connection has `close`.
     pub close: bool,
-    /// Connection says `keep-alive`.
+    /// Connection has `keep-alive`.
     pub keep_alive: bool,
-    /// The protocol it would like to switch to; `None` unless Connection lists `upgrade` too.
+    /// The protocol that the client offers to switch to; `None` unless Connection lists `upgrade` too.
     pub upgrade: Option<&'r [u8]>,
     named: &'r [&'r [u8]],
 }
 
 impl RequestHead<'_> {
-    /// Whether the field was meant for this connection alone (RFC 9110 §7.6.1): by its name, or because Connection lists it. A
-    /// client cannot have its framing, Host, Cache-Control or Via taken away by listing it.
+    /// Whether the field was meant for this connection only (RFC 9110 §7.6.1): by its name, or because Connection lists it. Framing,
+    /// Host, Cache-Control and Via cannot be removed by listing them.
     #[inline]
     pub fn ends_here(&self, field: &Field<'_>) -> bool {
         field.kind.is_hop_by_hop() || is_named(self.named, field)
@@ -43,12 +43,12 @@ impl RequestHead<'_> {
     }
 }
 
-/// Reads one head from the start of `input`. `None`: it is not whole yet. `scanned` is 0 for a new head, and what the call
-/// before left there when more has come. Empty lines before the head are skipped (§2.2).
+/// Reads one head from the start of `input`. `None`: it is incomplete. `scanned` is 0 for a new head; with more input for the same
+/// head, pass the value that the previous call left. Empty lines before the head are skipped (§2.2).
 ///
 /// # Errors
-/// What more than one reader could understand in more than one way: bare LF and CR, folded lines, spaces around names, two Hosts,
-/// any doubt about the length of the body (§6.3); an end of line without CR is refused at once, before the head is whole.
+/// The head is ambiguous: bare LF or CR, folded lines, spaces around names, two Hosts, any doubt about the length of the body (§6.3).
+/// An end of line without CR is refused at once, even if the head is incomplete.
 #[inline]
 pub fn read_request<'r, 'a: 'r>(
     input: &'a [u8],
@@ -61,10 +61,10 @@ pub fn read_request<'r, 'a: 'r>(
     read(&input[..end], start(input), room).map(Some)
 }
 
-/// Where the head ends that [`read_request`] would read. `None`: it is not whole yet.
+/// Finds the end of the head that [`read_request`] would read. `None`: it is incomplete.
 ///
 /// # Errors
-/// What is known before it is read.
+/// A line without CR, or a head over the limit.
 #[inline]
 pub fn find_request_end(input: &[u8], scanned: &mut usize, limit: usize) -> Result<Option<usize>, HeadError> {
     let end = end_of_head(input, start(input), scanned)?;
@@ -72,7 +72,7 @@ pub fn find_request_end(input: &[u8], scanned: &mut usize, limit: usize) -> Resu
     Ok(end)
 }
 
-/// Behind the empty lines that may stand before a head.
+/// Offset after the empty lines that may precede a head.
 fn start(input: &[u8]) -> usize {
     let mut start = 0;
     while input[start..].starts_with(b"\r\n") {
@@ -160,7 +160,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut FieldRoom<'a>) 
     })
 }
 
-/// What the fields say about the message itself.
+/// What the fields say about the message.
 #[derive(Default)]
 struct RequestFields<'a> {
     host: Option<&'a [u8]>,

@@ -1,56 +1,56 @@
-//! The head of an answer (RFC 9112 §4–§6): what has one meaning is read, and left with one spelling of it.
+//! The head of an answer (RFC 9112 §4–§6): read if it has only one meaning, which is then written in one way.
 
 use super::fields::{Field, FieldKind, FieldRoom, is_named, list};
 use super::scan::{number, text_end, token_end, trim, within};
 use super::{Framing, HeadError};
 
-/// An answer as far as its empty line; interim ones (1xx) are heads of their own.
+/// The head of an answer, up to its empty line; interim answers (1xx) are separate heads.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseHead<'r> {
-    /// How many bytes of the input it takes, its empty line included.
+    /// Number of input bytes, the empty line included.
     pub len: usize,
-    /// Those bytes.
+    /// The bytes of the head.
     pub raw: &'r [u8],
     /// 100 to 999.
     pub status: u16,
     pub reason: &'r [u8],
-    /// 0 or 1: of HTTP/1.
+    /// Minor version of HTTP/1: 0 or 1.
     pub minor: u8,
-    /// With one framing at most (§6.3): lengths given twice are there once, Content-Length is gone where Transfer-Encoding
-    /// overrides it, and both where there is no body that they could be of.
+    /// Normalised to one framing at most (§6.3): repeated lengths are merged, Content-Length is removed if Transfer-Encoding overrides
+    /// it, and both are removed if the answer cannot have a body.
     pub fields: &'r [Field<'r>],
-    /// Of this answer to the request's method.
+    /// The framing of this answer, given the request's method.
     pub framing: Framing,
-    /// Nothing may follow on this connection: the origin says so, its end is the body's, or there was doubt about the framing.
+    /// The connection cannot be reused: the origin says so, the body ends with it, or the framing was doubtful.
     pub close: bool,
-    /// It was not written as RFC 9112 has it: lines without CR, spaces before colons.
+    /// The head deviates from RFC 9112: lines without CR, or spaces before colons.
     pub is_irregular: bool,
-    /// The protocol it would switch to; `None` unless Connection lists `upgrade` too.
+    /// The protocol that the origin switches to; `None` unless Connection lists `upgrade` too.
     pub upgrade: Option<&'r [u8]>,
     named: &'r [&'r [u8]],
 }
 
 impl ResponseHead<'_> {
-    /// Another answer follows this one. 101 is not among them: after it there is no HTTP.
+    /// Another answer follows this one. Not true of 101, after which the connection is no longer HTTP.
     #[inline]
     pub fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101
     }
 
-    /// Whether the field was meant for this connection alone (RFC 9110 §7.6.1).
+    /// Whether the field was meant for this connection only (RFC 9110 §7.6.1).
     #[inline]
     pub fn ends_here(&self, field: &Field<'_>) -> bool {
         field.kind.is_hop_by_hop() || is_named(self.named, field)
     }
 }
 
-/// Reads one head from the start of `input`: the answer to a request of this method, as `look` sees it. `None`: it is not whole
-/// yet. `scanned` is 0 for a new head, and what the call before left there when more has come. A folded line becomes one line in
-/// `input` (§5.2), which is why it is lent for writing.
+/// Reads one head from the start of `input`, the answer to a request with this method, and passes it to `look`. `None`: it is
+/// incomplete. `scanned` is 0 for a new head; with more input for the same head, pass the value that the previous call left. `input` is
+/// mutable because folded lines are joined in place (§5.2).
 ///
 /// # Errors
-/// What is no answer of HTTP/1; lengths that differ or are no numbers; a Transfer-Encoding other than `chunked`, or one in
-/// HTTP/1.0 (§6.1); control characters.
+/// Not an answer of HTTP/1; lengths that differ or are not numbers; a Transfer-Encoding other than `chunked`, or one in HTTP/1.0
+/// (§6.1); control characters.
 #[inline]
 pub fn read_response<R>(
     input: &mut [u8],
@@ -59,7 +59,7 @@ pub fn read_response<R>(
     method: &str,
     look: impl FnOnce(&ResponseHead<'_>) -> R,
 ) -> Result<Option<R>, HeadError> {
-    // Nearly all come in one piece, without folded lines: their end is found by reading them.
+    // Fast path: nearly all heads come in one piece, without folded lines.
     if *scanned == 0
         && let Ok(head) = read(input, method, &mut FieldRoom::new())
         && head.len <= limit
@@ -85,7 +85,7 @@ fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, H
         match input.get(at + 1) {
             Some(b' ' | b'\t') => unfold(input, at)?,
             Some(_) => {}
-            // The next line may go on with this one.
+            // The next line may continue this one.
             None => {
                 *scanned = at;
                 return Ok(None);
@@ -97,12 +97,12 @@ fn end_of_head(input: &mut [u8], scanned: &mut usize) -> Result<Option<usize>, H
     Ok(None)
 }
 
-/// Makes one line of two (§5.2). Only a field's value can go on in the next line; the status line cannot (§2.2).
+/// Joins a folded line with the one before (§5.2). Only a field can be folded, not the status line (§2.2).
 #[cold]
 fn unfold(input: &mut [u8], at: usize) -> Result<(), HeadError> {
     let folded = memchr::memrchr(b'\n', &input[..at]).map(|before| &input[before + 1..at]);
     if folded.is_none_or(|line| !line.contains(&b':')) {
-        return Err(HeadError::Malformed("a folded line that is no header field"));
+        return Err(HeadError::Malformed("a folded line that is not a header field"));
     }
     input[at] = b' ';
     if input[at - 1] == b'\r' {
@@ -111,7 +111,7 @@ fn unfold(input: &mut [u8], at: usize) -> Result<(), HeadError> {
     Ok(())
 }
 
-/// The head that `input` begins with. One that is not whole is an error like others.
+/// Reads the head that `input` begins with. An incomplete head is an error.
 fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut FieldRoom<'a>) -> Result<ResponseHead<'r>, HeadError> {
     let (status, minor) = match input {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', a @ b'1'..=b'9', b, c, rest @ ..]
@@ -134,7 +134,7 @@ fn read<'r, 'a: 'r>(input: &'a [u8], method: &str, room: &'r mut FieldRoom<'a>) 
         let name_end = token_end(input, at);
         let name = &input[at..name_end];
         let mut colon = name_end;
-        // §5.1: spaces before the colon are to be taken away.
+        // §5.1: spaces before the colon must be removed.
         while matches!(input.get(colon), Some(b' ' | b'\t')) {
             colon += 1;
             is_irregular = true;
@@ -189,11 +189,11 @@ fn line<'a>(input: &'a [u8], from: usize, is_irregular: &mut bool) -> Result<(&'
     Ok((trim(&input[from..end]), next))
 }
 
-/// What the fields say about the message itself.
+/// What the fields say about the message.
 #[derive(Default)]
 struct ResponseFields {
     length: Option<u64>,
-    /// More than one Content-Length, or a list in it, all the same.
+    /// Content-Length occurs several times or as a list, always with the same value.
     repeated: bool,
     chunked: bool,
 }
@@ -214,7 +214,7 @@ impl ResponseFields {
         Ok(())
     }
 
-    /// RFC 9110 §8.6: one number given several times is that number.
+    /// RFC 9110 §8.6: the same number given several times counts once.
     fn lengths(&mut self, value: &[u8]) -> Result<(), HeadError> {
         if self.length.is_none() {
             self.length = number(value);
@@ -222,7 +222,7 @@ impl ResponseFields {
                 return Ok(());
             }
         }
-        // It is written again, as one number.
+        // It will be rewritten as one number.
         self.repeated = true;
         let mut any = false;
         for member in list(value) {
@@ -235,7 +235,7 @@ impl ResponseFields {
         if any { Ok(()) } else { Err(HeadError::Malformed("its Content-Length is not a number")) }
     }
 
-    /// §6.3, and whether the connection is to be trusted no further. Takes the fields away that say something else.
+    /// The framing (§6.3), and whether the connection must be closed after this answer. Removes the fields that contradict the framing.
     fn framing(
         &self,
         status: u16,
@@ -279,5 +279,5 @@ impl ResponseFields {
 }
 
 const PREFIX: &[u8] = b"HTTP/1.";
-/// Behind `HTTP/1.1 200`.
+/// Length of `HTTP/1.1 200`.
 const STATUS_END: usize = 12;

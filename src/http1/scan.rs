@@ -1,29 +1,29 @@
-//! What the readers look for, several bytes at a time.
+//! Searches for delimiters, eight bytes at a time.
 
 use super::HeadError;
 
-/// The position of the first byte that no text of a message may hold (RFC 9110 §5.5): a control character that is not a tab.
+/// The position of the first byte that no text in a message may contain (RFC 9110 §5.5): a control character other than tab.
 #[inline]
 pub(super) fn text_end(bytes: &[u8], from: usize) -> usize {
     let is_end = |byte| (byte < b' ' && byte != b'\t') || byte == 0x7f;
     first(bytes, from, |word| below(word, b' ') | equal(word, 0x7f), is_end)
 }
 
-/// The position of the first byte that no request target may hold: space, a control character.
+/// The position of the first byte that no request target may contain: a space or control character.
 #[inline]
 pub(super) fn target_end(bytes: &[u8], from: usize) -> usize {
     first(bytes, from, |word| below(word, b' ' + 1) | equal(word, 0x7f), |byte| byte <= b' ' || byte == 0x7f)
 }
 
-/// The position of the first byte that is not one of a token's (RFC 9110 §5.6.2).
+/// The position of the first byte that cannot be in a token (RFC 9110 §5.6.2).
 #[inline]
 pub(super) fn token_end(bytes: &[u8], from: usize) -> usize {
     // Nearly all names are letters and hyphens.
     first(bytes, from, |word| !name_bytes(word) & HIGHS, |byte| !is_token(byte))
 }
 
-/// The position of the first byte that `is_one`. `marks`: those that may be one among eight; the lowest mark is exact, those above
-/// it may be carries.
+/// The position of the first byte for which `is_one` is true. `marks` sets the high bit of bytes in a word that may be one: the lowest
+/// mark is exact, those above it may be wrong through carries.
 #[inline(always)]
 fn first(bytes: &[u8], from: usize, marks: impl Fn(u64) -> u64, is_one: impl Fn(u8) -> bool) -> usize {
     let mut at = from;
@@ -43,7 +43,7 @@ fn first(bytes: &[u8], from: usize, marks: impl Fn(u64) -> u64, is_one: impl Fn(
     at + rest.iter().position(|&byte| is_one(byte)).unwrap_or(rest.len())
 }
 
-/// Marks letters and hyphens, exactly: nothing is carried from byte to byte.
+/// Marks letters and hyphens exactly, without carries between bytes.
 #[inline]
 fn name_bytes(word: u64) -> u64 {
     let ones = |byte: u8| ONES * u64::from(byte);
@@ -54,13 +54,13 @@ fn name_bytes(word: u64) -> u64 {
     (letters & !word | hyphens) & HIGHS
 }
 
-/// Whether a byte may stand in a token.
+/// Whether a token may contain the byte.
 #[inline]
 pub(super) fn is_token(byte: u8) -> bool {
     TOKEN[byte as usize]
 }
 
-/// Digits and nothing else, as long as a length can be.
+/// A decimal number of digits only, up to `i64::MAX`.
 pub fn number(digits: &[u8]) -> Option<u64> {
     let mut value: u64 = 0;
     for &digit in digits {
@@ -69,7 +69,7 @@ pub fn number(digits: &[u8]) -> Option<u64> {
     (!digits.is_empty() && value <= i64::MAX as u64).then_some(value)
 }
 
-/// Without spaces and tabs at either end (RFC 9110 §5.6.3).
+/// Removes spaces and tabs at both ends (RFC 9110 §5.6.3).
 #[inline]
 pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
@@ -81,18 +81,18 @@ pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Whether a head of which so much is there can still be read.
+/// An error if the head, or what has been received of it, is over the limit.
 pub(super) fn within(limit: usize, end: Option<usize>, there: usize) -> Result<(), HeadError> {
     if end.unwrap_or(there) > limit { Err(HeadError::TooLarge { limit }) } else { Ok(()) }
 }
 
-/// Marks the bytes below a bound of at most 0x80. The lowest mark is exact; those above it may be carries.
+/// Marks the bytes below a bound of at most 0x80. The lowest mark is exact; those above it may be wrong through carries.
 #[inline]
 pub fn below(word: u64, bound: u8) -> u64 {
     word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGHS
 }
 
-/// Marks the bytes that are `byte`, as exactly.
+/// Marks the bytes that equal `byte`, with the same exactness as [`below`].
 #[inline]
 pub fn equal(word: u64, byte: u8) -> u64 {
     below(word ^ (ONES * u64::from(byte)), 1)
@@ -121,7 +121,7 @@ const TOKEN: [bool; 256] = {
 mod tests {
     use super::*;
 
-    /// Each byte value at each place of a word and beyond, before bytes that look alike to arithmetic.
+    /// Each byte value at each place of a word and beyond, before bytes that differ from it in few bits.
     #[test]
     fn words_are_scanned_as_bytes_are() {
         let text = |byte: u8| byte == b'\t' || byte >= b' ' && byte != 0x7f;

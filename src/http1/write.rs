@@ -1,4 +1,4 @@
-//! What a message is written with. Everything is appended; nothing is checked: names and values come from a reader.
+//! Writes messages. Everything is appended to `out`; nothing is checked, as names and values come from a reader.
 
 use super::Field;
 
@@ -28,7 +28,8 @@ pub fn put_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// What stands before a chunk of this size. The chunk is followed by CRLF; one of size 0 would be the last.
+/// Writes the line before a chunk of this size, which must not be 0: that would be the last chunk. The caller adds CRLF after the
+/// chunk.
 pub fn put_chunk_head(out: &mut Vec<u8>, size: usize) {
     debug_assert!(size > 0, "an empty chunk ends the body");
     let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
@@ -36,7 +37,7 @@ pub fn put_chunk_head(out: &mut Vec<u8>, size: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The end of a chunked body, with its trailers.
+/// Writes the end of a chunked body, with its trailers.
 pub fn put_last_chunk<'a>(out: &mut Vec<u8>, trailers: impl IntoIterator<Item = Field<'a>>) {
     out.extend_from_slice(b"0\r\n");
     for field in trailers {

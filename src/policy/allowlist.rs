@@ -1,19 +1,19 @@
-//! The hosts and methods that may be requested at all, where the operator lists them. Pure.
+//! The operator's lists of hosts and methods that may be requested. Pure.
 
 use super::{EgressReason, Host, HostPattern, ListedBy};
 
-/// Hosts and methods; of each, none listed is all.
+/// Allowed hosts and methods. An empty list allows all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Allowlist {
     pub hosts: Vec<HostPattern>,
-    /// As they are sent (RFC 9110 §9.1). `CONNECT` is for tunnels, in which nobody sees a method.
+    /// In upper case, as sent (RFC 9110 §9.1). `CONNECT` opens tunnels, in which methods are not visible.
     pub methods: Vec<Box<str>>,
     pub by: ListedBy,
 }
 
 impl Allowlist {
-    /// Whether the host may be asked.
+    /// Whether the host may be requested.
     pub fn check_host(&self, host: &Host) -> Result<(), EgressReason> {
         match self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)) {
             true => Ok(()),
@@ -21,7 +21,7 @@ impl Allowlist {
         }
     }
 
-    /// Whether the host may be asked so.
+    /// Whether the host may be requested with this method.
     pub fn check(&self, host: &Host, method: &str) -> Result<(), EgressReason> {
         match self.methods.is_empty() || self.methods.iter().any(|listed| **listed == *method) {
             true => self.check_host(host),

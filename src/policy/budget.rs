@@ -1,4 +1,4 @@
-//! How much may be asked in a period, of a host or by a user: so many requests, so many bytes. Pure; time is an argument.
+//! Limits on what may be requested in a period, from a host or by a user: requests and bytes. Pure; time is an argument.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use super::Money;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
     pub requests: Option<u64>,
-    /// Of answers' bodies.
+    /// Bytes of answers' bodies.
     pub bytes: Option<u64>,
     pub per: Period,
     /// Promised to sites for their pages (pay per crawl), whatever else is asked.
@@ -23,7 +23,7 @@ pub struct MoneyBudget {
     pub per: Period,
 }
 
-/// By the calendar's clock, UTC.
+/// A period of wall-clock time, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
@@ -33,10 +33,10 @@ pub enum Period {
     Hour,
 }
 
-/// What has been spent in one period, which its end identifies.
+/// The amount spent in one period, which is identified by its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
-    /// Seconds since 1970.
+    /// End of the period, in seconds since 1970.
     pub ends: u64,
     pub requests: u64,
     pub bytes: u64,
@@ -80,7 +80,7 @@ impl Period {
         }
     }
 
-    /// Seconds.
+    /// Length in seconds.
     pub fn length(self) -> u64 {
         match self {
             Self::Day => 86_400,
@@ -88,7 +88,7 @@ impl Period {
         }
     }
 
-    /// When the one of now ends: seconds since 1970, and from now.
+    /// End of the current period: in seconds since 1970, and from now.
     pub fn end(self, now: SystemTime) -> (u64, Duration) {
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let ends = (since.as_secs() / self.length() + 1) * self.length();
@@ -97,13 +97,13 @@ impl Period {
 }
 
 impl Spent {
-    /// As it stands in the period that ends then: in another than its own nothing has been spent.
+    /// The amount spent in the period with this end: zero if it is another period.
     #[must_use]
     pub fn in_period(self, ends: u64) -> Self {
         if self.ends == ends { self } else { Self { ends, ..Self::default() } }
     }
 
-    /// With so much more. Fewer requests: they were never sent.
+    /// Adds to the amount. `requests` is negative for requests that were not sent after all.
     #[must_use]
     pub fn plus(self, requests: i64, bytes: u64) -> Self {
         let requests = self.requests.saturating_add_signed(requests);
@@ -123,7 +123,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    /// How many of requests at these times go, one after the other.
+    /// Which of the requests at these times, one after the other, are allowed.
     fn go(budget: Budget, times: &[u64]) -> String {
         let mut spent = Spent::default();
         let mut ask = |now: &u64| {

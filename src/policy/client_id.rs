@@ -1,18 +1,18 @@
-//! The clients among which requests take turns. Pure.
+//! Identifies clients, among which requests take turns. Pure.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
-/// For whom a request is, as far as fairness goes: a number the caller makes of a user name or an address. Two clients
-/// of one number share their turns.
+/// The client that a request counts for, for fairness: a hash of the user name or address. Clients with the same number share their
+/// turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientId(pub u64);
 
 impl ClientId {
-    /// Fetches of other hosts' files that were redirected to a host: they let its own requests go first.
+    /// Fetches that other hosts' files redirect to a host: the host's own requests go first.
     pub const GUESTS: Self = Self(u64::MAX - 2);
 
-    /// By user, where there is one; else by address, in IPv6 by network: every host has a /64.
+    /// By user, if there is one, otherwise by address; in IPv6 by /64 network, as each host has one.
     pub fn of(user: Option<&str>, address: IpAddr) -> Self {
         let mut hasher = DefaultHasher::new();
         match (user, address.to_canonical()) {

@@ -1,6 +1,6 @@
 //! The field Content-Range (RFC 9110 §14.4). Pure.
 
-/// How long the whole is, in bytes, if the range is all of it: 42 for `bytes 0-41/42`.
+/// The length of the whole in bytes, if the range covers all of it: 42 for `bytes 0-41/42`.
 pub fn whole_range(value: &[u8]) -> Option<u64> {
     let (unit, range) = str::from_utf8(value).ok()?.trim().split_once(' ')?;
     let (last, length) = range.trim().strip_prefix("0-")?.split_once('/')?;

@@ -1,4 +1,4 @@
-//! Dates in fields: those of HTTP, and those that sites write of their own accord. Pure.
+//! Dates in fields: HTTP dates, and other formats that sites use. Pure.
 
 use std::time::SystemTime;
 
@@ -6,12 +6,12 @@ use time::format_description::well_known::Rfc2822;
 use time::macros::format_description;
 use time::{Date, OffsetDateTime};
 
-/// A date of HTTP, in any of its three forms (RFC 9110 §5.6.7).
+/// Parses an HTTP date in any of its three forms (RFC 9110 §5.6.7).
 pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(str::from_utf8(value).ok()?.trim()).ok()
 }
 
-/// Whether a date is past, as RFC 9110 or RFC 822 has it, or the day of ISO 8601. `None`: it cannot be read.
+/// Whether a date in the format of RFC 9110, RFC 822 or ISO 8601 (day) is past. `None`: it cannot be parsed.
 pub(super) fn is_past(date: &str, now: SystemTime) -> Option<bool> {
     let of_mail = date.replace(" UTC", " GMT");
     if let Some(date) = http_date(of_mail.as_bytes()) {

@@ -1,12 +1,12 @@
 //! Entity tags in If-None-Match (RFC 9110 §8.8.3, §13.1.2). Pure.
 
-/// Whether one of the tags in these values is this one, compared weakly; `*` is any.
+/// Whether one of the tags in these values matches, by weak comparison; `*` matches any.
 pub fn matches(values: &[&[u8]], etag: Option<&[u8]>) -> bool {
     let etag = etag.map(opaque);
     values.iter().flat_map(|value| list(value)).any(|tag| tag == b"*" || Some(opaque(tag)) == etag)
 }
 
-/// A comma within quotes is part of a tag.
+/// Splits at commas outside quotes.
 fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut is_quoted = false;
     let ends = move |byte: &u8| {

@@ -1,4 +1,4 @@
-//! What is known of one authority's robots.txt (RFC 9309 §2.3.1), or of another file of its kind. Pure data: `gate::robots` swaps it whole,
+//! What is known of one authority's robots.txt (RFC 9309 §2.3.1) or tdmrep.json. Pure data: `gate::robots` replaces it as a whole,
 //! `policy::decide` reads it.
 
 use std::fmt;
@@ -9,12 +9,12 @@ use super::clipped;
 use super::freshness::{CopyState, Freshness, LAST_GOOD_USE, RETRY_MAX, retry_in};
 use crate::robots::{RobotsTxt, RslFile, TdmRep, is_license_url};
 
-/// An authority's state. The default is an authority never asked.
+/// What is known of an authority's file. The default: never fetched.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
-    /// The last answer that settled what may be crawled.
+    /// The last conclusive answer.
     pub answer: Option<SiteAnswer>,
-    /// All fetches since have failed.
+    /// Set while all fetches since have failed.
     pub trouble: Option<Box<Trouble>>,
 }
 
@@ -24,25 +24,25 @@ pub struct SiteAnswer {
     pub access: Access,
     /// HTTP status of the last response in the chain of redirects.
     pub status: u16,
-    /// It is the second answer, as the first one found fault with our message.
+    /// Set if it is the second answer, as the first one rejected our request as malformed.
     pub asked_again: Option<AskedAgain>,
-    /// It is another host's, to which this one redirects.
+    /// The answer is from another host, to which this one redirects.
     pub is_foreign: bool,
     pub freshness: Freshness,
-    /// Of a file: for the next conditional request.
+    /// Validators of the file for the next conditional request.
     pub validators: Validators,
 }
 
-/// A first answer whose status says that our own message was at fault (400, 408, 412, 421, 426, 431, 494, 505): robots.txt
-/// is asked for once more, over a fresh HTTP/1.1 connection. Known until the process ends.
+/// A first answer whose status says that our request was at fault (400, 408, 412, 421, 426, 431, 494, 505): robots.txt is then
+/// requested again over a new HTTP/1.1 connection. Kept until the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AskedAgain {
     pub first_status: u16,
-    /// What the first one was asked over.
+    /// The version of HTTP of the first request.
     pub first_version: HttpVersion,
 }
 
-/// The version of HTTP in which something was asked.
+/// The version of HTTP of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpVersion {
     Http1,
@@ -58,13 +58,12 @@ impl fmt::Display for HttpVersion {
     }
 }
 
-/// The fields by which a copy is revalidated (RFC 9110 §8.8), as they came: both in one text, as a million of them are
-/// held.
+/// The fields for revalidating a copy (RFC 9110 §8.8), as received. Both are in one string, as a million of these are held.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Validators(Option<Box<str>>);
 
 impl Validators {
-    /// Values of fields, which have no line ends. An empty one is none.
+    /// Values of fields, without line ends. An empty value counts as none.
     pub fn new(etag: Option<&str>, last_modified: Option<&str>) -> Self {
         match (etag.unwrap_or_default(), last_modified.unwrap_or_default()) {
             ("", "") => Self(None),
@@ -90,20 +89,20 @@ impl Validators {
     }
 }
 
-/// A row of failed fetches.
+/// A series of failed fetches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// When the first of them failed.
+    /// When the first fetch of the series failed.
     pub since: SystemTime,
     pub failures: u32,
-    /// Left alone until then.
+    /// No fetch before this time.
     pub retry_at: SystemTime,
     /// The last failure, for people: `status 503`, `timed out after 10 s`.
     pub why: Box<str>,
 }
 
 impl SiteAnswer {
-    /// The site's own, at the first try, without anything to revalidate it by.
+    /// An answer of the site itself, at the first attempt, without validators.
     pub fn new(access: Access, status: u16, freshness: Freshness) -> Self {
         let validators = Validators::default();
         SiteAnswer { access, status, asked_again: None, is_foreign: false, freshness, validators }
@@ -111,41 +110,41 @@ impl SiteAnswer {
 }
 
 impl Entry {
-    /// After an answer that settles what may be crawled.
+    /// The entry after a conclusive answer.
     pub fn answered(answer: SiteAnswer) -> Self {
         Self { answer: Some(answer), trouble: None }
     }
 
-    /// After a 304: the same file, good for longer. `None` if there is no copy that could have been confirmed.
+    /// The entry after a 304: the same file, with a new lifetime. `None` if there is no copy to confirm.
     pub fn confirmed(&self, freshness: Freshness, validators: Validators) -> Option<Self> {
         let answer = self.answer.as_ref()?;
-        // A 304 may leave out what has not changed (RFC 9110 §15.4.5).
+        // A 304 may omit unchanged fields (RFC 9110 §15.4.5).
         let old = &answer.validators;
         let validators =
             Validators::new(validators.etag().or(old.etag()), validators.last_modified().or(old.last_modified()));
         Some(Self::answered(SiteAnswer { freshness, validators, ..answer.clone() }))
     }
 
-    /// After a fetch that settles nothing. `random` is from 0 to 1.
+    /// The entry after an inconclusive fetch. `random` is from 0 to 1.
     pub fn failed(&self, now: SystemTime, why: &str, retry_after: Option<Duration>, random: f64) -> Self {
         let (since, before) = self.trouble.as_ref().map_or((now, 0), |trouble| (trouble.since, trouble.failures));
         let failures = before.saturating_add(1);
-        // A clock that was ahead may have dated what came before.
+        // The earlier failures may have been dated by a clock that was ahead.
         let since = since.min(now);
         let retry_at = now + retry_in(failures, retry_after, random);
         let trouble = Trouble { since, failures, retry_at, why: clipped(why).into() };
         // From here on the copy's age counts, which must not begin in the future.
         let answer =
-            self.answer.clone().map(|answer| SiteAnswer { freshness: answer.freshness.believed(now), ..answer });
+            self.answer.clone().map(|answer| SiteAnswer { freshness: answer.freshness.sanitized(now), ..answer });
         Self { answer, trouble: Some(Box::new(trouble)) }
     }
 
-    /// As it is to be taken from where it was kept, maybe under a clock that was wrong: no age is negative, and a next
-    /// attempt that is further away than any can be is due.
+    /// Corrects an entry that was stored, maybe under a wrong clock: ages become non-negative, and a retry further away than any
+    /// failure could set is due.
     #[must_use]
-    pub fn believed(mut self, now: SystemTime) -> Self {
+    pub fn sanitized(mut self, now: SystemTime) -> Self {
         if let Some(answer) = &mut self.answer {
-            answer.freshness = answer.freshness.believed(now);
+            answer.freshness = answer.freshness.sanitized(now);
         }
         if let Some(trouble) = &mut self.trouble {
             trouble.since = trouble.since.min(now);
@@ -156,7 +155,7 @@ impl Entry {
         self
     }
 
-    /// The same, not left alone any longer after a failure.
+    /// The entry without the wait after a failure.
     #[must_use]
     pub fn due(&self, now: SystemTime) -> Self {
         let mut due = self.clone();
@@ -166,7 +165,7 @@ impl Entry {
         due
     }
 
-    /// As an instance takes it from another, which may have kept it for longer.
+    /// Limits the freshness of an entry received from another instance, which may allow more.
     #[must_use]
     pub fn fresh_within(mut self, most: Duration) -> Self {
         if let Some(answer) = &mut self.answer {
@@ -175,7 +174,7 @@ impl Entry {
         self
     }
 
-    /// The answer, and how far it can be used now; `None` if it cannot, or there is none.
+    /// The answer, and how far it can be used now; `None` if it cannot be used, or there is none.
     pub fn usable(&self, now: SystemTime) -> Option<(&SiteAnswer, CopyState)> {
         let answer = self.answer.as_ref()?;
         let failing = self.trouble.is_some();
@@ -241,20 +240,20 @@ impl Entry {
         ]
     }
 
-    /// Whether it may be fetched, if there is cause to: not while it is left alone after a failure.
+    /// Whether it may be fetched if there is reason to: not while waiting after a failure.
     pub fn may_fetch(&self, now: SystemTime) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| trouble.left_alone_for(now).is_none())
     }
 }
 
 impl Trouble {
-    /// Whether it has lasted for as long as a good copy would have been used.
+    /// Whether the failures have lasted for as long as a good copy would have been used.
     pub fn is_long(&self, now: SystemTime) -> bool {
         now.duration_since(self.since).is_ok_and(|lasted| lasted >= LAST_GOOD_USE)
     }
 
-    /// For how long the site is left alone still. What is further away than any failure leaves it alone was dated by a
-    /// clock that was ahead, and holds nobody back.
+    /// The remaining wait after a failure. A time further away than any failure could set was dated by a clock that was ahead, and is
+    /// ignored.
     pub fn left_alone_for(&self, now: SystemTime) -> Option<Duration> {
         self.retry_at.duration_since(now).ok().filter(|wait| !wait.is_zero() && *wait <= RETRY_MAX)
     }

@@ -1,4 +1,4 @@
-//! Why a URL may or may not be fetched, with all that led to it. Renders a decision's evidence; decides nothing itself. Pure.
+//! Explains why a URL may or may not be fetched. Renders a decision's evidence, and decides nothing itself. Pure.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -11,26 +11,26 @@ use super::{
 };
 use crate::robots::RobotsTxt;
 
-/// One URL's verdict.
+/// The explanation of one URL's verdict.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
     pub url: String,
     pub authority: String,
     pub product_tokens: Vec<String>,
-    /// What it was asked for.
+    /// The declared purposes.
     pub purposes: Vec<String>,
     pub allowed: bool,
-    /// A refusal's slug, or why it is allowed.
+    /// The refusal's slug, or the reason for allowing.
     pub reason: &'static str,
-    /// The same for people.
+    /// The reason for people.
     pub detail: String,
     pub rule: Option<RuleEvidence>,
-    /// The usage preference, if that decided.
+    /// The usage preference that decided, if one did.
     pub preference: Option<PreferenceEvidence>,
-    /// Those of robots.txt that say no to some use of what may be fetched, with the use, whatever is declared.
+    /// The preferences in robots.txt against some use of an allowed URL, with the use, whatever is declared.
     pub preferences: Vec<(PreferenceEvidence, Box<str>)>,
-    /// The entry of tdmrep.json, if that decided.
+    /// The entry of tdmrep.json that decided, if one did.
     pub reservation: Option<MiningEvidence>,
     /// What the licence file says, if that decided.
     pub not_licensed: Option<LicenseEvidence>,
@@ -39,10 +39,10 @@ pub struct Explanation {
     pub tdmrep: Option<SiteFileState>,
     pub license: Option<SiteFileState>,
     pub crawl_delay: Option<Duration>,
-    /// What is kept at the host beside.
+    /// The host's limits beyond its crawl delay.
     pub manners: Manners,
     pub sitemaps: Vec<String>,
-    /// Where the terms of use are (RSL).
+    /// URLs of the terms of use (RSL).
     pub licenses: Vec<String>,
 }
 
@@ -51,13 +51,13 @@ pub struct Explanation {
 #[non_exhaustive]
 pub struct SiteFileState {
     pub url: String,
-    /// HTTP status of the answer; `None`: none.
+    /// HTTP status of the answer; `None`: no answer.
     pub status: Option<u16>,
     /// `entries`, `none` or `unknown`.
     pub access: &'static str,
     pub fetched_at: Option<SystemTime>,
     pub expires_at: Option<SystemTime>,
-    /// What of it cannot be understood, or why it could not be fetched.
+    /// The part that cannot be understood, or why the file could not be fetched.
     pub fault: Option<String>,
     /// Why the last fetch failed.
     pub failure: Option<String>,
@@ -89,7 +89,7 @@ pub struct RobotsState {
     pub url: String,
     /// HTTP status of the answer; `None`: no answer, or none over HTTP.
     pub status: Option<u16>,
-    /// The first answer found fault with our message.
+    /// Set if the first answer rejected our request as malformed.
     pub asked_again: Option<AskedAgain>,
     pub access: &'static str,
     /// It is an HTML page.
@@ -107,7 +107,7 @@ impl RobotsState {
 }
 
 impl Explanation {
-    /// As it is where the request is refused before robots.txt is asked for.
+    /// For a request that is refused before robots.txt is consulted.
     #[must_use]
     pub fn refused(self, why: &Refusal) -> Self {
         let (reason, detail) = (why.slug(), why.to_string());
@@ -124,7 +124,7 @@ impl Explanation {
         }
     }
 
-    /// What was disallowed, where that is not the path as sent but one that servers take it for.
+    /// The disallowed form of the path, if it is not the path as sent but a form that servers make of it.
     pub fn matched_path(&self) -> Option<&str> {
         let preference = self.preference.as_ref().and_then(|preference| preference.matched_path.as_deref());
         let reservation = self.reservation.as_ref().and_then(|reservation| reservation.matched_path.as_deref());
@@ -133,7 +133,7 @@ impl Explanation {
     }
 }
 
-/// Decides by what is known, and renders the decision.
+/// Decides by what is known, and explains the decision.
 pub fn explain<'a>(
     known: impl Into<Known<'a>>,
     rules: &HostRules,
@@ -198,7 +198,7 @@ pub fn explain<'a>(
 }
 
 impl Allowance {
-    /// The rule that allows it, if one does. `entry`: what it was decided by.
+    /// The rule that allows the request, if one does. `entry`: the file that was used.
     pub fn rule(self, entry: &Entry) -> Option<RuleEvidence> {
         let Self::Rule { place } = self else { return None };
         entry.robots_txt().map(|file| RuleEvidence::new(file.rule_at(place), None))
@@ -234,7 +234,7 @@ impl fmt::Display for Allowance {
     }
 }
 
-/// What an answer says may be crawled, in a word.
+/// The access that an answer gives, in one word.
 pub fn access(answer: &SiteAnswer, options: &PolicyOptions) -> &'static str {
     match answer.access {
         Access::Rules(_) | Access::Reservations(_) | Access::Licenses(_) => "rules",
@@ -284,8 +284,8 @@ pub fn site_file(entry: &Entry, url: String, now: SystemTime) -> SiteFileState {
     }
 }
 
-/// As much as people read.
+/// As many as people will read.
 const MOST_PREFERENCES: usize = 20;
 const DISALLOWED: &str = "it may not be fetched: robots.txt or the configuration disallows it";
-/// The reason where nothing can be said yet.
+/// The reason if the file has not been fetched.
 pub const UNKNOWN: &str = "robots-unknown";

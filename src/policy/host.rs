@@ -1,5 +1,4 @@
-//! A host name or address (RFC 3986 §3.2.2) in the one spelling we use, read as the WHATWG URL standard reads it, for
-//! that is how clients read it. Pure.
+//! A host name or address (RFC 3986 §3.2.2) in canonical form, parsed by the WHATWG URL standard, as clients do. Pure.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,19 +6,18 @@ use std::sync::Arc;
 
 use super::authority::AuthorityError;
 
-/// A host in canonical form. Every spelling of an address that a WHATWG URL parser would dial as that address
-/// (`127.1`, `0x7f.1`, `2130706433`, full-width digits, …) is an [`Host::Ip`], so that nothing can hide one in a name.
+/// A host in canonical form. Every spelling that a WHATWG URL parser reads as an address (`127.1`, `0x7f.1`, `2130706433`, full-width
+/// digits, …) is an [`Host::Ip`], so that no name can hide an address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
     /// Lower-case A-labels without a trailing dot.
     Name(Arc<str>),
-    /// A literal. An IPv4-mapped IPv6 address stays the IPv6 address it was written as.
+    /// An address literal. An IPv4-mapped IPv6 address remains IPv6.
     Ip(IpAddr),
 }
 
 impl Host {
-    /// Reads a host as written in a URL, a Host field, an SNI or a configuration. An IPv6 address may stand with or
-    /// without its brackets.
+    /// Parses a host as written in a URL, a Host field, an SNI or a configuration. An IPv6 address may be in brackets or not.
     pub fn parse(raw: &str) -> Result<Self, AuthorityError> {
         if let Some(rest) = raw.strip_prefix('[') {
             return ipv6(rest.strip_suffix(']').ok_or(AuthorityError::Ipv6)?);
@@ -36,9 +34,8 @@ impl Host {
         from_whatwg(raw)
     }
 
-    /// The fast path, in one pass: a name of letters, digits, `-` and `_` has only its case to fold. `None` is for the
-    /// slow path: faults, what could be an address (last label begins with a digit), and A-labels, whose Punycode has to
-    /// be checked.
+    /// Fast path in one pass: a name of letters, digits, `-` and `_` needs only lower-casing. `None` for the slow path: errors,
+    /// possible addresses (the last label begins with a digit), and A-labels, whose Punycode must be checked.
     pub(super) fn plain(raw: &[u8]) -> Option<Self> {
         let bare = raw.strip_suffix(b".").unwrap_or(raw);
         let (mut upper, mut label) = (false, 0);
@@ -77,7 +74,7 @@ impl Host {
         }
     }
 
-    /// The registrable domain, by the public suffix list. `None`: an address, or itself a public suffix.
+    /// The registrable domain by the public suffix list. `None` for an address or a public suffix.
     pub fn domain(&self) -> Option<&str> {
         self.name().and_then(psl::domain_str)
     }
@@ -96,7 +93,7 @@ impl fmt::Display for Host {
 
 const NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
-/// Room for each byte of the longest name as percent-encoded UTF-8; IDNA is not cheap on what is longer.
+/// Room for the longest name in percent-encoded UTF-8; IDNA is expensive for longer texts.
 const RAW_MAX: usize = 3072;
 
 fn is_plain_label(label: &[u8]) -> bool {
@@ -132,7 +129,7 @@ fn from_whatwg(raw: &str) -> Result<Host, AuthorityError> {
     }
 }
 
-/// The standard lets through what DNS, a Host field or a log line had better not see: `a'b`, `a"b`, `a..b`.
+/// Rejects what the standard accepts but DNS, a Host field or a log line should not contain: `a'b`, `a"b`, `a..b`.
 fn whole_name(name: &str) -> Result<Host, AuthorityError> {
     if name.is_empty() {
         return Err(AuthorityError::HostMissing);

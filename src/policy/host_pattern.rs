@@ -1,4 +1,4 @@
-//! Which hosts an entry of the configuration is for: `hosts`, `intercept.hosts`, `egress.deny`. Pure.
+//! Patterns that select the hosts of a configuration entry: `hosts`, `intercept.hosts`, `egress.deny`. Pure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,16 +9,16 @@ use super::{AuthorityError, Host};
 /// A host, or a pattern of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HostPattern {
-    /// `*`: every host, addresses too.
+    /// `*`: every host, including addresses.
     Any,
-    /// `*.example.com`: all names below that name, at any depth; not itself.
+    /// `*.example.com`: all names below that name, at any depth, but not the name itself.
     Below(Arc<str>),
     /// One name or address.
     Host(Host),
 }
 
 impl HostPattern {
-    /// Reads `example.com`, `192.0.2.1`, `*.example.com` or `*`; names in any spelling that a URL may have.
+    /// Parses `example.com`, `192.0.2.1`, `*.example.com` or `*`; names in any spelling that a URL may have.
     pub fn parse(text: &str) -> Result<Self, HostPatternError> {
         if text == "*" {
             return Ok(Self::Any);
@@ -34,7 +34,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether it is for this host.
+    /// Whether the pattern matches this host.
     pub fn matches(&self, host: &Host) -> bool {
         match self {
             Self::Any => true,
@@ -43,7 +43,7 @@ impl HostPattern {
         }
     }
 
-    /// Orders patterns that match the same host: the greater, the more specific.
+    /// Orders patterns that match the same host: greater is more specific.
     pub fn rank(&self) -> usize {
         match self {
             Self::Any => 0,
@@ -71,17 +71,17 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Why something is no pattern.
+/// Why a text is not a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostPatternError {
-    /// `a*.example.com`, `*.*.com`, `*example.com`.
+    /// A misplaced star: `a*.example.com`, `*.*.com`, `*example.com`.
     #[error("`*` stands for whole labels and only at the beginning: `*.example.com`")]
     Star,
-    /// `*.192.0.2.1`.
-    #[error("nothing is below an address")]
+    /// A star before an address: `*.192.0.2.1`.
+    #[error("an address has no names below it")]
     BelowAddress,
-    /// What stands there, or behind the `*.`, is no host.
+    /// The text, or the part after `*.`, is not a host.
     #[error(transparent)]
     Host(#[from] AuthorityError),
 }

@@ -1,4 +1,4 @@
-//! The operator's settings by which requests to a host are decided. Pure; read by `config`.
+//! The operator's settings for deciding about requests to a host. Pure; built by `config`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::robots::{ProductToken, Purpose};
 #[derive(Debug, Clone)]
 pub struct HostRules {
     pub robots: RobotsOverride,
-    /// In place of what robots.txt says.
+    /// Overrides the crawl delay of robots.txt.
     pub crawl_delay: Option<Duration>,
-    /// In place of `Options::product_tokens`; empty: taken from the request's `User-Agent`.
+    /// Overrides `PolicyOptions::product_tokens`; empty: taken from the request's `User-Agent`.
     pub product_tokens: Option<Arc<[ProductToken]>>,
-    /// In place of `Options::purposes`.
+    /// Overrides `PolicyOptions::purposes`.
     pub purposes: Option<Arc<[Purpose]>>,
-    /// How answers that say no to a purpose are handled.
+    /// How to treat refusals of a declared purpose.
     pub usage: UsageModes,
     /// Limits beyond what the site asks for.
     pub manners: Manners,
-    /// The operator's own rules, which override those of robots.txt.
+    /// The operator's rules, which override those of robots.txt.
     pub own_rules: Option<OwnRules>,
     pub options: Arc<PolicyOptions>,
 }
@@ -30,27 +30,27 @@ pub struct HostRules {
 /// The settings that apply to every host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyOptions {
-    /// `mode: report`: what would be refused goes all the same, and is reported.
+    /// `mode: report`: refused requests are sent, and reported.
     pub report_only: bool,
-    /// For whom robots.txt is read. Empty: for whom the request's `User-Agent` names.
+    /// The crawler for which robots.txt is read. Empty: taken from the request's `User-Agent`.
     pub product_tokens: Vec<ProductToken>,
-    /// What goes out as `User-Agent`, in place of the request's.
+    /// Replaces the request's `User-Agent`.
     pub user_agent: Option<String>,
-    /// What for: a preference that says no to one of them disallows. None: preferences disallow nothing.
+    /// Declared purposes: a preference against any of them disallows. Empty: preferences disallow nothing.
     pub purposes: Vec<Purpose>,
-    /// By which names robots.txt disallows for a purpose.
+    /// The names by which robots.txt disallows a purpose.
     pub policy_tokens: Vec<PolicyToken>,
-    /// How answers that say no to one of them are handled.
+    /// How to treat refusals of a declared purpose.
     pub usage: UsageModes,
-    /// What is kept beyond what sites ask for.
+    /// Limits beyond what sites ask for.
     pub manners: Manners,
     /// `on_long_unreachable: allow`: after 30 days without an answer and without a copy everything is allowed.
     pub allow_long_unreachable: bool,
     /// `visit_time: enforce`.
     pub enforce_visit_time: bool,
-    /// `on_unavailable: disallow`: where there is no file, nothing is allowed.
+    /// `on_unavailable: disallow`: if there is no file, nothing is allowed.
     pub disallow_unavailable: bool,
-    /// `on_auth_error: disallow`: the same where it takes credentials to see (401 and 403).
+    /// `on_auth_error: disallow`: likewise if the file requires credentials (401 and 403).
     pub disallow_auth_error: bool,
     /// `robots.paths`.
     pub paths: Paths,
@@ -60,7 +60,7 @@ pub struct PolicyOptions {
 pub type PolicyToken = (Purpose, ProductToken);
 
 impl HostRules {
-    /// Where nothing is said of any host.
+    /// For hosts without overrides.
     pub fn new(options: Arc<PolicyOptions>) -> Self {
         HostRules {
             robots: RobotsOverride::default(),
@@ -74,7 +74,7 @@ impl HostRules {
         }
     }
 
-    /// With what is given in place of what is configured; what is empty is not given.
+    /// Replaces the configured tokens and purposes by those given; an empty list changes nothing.
     #[must_use]
     pub fn asked_for(mut self, product_tokens: &[ProductToken], purposes: &[Purpose]) -> Self {
         if !product_tokens.is_empty() {
@@ -86,13 +86,13 @@ impl HostRules {
         self
     }
 
-    /// For whom it is asked: a group matches if it names any of them. The host's configured ones, the client's, everybody's,
-    /// or what the User-Agent says. None: the rules for everyone.
+    /// The crawlers for which to read robots.txt: a group matches if it names any of them. The host's, the client's, everybody's, or
+    /// those in the User-Agent. Empty: the rules for `*`.
     pub fn product_tokens<'a>(&'a self, request: &Request<'a>) -> Cow<'a, [ProductToken]> {
         let clients = Some(request.product_tokens).filter(|tokens| !tokens.is_empty());
         let configured = self.product_tokens.as_deref().or(clients).unwrap_or(&self.options.product_tokens);
         if configured.is_empty() {
-            // What goes out is what is judged.
+            // The outgoing User-Agent counts.
             return match &self.options.user_agent {
                 Some(agent) => Cow::Owned(ProductToken::from_user_agent(agent.as_bytes())),
                 None => Cow::Borrowed(request.agent_tokens),
@@ -101,12 +101,12 @@ impl HostRules {
         Cow::Borrowed(configured)
     }
 
-    /// What for: the host's configured ones, or everybody's.
+    /// The declared purposes: the host's, or everybody's.
     pub fn purposes(&self) -> &[Purpose] {
         self.purposes.as_deref().unwrap_or(&self.options.purposes)
     }
 
-    /// The one of them that tdmrep.json concerns. `None`: it need not be known.
+    /// The declared purpose that tdmrep.json concerns. `None`: the file is not needed.
     pub fn mining_purpose(&self) -> Option<&Purpose> {
         let purposes = Some(self.purposes()).filter(|_| self.usage.tdmrep != RobotsOverride::Ignore)?;
         purposes.iter().find(|purpose| purpose.is_mining())
@@ -125,7 +125,7 @@ impl HostRules {
 }
 
 impl PolicyOptions {
-    /// Whether a missing file allows everything, by the status that said so.
+    /// Whether a missing file allows everything, given the status of the answer.
     pub fn allows_missing(&self, status: u16) -> bool {
         let disallows = if matches!(status, 401 | 403) { self.disallow_auth_error } else { self.disallow_unavailable };
         !disallows

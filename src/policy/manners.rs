@@ -1,5 +1,4 @@
-//! Manners beyond what a site asks for: how its answers widen the gap between requests, and when it is left alone. Read by
-//! `config`. Pure.
+//! Limits beyond what a site asks for: how its answers widen the gap between requests, and when it is paused. Built by `config`. Pure.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -7,31 +6,31 @@ use std::time::Duration;
 
 use super::Budget;
 
-/// What is kept at a host beside its crawl-delay. `None`: nothing.
+/// Limits of a host besides its crawl delay. `None`: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Manners {
     pub adaptive: Option<Adaptive>,
     pub breaker: Option<Breaker>,
-    /// Of the host.
+    /// The budget of the host.
     pub budget: Option<Budget>,
-    /// Until a page is fetched again.
+    /// Least time until a page is fetched again.
     pub min_revisit: Option<Duration>,
 }
 
-/// The gap grows with the host's own latency. Small, for every permit has one.
+/// Makes the gap grow with the host's latency. Small, as every permit contains one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Adaptive {
-    /// Times the latency, in hundredths.
+    /// Gap as a multiple of the latency, in hundredths.
     factor: NonZeroU32,
-    /// In milliseconds, as is the other.
+    /// In milliseconds, like `max`.
     min: u32,
     max: u32,
 }
 
-/// A host that turns requests away is left alone for a while.
+/// Pauses a host that refuses requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Breaker {
-    /// So many answers in a row.
+    /// Number of refusals in a row.
     pub after: NonZeroU32,
     pub pause: Duration,
 }
@@ -55,7 +54,7 @@ impl Adaptive {
         Duration::from_millis(self.max.into())
     }
 
-    /// Between two starts. `latency`: zero where nothing has been answered yet.
+    /// The gap between two starts. `latency`: zero if nothing has been answered yet.
     pub fn gap(&self, latency: Duration) -> Duration {
         let gap = latency.saturating_mul(self.factor.get()) / 100;
         gap.min(self.max()).max(self.min()).max(LEAST_GAP)
@@ -76,13 +75,12 @@ impl fmt::Display for Breaker {
     }
 }
 
-/// Whether an answer turns its request away, by its status and what it says of itself: 403, 429, 503, and pages that ask who
-/// is there. `field` finds a field of its head.
+/// Whether an answer is a refusal, by its status and fields: 403, 429, 503, and challenge pages. `field` looks up a field of its head.
 pub fn turns_away<V: AsRef<[u8]>>(status: u16, field: impl Fn(&'static str) -> Option<V>) -> bool {
     matches!(status, 403 | 429 | 503) || challenge(field).is_some()
 }
 
-/// The field by which an answer says that it is a challenge, if it does.
+/// The field that marks an answer as a challenge, if it has one.
 pub fn challenge<V: AsRef<[u8]>>(field: impl Fn(&'static str) -> Option<V>) -> Option<&'static str> {
     let says = |&&(name, value): &&(&'static str, &str)| {
         field(name).is_some_and(|found| found.as_ref().trim_ascii().eq_ignore_ascii_case(value.as_bytes()))
@@ -90,10 +88,10 @@ pub fn challenge<V: AsRef<[u8]>>(field: impl Fn(&'static str) -> Option<V>) -> O
     CHALLENGES.iter().find(says).map(|(name, _)| *name)
 }
 
-/// What Cloudflare and AWS WAF say of a challenge, whatever its status.
+/// The fields of Cloudflare and AWS WAF that mark challenges, whatever the status.
 const CHALLENGES: [(&str, &str); 3] =
     [("cf-mitigated", "challenge"), ("x-amzn-waf-action", "challenge"), ("x-amzn-waf-action", "captcha")];
-/// So that there is one, and requests go one by one, before anything has been answered.
+/// Ensures that requests go one at a time even before the first answer.
 const LEAST_GAP: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The decision on a request, without I/O: the key of a request, the reasons for refusing it,
-//! the pace of a host. Pure: time and chance are arguments.
+//! The decision on a request, without I/O: its key, the reasons to refuse it, and the pace of a host. Pure: time and randomness are
+//! arguments.
 
 mod access;
 pub mod allowlist;

@@ -1,5 +1,5 @@
-//! The operator's own `allow` and `deny` path patterns for a host. They override robots.txt and read as
-//! its rules do. Pure. Compiled once from the configuration.
+//! The operator's `allow` and `deny` path patterns for a host. They override robots.txt and are interpreted like its rules. Pure.
+//! Compiled once from the configuration.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ pub struct OwnRules(Arc<Compiled>);
 struct Compiled {
     host: Box<str>,
     rules: Patterns<RuleRank>,
-    /// As configured: those of `allow`, then those of `deny`.
+    /// As configured: `allow` first, then `deny`.
     written: Vec<Box<str>>,
 }
 
-/// What they say of a path.
+/// What the operator's rules say of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnVerdict {
-    /// Nothing: robots.txt decides.
+    /// No rule matches: robots.txt decides.
     Silent,
     /// Allowed, whatever robots.txt says.
     Allow,
@@ -45,13 +45,12 @@ impl OwnRules {
         Self(Arc::new(Compiled { host: host.into(), rules: rules.finish(), written }))
     }
 
-    /// `target` is path and query as sent. A form that servers make of it is denied if it is one that is; it is allowed only
-    /// if all forms are.
+    /// `target` is path and query as sent. Denied if any form that servers make of it is denied; allowed only if all forms are allowed.
     pub fn judge(&self, target: &[u8], paths: Paths) -> OwnVerdict {
         self.judge_within(&mut JudgedPath::new(target, paths))
     }
 
-    /// The same as a part of a decision.
+    /// Like [`judge`](Self::judge), within the budget of a decision.
     pub(super) fn judge_within(&self, path: &mut JudgedPath<'_>) -> OwnVerdict {
         let Compiled { host, written, .. } = &*self.0;
         let mut all_allowed = true;
@@ -77,11 +76,12 @@ impl OwnRules {
         }
     }
 
-    /// The rule that decides: the first that denies the path or what its dot segments lead to; one that allows, only if both are.
+    /// The rule that decides: the first that denies the path as sent or after removing dot segments; a rule that allows only if both
+    /// are allowed.
     fn best(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<Option<RuleRank>, StepsSpent> {
         let mut weakest: Option<Option<RuleRank>> = None;
         for path in asked.paths(budget)? {
-            // robots.txt itself is nobody's to deny.
+            // robots.txt itself cannot be denied.
             let is_robots = *path == *b"/robots.txt";
             let best = if is_robots { None } else { self.0.rules.best(asked.compared(&path), budget)? };
             if best.is_some_and(|rank| rank.kind() == RuleKind::Disallow) {
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(rules().judge(b"/a%20b", Paths::AsServed), OwnVerdict::Allow);
     }
 
-    /// robots.txt has limits, of a file and of a line; the operator's own word has none.
+    /// Limits on the length of a robots.txt and its lines do not apply to the operator's rules.
     #[test]
     fn the_last_of_many_patterns_is_enforced_and_all_of_a_long_one() {
         let many: Vec<String> = (0..60_000).map(|n| format!("/secret{n:05}")).collect();

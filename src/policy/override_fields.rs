@@ -1,23 +1,23 @@
-//! Fields by which a client makes some servers take its request for another one. Pure.
+//! Fields that make some servers take a request for another one. Pure.
 //!
-//! Rules are kept for the URL that is asked for: a field that names another URL does not leave the proxy. What the URL is
-//! asked with is no matter of robots.txt, so fields that name another method (`X-HTTP-Method-Override`) pass.
+//! Rules are applied to the requested URL, so fields that name another URL are removed. robots.txt does not concern methods, so fields
+//! that name another method (`X-HTTP-Method-Override`) pass.
 
-/// Whether a server or an application may take a field of this name for another one: for one that names another URL, or, by its
-/// spelling, for a field that the proxy judges or writes itself.
+/// Whether a server or application may take a field of this name for one that names another URL, or by its spelling, for a field that
+/// the proxy evaluates or writes itself.
 #[inline]
 pub fn is_disguised(name: &[u8]) -> bool {
     names_another_url(name) || JUDGED.iter().any(|known| reads_as(name, known.as_bytes()))
 }
 
-/// Whether a server may take its value for the URL that is asked for (IIS, Symfony, Zend).
+/// Whether a server may take the field's value for the requested URL (IIS, Symfony, Zend).
 #[inline]
 fn names_another_url(name: &[u8]) -> bool {
     NAMES_ANOTHER_URL.iter().any(|known| reads_as(name, known.as_bytes()))
 }
 
-/// Whether an application may take a field of this name for one of another, which is in small letters: what reaches it as a variable
-/// (CGI, WSGI, Rack) has `_` in place of all that is no letter or digit.
+/// Whether an application may read this name as `known`, which is in lower case: as a variable (CGI, WSGI, Rack), `_` replaces every
+/// character that is not a letter or digit.
 #[inline]
 fn reads_as(name: &[u8], known: &[u8]) -> bool {
     let is_same = |(byte, known): (&u8, &u8)| match known {
@@ -30,7 +30,7 @@ fn reads_as(name: &[u8], known: &[u8]) -> bool {
 /// Removed from every request.
 pub const NAMES_ANOTHER_URL: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
 
-/// Names that are the proxy's to write, where they are spelt as they should be.
+/// Names that only the proxy may write, in their proper spelling.
 const JUDGED: [&str; 3] = ["user-agent", "content-length", "transfer-encoding"];
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
         for name in ["X-Original-URL", "x-rewrite-url", "X-ORIGINAL-URI"] {
             assert!(names_another_url(name.as_bytes()), "{name}");
         }
-        // CGI, WSGI and Rack give all of these one name, HTTP_X_ORIGINAL_URL.
+        // CGI, WSGI and Rack give all of these the same name, HTTP_X_ORIGINAL_URL.
         for name in ["X_Original_URL", "X-Original_URL", "x_rewrite_url", "X.Original.URI"] {
             assert!(names_another_url(name.as_bytes()), "{name}");
         }

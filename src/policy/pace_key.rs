@@ -1,4 +1,4 @@
-//! What shares one pace (`pace.key`). Pure.
+//! The key of a pace: what shares one pace (`pace.key`). Pure.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Authority, Host};
 
-/// What a pace is kept for: the setting `pace.key`.
+/// What has a pace of its own: the setting `pace.key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
@@ -16,11 +16,11 @@ pub enum KeyBy {
     Host,
     /// Each registrable domain by the public suffix list: `a.example.co.uk` and `b.example.co.uk` share one.
     Site,
-    /// Each address dialled: all the domains on one server share one.
+    /// Each dialled address: all domains on one server share a pace.
     Address,
 }
 
-/// A key. `http` and `https` on their own default ports are one; any other port is a pace of its own.
+/// The key of a pace. `http` and `https` on their default ports share one; any other port is separate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PaceKey {
     place: KeyScope,
@@ -36,8 +36,8 @@ enum KeyScope {
 }
 
 impl PaceKey {
-    /// `dialled` is the address the connection goes to. While it is not known (a tunnel through an upstream proxy),
-    /// [`KeyBy::Address`] falls back to the host.
+    /// `dialled` is the address of the connection. While it is unknown (a tunnel through an upstream proxy), [`KeyBy::Address`] falls
+    /// back to the host.
     pub fn new(by: KeyBy, authority: &Authority, dialled: Option<IpAddr>) -> Self {
         let host = authority.host();
         let place = match by {
@@ -50,16 +50,16 @@ impl PaceKey {
         Self { place, port: port(authority) }
     }
 
-    /// Whether [`new`](Self::new) makes it of the same.
+    /// Whether [`new`](Self::new) would return this key.
     pub fn is_of(&self, by: KeyBy, authority: &Authority, dialled: Option<IpAddr>) -> bool {
         match (by, &self.place) {
-            // Without making one.
+            // Avoids creating a key.
             (KeyBy::Host, KeyScope::Host(host)) => host == authority.host() && self.port == port(authority),
             _ => *self == Self::new(by, authority, dialled),
         }
     }
 
-    /// Reads what `Display` writes.
+    /// Parses the output of `Display`.
     pub fn from_text(text: &str) -> Option<Self> {
         let (place, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
             Some((place, port)) => (place, Some(port.parse().ok()?)),
@@ -81,7 +81,7 @@ fn port(authority: &Authority) -> Option<u16> {
 }
 
 impl fmt::Display for PaceKey {
-    /// `example.com`, `example.com:8080`, `site=example.com`, `address=192.0.2.1`. One key, one text.
+    /// `example.com`, `example.com:8080`, `site=example.com`, `address=192.0.2.1`. Unique for each key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             KeyScope::Host(host) => write!(f, "{host}")?,

@@ -1,4 +1,4 @@
-//! The parts of a request that a decision depends on: made once from the client's head. Pure.
+//! The parts of a request that a decision depends on, taken once from the client's head. Pure.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,39 +7,39 @@ use super::pace::ClientId;
 use super::{Again, Authority, Budget, Money};
 use crate::robots::ProductToken;
 
-/// A request that wants to go.
+/// A request to decide on.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     pub authority: &'a Authority,
     /// Path and query as sent.
     pub target: &'a [u8],
-    /// The names in its User-Agent, which count where no others are configured.
+    /// The names in its User-Agent, which count if none are configured.
     pub agent_tokens: &'a [ProductToken],
-    /// The client's own, in place of `identity.product_tokens`. Empty: it has none.
+    /// The client's tokens, overriding `identity.product_tokens`. Empty: none.
     pub product_tokens: &'a [ProductToken],
-    /// Among whom it takes turns.
+    /// The client, for fairness.
     pub client: ClientId,
-    /// Who that is, for people: the user, and where it comes from.
+    /// The user and the client's address, for people.
     pub user: Option<&'a str>,
-    /// The user's own.
+    /// The user's budget.
     pub budget: Option<&'a Budget>,
     pub from: Option<IpAddr>,
-    /// Where it will be sent, for `pace.key: address`; `None` where that is not known.
+    /// The address that it will be sent to, for `pace.key: address`; `None` if unknown.
     pub address: Option<IpAddr>,
-    /// As it will come to the origin, if that is its choice.
+    /// It will be sent over HTTP/2, if the origin chooses that.
     pub speaks_http2: bool,
-    /// It is for a part of a page, which `subresources: burst` lets follow the page.
+    /// It is for a part of a page, which may follow the page at once (`subresources: burst`).
     pub is_subresource: bool,
-    /// The client has not too many requests waiting already.
+    /// The client does not have too many waiting requests.
     pub may_wait: bool,
-    /// `Prefer: wait`, which lowers `pace.max_wait`.
+    /// The value of `Prefer: wait`, which lowers `pace.max_wait`.
     pub prefer_wait: Option<Duration>,
-    /// It asks for robots.txt itself.
+    /// It requests robots.txt itself.
     pub reads_robots: bool,
-    /// There are hosts that are closed to this client, or in part, and not to all: instead of a robots.txt that another host has given,
-    /// it sees where the redirect leads, and may ask there if it may.
+    /// Some hosts are closed to this client, wholly or partly, but not to all. It is not served a robots.txt that another host gave,
+    /// but sees the redirect, and may follow it if allowed.
     pub is_confined: bool,
-    /// What is remembered of its page: that it was delivered not long ago (`min_revisit`), or has reserved its use.
+    /// What is remembered of the page: delivered recently (`min_revisit`), or reserved.
     pub again: Again<'a>,
     /// The most that it says it would pay.
     pub promised: Option<Money>,
@@ -48,7 +48,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Nobody's in particular.
+    /// A request of no particular client.
     pub fn new(authority: &'a Authority, target: &'a [u8]) -> Self {
         Request {
             authority,

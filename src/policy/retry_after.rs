@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use super::date::http_date;
 
-/// The time that an answer asks for in its Retry-After fields, joined by commas: the longest that can be read, be it seconds or
-/// a date; zero for a date in the past, `None` where none can be read. `date`: its Date, if it has one, as the origin's
-/// clock need not be ours; `now` is.
+/// The time that Retry-After fields, joined by commas, ask for: the longest that can be parsed, in seconds or as a date; zero for a
+/// date in the past, `None` if none can be parsed. `date`: the Date field, if any, as the origin's clock may differ from ours; `now` is
+/// ours.
 pub fn retry_after(fields: &[u8], date: Option<&[u8]>, now: SystemTime) -> Option<Duration> {
     let now = date.and_then(http_date).unwrap_or(now);
     let read = |value: &[u8]| {
@@ -14,12 +14,12 @@ pub fn retry_after(fields: &[u8], date: Option<&[u8]>, now: SystemTime) -> Optio
         seconds.or_else(|| Some(http_date(value)?.duration_since(now).unwrap_or(Duration::ZERO)))
     };
     let values: Vec<&[u8]> = fields.split(|&byte| byte == b',').collect();
-    // Most dates have a comma in them.
+    // Most dates contain a comma.
     let dates = values.windows(2).filter_map(|pair| read(&pair.join(&b','))).max();
     values.iter().filter_map(|value| read(value)).max().max(dates)
 }
 
-/// RFC 9111 §1.2.2: what does not fit is as good as for ever.
+/// RFC 9111 §1.2.2: a value that overflows counts as infinite.
 pub(super) fn delta_seconds(text: &str) -> Option<Duration> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

@@ -9,6 +9,6 @@ pub enum RobotsOverride {
     Enforce,
     /// It is not even fetched.
     Ignore,
-    /// What it refuses is sent all the same, and reported.
+    /// Refused requests are sent, and reported.
     Report,
 }

@@ -1,15 +1,14 @@
-//! The files that apply to all pages of a site. All are fetched, kept and shared in the same way, by their authority.
-//! Pure.
+//! The files that apply to a whole site. All are fetched, stored and shared in the same way, by authority. Pure.
 
 use super::Authority;
 use std::fmt;
 
-/// Which file.
+/// A kind of site file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SiteFile {
-    /// What may be fetched (RFC 9309).
+    /// robots.txt: what may be fetched (RFC 9309).
     Robots,
-    /// What may be mined (W3C TDMRep).
+    /// tdmrep.json: what may be mined (W3C TDMRep).
     TdmRep,
     /// What uses are licensed (RSL): where its robots.txt says.
     License,
@@ -28,7 +27,7 @@ impl SiteFile {
         }
     }
 
-    /// For people.
+    /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Robots => "robots.txt",
@@ -37,12 +36,12 @@ impl SiteFile {
         }
     }
 
-    /// The name under which that of an authority is kept and shared.
+    /// The name under which an authority's file is stored and shared.
     pub fn of(self, authority: &Authority) -> SiteFileName<'_> {
         SiteFileName(self, authority)
     }
 
-    /// What such a name is for. `None`: it is none.
+    /// Parses such a name. `None`: it is not one.
     pub fn from_name(name: &str) -> Option<(Self, Authority)> {
         let named = |(file, suffix)| Some((file, name.strip_suffix(suffix)?));
         let found = [(Self::TdmRep, TDM_REP), (Self::License, LICENSE)].into_iter().find_map(named);
@@ -51,7 +50,7 @@ impl SiteFile {
     }
 }
 
-/// An authority, and its file where that is not robots.txt.
+/// The name of a site's file: the authority, and the kind of file unless it is robots.txt.
 #[derive(Debug, Clone, Copy)]
 pub struct SiteFileName<'a>(SiteFile, &'a Authority);
 

@@ -14,21 +14,21 @@ pub enum AccessKind {
     DisallowAll,
 }
 
-/// The meaning of an HTTP status. A 304 that answers a conditional request, and a 206 that is not the whole file, are the
-/// fetcher's to notice before asking here.
+/// What an HTTP status means for access. The fetcher handles two cases before: a 304 that answers a conditional request, and a 206 with
+/// a part of the file.
 pub fn from_status(status: u16) -> AccessKind {
     match status {
-        // What has become of the parts of a collection (RFC 4918 §11.1, RFC 5842 §7.1), or how to make the file of another (RFC 3229
-        // §10.4.1): nobody has asked for that, and its rules are not known.
+        // WebDAV multi-status (RFC 4918 §11.1, RFC 5842 §7.1) and delta encoding (RFC 3229 §10.4.1): not requested, and the body is not
+        // the file.
         207 | 208 | 226 => AccessKind::DisallowAll,
         200..=299 => AccessKind::Rules,
-        // Never asked for without a copy to compare: as good as no answer.
+        // A 304 without a conditional request counts as no answer.
         304 => AccessKind::DisallowAll,
         300..=399 => AccessKind::Redirect,
-        // 429 is about the asker's pace, not about the file: like 5xx.
+        // 429 is about the client's rate, not about the file: like 5xx.
         429 => AccessKind::DisallowAll,
         400..=499 => AccessKind::AllowAll,
-        // 5xx: assume complete disallow (§2.3.1.4); statuses outside HTTP say nothing that could allow.
+        // 5xx: assume complete disallow (§2.3.1.4). Unknown statuses are treated the same.
         _ => AccessKind::DisallowAll,
     }
 }

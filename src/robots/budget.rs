@@ -1,32 +1,32 @@
-//! The steps that one decision may take, whatever the site wrote and the client asks for. Pure.
+//! The budget of steps for one decision, whatever the site wrote and the client requests. Pure.
 
 use crate::robots::steps;
 
-/// What is left of a decision's steps. A step is one comparison, 64 bytes searched for one byte, or four bytes read or written one by
-/// one: at most five nanoseconds or so.
+/// The steps left for one decision. A step is one comparison, a search of 64 bytes for one byte, or four bytes read or written one at a
+/// time: about five nanoseconds at most.
 #[derive(Debug)]
 pub(crate) struct StepBudget {
     left: usize,
 }
 
-/// The budget is spent: nothing can be said of the path, so that it must not be allowed.
+/// The budget is spent: the path could not be judged, so it must not be allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StepsSpent;
 
 impl StepBudget {
-    /// Half a millisecond's worth of work at most. What real files and paths take is in docs/conformance.md.
+    /// At most half a millisecond of work. docs/conformance.md gives the steps that real files and paths take.
     pub(crate) const STEPS: usize = 100_000;
 
     pub(crate) fn new() -> Self {
         Self { left: Self::STEPS }
     }
 
-    /// For what no request waits for.
+    /// For work that no request waits for.
     pub(crate) fn unlimited() -> Self {
         Self { left: usize::MAX }
     }
 
-    /// Bytes that are looked at one by one, or written anew.
+    /// Spends the steps for bytes that are read one at a time or written.
     #[inline]
     pub(crate) fn spend_on_bytes(&mut self, bytes: usize) -> Result<(), StepsSpent> {
         self.spend(bytes / 4)

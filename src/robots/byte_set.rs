@@ -1,8 +1,8 @@
-//! One look at each byte of a path, the first thing done with every request: must it be normalised, and which patterns
-//! can it not match? Pure.
+//! The kinds of bytes in a path, found in one pass before anything else: must the path be normalised, and which patterns cannot match
+//! it? Pure.
 
-/// Which kinds of bytes a text holds. Every byte that needs no normalising is a kind of its own, except that capitals do
-/// not differ from small letters; all others are one kind.
+/// Bit set of the kinds of bytes in a text. Each byte that needs no normalising is a kind, except that a capital and its small letter
+/// share one. All other bytes share one kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ByteSet(u64);
 
@@ -16,7 +16,7 @@ impl ByteSet {
         Self(rest.iter().fold(kinds, add))
     }
 
-    /// Whether there is a byte that must be normalised, or that begins a fragment.
+    /// Whether a byte must be normalised or begins a fragment.
     #[inline]
     pub(crate) fn has_odd(self) -> bool {
         self.0 & ODD != 0
@@ -26,7 +26,7 @@ impl ByteSet {
         Self(self.0 | other.0)
     }
 
-    /// Whether all kinds of another are there.
+    /// Whether `self` has all kinds of bytes in `other`.
     #[inline]
     pub(crate) fn has_all(self, other: Self) -> bool {
         other.0 & !self.0 == 0

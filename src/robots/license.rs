@@ -2,12 +2,12 @@
 
 use url::Url;
 
-/// Whether this is where the terms of use are: the value of a `License` line of robots.txt, which is an absolute URL (RSL 1.0).
+/// Whether the value of a `License` line is an absolute URL, as RSL 1.0 requires.
 pub fn is_license_url(value: &str) -> bool {
     value.len() <= LONGEST && Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
 }
 
-/// Bytes of a URL.
+/// Longest URL, in bytes.
 const LONGEST: usize = 4096;
 
 #[cfg(test)]

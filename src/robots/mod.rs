@@ -53,6 +53,6 @@ pub(crate) use usage::{UsageLine, read_signal, read_usage};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
 pub use warning::{Warning, WarningCode};
 
-/// What reading a file costs.
+/// Counts the steps that reading a file takes.
 #[cfg(any(test, fuzzing))]
 pub use steps::of as steps_of;

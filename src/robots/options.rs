@@ -1,7 +1,7 @@
-//! The readings of a robots.txt: RFC 9309 with the customary leniencies, and what the field reads otherwise.
+//! Parse options: RFC 9309 with the customary leniencies, and the dialects of other parsers.
 
-/// How a robots.txt is read. `Default` is RFC 9309 plus the extensions that every well-known crawler has; the other readings that
-/// the field has are constructors. Each switch with an example: `docs/conformance.md` in the repository.
+/// How a robots.txt is read. `Default` is RFC 9309 plus the extensions that every well-known crawler has; constructors give the
+/// dialects of other parsers. Each switch with an example: `docs/conformance.md` in the repository.
 ///
 /// ```
 /// use politely::robots::{ParseOptions, RobotsTxt};
@@ -16,18 +16,18 @@ pub struct ParseOptions {
     pub user_agent_match: UserAgentMatch,
     /// Which of several matching rules decides.
     pub precedence: Precedence,
-    /// Bytes read at most; a line cut by it is dropped. Never less than [`ParseOptions::MIN_SIZE`] (RFC 9309 §2.5).
+    /// Most bytes that are read; a line cut off by this limit is dropped. At least [`ParseOptions::MIN_SIZE`] (RFC 9309 §2.5).
     pub max_size: usize,
     /// Reads Content-Signal and Content-Usage as they were probably meant: `*.pdf` is a path, and `AI-Train = No` says no in both
     /// (their own grammars leave that unknown).
     pub lenient_usage: bool,
-    /// Of several groups for `*` only the first counts (draft-koster-rep-00 §2.2.1).
+    /// If there are several groups for `*`, only the first counts (draft-koster-rep-00 §2.2.1).
     pub first_star_group: bool,
     /// A `$` that ends a pattern also matches before a query (Ruby's robotstxt).
     pub anchor_before_query: bool,
-    /// A `Crawl-delay` before any `User-agent` holds for all agents that have none of their own (texting_robots).
+    /// A `Crawl-delay` before any `User-agent` applies to all agents that have no delay (texting_robots).
     pub leading_crawl_delay: bool,
-    /// Rules of a file without any `User-agent` line hold for all agents (texting_robots; RFC 9309 ignores them).
+    /// Rules of a file without any `User-agent` line apply to all agents (texting_robots; RFC 9309 ignores them).
     pub rules_without_agent: bool,
 }
 
@@ -40,8 +40,8 @@ impl ParseOptions {
         Self { first_star_group: true, ..Self::default() }
     }
 
-    /// The drafts of 1994 and 1996 with the globs of Ruby's robotstxt: the first rule that matches decides, an agent is named by
-    /// any part of its name, rules need no agent.
+    /// The drafts of 1994 and 1996 with the globs of Ruby's robotstxt: the first rule that matches decides, any part of an agent's name
+    /// names it, and rules need no agent.
     pub fn original() -> Self {
         Self {
             user_agent_match: UserAgentMatch::Substring,
@@ -52,7 +52,7 @@ impl ParseOptions {
         }
     }
 
-    /// crawler-commons since its issue 362: a name is compared whole, and a delay before any agent is nobody's.
+    /// crawler-commons since its issue 362: names are compared whole, and a delay before any agent applies to nobody.
     pub fn crawler_commons() -> Self {
         Self { leading_crawl_delay: false, ..Self::default() }
     }
@@ -62,7 +62,7 @@ impl ParseOptions {
         Self { user_agent_match: UserAgentMatch::Prefix, ..Self::crawler_commons() }
     }
 
-    /// texting_robots: rules need no agent, and a delay before any agent is for those with none of their own.
+    /// texting_robots: rules need no agent, and a delay before any agent applies to agents that have no delay.
     pub fn texting_robots() -> Self {
         Self { rules_without_agent: true, ..Self::default() }
     }
@@ -93,7 +93,7 @@ pub enum UserAgentMatch {
     Exact,
     /// A word of the value is a prefix of the crawler's token (crawler-commons before its issue 362).
     Prefix,
-    /// The value and the crawler's token contain one another; `*` in the value is any run of bytes (1996 draft, Ruby).
+    /// The value contains the crawler's token or the token contains the value; `*` in the value is any run of bytes (1996 draft, Ruby).
     Substring,
 }
 
@@ -102,9 +102,9 @@ pub enum UserAgentMatch {
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Precedence {
-    /// The one with the most bytes; allow on a tie (RFC 9309 §2.2.2).
+    /// The rule with the most bytes; allow on a tie (RFC 9309 §2.2.2).
     #[default]
     MostSpecific,
-    /// The first in the file; of several groups for an agent the first (1996 draft).
+    /// The first rule in the file; if an agent has several groups, the first of them (1996 draft).
     FirstMatch,
 }

@@ -21,12 +21,12 @@ pub(crate) fn path_and_query(target: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// A path as it is compared: normalised, with the kinds of its bytes.
+/// A path ready to be compared: normalised, with the kinds of its bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ComparedPath<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) byte_set: ByteSet,
-    /// It is compared with folded patterns.
+    /// Whether to compare it with folded patterns.
     pub(crate) is_folded: bool,
 }
 
@@ -36,8 +36,7 @@ impl<'a> ComparedPath<'a> {
     }
 }
 
-/// Whether a dot segment may be there: a dot after a slash. Eight bytes at a time, as most paths with a dot end in
-/// `.html` or so.
+/// Whether there may be a dot segment: a dot after a slash. Tests eight bytes at a time, as most paths with a dot end in `.html` or so.
 #[inline]
 pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
@@ -47,7 +46,7 @@ pub(crate) fn may_have_dot_segment(path: &[u8]) -> bool {
     let found = |start: usize| {
         let word = |at: usize| path.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word));
         let differing = word(start) ^ (ONES * u64::from(b'/')) | word(start + 1) ^ (ONES * u64::from(b'.'));
-        // Whether one of its bytes is zero.
+        // True if any byte of `differing` is zero.
         differing.wrapping_sub(ONES) & !differing & (ONES << 7) != 0
     };
     (0..last).step_by(8).any(found) || found(last)
@@ -67,7 +66,7 @@ pub(crate) fn normalise(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// One byte of a path or pattern, read.
+/// One byte of a path or pattern, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathByte {
     /// Stands for itself, or is special in a pattern.
@@ -85,7 +84,7 @@ pub(crate) fn next(bytes: &[u8]) -> Option<(PathByte, &[u8])> {
         Some(byte) if is_unreserved(byte) => Some((PathByte::Byte(byte), &bytes[3..])),
         Some(byte @ (b'*' | b'$')) => Some((PathByte::Literal(byte), &bytes[3..])),
         Some(byte) => Some((PathByte::Escaped(byte), &bytes[3..])),
-        None if is_foreign(first) => Some((PathByte::Escaped(first), rest)),
+        None if must_escape(first) => Some((PathByte::Escaped(first), rest)),
         None => Some((PathByte::Byte(first), rest)),
     }
 }
@@ -102,8 +101,8 @@ pub(crate) fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Not allowed in a URI, and nothing that browsers leave alone: compared as an escape.
-fn is_foreign(byte: u8) -> bool {
+/// Whether the byte is not allowed in a URI and browsers escape it: it is compared as an escape.
+fn must_escape(byte: u8) -> bool {
     !byte.is_ascii_graphic() || matches!(byte, b'"' | b'<' | b'>' | b'`')
 }
 
@@ -112,7 +111,7 @@ pub(crate) fn push_escaped(byte: u8, out: &mut Vec<u8>) {
     out.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
-/// The normalised path with its dot segments removed (RFC 3986 §5.2.4); the query stays. `None` if it has none.
+/// The normalised path with its dot segments removed (RFC 3986 §5.2.4); the query stays. `None` if it has no dot segment.
 pub(crate) fn without_dot_segments(path: &[u8]) -> Option<Vec<u8>> {
     let query = memchr::memchr(b'?', path).unwrap_or(path.len());
     let (path, query) = path.split_at(query);
@@ -121,7 +120,7 @@ pub(crate) fn without_dot_segments(path: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut out = Vec::with_capacity(path.len() + query.len());
-    // What `split` gives before the first `/` is empty: targets begin with it.
+    // Targets begin with `/`, so the first piece of `split` is empty.
     let mut segments = path.split(|&byte| byte == b'/').skip(1).peekable();
     while let Some(segment) = segments.next() {
         let last = segments.peek().is_none();

@@ -1,9 +1,9 @@
-//! The forms of a path (`robots.paths`): what servers make of the path that they get, and the spellings that clients give it.
+//! The forms of a path (`robots.paths`): what servers make of a path, and the spellings that clients give it.
 //!
-//! RFC 9309 compares the path as it is sent; but servers merge slashes, decode `%2F`, then remove dot segments, and serve the file that
-//! a rule forbids for a path that no rule matches: `/public/..%2Fprivate/`. Hence at most four forms are judged too, and the request is
-//! refused if one of them is disallowed: that only ever adds refusals. `docs/conformance.md` has their table. What several
-//! servers in a row make of a path is in none of these. Pure.
+//! RFC 9309 compares the path as sent. But servers merge slashes, decode `%2F` and then remove dot segments, so that they serve a
+//! forbidden file for a path that no rule matches: `/public/..%2Fprivate/`. Hence up to four further forms are judged, and the request
+//! is refused if one of them is disallowed; that only ever adds refusals. `docs/conformance.md` has the table of forms. What several
+//! servers in a row make of a path is not covered. Pure.
 
 use std::borrow::Cow;
 
@@ -23,23 +23,23 @@ pub enum Paths {
     AsSent,
 }
 
-/// The path of one decision: its forms, which are made once, and the steps that all who are asked about it may take together.
+/// The path of one decision, its forms, and the budget of steps shared by all rules that judge it.
 pub(crate) struct JudgedPath<'a> {
     pub target: &'a [u8],
     paths: Paths,
-    /// Made when they are first asked about.
+    /// Made on first use.
     forms: Option<Forms>,
     pub budget: StepBudget,
 }
 
 impl<'a> JudgedPath<'a> {
-    /// `target` is path and query as sent.
+    /// `target`: path and query as sent.
     pub fn new(target: &'a [u8], paths: Paths) -> Self {
         JudgedPath { target, paths, forms: None, budget: StepBudget::new() }
     }
 
-    /// Asks `refuses` about the target, then about each form that servers make of it. Returns the first answer, with the form if that
-    /// is not the target itself. Nothing is allocated for a path that all servers take as it is, and all clients write alike.
+    /// Calls `refuses` with the target, then with each form that servers make of it. Returns the first refusal, with the form if it is
+    /// not the target itself. Allocates nothing for a path that all servers take as it is and all clients write alike.
     pub fn first_refused<R>(
         &mut self,
         mut refuses: impl FnMut(AskedPath<'_>, &mut StepBudget) -> Option<R>,
@@ -53,7 +53,7 @@ impl<'a> JudgedPath<'a> {
         }
         let made = made.get_or_insert_with(|| match budget.spend_on_bytes(cost(target)) {
             Ok(()) => forms(target),
-            // Whatever has a rule to compare says so.
+            // The budget is spent: the next rule that is compared reports it.
             Err(StepsSpent) => smallvec![target.to_vec()],
         });
         made.iter().find_map(|form| {
@@ -63,17 +63,17 @@ impl<'a> JudgedPath<'a> {
     }
 }
 
-/// What rules are asked about.
+/// A path that rules are asked about.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum AskedPath<'a> {
-    /// A target as it is sent. It is compared as RFC 9309 has it, and so is what its dot segments lead to.
+    /// A target as sent: compared by RFC 9309, and again with its dot segments removed.
     AsSent(&'a [u8]),
-    /// Path and query in a form that servers make of them; compared with patterns as [`fold`] leaves them.
+    /// Path and query in a form that servers make of them: compared with patterns after [`fold`].
     AsServed(&'a [u8]),
 }
 
 impl<'a> AskedPath<'a> {
-    /// The paths as they are compared.
+    /// The paths to compare.
     pub(crate) fn paths(
         self,
         budget: &mut StepBudget,
@@ -92,17 +92,17 @@ impl<'a> AskedPath<'a> {
         Ok([Some(path), resolved.map(Cow::Owned)].into_iter().flatten())
     }
 
-    /// A path as it is compared.
+    /// A path ready to be compared.
     pub(crate) fn compared(self, bytes: &[u8]) -> ComparedPath<'_> {
         ComparedPath { is_folded: matches!(self, Self::AsServed(_)), ..ComparedPath::new(bytes) }
     }
 }
 
-/// Forms as they are compared, path and query: each once, without those that are compared as the target itself is.
+/// The forms of a path with its query, without duplicates.
 type Forms = SmallVec<[Vec<u8>; MOST_FORMS]>;
 const MOST_FORMS: usize = 4;
 
-/// How many bytes are written to make the forms: the path some twenty times at worst, the query twice, and copied.
+/// Bytes written to make the forms: at worst the path about twenty times, and the query twice.
 fn cost(target: &[u8]) -> usize {
     let (path, query) = parts(target);
     20 * path.len() + 2 * query.len()
@@ -127,7 +127,7 @@ fn nginx(path: &[u8]) -> Vec<u8> {
     cleaned(&normalise(path))
 }
 
-/// The same of a normalised path.
+/// The same for a normalised path.
 fn cleaned(path: &[u8]) -> Vec<u8> {
     without_dots(merged(decoded(path, b'\\')))
 }
@@ -144,7 +144,7 @@ fn node(path: &[u8]) -> Vec<u8> {
     cleaned(&without_dots(normalise(&path)))
 }
 
-/// Tomcat and Jetty leave out of each segment what follows a `;`, before they look at anything else.
+/// Tomcat and Jetty first drop what follows a `;` in each segment.
 fn tomcat(path: &[u8]) -> Option<Vec<u8>> {
     let normal = normalise(path);
     memchr::memchr(b';', &normal)?;
@@ -163,8 +163,8 @@ fn parts(target: &[u8]) -> (&[u8], &[u8]) {
     target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()))
 }
 
-/// A text in which `piece` replaces what a rest begins with: it writes that, and returns the bytes that it read. `None`: the next byte
-/// stays.
+/// Rewrites a text. `piece` is called with the remaining text: it writes a replacement for its beginning and returns the number of
+/// bytes replaced, or `None` to keep the next byte.
 fn rewritten(text: &[u8], mut piece: impl FnMut(&[u8], &mut Vec<u8>) -> Option<usize>) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some(&first) = rest.first() {
@@ -177,13 +177,13 @@ fn rewritten(text: &[u8], mut piece: impl FnMut(&[u8], &mut Vec<u8>) -> Option<u
     out
 }
 
-/// A normalised path with its escapes decoded. `backslash`: what one stands for.
+/// A normalised path with its escapes decoded. `backslash`: the byte that replaces a backslash.
 fn decoded(path: &[u8], backslash: u8) -> Vec<u8> {
     rewritten(path, |rest, out| {
         let (byte, read) = served(rest).map_or((rest[0], 1), |byte| (byte, 3));
         match byte {
             b'\\' => out.push(backslash),
-            // Go has no fragments in requests. No pattern holds one unescaped.
+            // Go knows no fragments in requests. No pattern holds an unescaped `#`.
             b'#' => out.extend_from_slice(b"%23"),
             byte => out.push(byte),
         }
@@ -191,8 +191,8 @@ fn decoded(path: &[u8], backslash: u8) -> Vec<u8> {
     })
 }
 
-/// What servers take the escape for that a text begins with; `None` if they leave it, or it is none. Decoding `%25`, `%3F`
-/// and `%23` would make an escape, a query or a fragment of what is none, and what no path holds is compared escaped.
+/// The byte that servers decode an escape at the start of a text to; `None` if they leave it, or there is none. Decoded, `%25`, `%3F`
+/// and `%23` would begin an escape, a query or a fragment. Bytes that no path holds are compared escaped.
 fn served(text: &[u8]) -> Option<u8> {
     match escape(text)? {
         b'%' | b'?' | b'#' | b'"' | b'<' | b'>' | b'`' => None,
@@ -209,7 +209,7 @@ fn without_dots(path: Vec<u8>) -> Vec<u8> {
     without_dot_segments(&path).unwrap_or(path)
 }
 
-/// A path with `%uXXXX` (IIS, `unescape` of JavaScript) escaped as all others are. Halves of what UTF-16 has in two are left.
+/// A path with `%uXXXX` (IIS, `unescape` of JavaScript) written as ordinary escapes. Surrogates stay as they are.
 fn without_utf16(path: &[u8]) -> Vec<u8> {
     rewritten(path, |rest, out| {
         let &[b'%', b'u' | b'U', a, b, c, d, ..] = rest else { return None };
@@ -220,8 +220,8 @@ fn without_utf16(path: &[u8]) -> Vec<u8> {
     })
 }
 
-/// A path without the bytes, escaped or not, that are not UTF-8 (Bottle); whole if a segment has nothing else, as such paths are
-/// written in another encoding.
+/// A path without the bytes, escaped or not, that are not UTF-8 (Bottle). The whole path stays if a segment has only such bytes, since
+/// it is then in another encoding.
 fn without_ill_formed(path: &[u8]) -> Vec<u8> {
     let bytes = rewritten(path, |rest, out| {
         out.push(escape(rest).filter(|byte| !byte.is_ascii())?);
@@ -232,9 +232,9 @@ fn without_ill_formed(path: &[u8]) -> Vec<u8> {
     if is_empty(&whole) == is_empty(&bytes) { whole } else { bytes }
 }
 
-/// A normalised query or pattern without the escapes of bytes that some clients escape and others do not: `[]{}|\^`, which no
-/// URI may hold, and `:;,@!'()`, which are reserved; in its first `path` bytes, which are certain to be of a path, also `+&=`, which part
-/// the pieces of a query. To RFC 9309 `[` and `%5B` are two; to servers they are one.
+/// Decodes the escapes of bytes that some clients escape and others do not, in a normalised query or pattern: `[]{}|\^`, which no URI
+/// may hold, and `:;,@!'()`, which are reserved. In the first `path` bytes, which certainly belong to a path, also `+&=`, which
+/// separate the parts of a query. RFC 9309 tells `[` from `%5B`; servers do not.
 pub(super) fn fold(text: &[u8], path: usize) -> Cow<'_, [u8]> {
     let folded = |rest: &[u8]| {
         let is_path = text.len() - rest.len() < path;
@@ -250,12 +250,12 @@ pub(super) fn fold(text: &[u8], path: usize) -> Cow<'_, [u8]> {
     Cow::Owned(rewritten(text, piece))
 }
 
-/// Whether [`fold`] decodes it in a path alone.
+/// Whether [`fold`] decodes the byte in paths only.
 const fn is_folded_in_path(byte: u8) -> bool {
     matches!(byte, b'+' | b'&' | b'=')
 }
 
-/// Whether [`fold`] decodes it everywhere.
+/// Whether [`fold`] decodes the byte everywhere.
 const fn is_folded(byte: u8) -> bool {
     matches!(
         byte,
@@ -263,7 +263,7 @@ const fn is_folded(byte: u8) -> bool {
     )
 }
 
-/// Whether one look at each byte shows that all servers take a target as it is, and all clients write it alike.
+/// Whether all servers take a target as it is and all clients write it alike. Reads each byte once.
 fn is_ordinary(target: &[u8]) -> bool {
     let (path, query) = parts(target);
     let (mut before, mut found) = (0, 0);
@@ -275,7 +275,7 @@ fn is_ordinary(target: &[u8]) -> bool {
     found == 0 && query.iter().all(|&byte| LOOKS[usize::from(byte)] & SPECIAL == 0)
 }
 
-/// What [`is_ordinary`] looks for: bytes that servers or clients treat in several ways, and a slash behind another.
+/// Classes of bytes for [`is_ordinary`]: bytes that servers or clients treat in several ways, and slashes, as several in a row are merged.
 const LOOKS: [u8; 256] = {
     let mut looks = [0; 256];
     let mut byte = 0;
@@ -297,10 +297,10 @@ mod tests {
     use super::*;
     use crate::robots::RobotsTxt;
 
-    /// One a line; the tests against real servers send the same.
+    /// One per line; the tests against real servers send the same spellings.
     const SPELLINGS: &str = include_str!("../../tests/support/path_spellings.txt");
 
-    /// What some servers beside those take for `/private/x`.
+    /// Spellings that some other servers take for `/private/x`.
     const MORE: &[&str] = &[
         // Node: `new URL(target, base)`.
         "//host/private/x",
@@ -310,7 +310,7 @@ mod tests {
         "/public\\..\\private\\x",
         // Windows.
         "/public/..%5Cprivate%5cx",
-        // Elsewhere a backslash is a letter like others.
+        // On other servers a backslash is an ordinary character.
         "/public;x%5cpublic%2F..%2Fprivate/x",
         "/.%2e/./public\\public/.%2e/private%2Fx",
         // Tomcat, Jetty.
@@ -318,10 +318,10 @@ mod tests {
         "/;/private/x",
         "/public/..;/private/x",
         "/public/..;a=b/private;c/x;d",
-        // Caddy: no fragment is known there.
+        // Caddy knows no fragments in requests.
         "/public/#/../../private/x",
         "/private%2fx#y",
-        // Slashes are merged before dot segments go, or after; segments above the root are none.
+        // Some servers merge slashes before they remove dot segments, others after; segments above the root are dropped.
         "/public//../../private/x",
         "/public%2f..%2f%2f..%2fprivate/x",
         "/x/..//private/x",
@@ -340,7 +340,7 @@ mod tests {
         "/a/%u002e%U002E%u002Fprivate/x",
     ];
 
-    /// What each kind of server makes of a path; the table of docs/conformance.md, by example.
+    /// For each kind of server, an example from the table in docs/conformance.md.
     #[test]
     fn each_kind_of_server_has_its_form() {
         for (path, [for_nginx, for_node, for_tomcat, for_iis]) in [
@@ -483,7 +483,7 @@ mod tests {
             ("Disallow: /*7C", "/a|b"),
             ("Disallow: /*?c=d+&", "/a?c=d%2B%26"),
             ("Disallow: /*?u=/", "/l?u=%2F"),
-            // In a query they part what they would else belong to, and behind a star there may be one.
+            // In a query these bytes are separators, and after a star there may be a query.
             ("Disallow: /a?b=c%2Bd", "/a?b=c+d[]"),
             ("Disallow: /*rt%3Dnc", "/x[]?rt=nc"),
             ("Disallow: *%26", "/x[]?a&b"),
@@ -510,7 +510,7 @@ mod tests {
         assert!(asks(Paths::AsServed).is_some());
     }
 
-    /// However a target is made, and however long it is.
+    /// Whatever the target is, and however long.
     #[test]
     fn there_are_at_most_four_forms_none_much_longer_than_the_target() {
         let piece = r"//h\a%5Cb/..;c%2F//./%2e%2e/d#e%u005A[%3a{%ff";
@@ -524,7 +524,7 @@ mod tests {
         }
     }
 
-    /// A path of 8 KiB that is written in the worst way, and a query of 60 KiB, leave most of the budget.
+    /// The worst path of 8 KiB with a query of 60 KiB leaves most of the budget.
     #[test]
     fn forms_are_made_within_the_budget_or_not_at_all() {
         let worst =

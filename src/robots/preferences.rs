@@ -1,4 +1,4 @@
-//! The usage preferences of a file, compiled for each group that has some when it is first asked for. Pure.
+//! The usage preferences of a file, compiled for each group on first use. Pure.
 
 use super::budget::{StepBudget, StepsSpent};
 use super::options::ParseOptions;
@@ -23,7 +23,7 @@ pub(crate) struct Preferences {
     owners: Vec<PreferenceOwner>,
 }
 
-/// To what consecutive lines belong: a group or section, by its number.
+/// A group or section, by number, that consecutive lines belong to.
 #[derive(Debug)]
 struct PreferenceOwner {
     number: u32,
@@ -31,16 +31,16 @@ struct PreferenceOwner {
     compiled: OnceLock<PreferenceRules>,
 }
 
-/// The line with the longest path that matches decides, as rules do, and lines of the same path are one
-/// (draft-ietf-aipref-attach, "Content-Usage Rule Semantics").
+/// The line with the longest matching path decides, as with rules, and lines with the same path count as one (draft-ietf-aipref-attach,
+/// "Content-Usage Rule Semantics").
 #[derive(Debug)]
 struct PreferenceRules {
     paths: Patterns<PreferencePath>,
-    /// By the path's number, then as in the file.
+    /// Sorted by the path's number, then in the file's order.
     unwelcome: Vec<Unwelcome>,
 }
 
-/// A path among those that match: the longest, then the one that is named first.
+/// A path among those that match. The greatest decides: the longest, then the first in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct PreferencePath {
     bytes: usize,
@@ -53,12 +53,12 @@ pub(crate) struct Unwelcome {
     path: u32,
     pub(crate) vocabulary: Vocabulary,
     pub(crate) line: Span,
-    /// The path that the line begins with; empty where it is about everything.
+    /// The path that the line begins with; empty if the line is about everything.
     pub(crate) pattern: Span,
     pub(crate) purpose: Purpose,
 }
 
-/// What says no for one path: of each group that names the crawler, and has a longest path that matches.
+/// The refused uses for one path: one slice for each group that names the crawler and has a matching path.
 type FoundPreferences<'a> = SmallVec<[&'a [Unwelcome]; 2]>;
 
 impl Preferences {
@@ -66,7 +66,7 @@ impl Preferences {
         Self { vocabulary, lines: Vec::new(), owners: Vec::new() }
     }
 
-    /// The value of a line. Owners come in the order of their numbers.
+    /// Adds the value of a line that belongs to the group or section `number`. Numbers must not decrease.
     pub(crate) fn add(&mut self, number: u32, value: Span) {
         self.lines.push(value);
         let end = self.lines.len();
@@ -91,7 +91,7 @@ impl Preferences {
         self.lines.iter().any(|line| read(line).fault.is_some())
     }
 
-    /// What the lines of these owners say no to for a path.
+    /// The uses that the lines of these owners refuse for a path.
     pub(crate) fn unwelcome(
         &self,
         owners: &[u32],
@@ -159,7 +159,7 @@ impl PreferenceRules {
                 paths.add(pattern, |bytes| PreferencePath { bytes, number: Reverse(next) });
                 next
             });
-            // `ai-train=no, use=reference` says it twice.
+            // `ai-train=no, use=reference` refuses the same use twice.
             let mut said = HashSet::new();
             let no = read.welcome.into_iter().filter(|(_, is_welcome)| !is_welcome);
             let no = no.map(|(purpose, _)| purpose).filter(|purpose| said.insert(purpose.clone()));

@@ -15,7 +15,7 @@ impl ProductToken {
     /// Tokens taken from one User-Agent header at most.
     pub const MAX_FROM_HEADER: usize = 8;
 
-    /// Names that vendors document as opt-outs alone: their crawlers fetch under other names.
+    /// Names that vendors document as opt-outs only: their crawlers fetch under other names.
     pub const OPT_OUTS: [&str; 2] = ["Google-Extended", "Applebot-Extended"];
 
     /// Reads a name as an operator gives it.
@@ -25,7 +25,7 @@ impl ProductToken {
             "" => Err(TokenError::Empty),
             "*" => Err(TokenError::Wildcard),
             name if name.len() > MAX_LEN => Err(TokenError::TooLong),
-            // Neither could ever be written in a file: one begins a comment, the other ends the line.
+            // A file could not contain them: `#` begins a comment, and control characters end the line or are invalid.
             name if name.contains(|c: char| c == '#' || c.is_control()) => Err(TokenError::Character),
             name => Ok(Self(name.into())),
         }
@@ -36,10 +36,10 @@ impl ProductToken {
     /// - A product (`Wget/1.21.3`) gives its name without the version; so does a bare word (`ia_archiver`).
     /// - In a comment, a piece between `;` counts if it is a product with a version (`Googlebot/2.1`), or if it follows
     ///   `compatible` (`Yahoo! Slurp`), then word by word. Addresses of pages and mail (`+http://…`) end a piece.
-    /// - The names that browsers carry (`Mozilla`, `AppleWebKit`, `Chrome`, `Safari`, `MSIE`, …) are nobody's own. A
-    ///   plain browser has no token: the rules for `*` are its rules. `HeadlessChrome` is a name.
-    /// - Letters, `_` and `-` are what names are made of. Other visible characters are kept within it
-    ///   (`archive.org_bot`, `MJ12bot`), as files give such names whole.
+    /// - The names that browsers send (`Mozilla`, `AppleWebKit`, `Chrome`, `Safari`, `MSIE`, …) are skipped. A plain browser thus has
+    ///   no token and obeys the rules for `*`. `HeadlessChrome` is a name.
+    /// - Names consist of letters, `_` and `-`. Other visible characters inside a name are kept (`archive.org_bot`, `MJ12bot`), as
+    ///   files write such names whole.
     pub fn from_user_agent(header: &[u8]) -> Vec<Self> {
         let mut tokens = Vec::new();
         let mut rest = header;
@@ -63,7 +63,7 @@ impl ProductToken {
         &self.0
     }
 
-    /// The same, to keep.
+    /// The name, as a shared reference.
     pub fn shared(&self) -> Arc<str> {
         self.0.clone()
     }
@@ -106,13 +106,13 @@ impl std::hash::Hash for ProductToken {
     }
 }
 
-/// Why a string names no crawler.
+/// Why a string is not a product token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
     #[error("a product token cannot be empty")]
     Empty,
-    #[error("`*` stands for all crawlers and names none")]
+    #[error("`*` stands for all crawlers, not for one")]
     Wildcard,
     #[error("a product token cannot contain `#` or control characters")]
     Character,
@@ -120,7 +120,7 @@ pub enum TokenError {
     TooLong,
 }
 
-/// What a token of RFC 9309 is made of.
+/// Whether a token of RFC 9309 may contain the byte.
 pub(crate) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-')
 }

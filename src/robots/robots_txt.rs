@@ -1,4 +1,4 @@
-//! A robots.txt that was read: the rules for each crawler, and what the file says to all. Pure.
+//! A parsed robots.txt: the rules for each crawler, and what the file says to all. Pure.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::parse::{self, RobotsFile, line};
 use super::ruleset::RuleSet;
 use super::verdict::RuleRef;
 
-/// A robots.txt that was read. Immutable; a clone is one reference more.
+/// A parsed robots.txt. Immutable; a clone shares the file.
 #[derive(Debug, Clone)]
 pub struct RobotsTxt(Arc<RobotsFile>);
 
@@ -26,13 +26,13 @@ impl RobotsTxt {
         Self(Arc::new(parse::parse(bytes, options, options.max_size)))
     }
 
-    /// Reads again what was read of a file, its [`source`](Self::source): all of it, for the limit counts the bytes of the file as it came,
-    /// which may be fewer (UTF-16).
+    /// Parses the [`source`](Self::source) of a parsed file again, without a size limit: the limit counts the bytes as received, which
+    /// may be fewer than the decoded ones (UTF-16).
     pub fn parse_again(source: &[u8], options: &ParseOptions) -> Self {
         Self(Arc::new(parse::parse(source, options, usize::MAX)))
     }
 
-    /// Whether it is in an encoding that is not known, as text to which UTF-16 was appended: rules that have not been read may forbid anything.
+    /// Whether the encoding is unknown, such as text to which UTF-16 was appended: rules that were not read may forbid anything.
     pub fn is_unreadable(&self) -> bool {
         self.0.is_unreadable
     }
@@ -43,28 +43,28 @@ impl RobotsTxt {
         RuleSet::new(Arc::clone(&self.0), self.0.groups.select(tokens, &self.0.source, &self.0.options))
     }
 
-    /// The same as a part of a decision. It ends however many groups there are, so that their pace is known, and what it costs
-    /// is missing where their rules are compared.
+    /// Like [`rules_for`](Self::rules_for), within the budget of a decision. Returns the rules even if it overspends the budget, so
+    /// that their pace is known; comparing a path with them then fails.
     pub(crate) fn rules_within<T: AsRef<str>>(&self, tokens: &[T], budget: &mut StepBudget) -> RuleSet {
         let rules = self.rules_for(tokens);
         _ = budget.spend(rules.sections() * SECTION);
         rules
     }
 
-    /// The rules of the groups that name this token, and not those of `*`, as a part of a decision. `None`: no group names it.
+    /// The rules of the groups that name this token, without those of `*`, within the budget of a decision. `None`: no group names it.
     pub(crate) fn rules_naming(&self, token: &str, budget: &mut StepBudget) -> Option<RuleSet> {
-        let chosen = self.0.groups.select_named(token, &self.0.source, &self.0.options)?;
-        _ = budget.spend(chosen.sections.len() * SECTION);
-        Some(RuleSet::new(Arc::clone(&self.0), chosen))
+        let selection = self.0.groups.select_named(token, &self.0.source, &self.0.options)?;
+        _ = budget.spend(selection.sections.len() * SECTION);
+        Some(RuleSet::new(Arc::clone(&self.0), selection))
     }
 
-    /// Compiles the rules and preferences of all groups, which takes the longest files some tens of milliseconds. Otherwise each group's
-    /// are when they are first asked for.
+    /// Compiles the rules and preferences of all groups, which takes some tens of milliseconds for the longest files. Otherwise each
+    /// group is compiled on first use.
     pub fn compile(&self) {
         self.0.groups.compile_all(&self.0.source, &self.0.options);
     }
 
-    /// The rule that a verdict by this file named, by its place.
+    /// The rule with this index among the file's rules.
     pub(crate) fn rule_at(&self, place: u32) -> RuleRef<'_> {
         RuleRef { file: &self.0, place }
     }
@@ -79,7 +79,7 @@ impl RobotsTxt {
         self.texts(RecordKey::License)
     }
 
-    /// Whether it is a page rather than a robots.txt.
+    /// Whether the body is an HTML or XML page rather than a robots.txt.
     pub fn is_html(&self) -> bool {
         let start = self.source()[line::byte_order_mark(self.source())..].trim_ascii_start();
         let begins = |tag: &[u8]| start.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag));
@@ -92,37 +92,37 @@ impl RobotsTxt {
         [&groups.usages, &groups.signals].into_iter().any(|lines| lines.has_fault(source, options))
     }
 
-    /// Whether it was longer than is read.
+    /// Whether the file was longer than the limit.
     pub(super) fn is_cut(&self) -> bool {
         self.0.is_cut
     }
 
-    /// Whether it was decoded from UTF-16 or UTF-32.
+    /// Whether the file was decoded from UTF-16 or UTF-32.
     pub(super) fn is_wide(&self) -> bool {
         self.0.is_wide
     }
 
-    /// How it was read.
+    /// The options that the file was parsed with.
     pub fn options(&self) -> &ParseOptions {
         &self.0.options
     }
 
-    /// The bytes that were read.
+    /// The text that was read, decoded if it was UTF-16 or UTF-32.
     pub fn source(&self) -> &[u8] {
         self.0.source.text()
     }
 
-    /// By which it is known to others: made by `digest` of the source when it is first asked for.
+    /// Content digest, computed by `digest` on first use.
     pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> &[u8; 32] {
         self.0.digest.get_or_init(|| digest(self.source()))
     }
 
-    /// How many clones of it there are, this one among them.
+    /// Reference count.
     pub fn holders(&self) -> usize {
         Arc::strong_count(&self.0)
     }
 
-    /// Bytes on the heap, with the rules compiled so far.
+    /// Bytes on the heap, including the rules compiled so far.
     pub fn heap_size(&self) -> usize {
         let RobotsFile { source, groups, values, .. } = &*self.0;
         size_of::<RobotsFile>()

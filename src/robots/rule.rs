@@ -18,17 +18,17 @@ impl RuleKind {
     }
 }
 
-/// A rule among those that match: the greatest decides. It also says what the rule does, and which it is.
+/// Precedence of a matching rule: the greatest decides. Also holds the rule's kind and index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RuleRank {
-    /// The bytes of the pattern; in the order of 1996, how early it stands.
+    /// The bytes of the pattern. In the order of 1996: the earlier the rule, the greater.
     strength: u32,
-    /// Of equals one that allows decides, then the first. The highest bit is set if it allows.
+    /// Breaks ties: a rule that allows wins, then the first. The highest bit is set if it allows.
     allows_then_first: u32,
 }
 
 impl RuleRank {
-    /// `place`: which of the rules it is. `bytes`: of its normalised pattern.
+    /// `place`: index among the file's rules. `bytes`: length of the normalised pattern.
     #[inline]
     pub(crate) fn new(precedence: Precedence, kind: RuleKind, place: u32, bytes: usize) -> Self {
         let earliness = MAX_PLACE - place;

@@ -6,30 +6,31 @@ use std::time::Duration;
 
 use super::budget::{StepBudget, StepsSpent};
 use super::parse::RobotsFile;
-use super::parse::chosen::Chosen;
 use super::parse::delay::{RequestRate, VisitTime};
+use super::parse::selection::GroupSelection;
 use super::parse::span::Span;
 use super::path::{self, ComparedPath};
 use super::path_forms::AskedPath;
 use super::usage::Purpose;
 use super::verdict::{PreferenceRef, RuleRef, Verdict, VerdictGround};
 
-/// The rules of one file for one crawler. Immutable; a clone is one reference more.
+/// The rules of one file for one crawler. Immutable; a clone shares the file.
 #[derive(Clone)]
 pub struct RuleSet {
     file: Arc<RobotsFile>,
-    chosen: Chosen,
+    selection: GroupSelection,
 }
 
 impl RuleSet {
-    pub(super) fn new(file: Arc<RobotsFile>, chosen: Chosen) -> Self {
-        Self { file, chosen }
+    pub(super) fn new(file: Arc<RobotsFile>, selection: GroupSelection) -> Self {
+        Self { file, selection }
     }
 
     /// Whether a URL may be fetched. `target` is a path with query, as in a request, or an absolute URL; a fragment is
     /// ignored. Where the path has dot segments, what they lead to is judged too, and either can disallow.
     ///
-    /// No file and no URL makes it take long: what would is disallowed, with [`Reason::TooComplex`](super::Reason).
+    /// Takes bounded time for any file and URL: if the budget is spent, the URL is disallowed with
+    /// [`Reason::TooComplex`](super::Reason).
     #[inline]
     pub fn check(&self, target: &str) -> Verdict<'_> {
         self.check_bytes(target.as_bytes())
@@ -51,7 +52,7 @@ impl RuleSet {
         self.check_within(AskedPath::AsSent(target), purposes, &mut StepBudget::new())
     }
 
-    /// The same as a part of a decision, which has a budget for all its parts.
+    /// Like [`check_bytes_for`](Self::check_bytes_for), within the budget of a decision.
     #[inline]
     pub(crate) fn check_within(
         &self,
@@ -62,10 +63,10 @@ impl RuleSet {
         Verdict(self.ground(asked, purposes, budget).unwrap_or(VerdictGround::TooComplex))
     }
 
-    /// The preferences that say no to some use of what is there, whatever is declared.
+    /// The preferences that refuse some use of the target, whatever purposes are declared.
     pub fn preferences_for(&self, target: &[u8]) -> Vec<PreferenceRef<'_>> {
         let (mut all, mut budget) = (Vec::new(), StepBudget::new());
-        // What takes too long is refused before anybody asks for this.
+        // A decision that takes too long is refused before its preferences are asked for.
         _ = self.each_unwelcome(AskedPath::AsSent(target), &mut budget, |preference| {
             all.push(preference);
             None::<()>
@@ -76,36 +77,36 @@ impl RuleSet {
     /// Time from one request's start to the next: the larger of `Crawl-delay` and what `Request-rate` comes to. `None`
     /// where the file gives neither (not RFC 9309; Bing, Yandex).
     pub fn crawl_delay(&self) -> Option<Duration> {
-        self.file.pace(&self.chosen).gap()
+        self.file.pace(&self.selection).gap()
     }
 
     /// `Request-rate`, the slowest given.
     pub fn request_rate(&self) -> Option<RequestRate> {
-        self.file.pace(&self.chosen).request_rate
+        self.file.pace(&self.selection).request_rate
     }
 
     /// `Visit-time`, the first given.
     pub fn visit_time(&self) -> Option<VisitTime> {
-        self.file.pace(&self.chosen).visit_time
+        self.file.pace(&self.selection).visit_time
     }
 
     /// The values of the `Content-Signal` and `Content-Usage` lines for this crawler, with their line numbers.
     pub fn usage_preferences(&self) -> impl Iterator<Item = (u32, &str)> {
         let RobotsFile { source, groups, .. } = &*self.file;
-        let mut lines: Vec<Span> = groups.usages.lines(&self.chosen.groups).collect();
-        lines.extend(groups.signals.lines(&self.chosen.sections));
+        let mut lines: Vec<Span> = groups.usages.lines(&self.selection.groups).collect();
+        lines.extend(groups.signals.lines(&self.selection.sections));
         lines.sort_unstable_by_key(|line| line.start);
         lines.into_iter().map(|line| (source.line_of(line.start as usize), source.str_at(line)))
     }
 
-    /// How many parts of the file name the crawler.
+    /// The number of sections of the file that name the crawler.
     pub(super) fn sections(&self) -> usize {
-        self.chosen.sections.len()
+        self.selection.sections.len()
     }
 
-    /// How many rules there are, without those that have no path.
+    /// Number of rules, without those that have no path.
     pub fn len(&self) -> usize {
-        self.chosen.groups.iter().map(|&group| self.file.groups.rules_of(group).len()).sum()
+        self.selection.groups.iter().map(|&group| self.file.groups.rules_of(group).len()).sum()
     }
 
     /// Whether everything is allowed because there are no rules.
@@ -113,10 +114,10 @@ impl RuleSet {
         self.len() == 0
     }
 
-    /// Bytes on the heap for its compiled rules, which all rule sets of the file share.
+    /// Bytes on the heap for the compiled rules, which all rule sets of the file share.
     pub fn heap_size(&self) -> usize {
         let RobotsFile { source, groups, options, .. } = &*self.file;
-        self.chosen.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
+        self.selection.groups.iter().map(|&group| groups.patterns_of(group, source, options).heap_size()).sum()
     }
 
     #[inline]
@@ -128,7 +129,7 @@ impl RuleSet {
     ) -> Result<VerdictGround<'_>, StepsSpent> {
         let ground = self.by_rules(asked, budget)?;
         let may_be_unwelcome = match &ground {
-            // To know of any preference, robots.txt itself has to be read.
+            // robots.txt itself has to be read to learn of any preference.
             VerdictGround::RobotsTxt => false,
             ground => Verdict(*ground).is_allowed(),
         };
@@ -152,7 +153,7 @@ impl RuleSet {
         self.by_paths(asked, budget)
     }
 
-    /// A target that may be more than a path, or need to be normalised or resolved.
+    /// Judges a target that may be more than a path, or need normalising or resolving.
     #[inline(never)]
     fn by_paths(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let mut as_sent = None;
@@ -174,11 +175,11 @@ impl RuleSet {
         }
         let without_query = memchr::memchr(b'?', path.bytes).filter(|_| options.anchor_before_query);
         let mut best = None;
-        for &group in &self.chosen.groups {
+        for &group in &self.selection.groups {
             let patterns = groups.patterns_of(group, source, options);
             best = best.max(patterns.best(path, budget)?);
             if let Some(query) = without_query {
-                // What matches the path without its query and has no anchor matches the whole too.
+                // An unanchored pattern that matches the path without its query matches the whole target too.
                 best = best.max(patterns.best(ComparedPath { bytes: &path.bytes[..query], ..path }, budget)?);
             }
         }
@@ -186,7 +187,7 @@ impl RuleSet {
         Ok(best.map_or(VerdictGround::NoRule, |rank| VerdictGround::Rule(rule(rank.place()), rank.kind())))
     }
 
-    /// Asks about each preference that says no to some use, until there is an answer.
+    /// Calls `ask` with each preference that refuses some use, until it returns an answer.
     fn each_unwelcome<'a, R>(
         &'a self,
         asked: AskedPath<'_>,
@@ -200,7 +201,7 @@ impl RuleSet {
         for path in asked.paths(budget)? {
             let path = asked.compared(&path);
             for (preferences, owners) in
-                [(&groups.signals, &self.chosen.sections), (&groups.usages, &self.chosen.groups)]
+                [(&groups.signals, &self.selection.sections), (&groups.usages, &self.selection.groups)]
             {
                 for said in preferences.unwelcome(owners, path, (source, options), budget)?.into_iter().flatten() {
                     budget.spend(1)?;
@@ -216,7 +217,7 @@ impl RuleSet {
 
 impl fmt::Debug for RuleSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pace = self.file.pace(&self.chosen);
+        let pace = self.file.pace(&self.selection);
         f.debug_struct("RuleSet").field("len", &self.len()).field("pace", &pace).finish_non_exhaustive()
     }
 }

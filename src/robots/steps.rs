@@ -1,7 +1,7 @@
-//! What reading a file costs, counted in bytes looked at and things compared, so that a test can hold that it grows with the
-//! file's length and not faster. Counts only for tests and fuzzing.
+//! Counts the bytes read and comparisons made while reading a file, so that tests can show that the work grows linearly with its
+//! length. Counts only in tests and fuzzing.
 
-/// So many bytes were looked at, or things compared.
+/// Counts bytes read or comparisons made.
 #[inline(always)]
 pub(crate) fn count(steps: usize) {
     #[cfg(any(test, fuzzing))]
@@ -9,7 +9,7 @@ pub(crate) fn count(steps: usize) {
     let _ = steps;
 }
 
-/// What a piece of work costs.
+/// The number of steps that `work` takes.
 #[cfg(any(test, fuzzing))]
 pub fn of(work: impl FnOnce()) -> u64 {
     let before = STEPS.with(std::cell::Cell::get);
@@ -28,11 +28,11 @@ mod tests {
     use crate::robots::budget::StepBudget;
     use crate::robots::{ParseOptions, Reason, RobotsTxt, lint::LintReport};
 
-    /// How a file of its kind goes on: the next piece of it, by number.
+    /// The repeated piece of a worst-case file, by its number.
     type Piece = fn(usize) -> String;
     type Text = fn() -> String;
 
-    /// Files that were made to be dear. Each goes on until it is as long as is wanted.
+    /// Files built to be expensive. The piece is repeated until the file has the wanted length.
     const WORST: &[(&str, &str, Piece)] = &[
         ("NULs only", "", |_| "\0".into()),
         ("text and NULs", "", |_| "x\0".into()),
@@ -110,8 +110,8 @@ mod tests {
         text.into_bytes()
     }
 
-    /// Four times the file is at most five times the work, and no byte is looked at two hundred times; `beside` is work that
-    /// has a bound of its own.
+    /// Asserts that a file four times as long takes at most five times the work, and at most 200 steps for each byte. `beside`: work
+    /// with a limit that does not depend on the length.
     fn grows_with_length(what: &str, beside: u64, work: fn(&[u8])) {
         for &(name, start, piece) in WORST {
             let [small, large] = [LEN, 4 * LEN].map(|len| file(start, piece, len));
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Over the longest line that is read, in UTF-16 too, so that both lengths have one that is too long.
+    /// Longer than the longest line that is read, even in UTF-16, so that files of both lengths have a line that is too long.
     const LEN: usize = 40_000;
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
         });
     }
 
-    /// Patterns that were made to be dear to compare with the paths beside them.
+    /// Patterns that are expensive to compare with the paths beside them.
     const DEAR: &[(&str, Piece, Text)] = &[
         ("a piece in common, which the path has", |n| format!("*aaaaa*ZZZa{n:05}"), || "/aaaaaZZZa0".repeat(25)),
         ("a piece in common, and a long path", |n| format!("*aaaaa*ZZZa{n:05}"), || format!("/{}", "a".repeat(60_000))),
@@ -170,7 +170,7 @@ mod tests {
         rules
     }
 
-    /// Also where the path is compared in two forms, and with the preferences.
+    /// Holds too if the path is compared in two forms, and with the preferences.
     #[test]
     fn a_decision_takes_no_more_steps_than_its_budget() {
         for &(name, piece, path) in DEAR {
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// What cannot be compared in time is not allowed, and is not said to be a rule's doing.
+    /// A path that cannot be compared in time is disallowed, and no rule is named as the reason.
     #[test]
     fn a_spent_budget_allows_nothing() {
         let rules = compiled(24_000, |n| format!("/*aaa*{n}"));
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(rules.check("/aaa/24001").reason(), Reason::Disallowed, "the next path has its own budget");
     }
 
-    /// Sites that mean no harm: neither a hundred thousand patterns nor a URL of 8 KiB comes near the budget.
+    /// Harmless sites stay far below the budget, even with a hundred thousand patterns or a URL of 8 KiB.
     #[test]
     fn what_sites_write_takes_few_steps_however_many_patterns_there_are() {
         let ordinary: &[Piece] = &[

@@ -10,7 +10,7 @@ use super::budget::{StepBudget, StepsSpent};
 use super::path_forms::AskedPath;
 use super::patterns::{Patterns, PatternsBuilder};
 
-/// A tdmrep.json that was read. Immutable; a clone is one reference more.
+/// A parsed tdmrep.json. Immutable; a clone shares the file.
 #[derive(Debug, Clone)]
 pub struct TdmRep(Arc<TdmRepInner>);
 
@@ -18,7 +18,7 @@ pub struct TdmRep(Arc<TdmRepInner>);
 struct TdmRepInner {
     source: Box<[u8]>,
     entries: Vec<TdmEntry>,
-    /// The first that matches decides.
+    /// The first location that matches decides.
     locations: Patterns<Reverse<usize>>,
     fault: Option<Box<str>>,
     digest: OnceLock<[u8; 32]>,
@@ -26,10 +26,10 @@ struct TdmRepInner {
 
 #[derive(Debug)]
 struct TdmEntry {
-    /// Its place in the file, from 1.
+    /// Position in the file, from 1.
     number: u32,
     location: Box<str>,
-    /// `None`: it cannot be read, so that nothing is known of what is there.
+    /// `None`: the value is malformed, so nothing is known of the pages.
     is_reserved: Option<bool>,
     policy: Option<Box<str>>,
 }
@@ -38,11 +38,11 @@ struct TdmEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TdmReservation<'a> {
-    /// Its place in the file, from 1.
+    /// Position in the file, from 1.
     pub entry: u32,
     /// The pattern as written.
     pub location: &'a str,
-    /// Where the terms are on which it may be mined all the same.
+    /// URL of the terms under which the page may be mined nevertheless.
     pub policy: Option<&'a str>,
 }
 
@@ -71,7 +71,7 @@ impl TdmRep {
         self.reservation_within(AskedPath::AsSent(target), &mut StepBudget::unlimited()).ok().flatten()
     }
 
-    /// The same as a part of a decision, which has a budget for all its parts.
+    /// Like [`reservation`](Self::reservation), within the budget of a decision.
     pub(crate) fn reservation_within(
         &self,
         asked: AskedPath<'_>,
@@ -92,12 +92,12 @@ impl TdmRep {
         self.0.entries.iter().filter_map(TdmEntry::reservation)
     }
 
-    /// By which it is known to others: made by `digest` of the source when it is first asked for.
+    /// Content digest, computed by `digest` on first use.
     pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> &[u8; 32] {
         self.0.digest.get_or_init(|| digest(self.source()))
     }
 
-    /// How many entries can be used.
+    /// Number of usable entries.
     pub fn len(&self) -> usize {
         self.0.entries.len()
     }
@@ -106,7 +106,7 @@ impl TdmRep {
         self.0.entries.is_empty()
     }
 
-    /// What of it cannot be understood, if anything: the first of it.
+    /// The first thing in the file that cannot be understood, if any.
     pub fn fault(&self) -> Option<&str> {
         self.0.fault.as_deref()
     }
@@ -116,7 +116,7 @@ impl TdmRep {
         &self.0.source
     }
 
-    /// How many clones of it there are, this one among them.
+    /// Reference count.
     pub fn holders(&self) -> usize {
         Arc::strong_count(&self.0)
     }
@@ -134,40 +134,40 @@ impl TdmRep {
     }
 }
 
-/// Those that can be used, and what is wrong with the first other.
+/// The usable entries, and what is wrong with the first unusable one.
 fn entries(bytes: &[u8]) -> (Vec<TdmEntry>, Option<Box<str>>) {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let values = match serde_json::from_slice(bytes) {
         Ok(Value::Array(values)) => values,
-        Ok(_) => return (Vec::new(), Some("it is no array".into())),
-        Err(error) => return (Vec::new(), Some(format!("it is no JSON: {error}").into())),
+        Ok(_) => return (Vec::new(), Some("not an array".into())),
+        Err(error) => return (Vec::new(), Some(format!("invalid JSON: {error}").into())),
     };
     let (mut read, mut fault) = (Vec::new(), None);
     for (number, value) in (1..).zip(&values) {
         let mut wrong = |what: &str| _ = fault.get_or_insert_with(|| format!("entry {number}: {what}").into());
         if read.len() == MOST_ENTRIES {
-            wrong("it and those behind it are not read: there are too many");
+            wrong("too many entries: this one and all after it are ignored");
             break;
         }
         let Value::Object(members) = value else {
-            wrong("it is no object");
+            wrong("not an object");
             continue;
         };
         let Some(location) = text(members, "location").filter(|location| location.starts_with(['/', '*'])) else {
-            wrong("it has no `location` that begins with `/`");
+            wrong("no `location` that begins with `/`");
             continue;
         };
         let is_reserved = match members.get("tdm-reservation").and_then(Value::as_u64) {
             Some(0) => Some(false),
             Some(1) => Some(true),
             _ => {
-                wrong("its `tdm-reservation` is neither 0 nor 1");
+                wrong("`tdm-reservation` is neither 0 nor 1");
                 None
             }
         };
         let policy = text(members, "tdm-policy");
         if policy.is_none() && members.contains_key("tdm-policy") {
-            wrong("its `tdm-policy` is no URL");
+            wrong("`tdm-policy` is not a URL");
         }
         read.push(TdmEntry { number, location: location.into(), is_reserved, policy: policy.map(Box::from) });
     }
@@ -179,9 +179,9 @@ fn text<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     (text.len() <= LONGEST && !text.contains(char::is_control)).then_some(text)
 }
 
-/// A site's whole wish in one file: the longest known have some dozens.
+/// Most entries that are read; the longest known files have some dozens.
 const MOST_ENTRIES: usize = 1000;
-/// Bytes of a location, and of a policy's URL.
+/// Longest location, and longest policy URL, in bytes.
 const LONGEST: usize = 2048;
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
         file.fault().map_or(found.clone(), |fault| format!("{found} ({fault})"))
     }
 
-    /// The example of the report.
+    /// The example in the report.
     const SITE: &str = r#"[
         { "location": "/directory-a/", "tdm-reservation": 1 },
         { "location": "/directory-b/html/", "tdm-reservation": 1, "tdm-policy": "https://provider.com/policies/policy.json" },
@@ -250,14 +250,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_reserves_nothing_and_is_reported() {
-        let neither = "its `tdm-reservation` is neither 0 nor 1";
-        let no_location = "it has no `location` that begins with `/`";
+        let neither = "`tdm-reservation` is neither 0 nor 1";
+        let no_location = "no `location` that begins with `/`";
         for (file, expected) in [
-            ("", "- (it is no JSON: EOF while parsing a value at line 1 column 0)".to_owned()),
-            ("<html>", "- (it is no JSON: expected value at line 1 column 1)".to_owned()),
-            (r#"{ "location": "/", "tdm-reservation": 1 }"#, "- (it is no array)".to_owned()),
+            ("", "- (invalid JSON: EOF while parsing a value at line 1 column 0)".to_owned()),
+            ("<html>", "- (invalid JSON: expected value at line 1 column 1)".to_owned()),
+            (r#"{ "location": "/", "tdm-reservation": 1 }"#, "- (not an array)".to_owned()),
             ("[]", "-".to_owned()),
-            ("[1]", "- (entry 1: it is no object)".to_owned()),
+            ("[1]", "- (entry 1: not an object)".to_owned()),
             (r#"[{ "location": "/", "tdm-reservation": "1" }]"#, format!("- (entry 1: {neither})")),
             (r#"[{ "location": "/", "tdm-reservation": 2 }]"#, format!("- (entry 1: {neither})")),
             (r#"[{ "location": "/" }]"#, format!("- (entry 1: {neither})")),
@@ -265,7 +265,7 @@ mod tests {
             (r#"[{ "location": "http://a/", "tdm-reservation": 1 }]"#, format!("- (entry 1: {no_location})")),
             (
                 r#"[{ "location": "/x", "tdm-reservation": 1, "tdm-policy": 7 }, { "location": "/", "tdm-reservation": 1 }]"#,
-                "2 / (entry 1: its `tdm-policy` is no URL)".to_owned(),
+                "2 / (entry 1: `tdm-policy` is not a URL)".to_owned(),
             ),
             ("\u{feff}[{ \"location\": \"/\", \"tdm-reservation\": 1, \"more\": [] }]", "1 /".to_owned()),
         ] {

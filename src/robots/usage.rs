@@ -7,8 +7,8 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// A use of content, such as `search`, `ai-input` or `ai-train`. The names of the two vocabularies for the same use are one:
-/// `train-ai` is `ai-train`, `ai-use` is `ai-input`.
+/// A use of content, such as `search`, `ai-input` or `ai-train`. The two vocabularies' names for the same use are unified: `train-ai`
+/// is `ai-train`, `ai-use` is `ai-input`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Purpose(Box<str>);
 
@@ -31,10 +31,10 @@ impl Purpose {
         &self.0
     }
 
-    /// Those that a vocabulary or a field read here has, as [`as_str`](Self::as_str) names them. Sites may name others.
+    /// The purposes that a supported vocabulary or field defines, as [`as_str`](Self::as_str) names them. Sites may name others.
     pub const KNOWN: [&str; 4] = ["search", "ai-input", "ai-train", "tdm"];
 
-    /// Whether it is text and data mining, which TDMRep is about.
+    /// Whether the purpose is text and data mining, which TDMRep is about.
     pub fn is_mining(&self) -> bool {
         matches!(self.as_str(), "ai-train" | "tdm")
     }
@@ -60,12 +60,12 @@ impl FromStr for Purpose {
     }
 }
 
-/// Why a string names no purpose.
+/// Why a string is not a purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a purpose has letters, digits, `-` and `_` only, such as `ai-train`")]
 pub struct PurposeError;
 
-/// The language of a line.
+/// The vocabulary of a usage line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Vocabulary {
     /// `Content-Signal: search=yes, ai-train=no, use=reference` (contentsignals.org, Cloudflare).
@@ -89,9 +89,9 @@ impl Vocabulary {
 pub(crate) struct UsageLine {
     /// Where the pattern is in the value; empty where the line has none and means everything.
     pub(crate) pattern: Range<usize>,
-    /// For each purpose, whether the use is welcome; of others nothing is known.
+    /// For each purpose that the line names, whether the use is welcome.
     pub(crate) welcome: Vec<(Purpose, bool)>,
-    /// What of it cannot be understood, if anything: the first of it.
+    /// The first thing in the line that cannot be understood, if any.
     pub(crate) fault: Option<WarningCode>,
 }
 
@@ -101,8 +101,8 @@ impl UsageLine {
     }
 }
 
-/// Reads the value of a line. `lenient`: as it was probably meant; patterns may begin with `*`, and names and values are those
-/// of both vocabularies in any case.
+/// Reads the value of a line. `lenient`: reads it as it was probably meant. Patterns may then begin with `*`, and the names and values
+/// of both vocabularies are accepted in any case.
 pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> UsageLine {
     let blank = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
     let pattern = match value.first() {
@@ -119,8 +119,8 @@ pub(crate) fn parse(vocabulary: Vocabulary, value: &[u8], lenient: bool) -> Usag
     UsageLine { pattern, ..read }
 }
 
-/// An RFC 9651 dictionary of tokens, `y` or `n`. Of a key that comes twice the last counts, parameters mean nothing, and
-/// one that cannot be read leaves all unknown (draft-ietf-aipref-vocab, "Processing Algorithm").
+/// Reads an RFC 9651 dictionary of tokens, `y` or `n`. The last value of a repeated key counts, parameters are ignored, and a malformed
+/// dictionary leaves everything unknown (draft-ietf-aipref-vocab, "Processing Algorithm").
 pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
     let mut read = UsageLine::default();
     let Ok(members) = Parser::new(stated.trim_ascii()).parse::<Dictionary>() else {
@@ -150,8 +150,8 @@ pub(crate) fn read_usage(stated: &[u8]) -> UsageLine {
     read
 }
 
-/// `name=yes` and `name=no`, and `use=` for what goes further than a level: `immediate` keeps nothing, `reference` indexes and
-/// links back, `full` reproduces.
+/// Reads `name=yes`, `name=no`, and `use=`, the furthest permitted use: `immediate` keeps nothing, `reference` indexes and links back,
+/// `full` reproduces.
 pub(crate) fn read_signal(stated: &[u8]) -> UsageLine {
     let mut read = UsageLine::default();
     let mut members = members(stated).peekable();
@@ -199,7 +199,7 @@ fn read_lenient(stated: &[u8]) -> UsageLine {
     read
 }
 
-/// `name=value`, between commas. `None`: something else.
+/// Splits `name=value` at commas. `None`: an item of another form.
 fn members(stated: &[u8]) -> impl Iterator<Item = Option<(&str, &str)>> {
     let members = stated.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty());
     members.map(|member| {

@@ -41,7 +41,7 @@ impl<'a> Verdict<'a> {
         }
     }
 
-    /// The rule that decided; `None` if none matches, or something else than a rule decided.
+    /// The rule that decided; `None` if no rule matches, or the reason is not a rule.
     pub fn rule(&self) -> Option<RuleRef<'a>> {
         let VerdictGround::Rule(rule, _) = self.0 else { return None };
         Some(rule)
@@ -68,7 +68,7 @@ pub enum Reason {
     Disallowed,
     /// The URL may be fetched, but a usage preference says no to a declared purpose.
     Usage,
-    /// To compare the rules with this URL takes more steps than one decision may: disallowed.
+    /// Comparing the rules with this URL takes more steps than one decision may: disallowed.
     TooComplex,
 }
 
@@ -85,12 +85,12 @@ impl<'a> RuleRef<'a> {
         self.file.source.line_of(self.offset())
     }
 
-    /// Its place among the file's rules.
+    /// Index among the file's rules.
     pub(crate) fn place(&self) -> u32 {
         self.place
     }
 
-    /// Where its value begins in the file.
+    /// Offset of its value in the file.
     pub(super) fn offset(&self) -> usize {
         self.file.groups.rule(self.place).start as usize
     }
@@ -99,7 +99,7 @@ impl<'a> RuleRef<'a> {
         self.file.groups.rule(self.place).kind
     }
 
-    /// The path pattern as it is written; what is not UTF-8 in it is replaced by U+FFFD.
+    /// The path pattern as written; U+FFFD replaces ill-formed UTF-8.
     pub fn pattern(&self) -> &'a str {
         self.file.source.str_at(self.file.groups.rule(self.place).value())
     }
@@ -129,7 +129,7 @@ impl<'a> PreferenceRef<'a> {
         self.said.vocabulary.key()
     }
 
-    /// The purpose that the content is not meant for, such as `ai-train`.
+    /// The purpose that the site refuses, such as `ai-train`.
     pub fn purpose(&self) -> &'a str {
         self.said.purpose.as_str()
     }
@@ -139,7 +139,7 @@ impl<'a> PreferenceRef<'a> {
         self.source.str_at(self.said.line)
     }
 
-    /// The path pattern that the value begins with, as it is written; empty where the line is about everything.
+    /// The path pattern that the value begins with, as written; empty if the line is about everything.
     pub fn path(&self) -> &'a str {
         self.source.str_at(self.said.pattern)
     }

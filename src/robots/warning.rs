@@ -1,8 +1,8 @@
-//! What is odd about a robots.txt: the kinds of oddities, each with its words. `lint` finds them. Pure.
+//! The kinds of warnings about a robots.txt, with their texts. `lint` finds them. Pure.
 
 use std::fmt;
 
-/// One oddity of a file. None of them keeps the rest of the file from being read.
+/// One warning about a file. Warnings never keep the rest of the file from being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Warning {
     pub(crate) place: TextPlace,
@@ -20,7 +20,7 @@ impl Warning {
         self.place.column
     }
 
-    /// How many characters of the line are meant; at least 1.
+    /// Number of marked characters; at least 1.
     pub fn len(&self) -> u32 {
         self.place.len
     }
@@ -51,12 +51,12 @@ impl fmt::Display for Warning {
     }
 }
 
-/// How bad it is.
+/// The severity of a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// What is written is not read, by nobody or not by all.
+    /// Some or all crawlers do not read what is written.
     Error,
-    /// It is read, but hardly as it was meant.
+    /// Crawlers read what is written, but hardly as it was meant.
     Warning,
 }
 
@@ -69,7 +69,7 @@ impl Severity {
     }
 }
 
-/// Where in a file something stands: a piece of a line.
+/// A place in a file: a piece of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TextPlace {
     /// From 1.
@@ -82,7 +82,7 @@ pub struct TextPlace {
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $severity:ident $code:literal, $message:literal, $hint:literal;)*) => {
-        /// The kinds of oddities. `as_str` gives the stable name that reports use.
+        /// The kinds of warnings. `as_str` gives the stable name that reports use.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum WarningCode {
@@ -119,15 +119,15 @@ codes! {
     LongLine = Error "long-line", "the line is longer than 16 KiB", "the rest of it is ignored; split it";
     /// The body is an HTML page.
     Html = Error "html", "this is HTML, not a robots.txt", "serve plain text, or status 404 if there is no robots.txt";
-    /// The body has NULs between the letters of words, at the places that UTF-16 or UTF-32 gives them.
+    /// The body is UTF-16 or UTF-32: NULs stand between the letters of words as these encodings place them.
     Utf16 = Error "utf-16", "this is UTF-16 or UTF-32", "save it as UTF-8 (RFC 9309 §2.3); most crawlers read its bytes, and find no rule";
-    /// The body has NULs between the letters of words, and no encoding has them so.
-    UnknownEncoding = Error "unknown-encoding", "this is in more than one encoding, or in none", "save it as UTF-8 (RFC 9309 §2.3); nobody knows its rules";
-    /// The body is compressed, which its answer did not say.
+    /// NULs stand between the letters of words, in places that no encoding gives them.
+    UnknownEncoding = Error "unknown-encoding", "this is in more than one encoding, or in none", "save it as UTF-8 (RFC 9309 §2.3); crawlers cannot read its rules";
+    /// The body is compressed, but the answer has no `Content-Encoding`.
     Compressed = Error "compressed", "this is compressed (gzip)", "send `Content-Encoding: gzip` with it, or serve it as it is; crawlers find no rule in it";
     /// A NUL byte within a line.
     Nul = Error "nul", "a NUL byte ends the line", "remove it; the file may be UTF-16, save it as UTF-8";
-    /// Text that is no record at all.
+    /// Text that is not a record at all.
     NotARecord = Error "not-a-record", "the line has no colon", "write `key: value`, or begin a comment with `#`";
     /// White space in place of the colon.
     MissingColon = Error "missing-colon", "the colon is missing", "write `key: value`; few crawlers read it as meant";
@@ -141,7 +141,7 @@ codes! {
     RuleWithoutAgent = Error "rule-without-agent", "the rule belongs to no user agent", "put `User-agent: *` before it";
     /// `User-agent` without a value.
     EmptyAgent = Error "empty-agent", "the user agent has no name", "name a product token, or `*` for all";
-    /// A name that is no product token.
+    /// A name that is not a product token.
     AgentNotAToken = Warning "agent-not-a-token", "not a product token", "only letters, `_` and `-` count (RFC 9309 §2.2.1); the name ends at the first other character";
     /// A path that begins with neither `/` nor `*`.
     NoLeadingSlash = Error "no-leading-slash", "the path does not begin with `/`", "it never matches; begin it with `/` or `*`";

@@ -1,9 +1,9 @@
-//! Logs each day what is wrong with the certificate authority: it expires soon, or another one is in its place.
+//! Logs each day what is wrong with the certificate authority: that it expires soon, or that its file was replaced.
 
 use std::pin::pin;
 use std::time::Duration;
 
-/// Asks for a warning each day, and says it. Ends with `stopped`.
+/// Calls `warning` each day and logs the result, until `stopped`.
 pub(super) async fn watch(
     stopped: impl Future<Output = ()>,
     warning: impl Fn() -> Option<String>,

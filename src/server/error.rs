@@ -1,4 +1,4 @@
-//! Why the proxy could not start, or apply changed settings, and what to do about it.
+//! Why the proxy could not start or apply changed settings, and what to do about it.
 
 use crate::config::{AccessLog, LogSettings};
 use crate::evidence::OpenError;
@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why it could not start.
+/// Why the proxy could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -48,7 +48,7 @@ impl StartError {
         }
     }
 
-    /// A log cannot be written as is configured.
+    /// A log that cannot be written as configured.
     pub(crate) fn log(log: &LogSettings, source: io::Error) -> Self {
         match &log.access {
             AccessLog::File(path) => Self::Log { path: path.clone(), source },

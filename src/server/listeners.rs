@@ -1,4 +1,4 @@
-//! The listeners: opened and closed as the configuration says, at the start and by a reload.
+//! The listeners: opened and closed as the configuration says, at the start and on reload.
 
 use super::{StartError, sockets};
 use crate::config::{ListenAddress, Listener, Settings};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-/// Those that are open.
+/// The open listeners.
 pub(super) struct Listeners {
     proxy: Arc<Proxy>,
     open: Mutex<Vec<OpenListener>>,
@@ -21,14 +21,14 @@ pub(super) struct Listeners {
 
 #[derive(Clone)]
 struct OpenListener {
-    /// For what it was opened.
+    /// The configured address that it was opened for.
     written: ListenAddress,
     address: SocketAddr,
     socket: Arc<TcpListener>,
     door: Arc<Door>,
 }
 
-/// Those that changed settings want: their sockets are open, but nothing is accepted from new ones yet.
+/// The listeners for changed settings: their sockets are open, but new ones do not accept connections yet.
 pub(super) struct Plan(Vec<Planned>);
 
 struct Planned {
@@ -38,7 +38,7 @@ struct Planned {
 }
 
 impl Plan {
-    /// On sockets that listen already, in the order of the listeners; further ones are opened.
+    /// Plans with sockets that listen already, in the order of `settings.listen`; further ones are opened.
     pub fn on(settings: &Settings, given: Vec<TcpListener>) -> Result<Self, StartError> {
         let given = settings.listen.iter().zip(given).map(|(wanted, socket)| OpenListener::new(wanted, socket));
         Self::after(settings, given.collect::<io::Result<_>>()?)
@@ -70,7 +70,8 @@ impl Plan {
         Self(planned).judged(settings)
     }
 
-    /// `config` has judged the addresses that are written; a socket that was handed over is known only here.
+    /// Refuses a listener that is open to everybody. `config` has checked the configured addresses; the address of an inherited socket
+    /// is known only here.
     fn judged(self, settings: &Settings) -> Result<Self, StartError> {
         let is_open_to_all = settings.access.clients.is_empty() && settings.access.users.is_empty();
         let is_open = |planned: &&Planned| {
@@ -93,15 +94,15 @@ impl Listeners {
         Self { proxy, open: Mutex::default(), tasks: Mutex::default() }
     }
 
-    /// What changed settings make of those that are open.
+    /// Plans the change from the open listeners to those of `settings`.
     pub fn plan(&self, settings: &Settings) -> Result<Plan, StartError> {
         Plan::after(settings, self.open.lock().clone())
     }
 
-    /// Opens what is new and closes what is not wanted any more. To be called within a runtime.
+    /// Opens new listeners and closes those no longer configured. Must run within a runtime.
     pub fn apply(&self, plan: Plan) {
         let (mut open, mut tasks) = (self.open.lock(), self.tasks.lock());
-        // Those that have been closed before.
+        // Removes the tasks of listeners closed earlier.
         while tasks.try_join_next().is_some() {}
         let before = std::mem::take(&mut *open);
         for Planned { listener, tls, serves_directory } in plan.0 {
@@ -120,12 +121,12 @@ impl Listeners {
         }
     }
 
-    /// Where they are, in the order of the configuration, and whether for TLS.
+    /// The addresses in the order of the configuration, and whether each is for TLS.
     pub fn addresses(&self) -> Vec<(SocketAddr, bool)> {
         self.open.lock().iter().map(|open| (open.address, open.door.is_tls())).collect()
     }
 
-    /// Each ends when its connections have. Nothing more may be opened.
+    /// The tasks of the listeners; each ends with its last connection. No listener may be opened after this.
     pub fn take_tasks(&self) -> JoinSet<()> {
         self.open.lock().clear();
         std::mem::take(&mut *self.tasks.lock())

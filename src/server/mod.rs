@@ -1,4 +1,4 @@
-//! Puts the parts together, starts and stops them.
+//! Assembles the parts of the proxy; starts and stops them.
 
 mod authority;
 mod error;
@@ -32,11 +32,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// A proxy that serves. Dropping it cuts off what is under way; [`shutdown`](Self::shutdown) lets it finish.
+/// A running proxy. Dropping it aborts requests in flight; [`shutdown`](Self::shutdown) lets them finish.
 pub struct Running {
     parts: Arc<Reloadable>,
     stop: watch::Sender<bool>,
-    /// The admin address, and what looks after the authority.
+    /// The tasks of the admin address and of the authority's daily check.
     beside: JoinSet<()>,
 }
 
@@ -46,33 +46,33 @@ pub struct Running {
 pub struct Totals {
     pub counts: Counts,
     pub held: HeldFigures,
-    /// By host: the first hosts that failed.
+    /// Failures by host, for the first hosts that failed.
     pub failures: BTreeMap<Box<str>, HostFailures>,
-    /// Clients that have turned our certificates down, the last first.
+    /// Clients that have rejected our certificates, the latest first.
     pub distrusted: Vec<Arc<Distrusted>>,
     /// Authorities with an HTML page in the place of robots.txt.
     pub html_robots: Vec<Authority>,
 }
 
-/// Starts the proxy within the current tokio runtime. It serves when this returns.
+/// Starts the proxy within the current tokio runtime. It serves as soon as this returns.
 pub async fn start(settings: Settings) -> Result<Running, StartError> {
     start_on(settings, Vec::new()).await
 }
 
-/// The same on sockets that listen already, for the first of `settings.listen`.
+/// Like [`start`], with sockets that listen already, for the first of `settings.listen`.
 pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<Running, StartError> {
     proxy::descriptors::raise_limit(&settings);
     let plan = Plan::on(&settings, sockets)?;
     survive_full_files()?;
     let admin_socket = match &settings.admin.address {
-        // Of several that were handed over, the first.
+        // If several were handed over, the first.
         Some(address) => sockets::open(address, &[]).map_err(StartError::for_admin)?.into_iter().next(),
         None => None,
     };
     let admin_address = admin_socket.as_ref().map(TcpListener::local_addr).transpose()?;
 
     if let Err(error) = keep_instance_name(&settings) {
-        tracing::debug!(%error, "the name of this instance cannot be kept: it has another at each start");
+        tracing::debug!(%error, "cannot save the name of this instance: it changes with each start");
     }
     let ca = Ca::configured(&settings.intercept.ca)?;
     if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
@@ -124,10 +124,10 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     Ok(Running { parts, stop, beside })
 }
 
-/// The gate without a proxy: to ask it about URLs.
+/// The gate without a proxy, to ask it about URLs.
 ///
 /// # Errors
-/// The roots to verify origins against cannot be read.
+/// The roots for verifying origins cannot be read.
 pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
     let settings = Arc::new(settings);
@@ -136,25 +136,25 @@ pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
 }
 
 impl Running {
-    /// Where it listens, in the order of the configuration, with the ports that were given for 0.
+    /// The listening addresses in the order of the configuration, with the actual ports in place of 0.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.parts.listeners.addresses().into_iter().map(|(address, _)| address).collect()
     }
 
-    /// Where the admin address is, with the port that was given for 0.
+    /// The admin address, with the actual port in place of 0.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.parts.admin.as_ref().map(|(_, address)| *address)
     }
 
-    /// What has to be shown there, if anybody is answered at all.
+    /// The token that admin requests must send, if the admin address serves any.
     pub fn admin_token(&self) -> Option<&str> {
         self.parts.admin.as_ref()?.0.token()
     }
 
-    /// From where [`reload_from_file`](Self::reload_from_file) and `POST /api/v1/reload` take changed settings; the error is
+    /// Sets where [`reload_from_file`](Self::reload_from_file) and `POST /api/v1/reload` load settings from; the error of `load` says
     /// what is wrong with them.
     pub fn reload_from(&self, load: impl Fn() -> Result<Settings, String> + Send + Sync + 'static) {
-        // Whoever is first has said where the configuration is.
+        // The first caller has set it.
         let _ = self.parts.load.set(Box::new(load));
         if let Some((admin, _)) = &self.parts.admin {
             let parts = Arc::downgrade(&self.parts);
@@ -162,78 +162,78 @@ impl Running {
         }
     }
 
-    /// What this process is called in Via.
+    /// The name of this process in Via.
     pub fn name(&self) -> &str {
         self.parts.proxy.upstream.name()
     }
 
-    /// The certificate that clients have to trust.
+    /// The file of the certificate that clients have to trust.
     pub fn ca_path(&self) -> PathBuf {
         self.parts.proxy.leaves.ca().path().to_owned()
     }
 
-    /// What has been answered so far.
+    /// The counters of answered requests.
     pub fn counts(&self) -> Counts {
         self.parts.proxy.counters.read()
     }
 
-    /// The request that has been held longest, if for so long.
+    /// The request that has been held longest, if for at least this time.
     pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
         self.parts.proxy.gate.longest_held(at_least)
     }
 
-    /// What was refused recently, and what is from now on.
+    /// Recent refusals, and a subscription to further ones.
     pub fn decisions(&self) -> &Decisions {
         &self.parts.proxy.decisions
     }
 
-    /// What there is at the moment: rules held, requests that wait.
+    /// Current figures: rules held, requests waiting.
     pub fn figures(&self) -> GateFigures {
         self.parts.proxy.gate.figures()
     }
 
-    /// Applies changed settings without dropping a request, all that a running proxy can, and returns what that was.
+    /// Applies changed settings without dropping a request, as far as a running proxy can, and returns what was applied.
     ///
     /// # Errors
-    /// A socket cannot be opened, or a file read: then all stays as it was.
+    /// A socket cannot be opened, or a file read; nothing is changed then.
     pub fn reload(&self, settings: Settings) -> Result<Changes, StartError> {
         self.parts.reload(settings)
     }
 
-    /// The same with the settings that [`reload_from`](Self::reload_from) gives, and logs what has come of it.
+    /// Reloads from the source set by [`reload_from`](Self::reload_from), and logs the result.
     pub async fn reload_from_file(&self) {
         let parts = self.parts.clone();
-        // It fails only when the runtime is going away.
+        // Fails only when the runtime shuts down.
         let _ = tokio::task::spawn_blocking(move || parts.reload_from_file()).await;
     }
 
-    /// How long to go on between [`leave`](Self::leave) and [`shutdown`](Self::shutdown), as configured.
+    /// The configured time between [`leave`](Self::leave) and [`shutdown`](Self::shutdown).
     pub fn shutdown_delay(&self) -> Duration {
         self.parts.proxy.settings.load().limits.shutdown_delay
     }
 
-    /// How long active requests get to finish, as configured.
+    /// The configured time for active requests to finish.
     pub fn drain_timeout(&self) -> Duration {
         self.parts.proxy.settings.load().limits.drain_timeout
     }
 
-    /// `/readyz` says from now on that it stops, and clients are asked to connect again for their next request.
+    /// Makes `/readyz` report that the proxy is stopping, and asks clients to reconnect for their next request.
     pub fn leave(&self) {
         self.parts.proxy.leave();
     }
 
-    /// Stops accepting, lets requests under way and those that are held finish within `limits.drain_timeout`, and returns when
-    /// all is closed: what came of it all. The admin address answers until then.
+    /// Stops accepting, lets requests in flight and held requests finish within `limits.drain_timeout`, and returns the totals when
+    /// everything is closed. The admin address answers until then.
     pub async fn shutdown(self) -> Totals {
         self.shutdown_before(std::future::pending()).await
     }
 
-    /// The same, but what is under way still at `cut` is cut off then.
+    /// Like [`shutdown`](Self::shutdown), but aborts what is still in flight when `cut` completes.
     pub async fn shutdown_before(mut self, cut: impl Future<Output = ()>) -> Totals {
         let proxy = self.parts.proxy.clone();
         let drain = proxy.settings.load().limits.drain_timeout;
         proxy.leave();
-        // What is refused at last has to get to its client.
+        // The last refusals must still reach their clients.
         proxy.gate.drain(Instant::now() + drain - (drain / 10).min(LAST_ANSWERS));
         self.stop.send_replace(true);
         let mut listeners = self.parts.listeners.take_tasks();
@@ -242,13 +242,13 @@ impl Running {
             () = cut => {}
         }
         listeners.shutdown().await;
-        // What is cut off is put on record, too, before that is closed.
+        // Aborted requests are recorded as evidence too, before it is closed.
         proxy.served().await;
         let known = proxy.gate.latest(usize::MAX).into_iter();
         let html_robots = known.filter(|(_, entry)| entry.is_html()).map(|(authority, _)| authority).collect();
         proxy.gate.leave_fleet().await;
         let gate = proxy.gate.clone();
-        // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
+        // Fails only when the runtime shuts down; the gate then closes when it is dropped.
         let closing = proxy.clone();
         let _ = tokio::task::spawn_blocking(move || {
             gate.close();
@@ -269,16 +269,16 @@ impl Running {
     }
 }
 
-/// A write beyond the limit on file sizes (`ulimit -f`) returns an error, as on a full disk, instead of its signal
-/// ending the process. The handler, which children do not inherit, stays for as long as the process runs.
+/// Makes a write beyond the file size limit (`ulimit -f`) return an error, as on a full disk, instead of ending the process by SIGXFSZ.
+/// The handler, which children do not inherit, stays for the life of the process.
 fn survive_full_files() -> io::Result<()> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
-/// What origins are verified against.
+/// The roots that origins are verified against.
 fn roots_of(roots: &Roots) -> OriginRoots {
     OriginRoots { store: roots.store.clone(), pem: roots.pem.as_str().into() }
 }
 
-/// Before the end of the time that requests get to end.
+/// Waiting requests are refused this long before the drain ends, so that clients receive the answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);

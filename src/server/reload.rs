@@ -1,4 +1,4 @@
-//! Applying changed settings: all of them or none, one reload at a time; each key that takes a restart is reported.
+//! Applies changed settings: all or none, one reload at a time. Reports each key that needs a restart.
 
 use super::listeners::Listeners;
 use super::{StartError, roots_of};
@@ -18,28 +18,28 @@ use time::OffsetDateTime;
 /// Reads the configuration; the error is what is wrong with it.
 pub(super) type Load = Box<dyn Fn() -> Result<Settings, String> + Send + Sync>;
 
-/// All that settings reach.
+/// Everything that settings affect.
 pub(super) struct Reloadable {
     pub proxy: Arc<Proxy>,
     pub listeners: Listeners,
     pub admin: Option<(Arc<Admin>, SocketAddr)>,
-    /// Where changed settings come from.
+    /// Source of changed settings.
     pub load: OnceLock<Load>,
-    /// Locked for as long as a reload takes.
+    /// Locked for the duration of a reload.
     known: Mutex<LoadedFiles>,
 }
 
-/// What was read beside the settings.
+/// The files that were read with the settings.
 struct LoadedFiles {
     roots: String,
     files: FileDigests,
 }
 
-/// What was in the files that the settings name, by the keys that name them. `None`: it could not be read.
+/// Digests of the files that the settings name, by key. `None`: the file could not be read.
 type FileDigests = BTreeMap<String, Option<[u8; 32]>>;
 
 impl Reloadable {
-    /// `roots`: those that origins are verified against, as PEM.
+    /// `roots`: the roots for verifying origins, as PEM.
     pub fn new(
         proxy: Arc<Proxy>,
         listeners: Listeners,
@@ -51,8 +51,8 @@ impl Reloadable {
         Self { proxy, listeners, admin, load: OnceLock::new(), known: Mutex::new(LoadedFiles { roots, files }) }
     }
 
-    /// Loads the configuration and takes it up; logs what has come of it. The error is what is wrong with it: then all stays as
-    /// it was. `None`: nobody has said where it is. Blocks; to be called within a runtime.
+    /// Loads and applies the configuration, and logs the result. An error says what is wrong; nothing is changed then. `None`: no
+    /// source is set. Blocks; must run within a runtime.
     pub fn reload_from_file(&self) -> Option<Result<Changes, String>> {
         let load = self.load.get()?;
         let mut known = self.known.lock();
@@ -89,10 +89,10 @@ impl Reloadable {
         let (settings, mut changes) = settings.in_place_of(&before, proxy.gate.may_join_fleet());
         let settings = Arc::new(settings);
 
-        // What may fail.
+        // Steps that may fail.
         let logs = LogChange::prepare(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
         let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-        // As a start would: what stops that one stops this.
+        // Fails where a start would fail.
         let ca = Ca::configured(&settings.intercept.ca)?;
         let ca = match proxy.leaves.ca().is_same(&ca) {
             true => None,
@@ -108,7 +108,7 @@ impl Reloadable {
         let mut files = files(&settings, ca.as_ref().unwrap_or(&proxy.leaves.ca()).path());
         logs.apply()?;
 
-        // What may not.
+        // Steps that cannot fail.
         changes.name_files(&known.files, &mut files);
         if let Some(ca) = ca {
             tracing::info!("HTTPS clients have to trust {} from now on", ca.path().display());
@@ -128,13 +128,13 @@ impl Reloadable {
 }
 
 impl Changes {
-    /// Names the keys of files that hold something else than before.
+    /// Adds the keys of files whose content has changed.
     fn name_files(&mut self, before: &FileDigests, now: &mut FileDigests) {
         for (key, content) in now {
             let Some(old) = before.get(key).filter(|old| *old != content) else { continue };
             let takes_restart = TAKE_RESTART.contains(&key.as_str());
             if takes_restart {
-                // That one is in force until then.
+                // The old content stays in force until the restart.
                 *content = *old;
             }
             let named = if takes_restart { &mut self.needs_restart } else { &mut self.changed };
@@ -179,5 +179,5 @@ fn files(settings: &Settings, ca: &Path) -> FileDigests {
     named.into_iter().map(|(key, path)| (key, read(&path))).collect()
 }
 
-/// What was read at the start alone.
+/// Files that are read only at the start.
 const TAKE_RESTART: [&str; 1] = ["admin.token_file"];

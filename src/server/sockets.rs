@@ -1,4 +1,4 @@
-//! The sockets that are listened on: opened here, or handed over by systemd.
+//! The listening sockets: opened here, or inherited from systemd.
 
 use super::StartError;
 use crate::config::ListenAddress;
@@ -9,12 +9,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// The sockets for an address: several, where systemd hands over several of one name. `going`: ours that are to be closed
-/// when this one is open, and so may be in its way.
+/// The sockets for an address: several, if systemd passes several of one name. `going`: our sockets that will be closed once this one
+/// is open, and may block its address until then.
 pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Result<Vec<TcpListener>, StartError> {
     match address {
         ListenAddress::Socket(address) => {
-            // A socket unit may have been made for the very address that is configured.
+            // A socket unit may listen on the configured address.
             let same = |socket: &StdListener| socket.local_addr().is_ok_and(|own| own == *address);
             match inherited()?.into_iter().map(|(_, socket)| socket).find(same) {
                 Some(socket) => Ok(vec![TcpListener::from_std(socket)?]),
@@ -32,7 +32,7 @@ pub(super) fn open(address: &ListenAddress, going: &[Arc<TcpListener>]) -> Resul
     }
 }
 
-/// `0.0.0.0:3128` and `127.0.0.1:3128` exclude each other, unless both sockets say otherwise for the moment.
+/// Binds although `0.0.0.0:3128` and `127.0.0.1:3128` exclude each other: both sockets get SO_REUSEPORT for a moment.
 fn bind_beside(address: SocketAddr, going: &[Arc<TcpListener>]) -> io::Result<TcpListener> {
     let in_the_way = || going.iter().filter(|socket| socket.local_addr().is_ok_and(|own| own.port() == address.port()));
     match bind(address, false) {
@@ -59,11 +59,11 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// The sockets that systemd opened (sd_listen_fds(3)), with their names. Ours are copies: one that is closed by a reload can be
-/// had again by another.
+/// The sockets that systemd opened (sd_listen_fds(3)), with their names. They are copies, so that a later reload can use one again
+/// after its listener was closed.
 fn inherited() -> io::Result<Vec<(String, StdListener)>> {
     let copy = |(fd, name)| {
-        // SAFETY: systemd has handed it over to this process, and nobody here closes it.
+        // SAFETY: systemd passed the descriptor to this process, and nothing here closes it.
         let socket = StdListener::from(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?);
         socket.set_nonblocking(true)?;
         Ok((name, socket))

@@ -1,5 +1,5 @@
-//! How lines of the logs are formatted: as logfmt or as JSON, with a field for each fact. What a service writes to the
-//! journal has its severity before it, and the journal's own time.
+//! Format of log lines: logfmt or JSON, with a field for each fact. Lines of a service to the journal begin with their severity, and
+//! leave the time to the journal.
 
 use crate::config::LogFormat;
 use crate::rfc3339;
@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Of both logs.
+/// Format of the event log and the access log.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LineFormat {
     pub format: LogFormat,
@@ -21,7 +21,7 @@ pub(super) struct LineFormat {
     pub requests: LineReader,
 }
 
-/// What reads the lines.
+/// The reader of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineReader {
     File,
@@ -30,7 +30,7 @@ pub(super) enum LineReader {
 }
 
 impl LineReader {
-    /// What standard error is.
+    /// The kind of standard error.
     pub fn of_standard_error() -> Self {
         if is_journal() {
             Self::Journal
@@ -42,12 +42,12 @@ impl LineReader {
     }
 }
 
-/// Colour is for terminals, and for those who want it (no-color.org).
+/// Whether to use colour: on terminals, unless NO_COLOR is set (no-color.org).
 pub fn is_colorful(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// As systemd says of the file that standard error is, unless it has been led elsewhere since (systemd.exec(5)).
+/// Whether standard error is still the journal's stream that systemd opened (systemd.exec(5)).
 fn is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     let Some((device, inode)) = stream.split_once(':') else { return false };
@@ -66,7 +66,7 @@ where
         if self.reader(is_request) != LineReader::Journal {
             return writeln!(writer, "{text}");
         }
-        // Each line is an entry of its own.
+        // Each line becomes a separate journal entry.
         text.lines().try_for_each(|line| writeln!(writer, "<{}>{line}", severity(metadata.level())))
     }
 }
@@ -76,7 +76,7 @@ impl LineFormat {
         if is_request { self.requests } else { self.events }
     }
 
-    /// A request's line is all fields. An event's begins with what has happened, but in JSON.
+    /// Formats one line. A request has only fields; an event begins with its message, except in JSON.
     fn line(&self, level: &Level, is_request: bool, record: impl FnOnce(&mut dyn Visit)) -> Result<String, fmt::Error> {
         let reader = self.reader(is_request);
         let now = (reader != LineReader::Journal).then(|| rfc3339::millis(SystemTime::now()));
@@ -105,7 +105,7 @@ impl LineFormat {
         if let Some(now) = now {
             write!(text, "{dim}{now}{plain} {loud}{level:>5}{plain} ")?;
         }
-        // What sites and clients have said is in it.
+        // The message may quote sites and clients.
         text.extend(message.chars().map(|char| if is_unseen(char) && char != '\n' { '\u{fffd}' } else { char }));
         if !out.is_empty() {
             write!(text, "{}{dim}{out}{plain}", if message.is_empty() { "" } else { " " })?;
@@ -114,10 +114,10 @@ impl LineFormat {
     }
 }
 
-/// Name and value of each, in the order in which they were given.
+/// Names and values of an event, in order.
 struct EventFields {
     out: String,
-    /// Apart, where it stands before them.
+    /// Kept separately if it precedes the fields.
     message: String,
     is_json: bool,
 }
@@ -134,7 +134,7 @@ impl EventFields {
 
     fn plain(&mut self, name: &str, value: impl fmt::Display) {
         self.name(name);
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = write!(self.out, "{value}");
     }
 
@@ -177,7 +177,7 @@ impl Visit for EventFields {
     }
 }
 
-/// What a reader of logfmt would take for the end of the value, or not show.
+/// Characters that end an unquoted logfmt value, or are invisible.
 fn needs_quotes(value: &str) -> bool {
     let special = |c: char| matches!(c, ' ' | '"' | '=' | '\\') || is_unseen(c);
     value.is_empty() || value.contains(special)
@@ -192,7 +192,7 @@ pub fn is_unseen(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
 }
 
-/// As a string of JSON (RFC 8259 §7), which readers of logfmt take as well. What a terminal might obey is escaped.
+/// Writes a JSON string (RFC 8259 §7), which logfmt readers accept too. Escapes what a terminal might interpret.
 fn put_quoted(out: &mut String, value: &str) {
     out.push('"');
     for c in value.chars() {
@@ -208,7 +208,7 @@ fn put_quoted(out: &mut String, value: &str) {
     out.push('"');
 }
 
-/// As in sd-daemon(3).
+/// Severity by sd-daemon(3).
 fn severity(level: &Level) -> u8 {
     match *level {
         Level::ERROR => 3,
@@ -230,7 +230,7 @@ fn colour(level: &Level) -> &'static str {
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
-/// The target of a request's line.
+/// The tracing target of access log lines.
 pub const ACCESS: &str = "access";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Lines on their way to a log. A thread writes them, so that a reader that stalls, or a disk that is full, blocks no code
-//! that logs: lines that do not fit are dropped, and counted.
+//! Queue of lines for a log. A thread writes them, so that a stalled reader or a full disk never blocks the code that logs: lines that
+//! do not fit are dropped and counted.
 
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, ErrorKind, Write};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A log. What it is written to may be changed while it is in use.
+/// A log. Its destination may change while it is in use.
 pub struct LineQueue {
     name: &'static str,
     writer: Mutex<Option<Arc<LineWriter>>>,
@@ -16,7 +16,7 @@ pub struct LineQueue {
     losses: Mutex<LossReport>,
 }
 
-/// What is written to one place, in the order in which it came.
+/// The lines for one destination, in order.
 #[derive(Default)]
 struct LineWriter {
     state: Mutex<LineWriterState>,
@@ -28,20 +28,20 @@ struct LineWriter {
 struct LineWriterState {
     lines: Vec<u8>,
     is_writing: bool,
-    /// Another place has taken over: the thread ends when all is written.
+    /// Another destination has replaced this one: the thread ends once everything is written.
     is_closed: bool,
 }
 
 impl LineQueue {
-    /// One that is written nowhere yet: its lines are lost.
+    /// A log without a destination: its lines are lost.
     pub const fn new(name: &'static str) -> Self {
         Self { name, writer: Mutex::new(None), dropped: AtomicU64::new(0), losses: Mutex::new(LossReport::NONE) }
     }
 
-    /// Writes to `target` from now on. What came before goes to where it went so far.
+    /// Writes to `target` from now on. Earlier lines still go to the earlier destination.
     ///
     /// # Errors
-    /// No thread can be started; nothing has changed then.
+    /// The thread cannot be started; nothing has changed then.
     pub fn write_to(&'static self, target: impl Write + Send + 'static) -> io::Result<()> {
         let writer = Arc::new(LineWriter::default());
         let writing = writer.clone();
@@ -50,22 +50,22 @@ impl LineQueue {
         Ok(())
     }
 
-    /// Writes nothing from now on.
+    /// Discards lines from now on.
     pub fn close(&self) {
         self.replace(None);
     }
 
-    /// What it is called.
+    /// The log's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Lines that were dropped: there was no room for them, or they could not be written.
+    /// Lines that were dropped because the queue was full or writing failed.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Returns when all that came so far is written, or the time is up.
+    /// Returns when all lines so far are written, or after `limit`.
     pub fn flush(&self, limit: Duration) {
         let Some(writer) = self.writer.lock().clone() else { return };
         let until = Instant::now() + limit;
@@ -94,7 +94,7 @@ impl LineQueue {
         }
         let was_empty = state.lines.is_empty();
         state.lines.extend_from_slice(line);
-        // The thread that is writing looks again by itself.
+        // A thread that is writing checks the queue again by itself.
         let is_asleep = was_empty && !state.is_writing;
         drop(state);
         if is_asleep {
@@ -102,7 +102,7 @@ impl LineQueue {
         }
     }
 
-    /// What is to be said of lines that were dropped, now that so many could not be written.
+    /// The warnings about dropped lines to log now, after `unwritten` more could not be written.
     fn report(&self, unwritten: u64, error: Option<io::Error>, now: Instant) -> Vec<(u64, String)> {
         let mut losses = self.losses.lock();
         let dropped = self.dropped.fetch_add(unwritten, Ordering::Relaxed) + unwritten;
@@ -137,21 +137,21 @@ impl LineQueue {
     }
 }
 
-/// What has yet to be said of lines that were dropped, wherever they were to go.
+/// The dropped lines that have not been reported yet, for all destinations.
 struct LossReport {
-    /// Of all, those of which it has been said.
+    /// How many dropped lines were reported.
     reported: u64,
-    /// Those that could not be written, and why the last could not.
+    /// Unreported lines that could not be written, and the last error.
     unwritten: u64,
     error: Option<io::Error>,
-    /// When that was said.
+    /// When a write failure was last reported.
     failed_at: Option<Instant>,
 }
 
 impl LossReport {
     const NONE: Self = Self { reported: 0, unwritten: 0, error: None, failed_at: None };
 
-    /// How many lines are lost that nobody has been told of, and why: of `dropped` in all, of which `unwritten` could not be written just
+    /// The unreported dropped lines and the reasons. `dropped`: all so far; `unwritten`: those of them that could not be written just
     /// now.
     fn take(
         &mut self,
@@ -163,7 +163,7 @@ impl LossReport {
         let fails = error.is_some();
         self.unwritten += unwritten;
         self.error = error.or(self.error.take());
-        // The warning may be a line of the same log.
+        // Reports are rate-limited, since the warning may be a line of the same log.
         let is_soon = fails && self.failed_at.is_some_and(|at| now.duration_since(at) < REPORTED_EACH);
         let (mut failed, mut slow) = ((0, String::new()), (0, String::new()));
         if !is_soon {
@@ -178,8 +178,8 @@ impl LossReport {
     }
 }
 
-/// Reports how many lines were not written, and the `error` that was met. `is_cut`: the last that was is not whole, and is ended
-/// before others.
+/// Writes lines; returns how many were not written, and stores the `error`. `is_cut`: the last line was written in part, and must be
+/// ended before others.
 fn write_lines(target: &mut impl Write, lines: &[u8], is_cut: &mut bool, error: &mut Option<io::Error>) -> u64 {
     if *is_cut && !write_all(target, b"\n", error).is_empty() {
         return memchr::memchr_iter(b'\n', lines).count() as u64;
@@ -191,7 +191,7 @@ fn write_lines(target: &mut impl Write, lines: &[u8], is_cut: &mut bool, error: 
     memchr::memchr_iter(b'\n', left).count() as u64
 }
 
-/// What is left to be written.
+/// Writes until an error; returns the bytes that are left.
 fn write_all<'a>(target: &mut impl Write, mut bytes: &'a [u8], met: &mut Option<io::Error>) -> &'a [u8] {
     while !bytes.is_empty() {
         match target.write(bytes) {
@@ -201,7 +201,7 @@ fn write_all<'a>(target: &mut impl Write, mut bytes: &'a [u8], met: &mut Option<
             }
             Ok(n) => bytes = &bytes[n..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Another process that shares the pipe has made it non-blocking.
+            // Another process that shares the pipe made it non-blocking.
             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::park_timeout(LOOK_AGAIN),
             Err(error) => {
                 *met = Some(error);
@@ -212,7 +212,7 @@ fn write_all<'a>(target: &mut impl Write, mut bytes: &'a [u8], met: &mut Option<
     bytes
 }
 
-/// One line, whole.
+/// Each write is one whole line.
 impl Write for &LineQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.put(line);
@@ -224,11 +224,11 @@ impl Write for &LineQueue {
     }
 }
 
-/// Bytes that wait: some thousands of lines.
+/// Most bytes in the queue: some thousands of lines.
 const ROOM: usize = 1 << 20;
-/// What is kept of the memory that a burst has taken.
+/// Bytes of the buffer that are kept allocated after a burst.
 const KEPT: usize = 1 << 16;
-/// For as long as it cannot be written.
+/// Time between reports while writing fails.
 const REPORTED_EACH: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-    /// Takes a write when it is let.
+    /// A destination that accepts a write only when permitted.
     struct Slow(Receiver<()>, Arc<Mutex<Vec<u8>>>);
 
     impl Write for Slow {
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(text(&before), "one\n");
     }
 
-    /// With so much room.
+    /// A disk with this much room.
     struct Disk(usize, Vec<u8>);
 
     impl Write for Disk {

@@ -1,4 +1,4 @@
-//! Logs: what happens to standard error, and one line a request where `log.access` says.
+//! Logs: events to standard error, and one line for each request to `log.access`.
 
 mod line_format;
 mod line_queue;
@@ -25,7 +25,7 @@ use tracing_subscriber::fmt::{self as lines, MakeWriter};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{Registry, reload};
 
-/// Begins to log, once in a process.
+/// Starts logging. Call once in a process.
 ///
 /// # Errors
 /// The access log cannot be opened.
@@ -34,10 +34,10 @@ pub fn init(log: &LogSettings) -> io::Result<()> {
     EVENT_LINES.write_to(StandardError)?;
     let (layer, layers) = reload::Layer::new(layer(log));
     let (filter, filters) = reload::Layer::new(filter(log));
-    // A test or an embedding program may log already.
+    // A test or an embedding program may have a logger already.
     if tracing_subscriber::registry().with(layer).with(filter).try_init().is_ok() {
         let _ = SWITCH.set(Box::new(move |log| {
-            // They fail only when the registry is gone, which is the process's.
+            // Fails only if the registry is gone, which lives as long as the process.
             let _ = layers.reload(self::layer(log));
             let _ = filters.reload(self::filter(log));
         }));
@@ -45,8 +45,7 @@ pub fn init(log: &LogSettings) -> io::Result<()> {
     change.apply()
 }
 
-/// Other settings for the logs, ready to be used. With the same ones the access log is opened again, as it has to be when
-/// its file was moved away.
+/// Changed log settings, ready to apply. Unchanged settings reopen the access log, as is necessary after its file was moved.
 pub struct LogChange {
     log: LogSettings,
     file: Option<File>,
@@ -54,7 +53,7 @@ pub struct LogChange {
 
 impl LogChange {
     /// # Errors
-    /// The access log cannot be opened: then all stays as it was.
+    /// The access log cannot be opened; nothing is changed then.
     pub fn prepare(log: &LogSettings) -> io::Result<Self> {
         let file = match &log.access {
             AccessLog::File(path) => Some(open(path)?),
@@ -64,15 +63,15 @@ impl LogChange {
     }
 
     /// # Errors
-    /// There is no thread to write the access log.
+    /// The thread for the access log cannot be started.
     pub fn apply(self) -> io::Result<()> {
         let mut written_to = WRITTEN_TO.lock();
         match (&self.log.access, self.file) {
             (AccessLog::File(_), Some(file)) => ACCESS_LINES.write_to(file)?,
-            // A reader that has stalled holds up one thread, however often this comes.
+            // Not replaced: otherwise each call would leave one more thread blocked on a stalled reader.
             (same, _) if *written_to == *same => {}
             (AccessLog::Stdout, _) => ACCESS_LINES.write_to(File::from(io::stdout().as_fd().try_clone_to_owned()?))?,
-            // What a service writes to standard error, systemd puts into the journal.
+            // systemd puts a service's standard error into the journal.
             (AccessLog::Journal, _) => ACCESS_LINES.write_to(StandardError)?,
             (AccessLog::Off | AccessLog::File(_), _) => ACCESS_LINES.close(),
         }
@@ -84,10 +83,10 @@ impl LogChange {
     }
 }
 
-/// Whether the access log can be written, if it is a file. Makes none.
+/// Checks that the access log can be written, if it is a file. Does not create it.
 ///
 /// # Errors
-/// It cannot.
+/// The file cannot be written.
 pub fn check(log: &LogSettings) -> io::Result<()> {
     let AccessLog::File(path) = &log.access else { return Ok(()) };
     match OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK).open(path) {
@@ -100,18 +99,18 @@ pub fn check(log: &LogSettings) -> io::Result<()> {
     }
 }
 
-/// Returns when what was logged is written, but no later than a moment from now.
+/// Waits a moment at most until everything logged so far is written.
 pub fn flush() {
     EVENT_LINES.flush(LAST_WORDS);
     ACCESS_LINES.flush(LAST_WORDS);
 }
 
-/// Lines that were dropped so far, by log.
+/// Lines dropped so far, by log.
 pub fn dropped() -> [(&'static str, u64); 2] {
     [&EVENT_LINES, &ACCESS_LINES].map(|log| (log.name(), log.dropped()))
 }
 
-/// What happens, and one line a request.
+/// The filter for events and access log lines.
 fn filter(log: &LogSettings) -> Targets {
     let level = match log.level {
         LogLevel::Error => Level::ERROR,
@@ -137,7 +136,7 @@ fn layer(log: &LogSettings) -> lines::Layer<Registry, DefaultFields, LineFormat,
     lines::layer().event_format(LineFormat { format: log.format, events, requests }).with_writer(Queues)
 }
 
-/// Each line to its log.
+/// Selects the queue of each line's log.
 struct Queues;
 
 impl MakeWriter<'_> for Queues {
@@ -152,7 +151,7 @@ impl MakeWriter<'_> for Queues {
     }
 }
 
-/// A pipe that nobody reads is an error, and does not hold us up. A file that is made names users and URLs.
+/// Opens a log file. A pipe without a reader is an error instead of blocking. A new file is private, as it will contain users and URLs.
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o640).custom_flags(libc::O_NONBLOCK).open(path)
 }
@@ -162,17 +161,17 @@ type LogSwitch = Box<dyn Fn(&LogSettings) + Send + Sync>;
 static EVENT_LINES: LineQueue = LineQueue::new("events");
 static ACCESS_LINES: LineQueue = LineQueue::new("access");
 static WRITTEN_TO: Mutex<AccessLog> = Mutex::new(AccessLog::Off);
-/// Set when we log at all.
+/// Set once logging has started.
 static SWITCH: OnceLock<LogSwitch> = OnceLock::new();
-/// At the end of the process.
+/// Time for the last lines at the end of the process.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Standard error, where what is written takes the place of the line that is shown there for the moment.
+/// Standard error; output replaces the status line that is currently shown.
 #[derive(Debug, Clone, Copy)]
 pub struct StandardError;
 
 impl StandardError {
-    /// Shows a line until something else is written; `None` takes it away. For a terminal alone.
+    /// Shows a status line until something else is written; `None` removes it. Only for terminals.
     pub fn show(line: Option<&str>) {
         let mut stderr = io::stderr().lock();
         let was_shown = IS_SHOWN.swap(line.is_some(), Ordering::Relaxed);
@@ -208,7 +207,7 @@ impl Write for StandardError {
     }
 }
 
-/// Changed only while standard error is locked.
+/// Whether a status line is shown. Changed only while standard error is locked.
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
-/// To the start of the line, and nothing on it.
+/// Returns to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";

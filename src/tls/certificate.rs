@@ -1,4 +1,4 @@
-//! One certificate: read, written as PEM, and named for people.
+//! Reads a certificate, writes it as PEM, and formats its mark and dates for people.
 
 use std::path::Path;
 
@@ -18,14 +18,14 @@ pub(super) fn may_sign(x509: &X509Certificate<'_>) -> Result<(), &'static str> {
     if !x509.is_ca() {
         return Err("it is not a CA certificate");
     }
-    let usage = x509.key_usage().map_err(|_| "its key usage is broken")?;
+    let usage = x509.key_usage().map_err(|_| "its key usage is malformed")?;
     if usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
         return Err("it may not sign certificates");
     }
     Ok(())
 }
 
-/// What clients of the authority in this file have to trust: the root, if it is there.
+/// The certificate that clients of the authority in this file have to trust: the root, if the file contains it.
 pub(super) fn anchor_in(path: &Path) -> Option<CertificateDer<'static>> {
     let all: Vec<_> = CertificateDer::pem_file_iter(path).ok()?.collect::<Result<_, _>>().ok()?;
     let is_root = |der: &&CertificateDer<'_>| parse(der).is_some_and(|x509| x509.subject() == x509.issuer());
@@ -38,7 +38,7 @@ pub(super) fn to_pem(certificate: &CertificateDer<'_>) -> String {
     ::pem::encode_config(&block, ::pem::EncodeConfig::new().set_line_ending(::pem::LineEnding::LF))
 }
 
-/// A few digits that identify it: the end of its serial.
+/// Short identifier of a certificate: the end of its serial.
 pub(super) fn mark(serial: &[u8]) -> String {
     HEXLOWER.encode(&serial[serial.len().saturating_sub(4)..])
 }

@@ -7,7 +7,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
-/// webpki's verifier, which is shown no more than [`MAX_INTERMEDIATES`].
+/// webpki's verifier, limited to [`MAX_INTERMEDIATES`] certificates.
 #[derive(Debug)]
 pub(super) struct ClientVerifier(pub Arc<dyn ClientCertVerifier>);
 
@@ -55,7 +55,7 @@ mod tests {
     use rustls::RootCertStore;
     use rustls::server::WebPkiClientVerifier;
 
-    /// Signed with a key of its own by `issuer`, or by itself.
+    /// A certificate with a fresh key, signed by `issuer` or self-signed.
     fn certificate(
         name: &str,
         issuer: Option<&Issuer<'_, KeyPair>>,
@@ -83,7 +83,7 @@ mod tests {
         };
         let (_, other) = certificate("x", None);
         let crowd: Vec<_> = (0..20).map(|_| certificate("x", Some(&other)).0).collect();
-        // Not that so many signatures, or ways, are too many: which is said after they have been tried.
+        // The error must not be "too many signatures" or "too many paths", which comes only after they were tried.
         let unknown = Err(Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer));
         assert_eq!(verified(&certificate("client", Some(&other)).0, &crowd), unknown);
         let (middle, issuer) = certificate("middle", Some(&root));

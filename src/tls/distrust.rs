@@ -1,21 +1,21 @@
-//! Clients that do not trust the certificate they are shown: how that is seen, and what helps which client.
+//! Clients that do not trust our certificate: how to detect them, and what to advise for which client.
 
 use rustls::AlertDescription as Alert;
 use std::io;
 
-/// How a client turned a certificate down.
+/// How a client rejected a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distrust {
     UnknownCa,
     CertificateUnknown,
     BadCertificate,
     CertificateExpired,
-    /// It said nothing and left as soon as it had the certificate, as GnuTLS and Node.js do.
+    /// The client closed the connection as soon as it had the certificate, without an alert, as GnuTLS and Node.js do.
     Closed,
 }
 
 impl Distrust {
-    /// What the end of a handshake, or of the connection right after it, says of the certificate. `None`: nothing.
+    /// Whether an error of the handshake, or of the connection right after it, means that the client rejected the certificate.
     pub fn of(error: &io::Error) -> Option<Self> {
         match error.get_ref().and_then(|inner| inner.downcast_ref()) {
             Some(rustls::Error::AlertReceived(alert)) => Self::of_alert(*alert),
@@ -36,7 +36,7 @@ impl Distrust {
                 Some(Self::BadCertificate)
             }
             Alert::CertificateExpired => Some(Self::CertificateExpired),
-            // All others are about something else.
+            // All other alerts have other causes.
             _ => None,
         }
     }
@@ -46,7 +46,7 @@ impl Distrust {
         self.words().0
     }
 
-    /// For people.
+    /// What the client did, for messages.
     pub fn what(self) -> &'static str {
         self.words().1
     }
@@ -77,13 +77,13 @@ impl Distrust {
     }
 }
 
-/// Of the first client that the User-Agent names.
+/// Advice for the first client that the User-Agent names.
 fn known(agent: &str) -> Option<&'static str> {
     let agent = agent.to_ascii_lowercase();
     CURES.iter().find(|(names, _)| names.iter().any(|name| agent.contains(name))).map(|(_, cure)| *cure)
 }
 
-/// Parts of User-Agents, in lower case, those that others contain last.
+/// Parts of User-Agents, in lower case. A part that occurs in other clients' User-Agents comes after those clients.
 const CURES: &[(&[&str], &str)] = &[
     (&["yt-dlp"], "yt-dlp brings its own roots: `--compat-options no-certifi` has it read SSL_CERT_FILE"),
     (

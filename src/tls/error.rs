@@ -1,4 +1,4 @@
-//! What can be wrong with the certificate authority's files and with bundles of roots, and what to do about it.
+//! What can be wrong with the certificate authority's files and with root bundles, and what to do about it.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use super::certificate::shown;
 
-/// Why there is no certificate authority. [`hint`](Self::hint) says what to do.
+/// Why the certificate authority cannot be used. [`hint`](Self::hint) says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
     #[error("{} cannot be {doing}: {source}", .path.display())]
@@ -78,7 +78,7 @@ impl CaError {
     }
 }
 
-/// Why origins could not be verified.
+/// Why the roots for verifying origins cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
     #[error("the certificates in {} cannot be read: {source}", .path.display())]

@@ -1,29 +1,29 @@
-//! The names in the ClientHello that a connection begins with (RFC 8446 §4.1.2, RFC 6066 §3), read as its bytes come. Pure.
+//! The server names in a ClientHello (RFC 8446 §4.1.2, RFC 6066 §3), read incrementally. Pure.
 
-/// Reads what a client sends, up to the end of its ClientHello.
+/// Reads the beginning of a connection, up to the end of its ClientHello.
 #[derive(Debug, Default)]
 pub struct HelloReader {
-    /// Of the record that comes, as far as it is there.
+    /// The current record's header, as far as it was received.
     header: [u8; HEADER],
     filled: usize,
-    /// Bytes of the record that are still to come.
+    /// Bytes of the current record still to come.
     left: usize,
     message: Vec<u8>,
 }
 
-/// It begins as a ClientHello does, and cannot be read as one.
+/// The connection begins like a ClientHello that is malformed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnreadableHello;
 
 impl HelloReader {
-    /// Takes what has come, and says which names there are once it knows: none in what is not TLS.
+    /// Takes the next bytes. Returns the server names once they are known; none if the connection is not TLS.
     pub fn read(&mut self, mut bytes: &[u8]) -> Option<Result<Vec<Vec<u8>>, UnreadableHello>> {
         while let Some(&first) = bytes.first() {
             if self.filled < HEADER {
                 self.header[self.filled] = first;
                 self.filled += 1;
                 bytes = &bytes[1..];
-                // OpenSSL passes over warnings.
+                // OpenSSL ignores warnings.
                 if !matches!(self.header[0], HANDSHAKE | ALERT) {
                     return Some(Ok(Vec::new()));
                 }
@@ -63,7 +63,7 @@ impl HelloReader {
 
 fn names_in(mut hello: &[u8]) -> Option<Vec<Vec<u8>>> {
     let rest = &mut hello;
-    // Its version and random bytes; the session, ciphers and compression that it would take.
+    // Version and random; session, cipher suites and compression methods.
     take(rest, 2 + 32)?;
     vector::<1>(rest)?;
     vector::<2>(rest)?;
@@ -94,13 +94,13 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// What has its length in so many bytes before it.
+/// A vector whose length precedes it in `N` bytes.
 fn vector<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = take(rest, N)?.iter().fold(0, |length, &byte| length << 8 | usize::from(byte));
     take(rest, length)
 }
 
-/// The record of a fatal alert (RFC 8446 §6): the name in the handshake is none.
+/// The record of a fatal `unrecognized_name` alert (RFC 8446 §6).
 pub const UNRECOGNIZED_NAME: &[u8] = &[ALERT, 3, 3, 0, 2, 2, 112];
 
 const HEADER: usize = 5;
@@ -109,14 +109,14 @@ const HANDSHAKE: u8 = 0x16;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: &[u8] = &[0, 0];
 const HOST_NAME: &[u8] = &[0];
-/// rustls takes no longer ones either.
+/// rustls has the same limit.
 const MOST_BYTES: usize = 0xffff;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A message with these extensions.
+    /// A ClientHello with these extensions.
     fn hello(extensions: &[&[u8]]) -> Vec<u8> {
         let mut body = [&[3, 3][..], &[7; 32], &[2, 1, 2], &[0, 2, 0x13, 1], &[1, 0]].concat();
         let extensions = extensions.concat();
@@ -185,7 +185,7 @@ mod tests {
             let rest = length - 4;
             cut[2..4].copy_from_slice(&(rest as u16).to_be_bytes());
             let told = names(&record(HANDSHAKE, &cut)).expect("it is whole");
-            // A hello of old may end before its extensions.
+            // An old ClientHello may end before its extensions.
             assert_eq!(told.is_ok(), rest == 43, "{rest} bytes");
         }
         assert_eq!(names(&record(HANDSHAKE, &[CLIENT_HELLO, 1, 0, 0])), Some(Err(UnreadableHello)));

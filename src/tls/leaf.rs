@@ -1,4 +1,4 @@
-//! Certificates for intercepted hosts, made as they are asked for and kept ready.
+//! Certificates for intercepted hosts, created on demand and cached.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -22,8 +22,8 @@ use super::ca::Ca;
 use super::error::CaError;
 use super::{provider, serial};
 
-/// The leaves of one process. One key serves them all for as long as it runs: it never touches the disk, and making
-/// one per host would cost more than the signature.
+/// The leaves of one process. All share one key for the life of the process: it never touches the disk, and a key for each host would
+/// cost more than the signature.
 pub struct LeafCache {
     ca: ArcSwap<Ca>,
     key: KeyPair,
@@ -41,10 +41,10 @@ struct Leaf {
 }
 
 impl LeafCache {
-    /// Keeps up to about `capacity` hosts ready, those asked for most.
+    /// Caches about `capacity` hosts, the most requested ones.
     ///
     /// # Errors
-    /// No key can be made, or the authority cannot sign.
+    /// The key cannot be created, or the authority cannot sign.
     pub fn new(ca: Ca, capacity: usize) -> Result<Self, CaError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let der = PrivatePkcs8KeyDer::from(key.serialize_der());
@@ -57,37 +57,37 @@ impl LeafCache {
             leaves: Cache::new(capacity),
             made: AtomicU64::new(0),
         };
-        // An authority that cannot sign is to be found out now, not at a client's first request.
+        // An authority that cannot sign must fail here, not at a client's first request.
         cache.try_out(&cache.ca())?;
         Ok(cache)
     }
 
-    /// Sees whether another authority can sign, for [`adopt`](Self::adopt).
+    /// Checks that another authority can sign, for [`adopt`](Self::adopt).
     ///
     /// # Errors
-    /// It cannot.
+    /// It cannot sign.
     pub fn prepare(&self, ca: Ca) -> Result<Arc<Ca>, CaError> {
         self.try_out(&ca)?;
         Ok(Arc::new(ca))
     }
 
-    /// Has another authority sign from now on, one that was prepared.
+    /// Makes a prepared authority sign from now on.
     pub fn adopt(&self, ca: Arc<Ca>) {
         self.ca.store(ca);
         self.leaves.clear();
     }
 
-    /// What to accept TLS with as this host: HTTP/2 and HTTP/1.1, sessions resumable.
+    /// The TLS configuration for accepting connections as this host: HTTP/2 and HTTP/1.1, with session resumption.
     pub fn config_for(&self, host: &Host) -> Arc<ServerConfig> {
         self.config_at(host, OffsetDateTime::now_utc())
     }
 
-    /// Whether one would have to be made first.
+    /// Whether this host has no cached leaf.
     pub fn is_new(&self, host: &Host) -> bool {
         self.leaves.peek(host).is_none()
     }
 
-    /// Keeps so many hosts ready from now on.
+    /// Changes the number of cached hosts.
     pub fn resize(&self, capacity: usize) {
         self.leaves.set_capacity(capacity as u64);
     }
@@ -97,26 +97,26 @@ impl LeafCache {
         self.ca.load_full()
     }
 
-    /// Leaves that were made so far.
+    /// Number of leaves created so far.
     pub fn made(&self) -> u64 {
         self.made.load(Relaxed)
     }
 
-    /// How many hosts are ready.
+    /// Number of cached hosts.
     pub fn ready(&self) -> usize {
         self.leaves.len()
     }
 
     fn config_at(&self, host: &Host, now: OffsetDateTime) -> Arc<ServerConfig> {
         let ca = self.ca();
-        // One may have been put there by a request that still had the authority before.
+        // A concurrent request may have cached a leaf of the previous authority.
         if let Some(leaf) = self.leaves.get(host).filter(|leaf| leaf.by.as_ptr() == Arc::as_ptr(&ca)) {
-            // A clock that was set back counts as well: the leaf would not be valid yet.
+            // If the clock was set back, the leaf would not be valid yet.
             if (leaf.made - BACKDATED..leaf.made + RENEWED_AFTER).contains(&now) {
                 return leaf.config;
             }
         }
-        let config = self.mint(&ca, host, now).expect("it has been tried out");
+        let config = self.mint(&ca, host, now).expect("the authority was tested by `try_out`");
         self.made.fetch_add(1, Relaxed);
         self.leaves.insert(host.clone(), Leaf { config: Arc::clone(&config), made: now, by: Arc::downgrade(&ca) });
         config
@@ -135,10 +135,10 @@ impl LeafCache {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         config.ignore_client_order = true;
-        // Who connects again asks for another one then.
+        // One ticket is enough: a client gets a new one when it resumes.
         config.send_tls13_tickets = 1;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
-        // Tickets alone resume; a store would be one more thing per host.
+        // Resumption by tickets only; a session store would cost memory for each host.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Arc::clone(&self.ticketer);
         Ok(Arc::new(config))
@@ -159,16 +159,16 @@ impl LeafCache {
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        // Strict clients (Python 3.13) ask for it.
+        // Strict clients (Python 3.13) require it.
         params.use_authority_key_identifier_extension = true;
         Ok(params.signed_by(&self.key, ca.issuer())?.der().clone())
     }
 }
 
-/// For clients whose clock is slow, or in another zone than it believes.
+/// For clients with a slow clock or a wrong time zone.
 const BACKDATED: Duration = Duration::DAY;
 const LIFE: Duration = Duration::WEEK;
-/// Leaves four days to connections that were opened with the old one, and to clients whose clock is fast.
+/// Leaves are valid for four more days, for open connections and for clients with a fast clock.
 const RENEWED_AFTER: Duration = Duration::DAY.saturating_mul(2);
 
 #[cfg(test)]
@@ -201,7 +201,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &cache.config_for(&host)), "not before");
         cache.adopt(next);
         assert!(cache.ready() == 0 && !Arc::ptr_eq(&first, &cache.config_for(&host)));
-        // As by somebody who was at work meanwhile.
+        // As if a concurrent request had cached it.
         let late = Leaf { config: first.clone(), made: OffsetDateTime::now_utc(), by: Arc::downgrade(&before) };
         cache.leaves.insert(host.clone(), late);
         assert!(!Arc::ptr_eq(&first, &cache.config_for(&host)));

@@ -14,21 +14,21 @@ use crate::tls_words;
 use super::client_verifier::ClientVerifier;
 use super::provider;
 
-/// Why a listener cannot speak TLS. The files' contents are never repeated.
+/// Why a listener cannot use TLS. The content of the files is never repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenerTlsError {
     #[error("{} cannot be read as {what}: {source}", .path.display())]
     File { path: PathBuf, what: &'static str, source: pem::Error },
     #[error("{} and {} cannot be used: {}", .certificate.display(), .key.display(), tls_words::in_plain(.source))]
     Pair { certificate: PathBuf, key: PathBuf, source: rustls::Error },
-    #[error("{} is no authority for clients: {source}", .path.display())]
+    #[error("{} cannot be used as an authority for client certificates: {source}", .path.display())]
     ClientCa { path: PathBuf, source: VerifierBuilderError },
 }
 
-/// What to accept TLS with: HTTP/2 or HTTP/1, and clients' certificates if an authority is named.
+/// TLS configuration of a listener: HTTP/2 or HTTP/1, and client certificates if an authority is named.
 ///
 /// # Errors
-/// A file is missing or holds something else.
+/// A file is missing or has unexpected content.
 pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerTlsError> {
     let chain = certificates(&tls.certificate)?;
     let key = read_file(&tls.key).map_err(pem::Error::Io).and_then(|text| PrivateKeyDer::from_pem_slice(&text));
@@ -40,7 +40,7 @@ pub fn listener_config(tls: &ListenerTls) -> Result<Arc<ServerConfig>, ListenerT
         None => builder.with_no_client_auth(),
         Some(path) => {
             let mut roots = RootCertStore::empty();
-            // What is no authority is left out; a store without any is an error below.
+            // Certificates that are not authorities are left out; if none is left, the verifier fails below.
             roots.add_parsable_certificates(certificates(path)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
             let verifier =

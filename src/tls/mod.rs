@@ -21,7 +21,7 @@ pub use leaf::LeafCache;
 pub use listener::{ListenerTlsError, listener_config};
 pub use roots::Roots;
 
-/// Random bytes of a serial number: positive and of full length (RFC 5280 §4.1.2.2).
+/// A random serial number: positive and of full length (RFC 5280 §4.1.2.2).
 fn serial() -> Result<rcgen::SerialNumber, rcgen::Error> {
     let mut bytes = [0; SERIAL_LENGTH];
     provider().secure_random.fill(&mut bytes).map_err(|_| rcgen::Error::RingUnspecified)?;
@@ -29,5 +29,5 @@ fn serial() -> Result<rcgen::SerialNumber, rcgen::Error> {
     Ok(rcgen::SerialNumber::from_slice(&bytes))
 }
 
-/// The most that RFC 5280 allows.
+/// In bytes: the most that RFC 5280 allows.
 const SERIAL_LENGTH: usize = 20;

@@ -1,4 +1,4 @@
-//! The authorities that origins' certificates are verified against: the system's, and the operator's own.
+//! The root certificates for verifying origins: the system's and the operator's.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,35 +13,33 @@ use super::secret_file;
 use crate::config::read_file;
 use crate::tls_words;
 
-/// Roots, each of which rustls accepts, in both forms.
+/// Roots that rustls accepts, in two forms.
 #[derive(Clone, Debug)]
 pub struct Roots {
     pub store: Arc<RootCertStore>,
     /// The same certificates as PEM.
     pub pem: String,
-    /// Where the public ones are from.
+    /// Source of the public roots.
     pub source: Source,
 }
 
-/// Where public roots are from.
+/// Source of public roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     System,
-    /// Mozilla's, as of this build: the system has none.
+    /// Mozilla's, as of this build, if the system has none.
     BuiltIn,
 }
 
-/// The system's roots and those in `ca_file`. Of the system's, those that cannot be used are left out; it has had some
-/// for years, and they are nobody's fault here.
+/// The system's roots and those in `ca_file`. Unusable roots of the system are left out: they are common, and not the operator's fault.
 ///
 /// # Errors
-/// `ca_file` has a certificate that cannot be used, or none.
+/// `ca_file` has an unusable certificate, or none.
 pub fn bundle(ca_file: Option<&Path>) -> Result<Roots, RootsError> {
     collect(rustls_native_certs::load_native_certs().certs, ca_file)
 }
 
-/// Writes `roots` and an authority's certificate into a file for programs that take a bundle, such as those that read
-/// `SSL_CERT_FILE`.
+/// Writes `roots` and an authority's certificate as PEM, for programs that take a bundle, such as those that read `SSL_CERT_FILE`.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -49,7 +47,7 @@ pub fn write_bundle(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), CaEr
     secret_file::write(path, together(roots, ca_pem), 0o644)
 }
 
-/// The same as a key store of Java's in the form JKS, which every version reads, without a password.
+/// Like [`write_bundle`], as a Java key store in JKS format, which every version reads without a password.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -66,7 +64,7 @@ pub fn write_java(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), CaErro
     for (number, certificate) in all.iter().enumerate() {
         out.extend(2u32.to_be_bytes());
         text(&mut out, &number.to_string());
-        // The date: 1970.
+        // Creation date: 1970.
         out.extend([0; 8]);
         text(&mut out, "X.509");
         out.extend(length(certificate.len()));
@@ -80,15 +78,15 @@ pub fn write_java(path: &Path, roots: &Roots, ca_pem: &str) -> Result<(), CaErro
     secret_file::write(path, out, 0o644)
 }
 
-/// Ours is among the system's already where it is installed, or where SSL_CERT_FILE names such a bundle.
+/// The bundle with our authority, which may be among the roots already: installed in the system, or in the file of SSL_CERT_FILE.
 fn together(roots: &Roots, ca_pem: &str) -> String {
     let ours = ca_pem.split_inclusive("-----END CERTIFICATE-----\n").filter(|one| !roots.pem.contains(one));
     [roots.pem.as_str()].into_iter().chain(ours).collect()
 }
 
-/// The magic number, and version 2.
+/// Magic number and version 2.
 const JKS_TRUSTED: [u8; 8] = [0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2];
-/// That of every key store that Java comes with.
+/// The default password of Java's key stores.
 const JAVA_PASSWORD: &[u8] = b"changeit";
 
 fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Result<Roots, RootsError> {
@@ -104,7 +102,7 @@ fn collect(system: Vec<CertificateDer<'static>>, ca_file: Option<&Path>) -> Resu
     let source = if usable == 0 { Source::BuiltIn } else { Source::System };
     if source == Source::BuiltIn {
         for certificate in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
-            // Each was made from a root that the same library accepts.
+            // Cannot fail: the same library accepted this root.
             let _ = add(certificate.clone());
         }
     }

@@ -1,5 +1,5 @@
-//! Files that hold secrets: the directory is the owner's, a key is never readable by others, not even while it is being
-//! written, and several processes may begin at once.
+//! Files with secrets: in a directory that only its owner can write, never readable by others, not even while being written, and safe
+//! if several processes write at once.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -14,15 +14,15 @@ use rustls::pki_types::pem::{self, PemObject};
 use super::error::CaError;
 use crate::config::{give_to_owner, open_file, open_regular, private_directory, read_whole};
 
-/// Makes the directory, 0700, if it is not there.
+/// Creates the directory, mode 0700, if it does not exist.
 pub(crate) fn directory(path: &Path) -> Result<(), CaError> {
     private_directory(path).map_err(fault(path, "made"))?;
     let mode = fs::metadata(path).map_err(fault(path, "read"))?.mode() & 0o7777;
-    // Anyone who can write here can replace our key with their own.
+    // Anyone who can write here can replace our key.
     if mode & 0o022 != 0 { Err(CaError::DirectoryOpen { path: path.to_owned(), mode }) } else { Ok(()) }
 }
 
-/// A key of a kind that can sign certificates (PKCS #8, PEM).
+/// Loads a key (PKCS #8, PEM) of a kind that can sign certificates.
 pub(super) fn load_key(path: &Path) -> Result<KeyPair, CaError> {
     let unusable = |why, hint| CaError::KeyUnusable { path: path.to_owned(), why, hint };
     let text = read_key(path)?;
@@ -45,7 +45,7 @@ pub(super) fn load_key(path: &Path) -> Result<KeyPair, CaError> {
     }
 }
 
-/// Waits until no other process is at work in the directory. Held for as long as the file lives.
+/// Waits for an exclusive lock on the directory, held until the file is dropped.
 pub(super) fn lock(directory: &Path) -> Result<File, CaError> {
     let path = directory.join(".lock");
     let mut options = OpenOptions::new();
@@ -56,10 +56,10 @@ pub(super) fn lock(directory: &Path) -> Result<File, CaError> {
     Ok(file)
 }
 
-/// Puts the whole content there at once, under [`lock`] where others could do the same.
+/// Writes a file atomically. Call under [`lock`] if other processes may write it.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result<(), CaError> {
     let new = path.with_added_extension("new");
-    // Left over by a process that was killed here.
+    // A leftover of a process that was killed here.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fault(&new, "removed")(error)),
         Ok(()) | Err(_) => {}
@@ -70,12 +70,12 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>, mode: u32) -> Result
     written.map_err(fault(&new, "written"))?;
     give_to_owner(&file, path.parent().unwrap_or(Path::new("."))).map_err(fault(&new, "written"))?;
     fs::rename(&new, path).map_err(fault(path, "written"))?;
-    // Without this a power cut may forget the name.
+    // Without this, a power cut may lose the new name.
     let directory = path.parent().map(File::open).transpose().map_err(fault(path, "written"))?;
     directory.map_or(Ok(()), |directory| directory.sync_all()).map_err(fault(path, "written"))
 }
 
-/// Reads a key, if only its owner can.
+/// Reads a key, which only its owner may be able to read.
 pub(super) fn read_key(path: &Path) -> Result<Vec<u8>, CaError> {
     let file = open_file(path).map_err(fault(path, "read"))?;
     let mode = file.metadata().map_err(fault(path, "read"))?.mode() & 0o7777;
@@ -85,7 +85,7 @@ pub(super) fn read_key(path: &Path) -> Result<Vec<u8>, CaError> {
     read_whole(file).map_err(fault(path, "read"))
 }
 
-/// systemd's credentials lie in a directory of the service's own, with an access list that shows as a group's mode.
+/// systemd's credentials are in the service's directory, with an access list that appears as group permissions.
 fn is_credential(path: &Path) -> bool {
     env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|directory| !directory.is_empty() && path.starts_with(directory))
 }

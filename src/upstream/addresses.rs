@@ -25,7 +25,7 @@ impl Upstream {
         for socket in sockets {
             match screen(guard, socket) {
                 Ok(()) => vetted.push(socket),
-                // Another address of the name may be open, but never one where we listen.
+                // Another address of the name may be allowed, but never one where we listen.
                 Err(own @ Denied::OwnListener(_)) => return Err(own.into()),
                 Err(why) => denied = denied.or(Some(why)),
             }
@@ -36,8 +36,8 @@ impl Upstream {
         }
     }
 
-    /// The upstream proxy resolves names by itself, and may know ones that cannot be resolved here. Those that can be
-    /// must have open addresses only, for it may take any of them.
+    /// Screens the addresses known for an origin behind an upstream proxy. That proxy resolves names itself, and may know names that
+    /// this machine does not. If a name resolves here, all its addresses must be allowed, as the upstream proxy may use any of them.
     pub(super) async fn screen_what_is_known(
         &self,
         guard: &Guard,
@@ -49,7 +49,7 @@ impl Upstream {
         sockets.try_for_each(|socket| screen(guard, socket)).map_err(ReachError::from)
     }
 
-    /// Where the upstream proxy is. It is the operator's own, and may be on any address but ours.
+    /// The addresses of the upstream proxy. The operator configured it, so that any address but our own is allowed.
     pub(super) async fn proxy(
         &self,
         guard: &Guard,
@@ -78,10 +78,10 @@ fn is_own(guard: &Guard, socket: SocketAddr) -> bool {
     guard.listeners.iter().any(reached)
 }
 
-/// An address of this machine: only there can a socket be bound.
+/// Whether the address belongs to this machine: only then can a socket be bound to it.
 fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// For a look at what a name means here, where an upstream proxy will look for itself.
+/// Time for resolving a name that the upstream proxy will resolve itself.
 const LOOK: Duration = Duration::from_secs(2);

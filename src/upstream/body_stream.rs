@@ -1,4 +1,4 @@
-//! The body of an answer that is got whole, and why there is none.
+//! The body of an answer to a request of our own, and why there is none.
 
 use super::connect::Http1Link;
 use super::dial_error::DialError;
@@ -8,14 +8,14 @@ use bytes::{Bytes, BytesMut};
 use std::io;
 use tokio::io::AsyncReadExt;
 
-/// The body of an answer. Dropped early, it costs the connection.
+/// The body of an answer. If it is dropped early, its connection is closed.
 pub struct BodyStream {
     pub(super) carried: ReplyBody,
-    /// Its end is that of the connection, over TLS and without close_notify.
+    /// The body ended with the connection, over TLS without close_notify.
     pub(super) may_be_cut: bool,
 }
 
-/// Why there is no answer, or no more of it.
+/// Why there is no answer, or only part of it.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
     #[error(transparent)]
@@ -30,11 +30,11 @@ pub enum GetError {
     Malformed(&'static str),
     #[error("HTTP/2: {0}")]
     Http2(#[from] h2::Error),
-    #[error("its turn had ended before it could be sent")]
+    #[error("its slot expired before it could be sent")]
     NotSent,
 }
 
-/// By the protocol that it comes in.
+/// The body, by protocol version.
 pub(super) enum ReplyBody {
     Http1 { link: Option<Http1Link>, input: BytesMut, body: Body, close: bool },
     Http2 { stream: h2::RecvStream, _link: Http2Link },
@@ -42,10 +42,10 @@ pub(super) enum ReplyBody {
 }
 
 impl BodyStream {
-    /// The next piece; `None`: it was the last one.
+    /// The next piece; `None` after the last one.
     ///
     /// # Errors
-    /// The body was cut short, or is not framed as it says.
+    /// The body was truncated, or contradicts its framing.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, GetError> {
         loop {
             match &mut self.carried {
@@ -60,7 +60,7 @@ impl BodyStream {
                 ReplyBody::Http1 { link: Some(link), input, body, .. } => {
                     if input.is_empty() {
                         let read = match link.read_buf(input).await {
-                            // Over TLS, without close_notify: many servers never send one.
+                            // Over TLS without close_notify: many servers never send one.
                             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                                 self.may_be_cut = true;
                                 0
@@ -85,13 +85,13 @@ impl BodyStream {
         }
     }
 
-    /// Whether somebody on the way may have ended it, of one that was read to its end: nothing but the end of the connection tells where
-    /// that is, and over TLS no close_notify vouches for it (RFC 9112 §9.8).
+    /// Whether the body, read to its end, may have been truncated by somebody on the network path: only the end of the connection marks
+    /// its end, and over TLS no close_notify confirmed it (RFC 9112 §9.8).
     pub fn may_be_cut(&self) -> bool {
         self.may_be_cut
     }
 
-    /// Reads what is left of a body that nobody wants, if it is no more than `limit`, so that the connection can be kept.
+    /// Reads and discards the rest of the body, up to `limit`, so that the connection can be kept.
     pub async fn discard(mut self, limit: usize) {
         let mut left = limit;
         while let Ok(Some(piece)) = self.chunk().await {
@@ -104,7 +104,7 @@ impl BodyStream {
 }
 
 impl ReplyBody {
-    /// The connection goes back as soon as the answer has been read.
+    /// Returns the connection to the pool once the body was read.
     pub fn keep_if_done(&mut self) {
         if let Self::Http1 { link, input, body, close } = self
             && body.is_done()

@@ -1,4 +1,4 @@
-//! A connection for one request: one that was kept, a stream on one that is shared, or a new one.
+//! A connection for one request: a kept one, a stream on a shared one, or a new one.
 
 use super::dial_error::{DialError, DialFault};
 use super::endpoint::Idle;
@@ -17,13 +17,13 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// What a request wants of its connection.
+/// What a request requires of its connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Want {
-    /// A new one: a kept one has just turned out to be dead.
+    /// Only a new connection: a kept one has just turned out to be dead.
     pub fresh: bool,
     pub versions: Versions,
-    /// The request cannot be sent a second time: a kept connection is looked at once more right before its use.
+    /// The request cannot be repeated: a kept connection is checked once more right before use.
     pub once: bool,
     /// The request has a body.
     pub uploads: bool,
@@ -31,22 +31,23 @@ pub struct Want {
     pub first: Option<SocketAddr>,
 }
 
-/// Which versions of HTTP a request may go over.
+/// The versions of HTTP that a request may use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Versions {
-    /// What the origin chooses.
+    /// The version that the origin chooses.
     #[default]
     Http2First,
-    /// HTTP/2, where there is no TLS to negotiate it in: the caller knows the origin. Over TLS the origin chooses.
+    /// HTTP/2 also without TLS, where it cannot be negotiated: the caller knows that the origin supports it. Over TLS the origin
+    /// chooses.
     Http2Known,
-    /// HTTP/2 only with an origin that speaks nothing else: what need not be translated is not.
+    /// HTTP/2 only with an origin that supports nothing else, so that no translation is needed.
     Http1First,
-    /// For upgrades, and where the origin asks for it.
+    /// For upgrades, and if the origin asks for it.
     Http1Only,
 }
 
 impl Versions {
-    /// The client's own first. `knows`: it speaks as if to the origin itself.
+    /// The client's version first. `knows`: the client speaks as if directly to the origin.
     pub fn of(client: Version, knows: bool) -> Self {
         match client {
             Version::HTTP_2 if knows => Self::Http2Known,
@@ -58,21 +59,21 @@ impl Versions {
 
 /// A connection for one request.
 pub struct OriginConnection {
-    /// It has carried requests before, so that the origin may be about to close it.
+    /// Whether it has carried requests before, so that the origin may be about to close it.
     pub reused: bool,
-    /// The other end: the origin's, or the upstream proxy's.
+    /// The address of the origin or the upstream proxy.
     pub address: SocketAddr,
     pub link: HttpLink,
 }
 
-/// What is spoken on it.
+/// The protocol on the connection.
 pub enum HttpLink {
     Http1(Http1Link),
     Http2(Http2Link),
 }
 
 impl HttpLink {
-    /// Nothing has been asked on it: others may.
+    /// Returns a connection on which nothing was sent, for other requests.
     pub fn put_back(self) {
         match self {
             Self::Http1(link) => link.keep(),
@@ -81,13 +82,13 @@ impl HttpLink {
     }
 }
 
-/// A connection on which one exchange goes on at a time. Dropped, it is closed. Over TLS, an end without close_notify is read
-/// as the error [`io::ErrorKind::UnexpectedEof`].
+/// An HTTP/1 connection, which carries one exchange at a time. Dropping it closes it. Over TLS, an end without close_notify is reported
+/// as [`io::ErrorKind::UnexpectedEof`].
 pub struct Http1Link {
     stream: Stream,
     address: SocketAddr,
     route: Route,
-    /// The client connection that it serves alone.
+    /// The client connection that this connection is reserved for.
     private: Option<Arc<PrivateConnections>>,
 }
 
@@ -103,19 +104,19 @@ impl Http1Link {
         let idle =
             Idle { stream, address, since: Instant::now(), private: private.as_ref().map(|private| private.id()) };
         route.0.by.dialler.pool.put(&route.0.endpoint, idle, route.0.by.limits());
-        // Once it is there: what is noted and is not there is forgotten.
+        // After it was put into the pool: endpoints without such a connection are forgotten.
         if let Some(private) = &private {
             private.note(&route.0.endpoint);
         }
     }
 
-    /// The same. `private`: for requests of this client connection alone, from now on.
+    /// Like [`keep`](Self::keep). `private`: reserves the connection for requests of this client connection.
     pub fn keep_private(mut self, private: Option<&Arc<PrivateConnections>>) {
         self.private = private.cloned().or(self.private);
         self.keep();
     }
 
-    /// For another protocol.
+    /// The bare stream, for another protocol.
     pub fn into_stream(self) -> Stream {
         self.stream
     }
@@ -125,22 +126,22 @@ impl Route {
     /// A connection for one request.
     ///
     /// # Errors
-    /// No address can be reached, or what is spoken there is not what is wanted.
+    /// No address can be reached, or the origin does not support the wanted protocol.
     pub async fn connect(&self, want: Want) -> Result<OriginConnection, DialError> {
         self.connect_for(want, None).await
     }
 
-    /// The same for a request of a client connection, which may have connections that serve it alone: these come first.
+    /// Like [`connect`](Self::connect), for a request of a client connection, whose private connections are tried first.
     ///
     /// # Errors
-    /// No address can be reached, or what is spoken there is not what is wanted.
+    /// No address can be reached, or the origin does not support the wanted protocol.
     pub async fn connect_for(
         &self,
         mut want: Want,
         private: Option<&Arc<PrivateConnections>>,
     ) -> Result<OriginConnection, DialError> {
         want.versions = self.versions(want.versions);
-        // Where its turn is.
+        // At the address for which the request has its slot.
         want.first = self.place(want.first).or(want.first);
         if !want.fresh
             && let Some(private) = private.filter(|private| private.may_be_at(&self.0.endpoint))
@@ -153,11 +154,11 @@ impl Route {
         {
             return Ok(kept);
         }
-        // So that what most requests need not do takes no room in them.
+        // Boxed, so that this rare path does not enlarge every request's future.
         Box::pin(self.open_for(want)).await
     }
 
-    /// HTTP/1.1 before HTTP/2, unless the version is known without TLS: then the origin may have no other.
+    /// HTTP/1.1 before HTTP/2, unless HTTP/2 is known without TLS: the origin may then support nothing else.
     pub fn http1_first(&self, versions: Versions) -> Versions {
         match versions {
             Versions::Http2First | Versions::Http2Known if is_tls(&self.0.authority) => Versions::Http1First,
@@ -165,12 +166,12 @@ impl Route {
         }
     }
 
-    /// Those that a request may go over, as far as it is known what the origin makes of them.
+    /// The versions that a request may use, given what is known of the origin.
     fn versions(&self, wanted: Versions) -> Versions {
         if self.0.endpoint.http2.is_broken_off.load(Relaxed) { self.http1_first(wanted) } else { wanted }
     }
 
-    /// Whether HTTP/2 is to be spoken, as far as it is known what the origin speaks.
+    /// Whether to use HTTP/2, given what is known of the origin.
     fn may_be_http2(&self, versions: Versions) -> bool {
         let shared = &self.0.endpoint.http2;
         let may_be = match versions {
@@ -182,8 +183,8 @@ impl Route {
         may_be && is_tls(&self.0.authority)
     }
 
-    /// Whether HTTP/2 is worth a try with an origin that has ended a new connection without a word: some that speak nothing else
-    /// say so in no other way. From then on it is offered, until it is seen not to be chosen.
+    /// Whether to try HTTP/2 with an origin that closed a new connection without an answer: some origins that support only HTTP/2 do
+    /// so. From then on HTTP/2 is offered, until the origin chooses something else.
     pub fn may_be_only_http2(&self, versions: Versions) -> bool {
         let shared = &self.0.endpoint.http2;
         self.versions(versions) == Versions::Http1First
@@ -197,7 +198,7 @@ impl Route {
         versions == Versions::Http2Known && !is_tls(&self.0.authority) && self.asks().is_none()
     }
 
-    /// One that is there; where the pace is kept by addresses, at that which is wanted.
+    /// An existing connection; if pace is kept by address, one to the wanted address.
     async fn kept(&self, want: Want) -> Option<OriginConnection> {
         if !self.may_be_http2(want.versions) {
             return self.kept_http1(want, None).await;
@@ -235,7 +236,7 @@ impl Route {
         if want.fresh {
             return self.open_now(want, true).await;
         }
-        // Where it may be HTTP/2, one opens a connection, and the others see what has become of it.
+        // If HTTP/2 is possible, one request opens a connection, and the others wait to see whether they can share it.
         let began = Instant::now();
         let mut opening = shared.opening.lock().await;
         if let Some((at, error)) = &*opening

@@ -1,4 +1,4 @@
-//! Why there is no connection, in words that a client may read: an upstream proxy is named without its credentials.
+//! Why a connection failed, in words that a client may read: an upstream proxy is named without its credentials.
 
 use crate::policy::clipped;
 use crate::tls_words;
@@ -6,45 +6,45 @@ use rustix::io::Errno;
 use rustls::AlertDescription;
 use std::io;
 
-/// What went wrong on the way to an origin.
+/// Why a connection to an origin failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct DialError {
     pub kind: DialFault,
-    /// The second, wider TLS may do better.
+    /// The wider TLS, by OpenSSL, may succeed.
     pub(super) is_for_wider: bool,
     detail: String,
 }
 
-/// Its kind.
+/// Kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DialFault {
     Refused,
     Unroutable,
     TimedOut,
-    /// It was closed, reset or cut short.
+    /// The connection was closed, reset or truncated.
     Ended,
     Certificate,
     Alert,
-    /// It speaks none of the protocols that were offered.
+    /// The peer supports none of the protocols offered.
     Alpn,
     Tls,
-    /// What came is not HTTP.
+    /// The answer is not HTTP.
     Malformed,
-    /// The upstream proxy wants other credentials than it was shown.
+    /// The upstream proxy requires other credentials.
     Credentials,
-    /// The upstream proxy says that it would come round to itself.
+    /// The upstream proxy reports a loop.
     Loop,
-    /// The upstream proxy does not connect there.
+    /// The upstream proxy refuses to connect there.
     Declined,
-    /// The upstream proxy got no answer from there.
+    /// The upstream proxy timed out.
     DeclinedInTime,
-    /// This machine has no descriptor, memory or port left for it.
+    /// This machine has no descriptor, memory or port left.
     OwnLimit,
 }
 
 impl DialFault {
-    /// It shows in a handshake.
+    /// Whether the failure occurs in a TLS handshake.
     pub(super) fn is_of_tls(self) -> bool {
         matches!(self, Self::Certificate | Self::Alert | Self::Alpn | Self::Tls)
     }
@@ -55,7 +55,7 @@ impl DialError {
         DialError { kind, is_for_wider: false, detail: clipped(&detail.into()).into_owned() }
     }
 
-    /// `doing`: what was being done, `connecting to the upstream proxy …`.
+    /// `doing`: the attempted action, such as `connecting to the upstream proxy …`.
     pub(super) fn from_io(error: &io::Error, doing: &str) -> Self {
         use io::ErrorKind as Kind;
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
@@ -66,7 +66,7 @@ impl DialError {
                 _ => DialFault::Tls,
             };
             return match tls {
-                // What we say ourselves of a certificate stands in here; webpki has bare names.
+                // Our own messages about certificates are stored here; webpki has only error names.
                 rustls::Error::InvalidCertificate(rustls::CertificateError::Other(why))
                     if why.to_string().contains(' ') =>
                 {
@@ -79,25 +79,25 @@ impl DialError {
             _ if is_own_limit(error) => DialFault::OwnLimit,
             Kind::TimedOut => DialFault::TimedOut,
             Kind::ConnectionRefused => DialFault::Refused,
-            // No address of our own in that family.
+            // This machine has no address of that family.
             Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::AddrNotAvailable => DialFault::Unroutable,
             _ => DialFault::Ended,
         };
         Self::new(kind, format!("{doing}: {}", tls_words::in_plain(error)))
     }
 
-    /// Of a handshake with an origin.
+    /// For a failed handshake with an origin.
     pub(super) fn of_handshake(error: &io::Error) -> Self {
         let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         let mut made = Self::from_io(error, HANDSHAKE);
         match of_tls {
             Some(tls) => made.is_for_wider = is_for_wider(tls),
             None if is_own_limit(error) => {}
-            // Some say in this way that they know nothing of what is offered; and there are names that rustls does not take.
+            // Some servers close the connection if they support none of the parameters offered; and rustls rejects some names.
             None => {
                 let detail = match error.kind() {
                     io::ErrorKind::UnexpectedEof => tls_words::in_plain("tls handshake eof"),
-                    _ => format!("the connection broke: {error}"),
+                    _ => format!("the connection failed: {error}"),
                 };
                 made = Self::new(DialFault::Tls, format!("{HANDSHAKE}: {detail}"));
                 made.is_for_wider = true;
@@ -109,8 +109,8 @@ impl DialError {
 
 const HANDSHAKE: &str = "TLS handshake failed";
 
-/// Whether OpenSSL may do better: the server knows nothing of what was offered, or the certificate is of a kind that is not known
-/// here. Not where it has been read and found wrong.
+/// Whether OpenSSL may succeed: the server supports none of the parameters offered, or rustls does not support this kind of
+/// certificate. Not if the certificate was read and rejected.
 fn is_for_wider(error: &rustls::Error) -> bool {
     use rustls::{CertificateError as Fault, Error};
     match error {
@@ -125,9 +125,9 @@ fn is_for_wider(error: &rustls::Error) -> bool {
         ),
         Error::PeerIncompatible(_) | Error::PeerMisbehaved(_) => true,
         Error::InvalidCertificate(fault) => match fault {
-            // With a CN alone.
+            // The certificate has only a CN.
             Fault::NotValidForNameContext { presented, .. } => presented.is_empty(),
-            // By the library, in its own terms.
+            // An error of the library, named in its own terms.
             Fault::Other(other) => !other.to_string().contains(' '),
             Fault::BadEncoding
             | Fault::UnhandledCriticalExtension
@@ -139,7 +139,7 @@ fn is_for_wider(error: &rustls::Error) -> bool {
     }
 }
 
-/// Whether it is this machine that cannot open another connection, or file.
+/// Whether this machine has reached a limit for connections or files.
 pub fn is_own_limit(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS))
 }

@@ -1,4 +1,4 @@
-//! Opens connections by the best of the addresses, and counts them.
+//! Opens connections to the best address, and counts them.
 
 use super::dial_error::{DialError, DialFault};
 use super::hop::Hop;
@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-/// What all routes open their connections with.
+/// Shared by all routes to open connections.
 #[derive(Default)]
 pub(super) struct Dialler {
     pub pool: Arc<Pool>,
@@ -19,18 +19,18 @@ pub(super) struct Dialler {
     counts: DialCounts,
 }
 
-/// Of all that there were since the start.
+/// Totals since the start.
 #[derive(Default)]
 struct DialCounts {
-    /// Connections that were opened, and those that could not be.
+    /// Connections: opened, failed.
     opened: [AtomicU64; 2],
-    /// TLS handshakes: good ones, and others.
+    /// TLS handshakes: succeeded, failed.
     handshakes: [AtomicU64; 2],
 }
 
 impl Dialler {
-    /// A new connection. Where this machine is at its limits, idle ones are closed to make room, once. `first`: the
-    /// address to try before the others.
+    /// Opens a connection. If this machine is at its limits, closes idle connections and retries once. `first`: the address to try
+    /// before the others.
     pub async fn open(
         &self,
         hop: &Hop,
@@ -50,17 +50,17 @@ impl Dialler {
         opened
     }
 
-    /// The one of these that is tried first.
+    /// The address that would be tried first.
     pub fn first(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
         self.failed.first(addresses)
     }
 
-    /// Makes room where this machine is at its limits: a quarter of the idle connections go, the oldest. How many.
+    /// Makes room if this machine is at its limits: closes the oldest quarter of the idle connections. Returns how many.
     pub fn close_idle(&self) -> usize {
         self.pool.close_oldest((self.pool.idle() / 4).max(MAKE_ROOM))
     }
 
-    /// Connections that were opened and those that could not be; TLS handshakes, good ones and others.
+    /// Totals of connections (opened, failed) and of TLS handshakes (succeeded, failed).
     pub fn counts(&self) -> [[u64; 2]; 2] {
         [&self.counts.opened, &self.counts.handshakes].map(|counts| counts.each_ref().map(|count| count.load(Relaxed)))
     }
@@ -88,13 +88,13 @@ impl Dialler {
                 Ok(stream) => return Ok((stream, reached.get().copied().unwrap_or(addresses[0]))),
                 Err(error) => error,
             };
-            // What came after TCP may be otherwise at another address.
+            // A failure after TCP connected may not occur at another address.
             let Some(&address) = reached.get().filter(|_| may_differ(error.kind)) else {
                 return Err(failure.unwrap_or(error));
             };
             self.failed.note(address);
             addresses.retain(|&it| it != address);
-            // The first failure is the preferred address's: it says most.
+            // The first failure is the preferred address's, which is the most informative.
             let error = failure.unwrap_or(error);
             if addresses.is_empty() || deadline <= Instant::now() {
                 return Err(error);
@@ -104,7 +104,7 @@ impl Dialler {
     }
 }
 
-/// Whether another address may be better.
+/// Whether another address may succeed.
 fn may_differ(kind: DialFault) -> bool {
     match kind {
         DialFault::Refused
@@ -124,5 +124,5 @@ fn may_differ(kind: DialFault) -> bool {
     }
 }
 
-/// Idle connections that are closed at least where there is no descriptor left.
+/// Least number of idle connections to close if no descriptor is left.
 const MAKE_ROOM: usize = 16;

@@ -1,5 +1,5 @@
-//! What connections are interchangeable by: an authority, the upstream proxy on the way and the terms of TLS. It holds
-//! those that are idle. One lasts as long as a route to it is known.
+//! A set of interchangeable connections: they share the authority, the upstream proxy and the TLS terms. The endpoint holds the idle
+//! ones, and exists as long as a route to it is known.
 
 use super::http2::EndpointConnections;
 use super::stream::Stream;
@@ -18,29 +18,29 @@ use tokio::task::coop::has_budget_remaining;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-/// One such place. Its identity is its own: two of them never share a connection.
+/// An endpoint. Compared by identity: two endpoints never share a connection.
 pub(super) struct Endpoint {
-    /// By the number of the thread that gave them back: a thread finds its own without meeting another.
+    /// Sharded by the thread that returned the connection, so that threads rarely contend.
     idle: Box<[Mutex<Vec<Idle>>]>,
-    /// Shared ones.
+    /// The number of idle connections that are not private.
     count: AtomicUsize,
-    /// The idle connections of all endpoints.
+    /// The number of idle connections of all endpoints.
     all: Arc<AtomicUsize>,
     is_known: AtomicBool,
     pub tls: TlsMemory,
     pub http2: EndpointConnections,
 }
 
-/// A connection on which nothing is asked.
+/// A connection without a request.
 pub(super) struct Idle {
     pub stream: Stream,
     pub address: SocketAddr,
     pub since: Instant,
-    /// The client connection that it serves alone.
+    /// The client connection that it is reserved for.
     pub private: Option<PrivateId>,
 }
 
-/// Marks an idle connection as one client connection's.
+/// Identifies the client connection that an idle connection is reserved for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PrivateId(pub u64);
 
@@ -57,9 +57,9 @@ impl Endpoint {
         }
     }
 
-    /// The one used last that is still open, of this thread's first. Not one that has been idle for `limit`. `once`: it is
-    /// looked at again behind what the runtime knows of it. `place`: one that leads there. `private`: one of this client
-    /// connection's alone; else one that is nobody's.
+    /// Takes the most recently used open connection, this thread's first, if it was idle for less than `limit`. `once`: checks it once
+    /// more, beyond what the runtime already knows. `place`: only one to this address. `private`: only one reserved for this client
+    /// connection; `None`: only an unreserved one.
     pub async fn take(
         &self,
         limit: Duration,
@@ -84,28 +84,28 @@ impl Endpoint {
     }
 
     pub fn put(&self, idle: Idle) {
-        // Before it is there, so that it is counted when it is taken away.
+        // Counted before it can be taken, so that the count never underflows.
         self.count.fetch_add(usize::from(idle.private.is_none()), Relaxed);
         self.all.fetch_add(1, Relaxed);
         let mut shard = self.idle[shard() % self.idle.len()].lock();
         if shard.capacity() == 0 {
-            // Most hosts have one, where a list that grows by itself would have room for four.
+            // Most hosts have one connection; growing automatically would allocate room for four.
             shard.reserve_exact(1);
         }
         shard.push(idle);
     }
 
-    /// How many shared ones are idle.
+    /// Number of idle connections that are not private.
     pub fn len(&self) -> usize {
         self.count.load(Relaxed)
     }
 
-    /// Closes those that have been idle since `then` or longer.
+    /// Closes the connections that have been idle since `then` or longer.
     pub fn close_idle(&self, then: Instant) {
         let mut closed = Vec::new();
         for shard in &self.idle {
             let mut shard = shard.lock();
-            // The one used last is at the end.
+            // The most recently used one is at the end.
             let old = shard.iter().take_while(|idle| idle.since <= then).count();
             closed.extend(shard.drain(..old));
             shard.shrink_to_fit();
@@ -114,7 +114,7 @@ impl Endpoint {
         self.http2.close_idle(then);
     }
 
-    /// Closes those that serve this client connection alone.
+    /// Closes the connections reserved for this client connection.
     pub fn close_private(&self, private: PrivateId) {
         let mut closed = Vec::new();
         for shard in &self.idle {
@@ -123,19 +123,19 @@ impl Endpoint {
         self.forget(&closed);
     }
 
-    /// How many are idle that serve this client connection alone.
+    /// Number of idle connections reserved for this client connection.
     pub fn private(&self, private: PrivateId) -> usize {
         let of = |shard: &Mutex<Vec<Idle>>| shard.lock().iter().filter(|idle| idle.private == Some(private)).count();
         self.idle.iter().map(of).sum()
     }
 
-    /// Since when each has been idle.
+    /// Appends the time since when each connection has been idle.
     pub fn since(&self, into: &mut Vec<Instant>) {
         self.idle.iter().for_each(|shard| into.extend(shard.lock().iter().map(|idle| idle.since)));
         self.http2.idle_since(into);
     }
 
-    /// Whether this was not asked before.
+    /// True on the first call only.
     pub fn is_new(&self) -> bool {
         !self.is_known.load(Relaxed) && !self.is_known.swap(true, Relaxed)
     }
@@ -163,9 +163,9 @@ impl Drop for Endpoint {
     }
 }
 
-/// Whether there is neither an end nor a byte to read. A later read takes over the wake-up that this leaves.
+/// Whether the stream has neither ended nor has a byte to read. The next read replaces the waker that this leaves.
 async fn is_quiet(stream: &mut Stream) -> bool {
-    // A task whose turn is over would find everything quiet.
+    // A task without budget would find every stream pending.
     if !has_budget_remaining() {
         yield_now().await;
     }
@@ -173,11 +173,11 @@ async fn is_quiet(stream: &mut Stream) -> bool {
     let is_pending =
         poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_pending()))
             .await;
-    // TLS reads on for as long as there is anything but data, such as tickets of sessions: that takes the turn, and is not quiet.
+    // TLS keeps reading records other than data, such as session tickets; if that exhausts the budget, the stream is not quiet.
     is_pending && has_budget_remaining()
 }
 
-/// The same, of what has come by now: the runtime learns of it between two tasks only.
+/// Like [`is_quiet`], including what has just arrived: the runtime learns of it only between two tasks.
 async fn is_quiet_by_now(stream: &mut Stream) -> bool {
     if stream.is_surely_quiet() {
         return true;
@@ -186,7 +186,7 @@ async fn is_quiet_by_now(stream: &mut Stream) -> bool {
     is_quiet(stream).await
 }
 
-/// The number of this thread, counted from the first that asked.
+/// The number of this thread, in the order of first calls.
 fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! { static OWN: usize = NEXT.fetch_add(1, Relaxed) }
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!((endpoint.len(), room()), (0, 0));
     }
 
-    /// The other end closes, and nothing has run since that could have shown it to the runtime.
+    /// The other end closes, and the runtime has not run since to notice it.
     #[tokio::test]
     async fn a_connection_that_has_just_been_closed_is_not_taken_for_what_can_be_sent_once() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

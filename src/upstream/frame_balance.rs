@@ -1,21 +1,22 @@
-//! Frames of HTTP/2 that carry no content (RFC 9113 §10.5): settings, pings, windows, priorities, heads. To read one costs as much as to
-//! send one, so a peer may send no more of them than it is given reason to.
+//! Limits HTTP/2 frames without content (RFC 9113 §10.5): SETTINGS, PING, WINDOW_UPDATE, PRIORITY, HEADERS. Reading one costs as much
+//! as sending one, so a peer may send only as many as our frames give it reason to.
 
 use tokio::time::Instant;
 
-/// How many such frames the peer may still send.
+/// The number of such frames that the peer may still send.
 pub(super) struct FrameBalance {
     read: FrameScan,
     written: FrameScan,
     left: u64,
-    /// Until when `left` has been replenished by time.
+    /// Up to when `left` was replenished for elapsed time.
     since: Instant,
-    /// Of a head that comes: a request has its own bounds, and may be given up at once.
+    /// Change of the balance for a received HEADERS frame: positive for a client's, as requests have other limits and a client may
+    /// cancel each at once.
     by_head: i64,
 }
 
 impl FrameBalance {
-    /// Of an origin's: each of its heads has to have a reason.
+    /// For an origin, whose HEADERS frames must each have a reason.
     pub fn of_origin() -> Self {
         let (read, written) = (FrameScan::default(), FrameScan::default());
         FrameBalance { read, written, left: AT_ONCE, since: Instant::now(), by_head: -1 }
@@ -25,7 +26,7 @@ impl FrameBalance {
         FrameBalance { by_head: 1, ..Self::of_origin() }
     }
 
-    /// These bytes go to the peer. It may answer each head, and open windows again by little for the content.
+    /// Accounts for bytes sent to the peer: it may answer each HEADERS frame, and send several WINDOW_UPDATEs for the content.
     pub fn written(&mut self, bytes: &[u8]) {
         let mut earned = 0;
         self.written.scan(bytes, |kind, length| {
@@ -34,7 +35,8 @@ impl FrameBalance {
         self.left = (self.left + earned).min(AT_MOST);
     }
 
-    /// These bytes have come from the peer: how many frames begin in them. `None`: it floods the connection.
+    /// Accounts for bytes received from the peer. Returns the number of frames that begin in them; `None`: the peer floods the
+    /// connection.
     #[must_use]
     pub fn read(&mut self, bytes: &[u8]) -> Option<u32> {
         let (mut frames, mut balance, by_head) = (0, 0, self.by_head);
@@ -42,7 +44,7 @@ impl FrameBalance {
             frames += 1;
             balance += match kind {
                 HEADERS => by_head,
-                // Content keeps within its windows; the h2 crate counts what is empty but for padding.
+                // Content is limited by its windows; the h2 crate counts frames with padding only.
                 DATA if length > 0 => 0,
                 _ => -1,
             };
@@ -60,18 +62,18 @@ impl FrameBalance {
     }
 }
 
-/// Finds the heads of frames (RFC 9113 §4.1), wherever reads and writes are cut.
+/// Finds frame headers (RFC 9113 §4.1), however reads and writes are split.
 #[derive(Default)]
 struct FrameScan {
     head: [u8; 9],
-    /// How much of the head has come.
+    /// Bytes of the header received so far.
     has: usize,
-    /// How much of the payload is still to come.
+    /// Bytes of the payload still to come.
     rest: usize,
 }
 
 impl FrameScan {
-    /// `seen`: the type of each frame that begins, and the length of its payload.
+    /// `seen` is called with the type and payload length of each frame that begins.
     fn scan(&mut self, mut bytes: &[u8], mut seen: impl FnMut(u8, u64)) {
         while !bytes.is_empty() {
             if self.rest > 0 {
@@ -98,19 +100,19 @@ impl FrameScan {
     }
 }
 
-/// What a client sends first. As a frame it would be longer than any that is allowed here.
+/// The connection preface of a client. Read as a frame header, its length exceeds every allowed frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
-/// Frames for which there need be no reason,
+/// Frames that need no reason;
 const AT_ONCE: u64 = 1000;
-/// which come back with time.
+/// replenished at this rate per second.
 const EACH_SECOND: u64 = 10;
-/// Frames for each head and each piece of content that the peer is sent: interim answers, trailers, a reset, two windows.
+/// Frames for each HEADERS and DATA frame that the peer is sent: interim answers, trailers, a reset, two window updates.
 const FOR_EACH: u64 = 8;
-/// One more for so many bytes: some servers open two windows whenever their program has read something, be it 16 bytes.
+/// One more frame for so many bytes: some servers send two window updates after each read of their program, even of 16 bytes.
 const BYTES: u64 = 8;
-/// For a window of 16 MiB.
+/// Enough for a window of 16 MiB.
 const AT_MOST: u64 = 1 << 17;
 
 #[cfg(test)]
@@ -125,7 +127,7 @@ mod tests {
         [&length.to_be_bytes()[1..], &[kind, 0, 0, 0, 0, 1], &vec![0; length as usize]].concat()
     }
 
-    /// How many frames are taken before it is a flood, of at most a million.
+    /// How many of these frames are accepted before it is a flood; at most a million.
     fn taken(balance: &mut FrameBalance, frame: &[u8]) -> usize {
         (0..1_000_000).take_while(|_| balance.read(frame).is_some()).count()
     }
@@ -150,7 +152,7 @@ mod tests {
         }
     }
 
-    /// Acknowledgements do not: a flood of pings would pay for itself.
+    /// Acknowledgements earn nothing: otherwise a flood of pings would pay for itself.
     #[tokio::test(start_paused = true)]
     async fn what_the_peer_is_sent_gives_it_reason_to_answer() {
         let mut balance = FrameBalance::of_origin();

@@ -1,5 +1,5 @@
-//! Fetches one file, such as robots.txt, over the same connections as pages. The caller limits the time, and the size by how
-//! far it reads.
+//! Fetches one file, such as robots.txt, over the same connections as pages. The caller limits the time, and limits the size by reading
+//! no further.
 
 use super::body_stream::{BodyStream, GetError, ReplyBody};
 use super::connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
@@ -27,27 +27,27 @@ pub struct Got {
     pub reused: bool,
 }
 
-/// A try without an answer.
+/// A failed attempt.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Unanswered {
     pub error: GetError,
-    /// It is safe to ask again, and this connection may do better.
+    /// The request may safely be repeated on such a connection, which may succeed.
     pub again: Option<Want>,
 }
 
-/// How far a request has come.
+/// Progress of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// On a connection to here, where the pace is kept by addresses.
+    /// The request is about to be sent, to this address if pace is kept by address.
     Begins(Option<IpAddr>),
-    /// Nothing of it after all.
+    /// Nothing was sent after all.
     Withdrawn,
     Whole,
 }
 
 impl Route {
-    /// Asks for a file, once. `on_sent`: called when it leaves; `false`: it does not.
+    /// Requests a file once. `on_sent` reports progress; if it returns `false`, the request is not sent.
     pub async fn ask(
         &self,
         mut want: Want,
@@ -57,7 +57,7 @@ impl Route {
         if !request.fits_http2() {
             want.versions = Versions::Http1Only;
         }
-        // What a client takes for known may be wrong.
+        // A client's assumption that the origin supports HTTP/2 may be wrong.
         let http1 = self.is_known_http2(want.versions).then_some(Want { versions: Versions::Http1Only, ..want });
         let connected = self.connect(want).await;
         let OriginConnection { reused, address, link } = connected.map_err(|error| {
@@ -156,7 +156,7 @@ impl Route {
             on_sent(Sent::Withdrawn);
         });
         let (mut response, _, mut head) = sent?;
-        // A connection that always has more to write never says that this has been written: the answer does.
+        // A connection that always has more to write never reports this request as written: its answer does.
         let (mut is_reported, mut interim) = (false, 0);
         let response = poll_fn(|cx| {
             if !is_reported && head.poll_written(cx).is_ready() {
@@ -224,7 +224,7 @@ impl ReplyHead {
     }
 }
 
-/// Interim responses before the final one: two are common (100 and 103), and each starts the wait for it again.
+/// Interim responses before the final one: two are common (100 and 103), and each restarts the wait.
 pub const MAX_INTERIM: u32 = 32;
 const SWITCHES: &str = "status 101 although no upgrade was requested";
 const HEAD: usize = 4 * 1024;

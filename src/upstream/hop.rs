@@ -1,5 +1,5 @@
-//! The way from an address to where a request can be sent: TCP, which pingora opens, the upstream proxy if there is one, and TLS
-//! for the very name that is asked for.
+//! Connects to where a request can be sent: TCP, opened by pingora, the upstream proxy if there is one, and TLS for exactly the
+//! requested name.
 
 use super::dial_error::{DialError, DialFault};
 use super::endpoint::Endpoint;
@@ -20,35 +20,35 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// How to get from an address to where a request can be sent.
+/// How to connect to where a request can be sent.
 #[derive(Clone)]
 pub(super) struct Hop {
     pub authority: Authority,
     pub upstream_proxy: Option<Through>,
     /// TLS with the origin.
     pub tls: Option<HopTls>,
-    /// For everything that is done here.
+    /// Time limit for all steps together.
     pub limit: Duration,
 }
 
-/// TLS with the origin: the usual kind first, unless the wider one is known to be needed.
+/// TLS with the origin: rustls first, unless OpenSSL is known to be needed.
 #[derive(Clone)]
 pub(super) struct HopTls {
     pub usual: Arc<ClientConfig>,
     pub wide: Arc<WideTls>,
-    /// The origin may choose HTTP/2.
+    /// Whether to offer HTTP/2.
     pub http2: bool,
-    /// Whose memory of the two kinds this is.
+    /// The endpoint that remembers which kind of TLS works.
     pub endpoint: Arc<Endpoint>,
 }
 
-/// By way of an upstream proxy.
+/// The upstream proxy.
 #[derive(Clone)]
 pub(super) struct Through {
     pub upstream_proxy: Arc<UpstreamProxy>,
-    /// How TLS is spoken with the proxy itself, if it is.
+    /// TLS settings for the proxy itself, if it uses TLS.
     pub tls: Arc<ClientConfig>,
-    /// Ask for a way through with CONNECT; else requests go to the proxy as they are.
+    /// Whether to open a tunnel with CONNECT; otherwise requests are sent to the proxy itself.
     pub connect: bool,
     pub via: Arc<str>,
 }
@@ -59,12 +59,12 @@ impl Hop {
             Some(through) => through.upstream_proxy.to_string(),
             None => self.authority.to_string(),
         };
-        let detail = format!("no connection by way of {where_to} within {:?}", self.limit);
+        let detail = format!("connecting to {where_to} timed out after {:?}", self.limit);
         DialError::new(DialFault::TimedOut, detail)
     }
 
-    /// By the first of the addresses that can be reached, which is noted in `reached`. An origin that refuses the parameters of
-    /// the usual TLS is asked once more with the wider one at the same address. The caller keeps to the limit.
+    /// Connects to the first reachable address, and stores it in `reached`. If the origin rejects the parameters of rustls, retries
+    /// once with OpenSSL at the same address. The caller enforces the limit.
     pub async fn dial(
         &self,
         addresses: &[SocketAddr],
@@ -97,7 +97,7 @@ impl Hop {
                 known.note_wide();
                 Ok(stream)
             }
-            // What is wrong with TLS it says better, anything else is by chance.
+            // OpenSSL's messages about TLS are better; any other failure is accidental.
             Err(wider) if wider.kind.is_of_tls() => {
                 known.note_refusal(address, wider.clone());
                 Err(wider)
@@ -106,7 +106,7 @@ impl Hop {
         }
     }
 
-    /// As far as to where TLS with the origin begins.
+    /// Connects up to the point where TLS with the origin begins.
     async fn reach(
         &self,
         addresses: &[SocketAddr],
@@ -143,7 +143,7 @@ async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(tcp)
 }
 
-/// The system's error at the bottom of pingora's, which names no source itself.
+/// The system's error inside pingora's, which has no `source`.
 fn of_system(error: &pingora_core::Error) -> io::Error {
     let mut at: Option<&(dyn Error + 'static)> = Some(error.root_cause());
     while let Some(error) = at {
@@ -155,12 +155,12 @@ fn of_system(error: &pingora_core::Error) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// Whether TLS is spoken with an origin of this scheme.
+/// Whether this scheme uses TLS with the origin.
 pub(super) fn is_tls(authority: &Authority) -> bool {
     authority.scheme() == Scheme::Https
 }
 
-/// What is sent, and what the certificate has to be for: never another name than the one that is asked for.
+/// The name for SNI and certificate verification: always exactly the requested name.
 fn server_name(host: &Host) -> io::Result<ServerName<'static>> {
     match host {
         Host::Ip(address) => Ok(ServerName::IpAddress((*address).into())),
@@ -172,7 +172,7 @@ async fn encrypt(stream: Stream, tls: &Arc<ClientConfig>, name: ServerName<'stat
     Ok(Stream::Tls(Box::new(TlsConnector::from(tls.clone()).connect(name, stream).await?)))
 }
 
-/// Detects a peer that has gone.
+/// Detects a vanished peer.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive {
     idle: Duration::from_secs(60),
     interval: Duration::from_secs(10),

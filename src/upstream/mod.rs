@@ -1,4 +1,4 @@
-//! The way to an origin: its addresses, screened; how it is connected to. robots.txt and everything else use it, so that
+//! Connections to origins: resolving and screening addresses, and connecting. robots.txt fetches and all other requests use it, so that
 //! one guard covers both.
 
 mod addresses;
@@ -66,21 +66,21 @@ use tokio::time::Instant;
 pub struct Upstream {
     resolver: Resolver,
     reach: ArcSwap<OriginSettings>,
-    /// What this instance is called, at each start.
+    /// The name of this instance.
     instance: Box<str>,
-    /// The same in Via, where each process has a name of its own.
+    /// The name of this process in Via, different for each process.
     name: Arc<str>,
-    /// By the terms of a user's own, where they are not everybody's.
+    /// The key includes a user's TLS terms if they differ from everybody's.
     routes: Cache<(Authority, Option<Arc<OriginTls>>), KnownRoute>,
-    /// Held while a route is noted.
+    /// Held while a route is stored.
     noting: Mutex<()>,
 }
 
-/// The route of one request of a connection: the next mostly goes the same way.
+/// The route of a connection's last request: the next one usually has the same.
 #[derive(Default)]
 pub struct LastRoute(Option<(Instant, Route)>);
 
-/// A route that was found lately, and the addresses that its name had.
+/// A recently found route, and the addresses that its name had.
 #[derive(Clone)]
 struct KnownRoute {
     at: Instant,
@@ -88,27 +88,27 @@ struct KnownRoute {
     route: Route,
 }
 
-/// What there is of connections to origins, and of look-ups of their names, for the status and metrics.
+/// Figures about origin connections and DNS look-ups, for the status and metrics.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpstreamFigures {
-    /// Connections that are kept for the next request.
+    /// Idle connections.
     pub idle: usize,
-    /// Connections that were opened, and those that could not be.
+    /// Connections: opened and failed.
     pub opened: u64,
     pub failed: u64,
-    /// TLS handshakes that were good, and those that were not.
+    /// TLS handshakes: succeeded and failed.
     pub handshakes: u64,
     pub failed_handshakes: u64,
-    /// How long the system's resolver took to find addresses, and to find none.
+    /// Durations of DNS look-ups that found addresses, and of those that did not.
     pub found: Distribution,
     pub not_found: Distribution,
 }
 
-/// What is made of changed settings, before they are in force.
+/// Changed settings, prepared but not in force.
 pub struct Prepared(OriginSettings);
 
 impl Upstream {
-    /// `listeners`: where this proxy itself listens.
+    /// `listeners`: where this proxy listens.
     ///
     /// # Errors
     /// A client certificate or a signing key cannot be read.
@@ -117,29 +117,29 @@ impl Upstream {
         reach.dialler.pool.keep_for(reach.limits().idle_timeout);
         let reach = ArcSwap::from_pointee(reach);
         let instance = instance_name(settings).into_boxed_str();
-        // Two instances of one name in a row are no loop.
+        // Unique, so that two instances of one name in a chain are not taken for a loop.
         let name: Arc<str> = format!("{instance}-{:08x}", fastrand::u32(..)).into();
         let routes = Cache::new(KNOWN_ROUTES);
         let noting = Mutex::default();
         Ok(Upstream { resolver: Resolver::new(), reach, instance, name, routes, noting })
     }
 
-    /// What this instance is called, at each start.
+    /// The name of this instance.
     pub fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// What this process is called in Via: the instance's name, and eight hex digits.
+    /// The name of this process in Via: the instance's name and eight hex digits.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Signs requests, if configured.
+    /// The signer of requests, if configured.
     pub fn signer(&self) -> Option<Arc<Signer>> {
         self.reach.load().signer.clone()
     }
 
-    /// What there is of connections and look-ups.
+    /// Figures about connections and look-ups.
     pub fn figures(&self) -> UpstreamFigures {
         let dialler = self.reach.load().dialler.clone();
         let [[opened, failed], [handshakes, failed_handshakes]] = dialler.counts();
@@ -147,12 +147,12 @@ impl Upstream {
         UpstreamFigures { idle: dialler.pool.idle(), opened, failed, handshakes, failed_handshakes, found, not_found }
     }
 
-    /// Closes the oldest of the idle connections, where there are no descriptors left. How many.
+    /// Closes the oldest idle connections if no descriptor is left. Returns how many.
     pub fn close_idle(&self) -> usize {
         self.reach.load().dialler.close_idle()
     }
 
-    /// As [`new`](Self::new), for changed settings. `roots`: others than so far.
+    /// Like [`new`](Self::new), for changed settings. `roots`: new roots, if changed.
     ///
     /// # Errors
     /// A client certificate or a signing key cannot be read.
@@ -167,24 +167,24 @@ impl Upstream {
         OriginSettings::new(settings, roots, before.dialler.clone(), listeners, Some(&before)).map(Prepared)
     }
 
-    /// Applies changed settings. Connections that were opened by others are not used again.
+    /// Applies changed settings. Existing connections are not reused.
     pub fn adopt(&self, Prepared(reach): Prepared) {
         reach.dialler.pool.keep_for(reach.limits().idle_timeout);
         self.reach.swap(Arc::new(reach)).dialler.pool.close_all();
         self.routes.clear();
     }
 
-    /// What can be said of the authority without looking its name up.
+    /// Checks what is known without resolving the name.
     pub fn screen(&self, authority: &Authority) -> Result<(), Denied> {
         self.reach.load().guard.screen_host(authority.host(), authority.port())
     }
 
-    /// The way to the authority. A denied address is left out; if none is left, the authority is denied.
+    /// The route to the authority. Denied addresses are left out; if none is left, the authority is denied.
     pub async fn reach(&self, authority: &Authority) -> Result<Route, ReachError> {
         self.reach_for(authority, None, None, None).await
     }
 
-    /// The same as [`reach_for`](Self::reach_for), unless the request before has just gone there. `now`: the time, about.
+    /// Like [`reach_for`](Self::reach_for), but reuses `last` if it leads there and is recent. `now`: the approximate time.
     pub async fn reach_again(
         &self,
         by: &Arc<Settings>,
@@ -206,14 +206,14 @@ impl Upstream {
                 return Ok(route.clone());
             }
         }
-        // So that what most requests need not do takes no room in them.
+        // Boxed, so that this rare path does not enlarge every request's future.
         let route = Box::pin(self.reach_for(authority, Some(client), own, Some(by))).await?;
         last.0 = Some((now, route.clone()));
         Ok(route)
     }
 
-    /// The same for a client: names that do not answer delay no other client. `own`: the hosts of its user, which may have
-    /// other TLS settings. `by`: the settings that the caller uses, where that matters.
+    /// Like [`reach`](Self::reach), for a client: names that do not resolve delay no other client. `own`: the hosts of the client's
+    /// user, which may have other TLS settings. `by`: the settings in use by the caller; others are an error.
     pub async fn reach_for(
         &self,
         authority: &Authority,
@@ -244,7 +244,7 @@ impl Upstream {
         let everybodys = reach.made_of.hosts.get(authority.host()).tls.as_ref();
         let terms =
             key.1.as_ref().or(everybodys).filter(|terms| hop::is_tls(authority) && ***terms != OriginTls::default());
-        // Somebody may have found it while we looked: there is one endpoint for all of them.
+        // Another task may have found it meanwhile: all must share one endpoint.
         let _one_at_a_time = self.noting.lock();
         let endpoint = known().map_or_else(|| reach.dialler.pool.endpoint(), |known| known.route.0.endpoint.clone());
         let way = RouteInner {
@@ -257,7 +257,7 @@ impl Upstream {
             signature: reach.signer.as_ref().map(|signer| signer.requests_to(authority)),
             name: self.name.clone(),
             host: authority.host_header().into(),
-            // The same settings: whatever its addresses, it is the same place.
+            // With the same settings the endpoint is the same, whatever the addresses.
             endpoint,
         };
         let route = Route(Arc::new(way));
@@ -266,10 +266,10 @@ impl Upstream {
     }
 }
 
-/// Routes that are found in one look-up, and how long one is taken as it is.
+/// Number of cached routes, and how long each is used.
 const KNOWN_ROUTES: usize = 10_000;
 const KEEP_ROUTE: Duration = Duration::from_secs(30);
-/// How long it is not even asked whether one still holds.
+/// How long a connection's last route is reused unchecked.
 const TAKE_AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

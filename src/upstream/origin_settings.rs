@@ -1,4 +1,4 @@
-//! The settings about origins, prepared for use and swapped as a whole on reload.
+//! The settings for origins, prepared for use and swapped as a whole on reload.
 
 use super::dialler::Dialler;
 use super::egress::Guard;
@@ -11,7 +11,7 @@ use crate::signing::{KeyError, Signer};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What is made of the settings.
+/// The prepared settings.
 pub(super) struct OriginSettings {
     pub made_of: Arc<Settings>,
     pub roots: OriginRoots,
@@ -19,11 +19,11 @@ pub(super) struct OriginSettings {
     pub guard: Guard,
     pub upstream_proxy: Option<Arc<UpstreamProxy>>,
     pub trust: Trust,
-    /// Signs requests, if configured.
+    /// The signer of requests, if configured.
     pub signer: Option<Arc<Signer>>,
 }
 
-/// Why settings cannot be put in force: a file that they name is not what it has to be.
+/// Why settings cannot be applied: a file that they name is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error(transparent)]
@@ -33,7 +33,7 @@ pub enum SetupError {
 }
 
 impl OriginSettings {
-    /// `listeners`: where this proxy itself listens. `before`: what earlier settings were made into.
+    /// `listeners`: where this proxy listens. `before`: the previous settings, to be reused where unchanged.
     pub fn new(
         settings: &Arc<Settings>,
         roots: OriginRoots,
@@ -80,12 +80,13 @@ impl OriginSettings {
         &self.made_of.limits
     }
 
-    /// What is decided by some settings is not routed by others: what both of them forbid might go otherwise.
+    /// Whether these are made of `settings`. A decision and its route must use the same settings: otherwise a request that both old and
+    /// new settings forbid could pass.
     pub fn is_made_of(&self, settings: &Arc<Settings>) -> bool {
         Arc::ptr_eq(&self.made_of, settings)
     }
 
-    /// The terms of a user's own for this authority, where they are not everybody's.
+    /// The TLS terms of a user for this authority, if they differ from everybody's.
     pub fn own_terms(&self, own: Option<&Hosts>, authority: &Authority) -> Option<Arc<OriginTls>> {
         let terms = &own?.get(authority.host()).tls;
         let differ = hop::is_tls(authority) && *terms != self.made_of.hosts.get(authority.host()).tls;

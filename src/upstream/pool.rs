@@ -1,4 +1,4 @@
-//! The idle connections of all endpoints together: how many there may be, and for how long.
+//! The limits for the idle connections of all endpoints: their number and age.
 
 use super::endpoint::{Endpoint, Idle};
 use crate::config::LimitSettings;
@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep};
 #[derive(Default)]
 pub(super) struct Pool {
     idle: Arc<AtomicUsize>,
-    /// Those that have had an idle connection.
+    /// Endpoints that have had an idle connection.
     endpoints: Mutex<Vec<Weak<Endpoint>>>,
     is_swept: AtomicBool,
-    /// In milliseconds.
+    /// Longest idle time in milliseconds.
     kept_for: AtomicU64,
 }
 
@@ -24,7 +24,7 @@ impl Pool {
         Arc::new(Endpoint::new(self.idle.clone()))
     }
 
-    /// How long an idle connection is kept from now on.
+    /// Sets the longest idle time.
     pub fn keep_for(&self, time: Duration) {
         self.kept_for.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
@@ -33,13 +33,13 @@ impl Pool {
         Duration::from_millis(self.kept_for.load(Relaxed))
     }
 
-    /// How many there are.
+    /// Number of idle connections.
     pub fn idle(&self) -> usize {
         self.idle.load(Relaxed)
     }
 
-    /// Keeps the connection for the next request to the endpoint, unless the endpoint has enough: of those that are nobody's, or of
-    /// this client connection's own. Where there are too many in all, those go that have been idle longest.
+    /// Keeps the connection for the next request, unless the endpoint has enough: unreserved ones, or ones reserved for the same client
+    /// connection. If there are too many in all, closes the longest idle ones.
     pub fn put(self: &Arc<Self>, endpoint: &Arc<Endpoint>, idle: Idle, limits: &LimitSettings) {
         let there = idle.private.map_or_else(|| endpoint.len(), |private| endpoint.private(private));
         if there >= limits.max_idle_connections_per_host || limits.max_idle_connections == 0 {
@@ -53,7 +53,7 @@ impl Pool {
         }
     }
 
-    /// It has connections that may become idle.
+    /// Registers an endpoint whose connections may become idle.
     pub fn know(&self, endpoint: &Arc<Endpoint>) {
         if endpoint.is_new() {
             let mut endpoints = self.endpoints.lock();
@@ -64,7 +64,7 @@ impl Pool {
         }
     }
 
-    /// An HTTP/2 connection is opened, which will be idle at some time.
+    /// Registers an opened HTTP/2 connection, which will become idle at some time.
     pub fn opened_http2(&self, endpoint: &Arc<Endpoint>, limits: &LimitSettings) {
         self.know(endpoint);
         self.make_room(limits.max_idle_connections);
@@ -73,12 +73,12 @@ impl Pool {
     fn make_room(&self, most: usize) {
         let over = (self.idle() + 1).saturating_sub(most);
         if over > 0 {
-            // More than are over, so that not each one that comes costs a search.
+            // Closes some more than necessary, so that not every new connection causes a search.
             self.close_oldest(over + most / 8);
         }
     }
 
-    /// Makes room for others. How many have gone.
+    /// Closes the oldest `count` idle connections. Returns how many were closed.
     pub fn close_oldest(&self, count: usize) -> usize {
         let endpoints = self.known();
         let before = self.idle();
@@ -103,7 +103,7 @@ impl Pool {
     }
 }
 
-/// Until the pool is gone.
+/// Closes connections that were idle for too long, until the pool is dropped.
 async fn sweep(pool: Weak<Pool>) {
     loop {
         let Some(every) = pool.upgrade().map(|pool| pool.kept_for() / 4) else { return };

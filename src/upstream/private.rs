@@ -1,5 +1,5 @@
-//! Origin connections that serve one client connection alone. An origin may have authenticated such a connection rather than a
-//! request (NTLM, Negotiate), or may take a request's body for the next request: what comes on it is nobody else's.
+//! Origin connections reserved for one client connection. An origin may have authenticated the connection rather than a request (NTLM,
+//! Negotiate), or may confuse a request's body with the next request: its answers must not reach anybody else.
 
 use super::endpoint::{Endpoint, PrivateId};
 use parking_lot::Mutex;
@@ -7,10 +7,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-/// The origin connections of one client connection and its user. Dropped with it, the idle ones are closed.
+/// The reserved origin connections of one client connection and its user. Dropping this closes the idle ones.
 pub struct PrivateConnections {
     id: PrivateId,
-    /// Where it has had an idle one.
+    /// Endpoints that have had one of its idle connections.
     endpoints: Mutex<Vec<Weak<Endpoint>>>,
 }
 
@@ -19,7 +19,7 @@ impl PrivateConnections {
         self.id
     }
 
-    /// An idle connection of its is there.
+    /// Notes that this endpoint has an idle connection of this client connection.
     pub(super) fn note(&self, endpoint: &Arc<Endpoint>) {
         let mut endpoints = self.endpoints.lock();
         if !endpoints.iter().any(|known| known.as_ptr() == Arc::as_ptr(endpoint)) {
@@ -77,7 +77,7 @@ mod tests {
         };
         for (number, endpoint) in endpoints.iter().enumerate() {
             private.note(endpoint);
-            // Of the others, the connections have been closed meanwhile.
+            // The connections of all others were closed meanwhile.
             if number % 1000 == 0 {
                 endpoint.put(idle().await);
                 drop(listener.accept().await);

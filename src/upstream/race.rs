@@ -1,5 +1,5 @@
-//! Which of an authority's addresses is connected to (RFC 8305 §4, §5): the families take turns, each next address is tried
-//! a moment later or as soon as one fails, and one that failed recently comes last.
+//! Happy Eyeballs (RFC 8305 §4, §5): address families alternate; the next address is tried after a delay or as soon as one fails;
+//! recently failed addresses come last.
 
 use super::dial_error::{DialError, DialFault};
 use futures_util::StreamExt;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Addresses that could not be connected to, and when.
+/// Addresses that failed, and when.
 pub(super) struct FailedAddresses(Cache<SocketAddr, Instant>);
 
 impl Default for FailedAddresses {
@@ -23,7 +23,7 @@ impl FailedAddresses {
         self.0.insert(address, Instant::now());
     }
 
-    /// The order in which to try them. `first`: where a connection has been, which comes before all.
+    /// The order in which to try addresses. `first`: tried before all others.
     pub fn order(&self, addresses: &[SocketAddr], first: Option<SocketAddr>) -> Vec<SocketAddr> {
         let preferred = addresses.first().is_some_and(SocketAddr::is_ipv6);
         let (one, other): (Vec<_>, Vec<_>) = addresses.iter().copied().partition(|it| it.is_ipv6() == preferred);
@@ -33,12 +33,12 @@ impl FailedAddresses {
             ordered.extend(one.next());
             ordered.extend(other.next());
         }
-        // Stable: what is alike stays in its order.
+        // Stable: equal keys keep their order.
         ordered.sort_by_cached_key(|&address| (Some(address) != first, self.has_failed(address)));
         ordered
     }
 
-    /// The one that is tried first.
+    /// The address that is tried first.
     pub fn first(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
         if let [one] = addresses { Some(*one) } else { self.order(addresses, None).first().copied() }
     }
@@ -52,7 +52,7 @@ impl FailedAddresses {
     }
 }
 
-/// The first that `dial` reaches. Of the failures, that of the address tried first is reported.
+/// The first connection that `dial` opens. If all fail, the failure of the address tried first.
 pub(super) async fn race<T, F>(
     addresses: &[SocketAddr],
     failed: &FailedAddresses,
@@ -73,7 +73,7 @@ where
         }
         let ended = match left.as_slice() {
             [] => running.next().await,
-            // Time for the next one.
+            // Start the next attempt.
             _ => match timeout(STAGGER, running.next()).await {
                 Ok(ended) => ended,
                 Err(_) => continue,
@@ -84,11 +84,11 @@ where
         match ended {
             Ok(reached) => {
                 failed.forget(address);
-                // Those that had a start and were slower are not waited for again soon.
+                // Slower addresses that were started earlier are not waited for again soon.
                 slower.into_iter().for_each(|slower| failed.note(slower));
                 return Ok((reached, address));
             }
-            // It is not the address that failed.
+            // The address is not at fault.
             Err(error) if error.kind == DialFault::OwnLimit => return Err(error),
             Err(error) => {
                 failed.note(address);

@@ -1,4 +1,4 @@
-//! A screened way to one authority.
+//! A screened route to one authority.
 
 use super::dial_error::DialError;
 use super::endpoint::Endpoint;
@@ -13,25 +13,25 @@ use crate::signing::RequestSigner;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Where to connect for an authority, and how. Cheap to clone.
+/// Where and how to connect for an authority. Cheap to clone.
 #[derive(Clone)]
 pub struct Route(pub(super) Arc<RouteInner>);
 
 pub(super) struct RouteInner {
-    /// The settings that it was made by.
+    /// The settings that the route was made from.
     pub by: Arc<OriginSettings>,
     pub authority: Authority,
-    /// What may be dialled, best first: the origin's addresses, or the upstream proxy's. Never empty.
+    /// Addresses to dial, best first: the origin's, or the upstream proxy's. Never empty.
     pub addresses: Arc<[SocketAddr]>,
-    /// On which TLS is spoken: the host's own, or those of all.
+    /// TLS terms of the host, or everybody's.
     pub tls: TlsTerms,
-    /// That these are a user's alone.
+    /// The user's TLS terms, if they differ from everybody's.
     pub user_terms: Option<Arc<OriginTls>>,
-    /// The origin's certificate is not looked at (`verify: off`).
+    /// The origin's certificate is not verified (`verify: off`).
     pub unverified: bool,
-    /// Who signs what goes there, if somebody does.
+    /// The signer of requests to this authority, if any.
     pub signature: Option<Arc<RequestSigner>>,
-    /// What this instance is called in Via.
+    /// The name of this process in Via.
     pub name: Arc<str>,
     /// The Host field.
     pub host: Box<str>,
@@ -39,42 +39,41 @@ pub(super) struct RouteInner {
 }
 
 impl Route {
-    /// The address of the origin that a pace is kept for: where a connection leads, or what is tried first. `None`: the pace is not
-    /// kept by addresses, or the upstream proxy alone knows them.
+    /// The origin address whose pace applies: that of the connection, or else the one to be tried first. `None`: pace is not kept by
+    /// address, or only the upstream proxy knows the address.
     pub fn paced_at(&self, dialled: Option<SocketAddr>) -> Option<IpAddr> {
         self.place(dialled).map(|address| address.ip())
     }
 
-    /// The same, with its port.
+    /// Like [`paced_at`](Self::paced_at), with the port.
     pub(super) fn place(&self, dialled: Option<SocketAddr>) -> Option<SocketAddr> {
         let way = &*self.0;
         let is_by_address = way.by.made_of.pace.key == KeyBy::Address && way.by.upstream_proxy.is_none();
         is_by_address.then(|| dialled.or_else(|| way.by.dialler.first(&way.addresses))).flatten()
     }
 
-    /// Whether the origin's certificate is accepted unseen.
+    /// Whether the origin's certificate is accepted unverified.
     pub fn is_unverified(&self) -> bool {
         self.0.unverified
     }
 
-    /// Who signs what goes there, if somebody does.
+    /// The signer of requests to this authority, if any.
     pub fn signature(&self) -> Option<&RequestSigner> {
         self.0.signature.as_deref()
     }
 
-    /// The upstream proxy that requests themselves go to, rather than through it: it needs the whole URL.
+    /// The upstream proxy, if requests are sent to it rather than through a tunnel: it needs the whole URL.
     pub fn asks(&self) -> Option<&UpstreamProxy> {
         self.0.by.upstream_proxy.as_deref().filter(|_| self.0.authority.scheme() == Scheme::Http)
     }
 
-    /// A connection of its own on which HTTP/1.1 is spoken with the origin itself, TLS included: for what may become another
-    /// protocol. `first`: the address to try before the others.
+    /// Opens an exclusive HTTP/1.1 connection to the origin itself, TLS included, for an upgrade to another protocol. `first`: the
+    /// address to try before the others.
     pub async fn open(&self, first: Option<SocketAddr>) -> Result<(Stream, SocketAddr), DialError> {
         self.0.dial(true, false, first).await
     }
 
-    /// The same without TLS of ours: what the client sends goes through unread. `via`: the lines of Via that came with
-    /// the client's CONNECT.
+    /// Opens a connection without TLS of ours, for a tunnel. `via`: the lines of Via in the client's CONNECT.
     pub async fn tunnel(
         &self,
         via: Option<&str>,
@@ -89,7 +88,7 @@ impl Route {
 }
 
 impl RouteInner {
-    /// To where a request can be sent, TLS included. `connect`: through an upstream proxy, not by way of it.
+    /// Connects to where a request can be sent, TLS included. `connect`: through an upstream proxy, with a tunnel.
     pub async fn dial(
         &self,
         connect: bool,
@@ -105,7 +104,7 @@ impl RouteInner {
         self.by.dialler.open(&self.hop_to(connect, tls), &self.addresses, first).await
     }
 
-    /// The host whose name was resolved.
+    /// The host whose name was resolved: the origin or the upstream proxy.
     pub fn resolved(&self) -> &Host {
         self.by.upstream_proxy.as_ref().map_or(self.authority.host(), |upstream_proxy| upstream_proxy.at.host())
     }

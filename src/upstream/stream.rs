@@ -1,4 +1,4 @@
-//! A connection of our own making, as far as the origin or an upstream proxy.
+//! A connection opened by the proxy, to the origin or an upstream proxy.
 
 use super::wide;
 use bytes::Bytes;
@@ -13,24 +13,24 @@ use tokio::task::coop;
 use tokio_openssl::SslStream;
 use tokio_rustls::client::TlsStream;
 
-/// TCP, with TLS over it as often as it takes.
+/// TCP, with zero or more layers of TLS.
 #[derive(Debug)]
 pub enum Stream {
     Tcp(TcpStream),
     Tls(Box<TlsStream<Stream>>),
-    /// The second, wider TLS.
+    /// The wider TLS, by OpenSSL.
     Wide(Box<SslStream<Stream>>),
-    /// One of which some has been read already.
+    /// A stream from which some bytes were already read.
     Ahead(Box<(Bytes, Stream)>),
 }
 
 impl Stream {
-    /// The same, and what has been read of it comes first.
+    /// Puts bytes that were already read back in front.
     pub(super) fn ahead(self, read: Vec<u8>) -> Self {
         if read.is_empty() { self } else { Self::Ahead(Box::new((read.into(), self))) }
     }
 
-    /// Whether the other side has chosen HTTP/2. `None`: none of the versions that it was offered.
+    /// Whether the peer chose HTTP/2 by ALPN. `None`: it chose none of the offered versions.
     pub(super) fn chose_http2(&self) -> Option<bool> {
         match self {
             Self::Tcp(_) => None,
@@ -40,7 +40,7 @@ impl Stream {
         }
     }
 
-    /// Nothing has come, and no end, as the system has it at this moment. `false`: something has, or that is not known.
+    /// Whether nothing has arrived, not even an end, according to the system right now. `false`: something has, or it is unknown.
     pub(super) fn is_surely_quiet(&self) -> bool {
         match self {
             Self::Tcp(tcp) => {
@@ -68,8 +68,8 @@ impl AsyncRead for Stream {
                 let before = buf.remaining();
                 let read = ready!(Pin::new(&mut *tls).poll_read(cx, buf));
                 let is_end = read.is_ok() && buf.remaining() == before && before > 0;
-                // As rustls says it.
-                let is_cut = is_end && !wide::said_goodbye(tls.ssl());
+                // The same error as rustls gives.
+                let is_cut = is_end && !wide::received_close_notify(tls.ssl());
                 Poll::Ready(if is_cut { Err(io::ErrorKind::UnexpectedEof.into()) } else { read })
             }
             Self::Ahead(ahead) if ahead.0.is_empty() => Pin::new(&mut ahead.1).poll_read(cx, buf),
@@ -82,19 +82,19 @@ impl AsyncRead for Stream {
     }
 }
 
-/// Counts what has been read against the task's turn: an origin that sends without end, and in the dearest pieces, has other tasks wait
-/// for no more than 128 KiB.
+/// Charges bytes read to the task's budget: an origin that sends endlessly, in the most expensive pieces, delays other tasks for at
+/// most 128 KiB.
 fn charge(cx: &mut Context<'_>, bytes: usize) {
     for _ in 0..bytes / CHARGED {
         match coop::poll_proceed(cx) {
             Poll::Ready(spent) => spent.made_progress(),
-            // The turn is over: the next read waits.
+            // The budget is used up: the next read waits.
             Poll::Pending => return,
         }
     }
 }
 
-/// Bytes that count as much as a read; a turn has 128.
+/// Bytes that cost as much as one read; a task's budget is 128.
 const CHARGED: usize = 1024;
 
 impl AsyncWrite for Stream {

@@ -1,4 +1,4 @@
-//! The way to origins, by settings and addresses.
+//! Reaching origins, by settings and addresses.
 
 use super::*;
 use crate::policy::Scheme;
@@ -24,7 +24,7 @@ async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>,
     Ok(reached.0.addresses.iter().map(ToString::to_string).collect())
 }
 
-/// Public at first, loopback the next time: each answer is screened, and what is dialled is what was screened.
+/// Public at first, loopback the next time: each answer is screened, and only screened addresses are dialled.
 #[tokio::test]
 async fn a_name_that_changes_its_address_is_screened_again() {
     let upstream = upstream("");
@@ -35,7 +35,7 @@ async fn a_name_that_changes_its_address_is_screened_again() {
     assert!(reached(&upstream, &[PUBLIC]).await.is_ok());
 }
 
-/// Or a request could go that is forbidden before and after a reload.
+/// Otherwise a request could pass that is forbidden before and after a reload.
 #[tokio::test]
 async fn routes_are_for_requests_under_the_settings_that_they_were_made_of() {
     let upstream = upstream("");
@@ -52,7 +52,7 @@ async fn routes_are_for_requests_under_the_settings_that_they_were_made_of() {
     }
 }
 
-/// Or the connections that one of them opens are of no use to the others.
+/// Otherwise the connections of one could not be used by the others.
 #[tokio::test]
 async fn requests_that_reach_a_place_at_once_share_its_connections() {
     let upstream = Arc::new(upstream("egress: { ports: ['1-65535'] }"));
@@ -88,7 +88,7 @@ async fn an_address_of_our_own_closes_the_name() {
     assert!(matches!(denied, ReachError::Denied(Denied::OwnListener(_))), "{denied}");
 }
 
-/// A pace that is kept by addresses is kept where the connection leads, not where the name used to.
+/// If pace is kept by address, it is kept for the connection's address, not for a former address of the name.
 #[tokio::test]
 async fn by_addresses_a_connection_that_was_kept_serves_its_own_alone() {
     let one = tokio::net::TcpListener::bind("127.0.0.2:0").await.unwrap();
@@ -121,7 +121,7 @@ async fn terms_of_tls_go_with_the_settings_that_have_them() {
         let yaml = format!("hosts: {{ a.example: {{ pin: 'sha256/{}' }}, b.example: {{ verify: off }} }}", pin(number));
         let settings = Arc::new(Settings::parse("test.yaml", &yaml).unwrap());
         upstream.adopt(upstream.prepare(&settings, None, Vec::new()).unwrap());
-        // A request under way has its user as that was when it came.
+        // A request in flight keeps its user's settings as of its arrival.
         if number == 3 {
             held = settings.hosts.get(&Authority::from_url("https://a.example").unwrap().host().clone()).tls.clone();
         }

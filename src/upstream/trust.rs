@@ -1,5 +1,5 @@
-//! On which terms TLS is spoken: with all origins and the upstream proxy, and with hosts that have terms of their own (`pin`,
-//! `client_certificate`, `verify`, `tls`). Built by `OriginSettings`.
+//! TLS terms: for all origins and the upstream proxy, and for hosts with their own settings (`pin`, `client_certificate`, `verify`,
+//! `tls`). Built by `OriginSettings`.
 
 use super::identity::{PinMismatch, ShownIdentity, key_digest};
 use super::wide::WideTls;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use tokio::sync::OnceCell;
 
-/// Whom to believe about origins, in the form of either TLS.
+/// Roots for verifying origins, in the forms for rustls and OpenSSL.
 #[derive(Clone)]
 pub struct OriginRoots {
     pub store: Arc<RootCertStore>,
@@ -26,30 +26,30 @@ pub struct OriginRoots {
     pub pem: Arc<str>,
 }
 
-/// The terms for all, and those of some.
+/// The terms for all hosts, and those of some.
 pub(super) struct Trust {
-    /// By the roots alone.
+    /// Verified by the roots only.
     pub plain: TlsTerms,
     own: HashMap<OriginTls, OwnTerms>,
 }
 
-/// A host's, as long as settings have them or a request that was made under these is under way.
+/// The terms of a host; kept while settings, or requests in flight that began under these, use them.
 struct OwnTerms {
     terms: TlsTerms,
     holders: Vec<Weak<OriginTls>>,
 }
 
-/// One verifier and one memory of sessions, for either version of HTTP.
+/// One verifier and one session cache, for each version of HTTP.
 #[derive(Clone, Debug)]
 pub(super) struct TlsTerms {
     pub http1: Arc<ClientConfig>,
-    /// The origin may choose HTTP/2.
+    /// With HTTP/2 offered.
     pub either: Arc<ClientConfig>,
-    /// For an origin that refuses what these offer.
+    /// For an origin that rejects these parameters.
     pub wide: Arc<WideTls>,
 }
 
-/// Why TLS cannot be spoken on the configured terms. The files' contents are never repeated.
+/// Why TLS cannot be set up as configured. The content of the files is never repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     #[error("{} cannot be read as {what}: {source}", .path.display())]
@@ -111,7 +111,7 @@ impl Trust {
                 }
             }
         }
-        // A request goes by its user as that was when it came: what only such a one may still ask for stays until it has gone.
+        // A request in flight keeps its user's settings as of its arrival, so terms that it may still need are kept until it ends.
         for (terms, before) in before.into_iter().flat_map(|before| &before.own) {
             let held = before.holders.iter().filter(|holder| holder.strong_count() > 0).cloned();
             match all.get_mut(terms) {
@@ -128,10 +128,10 @@ impl Trust {
     }
 
     pub fn of(&self, terms: &OriginTls) -> &TlsTerms {
-        &self.own.get(terms).expect("made of these settings, or of those that its holder has").terms
+        &self.own.get(terms).expect("kept while its holder exists").terms
     }
 
-    /// How many hosts' terms are kept.
+    /// Number of hosts whose terms are kept.
     #[cfg(test)]
     pub fn own(&self) -> usize {
         self.own.len()
@@ -148,13 +148,13 @@ fn read(pair: &CertificatePair) -> Result<ShownIdentity, TrustError> {
     Ok(ShownIdentity { chain, key })
 }
 
-/// The roots decide, and where there are pins these too.
+/// Verifies by the roots, and by pins if there are any.
 #[derive(Debug)]
 struct Verifier {
     webpki: Arc<WebPkiServerVerifier>,
-    /// `false`: the roots do not.
+    /// `false`: the roots are ignored.
     verify: bool,
-    /// SHA-256 of the keys of which the certificate must hold one. Empty: any.
+    /// SHA-256 of pinned keys; the chain must contain one. Empty: any.
     pins: Vec<[u8; 32]>,
 }
 
@@ -208,7 +208,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// For OpenSSL, which goes one way only. In the form of the library's own errors.
+/// The chain is too long: OpenSSL may still verify it, as it tries only one path. Formatted like the library's errors.
 #[derive(Debug, thiserror::Error)]
 #[error("ManyIntermediates")]
 struct ManyIntermediates;
@@ -220,7 +220,7 @@ mod tests {
     use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
     use std::io;
 
-    /// The name, and whose it is said to be; signed with a key of its own that nobody knows.
+    /// A certificate for `subject`, signed by `issuer` with a fresh key.
     fn certificate(subject: &str, issuer: &Issuer<'_, KeyPair>) -> (CertificateDer<'static>, Issuer<'static, KeyPair>) {
         let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
         params.distinguished_name = DistinguishedName::new();
@@ -261,7 +261,7 @@ mod tests {
             assert!(!error.to_string().contains("maximum"), "{error}");
             assert_eq!(error.is_for_wider, name == "x", "{error}");
         }
-        // What is needed comes first as a rule; where it does not, the other way is taken.
+        // The needed intermediate usually comes first; otherwise the other path is taken.
         let (middle, middle_issuer) = certificate("middle", &issuer);
         let (leaf, _) = certificate("leaf", &middle_issuer);
         let junk: Vec<_> = (0..20).map(|number| certificate(&format!("junk {number}"), &issuer).0).collect();

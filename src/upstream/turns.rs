@@ -1,4 +1,4 @@
-//! When what was handed to an HTTP/2 connection has been written: its own task writes, whenever that is scheduled.
+//! Tells when data handed to an HTTP/2 connection was written: the connection's own task writes when it is scheduled.
 
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
 
-/// The turns that the task of a connection has, and what they have written.
+/// Counts the polls (turns) of a connection's task, and what they have written.
 #[derive(Debug, Default, Clone)]
 pub struct TaskTurns(Arc<TurnCounts>);
 
 #[derive(Debug, Default)]
 struct TurnCounts {
-    /// That have begun: each hands on all that it finds.
+    /// Turns begun: each passes on everything it finds.
     begun: AtomicU64,
-    /// The last after which nothing was left to write; none comes any more: all ones.
+    /// The last turn after which nothing was left to write; all ones after the task has ended.
     written: AtomicU64,
-    /// Something has been handed on and waits to be written.
+    /// Something was passed on and waits to be written.
     has_rest: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
     /// Somebody may be waiting.
@@ -26,16 +26,16 @@ struct TurnCounts {
     task: AtomicWaker,
 }
 
-/// What was handed to the connection.
+/// A position in the data handed to the connection.
 #[derive(Debug)]
 pub struct HandedOver {
     turns: TaskTurns,
-    /// The first turn that surely finds it.
+    /// The first turn that is certain to find the data.
     turn: u64,
 }
 
 impl TaskTurns {
-    /// Counts those of the task that runs this.
+    /// Counts the turns of `task`.
     pub async fn of<F: Future>(self, task: F) -> F::Output {
         let _over = TurnsEnd(&self);
         let mut task = pin!(task);
@@ -51,7 +51,7 @@ impl TaskTurns {
         .await
     }
 
-    /// All that has just been handed over.
+    /// Everything handed over so far.
     pub fn handed_over(&self) -> HandedOver {
         HandedOver { turns: self.clone(), turn: self.begun() + 1 }
     }
@@ -64,7 +64,7 @@ impl TaskTurns {
         self.0.has_rest.store(rest, SeqCst);
     }
 
-    /// Each turn says a later one.
+    /// Turns are reported in increasing order.
     fn written(&self, turn: u64) {
         self.0.written.store(turn, SeqCst);
         if self.0.is_awaited.load(SeqCst) {
@@ -75,7 +75,7 @@ impl TaskTurns {
     }
 }
 
-/// The task's end: nothing is written any more.
+/// Marks the end of the task: nothing will be written any more.
 struct TurnsEnd<'a>(&'a TaskTurns);
 
 impl Drop for TurnsEnd<'_> {
@@ -85,7 +85,7 @@ impl Drop for TurnsEnd<'_> {
 }
 
 impl HandedOver {
-    /// Ready when it has been written, or never will be.
+    /// Ready when the data was written, or never will be.
     pub fn poll_written(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut waiting = self.turns.0.waiting.lock();
         self.turns.0.is_awaited.store(true, SeqCst);
@@ -95,7 +95,7 @@ impl HandedOver {
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
             waiting.push(cx.waker().clone());
         }
-        // The turn under way may have found it: then no other would come by itself.
+        // The current turn may have found the data; without this no further turn would follow.
         self.turns.0.task.wake();
         Poll::Pending
     }
@@ -120,7 +120,7 @@ mod tests {
         handed.written().now_or_never().is_some()
     }
 
-    /// A stream that takes nothing for a while.
+    /// A stream that accepts nothing for a while.
     struct Narrow(bool);
 
     impl AsyncWrite for Narrow {

@@ -1,5 +1,4 @@
-//! The proxy beyond this one (`egress.upstream_proxy`): where it is, who we are to it, and what it is asked (RFC 9110
-//! §9.3.6, §11.7.2).
+//! The upstream proxy (`egress.upstream_proxy`): its address, our credentials, and CONNECT requests to it (RFC 9110 §9.3.6, §11.7.2).
 
 use super::dial_error::{DialError, DialFault};
 use crate::config::SecretUrl;
@@ -37,7 +36,7 @@ impl UpstreamProxy {
         Ok(UpstreamProxy { at, credentials })
     }
 
-    /// That it does not take our credentials, or wants some.
+    /// The error if it rejects our credentials, or requires some.
     pub fn wants_credentials(&self) -> DialError {
         let what = match self.credentials {
             Some(_) => "does not accept our credentials",
@@ -46,7 +45,7 @@ impl UpstreamProxy {
         DialError::new(DialFault::Credentials, format!("{self} {what}"))
     }
 
-    /// Asks for a way through to the authority. `via`: the line of Via that makes a loop known. What has come behind the answer is the
+    /// Requests a tunnel to the authority. `via`: the value of Via, for detecting loops. Returns bytes after the answer, which are the
     /// origin's.
     pub(super) async fn connect<S>(
         &self,
@@ -76,7 +75,7 @@ impl UpstreamProxy {
                 Ok(None) if stream.read_buf(&mut input).await.map_err(ended)? > 0 => continue,
                 Ok(None) => return Err(ended(io::ErrorKind::UnexpectedEof.into())),
                 Err(_) => {
-                    let what = format!("what {self} answers to CONNECT {target} is not HTTP");
+                    let what = format!("the answer of {self} to CONNECT {target} is not HTTP");
                     return Err(DialError::new(DialFault::Malformed, what));
                 }
             };
@@ -84,7 +83,7 @@ impl UpstreamProxy {
             scanned = 0;
             let kind = match status {
                 200..300 => return Ok(input),
-                // An interim answer (RFC 9110 §15.2); 101 is none.
+                // Interim answers (RFC 9110 §15.2); not 101.
                 100 | 102..200 => continue,
                 407 => return Err(self.wants_credentials()),
                 504 => DialFault::DeclinedInTime,
@@ -122,7 +121,7 @@ mod tests {
         UpstreamProxy::new(settings.egress.upstream_proxy.as_ref().unwrap()).unwrap()
     }
 
-    /// What is asked of a parent that answers with `answer`, and the result.
+    /// The request to an upstream proxy that answers with `answer`, and the result.
     async fn asked(url: &str, answer: &[u8]) -> (String, Result<(), DialError>, Vec<u8>) {
         let (mut ours, mut its) = tokio::io::duplex(64 * 1024);
         its.write_all(answer).await.unwrap();
@@ -184,7 +183,7 @@ mod tests {
         assert_eq!(asked("http://p.example", &endless).await.1.unwrap_err().kind, DialFault::Malformed);
     }
 
-    /// An answer, and how often it was read from.
+    /// An answer, and the number of reads.
     struct Reads {
         answer: Vec<u8>,
         count: usize,
@@ -223,7 +222,7 @@ mod tests {
         assert!(connected.is_ok());
     }
 
-    /// A call of the system's for each byte of an answer would be hundreds for each connection.
+    /// One system call for each byte of an answer would be hundreds for each connection.
     #[tokio::test]
     async fn an_answer_is_read_in_as_many_pieces_as_it_comes_in() {
         let answer = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\nafter", "x".repeat(400));

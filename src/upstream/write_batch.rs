@@ -1,6 +1,5 @@
-//! What the streams of one HTTP/2 connection write leaves together. A frame would otherwise leave by itself, as soon as the
-//! task of its stream has run: it waits until the other tasks that are ready have had their turn. A peer that floods the connection ends
-//! it.
+//! Batches the writes of the streams of one HTTP/2 connection. Otherwise each frame would be written as soon as its stream's task has
+//! run; now it waits until the other ready tasks have run. A peer that floods the connection with frames is disconnected.
 
 use super::frame_balance::FrameBalance;
 use super::turns::TaskTurns;
@@ -14,25 +13,25 @@ pub struct Gathered<T> {
     io: T,
     turns: TaskTurns,
     waiting: Vec<u8>,
-    /// How many of them have left.
+    /// Bytes of `waiting` that were written.
     sent: usize,
-    /// The turn in which the first of them came.
+    /// The turn in which the first waiting byte was added.
     since: u64,
-    /// Before anything is read, the other side may wait for what is written.
+    /// Something was received. Before that, the peer may be waiting for our bytes.
     is_heard: bool,
     balance: FrameBalance,
-    /// The turn in which something was read last, and the frames read in it.
+    /// The last turn in which something was read, and the frames read in it.
     reads: (u64, u32),
 }
 
 impl<T: AsyncWrite + Unpin> Gathered<T> {
-    /// `turns`: of the task that will drive the connection.
+    /// `turns`: of the task that drives the connection.
     pub fn new(io: T, turns: TaskTurns) -> Self {
         let (waiting, balance) = (Vec::new(), FrameBalance::of_origin());
         Gathered { io, turns, waiting, sent: 0, since: 0, is_heard: false, balance, reads: (0, 0) }
     }
 
-    /// One to a client, which sends requests.
+    /// For a connection to a client, which sends requests.
     pub fn to_client(io: T, turns: TaskTurns) -> Self {
         Gathered { balance: FrameBalance::of_client(), ..Self::new(io, turns) }
     }
@@ -44,7 +43,7 @@ impl<T: AsyncWrite + Unpin> Gathered<T> {
                 n => self.sent += n,
             }
         }
-        // An idle connection holds no memory.
+        // Idle connections hold no memory.
         (self.waiting, self.sent) = (Vec::new(), 0);
         Poll::Ready(Ok(()))
     }
@@ -54,13 +53,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Gathered<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let turn = self.turns.begun();
         if self.reads.0 == turn && self.reads.1 > FRAMES {
-            // However short its frames are, others have their turns between them.
+            // Other tasks run in between, however short the frames are.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let before = buf.filled().len();
         if self.reads.1 > FRAMES {
-            // Where many came at once the last time, less is read at once.
+            // If many frames were read last time, read less at once.
             let room = buf.remaining().min(FRAMES as usize * 8);
             let mut part = ReadBuf::new(buf.initialize_unfilled_to(room));
             ready!(Pin::new(&mut self.io).poll_read(cx, &mut part))?;
@@ -127,9 +126,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathered<T> {
     }
 }
 
-/// Frames that are read in one turn, and those of the read that goes beyond them.
+/// Frames read in one turn, plus those of the read that exceeds this.
 const FRAMES: u32 = 128;
-/// Bytes that wait at most: two frames of the usual size.
+/// Most waiting bytes: two frames of the usual size.
 const ROOM: usize = 32 << 10;
 
 #[cfg(test)]
@@ -139,7 +138,7 @@ mod tests {
     use std::pin::pin;
     use std::task::Waker;
 
-    /// What each write took, and an end.
+    /// The number of bytes of each write, and the end.
     #[derive(Default)]
     struct Seen {
         writes: Vec<usize>,
@@ -175,7 +174,7 @@ mod tests {
     }
 
     impl Driven {
-        /// One to which the other side has spoken already.
+        /// A connection on which the peer has already sent something.
         fn new() -> Self {
             let turns = TaskTurns::default();
             let mut io = Gathered::new(Seen::default(), turns.clone());

@@ -14,7 +14,7 @@ pub(super) struct Crawler {
 }
 
 impl Crawler {
-    /// The status of the answer. `authority` is host and port.
+    /// Returns the status of the answer. `authority` is host and port.
     pub async fn get(&self, https: bool, authority: &str, path: &str) -> io::Result<u16> {
         let mut tcp = TcpStream::connect(self.proxy).await?;
         if !https {
@@ -40,10 +40,10 @@ async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), target: &str, h
     stream.flush().await?;
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer).await {
-        // TCP's end without TLS's is an end all the same.
+        // An end of TCP without close_notify counts as an end.
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
         Ok(_) | Err(_) => {}
     }
     let status = std::str::from_utf8(answer.get(9..12).unwrap_or_default()).ok().and_then(|code| code.parse().ok());
-    status.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no HTTP answer"))
+    status.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP"))
 }

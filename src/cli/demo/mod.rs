@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const BOT: &str = "DemoBot";
 const HOST: &str = "shop.localhost";
 
-/// What the crawler asks for, in order.
+/// The crawler's requests, in order.
 const CRAWL: [(bool, &str); 9] = [
     (false, "/"),
     (false, "/private/accounts"),
@@ -42,7 +42,7 @@ pub(super) fn run() -> Result<ExitCode, CommandError> {
 async fn demonstrate() -> Result<ExitCode, CommandError> {
     let visits = DemoVisits::default();
     let home = tempfile::tempdir()?;
-    // The site has a certificate of an authority of its own, which the proxy trusts as it would a public one.
+    // The site's certificate is from a separate authority, which the proxy trusts like a public one.
     let site_ca = Ca::open_or_create(&home.path().join("site")).map_err(StartError::from)?;
     let site_ca_file = site_ca.path().to_owned();
     let host = Host::parse(HOST).map_err(io::Error::other)?;
@@ -100,7 +100,7 @@ fn trust(ca: &std::path::Path) -> Result<Arc<rustls::ClientConfig>, CommandError
     Ok(Arc::new(config.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// The rule that decided, and the wait if there was one.
+/// The rule that decided, and the wait, if any.
 fn because(path: &str, waited: Duration) -> String {
     let rules = RobotsTxt::parse(ROBOTS.as_bytes()).rules_for(&[BOT]);
     let verdict = rules.check(path);

@@ -20,10 +20,10 @@ User-agent: GreedyBot
 Disallow: /
 ";
 
-/// What the site has been asked for, in order.
+/// The requests that the site received, in order.
 pub(super) type DemoVisits = Arc<Mutex<Vec<(Instant, String)>>>;
 
-/// Serves until the runtime ends; returns its port. `tls`: over HTTPS.
+/// Serves until the runtime ends; returns the port. `tls`: serve HTTPS.
 pub(super) async fn serve(visits: DemoVisits, tls: Option<Arc<rustls::ServerConfig>>) -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let port = listener.local_addr()?.port();

@@ -1,4 +1,4 @@
-//! `politely evidence`: whether the chain of decisions is whole, and time stamps of its head.
+//! `politely evidence`: verifies the chain of decisions, and has its head time-stamped.
 
 mod source;
 mod stamp;
@@ -25,9 +25,9 @@ pub(super) struct EvidenceArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum EvidenceCommand {
-    /// Was anything changed, removed or lost? Exit code 1 if something is not as it was written
+    /// Check whether anything was changed, removed or lost. Exit code 1 if so
     Verify(Verify),
-    /// Have a time-stamping authority (RFC 3161) sign the chain's head, and store what it answers beside the segments
+    /// Have a time-stamping authority (RFC 3161) sign the chain's head, and store the stamp beside the segments
     Stamp(stamp::StampArgs),
 }
 
@@ -37,10 +37,10 @@ struct Verify {
     directory: Option<PathBuf>,
     #[command(flatten)]
     config: ConfigArg,
-    /// A head that was noted elsewhere, which has to be in the chain; may be given several times
+    /// A head that was noted elsewhere and must be in the chain; may be given several times
     #[arg(long = "head", value_name = "SHA256", value_parser = parse_head)]
     heads: Vec<Hash>,
-    /// PEM file of the authorities that time stamps have to come from; without it, their signatures are only consistent
+    /// PEM file of the authorities that time stamps must come from; without it, their signatures are only checked for consistency
     #[arg(long, value_name = "FILE")]
     tsa_ca: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
@@ -70,7 +70,7 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
     Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// An instant as people write it: RFC 3339, a date, or how long ago it was (`7d`).
+/// Parses a time as people write it: RFC 3339, a date, or how long ago it was (`7d`).
 pub(super) fn when(text: &str) -> Result<SystemTime, String> {
     if let Some(at) = rfc3339::parse(text) {
         return Ok(at);
@@ -140,7 +140,7 @@ fn text(directory: &Path, verified: &Verified, is_authentic: bool) -> String {
         );
     }
     for other in others.iter().take(MOST_SHOWN) {
-        let _ = writeln!(out, "  other:    {} is no part of the evidence", other.display());
+        let _ = writeln!(out, "  other:    {} is not part of the evidence", other.display());
     }
     if others.len() > MOST_SHOWN {
         let _ = writeln!(out, "  other:    … and {} more", others.len() - MOST_SHOWN);
@@ -180,7 +180,7 @@ pub(super) fn times_of(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
-/// Of faults and of other files: where there are many, the first ones say enough.
+/// Most faults, and most other files, that are shown.
 const MOST_SHOWN: usize = 50;
 
 #[cfg(test)]

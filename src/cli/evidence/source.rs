@@ -1,11 +1,11 @@
-//! Which evidence a command is about, and which authorities its time stamps have to come from.
+//! The evidence that a command is about, and the authorities that its time stamps must come from.
 
 use crate::cli::{CommandError, ConfigArg};
 use crate::evidence::ReadError;
 use openssl::x509::X509;
 use std::path::{Path, PathBuf};
 
-/// The directory that is named, or else the configured one.
+/// The directory given, or else the configured one.
 pub fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, CommandError> {
     if let Some(named) = named {
         return Ok(named.to_owned());
@@ -28,7 +28,7 @@ pub fn unreadable(directory: &Path, error: &ReadError) -> CommandError {
 
 /// The certificates in a file.
 pub fn authorities(path: &Path) -> Result<Vec<X509>, CommandError> {
-    let hint = "name a PEM file with certificates of time-stamping authorities, or of those who certify them";
+    let hint = "name a PEM file with certificates of time-stamping authorities, or of their issuers";
     let bytes = std::fs::read(path)
         .map_err(|error| CommandError::usage(format!("cannot read {}: {error}", path.display()), hint))?;
     let all = X509::stack_from_pem(&bytes).unwrap_or_default();

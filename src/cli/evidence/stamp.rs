@@ -1,4 +1,4 @@
-//! `politely evidence stamp`: a time stamp of the chain's head, over plain HTTP (RFC 3161 §3.4). What is answered is signed.
+//! `politely evidence stamp`: gets a time stamp of the chain's head over plain HTTP (RFC 3161 §3.4), as the answer is signed.
 
 use super::source::{authorities, directory, unreadable};
 use crate::cli::{CommandError, ConfigArg, print};
@@ -21,7 +21,7 @@ pub(super) struct StampArgs {
     /// The time-stamping authority, such as `http://tsa.example/tsr`
     #[arg(long, value_name = "URL", value_parser = parse_tsa)]
     tsa: Url,
-    /// PEM file of the authorities that the time stamp has to come from
+    /// PEM file of the authorities that the time stamp must come from
     #[arg(long, value_name = "FILE")]
     tsa_ca: Option<PathBuf>,
 }
@@ -47,9 +47,8 @@ pub(super) fn run(args: &StampArgs) -> Result<ExitCode, CommandError> {
     let stored = check(&response, &head, Some(nonce), &authorities)
         .and_then(|time| Ok((time, Stamp::store(&directory, verified.head_segment, &head, &response)?)));
     let (time, path) = stored.map_err(|error| {
-        let hint =
-            "nothing was stored; `--tsa-ca` has to have the authority's certificate, or that of who certifies it";
-        CommandError::usage(format!("the answer of {} is of no use: {error}", args.tsa), hint)
+        let hint = "nothing was stored; `--tsa-ca` must contain the authority's certificate, or its issuer's";
+        CommandError::usage(format!("the answer of {} cannot be used: {error}", args.tsa), hint)
     })?;
     let path = path.map_or(String::new(), |path| format!("\n  stored:  {}", path.display()));
     print(&format!("  head:    {name}\n  stamped: {}{path}\n", rfc3339::millis(time)))
@@ -62,11 +61,11 @@ fn parse_tsa(text: &str) -> Result<Url, String> {
             Err("an authority that asks for a password is not supported".to_owned())
         }
         "http" => Ok(url),
-        other => Err(format!("`{other}` is not supported: what is answered is signed, so that plain http is enough")),
+        other => Err(format!("`{other}` is not supported: plain http is enough, as the answer is signed")),
     }
 }
 
-/// Asks once. HTTP/1.0, so that the body ends with the connection.
+/// Sends one request, in HTTP/1.0, so that the body ends with the connection.
 fn ask(url: &Url, query: &[u8]) -> io::Result<Vec<u8>> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
     let until = Instant::now() + PATIENCE;
@@ -115,7 +114,7 @@ fn exchange(
     }
 }
 
-/// That of an answer, as soon as it is whole. `is_over`: nothing more comes.
+/// The body of an answer, once complete. `is_over`: no more bytes will come.
 fn body(bytes: &[u8], is_over: bool) -> io::Result<Option<Vec<u8>>> {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut head = httparse::Response::new(&mut fields);
@@ -150,7 +149,7 @@ fn too_slow() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("no whole answer within {} s", PATIENCE.as_secs()))
 }
 
-/// For all of it.
+/// For the whole exchange.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For each of its addresses.
+/// For connecting to each address.
 const CONNECT: Duration = Duration::from_secs(5);

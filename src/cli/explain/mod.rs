@@ -1,4 +1,4 @@
-//! `politely explain URL`: would it be fetched, and which line of which file says so.
+//! `politely explain URL`: whether the URL may be fetched, and which line of which file decides.
 
 mod past;
 
@@ -110,7 +110,7 @@ fn as_fetched(robots: RobotsTxt, now: SystemTime) -> Entry {
     Entry::answered(SiteAnswer::new(Access::Rules(robots), 200, freshness))
 }
 
-/// What the site's answers asked for in return (`Link`, 402), as the proxy that runs with this configuration has seen them.
+/// The licence and price that the site's answers name (`Link`, 402), as seen by the proxy that runs with this configuration.
 fn known_offer(config: &ConfigArg, authority: &Authority) -> Option<Value> {
     let target = format!("/api/v1/authorities/{}", segment(authority));
     let mut known = ask_running(config, &target)?;

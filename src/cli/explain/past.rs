@@ -1,4 +1,4 @@
-//! `explain --at TIME`: by the robots.txt and the configuration that were in force then, from the evidence kept.
+//! `explain --at TIME`: uses the robots.txt and the configuration that were in force then, from the evidence.
 
 use super::{ExplainArgs, offered, text};
 use crate::admin;
@@ -68,18 +68,18 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
-/// Of a date alone the last millisecond, UTC: what held on that day has been seen by then.
+/// For a date, its last millisecond in UTC, so that it covers the whole day.
 fn at_end(text: &str) -> Result<SystemTime, String> {
     let is_date = text.len() == "2026-11-20".len() && rfc3339::parse(&format!("{text}T00:00:00Z")).is_some();
     let at = when(text)?;
     Ok(if is_date { at + DAY - Duration::from_millis(1) } else { at })
 }
 
-/// What was configured then; else what is now, and why that.
+/// The configuration of that time; otherwise the current one, with the reason.
 fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>), CommandError> {
     let then = match &past.config {
-        None => Err("it is not kept".to_owned()),
-        Some(config) => Settings::of_shown("the configuration of then", config),
+        None => Err("it is not in the evidence".to_owned()),
+        Some(config) => Settings::of_shown("the configuration of that time", config),
     };
     match then {
         Ok(then) => Ok((then, None)),
@@ -87,7 +87,7 @@ fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>
     }
 }
 
-/// For whom and what for: as is said, or else as the record has it.
+/// The crawler and use as given, or else as in the record.
 fn rules(args: &ExplainArgs, settings: &Settings, known: &Found, authority: &Authority) -> HostRules {
     let decision = &known.decision;
     let tokens: Vec<_> = decision.product_tokens.iter().filter_map(|token| ProductToken::parse(token).ok()).collect();
@@ -99,7 +99,7 @@ fn rules(args: &ExplainArgs, settings: &Settings, known: &Found, authority: &Aut
     hosts.get(authority.host()).rules.clone().asked_for(tokens, purposes)
 }
 
-/// The record of the same URL, if it rests on the same files, for the same crawler and use, and says otherwise.
+/// A record of the same URL, based on the same files, for the same crawler and use, but with another verdict.
 fn contradicted<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Found> {
     let same = past.same.as_ref()?;
     let (then, known) = (&same.decision, &past.known.decision);
@@ -111,12 +111,12 @@ fn contradicted<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Fou
         && then.product_tokens == explanation.product_tokens
         && then.purpose == explanation.purposes;
     let reason = then.reason.as_deref()?;
-    // The others depend on the moment, on what came before, or on the answer.
+    // Other reasons depend on the time, earlier requests or the answer.
     let is_by_files = BY_FILES.contains(&reason) || reason == "usage-disallowed" && then.origin_ms.is_none();
     (is_based_alike && is_by_files && reason != explanation.reason).then_some(same)
 }
 
-/// What answers asked for in return up to then.
+/// The licence and price that the site's answers had named up to then.
 fn offer(past: &Past) -> Value {
     match (&past.license, &past.price) {
         (None, None) => Value::Null,
@@ -124,7 +124,7 @@ fn offer(past: &Past) -> Value {
     }
 }
 
-/// Where it is known from.
+/// The sources of the explanation.
 fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
     let Past { same, .. } = past;
     let mut out = format!("\nat {}, according to the evidence from that time:\n", rfc3339::millis(at));
@@ -189,7 +189,7 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Optio
     all
 }
 
-/// Reasons that the URL, the configuration and the site's files decide alone.
+/// Reasons that depend only on the URL, the configuration and the site's files.
 const BY_FILES: [&str; 9] = [
     "robots-txt",
     "allowed-by-operator",
@@ -202,7 +202,7 @@ const BY_FILES: [&str; 9] = [
     "rules-too-complex",
 ];
 const DAY: Duration = Duration::from_secs(86_400);
-/// The exit code without a verdict to rely on.
+/// Exit code if there is no reliable verdict.
 const UNSURE: u8 = 2;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The report for programs.
+//! The report as JSON.
 
 use super::overrides::{contact, overrides};
 use super::page::Page;

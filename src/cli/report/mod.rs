@@ -1,4 +1,4 @@
-//! `politely report`: what was asked of whom, and what was not, from the evidence kept: for a person who has to judge it.
+//! `politely report`: a summary of the evidence for people: what was requested from which site, and what was refused.
 
 mod html;
 mod json;
@@ -28,13 +28,13 @@ pub(super) struct ReportArgs {
     /// Only requests since this time: `7d` ago, a date, or a time such as 2026-11-22T18:30:00Z
     #[arg(long, value_name = "WHEN", value_parser = when)]
     since: Option<SystemTime>,
-    /// Only requests before this time, written in the same way
+    /// Only requests before this time, in the same notation
     #[arg(long, value_name = "WHEN", value_parser = when)]
     until: Option<SystemTime>,
     /// Only requests to this host: `example.com`, or `*.example.com` for all below it; may be given several times
     #[arg(long = "host", value_name = "PATTERN")]
     hosts: Vec<HostPattern>,
-    /// Only requests of this user, or of a client without one by its address
+    /// Only requests of this user, or of a client without a user name, by its address
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Only requests with this declared use, such as ai-train
@@ -42,7 +42,7 @@ pub(super) struct ReportArgs {
     purpose: Option<Purpose>,
     #[arg(long, value_enum, default_value_t)]
     by: By,
-    /// html is one page, to read, print or send
+    /// Output format; html is one self-contained page
     #[arg(long, value_enum, default_value_t)]
     format: Form,
 }
@@ -53,11 +53,12 @@ enum Form {
     Text,
     Json,
     Html,
-    /// As Markdown, what a crawler knows for the summary of AI Act Art. 53(1)(d); it lists domains, whatever `--by` says
+    /// A Markdown draft of what a crawler can contribute to the summary required by AI Act Art. 53(1)(d); it lists domains, whatever
+    /// `--by` says
     TrainingSummary,
 }
 
-/// 0, or 1 if the chain is broken: then the report says so.
+/// Exit code 0, or 1 if the chain is broken, which the report then says.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let selection = args.selection()?;
     let by = if matches!(args.format, Form::TrainingSummary) { By::Domain } else { args.by };

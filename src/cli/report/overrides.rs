@@ -1,25 +1,25 @@
-//! What a stored configuration says in place of what sites say or of what is verified: for those who read a report.
+//! The settings of a stored configuration that override what sites say, or disable verification, for readers of a report.
 
 use crate::evidence::{Basis, Selection};
 use crate::policy::{Authority, HostPattern};
 use serde_json::Value;
 
-/// One setting that differs from obeying everything.
+/// A setting that deviates from obeying sites in everything.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub(super) struct Overriding {
-    /// The hosts, and the user if it is for one.
+    /// The hosts, and the user if it applies to one.
     pub scope: String,
-    /// As it is written, such as `robots: ignore`.
+    /// As in the configuration, such as `robots: ignore`.
     pub setting: String,
 }
 
-/// Whom a webmaster reaches: `identity.contact`.
+/// The contact for webmasters: `identity.contact`.
 pub(super) fn contact(config: &str) -> Option<String> {
     let config: Value = serde_json::from_str(config).ok()?;
     config["identity"]["contact"].as_str().filter(|contact| !contact.is_empty()).map(str::to_owned)
 }
 
-/// Those of a configuration, as far as they concern the selected records: its hosts and its user.
+/// The overrides of a configuration that concern the hosts and users of the selected records.
 pub(super) fn overrides(config: &str, selection: &Selection, basis: &Basis) -> Vec<Overriding> {
     let Ok(config) = serde_json::from_str::<Value>(config) else { return Vec::new() };
     let mut all = Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn overrides(config: &str, selection: &Selection, basis: &Basis) -> V
     all
 }
 
-/// A report about some hosts is not about the others.
+/// Whether the report includes any host that matches the pattern.
 fn concerns(pattern: &str, selection: &Selection, basis: &Basis) -> bool {
     let Ok(pattern) = HostPattern::parse(pattern) else { return true };
     let is_of = |origin: &String| Authority::from_url(origin).is_ok_and(|site| pattern.matches(site.host()));
@@ -72,7 +72,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// Keys for all hosts, with the value by which sites are obeyed.
+/// Keys for all hosts, with the value that obeys sites.
 const GLOBAL: [(&str, &str, &str); 7] = [
     ("", "mode", "enforce"),
     ("usage", "content_usage", "enforce"),
@@ -82,7 +82,7 @@ const GLOBAL: [(&str, &str, &str); 7] = [
     ("robots", "on_long_unreachable", "disallow"),
     ("intercept", "default", "intercept"),
 ];
-/// Keys of an entry of `hosts` that stand in place of what a site says, or leave something unverified.
+/// Keys in `hosts` that override what a site says, or disable verification.
 const HOST_KEYS: [&str; 7] = ["robots", "allow", "verify", "tls", "intercept", "crawl_delay", "usage"];
 
 #[cfg(test)]

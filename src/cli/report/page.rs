@@ -1,11 +1,11 @@
-//! What a report says, in whatever form, and the words that the forms share.
+//! The content of a report, independent of its format, and texts that the formats share.
 
 use crate::evidence::{By, Group, Report, Selection, Verified};
 use crate::telemetry::is_unseen;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// All that a page says.
+/// Everything that a report contains.
 pub struct Page<'a> {
     pub directory: &'a Path,
     pub by: By,
@@ -16,7 +16,7 @@ pub struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// What is in the first column.
+    /// Heading of the first column.
     pub fn what(&self) -> &'static str {
         match self.by {
             By::Host => "host",
@@ -40,7 +40,7 @@ pub fn size(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// What a reason is, for those who have not read our documentation.
+/// Explains a reason to people who have not read our documentation.
 pub fn meaning(reason: &str) -> &'static str {
     match reason {
         "allowed-by-rule" => "a rule of the site's robots.txt allows it",
@@ -71,9 +71,7 @@ pub fn meaning(reason: &str) -> &'static str {
         "connection-limit" => "the user had as many connections as are allowed",
         "authority-mismatch" => "it named another site than the connection was opened for",
         "rules-too-complex" => "comparing its URL with the site's rules would have taken too long",
-        "bad-request" | "head-too-large" | "head-timeout" | "expectation-failed" => {
-            "it was no request that could be read"
-        }
+        "bad-request" | "head-too-large" | "head-timeout" | "expectation-failed" => "it was not a valid request",
         "loop" => "it was for this proxy itself, or had come through it before",
         "draining" => "the proxy was stopping",
         "fleet-lost" => "the server that several proxies share was out of reach",
@@ -83,7 +81,7 @@ pub fn meaning(reason: &str) -> &'static str {
 }
 
 const UNKNOWN: &str = "see the documentation";
-/// Lines of a table; JSON has them all.
+/// Most rows of a table; JSON has all rows.
 pub const MOST_SHOWN: usize = 1000;
 
 /// A letter of what others have written, as HTML and Markdown take it for text: no tag, and nothing that

@@ -1,5 +1,5 @@
-//! `--format training-summary`: what a crawler's evidence can say in the template for the public summary of training content, AI Act
-//! (Regulation (EU) 2024/1689) Art. 53(1)(d). docs/evidence.md names the version of the template.
+//! `--format training-summary`: fills in what a crawler's evidence can contribute to the template for the public summary of training
+//! content, AI Act (Regulation (EU) 2024/1689) Art. 53(1)(d). docs/evidence.md names the version of the template.
 
 use super::overrides::{contact, overrides};
 use super::page::{Page, named, put_text};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::SystemTime;
 
-/// Markdown. The groups of the report are domains.
+/// Renders Markdown. The groups of the report must be domains.
 pub(super) fn render(page: &Page<'_>) -> String {
     let (total, basis) = (&page.report.total, &page.report.basis);
     let month = |at: SystemTime| {
@@ -97,7 +97,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     out
 }
 
-/// The tenth of the domains of which most bytes were received, rounded up. Those that delivered nothing do not count.
+/// The top tenth of the domains by bytes received, rounded up. Domains that delivered nothing do not count.
 fn most(domains: &[Group]) -> Vec<&Group> {
     let mut all: Vec<_> = domains.iter().filter(|domain| domain.bytes_out > 0).collect();
     all.sort_by(|one, other| (other.bytes_out, &one.name).cmp(&(one.bytes_out, &other.name)));
@@ -109,7 +109,7 @@ fn joined(values: Vec<String>) -> String {
     if values.is_empty() { "none".to_owned() } else { values.join(", ") }
 }
 
-/// Text in which nothing is Markdown, HTML, or a change of the text's direction.
+/// Escapes text, so that it contains neither Markdown, nor HTML, nor a change of the text's direction.
 fn literal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -121,7 +121,7 @@ fn literal(text: &str) -> String {
     out
 }
 
-/// Stands for what the provider has to write.
+/// Placeholder for what the provider has to write.
 const HAND: &str = "\\[…\\]";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What an isolated command may not have or do: capabilities, more of them by a set-user-id program, descriptors that lead out, sockets
-//! of families that namespaces of networks do not separate, the kernel's keys, and a hold on the process that supervises it.
+//! Restrictions for an isolated command: no capabilities, nor gaining them by set-user-id programs; no inherited descriptors that lead
+//! out; no sockets of families that network namespaces do not separate; no kernel keyrings; no tracing of its supervisor.
 
 use super::namespaces::is_in_them;
 use std::fs;
@@ -7,14 +7,14 @@ use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// Closes what a caller has left open beyond standard input and outputs, but for files, directories, pipes, and devices that hold
-/// nothing: a socket, a namespace or a process by its descriptor would be a way out.
+/// Closes inherited descriptors beyond standard input and outputs, except files, directories, pipes and harmless devices: an inherited
+/// socket, namespace or process descriptor would be a way out.
 pub(super) fn close_descriptors() -> io::Result<()> {
     let open: Vec<_> = fs::read_dir("/proc/self/fd")?.collect::<io::Result<_>>()?;
     let numbers = open.iter().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     for number in numbers.filter(|number| *number > libc::STDERR_FILENO) {
         if !is_harmless(number) && !is_ours(number) {
-            // SAFETY: what is ours stays open; of others nobody here knows.
+            // SAFETY: our own descriptors stay open; nothing here knows the others.
             unsafe { libc::close(number) };
         }
     }
@@ -32,7 +32,7 @@ fn is_harmless(number: RawFd) -> bool {
         4 | 5 | 136..=143 => true,
         _ => false,
     };
-    // A namespace is a file of a file system of its own, with no name in any directory. In /proc and /sys, it is of those outside.
+    // A namespace is a file of a special file system, without a name in any directory. Files in /proc and /sys belong to the outside.
     let is_named = || {
         let path = fs::read_link(format!("/proc/self/fd/{number}"));
         path.is_ok_and(|path| path.is_absolute() && !is_in_them(&path))
@@ -45,20 +45,20 @@ fn is_harmless(number: RawFd) -> bool {
     }
 }
 
-/// What this process has opened itself is closed for the command anyway.
+/// Descriptors that this process opened are close-on-exec, and so closed for the command anyway.
 fn is_ours(number: RawFd) -> bool {
-    // SAFETY: numbers alone.
+    // SAFETY: passes integers only.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     flags >= 0 && flags & libc::FD_CLOEXEC != 0
 }
 
-/// Clears all sets of them, in such a way that no program that is started gets any back.
+/// Clears all capability sets, so that no program started later regains any.
 pub(super) fn drop_capabilities() -> io::Result<()> {
     control(libc::PR_SET_NO_NEW_PRIVS, 1)?;
     control(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL.cast_unsigned().into())?;
     for capability in 0..64 {
         match control(libc::PR_CAPBSET_DROP, capability) {
-            // The kernel knows no more.
+            // The kernel knows no further capabilities.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => break,
             dropped => dropped?,
         }
@@ -72,24 +72,24 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     }
 }
 
-/// Keeps processes of the same user from tracing this one and from its memory and descriptors (`ptrace(2)`). What it starts is
-/// dumpable again. To be called when /proc/self has been written to: that is root's from then on.
+/// Keeps processes of the same user from tracing this one and reading its memory and descriptors (`ptrace(2)`). Child programs are
+/// dumpable again. Call after writing to /proc/self, which belongs to root from then on.
 pub(super) fn forbid_tracing() -> io::Result<()> {
     control(libc::PR_SET_DUMPABLE, 0)
 }
 
 fn control(what: libc::c_int, argument: libc::c_ulong) -> io::Result<()> {
     let none: libc::c_ulong = 0;
-    // SAFETY: numbers alone.
+    // SAFETY: passes integers only.
     match unsafe { libc::prctl(what, argument, none, none, none) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Sockets of virtual machines (vsock) belong to no network namespace, and io_uring opens them without a call that could be refused.
-/// Nor does the command type on the terminal, for the shell to read after its end. Keyrings belong to no namespace as a whole: the
-/// caller's session keyring is inherited, and root's own are everywhere the same without a namespace of users.
+/// Installs a seccomp filter. Virtual machine sockets (vsock) belong to no network namespace, and io_uring can open them without a
+/// filterable call. The command must not push input into the terminal, which the shell would read after its end. Keyrings are not
+/// separated by namespaces: the session keyring is inherited, and root's keyrings are shared without a user namespace.
 pub(super) fn refuse_calls() -> io::Result<()> {
     if CALLS.is_empty() {
         return Err(io::ErrorKind::Unsupported.into());
@@ -106,14 +106,14 @@ pub(super) fn refuse_calls() -> io::Result<()> {
     }
 }
 
-/// The calls of one processor's programs, by number.
+/// The system call numbers of one architecture.
 struct Calls {
     audit: u32,
     socket: u32,
     ioctl: u32,
     /// `add_key`; `request_key` and `keyctl` follow it.
     keys: u32,
-    /// One for all calls about sockets, with the family out of sight.
+    /// The multiplexed socket call, whose arguments hide the family from the filter.
     socketcall: Option<u32>,
 }
 
@@ -171,13 +171,13 @@ const CALLS: &[Calls] = &[];
 
 const IO_URING_SETUP: u32 = 425;
 const VSOCK: u32 = 40;
-/// What types on the terminal in its user's place.
+/// The ioctl that pushes input into a terminal.
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541C;
-/// Of `socketcall`: to open one.
+/// The subcall of `socketcall` that opens a socket.
 const SOCKET: u32 = 1;
 const X32: u32 = 0x4000_0000;
-/// Where these are in what a filter sees.
+/// Offsets in the data that a filter sees.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;

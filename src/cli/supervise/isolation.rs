@@ -1,5 +1,5 @@
-//! `politely run --isolate`: the command in a network of its own, of which nothing leads out but the proxy's socket, and with nothing
-//! left that opens another: no capabilities, no other process in sight. The socket is opened inside, and handed to the proxy outside.
+//! `politely run --isolate`: the command runs in a separate network from which only the proxy's socket leads out, and without means of
+//! opening another: no capabilities, and no other processes visible. The socket is opened inside and passed to the proxy outside.
 
 use super::super::hand_over::{INSIDE, hand_over};
 use super::bounds;
@@ -15,14 +15,14 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Goes on in there. `Some`: in the process that stayed outside; it is the exit code of what was inside. `outlives`: how
-/// long that may outlive `run`.
+/// Continues in the isolated environment. `Some`: in the process that stayed outside, the exit code of the inside. `outlives`: how long
+/// the inside may outlive `run`.
 ///
 /// # Errors
-/// A part of it cannot be had: there is no isolation with less.
+/// Some part of the isolation is unavailable; there is no partial isolation.
 pub(super) fn enter(control: &UnixStream, signals: &SignalFd, outlives: Duration) -> Result<Option<u8>, CommandError> {
     namespaces::enter().map_err(|error| failed(&error, &hint(Path::new("/proc"))))?;
-    // Process 1 of a namespace takes all others with it.
+    // When process 1 of a namespace ends, all others in it are killed.
     if let Fork::Parent(child) = namespaces::fork().map_err(|error| failed(&error, KERNEL))? {
         return Ok(Some(watch(child, control, signals, outlives)));
     }
@@ -31,7 +31,7 @@ pub(super) fn enter(control: &UnixStream, signals: &SignalFd, outlives: Duration
     Ok(None)
 }
 
-/// Until process 1 has ended, which is killed if it outlives `run` for longer than it takes to end what the command has left.
+/// Waits for the end of process 1. Kills it if it outlives `run` for longer than ending the command's leftovers takes.
 fn watch(first: Pid, control: &UnixStream, signals: &SignalFd, outlives: Duration) -> u8 {
     let mut until = None;
     loop {
@@ -43,9 +43,9 @@ fn watch(first: Pid, control: &UnixStream, signals: &SignalFd, outlives: Duratio
             send(first, Signal::KILL);
             return namespaces::exit_code(first);
         }
-        // What comes from `run` is for process 1 to read.
+        // Messages from `run` are for process 1 to read.
         let is_gone = signals.wait(left.is_none().then_some((control, 0)), left);
-        // Its end is one of them.
+        // The end of process 1 is among these signals.
         signals.read();
         if is_gone {
             until = Some(Instant::now() + outlives);
@@ -53,13 +53,13 @@ fn watch(first: Pid, control: &UnixStream, signals: &SignalFd, outlives: Duratio
     }
 }
 
-/// Leaves the command what it may have, and gives `run` its way out.
+/// Leaves the command its permitted descriptors, and gives `run` the listening socket.
 fn bind(control: &UnixStream) -> io::Result<()> {
     end_with_parent(libc::SIGKILL)?;
     bounds::close_descriptors()?;
     bounds::drop_capabilities()?;
     bounds::refuse_calls()?;
-    // Where there is no terminal that goes by groups, nothing inside can name the group outside.
+    // Without a terminal, which needs the shared process group, a separate group keeps the outer one out of reach.
     if fs::File::open("/dev/tty").is_err() {
         rustix::process::setpgid(None, None)?;
     }
@@ -72,7 +72,7 @@ fn failed(error: &io::Error, hint: &str) -> CommandError {
     CommandError::usage(format!("cannot isolate the command: {error}"), format!("{hint}; {without}"))
 }
 
-/// What stands in the way, as far as it shows, and what to do. `proc`: where that is mounted.
+/// The likely obstacle, and what to do. `proc`: where /proc is mounted.
 fn hint(proc: &Path) -> String {
     let is = |file: &str, value: &str| fs::read_to_string(proc.join(file)).is_ok_and(|text| text.trim() == value);
     if is("sys/user/max_user_namespaces", "0") {
@@ -97,7 +97,7 @@ fn hint(proc: &Path) -> String {
     }
 }
 
-/// Where namespaces can be had, and a /proc of their own cannot.
+/// Namespaces are available, but mounting a separate /proc is not.
 const MASKED: &str = "this takes a /proc of its own, which a container may not mount while parts of its /proc are masked; Docker allows it with \
      `--security-opt systempaths=unconfined --security-opt apparmor=unconfined`, Kubernetes with `procMount: Unmasked`; as root it also \
      takes Linux 5.12";

@@ -1,8 +1,8 @@
-//! What stands between `politely run` and its command: a process that passes signals on, knows all that the command has started, and
-//! leaves nothing of it behind, whatever ends first: the command, `run`, or somebody's patience.
+//! The supervisor between `politely run` and its command: passes signals on, tracks every process that the command starts, and ends all
+//! of them, whatever ends first: the command, `run`, or a time limit.
 //!
-//! It is in the process group of `run`, as the command is, so that the terminal serves them as it serves a command without us. What
-//! `run` hears alone it writes into a socket, a byte for each signal. The socket's end is the end of `run`.
+//! It is in the process group of `run`, as is the command, so that the terminal treats them as it would treat the command alone.
+//! Signals sent to `run` only are passed through a socket, one byte each. The end of the socket is the end of `run`.
 
 mod bounds;
 mod isolation;
@@ -34,7 +34,7 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
     }
     let mut go = [0];
     if (&control).read(&mut go)? == 0 {
-        // It could not begin, and has said why.
+        // The start failed, and the reason was printed.
         return Ok(ExitCode::FAILURE);
     }
     control.set_nonblocking(true)?;
@@ -43,11 +43,11 @@ pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
     let mut command = Command::new(program);
     command.args(arguments);
     let restore = signals.restore();
-    // SAFETY: calls of the system, of numbers.
+    // SAFETY: only system calls with integers.
     unsafe { command.pre_exec(move || restore().and_then(|()| end_with_parent(libc::SIGTERM))) };
     let child = command.spawn().map_err(|error| CommandError::not_run(program, &error))?;
     let command = Pid::from_child(&child);
-    // Where `run` has gone there is nobody to tell, and all the more to end.
+    // If `run` is gone, the write fails, and the loop below ends the command.
     let _ = (&control).write_all(&[0]);
     Ok(ExitCode::from(Supervisor { command, program, quiet: args.quiet, control, signals }.watch()))
 }
@@ -60,31 +60,31 @@ struct Supervisor<'a> {
     signals: SignalFd,
 }
 
-/// How it is going to end, and when the next step is due.
+/// Stages of ending, with the time of the next step.
 #[derive(Clone, Copy)]
 enum EndStage {
     /// The command runs.
     Running,
-    /// What it has left may end by itself.
+    /// The command has ended; what it left behind may end by itself.
     Left(Instant),
-    /// It has been told to end.
+    /// What is left was told to end.
     Told(Instant),
-    /// It is killed.
+    /// What is left is being killed.
     Killed(Instant),
 }
 
 impl Supervisor<'_> {
-    /// Until nothing is left.
+    /// Runs until no process is left.
     fn watch(mut self) -> u8 {
         let (mut stage, mut code, mut is_to_end) = (EndStage::Running, None, false);
         let mut passed = Passed::default();
-        // What came while the command was on its way did not reach it, the terminal's included.
+        // Signals that arrived before the command started have not reached it, not even the terminal's.
         let mut heard: Vec<_> = self.signals.read().into_iter().map(|(signal, _)| (signal, false)).collect();
         loop {
             let is_running = matches!(stage, EndStage::Running);
             let is_left = self.reap(&mut code);
             if is_running && code.is_some() {
-                // What came before its end was for the command, and may be what has ended it.
+                // Signals that arrived before the command's end were meant for it, and may have ended it.
                 heard.extend(self.signals.read());
             }
             for (signal, is_terminals) in heard {
@@ -101,7 +101,7 @@ impl Supervisor<'_> {
             };
             heard =
                 self.hear(if matches!(stage, EndStage::Running) { None } else { Some(TICK) }).unwrap_or_else(|()| {
-                    // `run` has gone, and with it the way out.
+                    // `run` is gone, and with it the way out.
                     self.control = hand_over::closed();
                     stage = self.tell(&left());
                     is_to_end = true;
@@ -110,7 +110,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// `Err`: there is no more to do.
+    /// `Err`: nothing more can be done.
     fn next_stage(&self, stage: EndStage, code: Option<u8>, is_left: bool, is_to_end: bool) -> Result<EndStage, ()> {
         if matches!(stage, EndStage::Running) && code.is_none() {
             return Ok(stage);
@@ -146,7 +146,7 @@ impl Supervisor<'_> {
         EndStage::Told(Instant::now() + ONCE_TOLD)
     }
 
-    /// In the next stage.
+    /// Kills what is left, and continues in the next stage.
     fn kill(&self, stage: EndStage, left: &[Descendant]) -> EndStage {
         if matches!(stage, EndStage::Killed(_)) {
             return stage;
@@ -163,7 +163,7 @@ impl Supervisor<'_> {
             names.push(format!("{more} more"));
         }
         let names = if left.is_empty() { "processes that /proc does not show".into() } else { names.join(", ") };
-        // The command may have filled a pipe or stopped the terminal: nobody waits for that.
+        // Never blocks: the command may have filled a pipe or stopped the terminal.
         if !self.quiet && !names.is_empty() && is_writable(&io::stderr()) {
             let program = super::inert(&self.program.to_string_lossy());
             let said = format!("politely: {program} left behind: {}: {what}\n", super::inert(&names));
@@ -171,8 +171,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// What has come since, and whether the terminal has sent it: by `run`, which passes on what it alone has heard, or from somebody
-    /// who names this process, or its group. `Err`: `run` has gone.
+    /// The signals since the last call, and whether the terminal sent each: passed on by `run`, or sent directly to this process or its
+    /// group. `Err`: `run` is gone.
     fn hear(&mut self, wait: Option<Duration>) -> Result<Vec<(Signal, bool)>, ()> {
         self.signals.wait(Some((&self.control, libc::POLLIN)), wait);
         let mut heard = self.signals.read();
@@ -188,7 +188,7 @@ impl Supervisor<'_> {
         Ok(heard)
     }
 
-    /// Tells whether it is one to end by.
+    /// Passes a signal on. Returns whether it asks the command to end.
     fn pass_on(&self, signal: Signal, passed: &mut Passed) -> bool {
         if signal == Signal::CHILD || !passed.is_new(signal) {
             return false;
@@ -201,8 +201,8 @@ impl Supervisor<'_> {
         ENDING.contains(&signal)
     }
 
-    /// Takes note of all that have ended, and tells whether any is left: whoever loses its parent becomes a child of this process, so
-    /// that one without children has no descendants, whatever /proc shows.
+    /// Reaps all ended children, and tells whether any process is left. Orphans become children of this process, so that without
+    /// children there are no descendants, whatever /proc shows.
     fn reap(&self, code: &mut Option<u8>) -> bool {
         loop {
             let (pid, status) = match wait(WaitOptions::NOHANG) {
@@ -223,7 +223,7 @@ impl Supervisor<'_> {
     }
 }
 
-/// What was passed on a moment ago: `timeout`, and shells, send a signal to a process and to its whole group.
+/// Recently passed signals: `timeout` and shells send a signal both to a process and to its group.
 #[derive(Default)]
 struct Passed(Vec<(Signal, Instant)>);
 
@@ -239,39 +239,39 @@ impl Passed {
     }
 }
 
-/// Whoever loses its parent below becomes a child of this process.
+/// Makes this process the parent of orphaned descendants.
 fn become_reaper() -> io::Result<()> {
-    // SAFETY: numbers alone.
+    // SAFETY: passes integers only.
     match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Whether it takes a line at once.
+/// Whether the stream accepts a line without blocking.
 fn is_writable(stream: &impl AsRawFd) -> bool {
     let mut one = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-    // SAFETY: it writes to that one, which outlives it.
+    // SAFETY: writes only to `one`, which outlives the call.
     unsafe { libc::poll(&raw mut one, 1, 0) > 0 }
 }
 
-/// Whether somebody has ended it, as far as its exit code says.
+/// Whether the exit code says that a signal ended the command.
 fn is_by_signal(code: u8) -> bool {
     ENDING.iter().any(|signal| i32::from(code) == BY_SIGNAL + signal.as_raw())
 }
 
-/// What reaches all that the command has started, as a terminal's Ctrl-C does.
+/// Signals that reach every process of the command, as the terminal's Ctrl-C does.
 const STOP: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::TERM];
-/// What ends most commands, and after the command's end what it has left.
+/// Signals that end most commands, and after the command's end, what it has left behind.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
-/// 128 and the number of the signal that ended it, as a shell says it.
+/// Offset of exit codes for signals, as in shells.
 const BY_SIGNAL: i32 = 128;
 const NOT_KNOWN: u8 = 1;
-/// What the command leaves behind may end by itself: it may be writing the last of its output.
+/// Time for leftover processes to end by themselves, as they may be writing their last output.
 const BY_ITSELF: Duration = Duration::from_secs(5);
 const ONCE_TOLD: Duration = Duration::from_secs(5);
 const UNKILLABLE: Duration = Duration::from_secs(2);
-/// So that what is said fits where a pipe or a terminal has said that there is room.
+/// Limits the message to what a pipe or terminal that is writable surely accepts.
 const SHOWN: usize = 20;
 const TICK: Duration = Duration::from_millis(50);
 const SAME: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Namespaces of the command's own: for the network, processes, mounts, users, shared memory and message queues, names and cgroups.
+//! Separate namespaces for the command: network, processes, mounts, users, shared memory and message queues, host names and cgroups.
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::ffi::CString;
@@ -10,21 +10,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Which of the two a process is.
+/// Which process this is after a fork.
 pub(super) enum Fork {
     Parent(Pid),
     Child,
 }
 
-/// What this process starts then is in all of them. Root gets on without one of users where that is forbidden, or may not have a /proc
-/// of its own, as in a container in which parts of /proc are masked.
+/// Processes started after this are in all the namespaces. Root does without a user namespace if that is forbidden, or if it could then
+/// not mount /proc, as in a container in which parts of /proc are masked.
 pub(super) fn enter() -> io::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
     join(!is_root || is_possible(true) || !is_possible(false))?;
     raise_loopback()
 }
 
-/// Tried by a child, as there is no way back.
+/// Tries it in a child, as it cannot be undone.
 fn is_possible(with_users: bool) -> bool {
     in_child(|| {
         join(with_users)?;
@@ -33,7 +33,7 @@ fn is_possible(with_users: bool) -> bool {
     })
 }
 
-/// All ids stay as they are: root's with all others, a user's alone.
+/// All ids are kept: for root all of them, for a user only the user's own.
 fn join(with_users: bool) -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     if !with_users {
@@ -42,7 +42,7 @@ fn join(with_users: bool) -> io::Result<()> {
     if user.is_root() && join_with_all_ids().is_ok() {
         return Ok(());
     }
-    // It may be in there already.
+    // The process may already be in one.
     if fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !map.is_empty()) {
         unshare(libc::CLONE_NEWUSER | OTHERS)?;
     }
@@ -51,7 +51,7 @@ fn join(with_users: bool) -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{0} {0} 1", group.as_raw()))
 }
 
-/// Only a process outside may say which ids there are beside one's own.
+/// Only a process outside can map ids other than its own.
 fn join_with_all_ids() -> io::Result<()> {
     let maps = ["uid_map", "gid_map"].map(|name| {
         let map = fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
@@ -86,8 +86,8 @@ fn join_with_all_ids() -> io::Result<()> {
     if is_written { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// Mounts a /proc in which this namespace's processes are, and no others, and the like for message queues. Root may write there, and
-/// in /sys, to what is the whole system's: these are for reading.
+/// Mounts a /proc that shows only this namespace's processes, and likewise for message queues. Makes system-wide files there and in
+/// /sys read-only, which root could otherwise write.
 pub(super) fn own_proc() -> io::Result<()> {
     mount(None, "/", None, libc::MS_REC | libc::MS_SLAVE)?;
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
@@ -99,7 +99,7 @@ pub(super) fn own_proc() -> io::Result<()> {
         for entry in fs::read_dir(PROC)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            // Those of processes have numbers, and end.
+            // Entries of processes are numbers; they vanish when a process ends.
             if name.bytes().all(|byte| byte.is_ascii_digit()) {
                 continue;
             }
@@ -114,23 +114,23 @@ pub(super) fn own_proc() -> io::Result<()> {
     }
     let current = std::env::current_dir().map_err(|error| with(error, b"the current directory"))?;
     if is_in_them(&current) {
-        // In there it still is where it was before.
+        // Enters the directory again: the old one is hidden by the new mount.
         std::env::set_current_dir(&current).map_err(|error| with(error, current.as_os_str().as_bytes()))?;
     }
     Ok(())
 }
 
-/// Whether it is in what has been mounted again.
+/// Whether the path is in one of the new mounts.
 pub(super) fn is_in_them(path: &Path) -> bool {
     [PROC, SYS].iter().any(|mounted| path.starts_with(mounted))
 }
 
-/// With all that is mounted below.
+/// Makes a mount read-only, with everything mounted below.
 fn make_readable(path: &str) -> io::Result<()> {
     mount(Some(path), path, None, libc::MS_BIND | libc::MS_REC)?;
     let target = CString::new(path)?;
     let attributes = [libc::MOUNT_ATTR_RDONLY, 0, 0, 0];
-    // SAFETY: the call reads the path and four numbers of 64 bits, which outlive it.
+    // SAFETY: the call reads the path and the struct, which outlive it.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -151,7 +151,7 @@ fn mount(source: Option<&str>, target: &str, kind: Option<&str>, flags: libc::c_
     let c = |text: &str| CString::new(text);
     let (source, target, kind) = (source.map(c).transpose()?, c(target)?, kind.map(c).transpose()?);
     let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
-    // SAFETY: it reads texts that outlive it.
+    // SAFETY: the call reads strings that outlive it.
     match unsafe { libc::mount(pointer(&source), target.as_ptr(), pointer(&kind), flags, std::ptr::null()) } {
         0 => Ok(()),
         _ => Err(with(io::Error::last_os_error(), target.as_bytes())),
@@ -164,7 +164,7 @@ fn with(error: io::Error, path: &[u8]) -> io::Error {
 }
 
 fn unshare(what: libc::c_int) -> io::Result<()> {
-    // SAFETY: it takes no pointer, and this process has one thread, which has nothing open that it would lose.
+    // SAFETY: takes no pointer; this process has one thread, and loses nothing by it.
     match unsafe { libc::unshare(what) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -173,7 +173,7 @@ fn unshare(what: libc::c_int) -> io::Result<()> {
 
 fn raise_loopback() -> io::Result<()> {
     let any = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    // SAFETY: all of it may be zero.
+    // SAFETY: all zeros is valid.
     let mut interface: libc::ifreq = unsafe { std::mem::zeroed() };
     interface.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
     interface.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
@@ -184,7 +184,7 @@ fn raise_loopback() -> io::Result<()> {
     }
 }
 
-/// Whether a process of its own could do it.
+/// Whether it succeeds in a child process.
 fn in_child(what: impl FnOnce() -> io::Result<()>) -> bool {
     match fork() {
         Ok(Fork::Child) => exit(u8::from(what().is_err())),
@@ -194,7 +194,7 @@ fn in_child(what: impl FnOnce() -> io::Result<()>) -> bool {
 }
 
 pub(super) fn fork() -> io::Result<Fork> {
-    // SAFETY: this process has one thread, so that the child may do whatever it may do.
+    // SAFETY: this process has one thread, so the child may do anything.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Fork::Child),
@@ -202,7 +202,7 @@ pub(super) fn fork() -> io::Result<Fork> {
     }
 }
 
-/// Waits for its end.
+/// Waits for the child's end.
 pub(super) fn exit_code(child: Pid) -> u8 {
     loop {
         if let Some(code) = code(child, WaitOptions::empty()) {
@@ -211,7 +211,7 @@ pub(super) fn exit_code(child: Pid) -> u8 {
     }
 }
 
-/// Its exit code, if it has ended.
+/// The child's exit code, if it has ended.
 pub(super) fn ended(child: Pid) -> Option<u8> {
     code(child, WaitOptions::NOHANG)
 }
@@ -227,9 +227,9 @@ fn code(child: Pid, options: WaitOptions) -> Option<u8> {
     }
 }
 
-/// Of a child that is a copy of this process: nothing is flushed or dropped twice.
+/// Ends a forked child without flushing or dropping anything twice.
 fn exit(code: u8) -> ! {
-    // SAFETY: it does not come back.
+    // SAFETY: does not return.
     unsafe { libc::_exit(code.into()) }
 }
 

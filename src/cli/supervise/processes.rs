@@ -1,4 +1,4 @@
-//! The processes that descend from this one, as /proc has them.
+//! The descendants of this process, from /proc.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
@@ -9,36 +9,36 @@ use std::os::unix::fs::MetadataExt;
 pub(super) struct Descendant {
     pub pid: Pid,
     pub name: String,
-    /// It waits for its parent to notice, or for the rest of its threads.
+    /// It has ended, and waits for its parent, or for the rest of its threads.
     pub has_ended: bool,
 }
 
-/// All of them that /proc shows.
+/// All descendants.
 pub(super) fn left() -> Vec<Descendant> {
     below(|_| true)
 }
 
-/// Those to whom a signal is passed on: not what another `politely run` has started, which passes it on by itself.
+/// The descendants to which signals are passed on: not those of another `politely run`, which passes signals on itself.
 pub(super) fn descendants() -> Vec<Descendant> {
     let own = program("self");
     below(|pid| own.is_none() || program(&pid.to_string()) != own)
 }
 
-/// It may have ended.
+/// Ignored if the process has ended.
 pub(super) fn send(pid: Pid, signal: Signal) {
     let _ = kill_process(pid, signal);
 }
 
-/// For what runs between fork and exec, or after a fork: it gets this signal when its parent ends.
+/// For use between fork and exec, or after a fork: the process gets this signal when its parent ends.
 pub(super) fn end_with_parent(signal: libc::c_int) -> io::Result<()> {
-    // SAFETY: numbers alone.
+    // SAFETY: passes integers only.
     match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// `enters`: whether to look for the children of one.
+/// `enters`: whether to look for the children of a process.
 fn below(enters: impl Fn(Pid) -> bool) -> Vec<Descendant> {
     let mut children: HashMap<i32, Vec<(Pid, String, bool)>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -62,7 +62,7 @@ fn below(enters: impl Fn(Pid) -> bool) -> Vec<Descendant> {
     found
 }
 
-/// Name, state and parent. A name may have spaces and brackets.
+/// Parses name, state and parent. A name may contain spaces and brackets.
 fn stat(text: &[u8]) -> Option<(String, u8, i32)> {
     let (open, close) = (memchr::memchr(b'(', text)?, memchr::memrchr(b')', text)?);
     let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();

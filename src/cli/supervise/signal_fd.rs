@@ -1,4 +1,4 @@
-//! Signals as they are read from a descriptor, with who sent them.
+//! Signals read from a descriptor, with their senders.
 
 use rustix::process::Signal;
 use std::fs::File;
@@ -6,44 +6,44 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::time::Duration;
 
-/// Those that end nobody here any more.
+/// Blocked signals, which do not end this process any more.
 pub(super) struct SignalFd {
     file: File,
-    /// Which were blocked before.
+    /// The signals that were blocked before.
     before: libc::sigset_t,
 }
 
 impl SignalFd {
-    /// From now on.
+    /// Blocks the signals from now on.
     pub fn open() -> io::Result<Self> {
-        // SAFETY: all of it may be zero.
+        // SAFETY: all zeros is valid.
         let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
         for signal in SIGNALS {
             if STOP_SIGNALS.contains(&signal) || !is_ignored(signal) {
-                // SAFETY: it writes to the set alone.
+                // SAFETY: writes only to the set.
                 unsafe { libc::sigaddset(&raw mut set, signal) };
             }
         }
         let mut before = set;
-        // SAFETY: it reads one set and writes the other. The process has one thread.
+        // SAFETY: reads one set and writes the other. The process has one thread.
         if unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it reads the set alone.
+        // SAFETY: only reads the set.
         let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it has just been opened.
+        // SAFETY: the descriptor was just opened, and nothing else owns it.
         let file = unsafe { File::from_raw_fd(fd) };
         Ok(Self { file, before })
     }
 
-    /// For what runs between fork and exec: the command gets them as it would without us.
+    /// For use between fork and exec: restores the signals, so that the command gets them as usual.
     pub fn restore(&self) -> impl Fn() -> io::Result<()> + Send + Sync + 'static {
         let before = self.before;
         move || {
-            // SAFETY: it reads the set alone.
+            // SAFETY: only reads the set.
             match unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) } {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
@@ -51,19 +51,19 @@ impl SignalFd {
         }
     }
 
-    /// Until one has come, this is over, or the other descriptor has the events (`poll(2)`) or is closed at its other end: whether
-    /// that is so.
+    /// Waits for a signal, for `time`, or for the other descriptor to have the events (`poll(2)`) or be closed by its peer. Returns
+    /// whether the last is the case.
     pub fn wait(&self, other: Option<(&impl AsRawFd, libc::c_short)>, time: Option<Duration>) -> bool {
         let milliseconds = time.map_or(-1, |time| i32::try_from(time.as_millis() + 1).unwrap_or(i32::MAX));
         let (fd, events) = other.map_or((-1, 0), |(fd, events)| (fd.as_raw_fd(), events));
         let own = libc::pollfd { fd: self.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let mut both = [own, libc::pollfd { fd, events, revents: 0 }];
-        // SAFETY: it writes to these two, which outlive it.
+        // SAFETY: writes only to `both`, which outlives the call.
         unsafe { libc::poll(both.as_mut_ptr(), 2, milliseconds) > 0 && both[1].revents != 0 }
     }
 
-    /// Those that have come, and whether the terminal has sent each, which it does to all processes of the group. None waits twice, so
-    /// that who sends them without end keeps nobody here.
+    /// The signals that have arrived, and whether the terminal sent each, in which case all processes of the group got it. Reads each
+    /// kind once, so that a flood of signals cannot block the caller.
     pub fn read(&self) -> Vec<(Signal, bool)> {
         let mut all = Vec::new();
         let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];
@@ -85,11 +85,11 @@ impl AsRawFd for SignalFd {
     }
 }
 
-/// As by nohup.
+/// Whether the signal was ignored at the start, as by nohup.
 fn is_ignored(signal: libc::c_int) -> bool {
-    // SAFETY: all of it may be zero.
+    // SAFETY: all zeros is valid.
     let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: it writes to `now` alone.
+    // SAFETY: writes only to `now`.
     unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_IGN }
 }
 

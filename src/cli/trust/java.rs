@@ -1,4 +1,4 @@
-//! Java's own keystore, changed by its keytool.
+//! Java's keystore, changed with keytool.
 
 use std::ffi::OsStr;
 
@@ -16,7 +16,7 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
         };
     };
     let call = |command: &[&str], after: &[&OsStr]| {
-        // `changeit` is the password of every keystore that Java comes with.
+        // `changeit` is the default password of Java's keystores.
         let common = ["-cacerts", "-storepass", "changeit", "-alias", &entry.name];
         let all: Vec<&OsStr> = command.iter().chain(&common).map(OsStr::new).chain(after.iter().copied()).collect();
         run(&keytool, &all)

@@ -1,5 +1,5 @@
-//! The authority in the browsers' databases for the time of a run: taken out again by the last of the user's runs that ends, or
-//! by the next one where a run was killed.
+//! Puts the authority into the browsers' databases for the duration of a run. Removed by the last of the user's runs to end, or by the
+//! next run if one was killed.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -12,20 +12,20 @@ use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, written};
 use crate::config::private_directory;
 use crate::tls::Ca;
 
-/// The databases trust the authority until it is dropped.
+/// The databases trust the authority until this is dropped.
 #[derive(Debug)]
 pub(in crate::cli) struct Loan {
     machine: UserMachine,
     certutil: PathBuf,
-    /// Locked (shared) by each run of the user. Holds the paths of databases that runs have made, with a NUL after each.
+    /// Locked (shared) by each run of the user. Contains the paths of databases that runs have created, each followed by NUL.
     lock: File,
 }
 
-/// Makes the browsers that a command is, or may start, trust the authority. `None`: there is no browser here, or no certutil.
-/// What could not be done is returned beside it. `directory`: the user's own.
+/// Makes browsers trust the authority, if the command is or may start one. `None`: no browser or no certutil was found. Also returns
+/// the steps that failed. `directory`: the user's own.
 ///
 /// # Errors
-/// The file by which the user's runs know of each other cannot be opened, or the certificate not be written to one.
+/// The file that coordinates the user's runs cannot be opened, or the certificate cannot be written.
 pub(in crate::cli) fn lend(
     machine: UserMachine,
     ca: &Ca,
@@ -55,7 +55,7 @@ pub(in crate::cli) fn lend(
         }
         let outcome = database.change(TrustChange::Install, &lent);
         if matches!(outcome, TrustOutcome::Failed { .. }) {
-            // A half-made entry is there without its trust.
+            // A failed attempt may leave an entry without trust.
             let _ = database.remove(&lent.name);
             failed.push(outcome);
         }
@@ -64,7 +64,7 @@ pub(in crate::cli) fn lend(
 }
 
 impl Loan {
-    /// Of this run and of those before it, whatever authority they had.
+    /// Removes the entries of this run and of earlier ones, whatever authority they had.
     fn take_out(&self) {
         for path in nss::databases(&self.machine, false) {
             let database = Database { certutil: &self.certutil, path: &path, may_ask: false };
@@ -85,7 +85,7 @@ impl Loan {
 impl Drop for Loan {
     fn drop(&mut self) {
         let _ = self.lock.unlock();
-        // Another run that still needs it takes it out at its end.
+        // Otherwise the last run to end removes it.
         if self.lock.try_lock().is_ok() {
             self.take_out();
         }

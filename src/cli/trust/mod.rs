@@ -1,5 +1,5 @@
-//! Where a machine's programs look for authorities to trust: the system's store, the databases of browsers, Java's.
-//! Each step says what was done, or what is missing.
+//! The places where a machine's programs look for trusted authorities: the system's store, the browsers' databases, Java's keystore.
+//! Each step reports what was done, or what is missing.
 
 use std::env;
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ mod variables;
 pub(super) use nss::is_browser;
 pub(super) use variables::{PROXY, TrustFiles, direct};
 
-/// A kind of place.
+/// A kind of trust store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum StoreKind {
     /// The system's store: curl, wget, Python's ssl, Go, …
@@ -41,7 +41,7 @@ impl fmt::Display for StoreKind {
     }
 }
 
-/// What became of one place.
+/// The result for one store.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TrustStep {
     pub place: StoreKind,
@@ -51,7 +51,7 @@ pub(super) struct TrustStep {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TrustOutcome {
     Done(String),
-    /// There was nothing to do, and why.
+    /// Nothing had to be done, and why.
     Nothing(String),
     Failed {
         what: String,
@@ -71,25 +71,25 @@ pub(super) enum TrustChange {
     Uninstall,
 }
 
-/// A machine as one user sees it.
+/// The machine from the point of view of one user.
 #[derive(Debug)]
 pub(super) struct UserMachine {
     root: PathBuf,
     home: Option<PathBuf>,
-    /// `XDG_DATA_HOME`, where it is set.
+    /// `XDG_DATA_HOME`, if set.
     data: Option<PathBuf>,
     java_home: Option<PathBuf>,
-    /// Where tools are looked for.
+    /// Directories to search for tools.
     path: Vec<PathBuf>,
 }
 
 impl UserMachine {
-    /// This one.
+    /// This machine and user.
     pub fn here() -> Self {
         let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
         let mut path: Vec<PathBuf> =
             env::var_os("PATH").map(|all| env::split_paths(&all).collect()).unwrap_or_default();
-        // Debian leaves these out for users, who then have to hear what root may do, not that a tool is missing.
+        // Debian omits these for users, who must be told that root is needed, not that a tool is missing.
         path.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
         Self {
             root: PathBuf::from("/"),
@@ -100,7 +100,7 @@ impl UserMachine {
         }
     }
 
-    /// Makes the programs in all these places (none given: everywhere) trust the authority, or undoes that.
+    /// Makes the programs that use these stores (none given: all) trust the authority, or undoes that.
     pub fn change(&self, change: TrustChange, ca: &Ca, only: &[StoreKind]) -> io::Result<Vec<TrustStep>> {
         let retired = ca.retired().filter(|_| change == TrustChange::Uninstall);
         let mut steps = Vec::new();
@@ -142,22 +142,22 @@ fn written(pem: &str) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// What is put into the stores.
+/// The entry for the stores.
 struct TrustEntry<'a> {
-    /// Tells this authority's entry from all others.
+    /// Identifies the entry of this authority.
     name: String,
     pem: &'a str,
-    /// The same as a file. The authority's own may begin with an intermediate.
+    /// The certificate as a file. The authority's own file may begin with an intermediate.
     file: &'a Path,
 }
 
-/// Runs a tool, for what it prints; an error is the last line it says.
+/// Runs a tool and returns its output; the error is the last line of its messages.
 fn run(tool: &Path, arguments: &[&std::ffi::OsStr]) -> Result<String, String> {
     let output = Command::new(tool).args(arguments).output().map_err(|error| error.to_string())?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    // keytool complains on its standard output.
+    // keytool prints errors on standard output.
     let said = [output.stderr, output.stdout].concat();
     let said = String::from_utf8_lossy(&said);
     let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());

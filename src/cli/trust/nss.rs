@@ -1,4 +1,4 @@
-//! The databases of Mozilla's NSS: one for Chromium, one for each profile of Firefox.
+//! NSS databases: one for Chromium, and one for each profile of Firefox.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
@@ -18,41 +18,41 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
     };
     let changed = databases.iter().map(|path| {
         let database = Database { certutil: &certutil, path, may_ask: true };
-        // A certificate has one name: that of a run would be taken out with it.
+        // A database stores a certificate under one name only: the end of a run would remove this entry, too.
         let _ = database.remove(&format!("{LENT}{}", entry.name));
         database.change(change, entry)
     });
     changed.collect()
 }
 
-/// `may_make`: with the one to make for Chromium, where it has none.
+/// `may_make`: include the database to create for Chromium, if it has none.
 pub(super) fn databases(machine: &UserMachine, may_make: bool) -> Vec<PathBuf> {
     let of = |home: &PathBuf| [chromium(machine, home, may_make), firefox(home)].concat();
     machine.home.as_ref().map(of).unwrap_or_default()
 }
 
-/// `what`: it would do.
+/// `what`: what certutil would do.
 pub(super) fn no_certutil(what: &str) -> TrustOutcome {
     let hint = "install the package libnss3-tools (Debian) or nss-tools (Fedora), which brings it";
     TrustOutcome::failed(format!("certutil is missing, which {what}"), hint)
 }
 
-/// Whether the program is a browser itself.
+/// Whether the program is a browser.
 pub(in crate::cli) fn is_browser(program: &str) -> bool {
     BROWSERS.contains(&program) || ["firefox", "firefox-esr"].contains(&program)
 }
 
-/// Whether there is a Chromium for a command to start: on the PATH, or where Playwright and Puppeteer keep theirs.
+/// Whether the command could start a Chromium: one on the PATH, or one of Playwright's or Puppeteer's.
 pub(super) fn may_start_chromium(machine: &UserMachine) -> bool {
     let brings_its_own = |home: &PathBuf| OWN_CHROMIUM.iter().any(|place| home.join(place).is_dir());
     has_browser(machine) || machine.home.as_ref().is_some_and(brings_its_own)
 }
 
-/// A directory that only certutil can change.
+/// A database directory, which only certutil can change.
 pub(super) struct Database<'a> {
     pub certutil: &'a Path,
     pub path: &'a Path,
-    /// Whether certutil may ask the user for a password; else it fails.
+    /// Whether certutil may ask the user for a password; otherwise it fails.
     pub may_ask: bool,
 }
 
@@ -69,15 +69,15 @@ impl Database<'_> {
         self.call(&["-D", "-n", name], &[]).map(|_| ())
     }
 
-    /// The names of all its certificates.
+    /// The names of all certificates in the database.
     pub fn names(&self) -> Vec<String> {
         let told = self.call(&["-L"], &[]).unwrap_or_default();
-        // The heading has what looks like trust, and no name before it.
+        // The heading has a trust column too, but no name.
         let entries = told.lines().filter_map(|line| line.trim().rsplit_once(char::is_whitespace));
         entries.filter(|(_, trust)| trust.split(',').count() == 3).map(|(name, _)| name.trim().to_owned()).collect()
     }
 
-    /// Removes a database that a run has made, unless it holds anything by now.
+    /// Removes a database that a run has created, unless it contains other entries by now.
     pub fn unmake(&self) {
         if !self.is_there() || !self.names().is_empty() || self.call(&["-K"], &[]).is_ok() {
             return;
@@ -85,7 +85,7 @@ impl Database<'_> {
         for file in [DATABASE, "key4.db", "pkcs11.txt"] {
             let _ = fs::remove_file(self.path.join(file));
         }
-        // Where others keep files in them, they stay.
+        // Fails if others have put files there.
         let _ = fs::remove_dir(self.path);
         self.path.parent().into_iter().for_each(|above| _ = fs::remove_dir(above));
     }
@@ -102,7 +102,7 @@ impl Database<'_> {
         let done = match (change, self.holds(name)) {
             (TrustChange::Install, true) => return TrustOutcome::Nothing(format!("it was in {shown} already")),
             (TrustChange::Uninstall, false) => return TrustOutcome::Nothing(format!("it is not in {shown}")),
-            // C: trusted to issue certificates of servers, and of nobody else.
+            // C: trusted as an issuer of server certificates only.
             (TrustChange::Install, false) => {
                 self.call(&["-A", "-t", "C,,", "-n", name, "-i"], &[entry.file.as_ref()]).map(|_| ())
             }
@@ -129,7 +129,7 @@ impl Database<'_> {
         self.call(&["-N", "--empty-password"], &[]).map(|_| ())
     }
 
-    /// What it prints.
+    /// Returns the output.
     fn call(&self, arguments: &[&str], file: &[&OsStr]) -> Result<String, String> {
         let mut database = OsString::from("sql:");
         database.push(self.path);
@@ -140,7 +140,7 @@ impl Database<'_> {
     }
 }
 
-/// A directory is a database if this file is in it.
+/// A directory with this file is a database.
 const DATABASE: &str = "cert9.db";
 
 fn has_browser(machine: &UserMachine) -> bool {
@@ -151,7 +151,7 @@ fn is_database(directory: &Path) -> bool {
     directory.join(DATABASE).is_file()
 }
 
-/// `may_make`: where there is none yet, the one that it will look for: every version looks into `~/.pki/nssdb` if it is there.
+/// `may_make`: if there is none, the one that Chromium will use: every version uses `~/.pki/nssdb` if it exists.
 fn chromium(machine: &UserMachine, home: &Path, may_make: bool) -> Vec<PathBuf> {
     let data = machine.data.clone().unwrap_or_else(|| home.join(".local/share"));
     let all = CHROMIUM.map(|directory| home.join(directory)).into_iter().chain([data.join("pki/nssdb")]);
@@ -170,11 +170,11 @@ fn firefox(home: &Path) -> Vec<PathBuf> {
     databases
 }
 
-/// Begins the name of an entry of a run, which is not there to stay.
+/// Prefix for entries of a run, which are temporary.
 pub(super) const LENT: &str = "run-of-";
-/// Beside the place that it has used since version 156.
+/// Besides the place that it has used since version 156.
 const CHROMIUM: [&str; 2] = [".pki/nssdb", "snap/chromium/current/.pki/nssdb"];
-/// Programs that are Chromium inside.
+/// Browsers based on Chromium.
 const BROWSERS: [&str; 7] = [
     "chromium",
     "chromium-browser",
@@ -184,7 +184,7 @@ const BROWSERS: [&str; 7] = [
     "microsoft-edge",
     "vivaldi",
 ];
-/// Where Playwright and Puppeteer keep theirs.
+/// Directories of Playwright's and Puppeteer's browsers.
 const OWN_CHROMIUM: [&str; 2] = [".cache/ms-playwright", ".cache/puppeteer"];
 const FIREFOX: [&str; 4] = [
     ".mozilla/firefox",

@@ -1,4 +1,4 @@
-//! The system's store: a directory of certificates, and a tool that makes bundles of them.
+//! The system's trust store: a directory of certificates, and a tool that builds bundles from them.
 
 use std::fs;
 use std::io;
@@ -43,7 +43,7 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
     };
     match run(&tool, &[]) {
         Ok(_) => TrustOutcome::Done(format!("{what}, ran {}", store.tool)),
-        // Another user's work; the tool is root's.
+        // The tool needs root, and the file is there already.
         Err(_) if was_there && change == TrustChange::Install => TrustOutcome::Nothing(what),
         Err(said) => TrustOutcome::failed(
             format!("{what}, but {} failed: {said}", store.tool),
@@ -52,7 +52,7 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
     }
 }
 
-/// Not `sudo politely`: root has another state directory, and would find or make another authority there.
+/// Not `sudo politely`: root has another state directory, and would find or create another authority there.
 fn by_hand(change: TrustChange, file: &Path, tool: &Path) -> String {
     let (file, tool) = (file.display(), tool.display());
     match change {

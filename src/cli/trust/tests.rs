@@ -1,4 +1,4 @@
-//! A machine of files, with tools that write down what they are asked.
+//! A simulated machine of files, with tools that record their arguments.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::loan::Loan;
 use super::*;
 
-/// A program cannot be run while another thread's child holds it open for writing, so the tests take turns.
+/// A program cannot be run while a forked child of another thread holds it open for writing, so the tests run one at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 struct Fake {
@@ -47,7 +47,7 @@ impl Fake {
         fs::write(file, "").unwrap();
     }
 
-    /// A tool that writes its arguments to `calls`, a file's content in place of its name, then does as the script says.
+    /// A tool that writes its arguments to `calls`, with a file's content in place of its name, then runs the script.
     fn tool(&self, name: &str, script: &str) {
         let file = self.at("bin").join(name);
         let (calls, pem) = (self.at("calls").display().to_string(), self.ca.path().display());
@@ -192,7 +192,7 @@ fn a_chromium_that_has_no_database_yet_gets_one() {
 }
 
 impl Fake {
-    /// Keeps names in the file of the database.
+    /// A certutil that stores names in the database file.
     fn certutil(&self) {
         let script = r#"op=$1; n=; while [ $# -gt 0 ]; do case $1 in -n) n=$2;; -d) d=${2#sql:};; esac; shift; done
             f=$d/cert9.db
@@ -211,7 +211,7 @@ impl Fake {
         loan::lend(UserMachine { root, home, data: None, java_home: None, path }, &self.ca, &self.at("cache")).unwrap()
     }
 
-    /// What the database holds, or `None` where there is none.
+    /// The content of the database, or `None` if it does not exist.
     fn held(&self, database: &str) -> Option<String> {
         let held = fs::read_to_string(self.at(database).join("cert9.db")).ok()?;
         Some(held.replace(&self.ca.mark(), "MARK"))

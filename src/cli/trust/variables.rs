@@ -1,5 +1,5 @@
-//! The variables by which programs learn of the proxy and whom to trust, with the files that they name: one list, for
-//! `run` and for `ca env`. What is set already is kept and added to, where a variable can hold more than one thing.
+//! The environment variables, and the files they name, that tell programs the proxy and the trusted authority: one list for `run` and
+//! `ca env`. Existing values are kept and extended if a variable can hold several.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,32 +10,32 @@ use std::path::{Path, PathBuf};
 use crate::config::{Network, Settings, read_file};
 use crate::tls::{CaError, Roots, roots, secret_file};
 
-/// What programs are given.
+/// The inputs for the variables.
 pub(in crate::cli) struct TrustFiles<'a> {
-    /// Where the files go.
+    /// The directory for the files.
     pub directory: &'a Path,
     pub roots: &'a Roots,
     pub ca_pem: &'a str,
-    /// Host and port. `None`: it is not known here.
+    /// Host and port. `None`: unknown here.
     pub proxy: Option<(String, u16)>,
-    /// What stands before the host in its URL: nothing, or `NAME:PASSWORD@`.
+    /// The part before the host in the proxy's URL: empty, or `NAME:PASSWORD@`.
     pub credentials: &'a str,
-    /// Hosts that are asked without the proxy; mostly [`direct`].
+    /// Hosts to be reached without the proxy; usually [`direct`].
     pub direct: &'static str,
 }
 
-/// For an environment.
+/// Variables for an environment.
 pub(in crate::cli) type Variables = Vec<(&'static str, OsString)>;
 
-/// Hosts that are asked without the proxy: this machine, where browsers are steered by their drivers, and where the proxy
-/// goes for nobody unless `egress.allow` says so. None then.
+/// Hosts to be reached without the proxy: this machine, where drivers control browsers, and which the proxy refuses unless
+/// `egress.allow` permits it. If it does: none.
 pub(in crate::cli) fn direct(settings: &Settings) -> &'static str {
     let opens = |network: &Network| network.0.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST));
     if settings.egress.allow.iter().any(opens) { "" } else { "localhost,127.0.0.1,::1" }
 }
 
 impl TrustFiles<'_> {
-    /// Writes the files. `set`: what a variable is set to now.
+    /// Writes the files. `set`: the present value of a variable.
     ///
     /// # Errors
     /// A file that most programs need cannot be written.
@@ -47,7 +47,7 @@ impl TrustFiles<'_> {
         roots::write_java(&java, self.roots, self.ca_pem)?;
         let mut all: Variables = TRUST.iter().map(|name| (*name, OsString::from(&bundle))).collect();
         all.push(("JAVA_TOOL_OPTIONS", self.java_options(&java, set("JAVA_TOOL_OPTIONS"))));
-        // None is of use to most: what cannot be written is left out.
+        // Most programs need none of these: what cannot be written is left out.
         all.extend(php(self.directory, &bundle, set("PHP_INI_SCAN_DIR")).map(|value| ("PHP_INI_SCAN_DIR", value)));
         all.extend(apt(self.directory, &bundle, set("APT_CONFIG")).map(|value| ("APT_CONFIG", value)));
         all.extend(wget(self.directory, &bundle, set("WGETRC")).map(|value| ("WGETRC", value)));
@@ -61,10 +61,10 @@ impl TrustFiles<'_> {
         Ok(all)
     }
 
-    /// Java reads no proxy variable, but options, and goes to this machine without a proxy unless configured otherwise.
+    /// Java reads options instead of proxy variables, and reaches this machine without a proxy unless configured otherwise.
     fn java_options(&self, store: &Path, set: Option<OsString>) -> OsString {
         let store = store.display().to_string();
-        // The JVM takes quotes away.
+        // The JVM strips quotes.
         let quote = if store.contains('"') { "'" } else { "\"" };
         let mut ours = format!("-Djavax.net.ssl.trustStore={quote}{store}{quote}");
         if let Some((host, port)) = &self.proxy {
@@ -80,7 +80,7 @@ impl TrustFiles<'_> {
     }
 }
 
-/// Node.js before 24 reads no proxy variable: a script that is loaded first sees to it.
+/// Node.js before 24 reads no proxy variable: a preloaded script sets the proxy.
 fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
     let script = directory.join("preload.cjs");
     fs::write(&script, include_str!("preload.cjs")).ok()?;
@@ -88,14 +88,14 @@ fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
     Some(added(set, " ", &format!("--require \"{script}\"")))
 }
 
-/// wget built on GnuTLS takes its roots from no variable: what the user has set up for it, and our bundle.
+/// wget with GnuTLS reads its roots from no variable: writes a wgetrc with the user's settings and our bundle.
 fn wget(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
     let theirs = set.map(PathBuf::from).or_else(|| std::env::home_dir().map(|home| home.join(".wgetrc")));
     let ours = [b"\nca_certificate = ", bundle.as_os_str().as_bytes(), b"\n"].concat();
     together(directory.join("wgetrc"), theirs, &ours)
 }
 
-/// The empty place is the one that PHP was built with.
+/// An empty element stands for PHP's built-in directory.
 fn php(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsString> {
     let own = directory.join("php");
     fs::create_dir_all(&own).ok()?;
@@ -110,18 +110,18 @@ fn apt(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsStrin
     together(directory.join("apt.conf"), set.map(PathBuf::from), ours.as_bytes())
 }
 
-/// The variable names one file, so that what the user has set up is in ours: once, however often it is asked for.
+/// The variable names one file, so ours must include the user's: once, even if called repeatedly.
 fn together(file: PathBuf, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
     if theirs.as_ref() != Some(&file) {
         let mut all = theirs.and_then(|theirs| read_file(&theirs).ok()).unwrap_or_default();
         all.extend_from_slice(ours);
-        // Theirs may hold a password.
+        // The user's file may contain a password.
         secret_file::write(&file, all, 0o600).ok()?;
     }
     Some(file.into())
 }
 
-/// Once, however often it is asked for.
+/// Appends once, even if called repeatedly.
 fn added(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
     match set {
         None => ours.into(),
@@ -130,10 +130,10 @@ fn added(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
     }
 }
 
-/// Those that name a proxy.
+/// Variables that name a proxy.
 pub(in crate::cli) const PROXY: [&str; 6] =
     ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
-/// Those that take a bundle of roots.
+/// Variables that name a bundle of roots.
 const TRUST: [&str; 12] = [
     "SSL_CERT_FILE",
     "CURL_CA_BUNDLE",

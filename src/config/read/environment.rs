@@ -11,11 +11,11 @@ use super::tree::{Value, YamlNode};
 /// An argument of the command line, or a variable, that sets a key.
 #[derive(Clone, Debug)]
 pub struct KeyArgument {
-    /// What errors call it, such as `--min-delay`.
+    /// Its name in errors, such as `--min-delay`.
     pub name: String,
-    /// With its section: `pace.min_delay`.
+    /// The full key, such as `pace.min_delay`.
     pub key: String,
-    /// In the form of the environment's.
+    /// The value, in the form used in the environment.
     pub value: String,
 }
 
@@ -69,7 +69,7 @@ fn unknown(mut section: &YamlNode, key: &str) -> Option<String> {
         let Value::Map(keys) = &section.value else {
             return Some(format!("there are no keys below `{}`", path[..depth].join(".")));
         };
-        // Such as `hosts`, below which nothing can be named: that is an error, and no stray variable.
+        // Below `hosts` and the like no key can be named: that is an error rather than a stray variable.
         if keys.is_empty() {
             return None;
         }
@@ -131,7 +131,7 @@ fn is_service_link(keys: &str) -> bool {
 }
 
 const PREFIX: &str = "POLITELY_";
-/// Where the file is: read by the command line.
+/// The path of the file, which the command line reads.
 const NO_KEYS: [&str; 1] = ["CONFIG"];
 const SERVICE_LINK: &str =
     "Kubernetes makes it for a service named `politely`; `enableServiceLinks: false` in the pod keeps it away";
@@ -141,7 +141,7 @@ const VALUE_FORMS: &str = "lists and maps are written `[80, 443]` and `{key: val
 mod tests {
     use super::*;
 
-    /// The names of those that are keys, and the warnings.
+    /// The names of variables that set keys, and the warnings.
     fn read(all: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let all = all.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let keys = "pace: { queue: 1, max_wait: 1s }\nhosts: {}\nmode: enforce\nfleet: null\n";

@@ -9,7 +9,7 @@ use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snip
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     pub what: String,
-    /// Empty where there is nothing to say.
+    /// May be empty.
     pub hint: String,
 }
 
@@ -18,7 +18,7 @@ impl Complaint {
         Self { what: what.into(), hint: hint.into() }
     }
 
-    /// From the text of one that went through serde, or of an error of serde's own.
+    /// From the text of a complaint that passed through serde, or of one of serde's errors.
     pub(in crate::config) fn from_display(text: &dyn fmt::Display) -> Self {
         let text = text.to_string();
         let (what, hint) = text.split_once(HINT).unwrap_or((&text, ""));
@@ -33,7 +33,7 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// Where a fault stands.
+/// The place of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConfigPlace {
     /// A file as a whole: 0, or the number of the included file.
@@ -162,7 +162,7 @@ impl ConfigText {
             return None;
         }
         let from = content.char_indices().nth(column - 1).map_or(content.len(), |(index, _)| index);
-        // Behind the last line: the end of that one is shown.
+        // After the last line: show the end of that line.
         let (first, begin) = match start == self.text.len() && line > 1 {
             true => (line - 1, start - self.text.split_inclusive('\n').next_back().map_or(0, str::len)),
             false => (line, start),
@@ -181,12 +181,12 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// Offers the nearest of the known words.
+/// A hint with the most similar known word.
 pub(in crate::config) fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
     nearest(word, known).map(|nearest| format!("did you mean `{nearest}`?"))
 }
 
-/// The nearest of the known words, if one is near enough to have been meant.
+/// The most similar known word, if it is similar enough to have been meant.
 pub(in crate::config) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_ascii_lowercase().replace('-', "_");
     let distance = |known: &str| strsim::damerau_levenshtein(&word, &known.replace('-', "_"));
@@ -199,7 +199,7 @@ fn holds_secret(line: &str) -> bool {
     credentials || line.contains("password")
 }
 
-/// How much of the line's rest is the one key or value that begins it, as far as a look shows.
+/// Length of the key or value that begins `rest`, estimated.
 fn written_length(rest: &str) -> usize {
     let end = match rest.chars().next() {
         Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map(|index| index + 2),

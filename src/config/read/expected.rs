@@ -1,8 +1,8 @@
-//! What was expected and what was found, in words for people who write configurations.
+//! Messages about unexpected values, in words for people who write configurations.
 
 use serde::de::Unexpected;
 
-/// What serde calls a type, for people who write configurations.
+/// serde's name of a type, in words for people who write configurations.
 pub(super) fn plain(expected: &str) -> String {
     let most = |number: u64| format!("a whole number from 0 to {number}");
     match expected {
@@ -23,14 +23,14 @@ pub(super) fn is_integer(expected: &str) -> bool {
     matches!(expected, "u16" | "u32" | "u64" | "usize" | "a nonzero u32" | "a nonzero usize")
 }
 
-/// What to write in place of what is no such number.
+/// The hint for a value that is not such a number.
 pub(super) fn integer_hint(expected: &str, found: Unexpected<'_>) -> String {
     let more = format!("write {} or more", u8::from(expected.starts_with("a nonzero")));
     let less = String::from("write a smaller number");
     match found {
         Unexpected::Unsigned(0) | Unexpected::Signed(_) => more,
         Unexpected::Unsigned(_) => less,
-        // Of more digits than a number has here.
+        // More digits than the type holds.
         Unexpected::Str(text) if text.parse::<f64>().is_ok() => {
             if text.starts_with('-') {
                 more

@@ -1,5 +1,4 @@
-//! The file that was asked for and those that it includes: read one by one, so that each fault keeps its place, and joined
-//! to one tree.
+//! The given file and its includes: read one by one, so that each fault keeps its place, and merged into one tree.
 
 use std::fs;
 use std::io;
@@ -10,7 +9,7 @@ use super::places::places;
 use super::text::{read_text, syntax};
 use super::tree::{Value, YamlNode};
 
-/// What has been read, and what is wrong with it so far.
+/// Everything read so far, and its faults.
 #[derive(Default)]
 pub(in crate::config) struct ConfigFiles {
     pub sources: Vec<ConfigText>,
@@ -70,7 +69,7 @@ impl ConfigFiles {
             });
         }
         root.lay_over(joined, &mut |(key, here), (_, over)| match (&mut here.value, over.value) {
-            // `access.users` have names, and are added.
+            // `access.users` are appended, as each has a name.
             (Value::List(items), Value::List(others)) if key.text() == Some("users") => items.extend(others),
             (value, other) => (here.at, *value) = (over.at, other),
         });
@@ -94,7 +93,8 @@ fn read(text: &str, file: usize, faults: &mut Faults) -> Result<YamlNode, (Confi
     Ok(root)
 }
 
-/// The text, or what is wrong and what to do. One of no bytes is being written, or the disk has no room for it: what it adds is not gone.
+/// The text, or what is wrong with it and a hint. An empty file may be in the course of being written, or the disk may be full: its
+/// settings must not silently vanish.
 fn read_included(file: &Path) -> Result<String, (String, &'static str)> {
     match read_text(file, true) {
         Ok(text) if text.is_empty() && file.is_file() => {
@@ -104,7 +104,7 @@ fn read_included(file: &Path) -> Result<String, (String, &'static str)> {
     }
 }
 
-/// A file, or those of a directory in the order of their names.
+/// The file itself, or the files in a directory, sorted by name.
 fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -121,7 +121,7 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The directory may be the first file's own.
+/// An included directory may contain the first file.
 fn is_same(file: &Path, main: &Path) -> bool {
     let [file, main] = [file, main].map(|path| fs::canonicalize(path).ok());
     file.is_some() && file == main

@@ -1,4 +1,4 @@
-//! How it is read: YAML and variables to a tree whose nodes know their places, the tree to typed values, faults to text.
+//! Reading: YAML and variables into a tree whose nodes know their places, the tree into typed values, faults into text.
 
 pub(super) mod environment;
 pub(super) mod error;

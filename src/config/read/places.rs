@@ -6,7 +6,7 @@ use std::ops::Range;
 use saphyr_parser::{Event, Parser};
 
 /// Line and column, both from 1, the column in characters, of each value in the order in which serde_yaml reads them.
-/// The values that an alias stands for are where its anchor is. Ends early at what is not YAML.
+/// The values of an alias are at its anchor. Stops early if the text is not YAML.
 pub(super) fn places(text: &str) -> Vec<(usize, usize)> {
     let mut places: Vec<(usize, usize)> = Vec::new();
     let mut open = Vec::new();
@@ -38,5 +38,5 @@ pub(super) fn places(text: &str) -> Vec<(usize, usize)> {
     places
 }
 
-/// Aliases of aliases make a gigabyte of a line; no configuration comes near this many values.
+/// Nested aliases can expand a line to a gigabyte; no real configuration has this many values.
 pub(super) const MOST_VALUES: usize = 1_000_000;

@@ -57,7 +57,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         })
     }
 
-    /// `null` means "the default": a known key without a value is as good as not written, and so is a whole section.
+    /// `null` stands for the default, for a key and for a whole section.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -71,7 +71,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
             return visitor.visit_seq(SeqDeserializer::new(numbers.into_iter()));
         }
         if !matches!(self.0.value, Value::Null | Value::Map(_)) {
-            // A sequence would be taken for the fields in their order.
+            // serde would take a sequence for the fields in order.
             return self.placed(Err(ValueError::invalid_type(self.unexpected(), &visitor)));
         }
         let entries =
@@ -160,7 +160,7 @@ impl Error for ValueError {
                 format!("a list is written in brackets: [{}]", show(found).trim_matches('`'))
             }
             ("a sequence", _) => String::from("a list is written `[one, two]`, or line by line, each begun with `- `"),
-            // The only map whose keys are the operator's to name.
+            // The only map with keys chosen by the operator.
             ("a map", _) => String::from("write `\"*.example.com\": …` for each, or `{}` for none"),
             (map, _) if map.starts_with("struct") => String::from("write the keys of this section below it, indented"),
             ("a boolean", _) => String::from("write `true` or `false`"),

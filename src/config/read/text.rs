@@ -1,4 +1,4 @@
-//! The file as text: reading it, and what to say of one that is not YAML.
+//! Reads the file's text, and explains texts that are not YAML.
 
 use std::io;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(super) fn without_place(message: &str) -> &str {
     message.split(" at line ").next().unwrap_or_default()
 }
 
-/// What the parser's messages hold, and what it mostly comes from.
+/// Parts of the parser's messages, and hints for their usual causes.
 const SYNTAX_HINTS: &[(&str, &str)] = &[
     ("limit exceeded", "write the values out instead of repeating aliases"),
     ("unfolds to more", "write the values out instead of repeating aliases"),

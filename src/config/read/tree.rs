@@ -27,7 +27,7 @@ pub(in crate::config) enum Value {
     Decimal(f64),
     Text(String),
     List(Vec<YamlNode>),
-    /// The key itself, with its place, and the value.
+    /// Key, with its place, and value.
     Map(BTreeMap<String, (YamlNode, YamlNode)>),
 }
 
@@ -54,7 +54,7 @@ impl YamlNode {
         Self::new(ConfigPlace::Unwritten, Value::Map(BTreeMap::new()))
     }
 
-    /// What stands at this key of a map, or at this place of a list.
+    /// The value at this key of a map, or at this index of a list.
     pub fn below(&self, step: &str) -> Option<&Self> {
         match &self.value {
             Value::Map(entries) => entries.get(step).map(|(_, value)| value),
@@ -63,7 +63,7 @@ impl YamlNode {
         }
     }
 
-    /// The node at the end of this path of keys and list indices, or the last one before the path breaks off.
+    /// The node at this path of keys and indices, or the last one that exists on it.
     pub fn along(&self, path: &[&str]) -> &Self {
         path.split_first().and_then(|(step, rest)| Some(self.below(step)?.along(rest))).unwrap_or(self)
     }
@@ -115,8 +115,8 @@ impl YamlNode {
         entry.or_insert_with(|| (new(Value::Text((*step).to_owned())), new(Value::Null))).1.put(rest, value);
     }
 
-    /// Lays another map over this one, key by key: `null` changes nothing. `both` gets the two entries of a key that has
-    /// a value in each, unless both are maps.
+    /// Lays another map over this one, key by key: `null` changes nothing. If a key has a value in both, `both` decides, unless both
+    /// values are maps.
     pub fn lay_over(&mut self, over: Self, both: &mut impl FnMut(&mut (Self, Self), (Self, Self))) {
         if over.at != ConfigPlace::Unwritten {
             self.at = over.at;
@@ -137,7 +137,7 @@ impl YamlNode {
     }
 }
 
-/// One value's reading.
+/// State of reading one value.
 #[derive(Clone, Copy)]
 struct YamlWalk<'a> {
     at: &'a dyn Fn(usize) -> ConfigPlace,
@@ -224,7 +224,7 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
         self.leaf(Value::Signed(number))
     }
 
-    /// More than any key takes. As text it is shown as it was written.
+    /// Larger than any key accepts. Kept as text, to be shown as written.
     fn visit_u128<E: Error>(self, number: u128) -> Result<YamlNode, E> {
         self.leaf(Value::Text(number.to_string()))
     }

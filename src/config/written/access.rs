@@ -1,4 +1,4 @@
-//! `access`: who may use the proxy, and what is otherwise for each of them.
+//! `access`: who may use the proxy, and overrides for each user.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::config::hosts::Hosts;
 use crate::policy::{Allowlist, Budget, HostPattern, ListedBy};
 use crate::robots::ProductToken;
 
-/// Who may use the proxy. Neither: anybody who reaches it, so loopback only.
+/// Who may use the proxy. If empty, anybody who can reach it, which must be loopback only.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -23,7 +23,7 @@ pub struct AccessSettings {
     pub users: Vec<Arc<User>>,
 }
 
-/// Who shows a password, and what holds for their requests.
+/// A user, and the settings for their requests.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -31,23 +31,23 @@ pub struct User {
     pub name: HeaderText,
     /// The password's hash.
     pub password: Secret,
-    /// In place of `identity.product_tokens`.
+    /// Replaces `identity.product_tokens`.
     #[serde(default)]
     pub product_tokens: Vec<ProductToken>,
-    /// What `hosts` is made of.
+    /// The source of `hosts`.
     #[serde(default, rename = "hosts")]
     pub(in crate::config) overrides: HostMap<Override>,
-    /// In place of `Settings::hosts`, which these were laid over. `None`: nothing is otherwise for this user.
+    /// Replaces `Settings::hosts`, with this user's overrides laid over them. `None`: no overrides.
     #[serde(skip)]
     pub hosts: Option<Hosts>,
-    /// What they may ask, of what all may.
+    /// What this user may request, further limited by what everybody may.
     #[serde(default, rename = "egress", deserialize_with = "listed_by_user")]
     pub listed: Allowlist,
-    /// Connections at a time.
+    /// Limit on concurrent connections.
     pub max_connections: Option<NonZeroUsize>,
-    /// Requests that may wait at a time.
+    /// Limit on waiting requests.
     pub max_waiting: Option<usize>,
-    /// What they may ask of all hosts together.
+    /// Budget for all hosts together.
     #[serde(default, deserialize_with = "manners::some_budget")]
     pub budget: Option<Budget>,
 }

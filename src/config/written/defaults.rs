@@ -1,14 +1,14 @@
-//! The defaults: what the file we ship says.
+//! The defaults: the values in the shipped file.
 
 use std::sync::LazyLock;
 
 use crate::config::read::error::{ConfigPlace, Faults};
 use crate::config::read::tree::YamlNode;
 
-/// The file we ship, in which every key stands with its default and what it does.
+/// The shipped file, with every key, its default and its explanation.
 pub const DEFAULTS: &str = include_str!("../../../conf/politely.yaml");
 
-/// The same as a tree, written nowhere.
+/// [`DEFAULTS`] as a tree without places.
 pub(in crate::config) fn defaults() -> &'static YamlNode {
     static TREE: LazyLock<YamlNode> = LazyLock::new(|| {
         let tree = YamlNode::read(DEFAULTS, "", &|_| ConfigPlace::Unwritten, &mut Faults::default());

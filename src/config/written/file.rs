@@ -1,5 +1,4 @@
-//! The sections of `politely.yaml`, with the forms of their keys. Each key may be left out or `null`: the file of the defaults has
-//! it.
+//! The sections of `politely.yaml`. Each key may be left out or `null`, as the file of defaults has it.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -23,9 +22,9 @@ use super::values::{self, AccessLog, DenyEntry, InstanceName, ListenAddress, Met
 #[non_exhaustive]
 pub struct Listener {
     pub address: ListenAddress,
-    /// Set: clients speak TLS to the proxy itself.
+    /// If set, clients use TLS to the proxy itself.
     pub tls: Option<ListenerTls>,
-    /// Anybody gets the directory of signing keys here.
+    /// Serves the directory of signing keys to anybody.
     #[serde(default)]
     pub directory: bool,
 }
@@ -39,7 +38,7 @@ pub struct ListenerTls {
     pub certificate: PathBuf,
     #[serde(deserialize_with = "text::one")]
     pub key: PathBuf,
-    /// Set: clients must show a certificate of one of these authorities.
+    /// If set, clients must present a certificate of one of these authorities.
     #[serde(default, deserialize_with = "text::some")]
     pub client_ca: Option<PathBuf>,
 }
@@ -49,13 +48,13 @@ pub struct ListenerTls {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AdminSettings {
-    /// `None`, written `off`: there is none.
+    /// `None`, written `off`: no admin address.
     #[serde(deserialize_with = "values::address_or_off")]
     pub address: Option<ListenAddress>,
-    /// Holds the token that its callers must show.
+    /// The file with the token that callers must send.
     #[serde(default, deserialize_with = "text::some")]
     pub token_file: Option<PathBuf>,
-    /// Names by which callers reach it, besides `localhost` and IP addresses.
+    /// Host names by which callers reach it, besides `localhost` and IP addresses.
     pub hosts: Vec<HostPattern>,
 }
 
@@ -64,11 +63,11 @@ pub struct AdminSettings {
 #[non_exhaustive]
 pub enum Mode {
     Enforce,
-    /// Nothing is refused or delayed; what would have been is reported.
+    /// Nothing is refused or delayed; only what would have been is reported.
     Report,
 }
 
-/// Who the crawler is.
+/// The identity of the crawler.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -78,10 +77,10 @@ pub struct IdentitySettings {
     /// A URL or address for the `User-Agent` of robots.txt fetches; empty: none.
     #[serde(deserialize_with = "text::one")]
     pub contact: String,
-    /// Set: replaces every request's `User-Agent`.
+    /// If set, replaces every request's `User-Agent`.
     #[serde(default, deserialize_with = "text::some")]
     pub user_agent: Option<String>,
-    /// What the fetched pages are for, in the words of `Content-Signal` and `Content-Usage`.
+    /// What the fetched pages are used for, in the vocabulary of `Content-Signal` and `Content-Usage`.
     pub purpose: Vec<Purpose>,
     /// The names of purposes in robots.txt.
     pub policy_tokens: PolicyTokens,
@@ -92,38 +91,38 @@ pub struct IdentitySettings {
     pub addresses: Vec<Network>,
 }
 
-/// Fetching, keeping and reading robots.txt.
+/// Fetching, storing and parsing robots.txt.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RobotsSettings {
     pub min_ttl: Duration,
     pub max_ttl: Duration,
-    /// Bytes read of one file, decoded; the rest is left.
+    /// Most bytes of one file that are read, after decoding.
     #[serde(deserialize_with = "text::one")]
     pub max_size: u64,
-    /// For one fetch in all, redirects included.
+    /// Time for a whole fetch, including redirects.
     pub timeout: Duration,
-    /// 400–499 but 429, too many redirects.
+    /// Status 400–499 except 429, or too many redirects.
     pub on_unavailable: Fallback,
-    /// 401 and 403.
+    /// Status 401 or 403.
     pub on_auth_error: Fallback,
-    /// Unreachable for 30 days with no copy.
+    /// Unreachable for 30 days without a copy.
     pub on_long_unreachable: Fallback,
-    /// The client's status while robots.txt is unreachable: 503 or 403.
+    /// Status for clients while robots.txt is unreachable: 503 or 403.
     pub unreachable_status: u16,
-    /// The client's status for what a rule disallows: 400 to 499.
+    /// Status for clients if a rule disallows: 400 to 499.
     pub deny_status: u16,
     pub user_agent_match: UserAgentMatch,
     pub precedence: Precedence,
-    /// Which forms of a path are judged.
+    /// The forms of a path to judge.
     pub paths: Paths,
     pub visit_time: OnVisitTime,
-    /// Content-Signal and Content-Usage as they were probably meant.
+    /// Reads Content-Signal and Content-Usage leniently, as probably meant.
     pub lenient_usage: bool,
 }
 
-/// What a host without a readable robots.txt allows.
+/// What is allowed on a host without a readable robots.txt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fallback {
@@ -132,7 +131,7 @@ pub enum Fallback {
 }
 
 impl RobotsSettings {
-    /// How a file is read.
+    /// How to parse a file.
     pub fn parse_options(&self) -> ParseOptions {
         ParseOptions {
             user_agent_match: self.user_agent_match,
@@ -144,7 +143,7 @@ impl RobotsSettings {
     }
 }
 
-/// What is done about `Visit-time`.
+/// How to treat `Visit-time`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -153,28 +152,28 @@ pub enum OnVisitTime {
     Enforce,
 }
 
-/// How fast one host may be asked.
+/// How fast a host may be requested.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PaceSettings {
-    /// What shares one pace.
+    /// What shares a pace: host, authority or address.
     pub key: KeyBy,
-    /// Between two requests' starts, whatever robots.txt says.
+    /// Least time between the starts of two requests, whatever robots.txt says.
     pub min_delay: Duration,
     pub adaptive: Option<WrittenAdaptive>,
     pub breaker: Option<WrittenBreaker>,
-    /// Of each key.
+    /// For each key.
     pub budget: Option<WrittenBudget>,
     pub min_revisit: Option<Duration>,
     pub max_crawl_delay: Duration,
-    /// In flight to one key; 1 wherever a crawl-delay is in force.
+    /// Requests in flight for one key; always 1 if a crawl delay applies.
     pub max_concurrent: NonZeroU32,
-    /// That a request is held before it is answered 429.
+    /// Longest time a request is held before it is answered 429.
     pub max_wait: Duration,
-    /// Waiting requests of one key.
+    /// Most waiting requests for one key.
     pub queue: usize,
-    /// Waiting requests in all.
+    /// Most waiting requests in all.
     pub max_waiting: usize,
     pub subresources: Subresources,
 }
@@ -191,26 +190,26 @@ impl PaceSettings {
 #[non_exhaustive]
 pub enum Subresources {
     Pace,
-    /// A page's images, scripts and styles follow it without the delay.
+    /// A page's images, scripts and styles follow it without delay.
     Burst,
 }
 
-/// Where requests may go, and how.
+/// Where requests may be sent, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct EgressSettings {
-    /// Opened although private or special.
+    /// Allowed although private or special-purpose.
     pub allow: Vec<Network>,
-    /// Closed although public; wins over `allow`.
+    /// Denied although public; overrides `allow`.
     pub deny: Vec<DenyEntry>,
     pub ports: Vec<PortRange>,
-    /// Empty: any.
+    /// Allowed hosts. Empty: any.
     pub hosts: Vec<HostPattern>,
     pub methods: Vec<MethodName>,
     #[serde(default, deserialize_with = "secrets::some_proxy_url")]
     pub upstream_proxy: Option<SecretUrl>,
-    /// Roots to trust beside the system's, PEM.
+    /// Additional roots to trust, PEM.
     #[serde(default, deserialize_with = "text::some")]
     pub ca_file: Option<PathBuf>,
 }
@@ -221,23 +220,23 @@ impl EgressSettings {
     }
 }
 
-/// Copies of robots.txt and owed delays, kept over a restart.
+/// Copies of robots.txt and owed delays, stored across restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StoreSettings {
-    /// `None`: below the state directory.
+    /// `None`: in the state directory.
     #[serde(default, deserialize_with = "text::some")]
     pub directory: Option<PathBuf>,
     #[serde(deserialize_with = "text::one")]
     pub memory: u64,
     #[serde(deserialize_with = "text::one")]
     pub disk: u64,
-    /// A host that could not be asked in an earlier process is asked again at once: for one that somebody waits for. Not to
-    /// be written.
+    /// Not a configuration key. A host that an earlier process could not reach is retried at once, for a command that somebody waits
+    /// for.
     #[serde(skip)]
     pub is_impatient: bool,
-    /// Where the processes of a machine that share meet. `None`: where the store is.
+    /// The directory where processes of a machine find each other. `None`: that of the store.
     #[serde(skip)]
     pub meeting_place: Option<PathBuf>,
 }
@@ -263,21 +262,21 @@ pub struct CacheSettings {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct EvidenceSettings {
-    /// `None`: none is kept.
+    /// `None`: no evidence is kept.
     #[serde(default, deserialize_with = "text::some")]
     pub directory: Option<PathBuf>,
     pub keep: Duration,
 }
 
-/// The instances that share their paces. Written `URL` for `{ url: URL }`.
+/// The instances that share their paces. `URL` is short for `{ url: URL }`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FleetSettings {
-    /// The server that all of them share. `None`: there is no fleet.
+    /// The server shared by all instances. `None`: no fleet.
     #[serde(default, deserialize_with = "secrets::some_fleet_url")]
     pub url: Option<SecretUrl>,
-    /// There are at least as many. `None`: as many as the server has seen.
+    /// The least number of instances. `None`: as many as the server has seen.
     pub instances: Option<NonZeroU32>,
 }
 
@@ -289,39 +288,39 @@ pub enum OnFleetLoss {
     Refuse,
 }
 
-/// Bounds on every wait and on what a peer may use.
+/// Limits on every wait and on what a peer may use.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LimitSettings {
-    /// For a request's whole header block.
+    /// For receiving a request's whole header block.
     pub header_timeout: Duration,
-    /// A connection on which nothing is asked.
+    /// For a connection without a request.
     pub idle_timeout: Duration,
-    /// To an origin, TLS included.
+    /// For connecting to an origin, including TLS.
     pub connect_timeout: Duration,
     /// Between two reads of a body or an answer.
     pub read_timeout: Duration,
-    /// A tunnel or a WebSocket through which nothing comes.
+    /// For a tunnel or WebSocket without traffic.
     pub tunnel_idle_timeout: Duration,
-    /// Bytes a second that a body has to come at, on the average of `read_timeout`.
+    /// Least bytes per second of a body, averaged over `read_timeout`.
     #[serde(deserialize_with = "text::one")]
     pub min_rate: u64,
     #[serde(deserialize_with = "text::one")]
     pub max_header_size: u64,
-    /// Clients' connections at a time.
+    /// Concurrent client connections.
     pub max_connections: NonZeroUsize,
-    /// Of these, one client's.
+    /// Of these, connections of one client.
     pub max_connections_per_client: NonZeroUsize,
-    /// Idle connections to origins, kept for reuse, in all.
+    /// Idle connections to origins, kept for reuse.
     pub max_idle_connections: usize,
-    /// Of these, one host's.
+    /// Of these, connections to one host.
     pub max_idle_connections_per_host: usize,
-    /// Fetches of robots.txt under way at a time.
+    /// Concurrent fetches of robots.txt.
     pub max_robots_fetches: NonZeroUsize,
-    /// How long the proxy goes on as before when it is asked to stop, while `/readyz` says so already.
+    /// How long the proxy continues to accept after it is asked to stop; `/readyz` reports the stop at once.
     pub shutdown_delay: Duration,
-    /// That requests in flight get when the proxy is stopped.
+    /// Time for requests in flight to finish when the proxy is stopped.
     pub drain_timeout: Duration,
 }
 

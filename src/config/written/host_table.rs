@@ -11,7 +11,7 @@ use super::values::PathPattern;
 use crate::policy::{HostPattern, RobotsOverride, UsageModes};
 use crate::robots::{ProductToken, Purpose};
 
-/// What is otherwise for some hosts. `None`: as for all.
+/// The overrides for some hosts. `None`: as for all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Override {
@@ -25,18 +25,18 @@ pub struct Override {
     pub product_tokens: Option<Vec<ProductToken>>,
     pub purpose: Option<Vec<Purpose>>,
     pub usage: Usage,
-    /// The operator's own rules, which override those of robots.txt.
+    /// The operator's rules, which override those of robots.txt.
     pub allow: Option<Vec<PathPattern>>,
     pub deny: Option<Vec<PathPattern>>,
-    /// The keys of which the origin's certificate must hold one.
+    /// Pinned keys; the origin's certificate must have one of them.
     #[serde(deserialize_with = "origin_tls::some_pins")]
     pub pin: Option<Vec<Pin>>,
-    /// What the origin is shown.
+    /// The client certificate for the origin.
     pub client_certificate: Option<CertificatePair>,
-    /// Whether the origin's certificate is looked at.
+    /// Whether the origin's certificate is verified.
     #[serde(deserialize_with = "origin_tls::some_switch")]
     pub verify: Option<bool>,
-    /// Which versions of TLS it may speak.
+    /// The allowed versions of TLS.
     pub tls: Option<TlsVersions>,
 }
 
@@ -78,10 +78,10 @@ impl Usage {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum InterceptMode {
-    /// TLS ends here; robots.txt is held to, request by request.
+    /// TLS is terminated here; robots.txt is enforced for each request.
     #[default]
     Intercept,
-    /// Bytes pass unread; robots.txt cannot be held to, paced per connection.
+    /// Bytes pass unread; robots.txt cannot be enforced, and pace applies to connections.
     Tunnel,
     Deny,
 }

@@ -1,4 +1,4 @@
-//! `intercept`: what happens to `CONNECT`, and by which certificate authority.
+//! `intercept`: how to treat `CONNECT`, and with which certificate authority.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -10,19 +10,19 @@ use super::text;
 use crate::config::read::sections::Sections;
 use crate::policy::Host;
 
-/// What happens to `CONNECT`, for hosts without a word of their own.
+/// How to treat `CONNECT`, for hosts without an override.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Intercept {
     pub default: InterceptMode,
     pub ca: CaSource,
-    /// Hosts whose certificates are kept ready.
+    /// Number of hosts whose certificates are cached.
     pub leaf_cache: NonZeroUsize,
-    /// By which clients find the certificate, through the proxy.
+    /// The host name under which clients get the certificate through the proxy.
     #[serde(deserialize_with = "text::one")]
     pub setup_host: Host,
-    /// Part of `Settings::hosts`.
+    /// Merged into `Settings::hosts`.
     pub(in crate::config) hosts: HostMap<InterceptMode>,
 }
 
@@ -31,9 +31,9 @@ pub struct Intercept {
 #[serde(from = "CaFiles")]
 #[non_exhaustive]
 pub enum CaSource {
-    /// Our own, made on first use. `None`: below the state directory.
+    /// Our own, created on first use. `None`: in the state directory.
     Directory(Option<PathBuf>),
-    /// The operator's: a PEM file with the certificate, which intermediates may follow, and its key.
+    /// The operator's: a PEM file with the certificate, which intermediates may follow, and the file of its key.
     Files { certificate: PathBuf, key: PathBuf },
 }
 

@@ -13,34 +13,34 @@ use crate::config::read::error::Complaint;
 use crate::config::read::sections::Sections;
 use crate::policy::{self, Manners, Period};
 
-/// The gap follows the host's own latency.
+/// Makes the gap depend on the host's latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WrittenAdaptive {
-    /// Times the latency, in hundredths; 0: it does not.
+    /// Gap as a multiple of the latency, in hundredths; 0: off.
     #[serde(deserialize_with = "hundredths")]
     pub factor: u32,
     pub min: Duration,
     pub max: Duration,
 }
 
-/// A host that turns requests away is left alone.
+/// Pauses a host that refuses requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WrittenBreaker {
-    /// So many in a row; 0: never.
+    /// Number of refusals in a row; 0: off.
     pub after: u32,
     pub pause: Duration,
 }
 
-/// So much in each period.
+/// Limits for each period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WrittenBudget {
-    /// `None`, as the other: any number. With neither there is none.
+    /// `None`: unlimited. If `bytes` is `None` too, there is no budget.
     pub requests: Option<u64>,
     #[serde(default, deserialize_with = "text::some")]
     pub bytes: Option<u64>,
@@ -50,18 +50,18 @@ pub struct WrittenBudget {
     pub money: Option<WrittenMoney>,
 }
 
-/// All of it, where it is written. `None`: as for all hosts.
+/// All limits, as far as they are written. `None`: as for all hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::config) struct WrittenManners {
     pub adaptive: Option<WrittenAdaptive>,
     pub breaker: Option<WrittenBreaker>,
     pub budget: Option<WrittenBudget>,
-    /// 0: at any time.
+    /// 0: no limit.
     pub min_revisit: Option<Duration>,
 }
 
 impl Default for WrittenAdaptive {
-    /// Heritrix' delay factor and its longest delay.
+    /// Heritrix's delay factor and longest delay.
     fn default() -> Self {
         Self { factor: 500, min: Duration::ZERO, max: Duration::from_secs(30) }
     }
@@ -100,7 +100,7 @@ impl WrittenBudget {
 }
 
 impl WrittenManners {
-    /// With what is otherwise as `before`.
+    /// These limits, completed by `before`.
     pub fn over(&self, before: &Manners) -> Manners {
         Manners {
             adaptive: self.adaptive.map_or(before.adaptive, WrittenAdaptive::meant),
@@ -146,11 +146,11 @@ impl WrittenManners {
 pub(in crate::config) fn check_budget(section: &[&str], check: &mut Sections<'_>) {
     let [per, requests, bytes] = ["per", "requests", "bytes"].map(|name| [section, &["budget", name]].concat());
     if check.is_written(&per) && !check.is_written(&requests) && !check.is_written(&bytes) {
-        check.fault(&per, "this budget has no limit", "add `requests: …` or `bytes: …`; `{}` is no budget");
+        check.fault(&per, "this budget has no limit", "add `requests: …` or `bytes: …`; `{}` means no budget");
     }
 }
 
-/// For `#[serde(deserialize_with)]`: as it is meant.
+/// For `#[serde(deserialize_with)]`.
 pub(in crate::config) fn some_budget<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<policy::Budget>, D::Error> {
@@ -172,5 +172,5 @@ fn hundredths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Erro
 
 const MOST_FACTOR: f64 = 1000.0;
 const FACTOR_FORMS: &str = "a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none";
-/// Nothing is owed for longer, whatever clocks say.
+/// No delay is owed for longer, whatever clocks say.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! On which terms TLS is spoken with an origin: `pin`, `client_certificate`, `verify` and `tls` of `hosts`.
+//! TLS terms for an origin: `pin`, `client_certificate`, `verify` and `tls` of `hosts`.
 
 use std::path::PathBuf;
 
@@ -10,16 +10,16 @@ use serde::Deserializer;
 use super::text::{self, from_text, read_with};
 use crate::config::read::error::Complaint;
 
-/// On which terms TLS is spoken with an origin.
+/// TLS terms for an origin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct OriginTls {
-    /// The keys of which the certificate must hold one. Empty: any that the roots vouch for.
+    /// Pinned keys; the certificate must have one of them. Empty: no pinning.
     pub pins: Vec<Pin>,
     pub client_certificate: Option<CertificatePair>,
-    /// `false`: any server that answers is believed to be the origin.
+    /// `false`: the certificate is not verified.
     pub verify: bool,
-    /// TLS 1.0 and 1.1 as well, with what is as old.
+    /// Allows TLS 1.0 and 1.1, and equally old parameters.
     pub legacy: bool,
 }
 
@@ -29,7 +29,7 @@ impl Default for OriginTls {
     }
 }
 
-/// Which versions of TLS an origin may speak.
+/// The versions of TLS allowed for an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TlsVersions {
@@ -49,7 +49,7 @@ pub struct CertificatePair {
     pub key: PathBuf,
 }
 
-/// A public key that is expected, by its SHA-256 (RFC 7469 §2.4), written `sha256/…` in Base64.
+/// The SHA-256 of an expected public key (RFC 7469 §2.4), written `sha256/…` in Base64.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pin(pub [u8; 32]);
 

@@ -1,4 +1,4 @@
-//! Values that hold a password: neither `Debug` nor `Display` shows it, and no message repeats the text.
+//! Values that may contain a password: neither `Debug` nor `Display` shows it, and no message repeats the text.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use url::Url;
 use super::text::{QUOTES, read_from_text, read_with};
 use crate::config::read::error::Complaint;
 
-/// A URL that may hold a password, which neither `Debug` nor `Display` shows.
+/// A URL that may contain a password, which neither `Debug` nor `Display` shows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretUrl(Url);
 
@@ -19,7 +19,7 @@ impl SecretUrl {
     }
 
     fn parse(text: &str, schemes: &[&str], hint: &'static str) -> Result<Self, Complaint> {
-        // The text is not repeated: it may hold a password.
+        // The text is not repeated, as it may contain a password.
         let fault = |what: &str| Complaint::new(what, hint);
         let url = Url::parse(text).map_err(|error| fault(&format!("this is not a URL: {error}")))?;
         if !schemes.contains(&url.scheme()) {
@@ -44,9 +44,9 @@ impl fmt::Debug for SecretUrl {
     }
 }
 
-/// As it may be shown.
+/// The URL without user and password, for display.
 pub(in crate::config) fn without_user(mut url: Url) -> Url {
-    // Both fail only for URLs that can hold no user at all.
+    // Both fail only for URLs that cannot have a user.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url
@@ -59,12 +59,12 @@ pub struct Secret {
     cost: Option<HashCost>,
 }
 
-/// What it takes to verify a password: what its hash was made with.
+/// The parameters of a password hash, which determine the cost of verifying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashCost {
     algorithm: argon2::Algorithm,
     version: argon2::Version,
-    /// Memory, passes, lanes, and the length of what comes out.
+    /// Memory, passes, lanes and output length.
     params: argon2::Params,
 }
 
@@ -73,7 +73,7 @@ impl Secret {
         &self.text
     }
 
-    /// `None`: it is not a hash that a password can be verified against, which is an error of the configuration.
+    /// `None`: the hash cannot be used for verification, which is an error of the configuration.
     pub fn cost(&self) -> Option<&HashCost> {
         self.cost.as_ref()
     }
@@ -106,7 +106,7 @@ read_from_text! {
     Secret, "text", QUOTES, Self::of;
 }
 
-/// For `#[serde(deserialize_with)]`: a proxy beyond this one.
+/// For `#[serde(deserialize_with)]`: the URL of an upstream proxy.
 pub(in crate::config) fn some_proxy_url<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SecretUrl>, D::Error> {
@@ -115,7 +115,7 @@ pub(in crate::config) fn some_proxy_url<'de, D: Deserializer<'de>>(
     })
 }
 
-/// For `#[serde(deserialize_with)]`: a Redis or Valkey server.
+/// For `#[serde(deserialize_with)]`: the URL of a Redis or Valkey server.
 pub(in crate::config) fn some_fleet_url<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SecretUrl>, D::Error> {
@@ -123,12 +123,12 @@ pub(in crate::config) fn some_fleet_url<'de, D: Deserializer<'de>>(
         let url = SecretUrl::parse(text, FLEET_SCHEMES, FLEET_FORMS)?;
         let database = url.0.path().trim_start_matches('/');
         if !database.is_empty() && database.parse::<u32>().is_err() {
-            return Err(Complaint::new("a server's databases are numbers", FLEET_FORMS));
+            return Err(Complaint::new("the database must be a number", FLEET_FORMS));
         }
-        // Such as `#insecure`, by which some clients leave out to verify the server.
+        // Such as `#insecure`, by which some clients disable verification.
         let is_many = url.0.scheme().contains('+');
         if url.0.fragment().is_some() || url.0.query().is_some() && !is_many {
-            return Err(Complaint::new("nothing comes after the number of the database", FLEET_FORMS));
+            return Err(Complaint::new("nothing may follow the number of the database", FLEET_FORMS));
         }
         let is_sentinel = url.0.scheme().ends_with("+sentinel");
         for (name, value) in url.0.query_pairs() {
@@ -139,7 +139,7 @@ pub(in crate::config) fn some_fleet_url<'de, D: Deserializer<'de>>(
             }
         }
         if is_sentinel && !url.0.query_pairs().any(|(name, value)| name == "master" && !value.is_empty()) {
-            return Err(Complaint::new("Sentinels are asked for a master by its name", FLEET_FORMS));
+            return Err(Complaint::new("a sentinel URL needs the name of the master", FLEET_FORMS));
         }
         Ok(Some(url))
     })

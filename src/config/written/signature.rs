@@ -1,4 +1,4 @@
-//! `identity.signature`: by which key requests are signed, and where its public half is published.
+//! `identity.signature`: the key that signs requests, and where its public half is published.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use url::Url;
 use super::text::{self, read_from_text};
 use crate::config::read::error::Complaint;
 
-/// Web Bot Auth. Nothing is signed without a key.
+/// Web Bot Auth. Without a key, nothing is signed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -17,46 +17,46 @@ pub struct SignatureSettings {
     /// An Ed25519 key, PEM.
     #[serde(default, deserialize_with = "text::some")]
     pub key: Option<PathBuf>,
-    /// Keys that the directory lists as well: the one before, or the next.
+    /// Further keys in the directory: the previous or the next one.
     #[serde(deserialize_with = "text::many")]
     pub other_keys: Vec<PathBuf>,
     pub agent: Option<Agent>,
     pub form: AgentForm,
     pub when: SignWhen,
-    /// From `created` to `expires`.
+    /// Time from `created` to `expires`.
     pub validity: Duration,
-    /// Each request is signed by itself, with a nonce.
+    /// Whether each request gets a separate signature, with a nonce.
     pub nonce: bool,
-    /// Where `key` is written, and each of `other_keys`: what is wrong with a file is found when it is read.
+    /// Where `key` and each of `other_keys` is written, as faults in the files are found only when they are read.
     #[serde(skip)]
     pub places: Vec<String>,
 }
 
-/// Whose requests these are: an https URL that leads verifiers to the directory of keys.
+/// The identity for signatures: an https URL that leads verifiers to the directory of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agent(String);
 
 impl Agent {
     /// # Errors
-    /// It is no https URL, or holds a user, a query or a fragment.
+    /// Not an https URL, or it contains a user, a query or a fragment.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
         let fault = |what: &str| Complaint::new(format!("`{text}` {what}"), AGENT_FORMS);
         let url = Url::parse(text).map_err(|_| fault("is not a URL"))?;
         let is_plain = url.username().is_empty() && url.password().is_none();
         if url.scheme() != "https" {
-            return Err(fault("is no https URL"));
+            return Err(fault("is not an https URL"));
         }
         if !is_plain || url.query().is_some() || url.fragment().is_some() {
-            return Err(fault("holds more than an origin and a path"));
+            return Err(fault("contains more than an origin and a path"));
         }
-        // An origin is written without a slash at its end (RFC 6454 §6.2).
+        // An origin is written without a final slash (RFC 6454 §6.2).
         let is_origin = url.path() == "/";
         let mut url = String::from(url);
         url.truncate(url.len() - usize::from(is_origin));
         Ok(Self(url))
     }
 
-    /// As it is sent: `https://bot.example`.
+    /// As sent in `Signature-Agent`: `https://bot.example`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -77,14 +77,14 @@ read_from_text! {
     Agent, "a URL", AGENT_FORMS, Self::parse;
 }
 
-/// How `Signature-Agent` is written.
+/// The form of `Signature-Agent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum AgentForm {
-    /// A dictionary with one member, as the drafts have it since October 2025.
+    /// A dictionary with one member, as in the drafts since October 2025.
     Dictionary,
-    /// A bare string, as those before.
+    /// A bare string, as in earlier drafts.
     String,
 }
 
@@ -93,7 +93,7 @@ pub enum AgentForm {
 #[non_exhaustive]
 pub enum SignWhen {
     Always,
-    /// For authorities that have asked for it with `Accept-Signature`.
+    /// Only for authorities that have requested it with `Accept-Signature`.
     OnChallenge,
 }
 

@@ -1,4 +1,4 @@
-//! What is written as one text: how serde reads it, and what is said of anything else.
+//! Values written as one text: how serde reads them, and messages about anything else.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,21 +7,21 @@ use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
 use crate::config::read::error::Complaint;
 
-/// What is written as one text, or as a number.
+/// A value written as text or as a number.
 pub(in crate::config) trait FromText: Sized {
-    /// What should stand there, and how that is written.
+    /// The expected kind of value, and how to write it.
     const EXPECTED: &'static str;
     const FORMS: &'static str;
 
     fn from_text(text: &str) -> Result<Self, Complaint>;
 }
 
-/// For `#[serde(deserialize_with)]` on what serde would read otherwise.
+/// For `#[serde(deserialize_with)]` on types that serde would read differently.
 pub(in crate::config) fn one<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<T, D::Error> {
     read_with(deserializer, T::EXPECTED, T::FORMS, T::from_text)
 }
 
-/// The same of what may be left out; `null` never gets here.
+/// Like [`one`], for an optional value; `null` never gets here.
 pub(in crate::config) fn some<'de, D: Deserializer<'de>, T: FromText>(deserializer: D) -> Result<Option<T>, D::Error> {
     one(deserializer).map(Some)
 }
@@ -59,7 +59,7 @@ pub(in crate::config) fn many<'de, D: Deserializer<'de>, T: FromText>(deserializ
     deserializer.deserialize_any(Many(PhantomData))
 }
 
-/// Hands the text, or the number as text, to `parse`. Of anything else, `expected` and `forms` say what should stand there.
+/// Passes the text, or the number as text, to `parse`. For anything else, `expected` and `forms` are the message.
 pub(in crate::config) fn read_with<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     expected: &'static str,
@@ -99,7 +99,7 @@ pub(in crate::config) fn read_with<'de, D: Deserializer<'de>, T>(
     deserializer.deserialize_any(Text { expected, forms, parse })
 }
 
-/// How each of these is read: what should stand there, how that is written, and what reads it.
+/// Implements [`FromText`]: the type, the expected kind of value, how to write it, and its parser.
 macro_rules! from_text {
     ($($type:ty, $expected:literal, $forms:expr, $parse:expr;)+) => {$(
         impl $crate::config::written::text::FromText for $type {
@@ -113,7 +113,7 @@ macro_rules! from_text {
     )+};
 }
 
-/// The same, and serde reads them so by itself.
+/// Like `from_text`, and implements `Deserialize`.
 macro_rules! read_from_text {
     ($($type:ty, $expected:literal, $forms:expr, $parse:expr;)+) => {
         $crate::config::written::text::from_text! { $($type, $expected, $forms, $parse;)+ }

@@ -1,4 +1,4 @@
-//! Single values of the configuration, parsed once where they are read: addresses, ports, networks, texts. Pure.
+//! Single values of the configuration, parsed on reading: addresses, ports, networks, texts. Pure.
 
 use crate::policy::{Allowlist, Host, HostPattern, ListedBy};
 use std::fmt;
@@ -13,12 +13,12 @@ use crate::robots::{ProductToken, Purpose};
 use super::text::{QUOTES, from_text, read_from_text, read_with};
 use crate::config::read::error::Complaint;
 
-/// Where a listener's socket comes from.
+/// Source of a listener's socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ListenAddress {
     Socket(SocketAddr),
-    /// A socket that systemd opened and named so (`FileDescriptorName=`), written `fd:NAME`.
+    /// A socket that systemd opened under this name (`FileDescriptorName=`), written `fd:NAME`.
     Inherited(String),
 }
 
@@ -33,7 +33,7 @@ impl ListenAddress {
         text.parse().map(Self::Socket).map_err(|_| listen_fault(text))
     }
 
-    /// Whether only this machine can reach it. Of an inherited socket that is known once it is taken over.
+    /// Whether only this machine can reach it. `None` for an inherited socket, whose address is known only after the start.
     pub fn is_loopback(&self) -> Option<bool> {
         match self {
             Self::Socket(address) => Some(address.ip().to_canonical().is_loopback()),
@@ -106,7 +106,7 @@ impl Network {
     }
 }
 
-/// What `egress.deny` closes.
+/// An entry of `egress.deny`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DenyEntry {
@@ -126,7 +126,7 @@ impl DenyEntry {
     }
 }
 
-/// Where the access log goes.
+/// Destination of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AccessLog {
@@ -142,14 +142,14 @@ impl AccessLog {
             "off" => Ok(Self::Off),
             "stdout" => Ok(Self::Stdout),
             "journal" => Ok(Self::Journal),
-            // A path has a slash, so that a slip in one of the words makes no file of that name.
+            // A path must contain a slash, so that a misspelt word does not create a file.
             path if path.contains('/') => Ok(Self::File(path.into())),
             _ => Err(Complaint::new(format!("`{text}` is not a destination for the access log"), ACCESS_LOG_FORMS)),
         }
     }
 }
 
-/// A user's name, as it is sent and shown: printable ASCII, not empty.
+/// A user's name, as sent and shown: printable ASCII, not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderText(String);
 
@@ -176,7 +176,7 @@ impl AsRef<str> for HeaderText {
     }
 }
 
-/// What an instance is called in `Via`: a token (RFC 9110 §5.6.2), not long.
+/// The name of an instance in `Via`: a short token (RFC 9110 §5.6.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceName(String);
 
@@ -187,7 +187,7 @@ impl InstanceName {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         match (1..=MOST_OF_INSTANCE).contains(&text.len()) && text.bytes().all(fits) {
             true => Ok(Self(text.to_owned())),
-            false => Err(Complaint::new(format!("`{text}` is no name for an instance"), INSTANCE_FORMS)),
+            false => Err(Complaint::new(format!("`{text}` is not a name for an instance"), INSTANCE_FORMS)),
         }
     }
 }
@@ -198,15 +198,15 @@ impl AsRef<str> for InstanceName {
     }
 }
 
-/// A rule's path in the form of robots.txt: `*` is any run of characters, `$` at the end is the end.
+/// A rule's path in the syntax of robots.txt: `*` is any run of characters, a final `$` is the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(String);
 
 impl PathPattern {
     /// # Errors
-    /// It begins with neither `/` nor `*`, holds a space or a control character, or is longer than any request's path.
+    /// The path begins with neither `/` nor `*`, contains a space or control character, or is longer than any request's path.
     pub fn parse(text: &str) -> Result<Self, Complaint> {
-        // `#` would begin a comment in a robots.txt, and no path that is sent has one.
+        // `#` would begin a comment in a robots.txt, and no request's path contains one.
         let fits =
             text.starts_with(['/', '*']) && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#');
         if text.len() > MOST_PATH_BYTES {
@@ -226,7 +226,7 @@ impl AsRef<str> for PathPattern {
     }
 }
 
-/// A method as requests name it.
+/// A request method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MethodName(Box<str>);
 
@@ -234,7 +234,7 @@ impl MethodName {
     fn parse(text: &str) -> Result<Self, Complaint> {
         let is_known =
             http::Method::from_bytes(text.as_bytes()).is_ok() && !text.bytes().any(|byte| byte.is_ascii_lowercase());
-        // `*` is a token, and the name of none.
+        // `*` is a token, but not a method.
         match is_known && text != "*" {
             true => Ok(Self(text.into())),
             false => Err(Complaint::new(format!("`{text}` is not a method"), METHOD_FORMS)),
@@ -242,7 +242,7 @@ impl MethodName {
     }
 }
 
-/// What may be asked at all.
+/// The hosts and methods that may be requested.
 pub(in crate::config) fn listed(hosts: &[HostPattern], methods: &[MethodName], by: ListedBy) -> Allowlist {
     Allowlist { hosts: hosts.to_vec(), methods: methods.iter().map(|method| method.0.clone()).collect(), by }
 }
@@ -265,7 +265,7 @@ fn parse_purpose(text: &str) -> Result<Purpose, Complaint> {
     Purpose::parse(text).map_err(fault)
 }
 
-/// Text of a header field's value or a part of it: printable ASCII and spaces.
+/// Part of a header field's value: printable ASCII and spaces.
 fn parse_printable(text: &str) -> Result<String, Complaint> {
     match text.chars().find(|c| !matches!(c, ' '..='~')) {
         None => Ok(text.to_owned()),
@@ -319,13 +319,13 @@ const PATHNAME_FORMS: &str = "write `/etc/politely/name`, or `name` for what is 
 const MOST_PATH_BYTES: usize = 1 << 20;
 const PATH_FORMS: &str = "a path pattern begins with `/` or `*`: `/private/`, `/*.pdf$`";
 
-/// A host or a pattern of hosts as the configuration writes it.
+/// A host, or a pattern of hosts.
 pub(in crate::config) fn parse_pattern(text: &str) -> Result<HostPattern, Complaint> {
     let fault = |_| Complaint::new(format!("`{text}` is not a host or a pattern of hosts"), HOST_FORMS);
     HostPattern::parse(text).map_err(fault)
 }
 
-/// The name of one host.
+/// A host name.
 fn parse_name(text: &str) -> Result<Host, Complaint> {
     match parse_pattern(text) {
         Ok(HostPattern::Host(host @ Host::Name(_))) => Ok(host),
@@ -333,7 +333,7 @@ fn parse_name(text: &str) -> Result<Host, Complaint> {
     }
 }
 
-/// An empty one names nothing: from the file's directory on, it would be that directory.
+/// An empty path is refused: joined to the file's directory, it would be that directory.
 fn parse_path(text: &str) -> Result<PathBuf, Complaint> {
     match text {
         "" => Err(Complaint::new("an empty path names nothing", "write a path, or leave the key out")),

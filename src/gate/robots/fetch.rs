@@ -1,5 +1,5 @@
-//! Asks for a robots.txt, or another file of its kind, over the network (RFC 9309 §2.3), through the same guard as any request: one request, one answer.
-//! The only place here that knows of connections; `refresh` follows redirects and waits for a host's turn.
+//! Requests a robots.txt or tdmrep.json over the network (RFC 9309 §2.3), through the same guard as any request: one request, one
+//! answer. Only this file uses connections; `refresh` follows redirects and waits for slots.
 
 use crate::config::Settings;
 use crate::gate::decode::decode_apart;
@@ -18,45 +18,45 @@ use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 use url::Url;
 
-/// One request for such a file.
+/// One request for a robots.txt or tdmrep.json.
 pub(super) struct FileRequest<'a> {
     pub authority: &'a Authority,
     pub url: &'a Url,
     pub file: SiteFile,
-    /// Of our copy, to ask whether it still holds.
+    /// The validators of our copy, for a conditional request.
     pub validators: Option<&'a Validators>,
     pub want: Want,
-    /// The signature that the answer before asked for.
+    /// The signature requested by the previous answer.
     pub asked: Option<SignatureRequest>,
 }
 
 /// A final answer.
 pub(super) struct Reply {
-    /// When it was asked for. It says what holds then, however late it is read.
+    /// When the request was sent: the time as of which the answer holds, however late it is read.
     pub asked: SystemTime,
     pub status: u16,
     pub headers: HeaderMap,
-    /// Decoded; empty unless the status says that these are rules.
+    /// Decoded; empty unless the status means that the body has rules.
     pub body: Vec<u8>,
     pub version: HttpVersion,
-    /// The origin asks for a signature, and gets this one if it is asked again.
+    /// The signature that the origin requests; sent if the request is repeated.
     pub wanted: Option<SignatureRequest>,
 }
 
-/// Why there is none.
+/// Why there is no reply.
 #[derive(Debug)]
 pub(super) enum FetchError {
-    /// DNS, TCP, TLS, time, a body cut short: the site's failure.
+    /// DNS, TCP, TLS, timeout, truncated body: the site's failure.
     Unreachable(String),
-    /// Nobody was asked, for reasons of our own: a turn not had, no descriptor left.
+    /// The site was not asked, for a reason of our own: no slot granted, no descriptor left.
     NotAsked(Refusal),
 }
 
-/// Why one try has none.
+/// Why one attempt has no reply.
 pub(super) enum TryError {
     Final(FetchError),
-    /// A connection that was kept has turned out to be dead, or a shared one to be closing: worth another try, in its turn. `None`: its
-    /// turn had ended before it could be sent.
+    /// A kept connection was dead, or a shared one closing: to be retried in another slot. `None`: the slot expired before the request
+    /// could be sent.
     Again(Want, Option<String>),
 }
 
@@ -72,8 +72,8 @@ impl<E: Into<FetchError>> From<E> for TryError {
     }
 }
 
-/// Whether `egress` lets the authority be asked. That its name leads nowhere is another matter.
-/// `looks_up`: the addresses of its name matter too.
+/// Whether `egress` allows the authority. A name that does not resolve is no reason to refuse. `looks_up`: also check the addresses of
+/// its name.
 pub(super) async fn may_reach(
     upstream: &Upstream,
     authority: &Authority,
@@ -90,7 +90,7 @@ pub(super) async fn may_reach(
     }
 }
 
-/// Where a request will go. `client`: on whose account its name is looked up.
+/// The route for a request. `client`: whose share of DNS look-ups to use.
 pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: ClientId) -> Result<Route, FetchError> {
     upstream.reach_for(authority, Some(client), None, None).await.map_err(|error| match error {
         ReachError::Resolve(error @ (ResolveError::OwnLimit { .. } | ResolveError::TimedOut { .. })) => {
@@ -102,8 +102,8 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
     })
 }
 
-/// Asks over the connections that pages are asked for over: the first page goes where its robots.txt came from. The permit's
-/// gap is counted from when the head leaves.
+/// Sends the request over the connections used for pages: the first page then uses the robots.txt's connection. The permit's gap starts
+/// when the head is sent.
 pub(super) async fn get(
     upstream: &Upstream,
     request: &FileRequest<'_>,
@@ -162,7 +162,7 @@ pub(super) async fn get(
     if let Err(Unanswered { error: GetError::Http2(error), .. }) = &answered
         && asks_for_calm(error)
     {
-        // Of what has not left either.
+        // Even if this request was not sent.
         permit.learn(PaceOutcome::Backoff { retry_after: None });
     }
     let Got { status, headers, body, version, .. } =
@@ -174,11 +174,11 @@ pub(super) async fn get(
     if let Some(upstream_proxy) = route.asks()
         && (status == 407 || says_a_proxy(&headers))
     {
-        // It is no word of the site's, so it neither allows nor forbids anything.
+        // The answer is not the site's, so it neither allows nor forbids anything.
         return Err(match status {
             407 => upstream_proxy.wants_credentials().to_string().into(),
             508 => FetchError::NotAsked(Refusal::Loop).into(),
-            status => format!("{upstream_proxy} answers with status {status} of its own").into(),
+            status => format!("{upstream_proxy} answers with status {status} itself").into(),
         });
     }
     let wanted = route.signature().and_then(|signer| {
@@ -213,7 +213,7 @@ impl From<GetError> for FetchError {
     }
 }
 
-/// What the rules are read from: no more than it takes to see that there is more than `limit`.
+/// Reads the body, up to slightly more than `limit`, which shows that it is longer.
 async fn rules(mut body: BodyStream, headers: &HeaderMap, limit: usize) -> Result<Vec<u8>, FetchError> {
     let mut read = Vec::new();
     while read.len() <= limit
@@ -223,7 +223,7 @@ async fn rules(mut body: BodyStream, headers: &HeaderMap, limit: usize) -> Resul
     }
     let cut = read.len() > limit;
     if body.may_be_cut() {
-        // Pages are passed on so; here, whatever rule was cut off would not hold.
+        // Truncated pages are passed on, but a truncated robots.txt could lack rules.
         return Err("the answer ends without close_notify, and may be cut short".to_owned().into());
     }
     let codings =
@@ -232,7 +232,7 @@ async fn rules(mut body: BodyStream, headers: &HeaderMap, limit: usize) -> Resul
     decode_apart(read, codings, limit, cut).await.map_err(|error| FetchError::Unreachable(error.to_string()))
 }
 
-/// The resolver has not answered within the time of the whole fetch.
+/// The resolver has not answered within the time for the whole fetch.
 pub(super) fn no_resolver(authority: &Authority) -> FetchError {
     own_limit(&ResolveError::TimedOut { name: authority.host().to_string().into() })
 }
@@ -241,7 +241,7 @@ fn own_limit(error: &dyn std::error::Error) -> FetchError {
     FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why: error.to_string().into() })
 }
 
-/// Whether an answer was made on the way (RFC 9209 §2.1.1).
+/// Whether an intermediary made the answer (RFC 9209 §2.1.1).
 fn says_a_proxy(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all("proxy-status").iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
     lines.any(|line| line.replace(' ', "").contains(";error="))
@@ -254,7 +254,7 @@ pub(super) fn target(url: &Url) -> String {
     }
 }
 
-/// Names the crawler, so that the site's owner knows for whom it is read and whom to ask.
+/// Names the crawler, so that the site's owner knows for whom the file is read and whom to ask.
 fn user_agent(settings: &Settings) -> String {
     let identity = &settings.identity;
     if let Some(agent) = &identity.user_agent {
@@ -268,8 +268,8 @@ fn user_agent(settings: &Settings) -> String {
     format!("{tokens}politely/{}{contact}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Of a body that nobody reads.
+/// Most bytes to read and discard.
 const DISCARD: usize = 64 * 1024;
 const DISCARD_TIME: Duration = Duration::from_millis(200);
-/// What keeps us from asking comes and goes.
+/// Problems of our own are transient.
 pub(super) const COME_BACK: Duration = Duration::from_secs(1);

@@ -1,11 +1,11 @@
-//! The authorities in memory: found fast, counted exactly, evicted when there are too many.
+//! The table of host entries in memory, one for each authority's file: fast look-up, exact counts, eviction when memory runs short.
 //!
-//! Sharded, so that hosts rarely contend for a lock, and then only to read. One allocation for a place and one for its
-//! entry: a million of them must fit.
+//! Sharded, so that requests rarely contend for a lock, and usually only read. Two allocations for each host entry, itself and the
+//! `Entry` in it, as a million of them must fit.
 //!
-//! Our own, as no table or cache does all of it: replacing an entry changes its slot's weight, a slot that a
-//! request uses is never evicted, and those used last can be listed in order. `papaya` and `dashmap` count and evict nothing;
-//! `quick_cache` weighs a slot when it is inserted, and keeps no order of use that could be read.
+//! Custom, as no library does all of this: replacing an `Entry` changes the weight, a host entry in use is never evicted, and host
+//! entries can be listed by last use. `papaya` and `dashmap` neither count nor evict; `quick_cache` weighs only on insertion and does
+//! not expose the order of use.
 
 use super::redirect::Trail;
 use crate::policy::{Authority, Entry, Host, SiteFile, site_file::SiteFileName};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// All places.
+/// The table of host entries.
 pub(super) struct HostTable {
     shards: Box<[RwLock<HashTable<Arc<HostEntry>>>]>,
     hasher: DefaultHashBuilder,
@@ -28,26 +28,27 @@ pub(super) struct HostTable {
     clock: AtomicU32,
 }
 
-/// One authority's place, with the entry in force.
+/// One authority's file, with what is currently known of it.
 pub(in crate::gate) struct HostEntry {
     pub authority: Authority,
     pub file: SiteFile,
     entry: ArcSwap<Entry>,
-    /// The clock at the last use.
+    /// `clock` at the last use.
     used: AtomicU32,
-    /// A page has gone since robots.txt came last.
+    /// Whether a page was sent since robots.txt last arrived.
     page_went: AtomicBool,
-    /// Where a fetch had come to that could not be ended, and when that was first so.
+    /// How far an interrupted fetch had come, and when it was first interrupted.
     interrupted: ArcSwapOption<(Trail, Instant)>,
 }
 
 impl HostEntry {
-    /// Under which it is kept and shared.
+    /// The name under which the file is stored and shared.
     pub fn name(&self) -> SiteFileName<'_> {
         self.file.of(&self.authority)
     }
 
-    /// Whether the next turn is a page's, if one wants it: a copy that lives no longer than a gap would be renewed in each.
+    /// Whether the next slot is reserved for a page: otherwise a copy with a lifetime shorter than the gap would be renewed in every
+    /// slot.
     pub fn owes_page(&self) -> bool {
         !self.page_went.load(Ordering::Relaxed)
     }
@@ -58,13 +59,14 @@ impl HostEntry {
         }
     }
 
-    /// Keeps how far a fetch has come for the next one: without it, each that finds no turn at another host would ask the first again.
+    /// Stores how far a fetch has come for the next one: otherwise each fetch that gets no slot at a redirect's target would ask the
+    /// first host again.
     pub(super) fn set_interrupted(&self, trail: Option<Trail>) {
         let since = self.interrupted.load().as_ref().map_or_else(Instant::now, |before| before.1);
         self.interrupted.store(trail.map(|trail| Arc::new((trail, since))));
     }
 
-    /// How far the last fetch has come, if it was interrupted not long ago.
+    /// How far the last fetch had come, if it was interrupted recently.
     pub(super) fn interrupted(&self) -> Option<Trail> {
         let (trail, since) = &*self.interrupted.load_full()?;
         if since.elapsed() < INTERRUPTED {
@@ -74,17 +76,17 @@ impl HostEntry {
         None
     }
 
-    /// The entry in force.
+    /// The current entry.
     pub fn load(&self) -> Guard<Arc<Entry>> {
         self.entry.load()
     }
 
-    /// The same, to keep for longer.
+    /// The current entry, for longer use.
     pub fn load_full(&self) -> Arc<Entry> {
         self.entry.load_full()
     }
 
-    /// The clock may have gone round; what counts is how long ago.
+    /// Host entries created since the last use of this one. Wrapping subtraction, as the clock may overflow.
     fn idle(&self, now: u32) -> u32 {
         now.wrapping_sub(self.used.load(Ordering::Relaxed))
     }
@@ -101,7 +103,7 @@ impl HostTable {
         }
     }
 
-    /// The place of an authority's file, made if there is none.
+    /// The host entry of an authority's file, created if missing.
     pub fn host(&self, authority: &Authority, file: SiteFile) -> Arc<HostEntry> {
         if let Some(host) = self.find(authority, file) {
             self.touch(&host);
@@ -129,12 +131,12 @@ impl HostTable {
         table.entry(hash, is_it, rehash).or_insert_with(new).get().clone()
     }
 
-    /// How many places have been made so far, as a number that goes round.
+    /// Number of host entries created so far; wraps around.
     pub fn made(&self) -> u32 {
         self.clock.load(Ordering::Relaxed)
     }
 
-    /// The place is in use.
+    /// Marks the host entry as used now.
     pub fn touch(&self, host: &HostEntry) {
         let now = self.clock.load(Ordering::Relaxed);
         if host.used.load(Ordering::Relaxed) != now {
@@ -142,13 +144,13 @@ impl HostTable {
         }
     }
 
-    /// The place of an authority's file, if it is in memory.
+    /// The host entry of an authority's file, if it is in memory.
     pub fn find(&self, authority: &Authority, file: SiteFile) -> Option<Arc<HostEntry>> {
         let hash = self.hash(authority, file);
         self.shard(hash).read().find(hash, |host| host.file == file && host.authority == *authority).cloned()
     }
 
-    /// Puts another entry in force.
+    /// Replaces the entry.
     pub fn put(&self, host: &HostEntry, entry: Arc<Entry>) {
         let new = entry_cost(&entry);
         let old = entry_cost(&host.entry.swap(entry));
@@ -156,7 +158,7 @@ impl HostTable {
         self.bytes.fetch_sub(old, Ordering::Relaxed);
     }
 
-    /// The same, unless the entry is no longer `old`. Returns the entry in force then.
+    /// Replaces the entry if it is still `old`. Returns the current entry.
     pub fn put_over(&self, host: &HostEntry, old: &Arc<Entry>, entry: Arc<Entry>) -> Arc<Entry> {
         let new = entry_cost(&entry);
         let found = host.entry.compare_and_swap(old, entry.clone());
@@ -168,17 +170,17 @@ impl HostTable {
         entry
     }
 
-    /// Bytes in use, without the files.
+    /// Bytes in use, without the parsed files.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many there are.
+    /// Number of host entries.
     pub fn len(&self) -> usize {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// How many of them are for this file.
+    /// Number of host entries for this kind of file.
     pub fn count(&self, file: SiteFile) -> usize {
         self.counts[file as usize].load(Ordering::Relaxed)
     }
@@ -190,12 +192,12 @@ impl HostTable {
         }
     }
 
-    /// The table takes its bits from both ends of the hash.
+    /// Takes the hash's middle bits: the hash table uses those at both ends.
     fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<HostEntry>>> {
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
 
-    /// For how long such places have not been used.
+    /// The idle times of the host entries for which `is_one` is true.
     fn idle(&self, now: u32, is_one: impl Fn(&Arc<HostEntry>) -> bool) -> Vec<u32> {
         let mut all = Vec::with_capacity(self.len());
         for shard in &self.shards {
@@ -204,7 +206,7 @@ impl HostTable {
         all
     }
 
-    /// Gives up a sixteenth of the places, those used least recently. False: there was none to give up.
+    /// Evicts the least recently used sixteenth of the host entries. False: none could be evicted.
     pub fn shrink(&self) -> bool {
         let now = self.clock.load(Ordering::Relaxed);
         let mut all = self.idle(now, is_free);
@@ -234,7 +236,7 @@ impl HostTable {
         given_up
     }
 
-    /// Those of authorities, that is of their robots.txt, used last, the newest first.
+    /// The most recently used authorities (their host entries for robots.txt), newest first.
     pub fn latest(&self, most: usize) -> Vec<Arc<HostEntry>> {
         let now = self.clock.load(Ordering::Relaxed);
         let mut all = self.idle(now, |host| host.file == SiteFile::Robots);
@@ -253,12 +255,12 @@ impl HostTable {
     }
 }
 
-/// Not in use: a request that uses an entry would otherwise decide beside a second one for the same authority.
+/// Whether no request uses the host entry. If it were evicted while in use, two entries for the same authority could decide independently.
 fn is_free(host: &Arc<HostEntry>) -> bool {
     Arc::strong_count(host) == 1
 }
 
-/// What a place costs, with its row in the table, which is two thirds full on average.
+/// Memory of a host entry with its row in the table, which is two thirds full on average.
 fn cost(host: &HostEntry) -> usize {
     let name = match host.authority.host() {
         Host::Name(name) => COUNTS + name.len(),
@@ -275,14 +277,14 @@ fn entry_cost(entry: &Entry) -> usize {
     allocated(COUNTS + size_of::<Entry>()) + texts + trouble
 }
 
-/// What an allocator takes for so many bytes: eight more, in steps of sixteen.
+/// Memory that an allocator uses for so many bytes: eight more, in steps of sixteen.
 fn allocated(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16) }
 }
 
-/// The counts of an `Arc`.
+/// The reference counts of an `Arc`.
 const COUNTS: usize = 2 * size_of::<usize>();
-/// A redirect is believed for so long.
+/// How long the progress of an interrupted fetch is kept.
 const INTERRUPTED: Duration = Duration::from_secs(3600);
 const SHARDS: usize = 256;
 

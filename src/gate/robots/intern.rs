@@ -18,15 +18,15 @@ pub(super) struct Intern {
     counts: [AtomicUsize; SiteFile::COUNT],
     /// Bytes of all of them, as of when each was read or last swept.
     bytes: AtomicUsize,
-    /// Files read since then.
+    /// Files read since the last sweep.
     read: AtomicUsize,
 }
 
-/// A file's bytes, and how they were read.
+/// Digest of a file's bytes, and fingerprint of the options it was parsed with.
 type ContentId = (FileDigest, u64);
 
 impl Intern {
-    /// The file of this body.
+    /// The parsed file for this body.
     pub fn intern(&self, file: SiteFile, body: &[u8], options: &ParseOptions) -> Access {
         let whole = sha256(body);
         let read = || {
@@ -35,17 +35,18 @@ impl Intern {
                 SiteFile::TdmRep => Access::Reservations(TdmRep::parse(body)),
                 SiteFile::License => Access::Licenses(RslFile::parse(body)),
             };
-            // As a rule that is what was read: once for all is enough.
+            // Usually the whole body is kept: then the digest need not be computed again.
             if read.source() == Some(body) {
                 read.digest_by(|_| whole);
             }
             Some(read)
         };
-        // What lies beyond the limit is not read, and makes no difference.
+        // Bytes beyond the limit are ignored by the parser, but count for the digest.
         self.find(file, first_half(&whole), options, read).expect("there is a body")
     }
 
-    /// The file of this name, whose body was read before; it is asked for only if it is not in memory. `None`: there is none either.
+    /// The file with this digest, whose body was read before. `body` is called only if the file is not in memory. `None`: `body` has
+    /// none.
     pub fn named(
         &self,
         file: SiteFile,
@@ -78,11 +79,11 @@ impl Intern {
         if let Access::Rules(robots) = &read
             && robots.source().len() > LONG
         {
-            // Here, where nobody else waits, and not in the first decision.
+            // Compiled here, where no request waits, instead of in the first decision.
             robots.compile();
         }
         let mut held = self.held.lock();
-        // Another may have been faster.
+        // Another task may have been faster.
         let kept = held.entry(content).or_insert_with(|| {
             self.bytes.fetch_add(cost(&read), Ordering::Relaxed);
             self.read.fetch_add(1, Ordering::Relaxed);
@@ -97,18 +98,18 @@ impl Intern {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether what is counted may be far from what there is: rules are compiled when they are first used.
+    /// Whether the byte count may be outdated, as rules are compiled on first use.
     pub fn is_stale(&self) -> bool {
         let read = self.read.load(Ordering::Relaxed);
         read > LEAST_STALE && read > self.held.lock().len() / 4
     }
 
-    /// How many different ones there are.
+    /// Number of distinct files of this kind.
     pub fn count(&self, file: SiteFile) -> usize {
         self.counts[file as usize].load(Ordering::Relaxed)
     }
 
-    /// Drops those that no authority has any more, and counts the others.
+    /// Drops the files that no authority uses, and recounts the others.
     pub fn sweep(&self) {
         let (mut bytes, mut counts) = (0, [0; SiteFile::COUNT]);
         let mut held = self.held.lock();
@@ -138,17 +139,18 @@ fn cost(file: &Access) -> usize {
     file.heap_size() + ROW
 }
 
-/// Of how a file is read; it changes with the configuration only.
+/// Fingerprint of the parse options, which change only with the configuration.
 fn fingerprint(file: SiteFile, options: &ParseOptions) -> u64 {
     let mut hasher = DefaultHasher::new();
     (file, options).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Bytes of a file that take about 100 µs to read, and a millisecond at worst: more is read away from the threads that serve requests.
+/// Bytes that take about 100 µs to parse, and a millisecond at worst: longer files are parsed away from the threads that serve
+/// requests.
 pub(super) const LONG: usize = 16 << 10;
 const LEAST_STALE: usize = 100;
-/// A file's place in the table, two thirds full on average.
+/// Memory of a file's row in the table, two thirds full on average.
 const ROW: usize = size_of::<(ContentId, Access)>() * 3 / 2;
 
 #[cfg(test)]
@@ -169,7 +171,7 @@ mod tests {
         assert_eq!(files.count(SiteFile::Robots), 2);
     }
 
-    /// Whoever keeps or records it asks for that.
+    /// Needed whenever the file is stored or recorded.
     #[test]
     fn a_file_knows_its_digest_once_it_has_been_read() {
         for (body, is_known) in [(BODY, true), (b"\xff\xfeU\0", false)] {
@@ -185,7 +187,7 @@ mod tests {
         }
     }
 
-    /// A fresh one, and one that was read before.
+    /// One that was fetched, and one that was stored.
     #[test]
     fn a_long_file_is_compiled_before_anybody_asks_and_a_short_one_is_not() {
         let options = ParseOptions::default();
@@ -208,7 +210,7 @@ mod tests {
         }
     }
 
-    /// In UTF-8 it is longer than what is read of a file that comes.
+    /// In UTF-8 it is longer than the limit for fetched files.
     #[test]
     fn what_was_read_of_a_file_in_utf16_is_read_again_to_its_end() {
         let text =

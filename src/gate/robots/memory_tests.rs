@@ -1,4 +1,4 @@
-//! What is counted against `store.memory` is what is taken, by an allocator that counts.
+//! Memory counted against `store.memory` equals memory allocated, by a counting allocator.
 
 use super::*;
 use crate::policy::{KeyBy, PaceKey};
@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// What this thread has taken, less what it has given back.
+    /// Bytes that this thread has allocated and not freed.
     static TAKEN: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -27,7 +27,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// As glibc has it: eight more, in steps of sixteen.
+/// As in glibc: eight bytes more, in steps of sixteen.
 fn count(bytes: isize) {
     let taken = (bytes.abs() + 8 + 15) / 16 * 16;
     let _ = TAKEN.try_with(|all| all.set(all.get() + taken * bytes.signum()));
@@ -83,7 +83,7 @@ fn rules_that_are_compiled_later_are_counted_before_many_more_files_are_read() {
     assert!(counted * 10 > files.bytes() * 9, "counted {counted} of {}", files.bytes());
 }
 
-/// Which a client can name by the million, and which `robots: ignore` or an operator's `deny` has nobody ask.
+/// Clients can name millions of authorities that are never fetched, because of `robots: ignore` or an operator's `deny`.
 #[tokio::test]
 async fn authorities_that_are_never_asked_are_bounded_too() {
     let cache = super::refresh::tests::cache();

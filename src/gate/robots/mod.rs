@@ -2,6 +2,7 @@
 
 mod compare;
 mod fetch;
+mod fetch_table;
 mod figures;
 mod host_table;
 mod intern;
@@ -9,11 +10,10 @@ mod places;
 mod redirect;
 mod refresh;
 mod response;
-mod under_way;
 
+pub(super) use fetch_table::{FetchReason, Fetching, Order};
 pub use figures::CacheFigures;
 pub(super) use host_table::HostEntry;
-pub(super) use under_way::{FetchReason, Fetching, Order};
 
 use super::fleet::Fleet;
 use super::pacer::Pacer;
@@ -24,6 +24,7 @@ use crate::policy::{Access, Authority, Entry, Refusal, SiteAnswer, SiteFile};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use compare::{is_due, is_unknown};
+use fetch_table::{BACKGROUND, Fetch, FetchRow, FetchTable};
 use host_table::HostTable;
 use http::HeaderMap;
 use intern::Intern;
@@ -34,9 +35,8 @@ use response::{Fetched, interpret_response};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
-use under_way::{BACKGROUND, Fetch, FetchTable, Underway};
 
-/// All authorities that are known of.
+/// All authorities known so far.
 pub(super) struct RobotsCache {
     hosts: HostTable,
     files: Intern,
@@ -83,33 +83,33 @@ impl RobotsCache {
         })
     }
 
-    /// The entry of an authority's file, made if there is none.
+    /// The host entry of an authority's file, created if missing.
     pub fn host(self: &Arc<Self>, file: SiteFile, authority: &Authority) -> Arc<HostEntry> {
         let before = self.hosts.made();
         let host = self.hosts.host(authority, file);
         if self.hosts.made() / TRIM_EACH != before / TRIM_EACH {
-            // Nobody may ever fetch it.
+            // Trims here, as the file may never be fetched.
             self.trim();
         }
         host
     }
 
-    /// The entry is in use.
+    /// Marks the host entry as used now.
     pub fn touch(&self, host: &HostEntry) {
         self.hosts.touch(host);
     }
 
-    /// Those asked for last.
+    /// The most recently used authorities.
     pub fn latest(&self, most: usize) -> Vec<Arc<HostEntry>> {
         self.hosts.latest(most)
     }
 
-    /// How old the copies were that fetches were to replace: of those that were answered, and of those that were not.
+    /// Ages of the copies that fetches were to replace: answered fetches, failed fetches.
     pub fn ages(&self) -> [Distribution; 2] {
         [self.ages[0].read(), self.ages[1].read()]
     }
 
-    /// Takes an answer to a site's robots.txt as if it had just come.
+    /// Processes an answer for a site's robots.txt as if it had just been fetched.
     pub fn insert(self: &Arc<Self>, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
         let host = self.host(SiteFile::Robots, authority);
         let (old, settings, asked) = (host.load_full(), self.settings.load(), SystemTime::now());
@@ -121,7 +121,7 @@ impl RobotsCache {
         self.trim();
     }
 
-    /// Learns about an authority as ordered; joins a fetch under way.
+    /// Starts a fetch as ordered, or joins the one in flight.
     pub fn refresh(self: &Arc<Self>, host: &Arc<HostEntry>, order: Order) -> Fetching {
         let mut fetches = self.fetches.lock();
         let key = (host.file, host.authority.clone());
@@ -133,16 +133,16 @@ impl RobotsCache {
         }
         let fetch = Arc::new(Fetch::new(order.reason));
         if order.reason.takes_any_copy() && !is_due(&host.load(), SystemTime::now()) {
-            // It was under way when the caller looked, and has just ended.
+            // It was in flight when the caller looked, and has just ended.
             fetch.set_end(Ok(()));
             return fetch.join();
         }
         fetches.insert(key.clone(), fetch.clone());
-        // Before the lock is let go: somebody waits for it from its start.
+        // Joined before the lock is released, so that the fetch has a waiter from its start.
         let joined = fetch.join();
         let (inner, host) = (self.clone(), host.clone());
         tokio::spawn(async move {
-            let underway = Underway { fetches: &inner.fetches, key, fetch: &fetch };
+            let underway = FetchRow { fetches: &inner.fetches, key, fetch: &fetch };
             let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &fetch)));
             let end = underway.unless_unwanted(work).await;
             drop(underway);
@@ -154,8 +154,8 @@ impl RobotsCache {
         joined
     }
 
-    /// Another instance has fetched this: requests that wait for it here continue, and a copy that is in use is replaced. Empty:
-    /// what has been published may have been missed, and those that wait look again.
+    /// Another instance has fetched this: waiting requests continue, and a copy in use is replaced. An empty name: publications may
+    /// have been missed, so all waiting requests check again.
     pub fn published(self: &Arc<Self>, name: &str) {
         let Some(fleet) = self.fleet.clone() else { return };
         fleet.arrived(name);
@@ -166,7 +166,7 @@ impl RobotsCache {
         }
     }
 
-    /// What is known of an authority's file, here or in the store.
+    /// What is known of an authority's file, in memory or in the store.
     pub async fn look_up(self: &Arc<Self>, file: SiteFile, authority: &Authority) -> Option<Arc<Entry>> {
         if let Some(host) = self.hosts.find(authority, file) {
             return Some(host.load_full()).filter(|entry| !is_unknown(entry));
@@ -174,18 +174,18 @@ impl RobotsCache {
         self.kept(authority, file).await
     }
 
-    /// Whether `egress` lets the authority be asked. Where a copy is at hand, no name is looked up.
+    /// Whether `egress` allows the authority. If a copy exists, the name is not resolved.
     pub async fn may_reach(self: &Arc<Self>, authority: &Authority) -> Result<(), Refusal> {
         let is_known = self.host(SiteFile::Robots, authority).load().usable(SystemTime::now()).is_some();
         fetch::may_reach(&self.upstream, authority, BACKGROUND, !is_known).await
     }
 
-    /// After a change of how many may be fetched at a time.
+    /// Call after the limit of concurrent fetches may have changed.
     pub fn resize(&self) {
         self.places.resize(most_fetches(&self.settings.load()));
     }
 
-    /// After a change of how files are read: reads those in memory again, in the background.
+    /// Call after parse options changed: parses the files in memory again, in the background.
     pub fn reread(self: &Arc<Self>) {
         let inner = self.clone();
         tokio::task::spawn_blocking(move || {
@@ -197,7 +197,7 @@ impl RobotsCache {
                 let body = || Some(robots.source().into());
                 let Some(access) = inner.files.named(SiteFile::Robots, name, &options, body) else { continue };
                 let answer = old.answer.clone().map(|answer| SiteAnswer { access, ..answer });
-                // A fetch meanwhile reads it by the new settings.
+                // A concurrent fetch uses the new settings anyway.
                 inner.hosts.put_over(&host, &old, Arc::new(Entry { answer, trouble: old.trouble.clone() }));
             }
             inner.files.sweep();
@@ -239,7 +239,7 @@ impl RobotsCache {
         }
     }
 
-    /// Gives up what was used least recently, in the background, when there is too much in memory, or less may be.
+    /// Evicts the least recently used host entries, in the background, if memory exceeds the limit.
     pub fn trim(self: &Arc<Self>) {
         let most = usize::try_from(self.settings.load().store.memory).unwrap_or(usize::MAX);
         if self.figures().bytes() <= most && !self.files.is_stale() || self.trimming.swap(true, Ordering::Relaxed) {
@@ -250,7 +250,7 @@ impl RobotsCache {
             inner.files.sweep();
             if inner.figures().bytes() > most {
                 inner.pacer.sweep();
-                // A little more than has to be, so that this is rare.
+                // Evicts a little more than necessary, so that this is rare.
                 while inner.figures().bytes() > most / 16 * 15 && inner.hosts.shrink() {
                     inner.files.sweep();
                 }
@@ -260,9 +260,9 @@ impl RobotsCache {
     }
 }
 
-/// So many new places are looked at for their memory together: 100 KB.
+/// Number of new host entries, about 100 KB, after which memory is checked.
 const TRIM_EACH: u32 = 256;
-/// In milliseconds: from a minute to the 30 days that the last good copy may be used.
+/// In milliseconds: from a minute to the 30 days for which the last good copy may be used.
 const AGES: &[u64] = &[60_000, 300_000, 3_600_000, 21_600_000, 43_200_000, 86_400_000, 604_800_000, 2_592_000_000];
 #[cfg(test)]
 mod memory_tests;

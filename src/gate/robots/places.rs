@@ -1,7 +1,7 @@
-//! How many fetches of robots.txt may be under way at a time: `limits.max_robots_fetches` in all. Of these, a client never has more than
-//! there are places left: one that asks for thousands of hosts, dead or slow, leaves as many places as it has to others, and two of them a third.
+//! Limits concurrent fetches of robots.txt: `limits.max_robots_fetches` in all. A client never has more places than remain free, so
+//! that one client with thousands of dead or slow hosts leaves half of the places to others, and two such clients leave a third.
 
-use super::under_way::Fetch;
+use super::fetch_table::Fetch;
 use crate::config::Settings;
 use crate::gate::pacer::{HostQueue, Permit, Stand, one_at_a_time};
 use crate::policy::Refusal;
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// How many fetches may be under way: as many as are configured, but no more than a quarter of the files that may be open.
+/// Most concurrent fetches: as configured, but at most a quarter of the limit on open files.
 pub fn most_fetches(settings: &Settings) -> usize {
     let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
     settings.limits.max_robots_fetches.get().min(files.unwrap_or(usize::MAX) / 4).max(1)
 }
 
-/// All places.
+/// The places for fetches.
 pub(super) struct FetchPlaces(Mutex<PlacesState>);
 
-/// One place, or the wait for it. Given back when it is dropped.
+/// One place, or the wait for one. Released on drop.
 pub(super) struct FetchPlace<'a> {
     all: &'a FetchPlaces,
     client: ClientId,
@@ -34,9 +34,9 @@ pub(super) struct FetchPlace<'a> {
 struct PlacesState {
     most: usize,
     taken: usize,
-    /// Those that have some, or wait for one.
+    /// Clients that have places or wait for one.
     clients: HashMap<ClientId, ClientPlaces>,
-    /// Those that wait: whoever has the fewest places comes first, and of these whoever has waited longest.
+    /// Waiting clients: the one with the fewest places comes first, then the one that has waited longest.
     waiting: BTreeMap<(usize, u64), ClientId>,
     next: u64,
 }
@@ -53,14 +53,14 @@ impl FetchPlaces {
         Self(Mutex::new(PlacesState { most, taken: 0, clients, waiting, next: 0 }))
     }
 
-    /// To be called when the bound may have changed.
+    /// Call after the limit may have changed.
     pub fn resize(&self, most: usize) {
         let mut state = self.0.lock();
         state.most = most;
         state.hand_out();
     }
 
-    /// First come first served among a client's own. Cancel-safe.
+    /// Takes a place; a client's own requests are served in order. Cancel-safe.
     pub async fn take(&self, client: ClientId) -> FetchPlace<'_> {
         let (tell, told) = oneshot::channel();
         let place = {
@@ -71,13 +71,13 @@ impl FetchPlaces {
             state.hand_out();
             FetchPlace { all: self, client, number }
         };
-        // The sender is kept until the place has been handed out.
+        // The sender is kept until a place is assigned.
         let _ = told.await;
         place
     }
 
-    /// A place and the host's turn, also as a guest (`is_guest`). The turn is not held while a place is waited for, nor a place while
-    /// the turn is, but for `a_while`.
+    /// Takes a place and the host's slot; `is_guest`: on another host than the file's. Neither is held for longer than `a_while` while
+    /// waiting for the other.
     pub async fn take_in_turn(
         &self,
         client: ClientId,
@@ -105,15 +105,15 @@ impl FetchPlaces {
     }
 }
 
-/// A host's turn for a fetch. Of guests one at a time has it, turn by turn between the clients that they are for: however many sites say
-/// that theirs is there, the host is its own clients'.
+/// A host's slot for a fetch. Of the guests (fetches redirected from other hosts), one at a time has or awaits the host's slot, and their
+/// clients take turns: however many sites redirect to this host, its own clients come first.
 pub(super) struct FetchTurn {
     pub permit: Permit,
     _among_guests: Option<Box<Permit>>,
 }
 
 impl FetchTurn {
-    /// `guest`: for whom.
+    /// `guest`: the client that a guest's fetch is for.
     async fn take(
         queue: &Arc<HostQueue>,
         guest: Option<ClientId>,
@@ -139,7 +139,7 @@ impl FetchTurn {
 }
 
 impl PlacesState {
-    /// Gives places to those that wait, as long as there are some for them.
+    /// Assigns free places to waiting clients.
     fn hand_out(&mut self) {
         while let Some((&(has, _), &client)) = self.waiting.first_key_value()
             && has < self.most.saturating_sub(self.taken)
@@ -147,7 +147,7 @@ impl PlacesState {
             self.taken += 1;
             self.change(client, |places| {
                 places.taken += 1;
-                // If nobody listens any more, the wait that is being dropped gives it back.
+                // If the receiver is gone, its drop returns the place.
                 places.waiting.pop_first().map(|(_, waits)| waits.send(()))
             });
         }
@@ -186,7 +186,7 @@ impl Drop for FetchPlace<'_> {
     }
 }
 
-/// Fetches stand in the line of their own host as one client of their own.
+/// Fetches queue at their own host as a single client.
 const FETCHES: ClientId = ClientId(0);
 
 #[cfg(test)]
@@ -199,7 +199,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(1);
 
-    /// As many as it gets at once.
+    /// As many places as the client gets at once.
     fn all_that(places: &FetchPlaces, client: u64) -> Vec<FetchPlace<'_>> {
         std::iter::from_fn(|| places.take(ClientId(client)).now_or_never()).collect()
     }
@@ -258,7 +258,7 @@ mod tests {
             let mut given_up = Box::pin(places.take(ClientId(1)));
             assert!((&mut given_up).now_or_never().is_none());
             drop(first);
-            // It has been handed out, and nobody has looked.
+            // Assigned, but not yet received.
         }
         assert!(places.take(ClientId(1)).now_or_never().is_some());
         let state = places.0.lock();
@@ -279,7 +279,7 @@ mod tests {
         assert!(places.take(ClientId(2)).now_or_never().is_some());
     }
 
-    /// The work for each is that of a search tree, whoever waits.
+    /// Each step costs no more than a search tree operation, however many wait.
     #[tokio::test]
     async fn a_hundred_thousand_that_wait_are_served_in_their_order() {
         let places = FetchPlaces::new(1000);
@@ -293,7 +293,7 @@ mod tests {
                 drop(place);
             }
         });
-        // Tokio's budget would send some to the back of its own line.
+        // With Tokio's budget, some would go to the back of their queue.
         tokio::task::unconstrained(futures_util::future::join_all(waits)).await;
         let served = served.lock();
         assert_eq!(served.len(), 100);

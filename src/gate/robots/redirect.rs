@@ -8,18 +8,18 @@ use percent_encoding::{CONTROLS, percent_encode};
 use std::borrow::Cow;
 use url::Url;
 
-/// One way that a redirect ends the search: the file is unavailable, which allows everything (§2.3.1.3).
+/// How following redirects can fail: the file is unavailable, which allows everything (§2.3.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeadEnd {
-    /// No Location, or one that is no http(s) URL.
+    /// No Location, or not an http(s) URL.
     Nowhere,
-    /// To where it has been.
+    /// To a URL already visited.
     Loop,
-    /// More than five.
+    /// More than five redirects.
     TooMany,
 }
 
-/// The hops so far, beginning with the authority's own robots.txt.
+/// The URLs visited so far, beginning with the authority's own robots.txt.
 #[derive(Debug, Clone)]
 pub(super) struct Trail(Vec<Url>);
 
@@ -28,27 +28,27 @@ impl Trail {
         Trail(vec![start])
     }
 
-    /// Where to ask now.
+    /// The URL to request now.
     pub fn current(&self) -> &Url {
         self.0.last().expect("a trail begins with its start")
     }
 
-    /// Whether the answer came from somewhere else than it was asked for.
+    /// Whether any redirect was followed.
     pub fn is_redirected(&self) -> bool {
         self.0.len() > 1
     }
 
-    /// Whether that is on another host than where the trail began.
+    /// Whether the current URL is on another host than the first.
     pub fn is_away(&self) -> bool {
         host(self.current()) != host(&self.0[0])
     }
 
-    /// Whether it takes little enough memory to be kept: nobody counts that.
+    /// Whether it is short enough to be stored: its memory is not counted.
     pub fn is_short(&self) -> bool {
         self.0.iter().map(|url| url.as_str().len()).sum::<usize>() <= SHORT
     }
 
-    /// Takes the hop that an answer asks for. `None`: it is no redirect, or leads to a challenge.
+    /// Follows the redirect in an answer. `None`: it is not a redirect, or leads to a challenge.
     pub fn after(&mut self, reply: &Reply) -> Option<Result<(), DeadEnd>> {
         if from_status(reply.status) != AccessKind::Redirect || challenge(|name| reply.headers.get(name)).is_some() {
             return None;
@@ -57,7 +57,7 @@ impl Trail {
         Some(self.follow(location.as_deref()))
     }
 
-    /// Takes one hop. Credentials in the URL are not sent, a fragment is not part of a request.
+    /// Follows one redirect. Credentials in the URL are not sent, and a fragment is not part of a request.
     fn follow(&mut self, location: Option<&str>) -> Result<(), DeadEnd> {
         let location = location.filter(|location| !has_long_name(location)).ok_or(DeadEnd::Nowhere)?;
         let mut next = self.current().join(location).map_err(|_| DeadEnd::Nowhere)?;
@@ -78,7 +78,7 @@ impl Trail {
     }
 }
 
-/// `http` and `https` on their own default ports are one host.
+/// The host; `http` and `https` on their default ports count as the same.
 fn host(url: &Url) -> (Option<&str>, Option<u16>) {
     (url.host_str().map(|name| name.strip_suffix('.').unwrap_or(name)), url.port())
 }
@@ -102,7 +102,7 @@ const MAX_HOPS: usize = 5;
 /// Bytes of a host's name with credentials and port, where a name has at most 253 once it is encoded.
 const LONGEST_NAME: usize = 3072;
 
-/// Bytes of its URLs.
+/// Bytes of all URLs together.
 const SHORT: usize = 4096;
 
 #[cfg(test)]

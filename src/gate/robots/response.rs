@@ -1,4 +1,4 @@
-//! What an answer to robots.txt, or to another file of its kind, means for what is known (RFC 9309 §2.3.1, RFC 9111).
+//! What an answer to a fetch of robots.txt or tdmrep.json means for what is known (RFC 9309 §2.3.1, RFC 9111).
 
 use super::intern::Intern;
 use super::redirect::DeadEnd;
@@ -12,25 +12,25 @@ use std::time::{Duration, SystemTime};
 /// How a fetch ended.
 #[derive(Debug)]
 pub(super) enum Fetched {
-    /// Any final answer; 3xx only if it is 304.
+    /// Any final answer; of 3xx only 304.
     Answer {
         asked: SystemTime,
         status: u16,
         headers: HeaderMap,
         body: Vec<u8>,
-        /// It came from somewhere else than it was asked for.
+        /// A redirect was followed.
         is_redirected: bool,
-        /// Namely from another host.
+        /// The redirect led to another host.
         is_foreign: bool,
         asked_again: Option<AskedAgain>,
     },
-    /// The redirects lead nowhere: unavailable (§2.3.1.2).
+    /// The redirects cannot be followed: unavailable (§2.3.1.2).
     DeadEnd { asked: SystemTime, status: u16, why: DeadEnd },
-    /// No answer: DNS, TCP, TLS, time, a body cut short.
+    /// No answer: DNS, TCP, TLS, timeout, truncated body.
     Unreachable(String),
 }
 
-/// What is known after a fetch.
+/// The entry after a fetch.
 pub(super) fn interpret_response(
     file: SiteFile,
     old: &Entry,
@@ -64,7 +64,7 @@ pub(super) fn interpret_response(
         return entry;
     }
     if status == 206 && !is_whole(headers, body.len() as u64, settings.robots.max_size) {
-        // Whatever rule it lacks would not hold: as an answer that was cut short.
+        // Treated as truncated: a missing rule would not be obeyed.
         return old.failed(now, "status 206: a part of the file only", None, fastrand::f64());
     }
     let access = match from_status(status) {
@@ -105,8 +105,8 @@ fn validators(headers: &HeaderMap) -> Validators {
     Validators::new(field(header::ETAG), field(header::LAST_MODIFIED))
 }
 
-/// Whether the range that has come is all there is (RFC 9110 §15.3.7), and so much has come: where the connection's end is the
-/// content's, nothing else shows that it was cut. Content with a coding shows it itself.
+/// Whether a partial answer has the whole file (RFC 9110 §15.3.7), and all of it has arrived: if the content ends with the connection,
+/// nothing else reveals truncation. Content codings reveal it themselves.
 fn is_whole(headers: &HeaderMap, come: u64, limit: u64) -> bool {
     let mut ranges = headers.get_all(header::CONTENT_RANGE).iter();
     let (Some(range), None) = (ranges.next(), ranges.next()) else { return false };

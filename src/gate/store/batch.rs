@@ -1,23 +1,23 @@
-//! What is written together: the newest of each, and how much memory it takes meanwhile.
+//! Batches of writes: the newest entry of each authority, and its memory.
 
 use crate::policy::Entry;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
-/// What is to be written together.
+/// Changes to commit together.
 #[derive(Default)]
 pub(super) struct WriteBatch {
     pub entries: HashMap<Box<str>, Arc<Entry>>,
-    /// Of others than those, what the disk has is old, and there was no room for what is newer.
+    /// Authorities outside `entries` whose row on disk is outdated, as there was no memory for the newer entry.
     pub lost: Option<LostFilter>,
-    /// Authorities in use.
+    /// Authorities that were used.
     pub used: HashSet<Box<str>>,
     bytes: usize,
 }
 
 impl WriteBatch {
-    /// What is known of the authority. `None`: nothing; `Some(None)`: that whatever else is kept of it is old.
+    /// The entry of an authority. `None`: not in the batch; `Some(None)`: the row on disk is outdated.
     pub fn get(&self, authority: &str) -> Option<Option<&Arc<Entry>>> {
         let entry = self.entries.get(authority);
         let is_lost = || self.lost.as_ref().is_some_and(|lost| lost.holds(authority));
@@ -31,7 +31,7 @@ impl WriteBatch {
         }
     }
 
-    /// Nobody is to read what was known of it.
+    /// Drops the entry, and marks the row on disk as outdated.
     pub fn lose(&mut self, authority: &str) {
         if let Some(old) = self.entries.remove(authority) {
             self.bytes -= cost(&old);
@@ -39,7 +39,7 @@ impl WriteBatch {
         self.lost.get_or_insert_default().put(authority);
     }
 
-    /// What an earlier batch had, where this has nothing newer.
+    /// Adds an earlier batch, where this one has nothing newer.
     pub fn add_older(&mut self, older: &WriteBatch) {
         for (authority, entry) in &older.entries {
             if self.get(authority).is_none() {
@@ -60,15 +60,14 @@ impl WriteBatch {
         self.entries.len() + self.used.len()
     }
 
-    /// What it takes in memory, about.
+    /// Approximate memory in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes + self.len() * ROW + self.lost.as_ref().map_or(0, |_| LOST_BYTES)
     }
 }
 
-/// Which authorities' rows on disk are older than what is known, when there was no room to list them by name: a Bloom filter of one
-/// hash, which takes the same memory however many they are. It may contain one that was never put in, which is then fetched
-/// again.
+/// The authorities whose rows on disk are outdated, if there was no room to list them by name. A Bloom filter of one hash: its size is
+/// fixed, and it may contain authorities that were never added, which are then fetched again.
 pub(super) struct LostFilter(Box<[u64]>);
 
 impl LostFilter {
@@ -102,10 +101,10 @@ fn cost(entry: &Entry) -> usize {
     entry.source().map_or(0, <[u8]>::len)
 }
 
-/// A name, a record and their places in a table.
+/// Memory for a name, a record and their table entries.
 const ROW: usize = 300;
-/// Nobody else is to choose what falls together.
+/// Random, so that no site can choose which names collide.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-/// Of 100,000 that are held, one in eighty others seems to be.
+/// With 100,000 authorities, about one in eighty others is a false positive.
 const WORDS: usize = LOST_BYTES / 8;
 const LOST_BYTES: usize = 1 << 20;

@@ -1,5 +1,5 @@
-//! The file of the store: a redb database. Each commit is whole or not there at all, whenever the process is killed, and
-//! the next start finds it without walking through the file.
+//! The store's file: a redb database. Commits are atomic even if the process is killed, and the next start opens the file without
+//! scanning it.
 
 use super::batch::WriteBatch;
 use super::snapshot::{FileDigest, decode, decompress, digest, millis};
@@ -16,27 +16,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// Where a store is, or is to be.
+/// The place and size of a store.
 #[derive(Debug, Clone)]
 pub(super) struct Location {
     pub directory: PathBuf,
-    /// Bytes at most; may be changed while the store is open.
+    /// Maximum size in bytes; may change while the store is open.
     pub size: Arc<AtomicU64>,
 }
 
 /// An open store.
 pub(super) struct Disk {
     database: Database,
-    /// As in [`Location`].
+    /// The same as in [`Location`].
     size: Arc<AtomicU64>,
 }
 
 /// Why there is no store on disk.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DiskError {
-    #[error("another politely uses it")]
+    #[error("another politely process has it open")]
     InUse,
-    /// The file may be as good as ever; what has been opened is not.
+    /// The file may be intact, but the open database is unusable.
     #[error("{0}")]
     Io(io::Error),
     /// Not our file, or damaged.
@@ -49,15 +49,14 @@ impl Location {
         self.directory.join(FILE)
     }
 
-    /// Opens the store, or begins one. A file that is no store of ours is set aside. `suspect`: every page of it is
-    /// looked at first.
+    /// Opens the store or creates it. A file that is not a store is set aside. `suspect`: check every page of it first.
     pub fn open(&self, suspect: bool) -> Result<Disk, DiskError> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(DiskError::Io)?;
         let path = self.file();
         let is_new = !path.exists();
         match self.open_file(&path, suspect) {
             Err(DiskError::Unreadable(why)) => {
-                // Only once the new one stands: a disk that is full must not cost the old one.
+                // The old file is moved only after the new one exists: a full disk must not cost it.
                 let new = path.with_added_extension("new");
                 let _ = fs::remove_file(&new);
                 let disk = self.open_file(&new, false).inspect_err(|_| _ = fs::remove_file(&new))?;
@@ -66,7 +65,7 @@ impl Location {
                 tracing::warn!("the store {} is set aside as {}: {why}", path.display(), aside.display());
                 Ok(disk)
             }
-            // What there was no room for is no store, and no damaged one either.
+            // A file cut short by a full disk is incomplete, not damaged.
             Err(DiskError::Io(error)) if is_new => {
                 let _ = fs::remove_file(&path);
                 Err(DiskError::Io(error))
@@ -94,7 +93,7 @@ impl Location {
 }
 
 impl Disk {
-    /// `None`: it is new. A file of another program is an error.
+    /// The format version. `None`: the file is new. A file of another program is an error.
     fn format(&self) -> Result<Option<u64>, Error> {
         let transaction = self.database.begin_read()?;
         let tables = transaction.list_tables()?.count() + transaction.list_multimap_tables()?.count();
@@ -102,11 +101,11 @@ impl Disk {
             return Ok(None);
         }
         let meta = transaction.open_table(META);
-        let meta = meta.map_err(|_| Error::Corrupted("it is another program's database".into()))?;
+        let meta = meta.map_err(|_| Error::Corrupted("it belongs to another program".into()))?;
         Ok(Some(meta.get(FORMAT_KEY)?.map_or(0, |format| format.value())))
     }
 
-    /// Empties it: nobody reads what another version has written in another format.
+    /// Empties the store: other format versions are not read.
     fn begin(&self) -> Result<(), Error> {
         let transaction = self.write()?;
         for table in transaction.list_tables()?.collect::<Vec<_>>() {
@@ -120,7 +119,7 @@ impl Disk {
         Ok(transaction.commit()?)
     }
 
-    /// What is kept of this authority. `parse` reads a file that is not known by its digest yet.
+    /// The entry of this authority. `parse` is called for a file whose digest is not known yet.
     pub fn read(
         &self,
         authority: &str,
@@ -144,19 +143,19 @@ impl Disk {
         })
     }
 
-    /// How many authorities it holds.
+    /// Number of authorities.
     pub fn authorities(&self) -> u64 {
         let count = || guarded(|| Ok(self.database.begin_read()?.open_table(AUTHORITIES)?.len()?));
         count().unwrap_or_default()
     }
 
-    /// How many files it holds.
+    /// Number of files.
     #[cfg(test)]
     pub fn bodies(&self) -> u64 {
         self.database.begin_read().unwrap().open_table(BODIES).unwrap().len().unwrap()
     }
 
-    /// Writes the batch; then drops what was used least recently until the rest has room.
+    /// Writes the batch, then drops the least recently used entries until the rest fits.
     pub fn commit(&self, batch: &WriteBatch) -> Result<(), DiskError> {
         guarded(|| {
             let transaction = self.write()?;
@@ -171,14 +170,14 @@ impl Disk {
                 for (authority, entry) in &batch.entries {
                     tables.write(authority, entry)?;
                 }
-                // Records and bodies fill the pages of the file by two thirds.
+                // Records and bodies fill about two thirds of the file's pages.
                 tables.finish(self.size.load(Ordering::Relaxed) / 3 * 2)?;
             }
             Ok(transaction.commit()?)
         })
     }
 
-    /// The only way to write: after a kill or a power cut the next start must not have to walk through a gigabyte.
+    /// Starts a transaction. All writes go through here, so that after a kill or power cut the next start need not scan a gigabyte.
     fn write(&self) -> Result<WriteTransaction, Error> {
         let mut transaction = self.database.begin_write()?;
         transaction.set_durability(Durability::Immediate)?;
@@ -187,7 +186,7 @@ impl Disk {
     }
 }
 
-/// A damaged file must not bring us down, not even by an assertion of the database's own.
+/// Turns panics into errors: a damaged file must not stop the process, not even by an assertion in the database.
 fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, DiskError> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => done.map_err(DiskError::from),
@@ -202,7 +201,7 @@ impl From<Error> for DiskError {
             Error::Io(error) if !matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
                 DiskError::Io(error)
             }
-            // What is open is of no use after a failure; that says nothing about the file.
+            // After a failure the open database is unusable, which says nothing about the file.
             error @ (Error::PreviousIo
             | Error::DatabaseClosed
             | Error::LockPoisoned(_)
@@ -213,5 +212,5 @@ impl From<Error> for DiskError {
 }
 
 const FILE: &str = "robots.redb";
-/// The trees' upper pages; the file itself is in the system's cache.
+/// For the upper levels of the trees; the operating system caches the file.
 const CACHE: usize = 16 << 20;

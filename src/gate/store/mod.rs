@@ -1,9 +1,8 @@
-//! What outlives the process: copies of robots.txt with all that is known of them (docs/robots-txt-life.md).
+//! The persistent store: copies of robots.txt and everything known about them (docs/robots-txt-life.md).
 //!
-//! Nothing waits for the disk but the first use of an authority: a thread ([`writer`]) commits whatever has gathered since its
-//! last commit. What has not been written yet is read from there, so that no request sees an entry older than one already
-//! used. While the disk cannot be had or written, what has gathered stays in memory, within bounds, and is written as soon as it can
-//! be.
+//! Only the first use of an authority waits for the disk: a thread ([`writer`]) commits the changes since its last commit. Reads see
+//! uncommitted changes, so that no request sees an entry older than one already used. While the disk cannot be opened or written,
+//! changes stay in memory, up to a limit, and are written as soon as possible.
 
 mod batch;
 mod disk;
@@ -25,7 +24,7 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 use writer::{Bounds, WriterShared};
 
-/// The store; in memory only, it forgets at once.
+/// The store. Without a disk it keeps nothing.
 #[derive(Default)]
 pub(super) struct Store {
     /// `None`: nothing is kept.
@@ -34,12 +33,12 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Nothing is kept.
+    /// A store that keeps nothing.
     pub fn memory() -> Self {
         Self::default()
     }
 
-    /// The store as configured. `is_shared`: the process that uses it is asked for what it has.
+    /// Opens the store as configured. `is_shared`: if another process has the store open, that process is asked for entries.
     pub fn open(settings: &config::StoreSettings, is_shared: bool) -> Self {
         if settings.disk == 0 {
             return Self::memory();
@@ -49,13 +48,13 @@ impl Store {
         match WriterShared::start(location, bounds) {
             Ok((disk, writer)) => Store { disk: Some(disk), writer: Mutex::new(Some(writer)) },
             Err(error) => {
-                tracing::warn!(%error, "the store has no thread to write");
+                tracing::warn!(%error, "cannot start the store's writer thread");
                 Self::memory()
             }
         }
     }
 
-    /// Takes up other bounds. What is on disk above them goes with the next write.
+    /// Applies changed limits. What exceeds the new size on disk is dropped with the next write.
     pub fn resize(&self, settings: &config::StoreSettings) {
         if let Some(disk) = &self.disk {
             disk.bounds.queued.store(queued(settings), Ordering::Relaxed);
@@ -63,24 +62,24 @@ impl Store {
         }
     }
 
-    /// Whether there is anything to ask.
+    /// Whether the store keeps anything.
     pub fn is_on_disk(&self) -> bool {
         self.disk.is_some()
     }
 
-    /// Whether what is kept can be read now: it is open, and no other process has it.
+    /// Whether the store can be read now: it is open here, and not in another process.
     pub fn is_readable(&self) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.disk.read().is_some())
     }
 
-    /// Whether it can be used, and the bytes of its file. `None`: nothing is kept.
+    /// Whether the store works, and the size of its file in bytes. `None`: nothing is kept.
     pub fn on_disk(&self) -> Option<(bool, u64)> {
         let disk = self.disk.as_ref()?;
         let is_lost = disk.queue.lock().is_lost;
         Some((!is_lost, std::fs::metadata(disk.location.file()).map_or(0, |file| file.len())))
     }
 
-    /// Bytes in memory that wait to be written.
+    /// Bytes in memory waiting to be written.
     pub fn queued_bytes(&self) -> usize {
         self.disk.as_ref().map_or(0, |disk| {
             let queue = disk.queue.lock();
@@ -88,7 +87,7 @@ impl Store {
         })
     }
 
-    /// What is kept of an authority's file. Blocks on the disk. `parse` reads a file, or finds it by its digest.
+    /// The stored entry for an authority's file. Blocks on the disk. `parse` reads a file, or finds it by its digest.
     pub fn load(
         &self,
         name: SiteFileName<'_>,
@@ -116,18 +115,18 @@ impl Store {
         }
     }
 
-    /// Keeps an entry, soon.
+    /// Queues an entry for writing.
     pub fn save(&self, name: SiteFileName<'_>, entry: &Arc<Entry>) {
         let Some(disk) = &self.disk else { return };
         let name = Box::from(name.to_string());
         let mut queue = disk.queue.lock();
         if !disk.add_to(&mut queue, |batch| batch.save(Box::clone(&name), entry.clone())) && !queue.closing {
-            // What is older must not come back in its place.
+            // The older entry on disk must not be used instead.
             queue.next.lose(&name);
         }
     }
 
-    /// Returns when all is written that was to be, or nothing can be. Blocks.
+    /// Returns when all queued changes are written, or cannot be. Blocks.
     pub fn flush(&self) {
         let Some(disk) = &self.disk else { return };
         let mut queue = disk.queue.lock();
@@ -138,13 +137,13 @@ impl Store {
         }
     }
 
-    /// Writes what is left and closes the file. Blocks.
+    /// Writes the remaining changes and closes the file. Blocks.
     pub fn close(&self) {
         let Some(disk) = &self.disk else { return };
         disk.queue.lock().closing = true;
         disk.more.notify_all();
         if let Some(writer) = self.writer.lock().take() {
-            // Its panics are caught where they can happen; at the end there is nothing to report them to.
+            // The writer catches panics where they can occur; at the end there is nowhere to report them.
             let _ = writer.join();
         }
     }
@@ -156,19 +155,19 @@ impl Drop for Store {
     }
 }
 
-/// Bytes that may wait for the disk.
+/// Most bytes that may wait for the disk.
 fn queued(settings: &config::StoreSettings) -> usize {
     usize::try_from(settings.memory / QUEUED_PART).unwrap_or(usize::MAX).max(LEAST_QUEUED)
 }
 
-/// Where it is, or would be.
+/// The configured or default directory.
 pub(super) fn directory(settings: &config::StoreSettings) -> PathBuf {
     settings.directory.clone().unwrap_or_else(config::state_directory)
 }
 
-/// Of the memory that is given: what may wait for the disk.
+/// The share of `store.memory` that may wait for the disk: one in this many.
 const QUEUED_PART: u64 = 4;
-/// However little that is: what is not taken on may come back from the disk as it was before.
+/// Lower limit for it: a change that is refused may leave an outdated row on disk.
 const LEAST_QUEUED: usize = 8 << 20;
 
 #[cfg(test)]

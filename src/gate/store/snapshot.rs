@@ -1,6 +1,5 @@
-//! An entry as bytes: a version, then what `postcard` makes of it. For the store, which keeps files apart, and for the
-//! fleet, which sends entry and file as one value with the sender's clock, which the receiver's need not agree with.
-//! What another version has written is as good as absent.
+//! Serialises an entry: a version byte, then `postcard`. The store keeps files separately. The fleet sends entry and file as one value,
+//! with the sender's clock, since the receiver's may differ. Other versions are ignored.
 
 use crate::evidence::{self, Hash, sha256};
 use crate::policy::freshness::Freshness;
@@ -11,14 +10,14 @@ use std::io;
 use std::time::{Duration, SystemTime};
 use zstd::bulk::Compressor;
 
-/// Names a file: the first half of its SHA-256, as nobody must be able to pass one file off as another.
+/// Identifies a file: the first half of its SHA-256, so that nobody can pass one file off as another.
 pub(in crate::gate) type FileDigest = [u8; 16];
 
 pub(in crate::gate) fn digest(file: &[u8]) -> FileDigest {
     first_half(&sha256(file))
 }
 
-/// The same of a file that was read, which knows it.
+/// The digest of a parsed file, which caches it.
 pub(in crate::gate) fn digest_of(access: &Access) -> Option<FileDigest> {
     evidence::digest_of(access).map(first_half)
 }
@@ -27,7 +26,7 @@ pub(in crate::gate) fn first_half(whole: &Hash) -> FileDigest {
     *whole.first_chunk().expect("32 bytes")
 }
 
-/// An entry with its file. `now`: the sender's clock. `None`: the file cannot be packed.
+/// Serialises an entry with its file. `now`: the sender's clock. `None`: the file cannot be packed.
 pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<Vec<u8>> {
     let access = entry.answer.as_ref().map(|answer| &answer.access);
     let packed = access.and_then(Access::source).map(compress).transpose().ok()?;
@@ -35,8 +34,8 @@ pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<Vec<u8>> {
     Some(with_version(&Snapshot { clock: millis(now), record: EntryRecord::of(entry), file }))
 }
 
-/// `sent`: when it was packed, by the receiver's clock, which says `now`. `parse` reads a file, or finds it by its
-/// digest. `None`: it is not one of ours.
+/// Reverses [`pack`]. `sent`: when it was packed, by the receiver's clock, which says `now`. `parse` reads a file, or finds it by its
+/// digest. `None`: the value is malformed or of another version.
 pub(in crate::gate) fn unpack(
     bytes: &[u8],
     sent: SystemTime,
@@ -50,19 +49,19 @@ pub(in crate::gate) fn unpack(
     record.into_entry(file, now)
 }
 
-/// An entry without its file.
+/// Serialises an entry without its file.
 pub(super) fn encode(entry: &Entry) -> Vec<u8> {
     with_version(&EntryRecord::of(entry))
 }
 
-/// `None` if these are not the bytes of one, or the file is missing.
+/// Reverses [`encode`]. `None` if the bytes are malformed, or the file is missing.
 pub(super) fn decode(bytes: &[u8], file: Option<Access>, now: SystemTime) -> Option<Entry> {
     of_this_version::<EntryRecord<'_>>(bytes)?.into_entry(file, now)
 }
 
 pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
     let mut packed = u32::try_from(file.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
-    // What it works in is some 200 KB, and would be had anew for each of these few kilobytes.
+    // The compressor's 200 KB of working memory are reused instead of allocated for each file of a few kilobytes.
     let compressor = &mut *COMPRESSOR.lock();
     let compressor = match compressor {
         Some(compressor) => compressor,
@@ -78,7 +77,7 @@ pub(super) fn decompress(packed: &[u8]) -> Option<Vec<u8>> {
     zstd::bulk::decompress(file, length.min(LONGEST)).ok()
 }
 
-/// Milliseconds since 1970: the calendar's clock is all that outlives a process.
+/// Milliseconds since 1970: only wall-clock time is meaningful across processes.
 pub(in crate::gate) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -92,7 +91,7 @@ struct Snapshot<'a> {
     file: Option<(FileDigest, &'a [u8])>,
 }
 
-/// Instants are milliseconds since 1970.
+/// Instants are in milliseconds since 1970.
 #[derive(Serialize, Deserialize)]
 struct EntryRecord<'a> {
     #[serde(borrow)]
@@ -105,16 +104,16 @@ struct EntryRecord<'a> {
 struct AnswerRecord<'a> {
     kind: AnswerKind,
     status: u16,
-    /// Validated, to be refreshed, expired.
+    /// When it was validated, when to refresh it, and when it expires.
     freshness: [u64; 3],
     etag: Option<&'a str>,
     last_modified: Option<&'a str>,
 }
 
-/// To a version that lacks one of the later kinds the entry is as good as absent.
+/// Versions that lack a later variant ignore the entry.
 #[derive(Serialize, Deserialize)]
 enum AnswerKind {
-    /// The name of the file says which one that is.
+    /// Which kind of file it is follows from the name.
     File,
     Missing,
     ForeignFile,
@@ -162,7 +161,7 @@ impl<'a> EntryRecord<'a> {
         }
     }
 
-    /// With its file read. `None` if that is missing.
+    /// Combines the record with its parsed file. `None` if the file is missing.
     fn into_entry(self, file: Option<Access>, now: SystemTime) -> Option<Entry> {
         let answer = match self.answer {
             None => None,
@@ -182,11 +181,11 @@ impl<'a> EntryRecord<'a> {
             let (since, retry_at) = (time(trouble.since), time(trouble.retry_at));
             Box::new(Trouble { since, failures: trouble.failures, retry_at, why: trouble.why.into() })
         });
-        Some(Entry { answer, trouble }.believed(now))
+        Some(Entry { answer, trouble }.sanitized(now))
     }
 }
 
-/// The year 10889 at the latest: every platform's clock can represent it.
+/// At most the year 10889, which every platform's clock can represent.
 pub(in crate::gate) fn time(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(1 << 48))
 }
@@ -201,12 +200,12 @@ fn of_this_version<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     rest.is_empty().then_some(value)
 }
 
-/// Raised with each change of the records above that one version would misread of the other's. 1 was written by hand.
+/// Raised with each change of the records above that another version would misread. Version 1 was a hand-written format.
 const VERSION: u8 = 4;
-/// Good enough at twice the speed of those above it.
+/// Compresses well enough, at twice the speed of higher levels.
 const LEVEL: i32 = 3;
 static COMPRESSOR: Mutex<Option<Compressor<'static>>> = Mutex::new(None);
-/// No file is kept that is longer, whatever `max_size` says.
+/// Longer files are not kept, whatever `max_size` says.
 const LONGEST: usize = 1 << 30;
 
 #[cfg(test)]
@@ -281,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Before 1.0 nobody knew whether a file came from another host.
+    /// Before 1.0, entries did not say whether a file came from another host.
     #[derive(Serialize, Deserialize)]
     struct EarlierEntry<'a> {
         #[serde(borrow)]

@@ -1,5 +1,4 @@
-//! The tables of the store, and how a write keeps them in step: each file once, with a count of those that have it, and
-//! each authority in the order of use.
+//! The tables of the store, kept consistent by each write: each file once, with a reference count, and the authorities in order of use.
 
 use super::snapshot::{FileDigest, compress, digest_of, encode};
 use crate::policy::Entry;
@@ -7,16 +6,16 @@ use redb::{Error, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// The tables of one write.
 pub(super) struct Tables<'t> {
-    /// Authority → when it was used, its file, and its record.
+    /// Authority → number of its last use, its file, and its record.
     authorities: Table<'t, &'static str, (u64, Option<FileDigest>, &'static [u8])>,
-    /// Digest → the file, compressed; apart from its count, which changes often.
+    /// Digest → the compressed file; separate from the reference count, which changes often.
     bodies: Table<'t, &'static FileDigest, &'static [u8]>,
-    /// Digest → how many authorities have the file.
+    /// Digest → number of authorities that have the file.
     holders: Table<'t, &'static FileDigest, u32>,
     uses: Table<'t, u64, &'static str>,
     meta: Table<'t, &'static str, u64>,
     bytes: u64,
-    /// Counts uses: no clock that is wrong can put them out of order.
+    /// Counts uses; unlike a clock, it cannot go backwards.
     use_number: u64,
 }
 
@@ -39,7 +38,7 @@ impl<'t> Tables<'t> {
 
     pub fn write(&mut self, authority: &str, entry: &Entry) -> Result<(), Error> {
         let (file, body) = (entry.source(), entry.answer.as_ref().and_then(|answer| digest_of(&answer.access)));
-        // Held before the old one is released: often they are the same.
+        // The new file is referenced before the old one is released: often they are the same.
         if let (Some(name), Some(file)) = (body, file) {
             self.hold(&name, file)?;
         }
@@ -47,7 +46,7 @@ impl<'t> Tables<'t> {
         self.insert(authority, body, &encode(entry))
     }
 
-    /// It is in use.
+    /// Marks the authority as used now.
     pub fn touch(&mut self, authority: &str) -> Result<(), Error> {
         let kept = self.authorities.get(authority)?.map(|kept| {
             let (number, body, record) = kept.value();
@@ -81,7 +80,7 @@ impl<'t> Tables<'t> {
         all.into_iter().try_for_each(|old| self.removed(old))
     }
 
-    /// A row has been.
+    /// Updates the other tables after a row was removed.
     fn removed(&mut self, (number, body, bytes): (u64, Option<FileDigest>, u64)) -> Result<(), Error> {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.uses.remove(number)?;
@@ -113,7 +112,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Drops what was used least recently until the rest has room, and notes how much that is.
+    /// Drops the least recently used rows until the rest fits, and records the total size.
     pub fn finish(&mut self, room: u64) -> Result<(), Error> {
         while self.bytes > room {
             let Some(oldest) = self.uses.first()?.map(|(_, authority)| authority.value().to_owned()) else {
@@ -126,13 +125,13 @@ impl<'t> Tables<'t> {
     }
 }
 
-/// What is to be undone when a row goes: its use, its file, its bytes.
+/// What to undo when a row is removed: its use, its file, its bytes.
 fn parts(authority: &str, row_value: (u64, Option<FileDigest>, &[u8])) -> (u64, Option<FileDigest>, u64) {
     let (number, body, record) = row_value;
     (number, body, row(authority, record.len()))
 }
 
-/// What a row costs: its two keys, the record, and what the trees add.
+/// Size of a row: its two keys, the record, and the overhead of the trees.
 fn row(authority: &str, record: usize) -> u64 {
     (2 * authority.len() + record + 64) as u64
 }

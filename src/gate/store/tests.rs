@@ -1,4 +1,4 @@
-//! The store as its callers see it: what survives, what is shared, what is dropped, what is set aside.
+//! Tests of the store from outside: what survives, what is shared, what is dropped, what is moved aside.
 
 use super::batch::WriteBatch;
 use super::disk::Disk;
@@ -31,7 +31,7 @@ fn is_open(store: &Store) -> bool {
     store.disk.as_ref().is_some_and(|disk| disk.disk.read().is_some())
 }
 
-/// The same file as a process that writes it by itself sees it.
+/// Opens the same file as another process would.
 fn disk(directory: &Path) -> Disk {
     Location { directory: directory.to_owned(), size: Arc::new(MIB.into()) }.open(false).unwrap()
 }
@@ -109,7 +109,7 @@ fn what_found_no_room_does_not_come_back_older() {
     let store = open(&settings);
     store.save(SiteFile::Robots.of(&authority(0)), &entry("# old"));
     store.flush();
-    // Its disk is slow from now on.
+    // The disk stalls from here on.
     let stalled = store.disk.as_ref().unwrap().stalled.lock();
     let large = "# new".to_owned() + &"-".repeat(400_000);
     for number in (0..30).rev() {
@@ -145,7 +145,7 @@ fn what_found_no_room_costs_neither_memory_nor_the_rest_of_the_disk() {
     assert!((500..1000).all(|number| load(&store, number).is_none_or(|robots| robots == "# new")));
     drop(stalled);
     store.flush();
-    // A few others may be taken for those, which nobody has room to name.
+    // A few others may be false positives of the filter.
     let kept = (0..500).filter(|number| load(&store, *number).as_deref() == Some("# old")).count();
     assert!(kept > 450, "{kept}");
     store.save(SiteFile::Robots.of(&authority(0)), &entry("# newest"));
@@ -163,7 +163,7 @@ fn what_found_no_room_twice_is_read_again_once_it_is_written() {
     let large = entry(&("# new".to_owned() + &"-".repeat(400_000)));
     for _ in 0..2 {
         let stalled = store.disk.as_ref().unwrap().stalled.lock();
-        // It is taken on, and then a newer one is not.
+        // The entry is queued, and a newer one is refused.
         store.save(SiteFile::Robots.of(&authority(0)), &entry("# old"));
         (1..30).for_each(|number| store.save(SiteFile::Robots.of(&authority(number)), &large));
         store.save(SiteFile::Robots.of(&authority(0)), &entry("# lost"));
@@ -202,7 +202,7 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
         for number in number..number + 40 {
             batch.save(authority(number).to_string().into(), entry(&noise(number)));
         }
-        // The first one is used all the time.
+        // The first one is used in every batch.
         batch.used.insert(authority(0).to_string().into());
         disk.commit(&batch).unwrap();
     }
@@ -220,7 +220,7 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
 fn another_bound_on_the_disk_holds_from_the_next_write() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&settings(directory.path(), 1024 * MIB));
-    // No two compress into each other.
+    // Bodies that do not compress into each other.
     let body = |number: usize| {
         (0..2000).map(|line| format!("Disallow: /{}\n", number * 7919 + line * line)).collect::<String>()
     };
@@ -314,7 +314,7 @@ fn what_waits_for_a_disk_that_cannot_be_had_is_counted_and_bounded() {
         store.save(SiteFile::Robots.of(&authority(number)), &entry(&long));
     }
     let quarter = 16 * MIB as usize;
-    // And what is known of the others, so that they do not come back older.
+    // The filter of outdated authorities counts, too.
     let word = 2 * MIB as usize;
     assert!((quarter..quarter + word).contains(&store.queued_bytes()), "{}", store.queued_bytes());
 }
@@ -333,7 +333,7 @@ fn what_another_version_has_written_is_as_good_as_absent() {
         change(&transaction);
         transaction.commit().unwrap();
     };
-    // A record of another version leaves the others, and its file goes with it.
+    // A record of another version does not affect the others, and its file is dropped with it.
     change(&|transaction| {
         let mut table = transaction.open_table(tables::AUTHORITIES).unwrap();
         let name = authority(0).to_string();
@@ -360,7 +360,7 @@ fn what_another_version_has_written_is_as_good_as_absent() {
     assert_eq!(files(directory.path()), ["robots.redb"], "nothing is set aside");
 }
 
-/// What would be found after a power cut at this moment, by who would notice a walk through the whole file.
+/// Whether the state after a power cut at this moment opens without a scan of the whole file.
 fn is_found_at_once(directory: &Path) -> bool {
     let copy = tempfile::NamedTempFile::new().unwrap();
     fs::copy(directory.join("robots.redb"), copy.path()).unwrap();
@@ -403,7 +403,7 @@ fn at(seconds: u64) -> SystemTime {
 const DAY: u64 = 86_400;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Writes under one clock, and reads under another.
+/// Written by one clock, read by another.
 fn read_by(written: u64, read: u64) -> Entry {
     let directory = tempfile::tempdir().unwrap();
     let disk = disk(directory.path());
@@ -424,7 +424,7 @@ fn what_a_clock_ahead_has_written_is_believed_no_further_than_it_can_be() {
         let freshness = entry.answer.as_ref().unwrap().freshness;
         assert_eq!(freshness.age(at(read)), 0);
         assert!(freshness.validated_at() <= at(read) && freshness.expires_at() <= at(read));
-        // Not fresh until the clock has caught up: used, and confirmed as soon as the site can be asked.
+        // Not fresh until the clock catches up: it is used, and revalidated as soon as the site can be asked.
         assert_eq!(entry.usable(at(read)).unwrap().1, crate::policy::freshness::CopyState::Refresh);
         let trouble = entry.trouble.as_ref().unwrap();
         assert!(trouble.since <= at(read) && trouble.retry_at <= at(read));

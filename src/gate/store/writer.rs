@@ -1,4 +1,4 @@
-//! The thread that writes to the store's file: what gathers between two commits, and the times in which there is none.
+//! The thread that writes the store's file: batches changes, and retries while the disk fails.
 
 use super::batch::WriteBatch;
 use super::disk::{Disk, DiskError, Location};
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How much it takes on.
+/// Limits of the queue.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// Bytes that wait to be written; may be changed.
+    /// Most bytes in memory waiting to be written; may change.
     pub queued: AtomicUsize,
-    /// What another process has in use is had from that one.
+    /// If another process has the store open, entries are obtained from that process.
     pub is_shared: bool,
 }
 
@@ -24,11 +24,11 @@ impl Bounds {
     }
 }
 
-/// What the thread and the requests share.
+/// Shared by the writer thread and the requests.
 pub(super) struct WriterShared {
     pub location: Location,
     pub bounds: Bounds,
-    /// `None` while it cannot be had.
+    /// `None` while it cannot be opened.
     pub disk: RwLock<Option<Disk>>,
     pub queue: Mutex<WriteQueue>,
     pub more: Condvar,
@@ -38,25 +38,25 @@ pub(super) struct WriterShared {
 }
 
 #[derive(Default)]
-/// What is to be written.
+/// Changes to be written.
 pub(super) struct WriteQueue {
     pub next: WriteBatch,
-    /// What the writer is writing.
+    /// The batch being written.
     pub writing: Arc<WriteBatch>,
     pub closing: bool,
     pub overflowed: bool,
-    /// Somebody waits until it is written.
+    /// A caller waits for the next commit.
     pub is_urgent: bool,
-    /// The last attempt to write has failed.
+    /// The last attempt to write failed.
     pub stuck: bool,
-    /// And not because another process has the file, which then has it for this one as well.
+    /// It failed, and not because another process has the store open and serves this one.
     pub is_lost: bool,
-    /// What a reader has met with.
+    /// The last error of a reader.
     pub complaint: Option<DiskError>,
 }
 
 impl WriterShared {
-    /// With what an earlier process has left, if that can be had now.
+    /// Starts the thread, after opening the store if possible.
     pub fn start(location: Location, bounds: Bounds) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
         let shared = Arc::new(WriterShared {
             location,
@@ -80,7 +80,7 @@ impl WriterShared {
         Ok((shared, writer))
     }
 
-    /// False: there is no room for it, or no time.
+    /// Queues a change. False: the queue is full or closing.
     pub fn add(&self, add: impl FnOnce(&mut WriteBatch)) -> bool {
         self.add_to(&mut self.queue.lock(), add)
     }
@@ -93,7 +93,7 @@ impl WriterShared {
         if has_room {
             let was_empty = queue.next.is_empty();
             add(&mut queue.next);
-            // What is added to others waits with them.
+            // Later changes wait for the same commit.
             if was_empty || self.is_half_full(queue) {
                 self.more.notify_one();
             }
@@ -125,14 +125,14 @@ impl WriterShared {
                         self.warn(&failure);
                     }
                     outage = Some(Outage::of(match outage {
-                        // The process that has the file may end soon.
+                        // The process that has the store open may end soon.
                         _ if self.is_elsewhere(&failure) => RETRY_ELSEWHERE,
                         Some(before) => (before.pause * 2).min(RETRY_MAX),
                         None => RETRY_FIRST,
                     }));
                     let mut queue = self.queue.lock();
                     if self.is_elsewhere(&failure) && self.is_half_full(&queue) {
-                        // That process has it too.
+                        // That process has these entries too.
                         queue.next = WriteBatch::default();
                     }
                 }
@@ -147,7 +147,7 @@ impl WriterShared {
             if closing {
                 break;
             }
-            // Gathers what comes at once after this, and spares the disk.
+            // Collects changes for a while before the next commit, to spare the disk.
             while !queue.closing
                 && !queue.is_urgent
                 && !self.is_half_full(&queue)
@@ -158,7 +158,7 @@ impl WriterShared {
         self.disk.write().take();
     }
 
-    /// Until there is something to do. True: for the last time.
+    /// Waits for work. True: this is the last round.
     fn wait(&self, outage: Option<&Outage>) -> bool {
         let mut queue = self.queue.lock();
         match outage {
@@ -172,8 +172,8 @@ impl WriterShared {
         queue.closing
     }
 
-    /// Writes what there is, to a file that is opened again if need be. What could not be written is kept. `checked`:
-    /// when every page was looked at last.
+    /// Writes the queued changes, reopening the file if necessary; on failure they stay queued. `checked`: when every page was last
+    /// checked.
     fn attempt(&self, checked: &mut Option<Instant>) -> Result<(), DiskError> {
         let mut reopen = |failure: &DiskError| {
             let is_due = checked.is_none_or(|checked: Instant| checked.elapsed() > CHECK_EVERY);
@@ -206,13 +206,13 @@ impl WriterShared {
         if let Err(failure) = &done {
             queue.next.add_older(&batch);
             drop(queue);
-            // A database that has failed can be read no more either; the next attempt logs it if this one fails too.
+            // A failed database cannot be read either; if reopening fails, the next attempt logs it.
             let _ = reopen(failure);
         }
         done
     }
 
-    /// Opens the file, in place of what is open.
+    /// Opens the file, replacing the open database.
     fn open(&self, suspect: bool) -> Result<(), DiskError> {
         self.disk.write().take();
         let disk = self.location.open(suspect)?;
@@ -221,12 +221,12 @@ impl WriterShared {
         Ok(())
     }
 
-    /// Another process has it, which is asked for what it has.
+    /// Another process has the store open and is asked for entries.
     fn is_elsewhere(&self, failure: &DiskError) -> bool {
         self.bounds.is_shared && matches!(failure, DiskError::InUse)
     }
 
-    /// A store that cannot be had is no reason not to serve.
+    /// An unusable store does not stop the proxy.
     fn warn(&self, failure: &DiskError) {
         if self.is_elsewhere(failure) {
             return tracing::debug!("another process has the store {} in use", self.location.file().display());
@@ -248,7 +248,7 @@ impl WriterShared {
     }
 }
 
-/// A time in which the disk cannot be written.
+/// A period in which the disk cannot be written.
 struct Outage {
     /// When to try again.
     until: Instant,
@@ -261,10 +261,10 @@ impl Outage {
     }
 }
 
-/// Authorities and keys that wait to be written at most.
+/// Most authorities in the queue.
 const MOST_QUEUED: usize = 200_000;
 const LEAST_BETWEEN: Duration = Duration::from_secs(1);
-/// Looking at every page of a gigabyte takes a while.
+/// Checking every page of a gigabyte takes a while.
 const CHECK_EVERY: Duration = Duration::from_secs(600);
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_ELSEWHERE: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! RFC 9112 §6.3 and §7.1, read and written.
+//! Bodies: RFC 9112 §6.3 and §7.1, read and written.
 
 use crate::http1::put_status_line;
 use crate::http1::{Body, BodyError, Field, FieldKind, Framing, put_chunk_head, put_field, put_last_chunk, put_number};
@@ -13,7 +13,7 @@ fn passed(strict: bool, bytes: &[u8]) -> Result<(usize, bool), BodyError> {
     Ok((used, body.is_done()))
 }
 
-/// How many of these bytes are the body's.
+/// How many of these bytes belong to the body.
 fn advance(body: &mut Body, bytes: &[u8]) -> Result<usize, BodyError> {
     let mut at = 0;
     while at < bytes.len() && !body.is_done() {
@@ -22,7 +22,7 @@ fn advance(body: &mut Body, bytes: &[u8]) -> Result<usize, BodyError> {
     Ok(at)
 }
 
-/// Everything that is in the body, taken in pieces of at most so many bytes, and its trailers.
+/// The content of the body, read in pieces of at most `most` bytes; the number of bytes read; and the trailers.
 fn decoded(mut body: Body, bytes: &[u8], most: usize) -> Result<(Vec<u8>, usize, String), BodyError> {
     let (mut content, mut at) = (Vec::new(), 0);
     while !body.is_done() && at < bytes.len() {
@@ -99,7 +99,7 @@ fn broken_framing_is_an_error() {
     }
 }
 
-/// Some write sizes as wide as a number of theirs is.
+/// Some servers write sizes with a fixed width.
 #[test]
 fn zeros_before_a_size_mean_nothing() {
     for zeros in 0..=31 {
@@ -141,7 +141,7 @@ fn extensions_and_trailers_are_bounded() {
     assert!(passed(true, format!("0\r\n{}", "A: b\r\n".repeat(100)).as_bytes()).is_err());
     assert!(passed(true, format!("0\r\nA: {}\r\n", "b".repeat(17_000)).as_bytes()).is_err());
     assert!(passed(true, format!("0\r\n{}", "b".repeat(17_000)).as_bytes()).is_err());
-    // Many small chunks with long extensions are no better than one.
+    // Many small chunks with long extensions are refused, too.
     assert!(passed(true, "1;extension\r\na\r\n".repeat(2000).as_bytes()).is_err());
     assert!(passed(true, "b;extension\r\nhello world\r\n".repeat(20_000).as_bytes()).is_ok());
 }

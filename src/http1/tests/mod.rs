@@ -1,4 +1,4 @@
-//! The readers and writers of HTTP/1, by what RFC 9112 says of messages.
+//! Tests of the HTTP/1 readers and writers against RFC 9112.
 
 mod bodies;
 mod requests;

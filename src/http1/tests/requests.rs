@@ -4,7 +4,7 @@ use crate::http1::{FieldKind, FieldRoom, Framing, HeadError, MAX_FIELDS, Request
 
 const LIMIT: usize = 64 * 1024;
 
-/// What `look` makes of a head that is whole.
+/// Calls `look` with the head, if it is complete.
 fn read<T>(raw: &[u8], look: impl FnOnce(&RequestHead<'_>) -> T) -> Result<Option<T>, HeadError> {
     let mut room = FieldRoom::new();
     Ok(read_request(raw, &mut 0, LIMIT, &mut room)?.map(|head| look(&head)))
@@ -55,7 +55,7 @@ fn only_tokens_are_names_and_only_text_is_a_value() {
             [b"GET / HTTP/1.1\r\nHost: h\r\nX", name, b"Y: a", value, b"b\r\n\r\n"].concat()
         };
         let name = raw(&[byte], b"");
-        // The colon is where the name ends.
+        // A colon ends the name.
         if byte == b':' || byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte) {
             assert!(read(&name, |_| ()).is_ok_and(|head| head.is_some()), "{byte}");
         } else {

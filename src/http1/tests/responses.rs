@@ -8,7 +8,7 @@ fn read<T>(raw: &[u8], method: &str, look: impl FnOnce(&ResponseHead<'_>) -> T) 
     read_response(&mut raw.to_vec(), &mut 0, LIMIT, method, look)
 }
 
-/// How the answer is framed, what it is framed by when it leaves here, and whether its connection can be used again.
+/// The framing, the framing fields as forwarded, and whether the connection can be reused.
 fn framing(raw: &str, method: &str) -> Result<(Framing, String, bool), HeadError> {
     let told = |head: &ResponseHead<'_>| {
         let framing = head
@@ -131,16 +131,16 @@ fn a_body_is_as_status_and_method_and_fields_say() {
         ("HTTP/1.1 200 OK", "GET", "", Framing::UntilClose, "", false),
         ("HTTP/1.0 200 OK", "GET", length, Framing::Length(5), "5", false),
         ("HTTP/1.0 200 OK", "GET", "", Framing::UntilClose, "", false),
-        // Transfer-Encoding overrides, and Content-Length goes (§6.3).
+        // Transfer-Encoding overrides Content-Length, which is removed (§6.3).
         ("HTTP/1.1 200 OK", "GET", &with_both, Framing::Chunked, "chunked", false),
         ("HTTP/1.1 200 OK", "HEAD", &with_both, Framing::None, "chunked", false),
-        // One number given twice is that number.
+        // The same number given twice counts once.
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 5\r\nContent-Length: 5\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 5 , 5\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: ,5\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 5,\r\n", Framing::Length(5), "5", kept),
         ("HTTP/1.1 200 OK", "GET", "Content-Length: 05\r\nContent-Length: 5\r\n", Framing::Length(5), "05", kept),
-        // No body, whatever they say; where it would have one, they may say what it would be.
+        // No body, whatever the fields say. Where another method would give one, the fields may describe it.
         ("HTTP/1.1 200 OK", "HEAD", length, Framing::None, "5", kept),
         ("HTTP/1.1 200 OK", "HEAD", chunked, Framing::None, "chunked", kept),
         ("HTTP/1.1 200 OK", "HEAD", "", Framing::None, "", kept),
@@ -153,7 +153,7 @@ fn a_body_is_as_status_and_method_and_fields_say() {
         ("HTTP/1.1 204 No Content", "GET", chunked, Framing::None, "", false),
         ("HTTP/1.1 103 Early Hints", "GET", "", Framing::None, "", kept),
         ("HTTP/1.1 103 Early Hints", "GET", length, Framing::None, "", false),
-        // A tunnel begins where a body would.
+        // The tunnel begins where the body would.
         ("HTTP/1.1 200 OK", "CONNECT", length, Framing::None, "", false),
         ("HTTP/1.1 200 OK", "CONNECT", "", Framing::None, "", kept),
         ("HTTP/1.1 403 Forbidden", "CONNECT", length, Framing::Length(5), "5", kept),

@@ -1,5 +1,5 @@
-//! The authority of a request (RFC 3986 §3.2, RFC 9110 §4.2.3): scheme, host and port, in the one spelling by which
-//! rules, paces and connections are keyed. Pure.
+//! The authority of a request (RFC 3986 §3.2, RFC 9110 §4.2.3): scheme, host and port, in the canonical form that serves as the key for
+//! rules, paces and connections. Pure.
 
 mod error;
 
@@ -20,7 +20,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The scheme of that name, in any case.
+    /// Parses a scheme, in any case.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Http, Self::Https].into_iter().find(|scheme| name.eq_ignore_ascii_case(scheme.as_str()))
     }
@@ -33,7 +33,7 @@ impl Scheme {
         }
     }
 
-    /// The port that is meant when none is written.
+    /// The default port of the scheme.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -57,12 +57,12 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// From parts already apart. `None` is the scheme's default port.
+    /// From separate parts. `None` is the scheme's default port.
     pub fn new(scheme: Scheme, host: &str, port: Option<u16>) -> Result<Self, AuthorityError> {
         Self::from_host(scheme, Host::parse(host)?, port)
     }
 
-    /// From a host already parsed. `None` is the scheme's default port.
+    /// From a parsed host. `None` is the scheme's default port.
     pub fn from_host(scheme: Scheme, host: Host, port: Option<u16>) -> Result<Self, AuthorityError> {
         match port.unwrap_or(scheme.default_port()) {
             0 => Err(AuthorityError::Port),
@@ -84,7 +84,7 @@ impl Authority {
         Self::new(scheme, host, port)
     }
 
-    /// From the target of a CONNECT: the port has to be there (RFC 9110 §9.3.6).
+    /// From the target of a CONNECT, which must have a port (RFC 9110 §9.3.6).
     pub fn parse_connect(scheme: Scheme, target: &[u8]) -> Result<Self, AuthorityError> {
         match split(target)? {
             (_, None | Some("")) => Err(AuthorityError::PortMissing),
@@ -97,12 +97,12 @@ impl Authority {
         Self::and_target(url).map(|(authority, _)| authority)
     }
 
-    /// As people write one: `https://example.com:8443`, or without the scheme, which is https then.
+    /// As people write it: `https://example.com:8443`; https if there is no scheme.
     pub fn named(text: &str) -> Result<Self, AuthorityError> {
         if text.contains("://") { Self::from_url(text) } else { Self::parse(Scheme::Https, text.as_bytes()) }
     }
 
-    /// An absolute URL's, with the path and query that a client would ask for: as written, without the fragment.
+    /// The authority of an absolute URL, and its path and query as a client would send them: as written, without the fragment.
     pub fn and_target(url: &str) -> Result<(Self, Cow<'_, str>), AuthorityError> {
         let (scheme, rest) = url.split_once("://").ok_or(AuthorityError::Scheme)?;
         let scheme = Scheme::parse(scheme).ok_or(AuthorityError::Scheme)?;
@@ -116,7 +116,7 @@ impl Authority {
         Ok((authority, target))
     }
 
-    /// The same host and port under another scheme: what a CONNECT turns out to carry.
+    /// The same host and port with another scheme, once it is known what a CONNECT carries.
     pub fn with_scheme(&self, scheme: Scheme) -> Self {
         Self { scheme, ..self.clone() }
     }
@@ -131,33 +131,33 @@ impl Authority {
         &self.host
     }
 
-    /// 1 to 65535; the default one is filled in.
+    /// From 1 to 65535.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether the port is the one the scheme implies.
+    /// Whether the port is the scheme's default.
     pub fn is_default_port(&self) -> bool {
         self.port == self.scheme.default_port()
     }
 
-    /// Where its rules are: `https://example.com/robots.txt`.
+    /// The URL of its robots.txt: `https://example.com/robots.txt`.
     pub fn robots_url(&self) -> String {
         self.url("/robots.txt")
     }
 
-    /// The URL of what is asked of it: path and query.
+    /// The URL of a target (path and query) at this authority.
     pub fn url(&self, target: &str) -> String {
         let host = self.host.name().map_or(IP_MAX, str::len);
         let port = if self.is_default_port() { 0 } else { 2 + self.port.ilog10() as usize };
-        // As much as it takes, for most are kept.
+        // Exact capacity, as most URLs are kept.
         let mut url = String::with_capacity(self.scheme.as_str().len() + 3 + host + port + target.len());
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = self.write_url(target, &mut url);
         url
     }
 
-    /// The same, written to where it is wanted: without the formatter, as clients may be refused thousands of times.
+    /// Writes that URL. Avoids the formatter, as clients may be refused thousands of times.
     pub fn write_url(&self, target: &str, out: &mut impl Write) -> fmt::Result {
         out.write_str(self.scheme.as_str())?;
         out.write_str("://")?;
@@ -179,16 +179,16 @@ impl Authority {
 }
 
 impl fmt::Display for Authority {
-    /// `https://example.com:8443`; a default port is left out.
+    /// `https://example.com:8443`; a default port is omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_url("", f)
     }
 }
 
-/// The longest address, in brackets.
+/// The longest IP address, in brackets.
 const IP_MAX: usize = 41;
 
-/// Parts host and port. What stands in the host is for [`Host::parse`] to judge, save for colons.
+/// Splits host and port. Except for colons, the host is checked by [`Host::parse`].
 fn split(authority: &[u8]) -> Result<(&str, Option<&str>), AuthorityError> {
     let text = str::from_utf8(authority).map_err(|_| AuthorityError::HostCharacters)?;
     if text.contains('@') {
@@ -207,7 +207,7 @@ fn split(authority: &[u8]) -> Result<(&str, Option<&str>), AuthorityError> {
 }
 
 fn port_number(digits: &str) -> Result<u16, AuthorityError> {
-    // `u16::from_str` would take a leading plus sign.
+    // `u16::from_str` would accept a leading plus sign.
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
         .filter(|port| *port != 0)
         .ok_or(AuthorityError::Port)

@@ -231,7 +231,7 @@ proptest! {
         }
     }
 
-    // The fast path must never see a name where the standard's parser sees an address, or another name.
+    // The fast path must not accept a name that the standard's parser reads as an address or as another name.
     #[test]
     fn the_fast_path_reads_as_the_url_standard_does(sent in "[a-zA-Z0-9xXn._-]{1,16}") {
         if let Ok(host) = Host::parse(&sent) {

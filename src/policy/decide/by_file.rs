@@ -1,4 +1,4 @@
-//! What a site's robots.txt says of a request, or that it cannot be read. Pure.
+//! Decides by a site's robots.txt, or by the fact that it cannot be read. Pure.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use crate::policy::{Authority, HostRules, PreferenceEvidence, Refusal, Request, 
 use crate::robots::path_forms::{AskedPath, JudgedPath};
 use crate::robots::{PreferenceRef, ProductToken, Reason, RobotsTxt, RuleSet, Verdict};
 
-/// What all steps of a decision depend on.
+/// The inputs of all steps of a decision.
 #[derive(Clone, Copy)]
 pub(super) struct Case<'a> {
     pub rules: &'a HostRules,
@@ -21,14 +21,14 @@ pub(super) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// What robots.txt says, and whether it should be fetched again. `file`: the rules that hold, if there is a file.
+    /// The ruling by robots.txt, and whether it should be fetched again. `file`: the applicable rules, if there is a file.
     pub fn by_entry(
         self,
         entry: &Entry,
         file: Option<(&RobotsTxt, &RuleSet)>,
         path: &mut JudgedPath<'_>,
     ) -> (Ruling, bool) {
-        // RFC 9309 §2.2.2: implicitly allowed, even where nothing is known or everything disallowed.
+        // RFC 9309 §2.2.2: implicitly allowed, even if nothing is known or everything is disallowed.
         if self.request.target == b"/robots.txt" {
             return (Ruling::Allow(Allowance::RobotsTxt), false);
         }
@@ -82,8 +82,7 @@ impl Case<'_> {
         })
     }
 
-    /// What the rules say of the path as it is sent, or else of the first form that servers make of it which they disallow,
-    /// with that form.
+    /// The verdict for the path as sent, or for the first form of it that servers make and the rules disallow, with that form.
     fn verdict<'f>(self, file: &'f RuleSet, path: &mut JudgedPath<'_>) -> (Verdict<'f>, Option<Box<str>>) {
         let as_sent = file.check_within(AskedPath::AsSent(path.target), self.rules.purposes(), &mut path.budget);
         let refused = path.first_refused(|asked, budget| {
@@ -96,7 +95,7 @@ impl Case<'_> {
         refused.unwrap_or((as_sent, None))
     }
 
-    /// RFC 9309 §2.3.1.4: complete disallow; after reasonably long a time it may be taken for unavailable.
+    /// RFC 9309 §2.3.1.4: complete disallow; after a reasonably long time the file may be treated as unavailable.
     fn unreachable(self, trouble: &Trouble) -> (Ruling, bool) {
         let left_alone = trouble.left_alone_for(self.now);
         if trouble.is_long(self.now) && self.rules.options.allow_long_unreachable {

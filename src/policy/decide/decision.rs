@@ -1,4 +1,4 @@
-//! A decision, as data, and what it is made of. Pure.
+//! A decision as data. Pure.
 
 use std::time::Duration;
 
@@ -8,51 +8,51 @@ use crate::policy::{Entry, Refusal, SiteFile};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     pub ruling: Ruling,
-    /// The gap that holds between two starts, whatever is said of this request, as far as it is known.
+    /// The gap between two starts, as far as it is known, whatever the ruling.
     pub crawl_delay: Option<Duration>,
-    /// The file that should be fetched again, without anybody waiting for it.
+    /// A file to fetch again in the background.
     pub refresh: Option<SiteFile>,
 }
 
-/// Whether it may go.
+/// Whether the request may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ruling {
-    /// Nothing can be said before this file is fetched.
+    /// Undecided until this file is fetched.
     Fetch(SiteFile),
-    /// It may, in its turn.
+    /// Allowed, in its turn.
     Allow(Allowance),
-    /// It would not, but that is only reported: `report` is configured.
+    /// Refused, but only reported: `report` is configured.
     Report(Box<Refusal>),
     Refuse(Box<Refusal>),
 }
 
-/// Why it may.
+/// Why a request is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Allowance {
     /// robots.txt itself is implicitly allowed (RFC 9309 §2.2.2).
     RobotsTxt,
-    /// An `allow` of the operator's.
+    /// An `allow` by the operator.
     Operator,
     /// `robots: ignore`.
     Ignored,
-    /// A rule; its place among those of the file.
+    /// A rule; `place` is its index among the rules of the file.
     Rule {
         place: u32,
     },
     NoRule,
-    /// There is no robots.txt.
+    /// The site has no robots.txt.
     Missing,
     /// robots.txt has not been readable for 30 days, and `on_long_unreachable: allow`.
     LongUnreachable,
 }
 
-/// What a site has said of all its pages.
+/// What is known of a site.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
     pub robots: &'a Entry,
-    /// `None`: it does not matter ([`HostRules::mining_purpose`](super::HostRules::mining_purpose)).
+    /// `None`: it is not needed ([`HostRules::mining_purpose`](super::HostRules::mining_purpose)).
     pub tdmrep: Option<&'a Entry>,
     /// `None`: the same ([`HostRules::licensed_purposes`](super::HostRules::licensed_purposes)).
     pub license: Option<&'a Entry>,

@@ -1,7 +1,7 @@
-//! May this request go, by what is configured and what is known of its site? The only place that decides. A decision carries its
-//! evidence, which `explain`, the refusal and the logs render. Pure: time is an argument.
+//! Decides whether a request may be sent, from the configuration and what is known of its site. Nothing else decides. A decision
+//! contains its evidence, which `explain`, refusals and logs render. Pure: time is an argument.
 //!
-//! One decision: what is known of the site, what is configured, and what is asked.
+//! An example of one decision:
 //!
 //! ```
 //! use politely::policy::freshness::Freshness;
@@ -27,9 +27,9 @@
 //! # }
 //! ```
 //!
-//! The steps, in their order; the first that says something decides:
+//! The steps in order; the first with a ruling decides:
 //!
-//! 1. The operator's own `deny`. Where `allow` matches, nothing after it refuses, save that robots.txt cannot be read.
+//! 1. The operator's `deny`. If `allow` matches, only an unreadable robots.txt can still refuse.
 //! 2. `robots: ignore` allows.
 //! 3. `/robots.txt` itself is allowed.
 //! 4. Without a usable copy of robots.txt: fetch it, or refuse while it is unreachable.
@@ -37,7 +37,7 @@
 //! 6. Its usage preferences, and its groups for a purpose, for the declared purposes; then `Visit-time`.
 //! 7. tdmrep.json, then the licence file, of what is still allowed.
 //!
-//! `mode: report` and `robots: report` turn a refusal into a report. Nothing lifts the pace.
+//! `mode: report` and `robots: report` turn refusals into reports. Nothing lifts the pace.
 
 mod by_file;
 mod decision;
@@ -84,8 +84,8 @@ fn is_open(ruling: &Ruling, rules: &HostRules) -> bool {
     }
 }
 
-/// Whether a file of the site other than robots.txt may be fetched: as a page may, for robots.txt alone is exempt (RFC 9309
-/// §2.2.2). What is said of its use does not matter: it is read to be obeyed.
+/// Whether a file of the site other than robots.txt may be fetched: judged like a page, as only robots.txt is exempt (RFC 9309 §2.2.2).
+/// Usage preferences do not matter, as it is read only to be obeyed.
 pub fn judge_file(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Ruling {
     let mut path = JudgedPath::new(request.target, rules.options.paths);
     match by_robots(robots, rules, request, now, &mut path).ruling {
@@ -94,7 +94,7 @@ pub fn judge_file(robots: &Entry, rules: &HostRules, request: &Request<'_>, now:
     }
 }
 
-/// The same of its tdmrep.json.
+/// Whether the site's tdmrep.json may be fetched.
 pub fn may_fetch_tdmrep(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> bool {
     let request = Request { target: SiteFile::TdmRep.path().as_bytes(), ..*request };
     !matches!(judge_file(robots, rules, &request, now), Ruling::Refuse(_))
@@ -116,7 +116,7 @@ fn by_tdmrep(
     now: SystemTime,
     path: &mut JudgedPath<'_>,
 ) -> Decision {
-    // Or nobody could read it.
+    // tdmrep.json cannot reserve itself: nobody could read it then.
     if request.target == SiteFile::TdmRep.path().as_bytes() {
         return decision;
     }
@@ -194,11 +194,11 @@ fn by_robots(
     path: &mut JudgedPath<'_>,
 ) -> Decision {
     let case = Case { rules, request, tokens: &rules.product_tokens(request), now };
-    // Before the file, which may spend the budget.
+    // First, as judging the file may spend the budget.
     let own = rules.own_rules.as_ref().map(|own| own.judge_within(path));
     let robots = entry.robots_txt().filter(|_| rules.robots != RobotsOverride::Ignore);
     let file = robots.map(|robots| robots.rules_within(case.tokens, &mut path.budget));
-    // Lifting a verdict does not lift the pace.
+    // Reporting a refusal does not lift the pace.
     let crawl_delay = rules.crawl_delay.or_else(|| file.as_ref()?.crawl_delay());
     if let Some(OwnVerdict::Deny(why)) = own {
         let ruling = match rules.options.report_only {

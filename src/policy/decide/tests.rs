@@ -1,4 +1,4 @@
-//! The decision, case by case: what is configured, what is known of robots.txt, what follows.
+//! Decisions, case by case: configuration, state of robots.txt, result.
 
 use super::*;
 use crate::policy::entry::{SiteAnswer, Trouble, Validators};
@@ -51,7 +51,7 @@ fn ask(entry: &Entry, target: &str, after: Duration) -> Said {
     ask_with(entry, target, after, &PolicyOptions::default())
 }
 
-/// A decision, as far as most of these tests state it.
+/// A decision, reduced to what most of these tests check.
 #[derive(Debug, PartialEq)]
 enum Said {
     Allow { crawl_delay: Option<Duration>, refresh: bool },
@@ -96,7 +96,7 @@ fn unreachable_for(retry_after: Duration) -> Said {
     Said::Refuse { why, refresh: false }
 }
 
-/// A fetch that failed, to be tried again a minute later.
+/// A failed fetch, to be retried a minute later.
 fn fail(entry: &Entry, after: Duration) -> Entry {
     entry.failed(midnight() + after, "status 503", Some(Duration::from_secs(60)), 0.0)
 }
@@ -133,7 +133,7 @@ fn a_copy_about_to_expire_decides_and_is_refreshed_behind() {
     assert_eq!(ask(&none(), "/", later), allow(None, true));
 }
 
-/// The status is kept and the setting applied when it is decided, so that a changed one holds at once.
+/// The status is stored and the setting applied when deciding, so that a changed setting takes effect at once.
 #[test]
 fn what_a_missing_file_means_is_as_the_operator_says_now() {
     let unavailable = PolicyOptions { disallow_unavailable: true, ..PolicyOptions::default() };
@@ -146,7 +146,7 @@ fn what_a_missing_file_means_is_as_the_operator_says_now() {
     }
 }
 
-/// The clock was ten days ahead when it failed, and is right now.
+/// The clock was ten days ahead at the failure, and is correct now.
 #[test]
 fn a_clock_that_was_ahead_leaves_no_site_alone_for_days() {
     for before in [Entry::default(), file()] {
@@ -160,8 +160,7 @@ fn a_clock_that_was_ahead_leaves_no_site_alone_for_days() {
     assert_eq!(ask(&fail(&Entry::default(), DAY * 10), "/", Duration::ZERO), Said::Fetch);
 }
 
-/// The copy was dated by a clock ten days ahead: it is used, renewed at once, and good for thirty days from now if it
-/// cannot be.
+/// The copy was dated by a clock ten days ahead: it is used, renewed at once, and otherwise valid for thirty days from now.
 #[test]
 fn a_copy_from_the_future_is_renewed_at_once_and_no_longer_good_than_any() {
     let mut entry = file();
@@ -431,7 +430,7 @@ fn an_ignored_robots_txt_is_not_fetched_and_delays_nothing() {
     assert!(matches!(ruling(&denying, &file(), "/private"), Ruling::Refuse(why) if is_denied(&why)));
 }
 
-/// What `robots: report` lifts is robots.txt; `mode: report` lifts the operator's own word too.
+/// `robots: report` lifts robots.txt; `mode: report` lifts the operator's rules, too.
 #[test]
 fn what_is_only_reported_goes_and_keeps_its_reason() {
     let here = HostRules { robots: RobotsOverride::Report, ..rules(PolicyOptions::default()) };
@@ -469,7 +468,7 @@ fn the_configured_delay_and_names_hold_in_place_of_the_files() {
     assert_eq!(tokens(&given, &anybody), ["Own"]);
 }
 
-/// A file of 500 KB has some 24,000 groups: it makes each decision take a bounded time, whatever is asked of them.
+/// A file of 500 KB has some 24,000 groups: each decision must take bounded time, whatever the request.
 #[test]
 fn groups_that_all_name_one_crawler_are_decided_by_within_the_budget() {
     let pieces = [
@@ -498,7 +497,7 @@ fn groups_that_all_name_one_crawler_are_decided_by_within_the_budget() {
             crate::robots::steps_of(|| _ = asked("/[y]"))
         });
         assert!(steps[0] < 50_000, "{piece} {steps:?}");
-        // To find the groups is a part that is always done whole.
+        // Finding the groups is always completed.
         assert!(steps[1] < 24_000 * 40 && steps[2] < 5 * steps[1], "{piece} {steps:?}");
     }
 }

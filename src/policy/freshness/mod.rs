@@ -1,24 +1,24 @@
-//! How long a copy of robots.txt is good (RFC 9309 §2.4, RFC 9111 §4.2), and when a failed fetch is tried again. Pure.
+//! How long a copy of robots.txt is usable (RFC 9309 §2.4, RFC 9111 §4.2), and when to retry a failed fetch. Pure.
 //!
-//! Not `http-cache-semantics`: it keeps whole header maps for each copy, knows neither a least lifetime nor use without
-//! asking again for so long, and obeys `no-store`, with which a robots.txt could never be kept at all.
+//! Not `http-cache-semantics`: it stores whole header maps with each copy, supports neither a least lifetime nor long use without
+//! revalidation, and obeys `no-store`, with which a robots.txt could never be kept.
 
 use std::time::{Duration, SystemTime};
 
 use super::date::http_date;
 use super::retry_after::delta_seconds;
 
-/// A copy no longer usable at all while robots.txt is unreachable (RFC 9309 §2.3.1.4).
+/// How long a copy is usable while robots.txt is unreachable (RFC 9309 §2.3.1.4).
 pub const LAST_GOOD_USE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A copy no longer used without asking again while robots.txt is reachable (RFC 9309 §2.4).
+/// How long a copy is used without revalidation while robots.txt is reachable (RFC 9309 §2.4).
 pub const STALE_USE: Duration = DAY;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const RETRY_FIRST: Duration = Duration::from_secs(60);
-/// The longest that a site is left alone after a failure.
+/// The longest wait after a failure.
 pub const RETRY_MAX: Duration = Duration::from_secs(3600);
 
-/// The bounds that the operator sets: `robots.min_ttl` and `robots.max_ttl`.
+/// The operator's limits: `robots.min_ttl` and `robots.max_ttl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreshnessLimits {
     pub min_ttl: Duration,
@@ -33,12 +33,12 @@ impl Default for FreshnessLimits {
 
 impl FreshnessLimits {
     fn clamp(&self, lifetime: Duration) -> Duration {
-        // Not `Ord::clamp`, which panics if they are the wrong way round.
+        // Not `Ord::clamp`, which panics if min exceeds max.
         lifetime.min(self.max_ttl).max(self.min_ttl)
     }
 }
 
-/// The fields of a response that give its lifetime, as they came.
+/// The fields of a response that determine its lifetime, as received.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CacheFields<'a> {
     /// Each Cache-Control field line.
@@ -49,8 +49,8 @@ pub struct CacheFields<'a> {
 }
 
 impl CacheFields<'_> {
-    /// For how long from `now`, when it was received, the response is fresh. None given: a day. What cannot be read,
-    /// or may not be stored, gets the minimum: robots.txt has to be kept for some time to be kept at all.
+    /// How long the response is fresh from `now`, when it was received. Without fields: a day. If the fields are malformed or forbid
+    /// storing, the minimum: robots.txt must be kept for some time to be usable at all.
     pub fn lifetime(&self, now: SystemTime, limits: &FreshnessLimits) -> Duration {
         let stated = self.cache_control().or_else(|| Some(self.until(self.expires?, now)));
         limits.clamp(stated.map_or(DAY, |lifetime| lifetime.saturating_sub(self.age())))
@@ -71,11 +71,11 @@ impl CacheFields<'_> {
             } else {
                 continue;
             };
-            // RFC 9111 §4.2.1: an invalid one makes the response stale; of several, the smallest is safe.
+            // RFC 9111 §4.2.1: a malformed value makes the response stale; of several values, the smallest is safe.
             let value = delta_seconds(value).unwrap_or(Duration::ZERO);
             *given = Some(given.map_or(value, |other: Duration| other.min(value)));
         }
-        // §5.2.2.10: we are a cache for many clients.
+        // §5.2.2.10: we are a shared cache.
         s_maxage.or(max_age)
     }
 
@@ -91,7 +91,8 @@ impl CacheFields<'_> {
     }
 }
 
-/// When a copy was good and until when it is. In milliseconds since 1970, which take half the room: a million of them are held.
+/// When a copy was validated, and until when it is usable. In milliseconds since 1970, which take half the space of `SystemTime`: a
+/// million of these are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
     validated: u64,
@@ -100,22 +101,22 @@ pub struct Freshness {
 }
 
 impl Freshness {
-    /// When it was fetched, or last confirmed by 304.
+    /// When the copy was fetched, or last confirmed by 304.
     pub fn validated_at(&self) -> SystemTime {
         time(self.validated)
     }
 
-    /// Whether it is fresh for a client that requests the file itself (RFC 9111 §4.2).
+    /// Whether the copy is fresh for a client that requests the file itself (RFC 9111 §4.2).
     pub fn is_fresh(&self, now: SystemTime) -> bool {
         (self.validated_at()..self.expires_at()).contains(&now)
     }
 
-    /// From when on a request makes it to be fetched again in the background.
+    /// When a request will cause a refresh in the background.
     pub fn refresh_at(&self) -> SystemTime {
         time(self.refresh)
     }
 
-    /// Until when it is used without any doubt.
+    /// When the copy ceases to be fresh.
     pub fn expires_at(&self) -> SystemTime {
         time(self.expires)
     }
@@ -125,12 +126,12 @@ impl Freshness {
         [self.validated, self.refresh, self.expires]
     }
 
-    /// What [`to_millis`](Self::to_millis) returned.
+    /// The inverse of [`to_millis`](Self::to_millis).
     pub fn from_millis([validated, refresh, expires]: [u64; 3]) -> Self {
         Self { validated: validated.min(LATEST), refresh: refresh.min(LATEST), expires: expires.min(LATEST) }
     }
 
-    /// `random`, from 0 to 1, spreads the refreshes of copies that came together over the last fifth of their lives.
+    /// `random`, from 0 to 1, spreads the refreshes of copies fetched together over the last fifth of their lifetime.
     pub fn new(validated_at: SystemTime, lifetime: Duration, random: f64) -> Self {
         let lifetime = lifetime.min(FAR);
         let ahead = lifetime.mul_f64(0.2 * unit(random));
@@ -138,26 +139,25 @@ impl Freshness {
         Self { validated: millis(validated_at), refresh: millis(expires_at - ahead), expires: millis(expires_at) }
     }
 
-    /// As it is to be taken from where it was kept. A copy from the future was dated by a clock that was wrong: it is as
-    /// good as new, and to be confirmed at once.
+    /// Corrects a stored value. A copy dated in the future, by a wrong clock, is treated as just fetched, and due for a refresh.
     #[must_use]
-    pub fn believed(self, now: SystemTime) -> Self {
+    pub fn sanitized(self, now: SystemTime) -> Self {
         let now = millis(now);
         if self.validated > now { Self { validated: now, refresh: now, expires: now } } else { self }
     }
 
-    /// Fresh for no longer than this.
+    /// Limits the freshness to this time.
     #[must_use]
     pub fn within(self, most: Duration) -> Self {
         let latest = millis(self.validated_at() + most.min(FAR));
         Self { refresh: self.refresh.min(latest), expires: self.expires.min(latest), ..self }
     }
 
-    /// What can be done with the copy now. `failing`: robots.txt was asked for since, and could not be had.
+    /// The state of the copy now. `failing`: robots.txt was requested since, without success.
     pub fn state(&self, failing: bool, now: SystemTime) -> CopyState {
         let now = millis(now);
         let Some(age) = now.checked_sub(self.validated).map(Duration::from_millis) else {
-            // The clock was set back: nobody knows how old it is.
+            // The clock was set back: the age is unknown.
             return CopyState::Refresh;
         };
         let usable_for = if failing { LAST_GOOD_USE } else { STALE_USE };
@@ -170,7 +170,7 @@ impl Freshness {
         }
     }
 
-    /// For the Age field when the copy is served: whole seconds.
+    /// The value of the Age field, in whole seconds.
     pub fn age(&self, now: SystemTime) -> u64 {
         now.duration_since(self.validated_at()).unwrap_or(Duration::ZERO).as_secs()
     }
@@ -186,10 +186,10 @@ fn time(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
 }
 
-/// The year 10889: every platform's clock can represent it.
+/// The year 10889, which every platform's clock can represent.
 const LATEST: u64 = 1 << 48;
 
-/// What can be done with a copy.
+/// How a copy may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CopyState {
@@ -201,8 +201,8 @@ pub enum CopyState {
     Unusable,
 }
 
-/// How long to leave robots.txt alone after so many failed fetches in a row: Retry-After if the origin gave one, else
-/// one minute, doubling up to an hour, less up to a fifth by `random` (from 0 to 1).
+/// How long to wait after this many failed fetches in a row: Retry-After if the origin sent it; otherwise one minute, doubling up to an
+/// hour. Shortened by up to a fifth by `random` (from 0 to 1).
 pub fn retry_in(failures: u32, retry_after: Option<Duration>, random: f64) -> Duration {
     match retry_after.filter(|wait| !wait.is_zero()) {
         Some(wait) => wait.min(RETRY_MAX),
@@ -214,14 +214,14 @@ pub fn retry_in(failures: u32, retry_after: Option<Duration>, random: f64) -> Du
     }
 }
 
-/// Keeps `SystemTime` arithmetic from overflowing whatever is configured.
+/// Prevents overflow in `SystemTime` arithmetic, whatever is configured.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 fn unit(random: f64) -> f64 {
     if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) }
 }
 
-/// The comma-separated members of a field line; commas inside quotes part nothing. What is not text has none.
+/// The comma-separated members of a field line; commas inside quotes do not separate. Empty if the line is not text.
 fn directives(line: &[u8]) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     str::from_utf8(line)

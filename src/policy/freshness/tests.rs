@@ -12,7 +12,7 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Seconds, unclamped but for a year.
+/// In seconds, limited only to a year.
 fn lifetime(cache_control: &[&str], expires: Option<&str>, date: Option<&str>, age: Option<&str>) -> u64 {
     let cache_control: Vec<_> = cache_control.iter().map(|line| line.as_bytes()).collect();
     let fields = CacheFields {

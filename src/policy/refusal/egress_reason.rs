@@ -1,35 +1,35 @@
-//! Why a target may not be reached through this proxy. Pure.
+//! Why a target must not be reached through this proxy. Pure.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// What about the target is denied.
+/// The denied property of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EgressReason {
-    /// The address lies in a range that is not the public Internet's.
+    /// The address is in a special-purpose range.
     Address {
         address: IpAddr,
-        /// The range's name, `Private-Use`.
+        /// The range's name, such as `Private-Use`.
         range: Box<str>,
-        /// Where the range is defined, `RFC 1918`.
+        /// The document that defines the range, such as `RFC 1918`.
         source: Box<str>,
     },
-    /// The port is not among `egress.ports`.
+    /// `egress.ports` does not contain the port.
     Port(u16),
-    /// The host is on `egress.deny`.
+    /// `egress.deny` contains the host.
     Host {
         host: Box<str>,
-        /// The entry that matched.
+        /// The entry that matches.
         pattern: Box<str>,
     },
-    /// Only listed hosts may be asked (`egress.hosts`), and it is none of them.
+    /// `egress.hosts` does not contain the host.
     UnlistedHost { host: Box<str>, by: ListedBy },
-    /// The same of methods (`egress.methods`).
+    /// `egress.methods` does not contain the method.
     UnlistedMethod { method: Box<str>, by: ListedBy },
 }
 
-/// Where the lists are written.
+/// Whose list it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ListedBy {
     /// `egress`, for all.

@@ -1,4 +1,4 @@
-//! What a refusal is based on, as written in its source: a rule or a preference of robots.txt, an entry of tdmrep.json, a field of an answer.
+//! The basis of a refusal as written in its source: a rule or preference in robots.txt, an entry of tdmrep.json, a field of an answer.
 //! Pure.
 
 use std::fmt::{self, Write};
@@ -13,11 +13,11 @@ use crate::robots::{PreferenceRef, RuleKind, RuleRef};
 pub struct RuleEvidence {
     /// From 1.
     pub line: u32,
-    /// `Allow:` or `Disallow:`.
+    /// Whether the rule is `Allow:` rather than `Disallow:`.
     pub allow: bool,
     /// The path pattern as written.
     pub pattern: Box<str>,
-    /// What it matches, where that is not the path as sent but one that servers take it for.
+    /// The form of the path that it matches, if that is not the path as sent but one that servers make of it.
     pub matched_path: Option<Box<str>>,
 }
 
@@ -27,7 +27,7 @@ impl RuleEvidence {
         Self { line: rule.line(), allow, pattern: rule.pattern().into(), matched_path }
     }
 
-    /// The key of its line.
+    /// The key of the rule's line.
     pub fn key(&self) -> &'static str {
         if self.allow { "Allow" } else { "Disallow" }
     }
@@ -63,11 +63,11 @@ pub(super) fn served_as(f: &mut impl Write, matched_path: &Option<Box<str>>) -> 
 pub struct PreferenceEvidence {
     /// From 1.
     pub line: u32,
-    /// `Content-Signal` or `Content-Usage`; `Disallow` in the group of a policy token.
+    /// `Content-Signal` or `Content-Usage`; or `Disallow`, in the group of a policy token.
     pub key: Box<str>,
-    /// `/ train-ai=n`, or the path pattern.
+    /// The line's value, such as `/ train-ai=n`, or the path pattern.
     pub value: Box<str>,
-    /// What it is about, where that is not the path as sent but one that servers take it for.
+    /// The form of the path that it is about, if that is not the path as sent but one that servers make of it.
     pub matched_path: Option<Box<str>>,
 }
 
@@ -76,7 +76,7 @@ impl PreferenceEvidence {
         Self { line: preference.line(), key: preference.key().into(), value: preference.value().into(), matched_path }
     }
 
-    /// A rule for those who fetch for a purpose.
+    /// A rule in the group of a policy token.
     pub(in crate::policy) fn of_rule(rule: RuleRef<'_>, matched_path: Option<Box<str>>) -> Self {
         let RuleEvidence { line, pattern, matched_path, .. } = RuleEvidence::new(rule, matched_path);
         Self { line, key: "Disallow".into(), value: pattern, matched_path }
@@ -96,18 +96,18 @@ impl fmt::Display for PreferenceEvidence {
 pub struct MiningEvidence {
     pub authority: Authority,
     pub purpose: Box<str>,
-    /// Its place in the file, from 1.
+    /// Position in the file, from 1.
     pub entry: u32,
-    /// Its path pattern as written.
+    /// The path pattern as written.
     pub location: Box<str>,
-    /// Where the terms are on which the page may be mined all the same.
+    /// URL of the terms under which the page may be mined nevertheless.
     pub policy: Option<Box<str>>,
-    /// What it matches, where that is not the path as sent but one that servers take it for.
+    /// The form of the path that it matches, if that is not the path as sent but one that servers make of it.
     pub matched_path: Option<Box<str>>,
 }
 
 impl MiningEvidence {
-    /// Where the file is.
+    /// The URL of the file.
     pub fn url(&self) -> String {
         self.authority.url(SiteFile::TdmRep.path())
     }
@@ -159,7 +159,7 @@ impl fmt::Display for LicenseEvidence {
 #[non_exhaustive]
 pub struct Reservation {
     pub field: UsageField,
-    /// Its line, as it came.
+    /// The field line, as received.
     pub value: Box<str>,
     pub purpose: Box<str>,
 }

@@ -1,5 +1,5 @@
-//! Why a request is not forwarded (one variant per outcome of the decision), with the evidence. Pure; knows no HTTP
-//! status: `proxy::respond::status` alone chooses one.
+//! Why a request is not forwarded, one variant for each reason, with the evidence. Pure; does not know HTTP statuses, which only
+//! `proxy::respond::status` chooses.
 
 mod egress_reason;
 mod evidence;
@@ -20,18 +20,18 @@ use crate::robots::VisitTime;
 pub enum Refusal {
     /// A rule in robots.txt forbids the URL.
     Disallowed {
-        /// Whose robots.txt it is.
+        /// The authority whose robots.txt it is.
         authority: Authority,
-        /// For whom it was asked, with commas between them.
+        /// The product tokens used, separated by commas.
         product_tokens: Arc<str>,
-        /// `None`: everything is disallowed without a rule saying so (`on_unavailable: disallow` and the like).
+        /// `None`: everything is disallowed without a rule (`on_unavailable: disallow` and the like).
         rule: Option<RuleEvidence>,
     },
-    /// A preference in robots.txt (Content-Signal, Content-Usage) says no to the declared purpose.
+    /// A preference in robots.txt (Content-Signal, Content-Usage) refuses the declared purpose.
     UsageDisallowed {
         authority: Authority,
         product_tokens: Arc<str>,
-        /// `ai-train`, `search`, … as the operator declared it.
+        /// The purpose as the operator declared it: `ai-train`, `search`, …
         purpose: Box<str>,
         preference: PreferenceEvidence,
     },
@@ -43,43 +43,43 @@ pub enum Refusal {
     AnswerReserved(Box<Reservation>),
     /// robots.txt could not be read, and no copy is good enough: complete disallow (RFC 9309 §2.3.1.4).
     RobotsUnreachable {
-        /// Until robots.txt is asked for again.
+        /// Time until robots.txt is fetched again.
         retry_after: Duration,
         authority: Authority,
         /// `status 503`, `timed out after 10 s`, …
         why: Box<str>,
     },
-    /// The turn of the request would come later than it may wait.
+    /// The request's slot would come later than the request may wait.
     CrawlDelay {
-        /// Until its turn would have come.
+        /// Time until its slot would have come.
         retry_after: Duration,
-        /// How long it may wait. `None`: it waited for robots.txt, and nobody knows when its turn would have come.
+        /// How long it may wait. `None`: it waited for robots.txt, and the time of its slot is unknown.
         max_wait: Option<Duration>,
     },
-    /// The host has turned away so many requests in a row that it is left alone, for longer than the request may wait.
+    /// The host has refused so many requests in a row that it is paused for longer than the request may wait.
     HostPaused { retry_after: Duration, refusals: u32 },
-    /// The page was fetched not long ago, and may not be again so soon.
+    /// The page was fetched recently, and may not be fetched again yet.
     RevisitTooSoon { retry_after: Duration },
-    /// As much has been asked in this period as may be.
+    /// The budget of this period is used up.
     BudgetSpent {
-        /// Until the next period.
+        /// Time until the next period.
         retry_after: Duration,
         /// A pace key, or `user=NAME`.
         of: Box<str>,
         budget: Budget,
     },
-    /// The site is not open at this time of the day (`Visit-time`, where that is kept).
+    /// The site is closed at this time of day (`Visit-time`, if enforced).
     Closed {
-        /// Until it opens.
+        /// Time until it opens.
         retry_after: Duration,
         authority: Authority,
         hours: VisitTime,
     },
-    /// Too many wait for the host already, or in all.
+    /// Too many requests wait, for the host or in all.
     QueueFull { retry_after: Duration },
-    /// The user has as many connections to this proxy as are allowed.
+    /// The user has the maximum number of connections to this proxy.
     ConnectionLimit { limit: usize },
-    /// The target is not to be reached through this proxy.
+    /// The target must not be reached through this proxy.
     EgressDenied { why: EgressReason },
     /// The client may not use this proxy.
     ClientDenied {
@@ -88,67 +88,67 @@ pub enum Refusal {
         /// `no credentials`, `address 192.0.2.1 is not in access.clients`, …; never the credentials themselves.
         why: Box<str>,
     },
-    /// CONNECT, SNI and the request inside do not agree.
+    /// The targets of CONNECT, SNI and the request inside differ.
     AuthorityMismatch {
-        /// What the connection was opened for.
+        /// The target that the connection was opened for.
         connection: Box<str>,
-        /// What the request names.
+        /// The target that the request names.
         request: Box<str>,
     },
-    /// The request cannot be understood, or not in one way only.
+    /// The request is malformed or ambiguous.
     BadRequest { detail: Box<str> },
-    /// Something asks the proxy as if it were the origin: a browser that was pointed at its address.
+    /// The request addresses the proxy as an origin: a browser was pointed at its address.
     NotAProxyRequest,
     /// The request head is over the limit, in bytes.
     HeadTooLarge { limit: usize },
     /// The request head did not arrive in time.
     HeadTimeout { limit: Duration },
-    /// The request expects something other than to be told to go on (RFC 9110 §10.1.1).
+    /// The request has an expectation other than 100-continue (RFC 9110 §10.1.1).
     ExpectationFailed,
-    /// The request has come through this instance already, or is for one of its own listeners.
+    /// The request has passed through this instance already, or is for one of its listeners.
     Loop,
-    /// The proxy is shutting down and takes no new waiters.
+    /// The proxy is shutting down, and accepts no new waiting requests.
     Draining { retry_after: Duration },
-    /// The server that the fleet shares is out of reach, and nothing may go without it.
+    /// The fleet's server is unreachable, and nothing may be sent without it.
     FleetLost {
         retry_after: Duration,
-        /// Nothing may go as it has never been reached, and nobody knows how many instances share the pace.
+        /// The server has never been reached, so that the number of instances sharing the pace is unknown.
         is_uncounted: bool,
     },
-    /// This machine has nothing left to connect with: descriptors, memory, a resolver. Says nothing about the host.
+    /// This machine lacks descriptors, memory or a working resolver. Says nothing about the host.
     OwnLimit {
         retry_after: Duration,
-        /// The system's own words.
+        /// The system's error message.
         why: Box<str>,
     },
-    /// A rule of the operator's own forbids the URL.
+    /// A rule of the operator denies the URL.
     OperatorDenied {
-        /// The entry of `hosts` that holds the rule.
+        /// The entry of `hosts` with the rule.
         host: Box<str>,
         /// The path pattern as configured.
         pattern: Box<str>,
-        /// What it matches, where that is not the path as sent but one that servers take it for.
+        /// The form of the path that it matches, if that is not the path as sent but one that servers make of it.
         matched_path: Option<Box<str>>,
     },
     /// The operator denies https to the host (`intercept: deny`).
     InterceptDenied {
-        /// The key of the configuration that says so.
+        /// The configuration key.
         key: Box<str>,
     },
-    /// To compare rules with this URL takes more steps than one decision may.
+    /// Comparing rules with this URL takes more steps than one decision may.
     RulesTooComplex {
-        /// Where the rules are: the file's URL, or the key of the configuration.
+        /// The rules: the URL of the file, or the configuration key.
         rules: Box<str>,
     },
 }
 
 impl Refusal {
-    /// The request cannot be understood, and why.
+    /// A malformed request, and why.
     pub fn bad_request(detail: impl Into<Box<str>>) -> Self {
         Self::BadRequest { detail: detail.into() }
     }
 
-    /// The tail of the problem type (RFC 9457) and the label in logs and metrics. Stable.
+    /// The end of the problem type (RFC 9457), and the label in logs and metrics. Stable.
     pub fn slug(&self) -> &'static str {
         match self {
             Self::Disallowed { .. } => "robots-disallowed",
@@ -196,7 +196,7 @@ impl Refusal {
         Some(evidence)
     }
 
-    /// When to come back, where time alone helps.
+    /// When to retry, if only time is needed.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RobotsUnreachable { retry_after, .. }

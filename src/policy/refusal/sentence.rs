@@ -7,7 +7,7 @@ use super::Refusal;
 use super::evidence::{Reservation, served_as};
 
 impl Refusal {
-    /// Its sentence, written to where it is wanted.
+    /// Writes the sentence.
     pub fn write(&self, f: &mut impl Write) -> fmt::Result {
         let wait = Seconds(self.retry_after().unwrap_or_default());
         match self {
@@ -41,7 +41,7 @@ impl Refusal {
                 f,
                 "{authority}/robots.txt could not be read ({why}), so nothing is allowed; next attempt in {wait}"
             ),
-            // It would not have been too late, had it come.
+            // The slot would have come in time, but others did not finish.
             Self::CrawlDelay { retry_after, max_wait: Some(max_wait) } if retry_after <= max_wait => {
                 let most = Seconds(*max_wait);
                 write!(f, "crawl-delay: no slot within max_wait {most}: others are in flight or ahead; try again in {wait}")
@@ -120,15 +120,15 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Where an authority's rules are.
+/// The path of an authority's rules.
 const ROBOTS_TXT: &str = "/robots.txt";
 
-/// For whom something holds.
+/// The crawlers concerned, for people.
 fn named(product_tokens: &str) -> &str {
     if product_tokens.is_empty() { "every crawler" } else { product_tokens }
 }
 
-/// Up to the next tenth of a second, so that nobody is asked to come too early.
+/// Rounded up to a tenth of a second, so that nobody retries too early.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

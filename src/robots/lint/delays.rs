@@ -1,4 +1,4 @@
-//! Delays that are read otherwise than they were meant, or by nobody. Pure.
+//! Delays that crawlers read differently than meant, or ignore. Pure.
 
 use std::time::Duration;
 
@@ -24,5 +24,5 @@ pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// What this proxy keeps at most unless configured otherwise.
+/// The longest delay that politely keeps by default.
 const LONGEST: Duration = Duration::from_secs(300);

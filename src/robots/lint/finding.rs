@@ -31,7 +31,7 @@ pub struct Related {
 pub(super) struct Findings<'a> {
     outline: &'a Outline<'a>,
     list: Vec<Finding>,
-    /// There were more.
+    /// Whether findings beyond the limit were dropped.
     cut: bool,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// A warning about a piece of a line, and perhaps another.
+    /// Adds a warning about a piece of a line. `related` may name another line.
     pub(super) fn warn(
         &mut self,
         code: &'static str,
@@ -68,7 +68,7 @@ impl<'a> Findings<'a> {
     }
 
     pub(super) fn in_order(mut self) -> Vec<Finding> {
-        // What reads the file as a whole comes first, at its first line; the sort is stable.
+        // Findings about the whole file come first, at line 1; the sort is stable.
         self.list.sort_by_key(|finding| finding.place.line);
         if let Some(last) = self.list.last().filter(|_| self.cut) {
             let code = WarningCode::TooMany;

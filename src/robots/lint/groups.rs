@@ -36,13 +36,13 @@ pub(super) fn find(outline: &Outline<'_>, policy_tokens: &[ProductToken], findin
     without_blank_line(outline, findings);
 }
 
-/// What names a crawler, in the form in which it is compared.
+/// A crawler's name in the form in which names are compared.
 fn name(value: &[u8]) -> Vec<u8> {
     let token = leading_token(value);
     if token.is_empty() { value } else { token }.to_ascii_lowercase()
 }
 
-/// Something between two user agents that looks as if it ended the first one's group.
+/// A line between two user agents that looks as if it ended the first one's group.
 fn interrupted(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     let mut above: Option<&OutlineEntry> = None;
     for pair in group.windows(2) {
@@ -55,9 +55,8 @@ fn interrupted(group: &[OutlineEntry], findings: &mut Findings<'_>) {
             RecordKey::CrawlDelay | RecordKey::RequestRate | RecordKey::VisitTime | RecordKey::ContentSignal
         );
         if agent.key == RecordKey::UserAgent && is_pace {
-            let related = above.map(|entry| (entry, &entry.value, "these rules are for this one too"));
-            let hint =
-                "only rules end a group (RFC 9309 §2.2): put `Disallow:` above, or what is for all of them below";
+            let related = above.map(|entry| (entry, &entry.value, "these rules apply to this user agent too"));
+            let hint = "only rules end a group (RFC 9309 §2.2): put `Disallow:` above it, or move the lines for all of them below it";
             let message = "this user agent shares its rules with the one above";
             findings.warn("agents-joined", (agent, &agent.value), message, hint, related);
         }
@@ -80,7 +79,7 @@ fn without_rules(group: &[OutlineEntry], findings: &mut Findings<'_>) {
     }
 }
 
-/// What paces crawlers in a group that only policy tokens name: nobody fetches under such a name.
+/// Pace lines in a group that only policy tokens name: no crawler fetches under such a name.
 fn for_no_crawler(
     group: &[OutlineEntry],
     outline: &Outline<'_>,
@@ -99,29 +98,29 @@ fn for_no_crawler(
     for entry in group {
         if matches!(entry.key, RecordKey::CrawlDelay | RecordKey::RequestRate | RecordKey::VisitTime) {
             let message =
-                format!("`{}` names a purpose and not a crawler: nobody keeps this", outline.shown(&first.value));
+                format!("`{}` names a purpose, not a crawler: no crawler obeys this line", outline.shown(&first.value));
             let hint = "put it into the group of a crawler, or of `*`";
             findings.warn(
                 "pace-of-no-crawler",
                 (entry, &entry.name),
                 message,
                 hint,
-                Some((first, &first.value, "whose group it is")),
+                Some((first, &first.value, "the user agent of the group")),
             );
         }
     }
 }
 
-/// A user agent right after rules.
+/// A user agent right after a rule, without an empty line between them.
 fn without_blank_line(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     let first = outline.records.iter().position(|entry| entry.key == RecordKey::UserAgent).unwrap_or_default();
     for pair in outline.records[first..].windows(2) {
         let [rule, agent] = pair else { continue };
         let is_rule = matches!(rule.key, RecordKey::Allow | RecordKey::Disallow | RecordKey::ContentUsage);
         if is_rule && agent.key == RecordKey::UserAgent && agent.line.number == rule.line.number + 1 {
-            let hint = "put an empty line before it, as the drafts of 1994 and 1996 have it";
+            let hint = "put an empty line before it, as the drafts of 1994 and 1996 require";
             let message = "a new group begins right after a rule";
-            let related = Some((rule, &rule.name, "not for the user agent below"));
+            let related = Some((rule, &rule.name, "does not apply to the user agent below"));
             findings.warn("agent-after-rules", (agent, &agent.name), message, hint, related);
         }
     }

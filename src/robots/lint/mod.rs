@@ -1,11 +1,11 @@
-//! What is wrong or surprising about a robots.txt, line by line: what cannot be read as it was meant, and what is legal but hardly
-//! meant. A second reading of the file, beside the parser's, which knows no columns. Pure.
+//! What is wrong or surprising about a robots.txt, line by line: lines that cannot be read as meant, and legal lines that were hardly
+//! meant. Reads the file a second time, as the parser keeps no columns. Pure.
 
 mod delays;
 mod finding;
 mod groups;
+mod line_warnings;
 mod outline;
-mod parsed;
 mod rules;
 mod urls;
 
@@ -16,7 +16,7 @@ use finding::Findings;
 pub use finding::{Finding, Related};
 use outline::Outline;
 
-/// The findings of one file, in its order.
+/// The findings for one file, in the file's order.
 ///
 /// ```
 /// use politely::robots::{RobotsTxt, lint};
@@ -30,21 +30,21 @@ use outline::Outline;
 pub struct LintReport {
     findings: Vec<Finding>,
     text: Box<[u8]>,
-    /// Where each line begins.
+    /// Offset of each line's first byte.
     lines: Vec<usize>,
 }
 
 impl LintReport {
-    /// `host`: whose file it is, where that is known; sitemaps on other hosts are none of its rules' business.
+    /// `host`: the host that serves the file, if known. Sitemaps on other hosts are not checked against its rules.
     pub fn new(robots: &RobotsTxt, host: Option<&str>) -> Self {
         Self::with_policy_tokens(robots, host, &[])
     }
 
-    /// As [`new`](Self::new), where these names in User-agent lines, too, are of purposes and not of crawlers.
+    /// Like [`new`](Self::new), but `policy_tokens` in User-agent lines also name purposes, not crawlers.
     pub fn with_policy_tokens(robots: &RobotsTxt, host: Option<&str>, policy_tokens: &[ProductToken]) -> Self {
         let outline = Outline::new(robots);
         let mut findings = Findings::new(&outline);
-        parsed::find(&outline, &mut findings);
+        line_warnings::find(&outline, &mut findings);
         groups::find(&outline, policy_tokens, &mut findings);
         rules::find(&outline, robots.options(), &mut findings);
         delays::find(&outline, &mut findings);
@@ -56,8 +56,8 @@ impl LintReport {
         &self.findings
     }
 
-    /// A line as text, from 1, without what ends it; where it is not UTF-8 it has one U+FFFD for each fault, which counts
-    /// as one column. Empty if there is no such line.
+    /// A line as text, without its line ending; `number` counts from 1. Each ill-formed UTF-8 sequence becomes one U+FFFD and counts as
+    /// one column. Empty if there is no such line.
     pub fn line(&self, number: u32) -> String {
         let start = (number as usize).checked_sub(1).and_then(|index| self.lines.get(index));
         let rest = start.map_or(&[][..], |&start| &self.text[start..]);
@@ -67,7 +67,7 @@ impl LintReport {
 }
 
 impl RobotsTxt {
-    /// What is odd about the file, in its order. Reads it again.
+    /// The warnings about single lines and the encoding, in the file's order. Reads the file again.
     pub fn warnings(&self) -> impl Iterator<Item = Warning> {
         Outline::new(self).warnings.into_iter()
     }

@@ -1,4 +1,4 @@
-//! A file as its records, each with its place, and what is odd about its lines: a second, careful reading. Pure.
+//! Second, careful reading of a file: its records with their places, and warnings about its lines. Pure.
 
 use std::ops::Range;
 
@@ -11,13 +11,13 @@ use crate::robots::usage::{self, Vocabulary};
 use crate::robots::warning::{TextPlace, Warning, WarningCode};
 use crate::robots::{ParseOptions, RobotsTxt};
 
-/// The lines of a file, and the records that were understood.
+/// The lines of a file, the records that were understood, and the warnings.
 pub(super) struct Outline<'a> {
     pub(super) text: &'a [u8],
     options: &'a ParseOptions,
     pub(super) records: Vec<OutlineEntry>,
     pub(super) warnings: Vec<Warning>,
-    /// Where each line begins.
+    /// Offset of each line's first byte.
     pub(super) lines: Vec<usize>,
     has_agent: bool,
 }
@@ -26,7 +26,7 @@ pub(super) struct Outline<'a> {
 #[derive(Debug)]
 pub(super) struct OutlineEntry {
     pub(super) line: SourceLine,
-    /// Characters of the line before this piece of it.
+    /// Characters of the line before this piece of it (NULs split lines into pieces).
     before: u32,
     pub(super) key: RecordKey,
     pub(super) name: Range<usize>,
@@ -34,7 +34,7 @@ pub(super) struct OutlineEntry {
 }
 
 impl OutlineEntry {
-    /// Where a fault of its value is shown: at the key if there is no value.
+    /// Where to show a fault of the value: at the key if there is no value.
     pub(super) fn value_or_name(&self) -> &Range<usize> {
         if self.value.is_empty() { &self.name } else { &self.value }
     }
@@ -56,7 +56,7 @@ impl<'a> Outline<'a> {
         }
         let (mut before, mut last) = (0_u32, 0);
         for line in SourceLines::new(text) {
-            // A piece behind a NUL goes on from where the one before it began: there may be as many as bytes.
+            // A piece after a NUL continues the column count: a line may have as many pieces as bytes.
             let is_first = line.start == line.first;
             before = if is_first { 0 } else { before.saturating_add(chars(&text[last..line.start])) };
             last = line.start;
@@ -152,8 +152,7 @@ impl<'a> Outline<'a> {
         self.warnings.push(Warning { place: place(self.text, line, before, at), code });
     }
 
-    /// The groups: user agents with all that stands before the next user agent after a rule. What stands before any user
-    /// agent is in none.
+    /// The groups: user agents with everything up to the next user agent after a rule. Lines before the first user agent are in none.
     pub(super) fn groups(&self) -> Vec<&[OutlineEntry]> {
         let mut groups = Vec::new();
         let first =
@@ -171,7 +170,7 @@ impl<'a> Outline<'a> {
         groups
     }
 
-    /// Where a piece of an entry's line is.
+    /// The place of a piece of an entry's line.
     pub(super) fn place(&self, entry: &OutlineEntry, at: &Range<usize>) -> TextPlace {
         place(self.text, &entry.line, entry.before, at.clone())
     }
@@ -180,7 +179,7 @@ impl<'a> Outline<'a> {
         &self.text[entry.value.clone()]
     }
 
-    /// The value for messages, cut where it is long.
+    /// The text of a range for messages, shortened if it is long.
     pub(super) fn shown(&self, range: &Range<usize>) -> String {
         let text = String::from_utf8_lossy(&self.text[range.clone()]);
         match text.char_indices().nth(SHOWN) {
@@ -190,14 +189,14 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// Of a piece of a line, before which the line has so many characters.
+/// The place of a piece of a line. `before`: characters of the line before this piece.
 fn place(text: &[u8], line: &SourceLine, before: u32, at: Range<usize>) -> TextPlace {
     let chars = |range| chars(text.get(range).unwrap_or_default());
     let column = before.saturating_add(chars(line.start..at.start)).saturating_add(1);
     TextPlace { line: line.number, column, len: chars(at).max(1) }
 }
 
-/// How many characters these bytes are; each fault in what is not UTF-8 is one.
+/// Number of characters. Each ill-formed UTF-8 sequence counts as one.
 fn chars(bytes: &[u8]) -> u32 {
     steps::count(bytes.len());
     let count =
@@ -205,7 +204,7 @@ fn chars(bytes: &[u8]) -> u32 {
     u32::try_from(count.sum::<usize>()).unwrap_or(u32::MAX)
 }
 
-/// The first escape that is none, and where it is.
+/// The first malformed escape, and its range.
 fn bad_escape(pattern: &[u8]) -> Option<(WarningCode, Range<usize>)> {
     memchr::memchr_iter(b'%', pattern).find_map(|at| {
         let digits = pattern[at + 1..].iter().take(2).take_while(|byte| byte.is_ascii_hexdigit()).count();
@@ -215,8 +214,8 @@ fn bad_escape(pattern: &[u8]) -> Option<(WarningCode, Range<usize>)> {
     })
 }
 
-/// Warnings kept at most; a hostile file could otherwise cause one for every two of its bytes.
+/// Most warnings that are kept; a hostile file could otherwise cause one for every two bytes.
 pub(super) const MOST_WARNINGS: usize = 1_000;
-/// The place of what is about the file as a whole.
+/// The place of warnings about the file as a whole.
 const FILE: TextPlace = TextPlace { line: 1, column: 1, len: 1 };
 const SHOWN: usize = 60;

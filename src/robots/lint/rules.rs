@@ -1,5 +1,5 @@
-//! Rules that never decide: wherever they match, another of their group does that overrides them (RFC 9309 §2.2.2). What
-//! is claimed here holds for every crawler and every path; that nothing is claimed proves nothing. Pure.
+//! Rules that never decide: wherever one matches, another rule of its group overrides it (RFC 9309 §2.2.2). A finding holds for every
+//! crawler and every path; the absence of findings proves nothing. Pure.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use crate::robots::patterns::pattern::{STAR, Shape};
 use crate::robots::{ParseOptions, Precedence, steps};
 
 pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut Findings<'_>) {
-    // In the order of 1996 the first rule decides: of that nothing here knows.
+    // Under the precedence of 1996 the first rule decides, and none of these findings would hold.
     if options.precedence != Precedence::MostSpecific {
         return;
     }
@@ -33,8 +33,8 @@ pub(super) fn find(outline: &Outline<'_>, options: &ParseOptions, findings: &mut
     }
 }
 
-/// Patterns of a group are compared with one another for so many bytes in all and so many for each byte of the file, so that no
-/// file of 500 KiB takes minutes.
+/// Limits for comparing a group's patterns with each other: bytes in all, and bytes for each byte of the file. Without them a file of
+/// 500 KiB could take minutes.
 const MOST_COMPARED: (usize, usize) = (4 << 20, 24);
 
 struct LintRule<'a> {
@@ -49,7 +49,7 @@ impl<'a> LintRule<'a> {
         Self { entry, allows: entry.key == RecordKey::Allow, shape }
     }
 
-    /// Whether it decides where both match.
+    /// Whether this rule decides where both match.
     fn goes_before(&self, other: &Self) -> bool {
         let priority = |rule: &Self| (rule.shape.bytes, rule.allows);
         priority(self) > priority(other)
@@ -57,7 +57,7 @@ impl<'a> LintRule<'a> {
     }
 }
 
-/// A rule that never decides, and the one that does in its place.
+/// A rule that never decides, and the rule that overrides it.
 struct Dead {
     rule: usize,
     because: usize,
@@ -66,15 +66,15 @@ struct Dead {
 
 #[derive(Clone, Copy)]
 enum Why {
-    /// Both say the same of the same paths.
+    /// Both rules do the same for the same paths.
     Same,
-    /// One allows and one disallows the same paths: allow wins.
+    /// One rule allows and the other disallows the same paths: allow wins.
     Allowed,
-    /// The other is longer, and matches all that it matches.
+    /// The other rule is longer, and matches every path that this one matches.
     Longer,
 }
 
-/// Of rules for the same paths only one can decide.
+/// Rules for the same paths: only one of them can decide.
 fn same(rules: &[LintRule<'_>]) -> Vec<Dead> {
     let mut strongest: HashMap<(&[u8], bool), usize> = HashMap::new();
     let mut dead = Vec::new();
@@ -86,7 +86,7 @@ fn same(rules: &[LintRule<'_>]) -> Vec<Dead> {
             Slot::Occupied(mut slot) => {
                 let other = *slot.get();
                 let why = match &rules[other] {
-                    // `/a*` and `/a*$` are not of one length.
+                    // `/a*` and `/a*$` match the same paths but differ in length.
                     other if other.shape.bytes != shape.bytes => Why::Longer,
                     other if other.allows == *allows => Why::Same,
                     _ => Why::Allowed,
@@ -104,10 +104,10 @@ fn same(rules: &[LintRule<'_>]) -> Vec<Dead> {
     dead
 }
 
-/// Rules that a longer one covers. Only patterns with stars can be longer than what they cover.
+/// Rules that a longer rule covers. Only a pattern with stars can be longer than one that it covers.
 fn covered(rules: &[LintRule<'_>], alive: &[bool], budget: &mut usize) -> Vec<Dead> {
     let mut starred: Vec<usize> = (0..rules.len()).filter(|&rule| rules[rule].shape.text.contains(&STAR)).collect();
-    // The longest first; of equals, as in the file.
+    // Longest first; equally long ones in the file's order.
     starred.sort_by_key(|&rule| Reverse(rules[rule].shape.bytes));
     let mut dead = Vec::new();
     for (rule, weaker) in rules.iter().enumerate().filter(|(rule, _)| alive[*rule]) {

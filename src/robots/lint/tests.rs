@@ -1,4 +1,4 @@
-//! Each finding by the file that has it, and by files that nearly do.
+//! For each finding, a file that has it and files that nearly do.
 
 use super::*;
 use crate::robots::ParseOptions;
@@ -152,7 +152,7 @@ fn of_a_rule_that_may_decide_nothing_is_said() {
         "Disallow: /a\nAllow: /a/*",
         "Disallow: /foo\nAllow: /*/foo",
         "Disallow: /*a\nAllow: /*a*b",
-        // The star may be the slash itself.
+        // The star may match the slash itself.
         "Disallow: */a\nAllow: /*/a",
         "Disallow: /a\nDisallow: /%2561",
         "Disallow: /a\n\nUser-agent: b\nDisallow: /a*",
@@ -192,7 +192,7 @@ fn columns_are_characters_whatever_the_bytes() {
         (b"User-agent: *\r\nDisallow: /\xC3\xBC%zz\r\n", "2:13+3 bad-escape"),
         (b"User-agent: *\rDisallow:\t/%zz\r", "2:12+3 bad-escape"),
         (b"User-agent: *\nDisallow: /\xFF\xFE%zz", "2:14+3 bad-escape"),
-        // A character that is cut short is one fault, and one U+FFFD.
+        // A truncated character is one fault and one U+FFFD.
         (b"User-agent: *\nDisallow: /\xE2\x82%zz", "2:13+3 bad-escape"),
         (b"User-agent: *\nDisallow: /a\0Disallow: /%zz", "2:25+3 bad-escape"),
         (b"User-agent: *\nDisallow: /\xF0\x9F\x98\x80%", "2:13+1 cut-escape"),
@@ -222,7 +222,7 @@ fn a_file_full_of_faults_shows_the_first_of_them() {
     assert_eq!((found.len(), found.last().map(String::as_str)), (1_001, Some("1002:11+2 too-many")));
 }
 
-/// Half a megabyte of patterns of which each could cover each other is no way to stall.
+/// Half a megabyte of patterns that could all cover each other must not stall the lint.
 #[test]
 fn the_comparison_of_patterns_has_an_end() {
     let file: String = (0..40_000).map(|n| format!("Disallow:*{n:x}*\n")).collect();

@@ -1,4 +1,4 @@
-//! Sitemaps that cannot be found, or may not be fetched (RFC 9309 §2.2.4), and licences that lead nowhere (RSL 1.0). Pure.
+//! Sitemaps that cannot be found, or may not be fetched (RFC 9309 §2.2.4), and licences that are not URLs (RSL 1.0). Pure.
 
 use url::Url;
 
@@ -32,7 +32,7 @@ pub(super) fn find(robots: &RobotsTxt, host: Option<&str>, outline: &Outline<'_>
         let Some(rule) = rule else { continue };
         let shadow = outline.records.binary_search_by_key(&rule.offset(), |entry| entry.value.start);
         let shadow = shadow.ok().map(|record| &outline.records[record]);
-        let related = shadow.map(|entry| (entry, &entry.value, "by this rule"));
+        let related = shadow.map(|entry| (entry, &entry.value, "blocked by this rule"));
         let hint = match host {
             Some(_) => "allow it: crawlers that keep the rules do not fetch it",
             None => "allow it if it is on this file's host: crawlers that keep the rules do not fetch it",

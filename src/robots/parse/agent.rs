@@ -1,4 +1,4 @@
-//! Whether the value of a `User-agent` line names a crawler, in the readings of it. RFC 9309 §2.2.1. Pure.
+//! Whether the value of a `User-agent` line names a crawler, in each dialect. RFC 9309 §2.2.1. Pure.
 
 use crate::robots::product_token::is_token_byte;
 use crate::robots::steps;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::key::RecordKey;
 
-/// What a file says about pace.
+/// The pace that a file asks for.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StatedPace {
     pub(crate) crawl_delay: Option<Duration>,
@@ -15,7 +15,7 @@ pub(crate) struct StatedPace {
 }
 
 impl StatedPace {
-    /// What the value of a line with this key says. `None`: nothing that can be read, or nothing about pace.
+    /// Reads the value of a line with this key. `None`: the value is malformed, or the key is not about pace.
     pub(crate) fn parse(key: RecordKey, value: &[u8]) -> Option<Self> {
         let nothing = Self::default();
         match key {
@@ -28,7 +28,7 @@ impl StatedPace {
         }
     }
 
-    /// Of each kind the slower; of times of day the first, as there is no slower one.
+    /// The slower value of each kind. Times of day cannot be compared: the first one stays.
     pub(crate) fn slower(self, other: Self) -> Self {
         let request_rate = match (self.request_rate, other.request_rate) {
             (Some(a), Some(b)) => Some(if b.gap() > a.gap() { b } else { a }),
@@ -47,15 +47,15 @@ impl StatedPace {
     }
 }
 
-/// Longest delay that is represented: a year.
+/// Longest delay that can be represented: a year. Longer ones are cut to it.
 const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// `Request-rate: 1/10s 0900-1700`: so many requests in so much time.
+/// `Request-rate: 1/10s 0900-1700`: `requests` in each `time`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestRate {
     pub requests: u32,
     pub time: Duration,
-    /// The time of day for which the rate is meant; always applied, as no harm comes of being slow.
+    /// The time of day for which the rate is meant. The rate is applied all day, as slower does no harm.
     pub during: Option<VisitTime>,
 }
 
@@ -96,7 +96,7 @@ pub struct VisitTime {
 }
 
 impl VisitTime {
-    /// The time until a site that is closed now opens; `None` if it is open.
+    /// Time until the site opens; `None` if it is open.
     pub(crate) fn opens_in(self, now: SystemTime) -> Option<Duration> {
         const DAY: u64 = 24 * 3600;
         let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
@@ -109,7 +109,7 @@ impl VisitTime {
         Some(Duration::from_secs((opens + DAY - second) % DAY))
     }
 
-    /// Whether a time, in minutes after midnight UTC, is within. Both ends are.
+    /// Whether the period includes a time, in minutes after midnight UTC. Both ends are included.
     pub fn contains(&self, minute: u16) -> bool {
         if self.from <= self.to {
             (self.from..=self.to).contains(&minute)
@@ -124,7 +124,7 @@ impl VisitTime {
     }
 }
 
-/// As it is written there.
+/// Written as in a robots.txt.
 impl fmt::Display for VisitTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to } = self;
@@ -132,7 +132,7 @@ impl fmt::Display for VisitTime {
     }
 }
 
-/// Decimal seconds. What follows the number must be a unit of seconds or be parted from it.
+/// Decimal seconds. A word directly after the number must be a unit of seconds.
 fn crawl_delay(value: &[u8]) -> Option<Duration> {
     let digits = value.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.')).count();
     let (number, rest) = value.split_at(digits);

@@ -1,34 +1,34 @@
-//! In which encoding a file is: bytes of letters, as RFC 9309 §2.3 has it, or two or four bytes a letter (UTF-16, UTF-32), as some
+//! Detects the encoding of a file: one byte for each letter, as RFC 9309 §2.3 requires, or two or four bytes (UTF-16, UTF-32), as some
 //! editors save what they call "Unicode". Pure.
 
-/// What was found.
+/// The detected encoding.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
-    /// One byte for a letter of ASCII: UTF-8, or what is as good as that.
+    /// UTF-8, or another encoding with one byte for each ASCII letter.
     Bytes,
-    /// Another: the file in UTF-8. What is not well-formed becomes U+FFFD; a byte order mark stays one.
+    /// UTF-16 or UTF-32, decoded to UTF-8. Ill-formed units become U+FFFD; a byte order mark is kept.
     Wide(Vec<u8>),
-    /// Two or more of them, one of them not at its place, or with the mark of another: whatever it is read as, rules are lost.
+    /// Mixed encodings, misaligned units, or a contradicting byte order mark: any reading would lose rules.
     Unknown,
 }
 
-/// How letters of ASCII lie in a file: one byte, and NULs between them.
+/// How ASCII letters are laid out in a file: one byte each, with NULs between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
-    /// From one letter to the next: 2 or 4 bytes, or others, which no encoding has.
+    /// Bytes from one letter to the next: 2, 4, or a width that no encoding has.
     width: usize,
-    /// Where the letter is in its unit: at the beginning (little-endian), at the end (big-endian); elsewhere it is in none.
+    /// Offset of the letter in its unit: the first byte (little-endian) or the last (big-endian). No encoding has others.
     at: usize,
 }
 
-/// Without letters of ASCII there is no key: a file has the encoding in which it has words of them. `is_cut`: it may end anywhere.
+/// A file has the encoding in which it has ASCII words, since keys are ASCII. `is_cut`: the file may end inside a unit.
 pub(super) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
     if !bytes.contains(&0) {
         return Encoding::Bytes;
     }
     let layout = match layouts(bytes).as_slice() {
         [] => match bytes {
-            // The mark alone makes no UTF-16 of a text (reppy).
+            // A byte order mark alone does not make a text UTF-16 (reppy).
             [0xFF, 0xFE, rest @ ..] if has_letter(rest, 0) => Layout { width: 2, at: 0 },
             [0xFE, 0xFF, rest @ ..] if has_letter(rest, 1) => Layout { width: 2, at: 1 },
             _ => return Encoding::Bytes,
@@ -38,17 +38,17 @@ pub(super) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
     };
     let units = |bytes: &[u8]| -> Option<String> {
         Some(match (layout.width, layout.at) {
-            (2, 0) => of_two(bytes, u16::from_le_bytes)?,
-            (2, 1) => of_two(bytes, u16::from_be_bytes)?,
-            (4, 0) => of_four(bytes, u32::from_le_bytes)?,
-            (4, 3) => of_four(bytes, u32::from_be_bytes)?,
+            (2, 0) => decode_utf16(bytes, u16::from_le_bytes)?,
+            (2, 1) => decode_utf16(bytes, u16::from_be_bytes)?,
+            (4, 0) => decode_utf32(bytes, u32::from_le_bytes)?,
+            (4, 3) => decode_utf32(bytes, u32::from_be_bytes)?,
             _ => return None,
         })
     };
     units(bytes).map_or(Encoding::Unknown, |text| Encoding::Wide(text.into_bytes()))
 }
 
-/// Those in which there is a word, of four letters: no text in bytes has NULs so.
+/// The layouts in which a word of four letters occurs: single-byte text has no NULs in such places.
 fn layouts(bytes: &[u8]) -> Vec<Layout> {
     let mut found = Vec::new();
     for width in 2..=8 {
@@ -63,25 +63,25 @@ fn layouts(bytes: &[u8]) -> Vec<Layout> {
     found
 }
 
-/// In UTF-16, `low`: where its byte is.
+/// Whether UTF-16 text has a letter below U+0100. `low`: offset of the low byte in each unit.
 fn has_letter(bytes: &[u8], low: usize) -> bool {
     bytes.as_chunks::<2>().0.iter().any(|unit| unit[low] != 0 && unit[1 - low] == 0)
 }
 
-/// Whether there are rules in bytes beside.
+/// Whether the file also has keys in single bytes.
 fn has_key_in_bytes(bytes: &[u8]) -> bool {
     let keys: [&[u8]; 2] = [b"disallow", b"user-agent"];
     keys.iter().any(|key| bytes.windows(key.len()).any(|word| word.eq_ignore_ascii_case(key)))
 }
 
-/// `None`: the mark says that its bytes are in another order.
-fn of_two(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
+/// Decodes UTF-16. `None` if the byte order mark contradicts the byte order.
+fn decode_utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
     let units = bytes.as_chunks::<2>().0.iter().map(|bytes| unit(*bytes));
     let decoded = char::decode_utf16(units.clone()).map(|read| read.unwrap_or(char::REPLACEMENT_CHARACTER));
     (units.clone().next() != Some(MARK.swap_bytes())).then(|| decoded.collect())
 }
 
-fn of_four(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> Option<String> {
+fn decode_utf32(bytes: &[u8], unit: fn([u8; 4]) -> u32) -> Option<String> {
     let units = bytes.as_chunks::<4>().0.iter().map(|bytes| unit(*bytes));
     let decoded = units.clone().map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER));
     (units.clone().next() != Some(u32::from(MARK).swap_bytes())).then(|| decoded.collect())

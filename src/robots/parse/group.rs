@@ -21,22 +21,22 @@ use std::sync::OnceLock;
 /// not interfere). A Content-Usage line is a rule (draft-ietf-aipref-attach-05: `rule =/ content-usage`).
 #[derive(Debug)]
 pub(crate) struct Groups {
-    /// Where tokens are what names a crawler, by token for look-up; in the dialects that look into values as in the file.
+    /// Sorted by token for look-up; in the file's order in the dialects that search inside values.
     pub(super) names: Vec<GroupName>,
     pub(super) sections: Vec<Section>,
-    /// The sections of `*`, as in the file.
+    /// The sections of `*`, in the file's order.
     pub(super) stars: Vec<u32>,
     groups: Vec<RuleGroup>,
-    /// Those of all groups, in the file's order. Before any user agent they are nobody's, unless the file has no user agent at all
-    /// and the dialect has a use for them.
+    /// The rules of all groups, in the file's order. Rules before any user agent apply to nobody, unless the file has no user agent and
+    /// the dialect applies them to all.
     rules: Vec<RuleSpan>,
     /// Content-Usage lines, by group.
     pub(crate) usages: Preferences,
     /// Content-Signal lines, by section.
     pub(crate) signals: Preferences,
-    /// The last group has a rule, so that the next user agent begins another.
+    /// Whether the last group has a rule, so that the next user agent begins another group.
     group_ended: bool,
-    /// The last section has a record, so that the next user agent begins another.
+    /// Whether the last section has a record, so that the next user agent begins another section.
     section_ended: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Section {
 
 #[derive(Debug)]
 struct RuleGroup {
-    /// Where its rules begin; they end where the next group's do.
+    /// Index of the group's first rule; the next group's `start` ends its rules.
     start: u32,
     compiled: OnceLock<Box<Patterns<RuleRank>>>,
 }
@@ -61,7 +61,7 @@ pub(super) struct GroupName {
 }
 
 impl Groups {
-    /// With room for the rules that a text of this length may have.
+    /// Reserves room for as many rules as this text may have.
     pub(crate) fn for_text(text: &[u8]) -> Self {
         Self {
             names: Vec::new(),
@@ -90,7 +90,7 @@ impl Groups {
         (self.group_ended, self.section_ended) = (false, false);
         let section = index(self.sections.len() - 1);
         match text {
-            // `* anything` is `*` to Google, and undefined to RFC 9309.
+            // `* anything` is `*` to Google; RFC 9309 leaves it undefined.
             [b'*'] | [b'*', b' ' | b'\t', ..] if self.stars.last() == Some(&section) => {}
             [b'*'] | [b'*', b' ' | b'\t', ..] => self.stars.push(section),
             _ => self.names.push(GroupName { value, section }),
@@ -103,14 +103,14 @@ impl Groups {
         self.group_ended = !self.sections.is_empty();
     }
 
-    /// A line about pace, which counts for nobody before any user agent.
+    /// Adds a line about pace. Before any user agent, it applies to nobody.
     pub(crate) fn add_pace(&mut self, pace: StatedPace) {
         let Some(section) = self.sections.last_mut() else { return };
         section.pace = section.pace.slower(pace);
         self.section_ended = true;
     }
 
-    /// A usage preference, likewise.
+    /// Adds a usage preference. Before any user agent, it applies to nobody.
     pub(crate) fn add_usage(&mut self, vocabulary: Vocabulary, value: Span) {
         let Some(section) = self.sections.len().checked_sub(1) else { return };
         match vocabulary {
@@ -123,7 +123,7 @@ impl Groups {
         self.section_ended = true;
     }
 
-    /// Rules before any user agent that are for everybody.
+    /// Whether rules before any user agent apply to all agents.
     pub(super) fn is_for_all(&self) -> bool {
         self.sections.is_empty() && !self.groups.is_empty()
     }
@@ -132,7 +132,7 @@ impl Groups {
         self.sections.is_empty()
     }
 
-    /// Makes names ready for look-up. To be called once, when all lines are read.
+    /// Makes names ready for look-up. Call once, after all lines are read.
     pub(crate) fn finish(&mut self, text: &[u8], options: &ParseOptions) {
         if self.groups.is_empty() {
             let is_for_all = options.rules_without_agent && !self.rules.is_empty();
@@ -150,7 +150,7 @@ impl Groups {
                     let by_value = || compare(value(a), value(b)).then(a.section.cmp(&b.section));
                     compare(token(a), token(b)).then_with(by_value)
                 });
-                // Each once in a section.
+                // Each name once in a section.
                 self.names.dedup_by(|a, b| a.section == b.section && compare(value(a), value(b)).is_eq());
                 self.names.shrink_to_fit();
             }
@@ -162,25 +162,25 @@ impl Groups {
         self.sections[section as usize].pace
     }
 
-    /// The rules of a group, compiled when they are first asked for.
+    /// The rules of a group, compiled on first use.
     #[inline]
     pub(crate) fn patterns_of(&self, group: u32, source: &FileSource, options: &ParseOptions) -> &Patterns<RuleRank> {
         self.groups[group as usize].compiled.get_or_init(|| self.compile(group, source, options).into())
     }
 
-    /// All that is compiled when it is first asked for.
+    /// Compiles everything that is otherwise compiled on first use.
     pub(crate) fn compile_all(&self, source: &FileSource, options: &ParseOptions) {
         (0..index(self.groups.len())).for_each(|group| _ = self.patterns_of(group, source, options));
         self.usages.compile_all(source, options);
         self.signals.compile_all(source, options);
     }
 
-    /// One of the rules, by its place among them.
+    /// The rule with this index.
     pub(crate) fn rule(&self, place: u32) -> RuleSpan {
         self.rules[place as usize]
     }
 
-    /// Where the rules of a group are.
+    /// The indices of a group's rules.
     pub(crate) fn rules_of(&self, group: u32) -> Range<usize> {
         let group = group as usize;
         let end = self.groups.get(group + 1).map_or(self.rules.len(), |next| next.start as usize);

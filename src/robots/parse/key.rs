@@ -1,6 +1,6 @@
 //! The keys of records, and how they are misspelt. RFC 9309 §2.2 and the extensions. Pure.
 
-/// What a record is about.
+/// The key of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordKey {
     UserAgent,
@@ -17,7 +17,7 @@ pub(crate) enum RecordKey {
     License,
 }
 
-/// A key that was understood, and whether it was written as it should be.
+/// A key that was understood, and whether it was spelt correctly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spelt {
     pub(crate) key: RecordKey,
@@ -34,13 +34,13 @@ impl RecordKey {
         of(KEYS, true).or_else(|| of(TYPOS, false))
     }
 
-    /// As it should be written.
+    /// The correct spelling.
     pub(crate) fn as_str(self) -> &'static str {
         KEYS.iter().find(|(_, key)| *key == self).map_or("", |(name, _)| name)
     }
 }
 
-/// How long the key is if a text begins with that of a rule.
+/// Length of the key, if a text begins with `allow` or `disallow`.
 #[inline]
 pub(crate) fn length_of_rule_key(text: &[u8]) -> Option<usize> {
     const SMALL: u64 = u64::from_le_bytes([0x20; 8]);
@@ -53,7 +53,7 @@ pub(crate) fn length_of_rule_key(text: &[u8]) -> Option<usize> {
     text.get(..5)?.eq_ignore_ascii_case(b"allow").then_some(5)
 }
 
-/// Each as it should be written; what files have most comes first.
+/// Correct spellings, the most frequent keys first.
 const KEYS: &[(&str, RecordKey)] = &[
     ("Disallow", RecordKey::Disallow),
     ("Allow", RecordKey::Allow),

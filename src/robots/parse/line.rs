@@ -11,12 +11,12 @@ pub(crate) struct SourceLines<'a> {
     text: &'a [u8],
     next: usize,
     number: u32,
-    /// Where the line of this number begins.
+    /// Offset at which the line with the current number begins.
     first: usize,
-    /// The last line ended where a NUL was, so that the next one has the same number.
+    /// Whether the last line ended at a NUL, so that the next one has the same number.
     after_nul: bool,
-    /// There is a NUL, so that each line has to be searched for one: only up to its end, or the search for a line's end
-    /// would go on to that of the file for each NUL.
+    /// Whether the text has a NUL, so that each line must be searched for one. The search for a line end stops at the NUL; otherwise it
+    /// would run through the rest of the file for each NUL.
     has_nul: bool,
 }
 
@@ -24,10 +24,10 @@ pub(crate) struct SourceLines<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceLine {
     pub(crate) number: u32,
-    /// Where it begins with all that NULs part from it.
+    /// Where the whole line begins; NULs may split it into several pieces.
     pub(crate) first: usize,
     pub(crate) start: usize,
-    /// Where the comment begins, or the line ends.
+    /// Where the comment begins, or the end of the line.
     pub(crate) content_end: usize,
     pub(crate) end: usize,
     /// Where the next line begins.
@@ -40,7 +40,7 @@ impl<'a> SourceLines<'a> {
         Self { text, next: byte_order_mark(text), number: 0, first: 0, after_nul: false, has_nul }
     }
 
-    /// Where the line that begins at `start` ends, and its content does.
+    /// The end of the line that begins at `start`, and the end of its content before a comment.
     fn ends(&self, start: usize) -> (usize, usize) {
         let rest = &self.text[start..];
         let len = rest.len();
@@ -81,8 +81,8 @@ impl Iterator for SourceLines<'_> {
     }
 }
 
-/// Bytes to skip at the start. A mark that was cut short is skipped too, as Google does; so are several, which tools leave that each
-/// put one before what it is given.
+/// Length of the byte order marks at the start. A truncated mark is skipped too, as Google does. So are several marks in a row, which
+/// arise when each of several tools adds one.
 pub(crate) fn byte_order_mark(text: &[u8]) -> usize {
     b"\xEF\xBB\xBF".iter().cycle().zip(text).take_while(|(mark, byte)| mark == byte).count()
 }
@@ -93,7 +93,7 @@ pub(crate) enum LineContent {
     /// Nothing, or a comment only.
     Empty,
     Record(Record),
-    /// Text without a colon, with none or more than one gap.
+    /// Text without a colon that cannot be split: it has no gap, or more than one.
     Text(Range<usize>),
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Record {
     pub(crate) colon: bool,
 }
 
-/// Reads a line: comment off, white space off, split at the first colon, or at the one gap where there is no colon.
+/// Reads a line: strips comment and white space, then splits at the first colon, or without a colon at the only gap.
 pub(crate) fn read(text: &[u8], line: &SourceLine) -> LineContent {
     let end = line.content_end.min(line.start + MAX_LINE);
     let content = trim(text, line.start..end);
@@ -130,7 +130,7 @@ pub(crate) fn read(text: &[u8], line: &SourceLine) -> LineContent {
     LineContent::Record(Record { key: content.start..gap, value, colon: false })
 }
 
-/// Reads a line that is written as nearly all are: a rule, with nothing before its key and a colon right after it.
+/// Fast path for the usual form of a rule: nothing before its key, and a colon right after it.
 #[inline]
 pub(crate) fn read_rule(text: &[u8], line: &SourceLine) -> Option<(RuleKind, Record)> {
     let content = &text[line.start..line.content_end];
@@ -163,7 +163,7 @@ fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Bytes of a line that are read at most.
+/// Longest part of a line that is read, in bytes.
 pub(crate) const MAX_LINE: usize = 16 * 1024;
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! RFC 9309 §2.2: reads a robots.txt, whatever it holds. Pure.
 
 mod agent;
-pub(crate) mod chosen;
 pub(crate) mod delay;
 mod encoding;
 pub(crate) mod group;
 pub(crate) mod key;
 pub(crate) mod line;
+pub(crate) mod selection;
 pub(crate) mod source;
 pub(crate) mod span;
 
@@ -19,50 +19,50 @@ use crate::robots::byte_set::ByteSet;
 use crate::robots::options::ParseOptions;
 use crate::robots::rule::RuleKind;
 use crate::robots::usage::Vocabulary;
-use chosen::Chosen;
 use delay::StatedPace;
 use encoding::Encoding;
 use group::Groups;
 use key::RecordKey;
 use line::{LineContent, SourceLine, SourceLines};
+use selection::GroupSelection;
 use source::{FileSource, Marks};
 use span::{RuleSpan, Span};
 
-/// What was read.
+/// A parsed file.
 #[derive(Debug)]
 pub(crate) struct RobotsFile {
     pub(crate) options: ParseOptions,
-    /// Its encoding is not known: there may be rules that have not been read.
+    /// Whether the encoding is unknown: there may be rules that were not read.
     pub(crate) is_unreadable: bool,
     pub(crate) source: FileSource,
     pub(crate) groups: Groups,
-    /// The values of the lines with these keys that belong to no group, in the file's order.
+    /// The values of the lines that belong to no group, with their keys, in the file's order.
     pub(crate) values: Vec<(RecordKey, Span)>,
-    /// One that stands before any user agent.
+    /// A `Crawl-delay` before any user agent.
     crawl_delay: Option<Duration>,
-    /// The file was longer than the limit.
+    /// Whether the file was longer than the limit.
     pub(crate) is_cut: bool,
-    /// The file was decoded from UTF-16 or UTF-32.
+    /// Whether the file was decoded from UTF-16 or UTF-32.
     pub(crate) is_wide: bool,
     /// Content digest, computed on first use.
     pub(crate) digest: OnceLock<[u8; 32]>,
 }
 
 impl RobotsFile {
-    /// What is said of the pace of a crawler that obeys these groups.
-    pub(crate) fn pace(&self, chosen: &Chosen) -> StatedPace {
-        let paces = chosen.sections.iter().map(|&section| self.groups.pace_of(section));
+    /// The pace stated for a crawler that obeys these groups.
+    pub(crate) fn pace(&self, selection: &GroupSelection) -> StatedPace {
+        let paces = selection.sections.iter().map(|&section| self.groups.pace_of(section));
         let pace = paces.fold(StatedPace::default(), StatedPace::slower);
         StatedPace { crawl_delay: pace.crawl_delay.or(self.crawl_delay), ..pace }
     }
 }
 
-/// Reads a file as `options` say, of its bytes no more than `limit`. What is odd about it is for `lint` to find.
+/// Reads at most `limit` bytes of a file as `options` say. Finding oddities is left to `lint`.
 pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> RobotsFile {
     let limit = limit.clamp(ParseOptions::MIN_SIZE, MAX_SIZE);
     let is_cut = bytes.len() > limit;
     let encoding = encoding::detect(&bytes[..bytes.len().min(limit)], is_cut);
-    // What was cut off is missing at the end of what was decoded, which may be longer.
+    // The limit counts the encoded bytes, so a decoded text is read whole, even if it is longer.
     let (read, limit) = match &encoding {
         Encoding::Wide(text) => (&text[..], text.len()),
         Encoding::Bytes | Encoding::Unknown => (bytes, limit),
@@ -126,7 +126,7 @@ impl Parser<'_> {
                 self.groups.add_pace(pace);
             }
             RecordKey::Sitemap | RecordKey::License => self.values.push((spelt.key, Span::new(record.value))),
-            // Of Yandex, and nothing to obey.
+            // Keys of Yandex, with nothing to obey.
             RecordKey::Host | RecordKey::CleanParam => {}
             RecordKey::ContentSignal => self.groups.add_usage(Vocabulary::Signal, Span::new(record.value)),
             RecordKey::ContentUsage => self.groups.add_usage(Vocabulary::Usage, Span::new(record.value)),
@@ -143,11 +143,11 @@ impl Parser<'_> {
     }
 }
 
-/// An offset fits into 31 bits, next to one bit for the kind of rule, in UTF-8 that is half as long again as the UTF-16 that it was
-/// made of; a pattern three times as long as that fits into 32 bits.
+/// Longest text. An offset must fit into 31 bits, next to one bit for the kind of rule, although UTF-8 can be half as long again as the
+/// UTF-16 that it was decoded from. A normalised pattern, up to three times as long, must fit into 32 bits.
 const MAX_SIZE: usize = (1 << 30) / 3 * 2;
 
-/// The bytes up to the end of the last line that fits into `limit`, of a text that was cut.
+/// The part of a truncated text up to the end of the last line that fits into `limit`.
 fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
     if bytes.get(limit).is_some_and(|next| matches!(next, b'\n' | b'\r')) {
         return limit;
@@ -160,7 +160,7 @@ fn last_whole_line(bytes: &[u8], limit: usize) -> usize {
 mod tests {
     use crate::robots::{ParseOptions, RobotsTxt, WarningCode};
 
-    /// In UTF-16, nine characters of ten of which take three bytes in UTF-8.
+    /// UTF-16 text of which nine characters in ten take three bytes in UTF-8.
     fn utf16(characters: usize, end: &str) -> Vec<u8> {
         let line = format!("#{}\n", "\u{4e2d}".repeat(98));
         let text: String = "\u{feff}User-agent: *\n".chars().chain(line.chars().cycle()).take(characters).collect();
@@ -171,7 +171,7 @@ mod tests {
         robots.rules_for(&["ExampleBot"]).check("/last").is_allowed()
     }
 
-    /// The limit counts the bytes of the file as it comes, as its sender does.
+    /// The limit counts the bytes as sent.
     #[test]
     fn a_file_in_utf16_that_is_short_enough_is_read_to_its_end_however_long_it_is_in_utf8() {
         let file = utf16(255_900, "Disallow: /last");

@@ -1,4 +1,4 @@
-//! The text of a robots.txt, held once for all that points into it, and its line numbers. Pure.
+//! The text of a robots.txt, shared by everything that points into it, and its line numbers. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use super::span::Span;
 #[derive(Debug)]
 pub(crate) struct FileSource {
     text: Arc<[u8]>,
-    /// For each full block of the text, the line that its first byte is in: a line number is found by reading one block.
+    /// For each full block of the text, the line of its first byte: finding a line number reads only one block.
     marks: Box<[u32]>,
-    /// Readable forms of the values that are not UTF-8, by where they begin.
+    /// Readable forms of the values that are not UTF-8, by offset.
     repaired: BTreeMap<u32, Box<str>>,
 }
 
@@ -24,12 +24,12 @@ impl FileSource {
         &self.text
     }
 
-    /// The same, to be held by others.
+    /// The text, as a shared reference.
     pub(crate) fn shared(&self) -> Arc<[u8]> {
         Arc::clone(&self.text)
     }
 
-    /// The line, from 1, that holds this byte. LF, CR and CR LF end lines.
+    /// The number, from 1, of the line that holds this byte. LF, CR and CR LF end lines.
     pub(crate) fn line_of(&self, offset: usize) -> u32 {
         let offset = offset.min(self.text.len());
         let block = offset / BLOCK;
@@ -37,7 +37,7 @@ impl FileSource {
         line + line_ends(&self.text, block * BLOCK, offset)
     }
 
-    /// The bytes of a value as text; in what is not UTF-8, U+FFFD stands for the faults.
+    /// The bytes of a value as text; U+FFFD replaces ill-formed UTF-8.
     pub(crate) fn str_at(&self, span: Span) -> &str {
         let repaired = || self.repaired.get(&span.start).map_or("\u{FFFD}", |text| text);
         str::from_utf8(self.slice(span)).unwrap_or_else(|_| repaired())
@@ -53,7 +53,7 @@ impl FileSource {
     }
 }
 
-/// Line numbers at every block of a text, gathered while it is read.
+/// Line numbers at every block of a text, collected while it is read.
 pub(crate) struct Marks(Vec<u32>);
 
 impl Marks {
@@ -61,7 +61,7 @@ impl Marks {
         Self(Vec::with_capacity(text.len() / BLOCK))
     }
 
-    /// The line of this number ends right before `end`.
+    /// Records that the line with this number ends right before `end`.
     #[inline]
     pub(crate) fn line(&mut self, number: u32, end: usize) {
         while (self.0.len() + 1) * BLOCK < end {
@@ -72,7 +72,7 @@ impl Marks {
 
 const BLOCK: usize = 256;
 
-/// Line ends in `text[from..to]`; a CR LF is one, at its LF.
+/// Number of line ends in `text[from..to]`; a CR LF is one, at its LF.
 fn line_ends(text: &[u8], from: usize, to: usize) -> u32 {
     let block = &text[from..to];
     let lf = memchr::memchr_iter(b'\n', block).count();

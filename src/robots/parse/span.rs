@@ -2,7 +2,7 @@
 
 use crate::robots::rule::RuleKind;
 
-/// A piece of one line of the text. Lines are cut at 20,000 bytes, so that a `u16` holds every length.
+/// A piece of one line of the text. Lines are cut at 16 KiB, so that a `u16` holds every length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -13,18 +13,18 @@ impl Span {
     pub(crate) fn new(range: std::ops::Range<usize>) -> Self {
         Self {
             start: u32::try_from(range.start).expect("a file is cut at 1 GiB"),
-            len: u16::try_from(range.len()).expect("a line is cut at 20,000 bytes"),
+            len: u16::try_from(range.len()).expect("a line is cut at 16 KiB"),
         }
     }
 }
 
-/// A rule as it stands in the file: where its path is.
+/// A rule in the file: where its path is, and its kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RuleSpan {
     pub(crate) start: u32,
     pub(crate) len: u16,
     pub(crate) kind: RuleKind,
-    /// There is neither `*` nor a final `$` in it, and nothing that must be normalised.
+    /// The path has neither `*` nor a final `$`, and nothing that must be normalised.
     pub(crate) plain: bool,
 }
 

@@ -6,25 +6,25 @@ use super::text::{PatternPlace, PatternText};
 use crate::robots::budget::{StepBudget, StepsSpent};
 use crate::robots::steps;
 
-/// The literals of [`Patterns`](super::Patterns), sorted; those with an anchor stand behind those without.
+/// The literals of [`Patterns`](super::Patterns), sorted; an anchored literal comes after an equal one without an anchor.
 #[derive(Debug)]
 pub(super) struct Literals<T>(Box<[Literal<T>]>);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Literal<T> {
-    /// Its first eight bytes, by which most comparisons are decided.
+    /// The first eight bytes, which decide most comparisons.
     word: u64,
     place: PatternPlace,
-    /// The longest other literal without an anchor that it begins with.
+    /// Index of the longest other unanchored literal that this one begins with.
     parent: u32,
-    /// Matches only what is equal.
+    /// Whether only an equal path matches.
     is_exact: bool,
-    /// The greatest of its own value and its ancestors': where it matches, they do.
+    /// The greatest value of this literal and its ancestors: where it matches, they match too.
     value: T,
 }
 
 const NONE: u32 = u32::MAX;
-/// Steps of a look-up beside its comparisons: where a file has thousands of groups, the memory of each is far away.
+/// Steps that each look-up costs besides its comparisons: in a file with thousands of groups, each group's memory is a cache miss.
 const LOOK_UP: usize = 12;
 
 impl<T> Literal<T> {
@@ -38,7 +38,7 @@ impl<T: Ord + Copy> Literals<T> {
     pub(super) fn new(literals: Vec<Literal<T>>, text: &PatternText) -> Self {
         let mut literals = literals;
         sort(&mut literals, text);
-        // Of equals the first has the greatest value.
+        // Of equal literals, the first has the greatest value.
         literals.dedup_by(|b, a| {
             a.is_exact == b.is_exact && a.place.len == b.place.len && bytes(text, a) == bytes(text, b)
         });
@@ -79,7 +79,7 @@ impl<T: Ord + Copy> Literals<T> {
                 bytes(text, literal) <= path
             }
         });
-        // What is not behind the path and begins it is the last such literal, or an ancestor of it.
+        // The literals that the path begins with are the last one that does not sort after it, or ancestors of that one.
         let mut next = behind.checked_sub(1).map(|last| &self.0[last]);
         let shared = next.map_or(0, |last| shared(bytes(text, last), path));
         let found = loop {
@@ -100,7 +100,7 @@ impl<T: Ord + Copy> Literals<T> {
     }
 }
 
-/// By their bytes, then those without an anchor first, then the greatest value.
+/// Sorts by bytes, then unanchored first, then by the greatest value.
 fn sort<T: Ord + Copy>(literals: &mut [Literal<T>], text: &PatternText) {
     for literal in &mut *literals {
         literal.word = word(bytes(text, literal));
@@ -119,7 +119,7 @@ fn bytes<'a, T>(text: &'a PatternText, literal: &Literal<T>) -> &'a [u8] {
     text.at(literal.place)
 }
 
-/// The first eight bytes, such that their order is that of the texts; zeros past the end, as no pattern holds one.
+/// The first eight bytes as a number that sorts like the text, padded with zeros, which no pattern holds.
 #[inline]
 fn word(text: &[u8]) -> u64 {
     match text.first_chunk() {
@@ -128,7 +128,7 @@ fn word(text: &[u8]) -> u64 {
     }
 }
 
-/// How many bytes two texts have in common at their beginnings.
+/// Length of the common prefix.
 #[inline]
 fn shared(a: &[u8], b: &[u8]) -> usize {
     let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);

@@ -18,21 +18,21 @@ use pattern::{PatternForm, normalise, path_bytes};
 use starred::{Star, Starred};
 use text::{PatternPlace, PatternText};
 
-/// Compiled patterns; of those that match a path, which has the greatest value? The order of the values is the precedence.
+/// Compiled patterns. A look-up returns the greatest value of those that match a path: the values are ordered by precedence.
 ///
-/// Patterns without a star are literals in the order of their bytes: those that a path begins with are the last one that is
-/// not behind the path, and its ancestors. Patterns with stars are tried with the greatest value first; where there are many,
-/// only those are tried of which the path has three bytes that few patterns have.
+/// Patterns without a star are sorted literals: those that a path begins with are the last one that does not sort after the path, and
+/// its ancestors. Patterns with stars are tried with the greatest value first; if there are many, only those whose rarest three bytes
+/// occur in the path.
 #[derive(Debug)]
 pub(crate) struct Patterns<T> {
     text: PatternText,
     literals: Literals<T>,
     starred: Starred<T>,
-    /// The patterns as [`fold`] leaves them, if that changes one.
+    /// The patterns after [`fold`], if it changes any.
     folded: Option<Box<Self>>,
 }
 
-/// Patterns on their way to [`Patterns`].
+/// Builder of [`Patterns`].
 #[derive(Clone)]
 pub(crate) struct PatternsBuilder<T> {
     text: PatternText,
@@ -57,13 +57,13 @@ impl<T: Ord + Copy> Patterns<T> {
 }
 
 impl<T: Ord + Copy> PatternsBuilder<T> {
-    /// `shared`: a text that plain patterns are pieces of, and are not copied from.
+    /// `shared`: the text that plain patterns are pieces of, so that they are not copied. `patterns`: the expected number.
     pub(crate) fn new(shared: Arc<[u8]>, patterns: usize) -> Self {
         let text = PatternText { shared, own: Vec::new() };
         Self { text, literals: Vec::with_capacity(patterns), starred: Vec::new(), folded: None }
     }
 
-    /// A piece of the shared text in which nothing is special and nothing must be normalised.
+    /// Adds a piece of the shared text in which nothing is special and nothing must be normalised.
     #[inline]
     pub(crate) fn add_plain(&mut self, at: Range<usize>, value: T) {
         let literal = Literal::new(PatternPlace::new(at), false, value);
@@ -73,8 +73,8 @@ impl<T: Ord + Copy> PatternsBuilder<T> {
         }
     }
 
-    /// A pattern as it is written. `value` is given the bytes that count for precedence: all of the normalised pattern's, `*`
-    /// and `$` included.
+    /// Adds a pattern as written. `value` is called with the number of bytes that count for precedence: those of the normalised
+    /// pattern, `*` and `$` included.
     pub(crate) fn add(&mut self, written: &[u8], value: impl FnOnce(usize) -> T) {
         let (text, form, bytes) = normalise(written);
         let value = value(bytes);

@@ -2,27 +2,27 @@
 
 use crate::robots::path::{self, PathByte};
 
-/// Stands for a star in a normalised pattern; NUL ends lines, and cannot stand for itself.
+/// Stands for a star in a normalised pattern. NUL ends lines, so no pattern contains it.
 pub(crate) const STAR: u8 = 0;
 
 /// What a normalised pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatternForm {
-    /// What begins with its text.
+    /// Paths that begin with its text.
     Prefix,
-    /// What is equal to its text.
+    /// The path that equals its text.
     Exact,
-    /// What begins with the literals of its text, in this order, with anything where a star is; if it is anchored, what ends with
-    /// the last.
+    /// Paths that begin with the first literal of its text and contain the others in this order, with anything where a star is. An
+    /// anchored pattern matches only if the path ends with the last literal.
     Starred { is_anchored: bool },
 }
 
-/// A pattern as it is compared: its text, in which `STAR` stands for each star, without an anchor and without stars at its end; what it
-/// matches; and the bytes that count for precedence: all of the normalised pattern's, `*` and `$` included.
+/// Normalises a pattern. Returns its text, with `STAR` for each star and without an anchor or trailing stars; its form; and the number
+/// of bytes that count for precedence: those of the normalised pattern, `*` and `$` included.
 pub(crate) fn normalise(written: &[u8]) -> (Vec<u8>, PatternForm, usize) {
     let Shape { mut text, anchored: is_anchored, bytes } = Shape::new(written);
     text.truncate(text.iter().rposition(|&byte| byte != STAR).map_or(0, |last| last + 1));
-    // Several stars in a row are one, and cost no more; they count for precedence as they are written.
+    // Several stars in a row are merged; for precedence they count as written.
     text.dedup_by(|a, b| (*a, *b) == (STAR, STAR));
     let form = match memchr::memchr(STAR, &text) {
         Some(_) => PatternForm::Starred { is_anchored },
@@ -32,17 +32,17 @@ pub(crate) fn normalise(written: &[u8]) -> (Vec<u8>, PatternForm, usize) {
     (text, form, bytes)
 }
 
-/// How many bytes of a normalised pattern are certain to be of a path: behind a star there may be a query.
+/// Number of leading bytes of a normalised pattern that certainly belong to a path: after a star there may be a query.
 pub(crate) fn path_bytes(text: &[u8]) -> usize {
     memchr::memchr2(STAR, b'?', text).unwrap_or(text.len())
 }
 
-/// A pattern that is compared with others: where two are equal, they match the same paths with the same precedence.
+/// A pattern to compare with other patterns: equal shapes match the same paths with the same precedence.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     /// Normalised, with `STAR` for each star, and without an anchor.
     pub(crate) text: Vec<u8>,
-    /// It matches up to the path's end; what is not anchored is as good as one star more at its end.
+    /// Whether it must match up to the end of the path. Without an anchor, it is as if one more star ended it.
     pub(crate) anchored: bool,
     /// The bytes that count for precedence.
     pub(crate) bytes: usize,
@@ -62,15 +62,15 @@ impl Shape {
         }
         let is_anchored = body.len() < written.len();
         let bytes = text.len() + usize::from(is_anchored);
-        // With a star before it, an anchor means nothing.
+        // After a star, an anchor means nothing.
         let anchored = is_anchored && text.last() != Some(&STAR);
         Self { text, anchored, bytes }
     }
 
-    /// All paths that it matches, as one: its text, in which each star stands for a run of bytes.
+    /// All paths that it matches, as one text in which each star stands for a run of bytes.
     pub(crate) fn paths(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.text.len() + 2);
-        // Paths begin with `/`: a star at the start matches at least that, unless what follows is it.
+        // Paths begin with `/`: a star at the start matches at least that slash, unless a slash follows the star.
         let second = self.text.iter().find(|&&byte| byte != STAR);
         if self.text.first() == Some(&STAR) && second != Some(&b'/') {
             text.push(b'/');
@@ -80,17 +80,16 @@ impl Shape {
         text
     }
 
-    /// Whether it matches each of the [`paths`](Self::paths) of another. Never claimed wrongly; it may be missed.
+    /// Whether it matches each of the [`paths`](Self::paths) of another pattern. May miss a match, but never claims one wrongly.
     ///
-    /// No literal matches the star that stands for a run, so that only a star of this pattern does, and then it matches
-    /// any run.
+    /// No literal matches a star in `text`: only a star of this pattern does, and then it matches any run.
     pub(crate) fn covers(&self, text: &[u8]) -> bool {
         let mut pieces = self.text.split(|&byte| byte == STAR);
         let first = pieces.next().unwrap_or_default();
         let Some(mut rest) = text.strip_prefix(first) else { return false };
         let mut last = None;
         for piece in pieces {
-            // Leftmost is best for all but the last, which may have to end the path.
+            // Leftmost is best for all pieces but the last, which may have to end the path.
             if let Some(before) = last.replace(piece) {
                 let Some(at) = memchr::memmem::find(rest, before) else { return false };
                 rest = &rest[at + before.len()..];

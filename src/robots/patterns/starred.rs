@@ -16,20 +16,20 @@ use smallvec::SmallVec;
 #[derive(Debug)]
 pub(super) struct Starred<T> {
     patterns: Box<[Star<T>]>,
-    /// Where there are many.
+    /// Built only if there are many patterns.
     index: Option<Box<Index>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Star<T> {
     pub(super) value: T,
-    /// The kinds of bytes that a path has which it matches.
+    /// The kinds of bytes that every matching path has.
     byte_set: ByteSet,
-    /// Literals, with stars between them; it does not end with one.
+    /// Literals, with stars between them; no star at the end.
     place: PatternPlace,
-    /// How many bytes stand before the first star.
+    /// Number of bytes before the first star.
     first_star: u32,
-    /// Matches only what ends with the last literal.
+    /// Whether a matching path must end with the last literal.
     is_anchored: bool,
 }
 
@@ -85,7 +85,7 @@ impl<T: Ord + Copy> Starred<T> {
 }
 
 impl<T> Star<T> {
-    /// `text`: what is in its place.
+    /// `text`: the text at `place`.
     pub(super) fn new(value: T, text: &[u8], place: PatternPlace, is_anchored: bool) -> Self {
         let pieces = text.split(|&byte| byte == STAR);
         let byte_set = pieces.fold(ByteSet::default(), |set, piece| set.with(ByteSet::of(piece)));
@@ -112,7 +112,7 @@ impl<T> Star<T> {
     }
 }
 
-/// The leftmost place of a piece, which is not empty.
+/// The leftmost place of a piece, which must not be empty.
 fn find(text: &[u8], piece: &[u8], budget: &mut StepBudget) -> Result<Option<usize>, StepsSpent> {
     let Some(last) = text.len().checked_sub(piece.len()) else { return Ok(None) };
     let mut from = 0;
@@ -132,14 +132,14 @@ fn find(text: &[u8], piece: &[u8], budget: &mut StepBudget) -> Result<Option<usi
 /// The numbers of patterns that may match a path.
 type Candidates = SmallVec<[u32; 32]>;
 
-/// For each of many patterns three bytes in a row that a path has which it matches: of the pattern's those that the fewest others
-/// have. A path is asked for each three bytes that it has.
+/// Finds candidates among many patterns by three consecutive bytes that every matching path has: of each pattern, the three that the
+/// fewest other patterns have. A path is looked up by each three consecutive bytes of it.
 #[derive(Debug)]
 struct Index {
-    /// Where the members of each bucket begin; the last is their end.
+    /// Where the members of each bucket begin; the last entry is the end of the last bucket.
     starts: Box<[u32]>,
     members: Box<[u32]>,
-    /// The patterns without three bytes in a row.
+    /// The patterns without three consecutive literal bytes.
     short: Box<[u32]>,
 }
 
@@ -194,12 +194,12 @@ fn windows(text: &[u8]) -> impl Iterator<Item = &[u8; 3]> {
     text.windows(3).filter_map(|window| window.first_chunk())
 }
 
-/// The bucket of three bytes; there is a power of two of them.
+/// The bucket of three bytes. `buckets` is a power of two.
 #[inline]
 fn bucket(&[a, b, c]: &[u8; 3], buckets: usize) -> usize {
     let window = u32::from(a) << 16 | u32::from(b) << 8 | u32::from(c);
     (window.wrapping_mul(0x9E37_79B1) >> (32 - buckets.trailing_zeros())) as usize
 }
 
-/// Up to so many patterns are tried one by one.
+/// Up to this number, patterns are tried one by one.
 const MOST_WITHOUT_INDEX: usize = 32;

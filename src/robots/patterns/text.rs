@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The text of all patterns: a shared one, and behind it that of those that are no piece of it.
+/// The text of all patterns: the shared text, followed by the patterns that are not a piece of it.
 #[derive(Debug, Clone)]
 pub(super) struct PatternText {
     pub(super) shared: Arc<[u8]>,

@@ -1,5 +1,5 @@
-//! The directory of a certificate authority of our own: it is made on first use, another is prepared beside it and put in its
-//! place. Any number of processes may do so at once.
+//! The directory of a certificate authority made by politely: created on first use; a successor is prepared beside it and later
+//! replaces it. Any number of processes may do so at once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,19 +19,19 @@ use crate::tls::error::CaError;
 use crate::tls::secret_file::{self, fault};
 use crate::tls::serial;
 
-/// The files of one that we made, in its directory.
+/// File names of the authority.
 pub const CERTIFICATE: &str = "ca.pem";
 pub const KEY: &str = "ca.key";
-/// Added to the names of one that clients are to trust before it signs, and of one that has signed.
+/// Suffixes for the files of the successor, which clients are to trust before it signs, and of the predecessor.
 pub(super) const NEXT: &str = "next";
 pub(super) const OLD: &str = "old";
 
 impl Ca {
-    /// Opens the one in this directory, or makes it: `ca.pem` and `ca.key`. Any number of processes may do so at once;
-    /// all get the same one.
+    /// Opens the authority in this directory, or creates it: `ca.pem` and `ca.key`. Any number of processes may call this at once; all
+    /// get the same authority.
     ///
     /// # Errors
-    /// As [`Self::open`], and when nothing can be made there.
+    /// As [`Self::open`], and if the files cannot be created.
     pub fn open_or_create(directory: &Path) -> Result<Self, CaError> {
         Self::open_or_create_at(directory, OffsetDateTime::now_utc())
     }
@@ -53,11 +53,11 @@ impl Ca {
         Self::open_at(&certificate, &key, now)
     }
 
-    /// Makes the one that is to follow the one in this directory: clients are to trust both from now on. `false`: there is
-    /// one already.
+    /// Creates the successor of the authority in this directory; clients are to trust both from now on. `false`: there is a successor
+    /// already.
     ///
     /// # Errors
-    /// Nothing can be made there.
+    /// The files cannot be created.
     pub fn prepare(directory: &Path) -> Result<bool, CaError> {
         secret_file::directory(directory)?;
         let _lock = secret_file::lock(directory)?;
@@ -68,14 +68,14 @@ impl Ca {
         }
         let key_pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let made = parameters(OffsetDateTime::now_utc())?.self_signed(&key_pair)?;
-        // In this order: the key alone is what is left of one that is taking its place.
+        // In this order: a key without certificate means that a rotation was interrupted.
         secret_file::write(&certificate, made.pem(), 0o644)?;
         secret_file::write(&key, key_pair.serialize_pem(), 0o600)?;
         Ok(true)
     }
 
-    /// Puts the one that was prepared, or a new one, in place of the one in this directory, whose files stay beside it as
-    /// `ca.pem.old` and `ca.key.old`.
+    /// Replaces the authority in this directory by the prepared successor, or a new one. The old files stay beside it as `ca.pem.old`
+    /// and `ca.key.old`.
     ///
     /// # Errors
     /// As [`Self::open_or_create`].
@@ -87,7 +87,7 @@ impl Ca {
                 if is_there(&file)? {
                     let old = file.with_added_extension(OLD);
                     fs::remove_file(&old).or_else(only_missing).map_err(fault(&old, "removed"))?;
-                    // It stays in its place until another is put there.
+                    // The old file stays in place until it is replaced.
                     fs::hard_link(&file, &old).map_err(fault(&old, "made"))?;
                 }
             }
@@ -99,24 +99,24 @@ impl Ca {
         Self::open_or_create(directory)
     }
 
-    /// Whether one has been prepared in this directory.
+    /// Whether a successor is prepared in this directory.
     pub fn is_prepared(directory: &Path) -> bool {
         next(directory).iter().all(|file| file.exists())
     }
 }
 
-/// The files of the one that is to follow.
+/// The files of the successor.
 pub(super) fn next(directory: &Path) -> [PathBuf; 2] {
     [CERTIFICATE, KEY].map(|name| directory.join(name).with_added_extension(NEXT))
 }
 
-/// Whether one that was to follow has its certificate in place, and its key not yet.
+/// Whether a rotation was interrupted: the successor's certificate is in place, but not its key.
 fn is_halfway(directory: &Path) -> Result<bool, CaError> {
     let [certificate, key] = next(directory);
     if !is_there(&key)? || is_there(&certificate)? {
         return Ok(false);
     }
-    // Where somebody has removed the one that was to follow, its key belongs to nothing.
+    // If only the successor's certificate was deleted, its key fits no certificate.
     let now = CertificateDer::from_pem_file(directory.join(CERTIFICATE)).ok();
     Ok(now.is_some_and(|now| secret_file::load_key(&key).is_ok_and(|key| is_pair(&now, &key))))
 }
@@ -125,7 +125,7 @@ fn is_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> bool {
     parse(certificate).is_some_and(|x509| x509.public_key().subject_public_key.data == key.der_bytes())
 }
 
-/// Finishes what another process has begun.
+/// Completes a rotation that another process began.
 fn settle(directory: &Path) -> Result<(), CaError> {
     if is_halfway(directory)? {
         let [_, key] = next(directory);
@@ -143,7 +143,7 @@ fn is_there(path: &Path) -> Result<bool, CaError> {
     path.try_exists().map_err(fault(path, "read"))
 }
 
-/// The key first: a certificate without it would be of no use, a key without its certificate gets one the next time.
+/// Writes the key first: a certificate without its key would be useless, but a key without certificate gets one the next time.
 fn create(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<(), CaError> {
     let key_pair = if is_there(key)? {
         secret_file::load_key(key)?
@@ -158,7 +158,7 @@ fn create(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<(), CaE
 
 pub(super) fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaError> {
     let serial = serial()?;
-    // Two of one machine and day differ by it.
+    // Tells apart authorities made on the same machine and day.
     let mark = mark(&serial.to_bytes());
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -166,7 +166,7 @@ pub(super) fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaErr
     let name = format!("politely {} {} {mark}", host_name(), now.date());
     params.distinguished_name.push(DnType::CommonName, name);
     params.serial_number = Some(serial);
-    // Whatever the clock says, it is later than this was written: one made before the clock was set is good after.
+    // The clock may be wrong: the certificate is also valid from the date when this code was written.
     params.not_before = (now.min(WRITTEN) - Duration::DAY).max(OffsetDateTime::UNIX_EPOCH);
     params.not_after = now.max(WRITTEN) + YEARS;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -174,7 +174,7 @@ pub(super) fn parameters(now: OffsetDateTime) -> Result<CertificateParams, CaErr
     Ok(params)
 }
 
-/// This machine's name, as far as it fits into a certificate's.
+/// This machine's name, as far as a certificate can contain it.
 fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).take(32).collect();
@@ -182,5 +182,5 @@ fn host_name() -> String {
 }
 
 pub(super) const YEARS: Duration = Duration::days(3650);
-/// No clock that is right says anything earlier.
+/// Any correct clock is later than this.
 const WRITTEN: OffsetDateTime = datetime!(2026-11-01 0:00 UTC);

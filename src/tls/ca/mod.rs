@@ -1,4 +1,4 @@
-//! The certificate authority whose leaves clients are shown: made on first use, or the operator's own.
+//! The certificate authority that signs certificates for intercepted hosts: created on first use, or the operator's.
 
 mod directory;
 
@@ -24,14 +24,14 @@ use directory::{NEXT, OLD};
 /// A certificate authority, ready to sign.
 pub struct Ca {
     issuer: Issuer<'static, KeyPair>,
-    /// What servers show beside a leaf; a root is left out, as clients have it.
+    /// Certificates to send with a leaf; roots are left out, as clients have them.
     chain: Vec<CertificateDer<'static>>,
     anchor: CertificateDer<'static>,
     anchor_pem: String,
     path: PathBuf,
-    /// What is in the file, or was when it was read.
+    /// The content of the certificate file when it was read.
     written: Vec<u8>,
-    /// The file, locked with others for as long as this signs: under whatever name it lies by then, it is in use.
+    /// The open file, with a shared lock while this signs: it shows that the authority is in use, even if the file is renamed.
     _file: File,
     validity: (OffsetDateTime, OffsetDateTime),
 }
@@ -42,7 +42,7 @@ pub struct Trusted {
     pub pem: String,
     /// SHA-256 of the certificate, as `openssl x509 -fingerprint` shows it.
     pub fingerprint: String,
-    /// Tells it from all others.
+    /// Identifies the certificate: the end of its serial.
     pub mark: String,
     pub until: OffsetDateTime,
 }
@@ -62,7 +62,7 @@ impl Trusted {
 }
 
 impl Ca {
-    /// The one that the configuration names; `Directory(None)` is `ca` below the state directory.
+    /// The configured authority; `Directory(None)` is `ca` in the state directory.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -73,22 +73,22 @@ impl Ca {
         }
     }
 
-    /// Whether the other is the same, from the same place.
+    /// Whether both are the same authority at the same path.
     pub fn is_same(&self, other: &Self) -> bool {
         self.path == other.path && self.written == other.written
     }
 
-    /// Whether another lies in its place, to be taken by the next reload.
+    /// Whether the file was replaced by another authority, which the next reload will use.
     fn is_replaced(&self) -> bool {
         read_file(&self.path).is_ok_and(|now| now != self.written)
     }
 
-    /// Opens a certificate, whose intermediates and root may follow it in the file, and its key (PKCS #8), both PEM.
+    /// Opens a certificate and its key (PKCS #8), both PEM. The certificate's intermediates and root may follow it in the file.
     ///
     /// # Errors
-    /// Either cannot be read or used, others can read the key, they do not belong together, or the certificate has
-    /// expired. One that is not yet valid can be used, with a [`warning`](Self::warning): the clock may be wrong for a
-    /// while after a boot, and what needs no authority works.
+    /// Either file cannot be read or used, others can read the key, the two do not match, or the certificate has expired. A certificate
+    /// that is not yet valid is accepted, with a [`warning`](Self::warning): the clock may be wrong for a while after boot, and not all
+    /// requests need the authority.
     pub fn open(certificate: &Path, key: &Path) -> Result<Self, CaError> {
         Self::open_at(certificate, key, OffsetDateTime::now_utc())
     }
@@ -96,7 +96,7 @@ impl Ca {
     fn open_at(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<Self, CaError> {
         let unusable = |why: &str| CaError::CertificateUnusable { path: certificate.to_owned(), why: why.to_owned() };
         let file = open_file(certificate).map_err(fault(certificate, "read"))?;
-        // Where there are no locks nobody asks for them either. A check whether it is in use has it for a moment.
+        // File systems without locks are ignored. A check of `is_in_use` may hold the lock for a moment.
         for _ in 0..LOOKS {
             match file.try_lock_shared() {
                 Err(TryLockError::WouldBlock) => std::thread::yield_now(),
@@ -109,7 +109,7 @@ impl Ca {
             .map_err(|error| unusable(&format!("it is not PEM: {error}")))?;
         let key_pair = secret_file::load_key(key)?;
         let parsed = all.iter().map(|der| parse(der)).collect::<Option<Vec<_>>>();
-        let parsed = parsed.ok_or_else(|| unusable("a certificate in it is broken"))?;
+        let parsed = parsed.ok_or_else(|| unusable("a certificate in it is malformed"))?;
         if parsed.is_empty() {
             return Err(unusable("there is no certificate in it"));
         }
@@ -125,9 +125,9 @@ impl Ca {
         }
         let roots: Vec<bool> = parsed.iter().map(|x509| x509.subject() == x509.issuer()).collect();
         let issuer = Issuer::from_ca_cert_der(&all[ours], key_pair);
-        let issuer = issuer.map_err(|_| unusable("its name has parts that cannot be repeated in a leaf"))?;
+        let issuer = issuer.map_err(|_| unusable("its name has parts that cannot be copied into a leaf"))?;
         let anchor = all[roots.iter().position(|is_root| *is_root).unwrap_or(ours)].clone();
-        // The issuer first, then the others in their order, roots left out.
+        // The issuer first, then the others in their order, without roots.
         let others = (0..all.len()).filter(|at| *at != ours);
         let chain = std::iter::once(ours).chain(others).filter(|at| !roots[*at]).map(|at| all[at].clone()).collect();
         Ok(Self {
@@ -147,8 +147,8 @@ impl Ca {
         &self.anchor_pem
     }
 
-    /// All that clients have to trust: this one, the one that has been put in its place since, the one that is to follow it,
-    /// and the one before it while some process signs with that still.
+    /// All certificates that clients have to trust: this one, one that has replaced its file, its successor, and its predecessor while
+    /// some process still signs with that.
     pub fn trusted(&self) -> Vec<Trusted> {
         let in_place = self.is_replaced().then(|| anchor_in(&self.path)).flatten();
         let old = self.path.with_added_extension(OLD);
@@ -162,12 +162,12 @@ impl Ca {
         all.iter().filter_map(Trusted::of).collect()
     }
 
-    /// The one that is to follow.
+    /// The prepared successor.
     pub fn next(&self) -> Option<Trusted> {
         Trusted::of(&self.beside(NEXT)?)
     }
 
-    /// The one that signed before.
+    /// The predecessor.
     pub fn retired(&self) -> Option<Trusted> {
         Trusted::of(&self.beside(OLD)?)
     }
@@ -176,12 +176,12 @@ impl Ca {
         anchor_in(&self.path.with_added_extension(extension))
     }
 
-    /// The same, PEM.
+    /// [`trusted`](Self::trusted), as PEM.
     pub fn trusted_pem(&self) -> String {
         self.trusted().into_iter().map(|certificate| certificate.pem).collect()
     }
 
-    /// The same, DER.
+    /// [`cert_pem`](Self::cert_pem), as DER.
     pub fn cert_der(&self) -> &CertificateDer<'static> {
         &self.anchor
     }
@@ -196,12 +196,12 @@ impl Ca {
         parse(&self.anchor).map(|x509| mark(x509.raw_serial())).unwrap_or_default()
     }
 
-    /// When its leaves begin and cease to be valid at the latest.
+    /// The earliest start and latest end of its leaves' validity.
     pub fn validity(&self) -> (OffsetDateTime, OffsetDateTime) {
         self.validity
     }
 
-    /// What is wrong with its dates now, or will be soon, and what to do about it.
+    /// What is or will soon be wrong with it, and what to do about it.
     pub fn warning(&self, now: OffsetDateTime) -> Option<String> {
         let ((from, until), path) = (self.validity, self.path.display());
         if now < from {
@@ -221,7 +221,7 @@ impl Ca {
                 }
             ))
         } else if self.is_replaced() {
-            Some(format!("there is another certificate authority in {path}; `politely reload` makes it sign"))
+            Some(format!("{path} was replaced by another certificate authority; `politely reload` puts it into use"))
         } else {
             None
         }
@@ -242,7 +242,7 @@ impl std::fmt::Debug for Ca {
     }
 }
 
-/// Where files beside the authority go.
+/// The directory for files that belong to the authority.
 pub fn directory(source: &CaSource) -> PathBuf {
     match source {
         CaSource::Directory(Some(directory)) => directory.clone(),
@@ -255,10 +255,10 @@ fn is_in_use(certificate: &Path) -> bool {
     open_file(certificate).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// A look takes two calls of the system.
+/// A check holds the lock for two system calls.
 const LOOKS: usize = 1000;
 
-/// How long before its end there is a warning.
+/// How long before its expiry the warning begins.
 const WARNED: Duration = Duration::days(30);
 
 #[cfg(test)]
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Of the years in which this one is valid.
+    /// An authority that is valid in these years.
     fn dated(from: OffsetDateTime, until: OffsetDateTime) -> (tempfile::TempDir, PathBuf) {
         let home = tempfile::tempdir().unwrap();
         let directory = home.path().join("ca");
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(both(&running), [old.clone(), new.clone()], "what is on the disk is trusted too");
         assert_eq!(both(&next), [new.clone(), old], "and so is what signs");
         assert!(!running.is_same(&in_place()) && next.is_same(&in_place()));
-        assert!(running.warning(RIGHT).is_some_and(|warning| warning.contains("`politely reload` makes it sign")));
+        assert!(running.warning(RIGHT).is_some_and(|warning| warning.contains("`politely reload` puts it into use")));
         drop(running);
         assert_eq!(both(&next), [new]);
         assert!(next.retired().is_some());

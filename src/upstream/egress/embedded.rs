@@ -2,21 +2,21 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// All readings of the address as one that carries an IPv4 address, where it has the form for it.
+/// All IPv4 addresses that an IPv6 address may carry, by the forms that it matches.
 pub(super) fn ipv4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let octets = address.octets();
     let at = |places: [usize; 4]| Ipv4Addr::from(places.map(|place| octets[place]));
     let last = at([12, 13, 14, 15]);
     match address.segments() {
-        // `::` and `::1` are what they are.
+        // `::` and `::1` carry none.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => vec![],
         // IPv4-compatible, IPv4-mapped (RFC 4291 §2.5.5); IPv4-translated (RFC 2765 §2.1).
         [0, 0, 0, 0, 0, 0 | 0xffff, _, _] | [0, 0, 0, 0, 0xffff, 0, _, _] => vec![last],
         // NAT64 (RFC 6052 §2.1).
         [0x64, 0xff9b, 0, 0, 0, 0, _, _] => vec![last],
-        // NAT64 of a network's own (RFC 8215): it says not how long the prefix is.
+        // Local-use NAT64 (RFC 8215): the address does not tell the length of the prefix.
         [0x64, 0xff9b, 1, ..] => own_nat64([at([6, 7, 9, 10]), at([7, 9, 10, 11]), at([9, 10, 11, 12]), last]),
-        // Teredo (RFC 4380 §4): the server, and the client with its bits turned.
+        // Teredo (RFC 4380 §4): the server's address, and the client's with inverted bits.
         [0x2001, 0, ..] => vec![at([4, 5, 6, 7]), Ipv4Addr::from_bits(!last.to_bits())],
         // 6to4 (RFC 3056 §2).
         [0x2002, ..] => vec![at([2, 3, 4, 5])],
@@ -26,8 +26,7 @@ pub(super) fn ipv4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     }
 }
 
-/// Each length of prefix puts the address elsewhere (RFC 6052 §2.2). Those that would come to 0.0.0.0/8 are no reading,
-/// unless none is.
+/// For each prefix length, the IPv4 address is at another place (RFC 6052 §2.2). Readings in 0.0.0.0/8 are dropped, unless all are.
 fn own_nat64(readings: [Ipv4Addr; 4]) -> Vec<Ipv4Addr> {
     let sound: Vec<_> = readings.into_iter().filter(|reading| reading.octets()[0] != 0).collect();
     if sound.is_empty() { vec![Ipv4Addr::UNSPECIFIED] } else { sound }

@@ -13,23 +13,22 @@ use ipnet::IpNet;
 
 use crate::policy::{Allowlist, EgressReason, Host, HostPattern, ListedBy, Refusal};
 
-/// The guard. Without exceptions it lets through public addresses on ports 80 and 443.
+/// The egress guard. By default it allows public addresses on ports 80 and 443.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guard {
-    /// Opened although special.
+    /// Allowed although special-purpose.
     pub allow: Vec<IpNet>,
-    /// Closed although public; overrides `allow`.
+    /// Denied although public; overrides `allow`.
     pub deny: Vec<IpNet>,
-    /// Hosts that are closed by name.
+    /// Hosts denied by name.
     pub deny_hosts: Vec<HostPattern>,
-    /// What may be asked at all.
+    /// The hosts and methods that may be requested.
     pub listed: Allowlist,
-    /// The ports that are open.
+    /// The allowed ports.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Where this instance listens. The unspecified address stands for the loopback ones; what other addresses the
-    /// machine has is for the caller to add.
+    /// Where this instance listens. The unspecified address stands for loopback only; the caller adds the machine's other addresses.
     pub listeners: Vec<SocketAddr>,
-    /// By which the proxy serves its clients itself.
+    /// The name under which the proxy serves its own setup pages.
     pub setup_host: Option<Host>,
 }
 
@@ -48,8 +47,7 @@ impl Default for Guard {
 }
 
 impl Guard {
-    /// What can be said before the name is resolved. A port on which we listen ourselves is left for the address to
-    /// decide, for a loop is recognised by it.
+    /// Checks what is known before the name is resolved. A port on which we listen is not denied here: the loop is detected by address.
     pub fn screen_host(&self, host: &Host, port: u16) -> Result<(), Denied> {
         if self.setup_host.as_ref() == Some(host) {
             return Err(Denied::SetupHost(host.clone()));
@@ -64,7 +62,7 @@ impl Guard {
         if self.listeners.iter().any(|listener| listener.port() == port) { Ok(()) } else { self.screen_port(port) }
     }
 
-    /// Whether this may be dialled.
+    /// Checks the address that will be dialled.
     pub fn screen_socket(&self, socket: SocketAddr) -> Result<(), Denied> {
         if self.listeners.iter().any(|listener| is_reached_by(listener, socket)) {
             return Err(Denied::OwnListener(socket));
@@ -73,18 +71,17 @@ impl Guard {
         self.screen_address(socket.ip())
     }
 
-    /// Whether the port is open.
+    /// Checks the port.
     pub fn screen_port(&self, port: u16) -> Result<(), Denied> {
         if self.ports.iter().any(|range| range.contains(&port)) { Ok(()) } else { Err(Denied::Port(port)) }
     }
 
-    /// Whether the address is open. An IPv6 address that carries an IPv4 one has to be open in itself, and the one it
-    /// carries too.
+    /// Checks the address. If an IPv6 address carries an IPv4 address, both must be allowed.
     pub fn screen_address(&self, address: IpAddr) -> Result<(), Denied> {
         self.screen_carried(address, None)
     }
 
-    /// `within`: the address that stands for this one.
+    /// `within`: the IPv6 address that carries this one.
     fn screen_carried(&self, address: IpAddr, within: Option<IpAddr>) -> Result<(), Denied> {
         let shown = within.unwrap_or(address);
         if let Some(network) = self.deny.iter().find(|network| network.contains(&address)) {
@@ -111,30 +108,30 @@ impl Guard {
     }
 }
 
-/// Why the proxy does not connect there.
+/// Why the proxy refuses to connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denied {
-    /// The address lies in a range that is not the public Internet's.
+    /// The address is in a special-purpose range.
     Special {
         address: IpAddr,
-        /// As the IANA registry has it.
+        /// The name in the IANA registry.
         range: &'static str,
         /// The document that defines it.
         source: &'static str,
-        /// The IPv4 address in it that is meant.
+        /// The IPv4 address carried by the IPv6 address.
         carried: Option<Ipv4Addr>,
     },
-    /// The operator closed the address.
+    /// The operator denies the address.
     Listed { address: IpAddr, network: IpNet },
-    /// The operator closed the host.
+    /// The operator denies the host.
     Host { host: Host, pattern: HostPattern },
-    /// The operator lists hosts, and not this one.
+    /// The operator's allowlist does not contain the host.
     UnlistedHost(Host),
-    /// The port is not open.
+    /// The port is not allowed.
     Port(u16),
-    /// It is we who listen there.
+    /// This proxy listens there.
     OwnListener(SocketAddr),
-    /// The name by which the proxy serves its clients itself.
+    /// The name under which the proxy serves its own setup pages.
     SetupHost(Host),
 }
 

@@ -1,6 +1,5 @@
-//! The ranges that are not the public Internet's: IANA's special-purpose address registries, complete, whether a range is
-//! globally reachable or not, as none has public web sites; multicast; what IPv6 has not allocated; and the
-//! addresses where clouds serve credentials.
+//! Address ranges without public web sites: IANA's special-purpose address registries, complete, even ranges that are globally
+//! reachable; multicast; unallocated IPv6 space; and the addresses where clouds serve credentials.
 //! <https://www.iana.org/assignments/iana-ipv4-special-registry>,
 //! <https://www.iana.org/assignments/iana-ipv6-special-registry>.
 
@@ -15,7 +14,7 @@ pub(super) struct Range {
     pub source: &'static str,
 }
 
-/// The range that an address lies in, the narrowest one; `None` is a public address.
+/// The narrowest range that contains the address; `None` for a public address.
 pub(super) fn find(address: IpAddr) -> Option<&'static Range> {
     let (table, reserved) = match address {
         IpAddr::V4(_) => (V4, None),
@@ -25,7 +24,8 @@ pub(super) fn find(address: IpAddr) -> Option<&'static Range> {
     holding.max_by_key(|range| range.network.prefix_len()).or(reserved)
 }
 
-/// Global unicast addresses are all from 2000::/3 so far. The NAT64 prefixes lie outside; what they carry is judged.
+/// Whether the address is allocated: so far all global unicast addresses are in 2000::/3. The NAT64 prefixes are outside, but the
+/// carried addresses are checked.
 fn is_given_out(address: Ipv6Addr) -> bool {
     matches!(address.segments(), [0x2000..=0x3fff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..])
 }

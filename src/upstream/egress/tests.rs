@@ -1,4 +1,4 @@
-//! Each special range by name, each way to carry an IPv4 address, and the operator's exceptions.
+//! Each special range by name, each form that carries an IPv4 address, and the operator's exceptions.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn range_of(guard: &Guard, address: &str) -> Option<&'static str> {
 
 #[test]
 fn every_special_range_is_denied_from_its_first_address_to_its_last() {
-    // The registries' rows: name, first address, last address, and the neighbours if those are public.
+    // The rows of the registries: name, first and last address, and the neighbours if those are public.
     for (name, first, last, before, after) in [
         ("This host on this network", "0.0.0.0", "0.0.0.0", None, None),
         ("This network", "0.0.0.1", "0.255.255.255", None, Some("1.0.0.0")),

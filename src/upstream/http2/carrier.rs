@@ -1,7 +1,7 @@
-//! The task of one HTTP/2 connection to an origin: it moves the frames, and sees to it that the other end is there.
+//! The task of one HTTP/2 connection to an origin: transfers the frames, and checks that the origin is alive.
 
-use super::said::is_broken_off;
-use super::vitals::{Heard, Vitals};
+use super::error_meaning::is_broken_off;
+use super::vitals::{ActivityStream, Vitals};
 use super::window::Window;
 use crate::upstream::write_batch::Gathered;
 use bytes::Bytes;
@@ -15,17 +15,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Moves the frames until the connection ends: by the origin, by its silence, or because it has been idle for `idle`. `leave`: it takes
-/// no more requests; `broken_off`: what has come on it has ended it for all who shared it.
+/// Transfers frames until the connection ends: closed by the origin, without a sign of life, or idle for `idle`. `leave` is called when
+/// the connection takes no more requests; `broken_off` when an error of ours has ended it for all its requests.
 pub(super) async fn carry(
-    mut carrier: Carrier<Gathered<Heard>, Bytes>,
+    mut carrier: Carrier<Gathered<ActivityStream>, Bytes>,
     mut ping: PingPong,
     vitals: Arc<Vitals>,
     idle: Duration,
     leave: impl Fn(),
     broken_off: impl Fn(),
 ) {
-    // The answer comes behind the origin's settings: it says that they have come where they change nothing.
+    // The PONG comes after the origin's settings, and thus shows that they have arrived, even if they change nothing.
     let mut asked = ping.send_ping(Ping::opaque()).ok().map(|()| Instant::now());
     let mut idle_since = Instant::now();
     let mut is_closing = false;
@@ -39,7 +39,7 @@ pub(super) async fn carry(
             None => vitals.heard() + SILENCE,
         };
         tokio::select! {
-            // What has come is taken in before anything is made of it.
+            // First process what has arrived, then act on it.
             biased;
             ended = poll_fn(|cx| poll_carrier(&mut carrier, &vitals, cx)) => {
                 if let Err(error) = ended {
@@ -61,7 +61,7 @@ pub(super) async fn carry(
                 window.fit(&mut carrier, &vitals);
             }
             () = sleep_until(next) => match (asked, is_idle) {
-                // Bytes of any kind are a sign as well.
+                // Any received bytes are a sign of life.
                 (Some(_), _) if vitals.heard() + PONG_TIME > Instant::now() => {}
                 (Some(_), _) => {
                     tracing::debug!("an HTTP/2 connection to an origin does not respond: closed");
@@ -71,7 +71,7 @@ pub(super) async fn carry(
                     asked = ping.send_ping(Ping::opaque()).ok().map(|()| Instant::now());
                 }
                 (None, true) if !is_closing => {
-                    // With the last one who could send, the connection ends by itself.
+                    // The connection ends by itself once nobody can send on it.
                     is_closing = true;
                     idle_since = Instant::now();
                     leave();
@@ -81,14 +81,14 @@ pub(super) async fn carry(
             },
         }
     }
-    // Streams that are still under way learn of it as the carrier goes.
+    // Streams in flight learn of it when the carrier is dropped.
     vitals.set(&vitals.is_over);
     leave();
 }
 
-/// Moves frames on. Settings that say how many streams the origin takes are known at once: not all answer a PING.
+/// Polls the connection. Settings that limit the number of streams are noticed at once: not every origin answers a PING.
 fn poll_carrier(
-    carrier: &mut Carrier<Gathered<Heard>, Bytes>,
+    carrier: &mut Carrier<Gathered<ActivityStream>, Bytes>,
     vitals: &Vitals,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), h2::Error>> {
@@ -99,10 +99,10 @@ fn poll_carrier(
     polled
 }
 
-/// Until the origin has said how many: more could be refused.
+/// Streams allowed until the origin has sent its limit: more could be refused.
 pub(super) const FIRST_STREAMS: usize = 1;
-/// A connection with streams on which nothing has come for so long is asked for a sign of life,
+/// If nothing arrives for this long on a connection with streams, it is sent a PING;
 const SILENCE: Duration = Duration::from_secs(15);
-/// which has to come within this.
+/// an answer has to arrive within this time.
 const PONG_TIME: Duration = Duration::from_secs(10);
 const CLOSE_TIME: Duration = Duration::from_secs(5);

@@ -1,9 +1,9 @@
-//! HTTP/2 connections to one endpoint, which its requests share (RFC 9113): none takes a request that it cannot answer.
-//! A stream is opened where the origin has room for one; a connection that the origin is about to close takes no more; one
-//! on which nothing comes back is asked for a sign of life, and ended if there is none.
+//! HTTP/2 connections to one endpoint, shared by its requests (RFC 9113). A stream is opened only if the origin has room for it. A
+//! connection that the origin is about to close takes no more streams. A silent connection is sent a PING, and closed without an
+//! answer.
 
 mod carrier;
-mod said;
+mod error_meaning;
 mod sent_head;
 mod vitals;
 mod window;
@@ -16,11 +16,11 @@ use super::write_batch::Gathered;
 use crate::config::LimitSettings;
 use bytes::Bytes;
 use carrier::{FIRST_STREAMS, carry};
+pub use error_meaning::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 use h2::SendStream;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use http::Request;
 use parking_lot::Mutex;
-pub use said::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 pub use sent_head::SentHead;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
-use vitals::{Heard, Vitals, WINDOW};
+use vitals::{ActivityStream, Vitals, WINDOW};
 
-/// One stream's right on a connection that others use as well. The right ends with this.
+/// A stream on a shared connection. Dropping it ends the stream.
 pub struct Http2Link {
     connection: Arc<Http2Connection>,
     /// Its request has a body.
@@ -38,10 +38,10 @@ pub struct Http2Link {
 }
 
 impl Http2Link {
-    /// Sends the head. `end`: no body follows.
+    /// Sends the head of the request. `end`: no body follows.
     ///
     /// # Errors
-    /// The connection takes no more streams: nothing has been sent.
+    /// The connection takes no more streams; nothing was sent.
     pub fn send_request(
         &self,
         request: Request<()>,
@@ -52,7 +52,7 @@ impl Http2Link {
         Ok((response, body, SentHead::new(send, &self.connection.vitals.turns)))
     }
 
-    /// Waits for the origin to speak HTTP/2, where that has not been agreed on: another would take what is sent for requests.
+    /// Without ALPN, waits until the origin has spoken HTTP/2: a server of another protocol could take frames for requests.
     pub(super) async fn spoken(&self, endpoint: &Endpoint) -> Result<(), DialError> {
         self.connection.known(SPOKEN_TIME).await;
         if self.connection.vitals.is_known.load(Relaxed) {
@@ -62,12 +62,12 @@ impl Http2Link {
         Err(DialError::new(DialFault::Malformed, "the origin does not speak HTTP/2 without TLS"))
     }
 
-    /// Whether the connection would take another stream.
+    /// Whether the connection accepts another stream.
     pub fn is_alive(&self) -> bool {
         self.connection.is_alive()
     }
 
-    /// Whether others have had streams on the connection, so that its end may be of their making.
+    /// Whether the connection has had other streams, which may have caused its end.
     pub fn is_shared(&self) -> bool {
         self.connection.vitals.is_shared.load(Relaxed)
     }
@@ -82,34 +82,33 @@ impl Drop for Http2Link {
     }
 }
 
-/// The connections of one endpoint.
+/// The HTTP/2 connections of one endpoint.
 #[derive(Default)]
 pub(super) struct EndpointConnections {
     connections: Mutex<Vec<Arc<Http2Connection>>>,
-    /// The idle connections of all endpoints.
+    /// The number of idle connections of all endpoints.
     all: Arc<AtomicUsize>,
-    /// Held while a connection is opened that others may want to share. In it, how the last try failed.
+    /// Held while a connection is opened that others may want to share. Contains the last failure.
     pub opening: tokio::sync::Mutex<Option<(Instant, DialError)>>,
-    /// When last asked, the endpoint chose HTTP/1: there is nothing to share.
+    /// The endpoint chose HTTP/1 most recently: nothing to share.
     pub is_http1: AtomicBool,
-    /// The endpoint has refused to speak HTTP/1, or said nothing to it.
+    /// The endpoint rejected HTTP/1, or did not answer it.
     pub is_only: AtomicBool,
-    /// It has sent in HTTP/2 what ends a connection for all who share it: over HTTP/1.1, it ends the connection of the one
-    /// who asked.
+    /// The endpoint's HTTP/2 has ended a connection for all that shared it; over HTTP/1.1 the same error affects one request only.
     pub is_broken_off: AtomicBool,
-    /// When last asked, it chose none of the versions that it was offered.
+    /// The endpoint most recently chose none of the offered versions.
     pub chose_none: AtomicBool,
 }
 
-/// What there is for a request.
+/// Result of looking for a connection.
 pub(super) enum FoundConnection {
     Link(Http2Link, SocketAddr),
-    /// A new connection of which it is not yet known how many streams it takes.
+    /// A new connection that has not announced its stream limit yet.
     Soon(Arc<Http2Connection>),
     None,
 }
 
-/// One connection.
+/// One HTTP/2 connection.
 pub(super) struct Http2Connection {
     send: SendRequest<Bytes>,
     address: SocketAddr,
@@ -134,7 +133,7 @@ impl EndpointConnections {
             let address = link.connection.address;
             return FoundConnection::Link(link, address);
         }
-        // Where one has said nothing for long, none is waited for.
+        // If one connection has long been silent about its limit, do not wait for any.
         let is_mute = there().any(|connection| connection.is_mute());
         let may_take = |vitals: &Vitals| !vitals.is_known.load(Relaxed) && !(uploads && vitals.uploads.load(Relaxed));
         let soon = there().find(|connection| !is_mute && may_take(&connection.vitals));
@@ -145,19 +144,19 @@ impl EndpointConnections {
         self.connections.lock().retain(|connection| !Arc::ptr_eq(&connection.vitals, vitals));
     }
 
-    /// Lets go of those that have carried nothing since `then` or longer.
+    /// Closes the connections that have been idle since `then` or longer.
     pub fn close_idle(&self, then: Instant) {
         self.connections.lock().retain(|connection| connection.vitals.idle_since().is_none_or(|since| since > then));
     }
 
-    /// Since when those have carried nothing that do.
+    /// Appends the time since when each idle connection has been idle.
     pub fn idle_since(&self, into: &mut Vec<Instant>) {
         into.extend(self.connections.lock().iter().filter_map(|connection| connection.vitals.idle_since()));
     }
 }
 
 impl Http2Connection {
-    /// Begins HTTP/2 on a connection and shares it with the endpoint's other requests.
+    /// Starts HTTP/2 on a connection and shares it with the endpoint's other requests.
     pub async fn open(
         stream: Stream,
         address: SocketAddr,
@@ -167,11 +166,11 @@ impl Http2Connection {
     ) -> Result<Http2Link, DialError> {
         let turns = TaskTurns::default();
         let vitals = Vitals::new(endpoint.http2.all.clone(), turns.clone(), uploads);
-        let heard = Gathered::new(Heard { stream, vitals: vitals.clone() }, turns.clone());
+        let heard = Gathered::new(ActivityStream { stream, vitals: vitals.clone() }, turns.clone());
         let mut builder = Builder::new();
         builder
             .initial_window_size(WINDOW)
-            // As much as all streams may hold together: readers that stall take nothing from another.
+            // The sum of all streams' windows, so that a stalled reader does not block other streams.
             .initial_connection_window_size(WINDOW * MAX_STREAMS as u32)
             .max_header_list_size(u32::try_from(limits.max_header_size).unwrap_or(u32::MAX))
             .max_send_buffer_size(WINDOW as usize)
@@ -190,12 +189,12 @@ impl Http2Connection {
         Ok(Http2Link { connection, uploads })
     }
 
-    /// Waits until it is known how many streams it takes, or the connection is [mute](Self::is_mute).
+    /// Waits until the stream limit is known, or the connection is [mute](Self::is_mute).
     pub async fn soon_known(&self) {
         self.known(SETTINGS_TIME).await;
     }
 
-    /// It has not been known for long how many streams it takes: who wants one opens another connection.
+    /// The stream limit has been unknown for so long that requests open other connections instead.
     fn is_mute(&self) -> bool {
         !self.vitals.is_known.load(Relaxed) && self.vitals.began.elapsed() >= SETTINGS_TIME
     }
@@ -209,7 +208,7 @@ impl Http2Connection {
         }
     }
 
-    /// Whether there is room for one more stream; then it is taken.
+    /// Takes a place for one more stream, if there is room.
     fn begin_stream(&self) -> bool {
         let vitals = &self.vitals;
         let most = match vitals.is_known.load(Relaxed) {
@@ -241,14 +240,14 @@ impl Http2Connection {
 
     fn is_alive(&self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        // After a GOAWAY this is an error, though streams may still be under way.
+        // An error after a GOAWAY, although streams may still be in flight.
         !self.vitals.is_over.load(Relaxed) && !matches!(self.send.clone().poll_ready(&mut cx), Poll::Ready(Err(_)))
     }
 }
 
-/// On one connection at a time, whatever the origin takes.
+/// Most streams on one connection, whatever the origin allows.
 const MAX_STREAMS: usize = 100;
-/// How old a connection is when others no longer wait for its settings, but open connections of their own.
+/// Time to wait for a connection's settings before opening another.
 const SETTINGS_TIME: Duration = Duration::from_secs(1);
-/// How long an origin has to say that it speaks HTTP/2 where that was not agreed on.
+/// Time for an origin to show that it speaks HTTP/2, if not negotiated.
 const SPOKEN_TIME: Duration = Duration::from_secs(2);

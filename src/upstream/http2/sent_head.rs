@@ -1,27 +1,27 @@
-//! When the head of a request has left: the h2 crate keeps it back while the origin takes no more streams, and the connection's task
-//! writes it whenever that is scheduled.
+//! Tells when the head of a request was written: the h2 crate holds it back while the origin accepts no more streams, and the
+//! connection's task writes it when scheduled.
 
 use crate::upstream::turns::{HandedOver, TaskTurns};
 use bytes::Bytes;
 use h2::client::SendRequest;
 use std::task::{Context, Poll, ready};
 
-/// The head of a request, on its way to the origin.
+/// The head of a request on its way to the origin.
 pub struct SentHead {
-    /// Not ready while the connection has no room for the stream.
+    /// Pending while the connection has no room for the stream.
     send: SendRequest<Bytes>,
     turns: TaskTurns,
-    /// `None`: it has found the head to be waiting for its stream.
+    /// `None`: when last polled, the head was waiting for a stream.
     handed_over: Option<HandedOver>,
 }
 
 impl SentHead {
-    /// It has just been sent.
+    /// For a head that was just handed to the connection.
     pub(super) fn new(send: SendRequest<Bytes>, turns: &TaskTurns) -> Self {
         SentHead { send, turns: turns.clone(), handed_over: Some(turns.handed_over()) }
     }
 
-    /// Ready when it has been written, or never will be.
+    /// Ready when the head was written, or never will be.
     pub fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if let Some(handed_over) = &self.handed_over {

@@ -1,4 +1,4 @@
-//! What is known of one connection to an origin in HTTP/2: its streams, and when something came.
+//! The state of one HTTP/2 connection to an origin: its streams, and when bytes arrived.
 
 use crate::upstream::stream::Stream;
 use crate::upstream::turns::TaskTurns;
@@ -12,30 +12,30 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What its requests and its carrier share.
+/// Shared by the connection's requests and its carrier.
 pub(super) struct Vitals {
     streams: AtomicUsize,
     /// One of them has a body under way.
     pub uploads: AtomicBool,
     /// It has had more than the stream it was opened for.
     pub is_shared: AtomicBool,
-    /// The origin's settings have come.
+    /// The origin's settings have arrived.
     pub is_known: AtomicBool,
     pub is_over: AtomicBool,
     /// Wakes the requests that wait for the settings.
     pub known: Notify,
-    /// For the carrier: the first stream began, or the last one ended, or another window fits.
+    /// Wakes the carrier: the first stream began, the last one ended, or another window size fits.
     pub turned: Notify,
-    /// What has come for one stream while it was alone.
+    /// Bytes received for a stream while it was the only one.
     pub come_alone: AtomicU64,
-    /// What has come since there is no stream.
+    /// Bytes received while there was no stream.
     come_idle: AtomicU64,
     pub began: Instant,
-    /// When bytes came last, in milliseconds since `began`.
+    /// When bytes last arrived, in milliseconds since `began`.
     heard: AtomicU64,
-    /// When the last stream ended, the same way.
+    /// When the last stream ended, in milliseconds since `began`.
     idle_since: AtomicU64,
-    /// The idle connections of all endpoints, this one among them while it is.
+    /// The number of idle connections of all endpoints; includes this one while it is idle.
     pub all: Arc<AtomicUsize>,
     pub turns: TaskTurns,
 }
@@ -65,18 +65,18 @@ impl Vitals {
         self.streams.load(Relaxed) & !EXCLUSIVE
     }
 
-    /// Takes a place for one more stream, of so many. How many there were.
+    /// Takes a place for one more stream, if there are fewer than `most`. Returns how many there were.
     pub fn begin_stream(&self, most: usize) -> Option<usize> {
         let add = |streams: usize| (streams < most).then_some(streams + 1);
         self.streams.fetch_update(Relaxed, Relaxed, add).ok()
     }
 
-    /// The one stream that there is has the connection to itself. `false`: there is not just one.
+    /// Reserves the connection for its only stream. `false`: it does not have exactly one stream.
     pub fn keep_others_out(&self) -> bool {
         self.streams.compare_exchange(1, EXCLUSIVE | 1, Relaxed, Relaxed).is_ok()
     }
 
-    /// Whether the reader of the one stream that there is empties windows as they come.
+    /// Whether the reader of the only stream keeps up with its window.
     pub fn keeps_up(&self) -> bool {
         self.come_alone.load(Relaxed) >= KEPT_UP
     }
@@ -88,7 +88,7 @@ impl Vitals {
     pub fn end_stream(&self) {
         self.idle_since.store(self.began.elapsed().as_millis() as u64, Relaxed);
         self.come_idle.store(0, Relaxed);
-        // Before it is idle, so that it is counted when it is taken.
+        // Counted before it is idle, so that the count never underflows when it is taken.
         self.all.fetch_add(1, Relaxed);
         if self.streams.fetch_sub(1, Relaxed) & !EXCLUSIVE == 1 {
             self.turned.notify_one();
@@ -97,12 +97,12 @@ impl Vitals {
         }
     }
 
-    /// `None`: it carries something.
+    /// `None`: it has streams.
     pub fn idle_since(&self) -> Option<Instant> {
         (self.streams() == 0).then(|| self.began + Duration::from_millis(self.idle_since.load(Relaxed)))
     }
 
-    /// `false`: nobody wants what comes, and it comes all the same.
+    /// Accounts for received bytes. `false`: too many arrived without a stream.
     fn come(&self, bytes: usize) -> bool {
         self.heard.store(self.began.elapsed().as_millis() as u64, Relaxed);
         match self.streams.load(Relaxed) {
@@ -112,7 +112,7 @@ impl Vitals {
                     self.turned.notify_one();
                 }
             }
-            // This may confirm the window that it had, so that another can be set.
+            // These bytes may confirm the last window size, so that another can be set.
             EXCLUSIVE => self.turned.notify_one(),
             _ => {}
         }
@@ -137,22 +137,22 @@ impl Drop for Vitals {
     }
 }
 
-/// How far the origin may be ahead in each stream, as a rule.
+/// The usual receive window of each stream.
 pub(super) const WINDOW: u32 = 256 * 1024;
-/// What has come for one stream alone, when its reader is known to keep up: four windows, which it has emptied as often.
+/// Bytes after which the reader of a lone stream has proved to keep up: four windows, each emptied.
 const KEPT_UP: u64 = 4 * WINDOW as u64;
-/// What may still come for streams that have been given up: more than any one window.
+/// Bytes that may still arrive for cancelled streams: more than any one window.
 const UNWANTED: u64 = 8 * 1024 * 1024;
-/// In the number of streams: no other may begin.
+/// Flag in the number of streams: no other stream may begin.
 const EXCLUSIVE: usize = 1 << (usize::BITS - 1);
 
-/// A stream that notes when something came.
-pub(super) struct Heard {
+/// A stream that records when bytes arrive.
+pub(super) struct ActivityStream {
     pub stream: Stream,
     pub vitals: Arc<Vitals>,
 }
 
-impl AsyncRead for Heard {
+impl AsyncRead for ActivityStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buf.filled().len();
@@ -164,7 +164,7 @@ impl AsyncRead for Heard {
     }
 }
 
-impl AsyncWrite for Heard {
+impl AsyncWrite for ActivityStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
     }

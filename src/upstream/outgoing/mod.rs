@@ -1,5 +1,5 @@
-//! A request as the next one on the way is to see it. The one place where outgoing requests are written, for either version
-//! of HTTP, for clients and for the proxy's own: what ends with the client's hop, what we add, where the message goes (RFC 9110 §7.6).
+//! A request as the next hop receives it. The one place that writes outgoing requests, for both versions of HTTP, for clients' requests
+//! and our own: it removes what ends with the client's hop, adds our fields, and addresses the message (RFC 9110 §7.6).
 
 use super::hop::is_tls;
 use super::route::Route;
@@ -11,53 +11,53 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, he
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// One request.
+/// One outgoing request.
 #[derive(Clone, Copy)]
 pub struct Outgoing<'a> {
     pub method: &'a str,
-    /// Path and query as they came, byte for byte: `/x?y`. What an absolute URL without a path leaves, nothing, is the root,
-    /// or the server itself for OPTIONS (RFC 9112 §3.2.1, §3.2.4).
+    /// Path and query as received: `/x?y`. Empty for an absolute URL without a path: sent as the root, or as the server itself for
+    /// OPTIONS (RFC 9112 §3.2.1, §3.2.4).
     pub target: &'a [u8],
     pub fields: OutgoingFields<'a>,
-    /// Of the body as it is sent on: over HTTP/2, only a length is given.
+    /// Framing of the body as sent. Over HTTP/2 only a length is written.
     pub framing: Framing,
-    /// It waits for 100 before it sends its body.
+    /// The client waits for 100 before it sends the body.
     pub expects_continue: bool,
-    /// The version in which it came to us; our own is marked as well, so that it is known if it comes back.
+    /// The version of HTTP in which the request was received; also set for our own requests, to detect loops.
     pub received: Version,
-    /// In place of the User-Agent that came.
+    /// Replaces the received User-Agent.
     pub user_agent: Option<&'a str>,
-    /// The protocol that the connection is to change to: HTTP/1.1 alone.
+    /// The protocol to upgrade to: HTTP/1.1 only.
     pub upgrade: Option<&'a [u8]>,
-    /// The signature that the origin has asked for, having had the request once.
+    /// The signature requested by the origin's answer to the first attempt.
     pub asked: Option<&'a SignatureRequest>,
     /// Conditions of a cache, which the client has not set.
     pub conditions: &'a [(&'static str, Vec<u8>)],
 }
 
-/// The fields of a request, however it came.
+/// The fields of a request, by their source.
 #[derive(Clone, Copy)]
 pub enum OutgoingFields<'a> {
     Http1(&'a RequestHead<'a>),
     Http2(&'a HeaderMap),
-    /// Our own.
+    /// Fields of our own requests.
     Own(&'a [(&'a str, &'a [u8])]),
 }
 
-/// The target or a field has bytes that cannot be sent over HTTP/2: HTTP/1.1 can.
+/// The target or a field contains bytes that HTTP/2 cannot carry, but HTTP/1.1 can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it cannot be sent over HTTP/2")]
 pub struct NotForHttp2;
 
 impl Outgoing<'_> {
-    /// Appends the head as it is sent over HTTP/1.1. Nothing is allocated but room in `out`.
+    /// Appends the head for HTTP/1.1. Allocates only room in `out`.
     pub fn write_http1(&self, route: &Route, out: &mut Vec<u8>) {
         let (before, target) = self.target();
-        // What may become another protocol goes through the upstream proxy, not to it.
+        // An upgrade needs a tunnel through the upstream proxy.
         let asked = route.asks().filter(|_| self.upgrade.is_none());
         put(out, &[self.method.as_bytes(), b" "]);
         match asked {
-            // RFC 9112 §3.2.2; §3.2.4: to a proxy, the server itself is a URL without a path.
+            // RFC 9112 §3.2.2; §3.2.4: to a proxy, the server itself is written as a URL without a path.
             Some(_) => {
                 let target = if target == b"*" { &b""[..] } else { target };
                 put(out, &[b"http://", route.0.host.as_bytes(), before, target]);
@@ -74,7 +74,7 @@ impl Outgoing<'_> {
         self.pass(route, crumbs, false, |name, value| lines.put(out, name, value));
         lines.flush(out);
         if crumbs {
-            // RFC 9113 §8.2.3: cookies that were split are one field.
+            // RFC 9113 §8.2.3: cookies that were split are joined.
             out.extend_from_slice(b"Cookie");
             let mut separator: &[u8] = b": ";
             self.fields.each(|field, _| {
@@ -104,10 +104,10 @@ impl Outgoing<'_> {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The same for HTTP/2.
+    /// The head for HTTP/2.
     ///
     /// # Errors
-    /// See [`NotForHttp2`]; nothing has been sent.
+    /// See [`NotForHttp2`].
     pub fn to_http2(&self, route: &Route) -> Result<Request<()>, NotForHttp2> {
         let mut uri = http::uri::Parts::default();
         let way = &*route.0;
@@ -132,12 +132,12 @@ impl Outgoing<'_> {
         if is_whole { Ok(request) } else { Err(NotForHttp2) }
     }
 
-    /// Whether HTTP/2 can carry the target as it is.
+    /// Whether HTTP/2 can carry the target unchanged.
     pub fn fits_http2(&self) -> bool {
         self.upgrade.is_none() && self.path().is_ok()
     }
 
-    /// Without a copy of it that would be another.
+    /// Avoids a copy if possible.
     fn path(&self) -> Result<PathAndQuery, NotForHttp2> {
         let (before, target) = self.target();
         let path = match before {
@@ -147,15 +147,15 @@ impl Outgoing<'_> {
         path.map_err(|_| NotForHttp2)
     }
 
-    /// Each field that goes on, ours among them; not what frames the body and names the host, which the version decides.
-    /// `crumbs`: but for Cookie.
+    /// Calls `put` with each field to forward, ours included, except framing and Host, which depend on the version. `crumbs`: leave out
+    /// Cookie.
     fn pass(&self, route: &Route, crumbs: bool, is_http2: bool, mut put: impl FnMut(&[u8], &[u8])) {
         let counts = matches!(self.method, "OPTIONS" | "TRACE");
         let mut agent = self.user_agent.map(str::as_bytes);
         let mut is_renamed = false;
         self.fields.each(|field, ends_here| match field.kind {
             FieldKind::Host | FieldKind::ContentLength | FieldKind::TransferEncoding | FieldKind::Expect => {}
-            // RFC 9113 §8.2.2: the one use of it there is.
+            // RFC 9113 §8.2.2: the only permitted value.
             FieldKind::Te if is_http2 && list(field.value).any(|it| it.eq_ignore_ascii_case(b"trailers")) => {
                 put(b"te", b"trailers");
             }
@@ -185,7 +185,7 @@ impl Outgoing<'_> {
         }
         self.conditions.iter().for_each(|(name, value)| put(name.as_bytes(), value));
         put(b"Via", via(self.received, &route.0.name, &mut [0; 64]));
-        // After all that may be changed has been.
+        // Last, after all other changes.
         if let Some(signer) = route.signature()
             && !self.is_signed()
             && let Some(Signed { agent, input, signature }) = self.sign(signer).as_deref()
@@ -213,14 +213,14 @@ impl Outgoing<'_> {
         !self.is_signed() && signer.is_wanted()
     }
 
-    /// Whether it came with a signature.
+    /// Whether the request was received with a signature.
     pub fn is_signed(&self) -> bool {
         let mut is_signed = false;
         self.fields.each(|field, _| is_signed |= SIGNATURE.iter().any(|name| field.name.eq_ignore_ascii_case(name)));
         is_signed
     }
 
-    /// What stands before the target, and the target without a fragment.
+    /// The part before the target, and the target without a fragment.
     fn target(&self) -> (&'static [u8], &[u8]) {
         let end = memchr::memchr(b'#', self.target).unwrap_or(self.target.len());
         match &self.target[..end] {
@@ -239,7 +239,7 @@ impl Outgoing<'_> {
 }
 
 impl OutgoingFields<'_> {
-    /// Each of them, and whether it was meant for the hop on which it came.
+    /// Calls `see` with each field, and whether it was meant only for the hop on which it came.
     #[inline]
     fn each(&self, mut see: impl FnMut(&Field<'_>, bool)) {
         match *self {
@@ -261,7 +261,7 @@ impl OutgoingFields<'_> {
     }
 }
 
-/// RFC 9110 §7.6.3. `name` is our own, and short.
+/// A line of Via (RFC 9110 §7.6.3). `name` must be short.
 fn via<'a>(received: Version, name: &str, line: &'a mut [u8; 64]) -> &'a [u8] {
     let version: &[u8] = match received {
         Version::HTTP_10 => b"1.0 ",

@@ -4,7 +4,7 @@ use super::*;
 use crate::http1::{FieldRoom, read_request};
 use crate::upstream::tests::upstream;
 
-/// What becomes of a request that came over HTTP/1: its head for the origin.
+/// The head sent to the origin for a request received over HTTP/1.
 async fn written(settings: &str, url: &str, request: &str) -> String {
     let (mut scanned, mut room) = (0, FieldRoom::new());
     let head = read_request(request.as_bytes(), &mut scanned, 65_536, &mut room).unwrap().unwrap();
@@ -90,7 +90,7 @@ async fn a_parent_is_told_the_whole_url_and_who_asks() {
     );
     let out = written(settings, "http://a.example", "OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n").await;
     assert!(out.starts_with("OPTIONS http://a.example HTTP/1.1\r\n"), "{out}");
-    // Through it, the origin is spoken to.
+    // Through the upstream proxy, the request goes to the origin.
     let out = written(settings, "https://a.example", "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n").await;
     assert_eq!(out, "GET /x HTTP/1.1\r\nHost: a.example\r\nVia: 1.1 us\r\n\r\n");
 }

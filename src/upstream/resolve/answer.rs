@@ -1,4 +1,4 @@
-//! The result of a look-up, and for how long it is valid.
+//! The result of a look-up, and how long it is valid.
 
 use dns_lookup::{LookupError, LookupErrorKind};
 use std::net::IpAddr;
@@ -9,14 +9,14 @@ use tokio::time::Instant;
 /// Why a name has no address.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ResolveError {
-    /// There is no such name, it has no address, or its servers fail; in the resolver's own words.
+    /// There is no such name, it has no address, or its servers fail; `why` is the resolver's message.
     #[error("cannot resolve {name}: {why}")]
     Failed { name: Arc<str>, why: Arc<str> },
-    /// It did not answer in time.
+    /// The resolver did not answer in time.
     #[error("cannot resolve {name}: no answer in time")]
     TimedOut { name: Arc<str> },
-    /// This machine cannot ask: it has no descriptor or memory left, or its resolver is out of reach or in trouble itself,
-    /// as far as is known. Says nothing about the name.
+    /// This machine cannot resolve: it has no descriptor or memory left, or its resolver is unreachable or failing, as far as is known.
+    /// Says nothing about the name.
     #[error("cannot resolve {name}: {why}")]
     OwnLimit { name: Arc<str>, why: Arc<str> },
 }
@@ -24,15 +24,15 @@ pub enum ResolveError {
 #[derive(Clone)]
 pub(super) struct LookupAnswer {
     pub found: LookupResult,
-    /// Of several failures in a row: the first.
+    /// When it was found; for repeated failures, when the first occurred.
     pub at: Instant,
-    /// When to look again.
+    /// When to look the name up again.
     pub until: Instant,
 }
 
 pub(super) type LookupResult = Result<Arc<[IpAddr]>, ResolveError>;
 
-/// Why there are none.
+/// Why a look-up failed.
 pub(super) struct LookupFault {
     pub whose: Whose,
     pub why: String,
@@ -42,7 +42,7 @@ pub(super) struct LookupFault {
 pub(super) enum Whose {
     Names,
     Ours,
-    /// The resolver says the same where it cannot be reached and where the name's own servers fail.
+    /// The resolver reports the same error if it is unreachable and if the name's servers fail.
     Unknown,
 }
 
@@ -61,7 +61,7 @@ impl LookupAnswer {
     pub fn now(found: LookupResult) -> Self {
         let at = Instant::now();
         let keep = match found {
-            // Another look-up may have to wait as long again.
+            // Another look-up might wait equally long.
             Ok(_) | Err(ResolveError::TimedOut { .. }) => KEEP,
             Err(ResolveError::Failed { .. }) => KEEP_FAILURE,
             Err(ResolveError::OwnLimit { .. }) => KEEP_OWN_LIMIT,
@@ -73,21 +73,21 @@ impl LookupAnswer {
         Instant::now() < self.until
     }
 
-    /// `None`: it did not fail, or so long ago that it says nothing of now.
+    /// `None`: it did not fail, or failed too long ago to matter.
     pub fn failing_since(&self) -> Option<Instant> {
         (self.found.is_err() && self.until.elapsed() < MOST_APART).then_some(self.at)
     }
 
-    /// Whether it will do while it is looked up again.
+    /// Whether to use it while a new look-up runs.
     pub fn is_usable(&self) -> bool {
         self.found.is_ok() && self.at.elapsed() < STALE
     }
 }
 
 pub(super) const KEEP: Duration = Duration::from_secs(30);
-/// Addresses are used for so long while nothing newer can be found.
+/// How long addresses are used while look-ups fail.
 const STALE: Duration = Duration::from_secs(600);
-/// Failures in a row.
+/// Failures within this time count as consecutive.
 pub(super) const MOST_APART: Duration = Duration::from_secs(120);
 pub(super) const KEEP_OWN_LIMIT: Duration = Duration::from_secs(1);
 pub(super) const KEEP_FAILURE: Duration = Duration::from_secs(5);

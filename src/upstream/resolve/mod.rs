@@ -1,6 +1,5 @@
-//! Names to addresses, through the system's resolver. A name is looked up once for all who ask at the same time; what was
-//! found is used a while longer while it is looked up again; a look-up of a name that does not answer delays only
-//! the requests for that name.
+//! Resolves names with the system's resolver. Concurrent look-ups of a name share one request. An expired answer is used for a while as
+//! it is renewed. A name that does not resolve delays only requests for that name.
 
 mod answer;
 
@@ -22,21 +21,21 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-/// Looks names up and keeps the answers for a short while: the system's resolver gives no lifetime. Cheap to clone.
+/// Resolves names and caches answers for a short time, as the system's resolver gives no lifetime. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Resolver(Arc<ResolverInner>);
 
 struct ResolverInner {
     answers: Cache<Arc<str>, LookupAnswer>,
-    /// What is being looked up, and where the answer goes.
-    flights: Mutex<HashMap<Arc<str>, Landing>>,
-    /// Each look-up holds a thread, and one of a dead name holds it for many seconds.
+    /// Look-ups in flight, and where to send their answers.
+    in_flight: Mutex<HashMap<Arc<str>, ResultSender>>,
+    /// Look-ups at a time. Each occupies a thread, for many seconds if the name is dead.
     lookups: Arc<Semaphore>,
-    /// Of these, what each client may have.
+    /// Each client's share of the look-ups.
     shares: Mutex<HashMap<Option<ClientId>, Arc<LookupShare>>>,
-    /// When the resolver has answered last, be it that there is no such name.
+    /// When the resolver last answered, even if only that a name does not exist.
     answered: Mutex<Option<Instant>>,
-    /// How long look-ups took: those that found an address, and those that did not.
+    /// Durations of look-ups: with an address, and without.
     times: [Histogram; 2],
     ask: Ask,
 }
@@ -44,13 +43,13 @@ struct ResolverInner {
 struct LookupShare {
     /// Look-ups that have just begun,
     quick: Arc<Semaphore>,
-    /// and those that take long: what comes behind them may be quick again.
+    /// and slow ones, so that quick look-ups do not queue behind them.
     slow: Arc<Semaphore>,
 }
 
-type Flight = watch::Receiver<Option<LookupResult>>;
-type Landing = watch::Sender<Option<LookupResult>>;
-/// The addresses of a name.
+type ResultReceiver = watch::Receiver<Option<LookupResult>>;
+type ResultSender = watch::Sender<Option<LookupResult>>;
+/// Function that resolves a name.
 type Ask =
     Box<dyn Fn(Arc<str>) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupFault>> + Send>> + Send + Sync>;
 
@@ -67,7 +66,7 @@ impl Resolver {
     fn asking(ask: Ask) -> Self {
         Resolver(Arc::new(ResolverInner {
             answers: Cache::new(CACHED_NAMES),
-            flights: Mutex::default(),
+            in_flight: Mutex::default(),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
             shares: Mutex::default(),
             answered: Mutex::default(),
@@ -76,12 +75,12 @@ impl Resolver {
         }))
     }
 
-    /// How long look-ups took: those that found an address, and those that did not.
+    /// Durations of look-ups: with an address, and without.
     pub fn times(&self) -> [Distribution; 2] {
         [self.0.times[0].read(), self.0.times[1].read()]
     }
 
-    /// `client`: for whom.
+    /// `client`: whose share of look-ups to use.
     pub async fn lookup(&self, host: &Host, client: Option<ClientId>) -> LookupResult {
         let name = match host {
             Host::Ip(address) => return Ok(Arc::new([*address])),
@@ -90,16 +89,17 @@ impl Resolver {
         };
         match self.0.answers.get(name) {
             Some(answer) if answer.is_fresh() => answer.found,
-            // What held a moment ago is better than to wait.
+            // A recent answer is better than waiting.
             Some(answer) if answer.is_usable() => {
-                drop(self.flight(name, client));
+                drop(self.join_or_start(name, client));
                 answer.found
             }
-            Some(_) | None => self.landed(name, client, LOOKUP_TIME).await,
+            Some(_) | None => self.wait_for_answer(name, client, LOOKUP_TIME).await,
         }
     }
 
-    /// As [`lookup`](Self::lookup), for callers that can do without. What takes longer than `limit` is not waited for again soon.
+    /// As [`lookup`](Self::lookup), for callers that can do without an answer. A look-up that exceeds `limit` is not waited for again
+    /// soon.
     pub async fn lookup_within(&self, host: &Host, client: Option<ClientId>, limit: Duration) -> LookupResult {
         match (timeout(limit, self.lookup(host, client)).await, host) {
             (Ok(answer), _) => answer,
@@ -112,7 +112,7 @@ impl Resolver {
         }
     }
 
-    /// Whether these are the host's addresses still, as far as is known without asking.
+    /// Whether these are still the host's addresses, as far as is known without a look-up.
     pub fn is_current(&self, host: &Host, addresses: &Arc<[IpAddr]>) -> bool {
         match host {
             Host::Ip(_) => true,
@@ -124,17 +124,17 @@ impl Resolver {
         }
     }
 
-    /// As if the name had been looked up just now.
+    /// Caches addresses as if just looked up.
     #[cfg(test)]
     pub fn remember(&self, name: &str, addresses: &[IpAddr]) {
         self.0.answers.insert(name.into(), LookupAnswer::now(Ok(addresses.into())));
     }
 
-    async fn landed(&self, name: &Arc<str>, client: Option<ClientId>, limit: Duration) -> LookupResult {
-        let mut flight = self.flight(name, client);
-        match timeout(limit, flight.wait_for(Option::is_some)).await {
+    async fn wait_for_answer(&self, name: &Arc<str>, client: Option<ClientId>, limit: Duration) -> LookupResult {
+        let mut result = self.join_or_start(name, client);
+        match timeout(limit, result.wait_for(Option::is_some)).await {
             Ok(Ok(answer)) => answer.clone().expect("it was waited for"),
-            // It goes on; until it ends, others need not wait as long again.
+            // The look-up continues; until it ends, others need not wait as long.
             Ok(Err(_)) | Err(_) => {
                 let answer = Err(ResolveError::TimedOut { name: name.clone() });
                 self.0.answers.insert(name.clone(), self.noted(name, answer.clone()));
@@ -143,15 +143,15 @@ impl Resolver {
         }
     }
 
-    /// The look-up of the name that is under way, or a new one. It is given up if nobody waits for it before it has begun.
-    fn flight(&self, name: &Arc<str>, client: Option<ClientId>) -> Flight {
-        let mut flights = self.0.flights.lock();
-        if let Some(tell) = flights.get(name) {
+    /// The look-up of the name in flight, or a new one. It is cancelled if nobody waits for it before it begins.
+    fn join_or_start(&self, name: &Arc<str>, client: Option<ClientId>) -> ResultReceiver {
+        let mut in_flight = self.0.in_flight.lock();
+        if let Some(tell) = in_flight.get(name) {
             return tell.subscribe();
         }
-        let (tell, flight) = watch::channel(None);
-        flights.insert(name.clone(), tell.clone());
-        drop(flights);
+        let (tell, result) = watch::channel(None);
+        in_flight.insert(name.clone(), tell.clone());
+        drop(in_flight);
         let (this, name) = (self.clone(), name.clone());
         tokio::spawn(async move {
             let share = this.share(client);
@@ -159,7 +159,7 @@ impl Resolver {
             drop(share);
             this.0.shares.lock().retain(|_, share| Arc::strong_count(share) > 1);
             let Some(answer) = answer else { return };
-            // Addresses that were found before hold until they are too old, whatever the resolver's trouble.
+            // Addresses found before remain in use until they are too old, whatever fails now.
             let known = match this.0.answers.get(&name) {
                 Some(before) if answer.is_err() && before.is_usable() => {
                     LookupAnswer { until: Instant::now() + KEEP_FAILURE, ..before }
@@ -167,15 +167,15 @@ impl Resolver {
                 Some(_) | None => this.noted(&name, answer.clone()),
             };
             this.0.answers.insert(name.clone(), known);
-            this.0.flights.lock().remove(&name);
+            this.0.in_flight.lock().remove(&name);
             tell.send_replace(Some(answer));
         });
-        flight
+        result
     }
 
-    /// `None`: nobody wants to know any more.
-    async fn ask(&self, name: &Arc<str>, share: &LookupShare, tell: &Landing) -> Option<LookupResult> {
-        // The client's own turn first: its waiting look-ups take no place that another could have.
+    /// `None`: nobody waits for the answer any more.
+    async fn ask(&self, name: &Arc<str>, share: &LookupShare, tell: &ResultSender) -> Option<LookupResult> {
+        // The client's share first: look-ups waiting for it must not occupy places that others could use.
         let begins = async { (share.quick.clone().acquire_owned().await, self.0.lookups.acquire().await) };
         let (mut turn, place) = self.while_somebody_waits(name, tell, begins).await?;
         let began = Instant::now();
@@ -186,7 +186,7 @@ impl Resolver {
                 if let Ok(slow) = share.slow.clone().try_acquire_owned() {
                     turn = Ok(slow);
                 }
-                // The thread is held until the resolver has given up, whether or not a request still waits.
+                // The thread is occupied until the resolver gives up, even if no request waits.
                 lookup.await
             }
         };
@@ -210,13 +210,13 @@ impl Resolver {
         })
     }
 
-    /// Whether another name was answered since this one has begun to fail.
+    /// Whether another name was resolved since this one began to fail.
     fn fails_alone(&self, name: &Arc<str>) -> bool {
         let first = self.0.answers.get(name).and_then(|answer| answer.failing_since());
         first.is_some_and(|first| self.0.answered.lock().is_some_and(|answered| answered > first))
     }
 
-    /// As an answer of now; failures in a row have one beginning.
+    /// An answer as of now; consecutive failures keep the time of the first.
     fn noted(&self, name: &Arc<str>, found: LookupResult) -> LookupAnswer {
         let answer = LookupAnswer::now(found);
         let before = self.0.answers.get(name).filter(|_| answer.found.is_err());
@@ -226,7 +226,7 @@ impl Resolver {
     async fn while_somebody_waits<T>(
         &self,
         name: &Arc<str>,
-        tell: &Landing,
+        tell: &ResultSender,
         work: impl Future<Output = T>,
     ) -> Option<T> {
         let mut work = pin!(work);
@@ -236,10 +236,10 @@ impl Resolver {
                 done = &mut work => return Some(done),
                 () = tell.closed() => {}
             }
-            // Later requests join under this lock.
-            let mut flights = self.0.flights.lock();
+            // New requests join under this lock.
+            let mut in_flight = self.0.in_flight.lock();
             if tell.receiver_count() == 0 {
-                flights.remove(name);
+                in_flight.remove(name);
                 return None;
             }
         }
@@ -252,13 +252,13 @@ impl Resolver {
     }
 }
 
-/// RFC 6761 §6.3: these names are loopback, and never asked of a server.
+/// RFC 6761 §6.3: loopback names, never sent to a server.
 fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Blocks. By `getaddrinfo` itself: what the standard library makes of its answers does not distinguish a name that is not there
-/// from a resolver that is not.
+/// Resolves a name. Blocks. Calls `getaddrinfo` directly, as the standard library does not distinguish a missing name from an
+/// unreachable resolver.
 fn ask_system(name: &str) -> Result<Vec<IpAddr>, LookupFault> {
     let hints = AddrInfoHints { socktype: SockType::Stream.into(), ..AddrInfoHints::default() };
     let found = getaddrinfo(Some(name), None, Some(hints))?;
@@ -268,7 +268,7 @@ fn ask_system(name: &str) -> Result<Vec<IpAddr>, LookupFault> {
 static LOOPBACK: LazyLock<Arc<[IpAddr]>> =
     LazyLock::new(|| Arc::new([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
 const CACHED_NAMES: usize = 10_000;
-/// Threads of the runtime's for what blocks, of which there are 512.
+/// The runtime's threads for blocking work are 512.
 const LOOKUPS: usize = 256;
 const QUICK: usize = 32;
 const SLOW: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Names looked up once for all who ask, with answers that a test gives.
+//! Look-ups shared by concurrent callers, with answers given by the test.
 
 use super::answer::{KEEP, KEEP_OWN_LIMIT, MOST_APART};
 use super::*;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 const A: Option<ClientId> = Some(ClientId(1));
 const B: Option<ClientId> = Some(ClientId(2));
 
-/// A resolver whose names are `what-number` and answer as `what` says; how often it was asked.
+/// A resolver for names such as `what-number`, which answers according to `what`; and the number of look-ups.
 fn resolver() -> (Resolver, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
@@ -83,7 +83,7 @@ async fn dead_names_are_remembered_briefly() {
     sleep(KEEP_FAILURE).await;
     assert!(resolver.lookup(&host("none-1"), A).await.is_err());
     assert_eq!(asked.load(Relaxed), 2);
-    // One that does not answer at all is waited for once.
+    // A name that does not answer at all is waited for once.
     let began = Instant::now();
     for _ in 0..3 {
         assert!(matches!(resolver.lookup(&host("dead-1"), A).await, Err(ResolveError::TimedOut { .. })));
@@ -121,7 +121,7 @@ async fn one_client_s_dead_names_hold_up_nobody_else() {
     assert_eq!(all.join_all().await.len(), 300);
 }
 
-/// Those that take long stand aside, so that a crawler's own live names come through.
+/// Slow look-ups do not block quick ones, so that a crawler's live names are resolved.
 #[tokio::test(start_paused = true)]
 async fn a_hundred_dead_names_hold_up_their_own_client_for_some_seconds_only() {
     let (resolver, _) = resolver();
@@ -134,7 +134,7 @@ async fn a_hundred_dead_names_hold_up_their_own_client_for_some_seconds_only() {
     resolver.lookup(&host("live-1"), A).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     sleep(Duration::from_secs(60)).await;
-    assert!(resolver.0.shares.lock().is_empty() && resolver.0.flights.lock().is_empty());
+    assert!(resolver.0.shares.lock().is_empty() && resolver.0.in_flight.lock().is_empty());
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_name_that_is_not_there_is_the_sites_trouble_and_what_this_machine_lacks_is_
     for (code, fault) in [
         (libc::EAI_NONAME, Whose::Names),
         (libc::EAI_NODATA, Whose::Names),
-        // No resolver, one that is out of reach or refuses; or the name's servers fail.
+        // The resolver is missing, unreachable or refuses; or the name's servers fail.
         (libc::EAI_AGAIN, Whose::Unknown),
         (libc::EAI_FAIL, Whose::Unknown),
         (libc::EAI_SYSTEM, Whose::Ours),
@@ -198,13 +198,13 @@ async fn look_ups_that_nobody_waits_for_any_more_are_not_made() {
         assert!(lookup.await.is_err());
     }
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(resolver.0.flights.lock().len(), QUICK, "those that have begun");
+    assert_eq!(resolver.0.in_flight.lock().len(), QUICK, "those that have begun");
     assert_eq!(asked.load(Relaxed), QUICK);
-    // One that somebody waits for keeps its place, whoever asked first.
+    // A look-up that somebody waits for keeps its place, whoever asked first.
     let name = host("live-1");
     let (first, second) = (resolver.lookup(&name, A), resolver.lookup(&name, B));
     let (first, second) = tokio::join!(timeout(Duration::from_millis(5), first), second);
     assert!(first.is_err() && second.is_ok());
     sleep(Duration::from_secs(100)).await;
-    assert!(resolver.0.shares.lock().is_empty() && resolver.0.flights.lock().is_empty());
+    assert!(resolver.0.shares.lock().is_empty() && resolver.0.in_flight.lock().is_empty());
 }

@@ -1,6 +1,6 @@
-//! What an origin may have OpenSSL compute in one go: about ten milliseconds, for other requests wait meanwhile. A group of
-//! Diffie-Hellman takes by far the most (10,000 bits: a second); keys of RSA and curves take one or two milliseconds at any size
-//! that OpenSSL reads.
+//! Limits on what an origin may have OpenSSL compute in one go: about ten milliseconds, as other requests wait meanwhile.
+//! Diffie-Hellman groups take by far the most (10,000 bits: a second); RSA keys and curves take one or two milliseconds at any size
+//! that OpenSSL accepts.
 
 use foreign_types::ForeignTypeRef;
 use openssl::nid::Nid;
@@ -10,10 +10,10 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-/// Refuses larger groups and longer certificate chains than the wide TLS takes, before they are computed with.
+/// Rejects larger groups and longer certificate chains, before any computation with them.
 pub(super) fn set(context: &mut SslContextBuilder) {
     let context = context.as_ptr().cast();
-    // SAFETY: the context lives, and the function that replaces its own has the same signature.
+    // SAFETY: the context is alive, and our function has the signature of the callback that it replaces.
     unsafe {
         SSL_CTX_ctrl(context, SET_MAX_CERT_LIST, MAX_CHAIN, null_mut());
         if let Some(default) = SSL_CTX_get_security_callback(context) {
@@ -23,14 +23,14 @@ pub(super) fn set(context: &mut SslContextBuilder) {
     }
 }
 
-/// Whether the origin has sent close_notify. Without it the end of what it has sent may be a cut.
-pub fn said_goodbye(ssl: &SslRef) -> bool {
-    // SAFETY: it reads a number.
+/// Whether the origin has sent close_notify. Without it, its data may have been truncated.
+pub fn received_close_notify(ssl: &SslRef) -> bool {
+    // SAFETY: only reads a number.
     unsafe { SSL_get_shutdown(ssl.as_ptr().cast()) & RECEIVED_SHUTDOWN != 0 }
 }
 
-/// The bounds of `tls: legacy`, where OpenSSL itself has none: RSA keys of 1024 bits at least and curves like them, no certificate
-/// signed with MD5 or older. A root's own signature does not count.
+/// The limits of `tls: legacy`, where OpenSSL has none: RSA keys of at least 1024 bits and equally strong curves, no signature with MD5
+/// or older. The self-signature of a root does not count.
 pub(super) fn verify_legacy(is_good: bool, context: &mut X509StoreContextRef) -> bool {
     let depth = context.error_depth();
     let is_root = context.chain().is_some_and(|chain| chain.len() == depth as usize + 1);
@@ -53,7 +53,7 @@ fn legacy_fault(shown: &X509Ref, depth: u32, is_root: bool) -> Option<X509Verify
         _ if key < LEGACY_KEY_BITS => CA_KEY_TOO_SMALL,
         _ => return None,
     };
-    // SAFETY: it is one of OpenSSL's.
+    // SAFETY: `fault` is one of OpenSSL's constants.
     Some(unsafe { X509VerifyResult::from_raw(fault) })
 }
 
@@ -78,7 +78,7 @@ unsafe extern "C" fn allows(
     extra: *mut c_void,
 ) -> c_int {
     if operation == TMP_DH && bits > MAX_DH_BITS {
-        // SAFETY: it takes no further argument without a format.
+        // SAFETY: without a format, there are no further arguments.
         unsafe {
             ERR_new();
             ERR_set_error(LIBRARY_DH, MODULUS_TOO_LARGE, std::ptr::null());
@@ -86,7 +86,7 @@ unsafe extern "C" fn allows(
         return 0;
     }
     match DEFAULT.get() {
-        // SAFETY: what OpenSSL has passed is passed on to the function of its that this one replaces.
+        // SAFETY: passes OpenSSL's arguments on to OpenSSL's function that this one replaces.
         Some(default) => unsafe { default(ssl, context, operation, bits, nid, other, extra) },
         None => 0,
     }
@@ -101,7 +101,7 @@ unsafe extern "C" {
     fn ERR_set_error(library: c_int, reason: c_int, format: *const c_char, ...);
 }
 
-/// OpenSSL's own, which knows the levels.
+/// OpenSSL's default callback, which implements the security levels.
 static DEFAULT: OnceLock<SecurityCallback> = OnceLock::new();
 
 // Constants of OpenSSL's headers.
@@ -114,9 +114,9 @@ const EE_KEY_TOO_SMALL: c_int = 66;
 const CA_KEY_TOO_SMALL: c_int = 67;
 const CA_MD_TOO_WEAK: c_int = 68;
 
-/// In bytes, of all certificates: about forty small ones, each of which takes 0.2 ms to read.
+/// Bytes of all certificates: about forty small ones, each of which takes 0.2 ms to parse.
 const MAX_CHAIN: c_long = 16 << 10;
-/// In bits of strength, as OpenSSL counts: groups of 2048 to 3071 bits have it. 2048 take 7 ms, twice as many 30.
+/// Bits of strength, as OpenSSL counts: groups of 2048 to 3071 bits. 2048 bits take 7 ms, 4096 take 30.
 const MAX_DH_BITS: c_int = 112;
 /// As strong as 1024 bits of RSA.
 const LEGACY_KEY_BITS: u32 = 80;

@@ -1,4 +1,5 @@
-//! Which kind of TLS a place was last seen to speak, for a while: somebody on the way may have made a handshake fail once.
+//! Remembers for a while which kind of TLS an endpoint speaks. Not for long, as a handshake may have failed once because of the
+//! network.
 
 use crate::upstream::dial_error::DialError;
 use parking_lot::Mutex;
@@ -6,19 +7,19 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is known of one place. Empty where the usual TLS is spoken, and at first.
+/// The memory of one endpoint. Empty at first, and if rustls works.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct TlsMemory(Mutex<Option<Box<TlsSpoken>>>);
 
 #[derive(Debug)]
 enum TlsSpoken {
-    /// The wider TLS alone.
+    /// Only OpenSSL works.
     Wide { since: Instant },
-    /// Neither kind, at these addresses.
+    /// Neither works, at these addresses.
     Neither(Vec<WideRefusal>),
 }
 
-/// Why the wider TLS failed too, at one address and not long ago.
+/// Why OpenSSL failed recently at one address.
 #[derive(Debug)]
 struct WideRefusal {
     address: SocketAddr,
@@ -27,12 +28,12 @@ struct WideRefusal {
 }
 
 impl TlsMemory {
-    /// Whether to begin with the wider TLS.
+    /// Whether to start with OpenSSL.
     pub fn needs_wide(&self) -> bool {
         matches!(self.0.lock().as_deref(), Some(TlsSpoken::Wide { since }) if since.elapsed() < KEEP_WIDE)
     }
 
-    /// Why the wider TLS failed too at that address, if that was lately.
+    /// Why OpenSSL failed at that address, if recently.
     pub fn refusal(&self, address: SocketAddr) -> Option<DialError> {
         let spoken = self.0.lock();
         let Some(TlsSpoken::Neither(refusals)) = spoken.as_deref() else { return None };
@@ -62,9 +63,9 @@ impl TlsMemory {
 }
 
 const KEEP_WIDE: Duration = Duration::from_secs(3600);
-/// Short: a server that is being restarted refuses both as well.
+/// Short: a server that is restarting also rejects both.
 const KEEP_REFUSAL: Duration = Duration::from_secs(60);
-/// As many addresses of a host are remembered.
+/// Most addresses of a host that are remembered.
 const MOST_REFUSALS: usize = 8;
 
 #[cfg(test)]

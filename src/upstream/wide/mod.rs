@@ -1,12 +1,12 @@
-//! The second, wider TLS, OpenSSL's, for origins that cannot be spoken to with rustls: suites with CBC, key exchange by RSA or DHE,
-//! more groups, more kinds of certificates. The roots, the name that is verified and TLS 1.2 as the oldest version are the same;
-//! `tls: legacy` of a host lets older versions in.
+//! The wider TLS, by OpenSSL, for origins that rustls cannot connect to: CBC suites, key exchange by RSA or DHE, more groups, more
+//! kinds of certificates. The roots, the verified name and the minimum of TLS 1.2 are the same; `tls: legacy` of a host allows older
+//! versions.
 
 mod bounds;
 mod memory;
 mod words;
 
-pub(super) use bounds::said_goodbye;
+pub(super) use bounds::received_close_notify;
 pub(super) use memory::TlsMemory;
 
 use super::dial_error::{DialError, DialFault};
@@ -28,26 +28,26 @@ use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio_openssl::SslStream;
 
-/// The terms on which it is spoken. What is needed for it is made when it is needed.
+/// TLS terms for OpenSSL. The context is created on first use.
 pub(super) struct WideTls {
-    /// PEM.
+    /// Roots as PEM.
     pub roots: Arc<str>,
-    /// `false`: the roots and the name do not matter.
+    /// `false`: roots and name are not verified.
     pub verify: bool,
-    /// SHA-256 of the keys of which the certificate must hold one. Empty: any.
+    /// SHA-256 of pinned keys; the chain must contain one. Empty: any.
     pub pins: Vec<[u8; 32]>,
     pub identity: Option<Arc<ShownIdentity>>,
-    /// Older versions than TLS 1.2 as well.
+    /// Allows versions before TLS 1.2.
     pub legacy: bool,
     pub context: OnceCell<SslContext>,
 }
 
 impl WideTls {
-    /// TLS with the host, whose name is what is sent and verified, byte for byte. `http2`: it may choose HTTP/2.
+    /// Starts TLS with the host, whose exact name is sent and verified. `http2`: offers HTTP/2.
     pub async fn connect(self: &Arc<Self>, stream: Stream, host: &Host, http2: bool) -> Result<Stream, DialError> {
         let failed =
             |error: &dyn fmt::Display| DialError::new(DialFault::Tls, format!("TLS cannot be set up: {error}"));
-        // The roots take OpenSSL tens of milliseconds to read.
+        // OpenSSL needs tens of milliseconds to read the roots.
         let make = async || {
             let terms = self.clone();
             let made = spawn_blocking(move || terms.make_context()).await.map_err(|error| failed(&error))?;
@@ -67,7 +67,7 @@ impl WideTls {
         let mut ssl = Ssl::new(context)?;
         ssl.set_alpn_protos(if http2 { b"\x02h2\x08http/1.1" } else { b"\x08http/1.1" })?;
         match host {
-            // RFC 6066 §3: an address is not sent.
+            // RFC 6066 §3: addresses are not sent as SNI.
             Host::Ip(address) => ssl.param_mut().set_ip(*address)?,
             Host::Name(name) => {
                 let name = name.to_string();
@@ -90,7 +90,7 @@ impl WideTls {
                 | SslMode::ENABLE_PARTIAL_WRITE
                 | SslMode::RELEASE_BUFFERS,
         );
-        // Like rustls: a server that does not know RFC 5746 is spoken to, and nothing is ever renegotiated.
+        // Like rustls: servers without RFC 5746 are accepted, and renegotiation is never allowed.
         context.set_options(
             SslOptions::NO_COMPRESSION | SslOptions::NO_RENEGOTIATION | SslOptions::ALLOW_UNSAFE_LEGACY_RENEGOTIATION,
         );
@@ -105,7 +105,7 @@ impl WideTls {
         for root in X509::stack_from_pem(self.roots.as_bytes())? {
             store.add_cert(root)?;
         }
-        // Each of them is trusted by itself, as it is by rustls.
+        // Each root is trusted on its own, as in rustls.
         store.set_flags(X509VerifyFlags::PARTIAL_CHAIN)?;
         context.set_cert_store(store.build());
         if let Some(identity) = &self.identity {
@@ -142,10 +142,10 @@ impl fmt::Debug for WideTls {
     }
 }
 
-/// At level 2, nothing counts that is weaker than 112 bits: no keys of RSA or DH under 2048, no signature with SHA-1.
+/// Security level 2 allows nothing weaker than 112 bits: no RSA or DH keys under 2048 bits, no SHA-1 signatures.
 const CIPHERS: &str = "ALL:!aNULL:!aDSS:!eNULL:!PSK:!SRP:!3DES:!RC4:!MD5:@SECLEVEL=2";
 const LEGACY_CIPHERS: &str = "ALL:!aNULL:!aDSS:!eNULL:!PSK:!SRP:@SECLEVEL=0";
-/// The larger groups of ffdhe take too long: see [`bounds`].
+/// Larger ffdhe groups take too long: see [`bounds`].
 const GROUPS: &str = "X25519:P-256:X448:P-384:P-521:ffdhe2048";
 
 #[cfg(test)]

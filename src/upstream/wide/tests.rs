@@ -1,4 +1,4 @@
-//! Origins that refuse one kind of TLS or both: how often they are asked, and where. And those that never stop.
+//! Origins that reject one kind of TLS or both: how often and where they are tried. And origins that never stop sending.
 
 use super::WideTls;
 use crate::policy::{Authority, Scheme};
@@ -24,7 +24,7 @@ const LOOPBACK: &str = "egress: { allow: [127.0.0.0/8], ports: ['1-65535'] }";
 /// handshake_failure, fatal.
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
 
-/// One port at three addresses, and how many connections have come to each. Each is sent `said`, and closed.
+/// One port at three addresses, and the number of connections to each. Each connection is sent `said` and closed.
 async fn three(said: &'static [u8]) -> (u16, Arc<[AtomicUsize; 3]>) {
     let counts = Arc::<[AtomicUsize; 3]>::default();
     let listeners = loop {
@@ -50,7 +50,7 @@ async fn three(said: &'static [u8]) -> (u16, Arc<[AtomicUsize; 3]>) {
     (port, counts)
 }
 
-/// Reads a whole ClientHello: what closes with something unread resets.
+/// Reads a whole ClientHello, as closing with unread data would reset the connection.
 async fn hello(tcp: &mut TcpStream) {
     let mut head = [0; 5];
     tcp.read_exact(&mut head).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_host_that_refuses_both_kinds_of_tls_is_asked_once_in_the_second() {
     }
 }
 
-/// As one does whose TLS was renewed.
+/// As after a server's TLS was upgraded.
 #[tokio::test]
 async fn a_host_that_does_not_speak_the_wide_kind_any_more_is_asked_in_the_usual_way_again() {
     let (port, counts) = three(&ALERT).await;
@@ -95,7 +95,7 @@ async fn a_host_that_does_not_speak_the_wide_kind_any_more_is_asked_in_the_usual
 
 #[tokio::test(start_paused = true)]
 async fn both_kinds_have_one_deadline() {
-    // Or the clock would go on by itself as soon as only bytes are waited for.
+    // Otherwise the paused clock would advance whenever only bytes are awaited.
     let (hold, held) = std::sync::mpsc::channel::<()>();
     tokio::task::spawn_blocking(move || held.recv());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -119,7 +119,7 @@ async fn both_kinds_have_one_deadline() {
     drop(hold);
 }
 
-/// TLS with a server that has sent so many tickets of sessions since (RFC 8446 §4.6.1).
+/// TLS with a server that has sent this many session tickets since (RFC 8446 §4.6.1).
 async fn ticketed(tickets: usize) -> Stream {
     unsafe extern "C" {
         fn SSL_new_session_ticket(ssl: *mut std::ffi::c_void) -> std::ffi::c_int;
@@ -146,16 +146,16 @@ async fn ticketed(tickets: usize) -> Stream {
     let stream = terms.connect(Stream::Tcp(tcp), authority.host(), false).await.unwrap();
     let mut server = accepted.await.unwrap();
     for _ in 0..tickets {
-        // SAFETY: a reference of this crate is the pointer of the library itself, and nothing else is done on the connection.
+        // SAFETY: a reference of this crate is the library's pointer, and nothing else uses the connection.
         unsafe { SSL_new_session_ticket(std::ptr::from_ref(server.ssl()).cast_mut().cast()) };
         server.do_handshake().unwrap();
     }
-    // It stays open.
+    // Leaked, so that the connection stays open.
     std::mem::forget(server);
     stream
 }
 
-/// Or a worker would read them, however many come, to find out whether the connection is idle.
+/// Otherwise a worker would read tickets without end, to find out whether the connection is idle.
 #[tokio::test]
 async fn a_connection_on_which_tickets_do_not_end_is_not_used_again() {
     for (tickets, is_kept) in [(0, true), (4, true), (300, false)] {

@@ -1,4 +1,4 @@
-//! What OpenSSL says of a handshake that failed, as sentences for people, with the cure.
+//! OpenSSL's handshake errors as sentences for people, with advice.
 
 use crate::policy::Host;
 use crate::tls_words;
@@ -7,7 +7,7 @@ use openssl::ssl::{self, SslRef};
 use openssl::x509::{X509Ref, X509VerifyResult};
 use rustls::AlertDescription;
 
-/// Why there is no TLS with the host. `verify`, `legacy`: of its terms.
+/// Why TLS with the host failed. `verify`, `legacy`: from its terms.
 pub(super) fn of(error: &ssl::Error, ssl: &SslRef, host: &Host, verify: bool, legacy: bool) -> DialError {
     let verified = ssl.verify_result();
     let (kind, why) = if verify && verified != X509VerifyResult::OK {
@@ -20,7 +20,7 @@ pub(super) fn of(error: &ssl::Error, ssl: &SslRef, host: &Host, verify: bool, le
         }
     } else {
         let why = match error.io_error() {
-            Some(error) => format!("the connection broke: {error}"),
+            Some(error) => format!("the connection failed: {error}"),
             None => CLOSED.to_owned(),
         };
         (DialFault::Tls, why)
@@ -42,7 +42,7 @@ fn of_alert(alert: AlertDescription, legacy: bool) -> (DialFault, String) {
     (DialFault::Alert, why)
 }
 
-/// Of what this side did not accept.
+/// For what this side did not accept.
 fn of_reason(reason: &str, legacy: bool) -> String {
     let weak = |what: &str| match legacy {
         true => what.to_owned(),
@@ -66,7 +66,7 @@ fn of_reason(reason: &str, legacy: bool) -> String {
             "the server does not speak TLS on this port".into()
         }
         "unexpected eof while reading" => CLOSED.into(),
-        reason => format!("the server's TLS is not understood: {reason}"),
+        reason => format!("unexpected TLS from the server: {reason}"),
     }
 }
 
@@ -78,7 +78,7 @@ fn old_version(legacy: bool) -> String {
     }
 }
 
-/// The origin's certificate, though it has not been accepted.
+/// The origin's certificate, even if not accepted.
 fn shown(ssl: &SslRef) -> Option<&X509Ref> {
     ssl.peer_cert_chain()?.iter().next()
 }
@@ -112,7 +112,7 @@ fn certificate(fault: X509VerifyResult, shown: Option<&X509Ref>, host: &Host, le
     }
 }
 
-/// Those that it says it is for.
+/// The names that the certificate is valid for.
 fn names(certificate: &X509Ref) -> Vec<String> {
     let named = certificate.subject_alt_names().into_iter().flatten();
     let named: Vec<_> = named.filter_map(|name| name.dnsname().map(str::to_owned)).collect();
@@ -124,5 +124,5 @@ fn names(certificate: &X509Ref) -> Vec<String> {
 }
 
 const CLOSED: &str = "the server closed the connection during the TLS handshake";
-/// What OpenSSL adds to the number of an alert that it has received.
+/// OpenSSL's offset for the numbers of received alerts.
 const ALERTS: i32 = 1000;

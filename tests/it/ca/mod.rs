@@ -173,7 +173,7 @@ fn files_that_are_missing_broken_or_not_a_pair_are_refused_by_name() {
     fs::write(&certificate, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
     fs::copy(two.join("ca.key"), &key).unwrap();
     let (what, _) = complaint(Ca::open_or_create(&one));
-    assert_eq!(what, format!("{} cannot be used: a certificate in it is broken", shown.0));
+    assert_eq!(what, format!("{} cannot be used: a certificate in it is malformed", shown.0));
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn faults_of_all_files_are_shown_with_their_places() {
     assert!(told.contains("error: `none` cannot be included: No such file or directory"), "{told}");
     assert!(told.contains("HOME/conf.d/e.yaml: it is empty"), "as it is while it is being written: {told}");
     assert!(told.contains("3 |   queue: 4\n  |   ^^^^^\nhint: already set in HOME/conf.d/a.yaml:3; keep one of them"));
-    assert!(told.contains("an included file includes no others"), "{told}");
+    assert!(told.contains("an included file must not include others"), "{told}");
     assert!(told.contains("the user `a` appears twice"), "{told}");
 }
 

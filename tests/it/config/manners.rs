@@ -121,7 +121,7 @@ fn a_users_budget_needs_a_limit_too() {
         format!("access: {{ users: [{{ name: a, password: \"{hash}\", budget: {budget} }}] }}")
     };
     assert!(good(&user("{ requests: 0 }")).access.users[0].budget.is_some_and(|budget| budget.requests == Some(0)));
-    let fault = "this budget has no limit | add `requests: …` or `bytes: …`; `{}` is no budget";
+    let fault = "this budget has no limit | add `requests: …` or `bytes: …`; `{}` means no budget";
     assert!(short(&user("{ per: day }")).iter().all(|said| said.ends_with(fault)));
     assert_eq!(short(&user("{ per: day }")).len(), 1);
 }

@@ -39,15 +39,15 @@ fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
         ),
         (
             "identity: { signature: { key: k.pem } }",
-            "1:31 nobody could find the key to verify by | add `agent: https://bot.example`, where the directory of keys is published",
+            "1:31 `key` requires `agent` | add `agent: https://bot.example`, where the directory of keys is published",
         ),
         (
             "identity: { signature: { agent: 'https://bot.example' } }",
-            "1:33 there is no key to sign with | add `key: …`; `politely identity keygen FILE` makes one",
+            "1:33 `agent` requires `key` | add `key: …`; `politely identity keygen FILE` makes one",
         ),
         (
             "identity: { signature: { other_keys: [a.pem] } }",
-            "1:38 there is no key to sign with | add `key: …` and `agent: …`",
+            "1:38 `other_keys` requires `key` | add `key: …` and `agent: …`",
         ),
         (
             "identity: { signature: { validity: 2d } }",
@@ -55,12 +55,12 @@ fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
         ),
         (
             "listen: [{ address: 127.0.0.1:1, directory: true }]",
-            "1:45 there is no key to publish | add `identity: { signature: { key: …, agent: … } }`, or leave it out",
+            "1:45 `directory` requires `identity.signature` | add `identity: { signature: { key: …, agent: … } }`, or leave it out",
         ),
         ("egress: { ports: [] }", "1:18 no port is allowed | write `ports: [80, 443]`"),
         (
             "limits: { connect_timeout: 0 }",
-            "1:28 with a time of 0 nothing could ever succeed | write how long it may take, such as `10s`",
+            "1:28 the time must be greater than 0 | write how long it may take, such as `10s`",
         ),
         (
             "limits: { max_header_size: 1GiB }",

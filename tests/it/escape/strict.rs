@@ -59,7 +59,7 @@ async fn an_http1_origin_refuses_what_nginx_refuses() {
         ("an invalid Host", "GET / HTTP/1.1\r\nHost: a b\r\n"),
         ("a path without a slash", "GET private HTTP/1.1\r\nHost: a.localhost\r\n"),
         ("not HTTP/1.0 or HTTP/1.1", "GET / HTTP/1.2\r\nHost: a.localhost\r\n"),
-        ("a field name that is no token", "GET / HTTP/1.1\r\nHost: a.localhost\r\nX : 1\r\n"),
+        ("a field name that is not a token", "GET / HTTP/1.1\r\nHost: a.localhost\r\nX : 1\r\n"),
         ("a bare CR or LF", "GET / HTTP/1.1\r\nHost: a.localhost\r\nX: 1\nY: 2\r\n"),
         ("Content-Length twice", "GET / HTTP/1.1\r\nHost: a.localhost\r\nContent-Length: 0\r\nContent-Length: 0\r\n"),
         ("an invalid Content-Length", "GET / HTTP/1.1\r\nHost: a.localhost\r\nContent-Length: +0\r\n"),

@@ -282,8 +282,8 @@ async fn explain_says_what_is_wrong_with_it_and_what_that_comes_to() {
     let entry = r#"{ "location": "/art/", "tdm-reservation": 1, "tdm-policy": 7 }"#;
     let shut = "User-agent: *\nDisallow: /.well-known/\n";
     for (robots, file, code, said) in [
-        ("", Reply::text(format!("[{entry}]")), 1, "is not understood in part: entry 1: its `tdm-policy` is no URL"),
-        ("", Reply::text("{}"), 0, "is not understood, and reserves nothing: it is no array"),
+        ("", Reply::text(format!("[{entry}]")), 1, "is not understood in part: entry 1: `tdm-policy` is not a URL"),
+        ("", Reply::text("{}"), 0, "is not understood, and reserves nothing: not an array"),
         ("", Reply::status(500), 0, "is not known, and reserves nothing: status 500"),
         (shut, Reply::text(format!("[{entry}]")), 0, "is not known, and reserves nothing: it may not be fetched"),
     ] {

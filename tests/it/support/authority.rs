@@ -1,4 +1,4 @@
-//! A certificate authority for the origins, made once per test process; what the proxy is told to trust.
+//! A certificate authority for the origins, created once per test process; the proxy is configured to trust it.
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -11,7 +11,7 @@ pub struct TestCa {
     _directory: tempfile::TempDir,
 }
 
-/// The authority that the origins of this process have their certificates from.
+/// The authority that issues the origins' certificates in this process.
 pub fn test_ca() -> &'static TestCa {
     static CA: OnceLock<TestCa> = OnceLock::new();
     CA.get_or_init(|| TestCa::new("politely test origins"))
@@ -41,7 +41,7 @@ impl TestCa {
         self.server_config_until(2099, names, alpn)
     }
 
-    /// The same with a certificate that ends with the start of `year`.
+    /// Like [`server_config`](Self::server_config), with a certificate that expires at the start of `year`.
     pub fn server_config_until(&self, year: i32, names: &[&str], alpn: &[&[u8]]) -> Arc<rustls::ServerConfig> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(names).expect("names that a certificate can hold");

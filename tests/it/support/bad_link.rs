@@ -1,4 +1,4 @@
-//! What a test does to a [`Relay`]: answers that are lost, silence, cut connections.
+//! Faults that a test injects into a [`Relay`]: lost answers, silence, cut connections.
 
 use super::relay::Relay;
 use std::sync::atomic::Ordering;
@@ -11,14 +11,14 @@ impl Relay {
         self.faults.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Lets nothing pass for so long.
+    /// Lets nothing pass for `time`.
     pub async fn hold(&self, time: Duration) {
         self.faults.holds.send_replace(true);
         sleep(time).await;
         self.faults.holds.send_replace(false);
     }
 
-    /// Answers are lost for so long, and the connections with them.
+    /// Loses answers, and the connections with them, for `time`.
     pub async fn lose_answers(&self, time: Duration) {
         self.faults.swallows.store(true, Ordering::Relaxed);
         sleep(time).await;

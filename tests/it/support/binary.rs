@@ -22,7 +22,7 @@ pub struct Binary {
     directory: tempfile::TempDir,
 }
 
-/// A command that has ended.
+/// The result of a command that has ended.
 #[derive(Debug)]
 pub struct Ended {
     pub code: i32,
@@ -31,23 +31,23 @@ pub struct Ended {
 }
 
 impl Binary {
-    /// `politely serve` with the configuration of the tests, `yaml` laid over it.
+    /// Starts `politely serve` with the tests' configuration and `yaml` laid over it.
     pub async fn serve(yaml: &str) -> Self {
         Self::serve_with(yaml, &[]).await
     }
 
-    /// The same with these environment variables.
+    /// Like [`serve`](Self::serve), with these environment variables.
     pub async fn serve_with(yaml: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         Self::start(directory, yaml, variables).await
     }
 
-    /// The same with a directory that an earlier one has used.
+    /// Like [`serve`](Self::serve), in a directory that an earlier process used.
     pub async fn serve_in(directory: tempfile::TempDir, yaml: &str) -> Self {
         Self::start(directory, yaml, &[]).await
     }
 
-    /// `politely serve` with an empty configuration file, and all that a test needs from these environment variables.
+    /// Starts `politely serve` with an empty configuration file; everything that a test needs comes from the environment.
     pub async fn serve_empty(variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new("sh");
@@ -57,18 +57,18 @@ impl Binary {
         Self::start_by(command, directory, "", variables).await
     }
 
-    /// The same on a socket that is handed over as systemd does it, under the name `politely`.
+    /// Starts `politely serve` with an inherited socket, passed as systemd does, under the name `politely`.
     pub async fn serve_on(socket: &std::net::TcpListener, yaml: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let binary = env!("CARGO_BIN_EXE_politely");
-        // As the process itself, whose number it has to know.
+        // By `exec`, as LISTEN_PID must be the number of the process itself.
         let script = format!("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=politely exec {binary} \"$@\"");
         let mut command = Command::new("sh");
         command.args(["-c", &script, "sh"]);
         at_home(&mut command, directory.path());
         let socket = socket.as_raw_fd();
         let hand_over = move || {
-            // SAFETY: `dup2` takes two integers, and may be called between fork and exec. What it makes is kept over exec.
+            // SAFETY: `dup2` takes two integers, and may be called between fork and exec. The new descriptor survives exec.
             if unsafe { libc::dup2(socket, 3) } < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
         };
         // SAFETY: as above.
@@ -76,7 +76,7 @@ impl Binary {
         Self::start_by(command, directory, yaml, &[]).await
     }
 
-    /// The same with so many files open at most.
+    /// Starts `politely serve` with a limit on open files.
     pub async fn serve_with_files(most: usize, yaml: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new("prlimit");
@@ -121,26 +121,26 @@ impl Binary {
         format!("http://{}", self.address)
     }
 
-    /// Where its admin address is, if the test has switched it on.
+    /// The admin address, if the test has enabled it.
     pub fn admin(&self) -> String {
         let text = self.output.text();
         let url = text.lines().find_map(|line| line.split("admin address http://").nth(1)).expect("it is switched on");
         url.split('/').next().expect("the first part").to_owned()
     }
 
-    /// Where it has begun to listen, in this order.
+    /// The listening addresses so far, in order.
     pub fn listening(&self) -> Vec<SocketAddr> {
         self.output.all_listening()
     }
 
-    /// Gives it another configuration, and has it reload that by its command line.
+    /// Writes another configuration, and runs `politely reload`.
     pub async fn reload(&self, yaml: &str) -> Ended {
         self.write(yaml);
         let token = self.directory.path().join("store/admin-token");
         politely(&["reload", "--admin", &self.admin(), "--token-file", token.to_str().expect("UTF-8")]).await
     }
 
-    /// A command about it, as its own user gives it: with its configuration file and nothing else to go by.
+    /// Runs a command about this proxy as its user would: with its configuration file, and no other information.
     pub async fn asked(&self, command: &[&str], variables: &[(&str, &str)]) -> Ended {
         let (file, state) = (self.directory.path().join("politely.yaml"), self.directory.path().join("state"));
         let [file, state] = [&file, &state].map(|path| path.to_str().expect("UTF-8"));
@@ -148,12 +148,12 @@ impl Binary {
             .await
     }
 
-    /// Gives it another configuration, and leaves it at that.
+    /// Writes another configuration without reloading it.
     pub fn rewrite(&self, yaml: &str) {
         self.write(yaml);
     }
 
-    /// What it was given to keep its things in.
+    /// The directory for its configuration and state.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -166,12 +166,12 @@ impl Binary {
         self.child.id().expect("not waited for yet")
     }
 
-    /// What it has written so far.
+    /// Its output so far.
     pub fn output(&self) -> String {
         self.output.text()
     }
 
-    /// Whether nobody reads any more what it writes.
+    /// Whether to stop reading its output.
     pub fn stall(&self, is_stalled: bool) {
         self.output.is_stalled.store(is_stalled, Ordering::Relaxed);
     }
@@ -183,7 +183,7 @@ impl Binary {
         line.trim().trim_end_matches(" kB").trim().parse().expect("a number of KiB")
     }
 
-    /// How many descriptors it has open.
+    /// The number of open descriptors.
     pub fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
     }
@@ -202,7 +202,7 @@ impl Binary {
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "the child can be signalled");
     }
 
-    /// Gives it another configuration, and tells it so.
+    /// Writes another configuration, and sends SIGHUP.
     pub fn reconfigure(&self, yaml: &str) {
         self.write(yaml);
         self.signal(libc::SIGHUP);
@@ -212,24 +212,24 @@ impl Binary {
         std::fs::write(self.file(), configuration(self.directory.path(), yaml)).expect("the directory is writable");
     }
 
-    /// Its configuration.
+    /// The configuration file.
     pub fn file(&self) -> PathBuf {
         self.directory.path().join("politely.yaml")
     }
 
-    /// Waits for its end.
+    /// Waits until it ends.
     pub async fn ended(&mut self) -> ExitStatus {
         super::within("the end of serve", self.child.wait()).await.expect("our child")
     }
 
-    /// SIGKILL: it has no time for anything. Returns the directory for another.
+    /// Sends SIGKILL, so that it cannot clean up. Returns the directory for another process.
     pub async fn kill(mut self) -> tempfile::TempDir {
         self.signal(libc::SIGKILL);
         self.ended().await;
         self.directory
     }
 
-    /// SIGTERM; it must drain and exit 0, and have said nothing of a panic. Returns the directory for another.
+    /// Sends SIGTERM; it must drain and exit 0 without a panic. Returns the directory for another process.
     pub async fn stop(mut self) -> tempfile::TempDir {
         self.signal(libc::SIGTERM);
         let status = self.ended().await;
@@ -240,24 +240,24 @@ impl Binary {
     }
 }
 
-/// `politely ARGUMENTS`, run to its end; home and cache are directories of its own.
+/// Runs `politely ARGUMENTS` to its end, with temporary home and cache directories.
 pub async fn politely(arguments: &[&str]) -> Ended {
     politely_with(arguments, &[]).await
 }
 
-/// The same with these variables set.
+/// Like [`politely`], with these variables set.
 pub async fn politely_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     run(arguments, variables, Stdio::null()).await
 }
 
-/// The same with this on its standard input.
+/// Like [`politely`], with this standard input.
 pub async fn politely_reading(arguments: &[&str], input: &[u8]) -> Ended {
     let mut file = tempfile::tempfile().expect("a temporary file");
     file.write_all(input).and_then(|()| file.rewind()).expect("the file is writable");
     run(arguments, &[], file.into()).await
 }
 
-/// The same on a terminal, which both outputs go to.
+/// Like [`politely`], on a terminal for both outputs.
 pub async fn politely_on_a_terminal(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     let quoted = arguments.iter().map(|argument| format!(" '{argument}'")).collect::<String>();
     let shell = format!("stty cols 120; exec {}{quoted}", env!("CARGO_BIN_EXE_politely"));
@@ -284,7 +284,7 @@ async fn run_to_end(mut command: Command, variables: &[(&str, &str)], input: Std
     }
 }
 
-/// The environment in which our origins may be reached.
+/// The variables that allow reaching the tests' origins.
 pub fn open() -> Vec<(&'static str, &'static str)> {
     vec![
         ("POLITELY_EGRESS__ALLOW", "[127.0.0.0/8]"),
@@ -301,7 +301,7 @@ fn command(home: &Path) -> Command {
 
 fn at_home(command: &mut Command, home: &Path) {
     command.kill_on_drop(true).env("HOME", home).env("XDG_CACHE_HOME", home).env("NO_COLOR", "1");
-    // Root's would be the machine's.
+    // For root, the default would be the machine's directory.
     command.env("STATE_DIRECTORY", home.join("state"));
     for (name, _) in std::env::vars() {
         let proxy = name.to_ascii_lowercase().ends_with("_proxy");

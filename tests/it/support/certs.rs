@@ -1,4 +1,4 @@
-//! Certificates that tests hand out, and what trusts them.
+//! Certificates for tests, and clients that trust them.
 
 use super::authority::{TestCa, provider, test_ca};
 use rcgen::{CertificateParams, KeyPair};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl TestCa {
-    /// A fresh certificate for `name` and its key, PEM.
+    /// A new certificate for `name` and its key, PEM.
     pub fn pem_pair(&self, name: &str) -> (String, String) {
         self.pem_pair_for(&[name])
     }
@@ -20,7 +20,7 @@ impl TestCa {
         (leaf.pem(), key.serialize_pem())
     }
 
-    /// A client that trusts the test authority and shows a certificate of this one for `name`.
+    /// A client that trusts the test authority, and presents a certificate of this authority for `name`.
     pub fn client_config_as(&self, name: &str) -> Arc<rustls::ClientConfig> {
         let (certificate, key) = self.pem_pair(name);
         let mut roots = rustls::RootCertStore::empty();
@@ -39,12 +39,12 @@ impl TestCa {
     }
 }
 
-/// The pin (RFC 7469 §2.4) of the key that an origin of this authority shows as `a.localhost`.
+/// The pin (RFC 7469 §2.4) of the key that an origin of this authority uses as `a.localhost`.
 pub async fn key_pin(ca: &TestCa, origin: &super::Origin) -> String {
     key_pin_as(ca, origin, "a.localhost").await
 }
 
-/// The same of the key that it shows as `name`.
+/// Like [`key_pin`], for the key used as `name`.
 pub async fn key_pin_as(ca: &TestCa, origin: &super::Origin, name: &str) -> String {
     use base64::Engine;
     let client = super::Client::open(origin.address()).await.tls(name, ca.pem_file(), &[b"http/1.1"]).await;
@@ -54,7 +54,7 @@ pub async fn key_pin_as(ca: &TestCa, origin: &super::Origin, name: &str) -> Stri
     format!("sha256/{}", base64::prelude::BASE64_STANDARD.encode(digest))
 }
 
-/// A server of the test authority's that wants a certificate of `clients`.
+/// A server of the test authority that requires client certificates issued by `clients`.
 pub fn server_config_asking(clients: &TestCa, names: &[&str]) -> Arc<rustls::ServerConfig> {
     let mut roots = rustls::RootCertStore::empty();
     for root in CertificateDer::pem_file_iter(clients.pem_file()).expect("a PEM file") {

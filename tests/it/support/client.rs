@@ -1,4 +1,4 @@
-//! A client that says exactly the bytes it is told to, over TCP or TLS.
+//! A client that sends exactly the given bytes, over TCP or TLS.
 
 use super::certs::client_config;
 use super::message::{Body, Framing, Head, Response, Source, show};
@@ -30,7 +30,7 @@ impl Client {
         client
     }
 
-    /// A client whose first bytes go out in one segment with the CONNECT head `connect`, before the answer to it.
+    /// A client that sends its first bytes in one segment with the CONNECT head `connect`, before the answer.
     pub async fn connect_early(proxy: SocketAddr, connect: impl Into<Vec<u8>>) -> Self {
         let mut first = connect.into();
         let mut outer = Self::open(proxy).await;
@@ -50,7 +50,7 @@ impl Client {
         Self::over(Stream::Pipe(inner))
     }
 
-    /// The same connection, whose bytes go out one to a segment.
+    /// The same connection, sending each byte in a separate segment.
     pub fn in_single_bytes(self) -> Self {
         let (inner, mut pipe) = tokio::io::duplex(1);
         let outer = self;
@@ -78,7 +78,7 @@ impl Client {
         self.head().await
     }
 
-    /// TLS from here on, for `name`, trusting the certificates in `roots`.
+    /// Starts TLS for `name`, trusting the certificates in `roots`.
     pub async fn tls(self, name: &str, roots: &Path, alpn: &[&[u8]]) -> Self {
         self.try_tls(name, roots, alpn).await.unwrap_or_else(|error| panic!("TLS for {name}: {error}"))
     }
@@ -104,7 +104,7 @@ impl Client {
         }
     }
 
-    /// The certificates that the peer showed, its own first.
+    /// The peer's certificates, its own first.
     pub fn peer_certificates(&self) -> Vec<rustls::pki_types::CertificateDer<'static>> {
         match &self.source.inner {
             Stream::Plain(_) | Stream::Pipe(_) => Vec::new(),
@@ -116,7 +116,7 @@ impl Client {
         self.try_send(bytes).await.expect("the peer reads on");
     }
 
-    /// For a peer that may have closed already.
+    /// Like `send`, for a peer that may have closed already.
     pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         within("room to send", async {
             self.source.inner.write_all(bytes.as_ref()).await?;
@@ -125,17 +125,17 @@ impl Client {
         .await
     }
 
-    /// No more from this side; the other can go on.
+    /// Closes this side; the peer can continue.
     pub async fn half_close(&mut self) {
         self.source.inner.shutdown().await.ok();
     }
 
-    /// The head of the next message, interim responses (1xx but 101) left out.
+    /// The head of the next message, skipping interim responses (1xx except 101).
     pub async fn head(&mut self) -> Head {
         self.try_head().await.expect("a response, not the end of the connection")
     }
 
-    /// `None` if the connection ends before.
+    /// Like [`head`](Self::head); `None` if the connection ends first.
     pub async fn try_head(&mut self) -> Option<Head> {
         loop {
             let bytes = within("the head of a response", self.source.until(b"\r\n\r\n")).await?;
@@ -146,7 +146,7 @@ impl Client {
         }
     }
 
-    /// The response to a GET, POST or the like.
+    /// Reads the response to a GET, POST or similar method.
     pub async fn response(&mut self) -> Response {
         self.response_to("GET").await
     }
@@ -159,7 +159,7 @@ impl Client {
         Response { head, body: body.kept, trailers: body.trailers }
     }
 
-    /// The body that belongs to `head`; whether it is complete is in `body`.
+    /// Reads the body that follows `head` into `body`, which tells whether it is complete.
     pub async fn read_body(&mut self, head: &Head, method: &str, body: &mut Body) {
         let read = self.source.body(head.framing(method), |piece| body.push(piece));
         let end = within("the body of a response", read).await;
@@ -167,19 +167,19 @@ impl Client {
         body.trailers = end.trailers;
     }
 
-    /// A whole body, each piece shown to `sink`; longer than [`within`] would wait, if it has to be.
+    /// Reads a whole body, passing each piece to `sink`; waits longer than [`within`] if necessary.
     pub async fn stream_body(&mut self, framing: Framing, sink: impl FnMut(&[u8])) {
         let end = tokio::time::timeout(PATIENCE * 4, self.source.body(framing, sink)).await;
         assert!(end.expect("the body goes on").complete, "the body was cut");
     }
 
-    /// A request with no body, and its response.
+    /// Sends a request without a body, and reads the response.
     pub async fn get(&mut self, target: &str, host: &str) -> Response {
         self.send(get(target, host)).await;
         self.response().await
     }
 
-    /// All that comes until the peer closes.
+    /// Everything that arrives until the peer closes.
     pub async fn rest(&mut self) -> Vec<u8> {
         within("the end of the connection", async {
             while self.source.fill().await {}
@@ -188,14 +188,14 @@ impl Client {
         .await
     }
 
-    /// What has come so far, or comes within a moment, without taking it.
+    /// Everything that has arrived, or arrives within a moment, without consuming it.
     pub async fn glance(&mut self, moment: std::time::Duration) -> &[u8] {
         let _ = tokio::time::timeout(moment, self.source.fill()).await;
         &self.source.ahead
     }
 }
 
-/// A GET request as the tests' crawler sends it.
+/// A GET request of the tests' crawler.
 pub fn get(target: &str, host: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: TestBot/1.0\r\nAccept: */*\r\n\r\n")
 }

@@ -1,16 +1,16 @@
-//! The real curl.
+//! Runs the real curl.
 
 use super::message::{Head, find};
 use std::process::Stdio;
 
-/// What curl did.
+/// The result of a curl run.
 #[derive(Debug)]
 pub struct Curl {
     /// Its exit code.
     pub code: i32,
     pub stdout: Vec<u8>,
     pub stderr: String,
-    /// The heads of all responses it saw, that to a CONNECT too.
+    /// The heads of all responses, including those to CONNECT.
     pub heads: Vec<Head>,
 }
 
@@ -34,7 +34,7 @@ impl Curl {
     }
 }
 
-/// Runs curl with `arguments` and no configuration or proxy but theirs; at most 30 seconds.
+/// Runs curl with `arguments`, without other configuration or proxy; at most 30 seconds.
 pub async fn curl(arguments: &[&str]) -> Curl {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let heads = directory.path().join("heads");

@@ -1,4 +1,4 @@
-//! An h2 client over a [`Client`] whose handshake chose h2.
+//! An h2 client over a [`Client`] that negotiated h2.
 
 use super::client::{Client, Stream};
 use super::message::{Head, Response};
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 #[derive(Clone)]
 pub struct H2Client(h2::client::SendRequest<Bytes>);
 
-/// A request that was sent and is not answered yet. Dropping it resets the stream with CANCEL.
+/// A request without an answer yet. Dropping it resets the stream with CANCEL.
 pub struct Pending {
     response: h2::client::ResponseFuture,
     stream: h2::SendStream<Bytes>,
@@ -23,17 +23,17 @@ impl H2Client {
         Self::handshake(client.source.inner).await
     }
 
-    /// Without asking whether the peer speaks h2 (RFC 9113 §3.3).
+    /// Without negotiating h2 (RFC 9113 §3.3).
     pub async fn known(client: Client) -> Self {
         Self::handshake(client.source.inner).await
     }
 
-    /// A connection to `authority` in a stream, or the refusal's status.
+    /// Opens a tunnel to `authority` in a stream; the error is the refusal's status.
     pub async fn connect(&self, authority: &str) -> Result<Client, u16> {
         self.open(http::Request::connect(authority).body(()).expect("an authority")).await
     }
 
-    /// A stream that carries bytes both ways once it is answered with 200.
+    /// Opens a stream that carries bytes both ways after an answer of 200.
     pub async fn open(&self, request: http::Request<()>) -> Result<Client, u16> {
         let Pending { response, stream: mut up } = self.send(request, false).await;
         let response = within("an h2 response", response).await.expect("a head");
@@ -64,7 +64,7 @@ impl H2Client {
         Ok(Client::over(Stream::Pipe(inner)))
     }
 
-    /// Waits until the peer has said that it takes extended CONNECT (RFC 8441 §3).
+    /// Waits until the peer has announced extended CONNECT (RFC 8441 §3).
     pub async fn takes_protocols(&self) {
         while !self.0.is_extended_connect_protocol_enabled() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -91,9 +91,9 @@ impl H2Client {
         Pending { response, stream }
     }
 
-    /// Waits until the peer has ended the connection.
+    /// Waits until the peer ends the connection.
     pub async fn closed(&self) {
-        // A connection that takes new streams is a connection that is up.
+        // A connection that accepts new streams is open.
         while self.0.clone().ready().await.is_ok() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
@@ -126,7 +126,7 @@ impl Pending {
         self.stream.send_trailers(trailers)
     }
 
-    /// An answer that may break off: its status, what there is of its body, and why there is no more.
+    /// An answer that may be cut off: its status, the body received, and the error.
     pub async fn begun(self) -> (u16, Vec<u8>, Option<h2::Error>) {
         let response = within("an h2 response", self.response).await.expect("a head");
         let (status, mut body) = (response.status().as_u16(), response.into_body());
@@ -140,7 +140,7 @@ impl Pending {
         (status, bytes, None)
     }
 
-    /// The head of the answer; nothing of its body is read.
+    /// The head of the answer, without reading its body.
     pub async fn head(self) -> http::Response<h2::RecvStream> {
         within("an h2 response", self.response).await.expect("a head")
     }
@@ -160,7 +160,7 @@ impl Pending {
     }
 }
 
-/// A request as the tests' crawler sends it.
+/// A request of the tests' crawler.
 pub fn request(method: &str, url: &str) -> http::Request<()> {
     let builder = http::Request::builder().method(method).uri(url).header("user-agent", "TestBot/1.0");
     builder.body(()).expect("a URL that h2 can carry")

@@ -1,9 +1,9 @@
-//! HTTP/1 messages as bytes: heads, and bodies by their framing. Strict: what the proxy writes must be right.
+//! HTTP/1 messages as bytes: heads, and bodies by their framing. Strict, as the proxy's output must be correct.
 
 use super::pattern;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// A start line and fields, in order and in the case in which they came.
+/// A start line and fields, in order and case as received.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     pub start_line: Vec<u8>,
@@ -32,7 +32,7 @@ impl Head {
         status.unwrap_or_else(|| panic!("not a status line: {line:?}"))
     }
 
-    /// The one value of the field, if it is there; more than one is an error of whoever sent it.
+    /// The value of the field, if present; panics if it occurs twice.
     pub fn field(&self, name: &str) -> Option<&str> {
         let all = self.all(name);
         assert!(all.len() < 2, "{name} came {} times: {all:?}", all.len());
@@ -44,7 +44,7 @@ impl Head {
         named.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// Is `token` one of the members of the comma-separated field?
+    /// Whether `token` is a member of the comma-separated field.
     pub fn lists(&self, name: &str, token: &str) -> bool {
         let members = self.all(name).into_iter().flat_map(|value| value.split(','));
         members.into_iter().any(|member| member.trim().eq_ignore_ascii_case(token))
@@ -61,12 +61,12 @@ impl Head {
         parameters.into_iter().find_map(|(key, value)| (key == name).then_some(value))
     }
 
-    /// Does `Proxy-Status` have a member of the proxy's name?
+    /// Whether `Proxy-Status` has a member with the proxy's name.
     pub fn names_the_proxy(&self) -> bool {
         self.proxy_status().iter().any(|(proxy, _)| proxy == "politely")
     }
 
-    /// `Proxy-Status` as RFC 9209 §2 has it: a list of tokens or strings with parameters.
+    /// Parses `Proxy-Status` by RFC 9209 §2: a list of tokens or strings with parameters.
     fn proxy_status(&self) -> Vec<(String, Vec<(String, String)>)> {
         let field = self.all("proxy-status").join(", ");
         let list: sfv::List = sfv::Parser::new(&field)
@@ -142,14 +142,14 @@ impl Response {
     }
 }
 
-/// What was received of a body.
+/// The received part of a body.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
-    /// The bytes, as long as they are not more than [`Body::KEPT`].
+    /// The bytes, unless there are more than [`Body::KEPT`].
     pub kept: Vec<u8>,
     pub pattern: pattern::Checker,
     pub trailers: Vec<(String, String)>,
-    /// Did it end as its framing says?
+    /// Whether it ended as its framing requires.
     pub complete: bool,
 }
 
@@ -167,7 +167,7 @@ impl Body {
     }
 }
 
-/// Bytes from a peer, with what was read too far kept for later.
+/// Bytes from a peer; what was read too far is kept for later.
 pub struct Source<R> {
     pub inner: R,
     pub ahead: Vec<u8>,
@@ -178,13 +178,13 @@ impl<R: AsyncRead + Unpin> Source<R> {
         Self { inner, ahead: Vec::new() }
     }
 
-    /// More bytes; false at the end. A reset counts as the end.
+    /// Reads more bytes; false at the end. A reset counts as the end.
     pub async fn fill(&mut self) -> bool {
         self.ahead.reserve(READ);
         self.inner.read_buf(&mut self.ahead).await.is_ok_and(|length| length > 0)
     }
 
-    /// The bytes up to and with the next `end`; `None` if the peer ends before.
+    /// The bytes up to and including the next `end`; `None` if the peer ends first.
     pub async fn until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
         let mut searched = 0;
         loop {
@@ -207,14 +207,14 @@ impl<R: AsyncRead + Unpin> Source<R> {
         self.take(length)
     }
 
-    /// The first `length` bytes of those that are there.
+    /// The first `length` of the buffered bytes.
     pub fn take(&mut self, length: usize) -> Vec<u8> {
-        // Copies blocks; draining would go byte by byte in an unoptimised build.
+        // Copies blocks; draining would copy single bytes in an unoptimised build.
         let rest = self.ahead.split_off(length);
         std::mem::replace(&mut self.ahead, rest)
     }
 
-    /// Reads a body; each piece is shown to `sink`.
+    /// Reads a body, passing each piece to `sink`.
     pub async fn body(&mut self, framing: Framing, mut sink: impl FnMut(&[u8])) -> BodyEnd {
         match framing {
             Framing::None => BodyEnd::complete(),
@@ -277,14 +277,14 @@ impl BodyEnd {
     }
 }
 
-/// Asked for at once.
+/// Bytes per read.
 const READ: usize = 128 * 1024;
 
 pub fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// For messages: the bytes, escaped, at most a few hundred of them.
+/// The bytes for messages, escaped and shortened to a few hundred.
 pub fn show(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(600)].escape_ascii().to_string()
 }

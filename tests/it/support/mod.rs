@@ -1,5 +1,5 @@
-//! What the end-to-end tests stand on: origins that log every byte and misbehave on request, raw clients, the real
-//! curl, and the proxy itself, in this process or as the built binary. Loopback only, port 0 only.
+//! The harness of the end-to-end tests: origins that log every byte and misbehave on request, raw clients, the real curl, and the proxy
+//! itself, in this process or as the built binary. Loopback and port 0 only.
 
 pub mod authority;
 mod bad_link;
@@ -43,10 +43,10 @@ pub use reply::Reply;
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// How long anything may take that is not being paced before the test is called hung. Generous: the machine is noisy.
+/// How long anything that is not paced may take before the test counts as hung. Generous, as the machine is noisy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `future`, or a panic that says what was being waited for.
+/// Awaits `future`; panics with `what` if it takes too long.
 pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(output) => output,
@@ -54,12 +54,12 @@ pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
     }
 }
 
-/// All of these at the same time: what only waits need not wait for each other.
+/// Runs all of these concurrently, so that their waits overlap.
 pub async fn at_once<T: Send + 'static>(cases: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>) {
     cases.into_iter().collect::<tokio::task::JoinSet<T>>().join_all().await;
 }
 
-/// Waits until `condition` holds, looking often.
+/// Polls until `condition` is true.
 pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     within(what, async {
         while !condition() {
@@ -69,15 +69,15 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     .await;
 }
 
-/// A port that nobody has, at least now, for a server that cannot be given port 0; not one of those that the system gives to
-/// connections, or somebody would have it by the time of a restart.
+/// A port that is free at present, for a server that cannot use port 0. Outside the range of ephemeral ports, so that it is still free
+/// when the server restarts.
 pub fn free_port() -> u16 {
-    // The second is what the nodes of a Redis cluster speak to each other by.
+    // The second port is the bus of a Redis cluster node.
     let is_free =
         |port: &u16| [*port, port + 10_000].map(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) == [true; 2];
     std::iter::repeat_with(|| fastrand::u16(20_000..32_000)).find(is_free).expect("they cannot all be taken")
 }
 
-/// A port on which nobody listens. One of the system's choice, closed again, is not that: another test may be given it, and a process
-/// that is just being started has it open until its program runs.
+/// A port on which nothing listens. An ephemeral port that was closed again does not qualify: another test may get it, and a process
+/// being started may hold it open until exec.
 pub const CLOSED_PORT: u16 = 1;

@@ -1,4 +1,4 @@
-//! A raw origin server on a port of its own: plain or TLS, HTTP/1 or h2, answering from a closure.
+//! A raw origin server on a free port: plain or TLS, HTTP/1 or h2, answering from a closure.
 
 use super::authority::{TestCa, test_ca};
 use super::origin_log::{Log, Protocol, Seen};
@@ -14,20 +14,20 @@ use tokio::task::JoinHandle;
 
 pub type Handler = Arc<dyn Fn(&Seen) -> Reply + Send + Sync>;
 
-/// What the certificates of the origins are for.
+/// The names in the origins' certificates.
 pub const NAMES: [&str; 6] = ["localhost", "a.localhost", "b.localhost", "c.localhost", "127.0.0.1", "::1"];
 
-/// Which protocols the TLS origin offers.
+/// The protocols that the TLS origin offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alpn {
-    /// No ALPN extension in its answer at all.
+    /// Answers without an ALPN extension.
     None,
     H1,
     H2,
     Both,
 }
 
-/// A running origin; it ends when this is dropped.
+/// A running origin; dropping it ends it.
 pub struct Origin {
     address: SocketAddr,
     pub log: Log,
@@ -37,7 +37,7 @@ pub struct Origin {
     accepting: JoinHandle<()>,
 }
 
-/// How a TLS origin shakes hands.
+/// The TLS handshake of an origin.
 #[derive(Clone)]
 struct Tls {
     acceptor: tokio_rustls::TlsAcceptor,
@@ -50,14 +50,14 @@ impl From<tokio_rustls::TlsAcceptor> for Tls {
     }
 }
 
-/// What every connection of an origin shares.
+/// Shared by all connections of an origin.
 #[derive(Clone)]
 pub(super) struct Site {
     pub handler: Handler,
     pub log: Log,
 }
 
-/// What is the same for all requests of one connection.
+/// Shared by all requests of one connection.
 #[derive(Clone)]
 pub(super) struct Wire {
     pub connection: usize,
@@ -101,7 +101,7 @@ impl Origin {
         Self::start("127.0.0.1:0", Some(acceptor.into()), Arc::new(handler)).await.expect("a free loopback port")
     }
 
-    /// A TLS origin that shakes hands like this.
+    /// A TLS origin with this acceptor.
     pub async fn https_with(
         config: Arc<rustls::ServerConfig>,
         handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
@@ -110,26 +110,26 @@ impl Origin {
         Self::start("127.0.0.1:0", Some(acceptor.into()), Arc::new(handler)).await.expect("a free loopback port")
     }
 
-    /// A TLS origin whose certificate is out of date.
+    /// A TLS origin with an expired certificate.
     pub async fn https_expired(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         let config = test_ca().server_config_until(2020, &NAMES, &[b"http/1.1"]);
         let acceptor = tokio_rustls::TlsAcceptor::from(config);
         Self::start("127.0.0.1:0", Some(acceptor.into()), Arc::new(handler)).await.expect("a free loopback port")
     }
 
-    /// A TLS origin that starts each handshake only after `pause`, as one that is far away.
+    /// A TLS origin that delays each handshake by `pause`, like a distant one.
     pub async fn https_after(pause: Duration, handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&NAMES, &[b"http/1.1"]));
         let tls = Some(Tls { acceptor, pause });
         Self::start("127.0.0.1:0", tls, Arc::new(handler)).await.expect("a free loopback port")
     }
 
-    /// Pages that say their own target, and this robots.txt.
+    /// A site whose pages show their target, with this robots.txt.
     pub async fn site(robots: &str) -> Self {
         Self::http(pages(robots)).await
     }
 
-    /// The same over TLS.
+    /// Like [`site`](Self::site), over TLS.
     pub async fn tls_site(alpn: Alpn, robots: &str) -> Self {
         Self::https(alpn, pages(robots)).await
     }
@@ -146,7 +146,7 @@ impl Origin {
         let open = Arc::new(AtomicUsize::new(0));
         let now_open = open.clone();
         let accepting = tokio::spawn(async move {
-            // The set ends its connections when the origin is dropped.
+            // Dropping the origin drops the set, and thereby its connections.
             let mut tasks = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 while tasks.try_join_next().is_some() {}
@@ -169,7 +169,7 @@ impl Origin {
         self.address
     }
 
-    /// Connections accepted so far, those of failed handshakes too.
+    /// Connections accepted so far, including those with a failed handshake.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
@@ -200,7 +200,7 @@ impl Drop for Origin {
     }
 }
 
-/// Counts itself while it lives.
+/// Counts the living instances.
 struct Open(Arc<AtomicUsize>);
 
 impl Open {
@@ -246,7 +246,7 @@ async fn serve(stream: TcpStream, tls: Option<Tls>, site: Site, connection: usiz
 }
 
 impl Site {
-    /// What is answered: what the test says, to a request that a strict server takes.
+    /// The test's answer, if the request passes a strict server's checks.
     pub(super) fn reply(&self, seen: &mut Seen) -> Reply {
         seen.refused = strict::fault(seen);
         match seen.refused {
@@ -257,7 +257,7 @@ impl Site {
 }
 
 impl Wire {
-    /// A request that has just come over this connection.
+    /// A request that has just arrived on this connection.
     pub(super) fn request(&self, protocol: Protocol) -> Seen {
         Seen {
             method: String::new(),

@@ -1,5 +1,5 @@
-//! The HTTP/1 side of [`super::origin`]. It reads strictly: a request that is framed badly panics the connection's
-//! task, and the test that waits for an answer fails.
+//! The HTTP/1 side of [`super::origin`]. Strict: a badly framed request panics the connection's task, so that the test waiting for an
+//! answer fails.
 
 use super::message::{Framing, Head, Source, lossy};
 use super::origin::{Site, Wire};
@@ -11,7 +11,7 @@ use super::websocket;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 
-/// A stream that can be ended with a reset.
+/// A stream that can be reset.
 pub(super) trait Resettable {
     fn reset_on_close(&self);
 }
@@ -39,7 +39,7 @@ where
             Ok(Next::Request) => {}
             Ok(Next::Close) => {
                 connection.writer.shutdown().await.ok();
-                // Reading on, so that what the client still sends does not become a reset.
+                // Keeps reading, so that bytes still sent by the client do not cause a reset.
                 while connection.source.fill().await {
                     connection.source.ahead.clear();
                 }

@@ -85,7 +85,7 @@ async fn answer(
         Content::Echo => Bytes::copy_from_slice(&seen.body.kept),
         Content::Pattern(_) | Content::Drip(..) => Bytes::new(),
         Content::Silence => {
-            // Waits for the client to give the stream up.
+            // Waits until the client resets the stream.
             let reset = std::future::poll_fn(|context| respond.poll_reset(context)).await?;
             return Err(reset.into());
         }
@@ -133,7 +133,7 @@ async fn answer(
     stream.send_trailers(trailers)
 }
 
-/// Sends all of `bytes`, as the peer's window opens.
+/// Sends all `bytes`, within the peer's window.
 pub(super) async fn send(stream: &mut h2::SendStream<Bytes>, mut bytes: Bytes) -> Result<(), h2::Error> {
     while !bytes.is_empty() {
         stream.reserve_capacity(bytes.len());

@@ -1,4 +1,4 @@
-//! What an origin saw: every request, from its first byte on.
+//! The log of an origin: every request, from its first byte on.
 
 use super::message::{Body, lossy};
 use std::sync::{Arc, Mutex};
@@ -19,19 +19,19 @@ pub struct Seen {
     /// The Host field, or `:authority` on h2.
     pub host: String,
     pub fields: Vec<(String, String)>,
-    /// HTTP/1 only: the head as it came.
+    /// HTTP/1 only: the head as received.
     pub head: Vec<u8>,
     pub body: Body,
     /// When the head was complete, by the kernel's clock.
     pub at: Instant,
-    /// Counted from 0 for each origin.
+    /// Number of the connection, from 0 for each origin.
     pub connection: usize,
     pub protocol: Protocol,
     /// The server name of the TLS handshake.
     pub sni: Option<String>,
-    /// What was wrong with the request, if it was refused with 400 for that ([`super::strict`]).
+    /// What was wrong with the request, if it was refused with 400 ([`super::strict`]).
     pub refused: Option<&'static str>,
-    /// Did the connection or stream end before the answer was sent whole?
+    /// Whether the connection or stream ended before the whole answer was sent.
     pub cut: bool,
 }
 
@@ -52,7 +52,7 @@ impl Seen {
     }
 }
 
-/// All that one origin saw. Cheap to clone; the clones are one log.
+/// The requests of one origin. Cheap to clone; clones share the log.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<Seen>>>);
 
@@ -77,23 +77,23 @@ impl Log {
         self.of(target).len()
     }
 
-    /// The targets in the order in which they came, those for robots.txt too.
+    /// The targets in order of arrival, including robots.txt.
     pub fn targets(&self) -> Vec<String> {
         self.all().iter().map(Seen::path).collect()
     }
 
-    /// The targets but those of robots.txt and tdmrep.json.
+    /// The targets without robots.txt and tdmrep.json.
     pub fn pages(&self) -> Vec<String> {
         let files = ["/robots.txt", "/.well-known/tdmrep.json"];
         self.targets().into_iter().filter(|target| !files.contains(&target.as_str())).collect()
     }
 
-    /// The times between one start and the next, of all requests whose target begins with `prefix`.
+    /// The times between consecutive requests whose target begins with `prefix`.
     pub fn gaps(&self, prefix: &str) -> Vec<Duration> {
         self.starts(prefix).windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
 
-    /// When the requests whose target begins with `prefix` arrived, the first one first.
+    /// The arrival times of requests whose target begins with `prefix`, in order.
     pub fn starts(&self, prefix: &str) -> Vec<Instant> {
         let all = self.all();
         let mut starts: Vec<Instant> =

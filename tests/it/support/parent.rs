@@ -1,4 +1,4 @@
-//! A proxy for the proxy to go through: it resolves every name to loopback, keeps a log, and misbehaves on request.
+//! An upstream proxy for the proxy: resolves every name to loopback, logs requests, and misbehaves on request.
 
 use super::authority::test_ca;
 use super::message::{Head, Source, lossy};
@@ -9,20 +9,20 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What it does with whatever it is asked.
+/// How it treats requests.
 #[derive(Clone, Debug)]
 pub enum Conduct {
-    /// What a proxy should do.
+    /// Like a correct proxy.
     Serve,
-    /// The same for those who show this `user:password` alone.
+    /// Like a correct proxy, but only for clients with this `user:password`.
     Ask(&'static str),
-    /// These bytes, and the end.
+    /// Sends these bytes and closes.
     Say(&'static str),
-    /// Nothing at all.
+    /// Sends nothing.
     Hang,
 }
 
-/// A running parent; it ends when this is dropped.
+/// A running upstream proxy; dropping it ends it.
 pub struct Parent {
     address: SocketAddr,
     tls: bool,
@@ -36,7 +36,7 @@ impl Parent {
         Self::listen(conduct, false).await
     }
 
-    /// One that is spoken to over TLS, as `localhost`.
+    /// Starts one with TLS, as `localhost`.
     pub async fn start_tls(conduct: Conduct) -> Self {
         Self::listen(conduct, true).await
     }
@@ -68,17 +68,17 @@ impl Parent {
         self.address.port()
     }
 
-    /// For `egress.upstream_proxy`, with `user` before the host (`alice:secret@`, or nothing).
+    /// The URL for `egress.upstream_proxy`, with `user` before the host (`alice:secret@`, or nothing).
     pub fn url(&self, user: &str) -> String {
         format!("{}://{user}localhost:{}", if self.tls { "https" } else { "http" }, self.port())
     }
 
-    /// What it was asked, by start line and fields.
+    /// The requests received: start line and fields.
     pub fn asked(&self) -> Vec<Head> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The start lines of what it was asked.
+    /// The start lines of the requests received.
     pub fn lines(&self) -> Vec<String> {
         self.asked().iter().map(|head| lossy(&head.start_line)).collect()
     }
@@ -139,7 +139,7 @@ async fn tunnel<S: AsyncRead + AsyncWrite + Unpin>(mut client: Source<S>, target
     tokio::io::copy_bidirectional(&mut client.inner, &mut origin).await.ok();
 }
 
-/// One request without a body, and one answer with a length. False: no more can follow.
+/// Forwards one request without a body, and its answer with a length. False: the connection cannot continue.
 async fn pass<S: AsyncRead + AsyncWrite + Unpin>(
     client: &mut Source<S>,
     head: &Head,

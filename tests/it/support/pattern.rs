@@ -1,11 +1,11 @@
-//! Bodies of any size that nobody has to hold: byte `i` is a function of `i`, so that whoever receives a piece can
-//! tell that it is the right piece in the right place.
+//! Bodies of any size that need not be held in memory: byte `i` is a function of `i`, so that a receiver can check that each piece is
+//! the right one at the right place.
 
 use std::sync::OnceLock;
 
-/// A prime, so that a piece that is lost, doubled or moved by a buffer's length shows.
+/// A prime, so that pieces lost, repeated or shifted by a buffer's length are detected.
 const PERIOD: usize = 65_521;
-/// The longest slice that is handed out at once.
+/// The longest slice that `piece` returns.
 pub const PIECE: usize = 64 * 1024;
 
 /// The bytes from `offset` on, at most [`PIECE`] of them and at most to `end`.
@@ -43,7 +43,7 @@ impl Checker {
         self.length
     }
 
-    /// Was all that came the pattern, from its start?
+    /// Whether everything received is the pattern from its start.
     pub fn is_intact(&self) -> bool {
         self.intact
     }

@@ -1,4 +1,4 @@
-//! The proxy in this process, on port 0, with a directory of its own.
+//! The proxy in this process, on port 0, with a temporary directory.
 
 use super::authority::test_ca;
 use super::client::Client;
@@ -22,7 +22,7 @@ impl Proxy {
         Self::start_in(tempfile::tempdir().expect("a temporary directory"), yaml).await
     }
 
-    /// The same with a directory that an earlier one has used.
+    /// Like [`start`](Self::start), in a directory that an earlier one used.
     pub async fn start_in(directory: tempfile::TempDir, yaml: &str) -> Self {
         prepare(directory.path());
         let text = configuration(directory.path(), yaml);
@@ -61,24 +61,24 @@ impl Proxy {
         self.running.as_ref().expect("only the shutdown takes it").counts()
     }
 
-    /// Requests waiting for their crawl-delay.
+    /// Requests waiting for their crawl delay.
     pub fn waiting(&self) -> usize {
         self.running.as_ref().expect("only the shutdown takes it").figures().waiting
     }
 
-    /// Fetches of robots.txt that have ended.
+    /// Fetches of robots.txt that have ended, whether or not they succeeded.
     pub fn robots_fetches(&self) -> u64 {
         let figures = self.running.as_ref().expect("only the shutdown takes it").figures().robots;
         figures.fetched + figures.failed
     }
 
-    /// Whether its fleet's server answers.
+    /// Whether the fleet's server answers.
     pub fn has_fleet(&self) -> bool {
         let figures = self.running.as_ref().expect("only the shutdown takes it").figures();
         figures.fleet.is_some_and(|fleet| fleet.is_up)
     }
 
-    /// Takes up these settings in place of those it was started with.
+    /// Reloads with these settings in place of those at the start.
     pub fn reload(&self, yaml: &str) -> Result<(), String> {
         let settings = politely::config::Settings::parse("test.yaml", &configuration(self.directory.path(), yaml))
             .map_err(|error| error.to_string())?;
@@ -90,7 +90,7 @@ impl Proxy {
             .map_err(|error| error.to_string())
     }
 
-    /// Returns the directory for another.
+    /// Shuts down; returns the directory for another proxy.
     pub async fn shutdown(mut self) -> tempfile::TempDir {
         let running = self.running.take().expect("only this takes it");
         super::within("the proxy's shutdown", running.shutdown()).await;
@@ -102,19 +102,19 @@ impl Proxy {
         Client::open(self.address).await
     }
 
-    /// A GET in absolute-form on a connection of its own.
+    /// A GET in absolute-form on a new connection.
     pub async fn get(&self, url: &str) -> Response {
         let authority = url.split('/').nth(2).expect("an absolute URL");
         self.client().await.get(url, authority).await
     }
 
-    /// A CONNECT to `host` at the origin's port and TLS inside, intercepted.
+    /// A CONNECT to `host` at the origin's port, with intercepted TLS inside.
     pub async fn tls(&self, origin: &Origin, host: &str, alpn: &[&[u8]]) -> Client {
         let client = Client::connect(self.address, &origin.authority(host)).await;
         client.tls(host, &self.ca_pem_path(), alpn).await
     }
 
-    /// The same with h2 inside.
+    /// Like [`tls`](Self::tls), with h2 inside.
     pub async fn h2(&self, origin: &Origin, host: &str) -> H2Client {
         H2Client::over(self.tls(origin, host, &[b"h2"]).await).await
     }
@@ -128,7 +128,7 @@ impl Proxy {
     }
 }
 
-/// The settings of the tests, `yaml` laid over them: loopback may be reached, the test authority is trusted.
+/// The tests' settings with `yaml` laid over them: loopback is allowed, and the test authority is trusted.
 pub fn configuration(directory: &Path, yaml: &str) -> String {
     let directory = directory.display();
     let roots = test_ca().pem_file().display();
@@ -145,10 +145,10 @@ pub fn configuration(directory: &Path, yaml: &str) -> String {
     serde_yaml::to_string(&merged).expect("YAML that was parsed")
 }
 
-/// Makes what [`configuration`] names and a proxy does not make itself: the token of the admin address.
+/// Creates the files that [`configuration`] names and a proxy does not create: the token of the admin address.
 pub fn prepare(directory: &Path) {
     let store = directory.join("store");
-    // Where a test has put something else, there is none.
+    // A test may have put a file in place of the directory.
     if !store.is_file() {
         std::fs::create_dir_all(&store)
             .and_then(|()| std::fs::write(store.join("admin-token"), ADMIN_TOKEN))
@@ -156,10 +156,10 @@ pub fn prepare(directory: &Path) {
     }
 }
 
-/// What admin addresses of the tests ask for.
+/// The token of the tests' admin addresses.
 pub const ADMIN_TOKEN: &str = "of-the-tests";
 
-/// The certificate file of the proxy's authority under the directory that [`configuration`] was given.
+/// The certificate file of the proxy's authority, in the directory given to [`configuration`].
 pub fn ca_certificate(directory: &Path) -> PathBuf {
     let entries = std::fs::read_dir(directory.join("ca")).expect("the authority is made at the start");
     let is_certificate =
@@ -168,7 +168,7 @@ pub fn ca_certificate(directory: &Path) -> PathBuf {
     found.expect("a certificate in the authority's directory")
 }
 
-/// Mappings are merged, everything else is replaced; `~` removes the key.
+/// Merges mappings and replaces everything else; `~` removes the key.
 fn lay_over(base: &mut Value, over: Value) {
     match (base, over) {
         (Value::Mapping(base), Value::Mapping(over)) => {

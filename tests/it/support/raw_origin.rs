@@ -1,4 +1,4 @@
-//! An origin whose every byte the test says: each connection is handed to it as it was accepted.
+//! An origin for which the test writes every byte: each accepted connection is passed to the test.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub struct RawOrigin {
 }
 
 impl RawOrigin {
-    /// `serve`: one connection, with its number.
+    /// `serve` handles one connection, given its number.
     pub async fn start<F: Future<Output = ()> + Send + 'static>(
         serve: impl Fn(TcpStream, usize) -> F + Send + Sync + 'static,
     ) -> Self {
@@ -46,7 +46,7 @@ impl RawOrigin {
         format!("http://{}{target}", self.authority("a.localhost"))
     }
 
-    /// Whose serving has not ended.
+    /// Connections still being served.
     pub fn open_connections(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A redis-server of the test's own, on a free port of loopback.
+//! A redis-server for one test, on a free loopback port.
 
 use crate::support::{TestCa, eventually, free_port, test_ca, within};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use tokio::process::{Child, Command};
 
-/// A running server; killed when dropped.
+/// A running server; dropping it kills it.
 pub struct Redis {
     child: Child,
     port: u16,
@@ -16,17 +16,17 @@ pub struct Redis {
     directory: Arc<tempfile::TempDir>,
 }
 
-/// Who may come in, for [`Redis::with_password`].
+/// The password for [`Redis::with_password_and_tls`].
 pub const PASSWORD: &str = "s3cret:/?#[]@";
 pub const PASSWORD_IN_URL: &str = "s3cret%3A%2F%3F%23%5B%5D%40";
 
 impl Redis {
-    /// `None`: there is none on this machine, which the test then says and ends.
+    /// `None`: redis-server is not installed; the test then prints that and ends.
     pub async fn start() -> Option<Self> {
         Self::with(Vec::new(), "redis", "", tempdir()).await
     }
 
-    /// The same for a user with the rights that the manual names.
+    /// Like [`start`](Self::start), for a user with the rights that the manual names.
     pub async fn with_user() -> Option<Self> {
         let manual = include_str!("../../../docs/fleet.md");
         let rights = manual.lines().find_map(|line| line.strip_prefix("A user of its own needs `"));
@@ -35,7 +35,7 @@ impl Redis {
         Self::with(options.split(' ').map(str::to_owned).collect(), "redis", "only:secret", tempdir()).await
     }
 
-    /// The same for whoever knows [`PASSWORD`], over TLS with a certificate of the test authority's.
+    /// Like [`start`](Self::start), with [`PASSWORD`], and TLS with a certificate of the test authority.
     pub async fn with_password_and_tls() -> Option<Self> {
         let directory = tempdir();
         let (certificate, key) = test_ca().pem_pair("localhost");
@@ -61,7 +61,7 @@ impl Redis {
         Self::with(options, "rediss", PASSWORD_IN_URL, directory).await
     }
 
-    /// A node of a cluster yet to be made.
+    /// A node for a cluster that is yet to be created.
     pub async fn cluster_node() -> Option<Self> {
         let directory = tempdir();
         let at = directory.path().to_str().expect("UTF-8").to_owned();
@@ -75,8 +75,8 @@ impl Redis {
         Self::with(options.to_vec(), "redis", "", tempdir()).await
     }
 
-    /// Watches over a master called `main`: over TLS where that speaks it, by the name that its certificate has. It asks nobody for
-    /// a password.
+    /// A sentinel for a master called `main`; over TLS if the master uses it, by the name in its certificate. Requires no password
+    /// itself.
     pub async fn sentinel_of(master: &Self) -> Option<Self> {
         let directory = tempdir();
         let file = directory.path().join("sentinel.conf");
@@ -126,12 +126,12 @@ impl Redis {
         panic!("redis-server finds no free port");
     }
 
-    /// For `fleet:`.
+    /// The URL for `fleet:`.
     pub fn url(&self) -> String {
         self.url_with(self.credentials)
     }
 
-    /// The same with another password, or user and password.
+    /// The URL with another password, or user and password.
     pub fn url_with(&self, password: &str) -> String {
         let password = match password {
             "" => String::new(),
@@ -145,18 +145,18 @@ impl Redis {
         ([127, 0, 0, 1], self.port).into()
     }
 
-    /// A connection to look around by.
+    /// A connection for inspecting the server.
     pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
         self.try_connection().await.expect("it listens")
     }
 
-    /// The same, unless it hangs up.
+    /// Like [`connection`](Self::connection), but may fail.
     pub async fn try_connection(&self) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
         let client = redis::Client::open(self.url()).expect("a good URL");
         within("a connection to redis-server", client.get_multiplexed_async_connection()).await
     }
 
-    /// How often scripts have been run so far.
+    /// How many scripts have run so far.
     pub async fn script_calls(&self) -> u64 {
         let stats: String =
             redis::cmd("INFO").arg("commandstats").query_async(&mut self.connection().await).await.expect("it answers");
@@ -164,8 +164,8 @@ impl Redis {
         line.map_or(0, |line| line.split(',').next().expect("one field").parse().expect("a number"))
     }
 
-    /// What a step of its clock by so many milliseconds makes of what it keeps: to a clock that was set back all instants
-    /// are ahead, and what is to expire does so later. (libfaketime and Debian's redis-server hang in each other.)
+    /// Simulates a step of the server's clock by so many milliseconds: to a clock that was set back, all stored times are in the
+    /// future, and keys expire later. (libfaketime and Debian's redis-server deadlock.)
     pub async fn step_clock(&self, by: i64) {
         let step = redis::Script::new(
             "for _, key in ipairs(redis.call('KEYS', 'politely:*')) do
@@ -200,21 +200,21 @@ impl Redis {
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "the child can be signalled");
     }
 
-    /// SIGKILL: all that it knew is lost.
+    /// Sends SIGKILL: all its data is lost.
     pub async fn kill(&mut self) {
         self.signal(libc::SIGKILL);
         within("the end of redis-server", self.child.wait()).await.expect("our child");
     }
 
-    /// Another one in its place, which knows nothing.
+    /// Starts an empty server in its place.
     pub async fn restart(&mut self) {
         let program = program().expect("it was there before");
         self.child = spawn(&program, self.port, self.scheme, &self.options, self.directory.path());
         assert!(self.is_up().await, "its port is free again");
     }
 
-    /// False: it has ended, as another program has the port. That somebody listens there does not say that it is this one,
-    /// and a cluster's node listens before it finds its second port taken.
+    /// Waits until it is ready. False: it ended, as another program has its port. A listening port alone proves nothing: it may be
+    /// another program's, and a cluster node listens before it finds its second port taken.
     async fn is_up(&mut self) -> bool {
         let log = self.directory.path().join(log_of(self.port));
         let mut up = false;
@@ -228,25 +228,25 @@ impl Redis {
     }
 }
 
-/// What a server, and a sentinel, says then.
+/// The log lines by which a server and a sentinel report that they are ready.
 const READY: [&str; 2] = ["Ready to accept connections", "Sentinel ID is"];
 
-/// Its log, in its directory.
+/// The name of its log file.
 fn log_of(port: u16) -> String {
     format!("{port}.log")
 }
 
-/// `at`: where it writes what a replica is sent.
+/// `at`: the directory for its files, such as those sent to a replica.
 fn spawn(program: &str, port: u16, scheme: &str, options: &[String], at: &Path) -> Child {
     let log = log_of(port);
-    // Of the one before, after a restart.
+    // The log of the server before a restart.
     let _ = std::fs::remove_file(at.join(&log));
     let port = port.to_string();
     let ports =
         if scheme == "rediss" { ["--port", "0", "--tls-port", &port] } else { ["--port", &port, "--tls-port", "0"] };
     let mut command = Command::new(program);
-    // Nothing is kept: a restart forgets everything.
-    // A configuration file comes first; a sentinel takes nothing of what servers do.
+    // Nothing is saved: a restart loses everything.
+    // A configuration file must come first; sentinels do not accept the servers' options.
     let (file, options) = match options.first() {
         Some(first) if !first.starts_with("--") => options.split_at(1),
         _ => options.split_at(0),

@@ -1,4 +1,4 @@
-//! A TCP relay before a server, which delays what passes, holds it up, swallows answers, and cuts connections.
+//! A TCP relay in front of a server that delays or holds traffic, drops answers, and cuts connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// Listens while it lives.
+/// Listens until dropped.
 pub struct Relay {
     pub address: SocketAddr,
     pub faults: Arc<Faults>,
     _ends: tokio::task::JoinSet<()>,
 }
 
-/// What it does to those who pass.
+/// The faults of a relay.
 pub struct Faults {
-    /// Milliseconds on the way to the server, and on the way back.
+    /// Delay towards the server in milliseconds; `back`: towards the client.
     there: AtomicU64,
     back: AtomicU64,
-    /// Answers go nowhere.
+    /// Whether answers are dropped.
     pub swallows: AtomicBool,
-    /// Nothing passes.
+    /// Whether all traffic is held.
     pub holds: watch::Sender<bool>,
-    /// Counts cuts.
+    /// Number of cuts.
     pub cuts: watch::Sender<u64>,
-    /// Counts connections.
+    /// Number of connections.
     pub accepted: AtomicU64,
 }
 
@@ -67,7 +67,7 @@ impl Relay {
         Self { address, faults, _ends: ends }
     }
 
-    /// How long the ways take.
+    /// Sets the delays in both directions.
     pub fn delay(&self, there: Duration, back: Duration) {
         self.faults.there.store(there.as_millis() as u64, Ordering::Relaxed);
         self.faults.back.store(back.as_millis() as u64, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! What an origin is told to answer with, well-formed or not.
+//! Answers for an origin to send, well-formed or not.
 
 use std::time::Duration;
 
-/// One answer. Build with [`Reply::text`] and the like, then change what should differ.
+/// One answer. Build with [`Reply::text`] and the like, then modify it.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: u16,
@@ -10,9 +10,9 @@ pub struct Reply {
     pub body: Content,
     pub framing: Delimit,
     pub trailers: Vec<(String, String)>,
-    /// Waited before the head is sent.
+    /// Delay before the head is sent.
     pub after: Duration,
-    /// Read the request's body before answering? False: the answer goes out at once, the body is read afterwards.
+    /// Whether to read the request's body first. False: the answer is sent at once, and the body read afterwards.
     pub wait_for_body: bool,
     pub then: Then,
 }
@@ -20,19 +20,19 @@ pub struct Reply {
 #[derive(Clone, Debug)]
 pub enum Content {
     Bytes(Vec<u8>),
-    /// So many bytes of the pattern, made as they are sent.
+    /// This many bytes of the pattern, generated while sending.
     Pattern(u64),
-    /// The pieces with a pause before each.
+    /// The pieces, with a pause before each.
     Drip(Vec<Vec<u8>>, Duration),
     /// The request's body.
     Echo,
-    /// HTTP/1 only: in place of the whole response, these bytes.
+    /// HTTP/1 only: these bytes in place of the whole response.
     Raw(Vec<u8>),
-    /// Never anything; the connection stays open until the client closes it.
+    /// No answer; the connection stays open until the client closes it.
     Silence,
-    /// HTTP/1: the connection is reset. h2: the stream is.
+    /// Resets the connection (HTTP/1) or the stream (h2).
     Reset,
-    /// The WebSocket handshake is completed and every message echoed.
+    /// Completes the WebSocket handshake, and echoes every message.
     WebSocket,
 }
 
@@ -40,9 +40,9 @@ pub enum Content {
 pub enum Delimit {
     Length,
     Chunked,
-    /// Neither field; the end of the connection is the end of the body.
+    /// Neither field; the end of the connection ends the body.
     Close,
-    /// A Content-Length that promises so many bytes more than come before the connection is closed.
+    /// A Content-Length that exceeds the bytes sent by this many.
     Short(u64),
 }
 
@@ -70,7 +70,7 @@ impl Reply {
         Self::status(200).body(body).field("content-type", "text/plain")
     }
 
-    /// A refusal that says why, and is the connection's last.
+    /// A refusal with its reason, after which the connection closes.
     pub fn refusal(why: &str) -> Self {
         Self { then: Then::Close, ..Self::status(400).body(why) }
     }

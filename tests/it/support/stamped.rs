@@ -1,5 +1,5 @@
-//! A connection that knows when its bytes arrived, by the kernel's clock, however late whoever reads them is scheduled:
-//! on a busy machine an origin that looked at the clock itself would see the first of two requests late.
+//! A connection that knows when its bytes arrived, by the kernel's clock, however late its reader is scheduled. By its own clock, an
+//! origin on a busy machine could see the first of two requests late.
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -16,11 +16,11 @@ pub struct Stamped {
     arrival: Arrival,
 }
 
-/// When what has last been read from a connection arrived.
+/// Arrival time of the bytes last read from a connection.
 #[derive(Clone)]
 pub struct Arrival(Arc<Mutex<Instant>>);
 
-/// All that this listener accepts is stamped, from its first byte on.
+/// Stamps everything that this listener accepts, from the first byte on.
 pub fn stamp(listener: &TcpListener) {
     setsockopt(listener, sockopt::ReceiveTimestampns, &true).expect("the kernel stamps what it receives");
 }
@@ -34,7 +34,7 @@ impl Stamped {
         self.arrival.clone()
     }
 
-    /// Ends with a reset.
+    /// Makes closing reset the connection.
     pub fn reset_on_close(&self) {
         self.stream.set_zero_linger().ok();
     }
@@ -69,7 +69,7 @@ impl AsyncWrite for Stamped {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
-    // All that TLS has to say goes out in one piece, its alert too.
+    // TLS writes all its output in one piece, including its alert.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -91,7 +91,7 @@ impl AsyncWrite for Stamped {
     }
 }
 
-/// How many bytes there were, and when the last of them came.
+/// Receives bytes; returns their number, and when the last of them arrived.
 fn receive(stream: &TcpStream, room: &mut [u8]) -> io::Result<(usize, Instant)> {
     let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
     let mut parts = [IoSliceMut::new(room)];
@@ -101,12 +101,12 @@ fn receive(stream: &TcpStream, room: &mut [u8]) -> io::Result<(usize, Instant)> 
         _ => None,
     });
     let (now, wall) = both_clocks();
-    // An end has none. A wall clock that was set in between is not believed.
+    // An end has no stamp. If the wall clock was set in between, the stamp is ignored.
     let age = stamp.and_then(|stamp| wall.duration_since(SystemTime::UNIX_EPOCH + stamp).ok());
     Ok((message.bytes, now - age.filter(|age| *age < super::PATIENCE).unwrap_or_default()))
 }
 
-/// The same moment by both: who loses its thread between the two looks again.
+/// The same moment by both clocks; repeats the reading if the thread was interrupted between the two.
 fn both_clocks() -> (Instant, SystemTime) {
     loop {
         let (now, wall) = (Instant::now(), SystemTime::now());

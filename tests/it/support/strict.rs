@@ -1,17 +1,17 @@
-//! What an origin refuses, as nginx does: messages that a lenient server would serve, and that the strict ones on the
-//! web answer with 400. Every test origin is strict, so that no test passes with a request that real sites refuse.
+//! Requests that an origin refuses with 400, as nginx and other strict servers do, although lenient servers would accept them. Every
+//! test origin is strict, so that no test passes with a request that real sites refuse.
 //!
-//! On h2 the library below refuses the rest itself, by a reset: names in upper case, connection-specific fields,
-//! pseudo-fields that are missing, repeated, unknown or late.
+//! On h2 the library itself refuses further errors with a reset: upper-case names, connection-specific fields, and pseudo-fields that
+//! are missing, repeated, unknown or misplaced.
 
 use super::message::lossy;
 use super::origin_log::{Protocol, Seen};
 
-/// What is wrong with this request's head, if anything is.
+/// What is wrong with the request's head, if anything.
 pub(super) fn fault(seen: &Seen) -> Option<&'static str> {
     let first_line = seen.head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     if seen.protocol == Protocol::Http1 && !lossy(first_line).contains(" HTTP/") {
-        // No HTTP at all: what a test of tunnels sends.
+        // Not HTTP: bytes sent by a test of tunnels.
         return None;
     }
     target_fault(seen).or_else(|| match seen.protocol {
@@ -41,7 +41,7 @@ fn h1_fault(seen: &Seen) -> Option<&'static str> {
     let (lengths, codings) = (seen.all("content-length"), seen.all("transfer-encoding"));
     match () {
         () if !old && version != Some(b"HTTP/1.1") => Some("not HTTP/1.0 or HTTP/1.1"),
-        () if seen.fields.iter().any(|(name, _)| !is_token(name)) => Some("a field name that is no token"),
+        () if seen.fields.iter().any(|(name, _)| !is_token(name)) => Some("a field name that is not a token"),
         () if head.contains(&0) => Some("NUL"),
         () if lossy(head).replace("\r\n", "").contains(['\r', '\n']) => Some("a bare CR or LF"),
         () if seen.all("host").len() > 1 => Some("Host twice"),
@@ -61,8 +61,8 @@ fn h1_fault(seen: &Seen) -> Option<&'static str> {
 /// RFC 9113 §8.2, §8.3.
 fn h2_fault(seen: &Seen) -> Option<&'static str> {
     match () {
-        // Allowed if it says the same (§8.3.1), and yet refused by nginx before 1.25: "client sent duplicate host
-        // header". A server that takes both reports the host twice to what is behind it.
+        // Allowed if both are equal (§8.3.1), but refused by nginx before 1.25: "client sent duplicate host header". A server that
+        // accepts both passes the host on twice.
         () if !seen.all("host").is_empty() => Some("Host beside :authority"),
         () if !is_host(&seen.host) => Some("no :authority, or an invalid one"),
         () if seen.all("content-length").len() > 1 => Some("Content-Length twice"),

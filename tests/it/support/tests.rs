@@ -1,4 +1,4 @@
-//! The harness itself, without the proxy: curl and our own clients straight to the origins.
+//! Tests of the harness itself, without the proxy: curl and our clients talk directly to the origins.
 
 use crate::support::origin::pages;
 use crate::support::reply::{Content, Delimit};

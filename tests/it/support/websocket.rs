@@ -1,4 +1,4 @@
-//! RFC 6455 as far as an echo needs it: one handshake, with the nonce that the RFC uses as its example, and whole frames.
+//! RFC 6455, as far as an echo needs it: one handshake, with the RFC's example nonce, and whole frames.
 
 use super::client::Client;
 use super::message::{Head, Source};
@@ -9,13 +9,13 @@ use ring::digest;
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-/// RFC 6455 §1.3: the nonce of the example and the answer to it.
+/// RFC 6455 §1.3: the example nonce and the answer to it.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 const CLOSE: u8 = 8;
 
-/// The origin's part: completes the handshake, then echoes frames until a close frame or the end.
+/// The origin's side: completes the handshake, then echoes frames until a close frame or the end.
 pub(super) async fn accept<R, W>(
     source: &mut Source<R>,
     writer: &mut W,
@@ -58,11 +58,11 @@ fn accepted(key: &str) -> String {
     BASE64_STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, key.as_bytes()))
 }
 
-/// A client whose handshake was answered with 101.
+/// A client that completed the handshake.
 pub struct WebSocket(Client);
 
 impl WebSocket {
-    /// Asks `client`'s peer for a WebSocket at `target`; the head of the answer if it is not 101.
+    /// Requests a WebSocket at `target`; the error is the head of an answer other than 101.
     pub async fn open(mut client: Client, target: &str, host: &str) -> Result<(Self, Head), Head> {
         let request = format!(
             "GET {target} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -79,7 +79,7 @@ impl WebSocket {
         Ok((Self(client), head))
     }
 
-    /// One whose handshake was another's.
+    /// For a handshake that was completed elsewhere.
     pub fn over(client: Client) -> Self {
         Self(client)
     }
@@ -93,12 +93,12 @@ impl WebSocket {
         payload
     }
 
-    /// Does the peer end the connection, without a close frame?
+    /// Whether the peer ends the connection without a close frame.
     pub async fn ended(mut self) -> bool {
         self.0.rest().await.is_empty()
     }
 
-    /// The closing handshake; true if the peer closes the connection too.
+    /// Performs the closing handshake; true if the peer closes the connection, too.
     pub async fn close(mut self) -> bool {
         self.0.send(frame(CLOSE, &1000_u16.to_be_bytes(), Some(MASK))).await;
         let answer = super::within("a close frame", read_frame(&mut self.0.source)).await;

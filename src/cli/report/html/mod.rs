@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing else: for a regulator or a site, on a screen or on paper.
+//! The report as one self-contained page, for a regulator or a site, on screen or on paper.
 
 mod tables;
 mod words;
@@ -166,5 +166,5 @@ fn chain(page: &Page<'_>, out: &mut String) {
     );
 }
 
-/// In the colours of the dashboard.
+/// Uses the colours of the dashboard.
 const STYLE: &str = concat!(include_str!("../../../admin/dashboard/colors.css"), include_str!("style.css"));

@@ -1,4 +1,4 @@
-//! The tables of the page. What others have written is escaped where a cell is made.
+//! The tables of the page. Foreign text is escaped where a cell is made.
 
 use super::words::{between, escape, time};
 use crate::cli::report::overrides::overrides;
@@ -121,7 +121,7 @@ fn copy_row(origin: &str, name: &str, used: &CopyUse) -> [String; 7] {
     [escape(origin), name.to_owned(), answer.join("<br>"), sha256, fetched, used.requests.to_string(), said]
 }
 
-/// The configurations in force, and what they say in place of sites.
+/// The configurations that were in force, and their overrides.
 pub(super) fn settings(page: &Page<'_>, out: &mut String) {
     let columns = [
         ("In force, by the records", "t"),
@@ -168,7 +168,7 @@ pub(super) fn turned_away(page: &Page<'_>, out: &mut String) {
     }
 }
 
-/// The cells are HTML. On a narrow screen each stands on a line of its own, with its column's name.
+/// The cells are HTML. On a narrow screen each cell is on a separate line, with its column's name.
 fn table<const N: usize>(
     out: &mut String,
     heading: &str,

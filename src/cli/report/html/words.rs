@@ -1,10 +1,10 @@
-//! Times, and texts of others, as HTML.
+//! Times and foreign texts as HTML.
 
 use crate::cli::report::page::put_text;
 use crate::rfc3339;
 use std::time::{Duration, SystemTime};
 
-/// For people: to the second.
+/// To the second.
 pub fn time(at: SystemTime) -> String {
     let text = rfc3339::millis(at);
     format!("<time datetime=\"{text}\">{} {} UTC</time>", &text[..10], &text[11..19])
@@ -19,7 +19,7 @@ pub fn held(millis: u64) -> String {
     }
 }
 
-/// What others have written is text, and neither a tag nor a change of the text's direction.
+/// Escapes foreign text: it can contain neither tags nor characters that change the direction of text.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

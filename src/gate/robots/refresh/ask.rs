@@ -1,10 +1,10 @@
-//! One file asked of its site: in the host's turn, along redirects, once more in the plainest form if our own message was at
-//! fault.
+//! Fetches one file from its site: in the host's slots, along redirects, and once more in the plainest form if the answer says that our
+//! request is malformed.
 
 use super::super::fetch::{self, FetchError, FileRequest, Reply, TryError, no_resolver, target};
+use super::super::fetch_table::Fetch;
 use super::super::redirect::{DeadEnd, Trail};
 use super::super::response::{Fetched, asked_to_wait};
-use super::super::under_way::Fetch;
 use super::super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::gate::terms;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use url::Url;
 
 impl RobotsCache {
-    /// Follows redirects to the file, within `robots.timeout` in all, waiting for turns not counted.
+    /// Follows redirects to the file, within `robots.timeout` in all, not counting waits for slots.
     pub(super) async fn ask(
         self: &Arc<Self>,
         settings: &Settings,
@@ -28,7 +28,7 @@ impl RobotsCache {
         fetch: &Fetch,
     ) -> Result<Fetched, FetchError> {
         let (authority, file) = (&host.authority, host.file);
-        // The page goes right after its robots.txt alone.
+        // Only after a robots.txt may the page follow at once.
         let is_first_fetch = file == SiteFile::Robots && old.answer.is_none();
         let start = Url::parse(&self.place_of(authority, file)?).map_err(|error| error.to_string())?;
         let interrupted = host.interrupted().filter(|_| order.reason != FetchReason::Anew);
@@ -70,7 +70,7 @@ impl RobotsCache {
                 let how = if trail.is_redirected() { "redirected to" } else { "it is at" };
                 return Err(FetchError::Unreachable(format!("{how} {url}, which may not be fetched")));
             }
-            // They are those of a file that was here; what is found elsewhere is kept without.
+            // The validators belong to a file fetched without redirects; redirected ones are stored without.
             let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
             let want = Want { versions: hop.order.versions, ..Want::default() };
             let mut request = FileRequest { authority: &at, url, file, validators, want, asked: None };
@@ -83,7 +83,7 @@ impl RobotsCache {
                 let (first_status, first_version) = (reply.status, reply.version);
                 asked_again = Some(AskedAgain { first_status, first_version });
                 request.want = Want { fresh: true, versions: Versions::Http1Only, ..Want::default() };
-                // It may be what they ask that was at fault.
+                // The conditional fields may be at fault.
                 request.validators = None;
                 request.asked = None;
                 reply = self.in_turn(hop, &mut request, &mut left).await.map_err(|error| match error {
@@ -151,14 +151,14 @@ impl RobotsCache {
         Ok(!matches!(ruling, Ruling::Refuse(_)))
     }
 
-    /// A fetch is a request to the host that it goes to, like any other, and takes its turn there.
+    /// Sends the request in the host's next slot, like any other request.
     async fn in_turn(
         &self,
         hop: &FetchHop<'_>,
         request: &mut FileRequest<'_>,
         left: &mut Duration,
     ) -> Result<Reply, FetchError> {
-        // A turn that was lost is a try, and no failure of the site's.
+        // A lost slot counts as an attempt, but not as the site's failure.
         let (mut retries, mut is_lost) = (0..RETRIES, false);
         loop {
             let (want, why) = match self.once_in_turn(hop, request, left).await {
@@ -172,7 +172,7 @@ impl RobotsCache {
                 (None, Some(why)) if !is_lost => return Err(FetchError::Unreachable(why)),
                 (None, why) => {
                     let last = why.map(|why| format!("; the last try: {why}")).unwrap_or_default();
-                    return Err(hop.comes_back(&format!("a turn was over before it could be sent{last}")));
+                    return Err(hop.comes_back(&format!("a slot expired before it could be sent{last}")));
                 }
             }
         }
@@ -187,7 +187,7 @@ impl RobotsCache {
         let settings = hop.settings;
         let late = |_| format!("no complete answer within {:?}", settings.robots.timeout);
         let began = Instant::now();
-        // Before its turn, which a resolver that takes long would waste. Its silence is not the site's.
+        // Before the slot, which a slow resolver would waste. Its silence is not the site's fault.
         let found = timeout(*left, fetch::reach(&self.upstream, request.authority, hop.order.client)).await;
         let route = found.map_err(|_| no_resolver(request.authority))??;
         *left = left.saturating_sub(began.elapsed());
@@ -217,15 +217,15 @@ impl RobotsCache {
         let is_at_home = hop.is_at_home(at);
         let known = self.hosts.find(at, SiteFile::Robots).map(|host| host.load_full()).unwrap_or_default();
         let rules = &settings.hosts.get(at.host()).rules;
-        // That of who asks may be their own, and is for the rest to be held up by only while there is no other.
+        // The crawl delay of the requesting crawler applies only until the file is known, as it may be that crawler's alone.
         let asked = order.crawl_delay.filter(|_| at == first && known.answer.is_none());
         let crawl_delay = asked.or_else(|| rules.crawl_delay(&known, &policy::Request::new(at, b"/robots.txt")));
-        // The page that it is fetched for goes right after it; there is none at another host.
+        // The page for which it is fetched follows at once; not on another host.
         let is_first_fetch = is_first_fetch && is_at_home;
-        // Once it has begun, the rest is not given up because no turn is granted.
+        // A fetch that has begun is not given up for want of a slot.
         let is_patient = order.reason != FetchReason::FirstUse || is_at_home && fetch.has_begun();
         let terms = terms::terms(settings, &rules.manners, crawl_delay, is_first_fetch);
-        // Where another host redirects to, its fetches come before nobody.
+        // At a redirect's target, fetches have no precedence.
         let max_wait = if is_patient { Duration::MAX } else { terms.max_wait };
         Terms { is_renewal: is_patient && is_at_home, max_wait, ..terms }
     }
@@ -237,7 +237,7 @@ impl Reply {
     }
 }
 
-/// What is the same for each request of one fetch.
+/// Common to all requests of one fetch.
 pub(super) struct FetchHop<'a> {
     pub settings: &'a Settings,
     pub order: &'a Order,
@@ -247,17 +247,17 @@ pub(super) struct FetchHop<'a> {
 }
 
 impl FetchHop<'_> {
-    /// Whether it is a request to the host whose file is wanted.
+    /// Whether the request goes to the host whose file is wanted.
     fn is_at_home(&self, at: &Authority) -> bool {
         PaceKey::new(KeyBy::Host, self.first, None).is_of(KeyBy::Host, at, None)
     }
 
-    /// The authority whose robots.txt binds a request: the first one's, on its own host.
+    /// The authority whose robots.txt applies to a request: on its own host, the first one.
     fn at_home_or<'a>(&'a self, at: &'a Authority) -> &'a Authority {
         if self.is_at_home(at) { self.first } else { at }
     }
 
-    /// It could not be asked for, which is no failure of the site's: the next request tries again.
+    /// An error that is not the site's failure: the next request tries again.
     fn comes_back(&self, why: &str) -> FetchError {
         let (retry_after, authority) = (fetch::COME_BACK, self.first.clone());
         FetchError::NotAsked(Refusal::RobotsUnreachable { retry_after, authority, why: why.into() })
@@ -268,12 +268,12 @@ fn authority_of(url: &Url) -> Result<Authority, FetchError> {
     Authority::from_url(url.as_str()).map_err(|error| format!("redirected to {url}: {error}").into())
 }
 
-/// Whether the status says that our own message was at fault, so that it is worth another try in the plainest form.
+/// Whether the status says that our request is malformed, so that the plainest form is worth a try.
 fn is_our_fault(status: u16) -> bool {
     matches!(status, 400 | 408 | 412 | 421 | 426 | 431 | 494 | 505)
 }
 
-/// As whom files are fetched where nobody has configured another name.
+/// The name for fetching files, unless another is configured.
 const OWN_NAME: &str = "politely";
-/// Of a request whose connection was at fault.
+/// Retries after connection failures.
 const RETRIES: usize = 2;

@@ -1,12 +1,12 @@
-//! How an authority's rules, and what else it says in a file, are learned: from the fleet, from the store, from the origin.
+//! How an authority's robots.txt or tdmrep.json is obtained: from the fleet, from the store, or from the origin.
 
 mod ask;
 
 use super::compare::{is_due, is_newer, is_older, is_unknown};
 use super::fetch::FetchError;
+use super::fetch_table::Fetch;
 use super::intern::LONG;
 use super::response::{Fetched, interpret_response};
-use super::under_way::Fetch;
 use super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::gate::decode::rethrown;
@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 impl RobotsCache {
-    /// From the fleet, where there is one that can be asked; else on our own. An error: nobody was asked.
+    /// From the fleet, if it can be asked; otherwise by this instance alone. An error means that nobody was asked.
     pub(super) async fn refresh_now(
         self: &Arc<Self>,
         host: &HostEntry,
@@ -35,7 +35,7 @@ impl RobotsCache {
             && !is_due(&host.load(), SystemTime::now())
             && !self.fleet.as_ref().is_some_and(|fleet| fleet.has_server())
         {
-            // No other process of this machine has a newer one.
+            // No other process of this machine has a newer copy.
             return Ok(());
         }
         let mut anew = order.reason == FetchReason::Anew;
@@ -44,7 +44,7 @@ impl RobotsCache {
                 Some(fleet) => fleet.claim(name, anew).await,
                 None => Err(ServerLost),
             };
-            // The process that used the store may have ended meanwhile.
+            // The process that had the store open may have ended meanwhile.
             will_do |= !was_readable && self.take_kept(host).await && order.reason.takes_any_copy();
             match claim {
                 Ok(Claim::Fetch(right, old)) => break Some((right, old)),
@@ -53,15 +53,15 @@ impl RobotsCache {
                         self.keep(host, Arc::new(entry));
                         return Ok(());
                     }
-                    // A server's that lags, or good for others for longer than for this instance.
+                    // From a lagging server, or usable for other instances for longer than for this one.
                     Some(_) if !anew => anew = true,
-                    // Another version's.
+                    // From another version of politely.
                     Some(_) | None => break None,
                 },
                 Err(ServerLost) => break None,
             }
         };
-        // On its own: what it is moved into would be as large again, for as long as the site takes.
+        // Boxed: moving the future into another would double its memory, for as long as the site takes.
         let alone = Box::pin(async {
             match will_do {
                 true => Ok(()),
@@ -73,7 +73,7 @@ impl RobotsCache {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, Arc::new(old));
             if is_enough {
-                // The request that uses it has it renewed, in the background.
+                // The request that uses the copy renews it in the background.
                 return Ok(());
             }
         }
@@ -84,7 +84,7 @@ impl RobotsCache {
         refreshed
     }
 
-    /// What another instance has published, whatever is under way here: a fetch of our own may be about to fail.
+    /// Takes what another instance has published, even during a fetch of our own, which may be about to fail.
     pub(super) async fn take_published(self: &Arc<Self>, fleet: &Fleet, host: &HostEntry) {
         let published = self.unpack(host.file, fleet.take(host.name()).await).await;
         if let Some(entry) = published.filter(|entry| !is_older(entry, &host.load())) {
@@ -92,8 +92,7 @@ impl RobotsCache {
         }
     }
 
-    /// Away from the threads that serve requests: how long it takes is the sender's to say. It is fresh for no longer
-    /// than this instance has it.
+    /// Unpacks on another thread, as the sender determines how long it takes. The copy is fresh for at most this instance's `max_ttl`.
     async fn unpack(self: &Arc<Self>, file: SiteFile, copy: Option<Parcel>) -> Option<Entry> {
         let (inner, copy) = (self.clone(), copy?);
         let unpack = move || {
@@ -107,7 +106,7 @@ impl RobotsCache {
         tokio::task::spawn_blocking(unpack).await.map_err(rethrown).ok().flatten()
     }
 
-    /// Where nothing is known: what the store has. True: it is enough for the requests that wait.
+    /// Loads the stored copy if nothing is known. True: it is good enough for waiting requests.
     async fn take_kept(self: &Arc<Self>, host: &HostEntry) -> bool {
         let old = host.load_full();
         if !is_unknown(&old) {
@@ -127,11 +126,11 @@ impl RobotsCache {
             Err(FetchError::Unreachable(why)) => Fetched::Unreachable(why),
             Err(FetchError::NotAsked(refusal)) => return Err(refusal),
         };
-        // As they are by now: a reload may have come meanwhile.
+        // Loaded again, as a reload may have happened meanwhile.
         let (settings, old) = (self.settings.load_full(), host.load_full());
         let Some(entry) = self.read(host.file, old.clone(), fetched, settings).await else { return Ok(()) };
         if is_older(&entry, &host.load()) {
-            // Another instance has asked later, and its copy has come meanwhile.
+            // Another instance has asked later, and its copy has arrived meanwhile.
             return Ok(());
         }
         let entry = Arc::new(entry);
@@ -150,7 +149,7 @@ impl RobotsCache {
         Ok(())
     }
 
-    /// What an answer says, read away from the threads that serve requests if it is long. `None`: the proxy is stopping.
+    /// Interprets an answer; a long file is parsed on another thread. `None`: the proxy is stopping.
     async fn read(
         self: &Arc<Self>,
         file: SiteFile,
@@ -184,7 +183,7 @@ impl RobotsCache {
             .ok()
     }
 
-    /// What an earlier process knew, or this one before memory ran short.
+    /// The stored copy, from an earlier process, or from before memory ran short.
     pub(super) async fn kept(self: &Arc<Self>, authority: &Authority, file: SiteFile) -> Option<Arc<Entry>> {
         if !self.store.is_on_disk() {
             return None;
@@ -201,7 +200,7 @@ impl RobotsCache {
     }
 }
 
-/// What was said of a panic, in the log of the panic itself too.
+/// The message of a panic, which the panic's log line also shows.
 fn words(panic: &(dyn Any + Send)) -> &str {
     let literal = panic.downcast_ref::<&str>().copied();
     literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words for it")

@@ -1,4 +1,4 @@
-//! What a fetch leaves behind where it panics, and which of two copies is the newer.
+//! What a panicking fetch leaves behind, and which of two copies is newer.
 
 use super::ask::FetchHop;
 use super::*;
@@ -35,7 +35,7 @@ async fn a_panic_is_a_failure_that_is_not_repeated_at_once() {
     assert_eq!(cache.or_failed(&host, async { 7 }).await, Some(7));
 }
 
-/// The gap between fetches at a host whose file asks others for others.
+/// The gap between fetches at a host for which redirects from other hosts are fetched.
 fn gap_at(configured: &str) -> Duration {
     let settings = Settings::parse("politely.yaml", configured).unwrap();
     let cache = cache_with(settings.clone());
@@ -62,7 +62,7 @@ async fn a_fetch_keeps_the_gap_of_the_crawler_that_is_named_to_the_site() {
     }
 }
 
-/// An answer that came so many seconds before now, or after: by a clock that was ahead.
+/// A copy validated this many seconds ago, or in the future, by a clock that was ahead.
 fn copy(age: i64) -> Entry {
     let (now, by) = (SystemTime::now(), Duration::from_secs(age.unsigned_abs()));
     let freshness = Freshness::new(if age < 0 { now + by } else { now - by }, Duration::from_secs(DAY as u64), 0.0);
@@ -91,7 +91,7 @@ fn what_is_one_and_the_same_is_neither_older_nor_newer() {
     }
 }
 
-/// And set right since, or set back.
+/// The clock was corrected since, or set back.
 #[test]
 fn what_a_clock_dated_that_was_ahead_holds_nothing_up_that_comes_now() {
     for ahead in [-60, -10 * DAY] {
@@ -102,7 +102,7 @@ fn what_a_clock_dated_that_was_ahead_holds_nothing_up_that_comes_now() {
 
 const DAY: i64 = 24 * 3600;
 
-/// Hundreds of sites may take their time at once.
+/// Hundreds of sites may be slow at once.
 #[tokio::test]
 async fn a_fetch_under_way_takes_little_memory() {
     let cache = cache();

@@ -1,4 +1,4 @@
-//! `politely ca env --from`: the certificate of a proxy that runs on another machine.
+//! `politely ca env --from`: gets the certificate of a proxy on another machine.
 
 use super::CommandError;
 use super::admin_client::{READ, answer, connect, send, token};
@@ -10,21 +10,20 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use url::Url;
 
-/// A proxy on another machine.
-pub(super) struct Elsewhere {
-    /// As it was asked for.
+/// A proxy on another machine, and its certificate.
+pub(super) struct RemoteProxy {
+    /// Its name, as given.
     pub name: String,
     pub ca_pem: String,
-    /// `None`: it speaks TLS to its clients, which few programs can.
+    /// `None`: the proxy requires TLS from clients, which few programs support.
     pub proxy: Option<(String, u16)>,
-    /// What stands before the host in its URL: nothing, or `NAME:PASSWORD@`.
+    /// The part before the host in the proxy's URL: empty, or `NAME:PASSWORD@`.
     pub credentials: String,
 }
 
-/// The certificate of a proxy that runs elsewhere: from the proxy itself, which serves it to its clients at `setup_host`, or
-/// from its admin address, which says where the proxy listens. `token_file`: that proxy's, never this machine's own, which is
-/// nothing for others to hear.
-pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<Elsewhere, CommandError> {
+/// Gets the certificate of a proxy on another machine: from the proxy itself, which serves it at `setup_host`, or from its admin
+/// address, which also tells where the proxy listens. `token_file`: that proxy's token; this machine's own is never sent.
+pub(super) fn fetch(url: &str, token_file: Option<&Path>, setup_host: &Host) -> Result<RemoteProxy, CommandError> {
     let text = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let parsed = Url::parse(&text).ok().filter(|url| url.scheme() == "http" && url.has_host());
     let parsed = parsed.ok_or_else(|| CommandError::usage(format!("`{url}` is not the URL of a proxy"), FROM_HINT))?;
@@ -41,7 +40,7 @@ pub(super) fn elsewhere(url: &str, token_file: Option<&Path>, setup_host: &Host)
     had.map_err(|failed| failed.map_or_else(|| asked.wrong(&"it has no address"), |Failed { why, .. }| why))
 }
 
-/// From the first address that has it; else why the one has not that came furthest.
+/// The result of the first address that succeeds; otherwise the error of the address where the request got furthest.
 fn from_first<T>(
     addresses: impl Iterator<Item = SocketAddr>,
     mut ask: impl FnMut(SocketAddr) -> Result<T, Failed>,
@@ -57,24 +56,24 @@ fn from_first<T>(
     Err(furthest)
 }
 
-/// Why it is not had from an address.
+/// A failure at one address.
 #[derive(Debug)]
 struct Failed {
-    came: HowFar,
+    came: RequestStage,
     why: CommandError,
 }
 
-/// How far one came there.
+/// How far a request got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum HowFar {
+enum RequestStage {
     Nowhere,
-    /// To something else that speaks HTTP.
+    /// To another HTTP server.
     ToHttp,
-    /// To who wants to know for whom it is.
+    /// To a proxy that requires credentials.
     ToProxy,
 }
 
-/// What is asked for, at whichever of its addresses.
+/// The request, for any of the addresses.
 struct Asked<'a> {
     name: String,
     host: &'a str,
@@ -85,9 +84,9 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn at(&self, address: SocketAddr) -> Result<Elsewhere, Failed> {
+    fn at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
         let failed = match self.admin_at(address) {
-            Err(failed) if failed.came > HowFar::Nowhere => failed,
+            Err(failed) if failed.came > RequestStage::Nowhere => failed,
             told_by_admin => return told_by_admin,
         };
         let Self { setup_host, credentials, .. } = self;
@@ -100,14 +99,14 @@ impl Asked<'_> {
             "GET http://{setup_host}/ca.pem HTTP/1.1\r\nHost: {setup_host}\r\n{shown}Connection: close\r\n\r\n"
         );
         match connect(address).and_then(|stream| send(stream, &request, READ)) {
-            Ok((200, pem)) if pem.starts_with(PEM.as_bytes()) => Ok(Elsewhere {
+            Ok((200, pem)) if pem.starts_with(PEM.as_bytes()) => Ok(RemoteProxy {
                 name: self.name.clone(),
                 ca_pem: String::from_utf8_lossy(&pem).into_owned(),
                 proxy: Some((self.host.to_owned(), self.port)),
                 credentials: credentials.clone(),
             }),
             Ok((407, _)) => Err(Failed {
-                came: HowFar::ToProxy,
+                came: RequestStage::ToProxy,
                 why: CommandError::usage(
                     "the proxy requires a user name and password",
                     "put them in the URL: http://NAME:PASSWORD@proxy:3128",
@@ -117,19 +116,19 @@ impl Asked<'_> {
         }
     }
 
-    fn admin_at(&self, address: SocketAddr) -> Result<Elsewhere, Failed> {
+    fn admin_at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
         let failed = |came, error: &dyn Display| Failed { came, why: self.wrong(error) };
         let get = |target| match answer(address, "GET", target, self.token.as_deref()) {
-            Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(HowFar::ToHttp, &error)),
+            Ok((200, body)) => String::from_utf8(body).map_err(|error| failed(RequestStage::ToHttp, &error)),
             Ok((401, _)) => Err(Failed {
-                came: HowFar::ToProxy,
+                came: RequestStage::ToProxy,
                 why: CommandError::usage(
                     "the proxy requires a token",
                     "pass `--token-file FILE`; the file contains the token of that proxy's admin address",
                 ),
             }),
-            Ok((status, _)) => Err(failed(HowFar::ToHttp, &format!("status {status} for {target}"))),
-            Err(error) => Err(failed(HowFar::Nowhere, &error)),
+            Ok((status, _)) => Err(failed(RequestStage::ToHttp, &format!("status {status} for {target}"))),
+            Err(error) => Err(failed(RequestStage::Nowhere, &error)),
         };
         let (ca_pem, pac) = (get("/ca.pem")?, get("/proxy.pac")?);
         let proxy = pac.split_once("return \"").and_then(|(_, rest)| rest.split_once('"')?.0.split_once(' '));
@@ -140,8 +139,8 @@ impl Asked<'_> {
         });
         let proxy = proxy
             .filter(|_| ca_pem.starts_with(PEM))
-            .ok_or_else(|| failed(HowFar::ToHttp, &"this is neither a politely proxy nor its admin address"))?;
-        Ok(Elsewhere { proxy, ca_pem, name: self.name.clone(), credentials: String::new() })
+            .ok_or_else(|| failed(RequestStage::ToHttp, &"this is neither a politely proxy nor its admin address"))?;
+        Ok(RemoteProxy { proxy, ca_pem, name: self.name.clone(), credentials: String::new() })
     }
 
     fn wrong(&self, error: &dyn Display) -> CommandError {
@@ -162,7 +161,7 @@ mod tests {
 
     const PAC: &str = "function FindProxyForURL() { return \"PROXY proxy.example:3128\"; }";
 
-    /// An address at which every request is answered like this, but for where a proxy's admin address says more.
+    /// A server that gives all requests this answer, except that a proxy's admin address describes itself.
     fn site(status: &'static str, is_proxy: bool) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -182,7 +181,7 @@ mod tests {
         address
     }
 
-    fn ask(addresses: &[SocketAddr]) -> Result<Elsewhere, String> {
+    fn ask(addresses: &[SocketAddr]) -> Result<RemoteProxy, String> {
         let setup_host = Host::parse("politely.localhost").unwrap();
         let (name, credentials) = ("proxy.example:3129".to_owned(), String::new());
         let asked =

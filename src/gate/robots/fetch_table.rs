@@ -1,4 +1,4 @@
-//! Fetches under way: each is shared by all requests that need it. Once it has begun it ends, whether or not anybody waits.
+//! Fetches in flight, each shared by all requests that need it. A fetch that has begun runs to its end, even if nobody waits.
 
 use crate::policy::pace::ClientId;
 use crate::policy::{Authority, Refusal, SiteFile};
@@ -13,61 +13,61 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 
-/// Those under way, by what is fetched.
+/// The fetches in flight, by file and authority.
 pub(super) type FetchTable = HashMap<(SiteFile, Authority), Arc<Fetch>>;
 
-/// A fetch to be made.
+/// What to fetch, and why.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::gate) struct Order {
     pub reason: FetchReason,
-    /// At whose cost.
+    /// The client whose share of resources is used.
     pub client: ClientId,
-    /// The gap for the request that causes it.
+    /// The crawl delay for the request that causes the fetch.
     pub crawl_delay: Option<Duration>,
-    /// The versions of HTTP of the request that causes it, which uses the same connection.
+    /// The HTTP versions for the request that causes the fetch, and which uses the same connection.
     pub versions: Versions,
 }
 
 /// Why robots.txt is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) enum FetchReason {
-    /// A request waits for it, as there is no copy yet. Dropped if none waits any more before it has begun.
+    /// A request waits for it, as there is no copy. Dropped if nobody waits any more before it begins.
     FirstUse,
-    /// The copy in use grows old. Waits its turn however long.
+    /// The copy in use is ageing. Waits for a slot without limit.
     Renewal,
-    /// It is wanted from the origin, whatever is kept.
+    /// To be fetched from the origin, whatever copy exists.
     Anew,
 }
 
 impl FetchReason {
-    /// Whether a copy that can be used will do, from wherever it can be had.
+    /// Whether a usable copy from any source is good enough.
     pub fn takes_any_copy(self) -> bool {
         matches!(self, Self::FirstUse | Self::Renewal)
     }
 }
 
-/// One fetch under way.
+/// One fetch in flight.
 pub(super) struct Fetch {
     progress: watch::Sender<FetchProgress>,
-    /// The site is being asked, or it is a background fetch: it ends by itself.
+    /// It has begun to ask the site, or is a background fetch: it runs to its end.
     has_begun: AtomicBool,
 }
 
-/// How far it is.
+/// Progress of a fetch.
 #[derive(Default)]
 struct FetchProgress {
-    /// While it waits for its host's turn: when that is likely to come.
+    /// While it waits for the host's slot: when that is expected.
     due: Option<Instant>,
-    /// An error says that nobody was asked, and why not.
+    /// An error says that nobody was asked, and why.
     end: Option<Result<(), Refusal>>,
 }
 
-/// Somebody's part in a fetch.
+/// A subscription to a fetch.
 #[derive(Clone)]
 pub(in crate::gate) struct Fetching(watch::Receiver<FetchProgress>);
 
 impl Order {
-    /// At nobody's cost.
+    /// A background fetch, on no client's account.
     pub fn background(reason: FetchReason) -> Self {
         Order { reason, client: BACKGROUND, crawl_delay: None, versions: Versions::default() }
     }
@@ -83,7 +83,7 @@ impl Fetch {
         Fetching(self.progress.subscribe())
     }
 
-    /// It waits for a turn that is likely to come then, or does not wait for one any more.
+    /// Sets when the awaited slot is expected; `None`: it does not wait for a slot.
     pub fn set_due(&self, due: Option<Instant>) {
         self.progress.send_modify(|progress| progress.due = due);
     }
@@ -102,23 +102,23 @@ impl Fetch {
 }
 
 impl Fetching {
-    /// Returns when it is over. An error: nobody was asked, for a reason that is not the site's.
+    /// Returns at the end of the fetch. An error says that nobody was asked, for a reason that is not the site's.
     pub async fn end(mut self) -> Result<(), Refusal> {
         match self.0.wait_for(|progress| progress.end.is_some()).await {
             Ok(progress) => progress.end.clone().unwrap_or(Ok(())),
-            // The runtime is going away.
+            // The runtime shuts down.
             Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
         }
     }
 
-    /// Returns when it is certain that a turn which it waits for comes after `latest`, with when that is likely to be.
+    /// Returns once the awaited slot is certain to come after `latest`, with its expected time.
     pub async fn late(mut self, latest: Instant) -> Instant {
         loop {
             let due = self.0.borrow_and_update().due;
             match due {
                 Some(due) if due > latest || Instant::now() >= latest => return due,
                 Some(_) => _ = timeout_at(latest.into(), self.0.changed()).await,
-                // It has ended, without anybody who could change it.
+                // It ended, and nothing can change any more.
                 None if self.0.changed().await.is_err() => return pending().await,
                 None => {}
             }
@@ -126,15 +126,15 @@ impl Fetching {
     }
 }
 
-/// Its place among the fetches under way.
-pub(super) struct Underway<'a> {
+/// The row of a fetch in the table; dropping it removes the row.
+pub(super) struct FetchRow<'a> {
     pub fetches: &'a Mutex<FetchTable>,
     pub key: (SiteFile, Authority),
     pub fetch: &'a Arc<Fetch>,
 }
 
-impl Underway<'_> {
-    /// `None`: nobody waited any more before it began.
+impl FetchRow<'_> {
+    /// Runs `work`. `None`: nobody waited any more before it began.
     pub async fn unless_unwanted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
@@ -148,7 +148,7 @@ impl Underway<'_> {
                 drop(fetches);
                 return Some(work.await);
             }
-            // Later requests join under this lock.
+            // New requests join under this lock.
             if self.fetch.progress.receiver_count() == 0 {
                 fetches.remove(&self.key);
                 return None;
@@ -157,7 +157,7 @@ impl Underway<'_> {
     }
 }
 
-impl Drop for Underway<'_> {
+impl Drop for FetchRow<'_> {
     fn drop(&mut self) {
         let mut fetches = self.fetches.lock();
         if fetches.get(&self.key).is_some_and(|fetch| Arc::ptr_eq(fetch, self.fetch)) {
@@ -167,5 +167,5 @@ impl Drop for Underway<'_> {
 }
 
 const DRAINING: Duration = Duration::from_secs(1);
-/// Renewals and the operator's own share their bound as one client does.
+/// Renewals and the operator's requests share the limits of one client.
 pub(super) const BACKGROUND: ClientId = ClientId(u64::MAX - 1);

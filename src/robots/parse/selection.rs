@@ -8,9 +8,9 @@ use crate::robots::product_token::leading_token;
 use crate::robots::steps;
 use smallvec::SmallVec;
 
-/// The sections and groups that a crawler obeys, by their numbers: seldom more than one of each.
+/// The numbers of the sections and groups that a crawler obeys: rarely more than one of each.
 #[derive(Debug, Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct GroupSelection {
     pub(crate) sections: GroupNumbers,
     pub(crate) groups: GroupNumbers,
 }
@@ -18,35 +18,45 @@ pub(crate) struct Chosen {
 type GroupNumbers = SmallVec<[u32; 4]>;
 
 impl Groups {
-    /// What a crawler of these names obeys, in the file's order: all that names it, else all of `*`.
-    pub(crate) fn select<T: AsRef<str>>(&self, tokens: &[T], source: &FileSource, options: &ParseOptions) -> Chosen {
+    /// Selects what a crawler with these names obeys, in the file's order: all sections that name it, or else all of `*`.
+    pub(crate) fn select<T: AsRef<str>>(
+        &self,
+        tokens: &[T],
+        source: &FileSource,
+        options: &ParseOptions,
+    ) -> GroupSelection {
         let mut sections = self.sections_naming(tokens, source, options);
         if sections.is_empty() {
             let stars = if options.first_star_group { &self.stars[..self.stars.len().min(1)] } else { &self.stars };
             sections.extend_from_slice(stars);
         }
-        let mut chosen = self.chosen(sections, options);
+        let mut selection = self.selection(sections, options);
         if self.is_for_all() {
-            chosen.groups.push(0);
+            selection.groups.push(0);
         }
-        chosen
+        selection
     }
 
     /// The groups that name this token; `*` does not. `None`: no group does.
-    pub(crate) fn select_named(&self, token: &str, source: &FileSource, options: &ParseOptions) -> Option<Chosen> {
+    pub(crate) fn select_named(
+        &self,
+        token: &str,
+        source: &FileSource,
+        options: &ParseOptions,
+    ) -> Option<GroupSelection> {
         let sections = self.sections_naming(&[token], source, options);
-        (!sections.is_empty()).then(|| self.chosen(sections, options))
+        (!sections.is_empty()).then(|| self.selection(sections, options))
     }
 
-    fn chosen(&self, mut sections: GroupNumbers, options: &ParseOptions) -> Chosen {
+    fn selection(&self, mut sections: GroupNumbers, options: &ParseOptions) -> GroupSelection {
         match options.precedence {
             Precedence::MostSpecific => {}
-            // 1996: the first record that names the robot.
+            // 1996: only the first record that names the robot counts.
             Precedence::FirstMatch => sections.truncate(1),
         }
         let mut groups: GroupNumbers = sections.iter().map(|section| self.sections[*section as usize].group).collect();
         groups.dedup();
-        Chosen { sections, groups }
+        GroupSelection { sections, groups }
     }
 
     fn sections_naming<T: AsRef<str>>(
@@ -55,9 +65,9 @@ impl Groups {
         source: &FileSource,
         options: &ParseOptions,
     ) -> GroupNumbers {
-        let mut chosen = GroupNumbers::new();
+        let mut selection = GroupNumbers::new();
         if self.names.is_empty() {
-            return chosen;
+            return selection;
         }
         let text = source.text();
         let value = |name: &GroupName| slice(text, name.value);
@@ -69,22 +79,22 @@ impl Groups {
                     let order = |name: &GroupName| compare(leading_token(value(name)), wanted);
                     let start = self.names.partition_point(|name| order(name).is_lt());
                     let named = self.names[start..].iter().take_while(|name| order(name).is_eq());
-                    // A crawler whose name has other characters is meant where exactly that name is written (RFC 9309
-                    // §2.2.1, crawler-commons: the token ends at the first other character).
+                    // A name with other characters matches only where exactly that name is written (RFC 9309 §2.2.1, crawler-commons:
+                    // the token ends at the first other character).
                     let is_meant = |name: &&GroupName| is_token(token) || value(name).eq_ignore_ascii_case(token);
-                    chosen.extend(named.filter(is_meant).map(section));
+                    selection.extend(named.filter(is_meant).map(section));
                 }
                 UserAgentMatch::Prefix => {
-                    chosen.extend(self.names.iter().filter(|name| is_prefix(value(name), token)).map(section));
+                    selection.extend(self.names.iter().filter(|name| is_prefix(value(name), token)).map(section));
                 }
                 UserAgentMatch::Substring => {
-                    chosen.extend(self.names.iter().filter(|name| is_substring(value(name), token)).map(section));
+                    selection.extend(self.names.iter().filter(|name| is_substring(value(name), token)).map(section));
                 }
             }
         }
-        steps::count(chosen.len());
-        chosen.sort_unstable();
-        chosen.dedup();
-        chosen
+        steps::count(selection.len());
+        selection.sort_unstable();
+        selection.dedup();
+        selection
     }
 }

@@ -1,4 +1,4 @@
-//! The warnings of the second reading as findings, with what the line itself shows. Pure.
+//! Turns the outline's warnings into findings, with details from the line. Pure.
 
 use super::finding::{Finding, Findings};
 use super::outline::Outline;
@@ -28,7 +28,7 @@ pub(super) fn find(outline: &Outline<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// What is wrong with a delay that is no number of seconds.
+/// Why a delay is not a number of seconds.
 fn why_no_delay(value: &[u8]) -> Option<&'static str> {
     let value = value.to_ascii_lowercase();
     let magnitude = value.strip_prefix(b"-").or(value.strip_prefix(b"+")).unwrap_or(&value);

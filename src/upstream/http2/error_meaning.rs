@@ -1,13 +1,13 @@
-//! What an origin says by ending a stream or the connection, and that we have ended the connection for what it said.
+//! What an HTTP/2 error means: signals from the origin, and connections that we closed because of an invalid message.
 
 use h2::Reason;
 
-/// Whether the origin says that it has done nothing with the request (RFC 9113 §8.7): then any may be sent again.
+/// Whether the origin reports that it has not processed the request (RFC 9113 §8.7), so that any request may be repeated.
 pub fn is_unprocessed(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
 
-/// Whether the origin says that it is asked too much.
+/// Whether the origin reports an excessive load (ENHANCE_YOUR_CALM).
 pub fn asks_for_calm(error: &h2::Error) -> bool {
     error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
 }
