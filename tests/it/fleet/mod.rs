@@ -11,9 +11,9 @@ mod instances_script;
 mod loss;
 mod many_servers;
 mod one_pace;
+mod pace_script;
 mod parted;
 mod secure;
-mod turn_script;
 
 use crate::support::redis::Redis;
 use crate::support::{Binary, Client, Origin, Reply, Response, Seen};

@@ -27,7 +27,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 /// The server, as far as it can be asked.
 pub(super) struct ServerLink {
     settings: Arc<ArcSwap<Settings>>,
-    /// Names this process in leases and messages: unlike its place, it has seen nothing of what an earlier one did.
+    /// Names this process in reservations and messages: unlike its place, it has seen nothing of what an earlier one did.
     pub me: Box<str>,
     place: KeptPlace,
     live: watch::Sender<Live>,
