@@ -67,6 +67,8 @@ pub(in crate::gate) struct PaceAnswer {
     pub observed: Observed,
     /// The longest round trip of an instance.
     pub way: Duration,
+    /// How long the answer took to arrive.
+    pub arrival: Duration,
 }
 
 /// What the script takes after the name of the instance.
@@ -139,6 +141,7 @@ impl PaceCall {
             backoff: Duration::from_micros(backoff),
             observed: Observed { latency: Duration::from_micros(latency.min(FAR)), refusals },
             way: Duration::from_micros(way.min(FAR)),
+            arrival: now.saturating_duration_since(clock.instant(time)),
         }
     }
 }

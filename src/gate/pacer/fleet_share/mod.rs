@@ -42,6 +42,8 @@ pub(super) struct FleetShare {
     /// Round trips to the server: from here, and the longest of others. No way is longer.
     way: Duration,
     way_on: Duration,
+    /// Until an answer arrives, by the server's clock.
+    arrival: Duration,
     /// By how much the last start was missed: so much longer the next one may take.
     missed: Duration,
     /// How long the machine had been suspended, at the last look.
@@ -77,10 +79,14 @@ impl FleetShare {
         self.clock = clock;
         if self.way.is_zero() {
             self.way = self.clock.map_or(Duration::ZERO, |clock| clock.round_trip());
+            self.arrival = self.way / 2;
         }
         self.busy.take_if(|busy| *busy <= now);
         let ways = self.ways();
-        if self.reserved.as_ref().is_some_and(|reserved| reserved.latest(ways) < now.max(reserved.due(self.busy))) {
+        if let Some(reserved) = self.reserved
+            && reserved.latest(ways) < now.max(reserved.due(self.busy))
+        {
+            self.misses(reserved.latest(ways), now);
             self.unused = self.reserved.take();
         }
         let parted = alone.filter(|_| link == 0 || self.fails && self.reserved.is_none());
@@ -124,7 +130,7 @@ impl FleetShare {
         let wants = head.map(|(gap, is_fetch)| {
             let margin = ARRIVAL.min(gap / 200) + TIMER + self.missed;
             let number = *self.number.get_or_insert_with(number);
-            WantedStart { number, is_fetch, lead: self.way * 5 / 8 + TICK, margin }
+            WantedStart { number, is_fetch, lead: self.arrival * 9 / 8 + TICK, margin }
         });
         self.calling = Some(Calling { link: self.link, learnt });
         self.nudged = false;
@@ -163,6 +169,7 @@ impl FleetShare {
         };
         (self.fails, self.known) = (false, !self.nudged);
         (self.way, self.way_on) = (smoothed(self.way, now - asked), answer.way);
+        self.arrival = smoothed(self.arrival, answer.arrival).max(answer.arrival);
         self.busy = answer.busy;
         self.unused.take_if(|unused| Some(unused.window) == call.unused);
         self.used = self.used.take().and_then(|used| used.told(call, asked));
@@ -251,7 +258,7 @@ impl FleetShare {
         if has_left {
             self.used = used.ends();
         } else {
-            self.missed = now.saturating_duration_since(used.of.latest(self.ways())).min(MOST_MISSED);
+            self.misses(used.of.latest(self.ways()), now);
             self.unused = Some(used.of);
         }
         true
@@ -295,6 +302,11 @@ impl FleetShare {
     /// When what became of the start has to be told at the latest.
     fn tells_at(&self) -> Option<Instant> {
         self.used.as_ref()?.tells_at(self.ways())
+    }
+
+    /// A start could not be used by then.
+    fn misses(&mut self, latest: Instant, now: Instant) {
+        self.missed = now.saturating_duration_since(latest).min(MOST_MISSED);
     }
 
     /// How long it takes until another instance has heard of something.

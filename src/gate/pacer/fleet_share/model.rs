@@ -17,6 +17,8 @@ struct Plan {
     gap: Duration,
     /// There and back, for each instance.
     ways: Vec<[Duration; 2]>,
+    /// What the way back takes longer after a while, but for what the clock is estimated by.
+    slower: Duration,
     /// What a way may take longer.
     jitter: Duration,
     /// Requests open at each.
@@ -244,7 +246,8 @@ impl World {
                         }
                     }
                 }
-                let back = self.way(i, true);
+                let slower = if self.now * 4 > self.plan.time { self.plan.slower } else { Duration::ZERO };
+                let back = self.way(i, true) + slower;
                 if !self.is_of_thousand(self.plan.lost) {
                     self.push(back, i, Event::Answered { call, reply: Some(reply), asked, number });
                 }
@@ -380,6 +383,7 @@ fn plan(gap: u64, ways: &[u64]) -> Plan {
     Plan {
         gap: MS * u32::try_from(gap).unwrap(),
         ways: ways.iter().map(|way| [Duration::from_millis(*way); 2]).collect(),
+        slower: Duration::ZERO,
         jitter: MS,
         clients: 1,
         connects: Duration::ZERO,
@@ -450,9 +454,11 @@ fn worlds(plan: impl Fn(&mut Rng, Plan) -> Plan) -> impl Iterator<Item = (World,
 
 #[test]
 fn no_start_is_early_however_far_away_the_server_is() {
-    for (world, what) in worlds(|_, plan| plan) {
+    for (world, what) in worlds(|rng, plan| Plan { slower: MS * [0, 0, 60, 250][rng.usize(..4)], ..plan }) {
+        assert!(world.starts.iter().any(|(at, _)| *at > world.plan.time * 9 / 10), "it goes on: {what}");
         assert!(world.early().is_empty(), "{:?}: {what}", world.early());
         let longest = world.plan.ways.iter().map(|[there, back]| *there + *back).max().expect("some");
+        let longest = longest + world.plan.slower;
         if world.plan.gap * 3 / 4 > longest * 2 + HEARD * 2 {
             // All hear in time how long each takes.
             assert!(world.overlaps().is_empty(), "{:?}: {what}", world.overlaps());
@@ -471,6 +477,7 @@ fn nor_is_any_when_calls_are_lost_and_messages_unheard_and_instances_die_or_slee
         unheard: rng.u32(0..1000),
         dies: plan.ways.len() > 1 && rng.bool(),
         sleeps: rng.bool(),
+        time: plan.time.max(LOST * 45),
         ..plan
     });
     for (world, what) in worlds {
