@@ -161,6 +161,7 @@ mod tests {
         assert!(matches!(schedule.poll(now), NextTurn::Start("it", _)));
         let Turn::Go(slot) = schedule.request(now, A, &delay(0), || "") else { panic!("at once") };
         assert!(!slot.is_shared());
+        schedule.finished(|| now, slot, PaceOutcome::Success);
         // A backoff makes the turns the fleet's.
         let held = LastStarts { hold: Some(now + ms(2000)), ..LastStarts::default() };
         schedule.adopt(held, ms(2000));

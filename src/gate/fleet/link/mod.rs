@@ -153,15 +153,13 @@ impl ServerLink {
         };
         let ca_file = self.settings.load().egress.ca_file.clone();
         let (mut connection, sentinels) = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
-        let own = format!("politely:to:{}", self.me);
-        let (channels, mut second, mut third) =
-            (["politely:all", own.as_str()], connection.clone(), connection.clone());
+        let (mut second, mut third) = (connection.clone(), connection.clone());
         // First the scripts: a call of one that is not there makes three round trips. A server that only reads, or has no memory
         // left, is found out here.
         let ((), subscribed, registered, history) = tokio::join!(
             biased;
             connection.clone().load(scripts::all()),
-            connection.subscribe(&channels),
+            connection.subscribe("politely:all"),
             self.register(&mut second),
             third.history()
         );

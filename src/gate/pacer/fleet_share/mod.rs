@@ -44,7 +44,7 @@ pub(super) struct FleetShare {
     way_on: Duration,
     /// Until an answer arrives, by the server's clock.
     arrival: Duration,
-    /// By how much the last start was missed: so much longer the next one may take.
+    /// By how much too late there was a connection for the last start: so much longer the next one may take.
     missed: Duration,
     /// How long the machine had been suspended, at the last look.
     slept: Duration,
@@ -83,10 +83,7 @@ impl FleetShare {
         }
         self.busy.take_if(|busy| *busy <= now);
         let ways = self.ways();
-        if let Some(reserved) = self.reserved
-            && reserved.latest(ways) < now.max(reserved.due(self.busy))
-        {
-            self.misses(reserved.latest(ways), now);
+        if self.reserved.is_some_and(|reserved| reserved.latest(ways) < now.max(reserved.due(self.busy))) {
             self.unused = self.reserved.take();
         }
         let parted = alone.filter(|_| link == 0 || self.fails && self.reserved.is_none());
@@ -128,7 +125,7 @@ impl FleetShare {
             return None;
         }
         let wants = head.map(|(gap, is_fetch)| {
-            let margin = ARRIVAL.min(gap / 200) + TIMER + self.missed;
+            let margin = ARRIVAL.min(gap / 200) + TIMER + self.way / 16 + self.missed;
             let number = *self.number.get_or_insert_with(number);
             WantedStart { number, is_fetch, lead: self.arrival * 9 / 8 + TICK, margin }
         });
@@ -258,7 +255,7 @@ impl FleetShare {
         if has_left {
             self.used = used.ends();
         } else {
-            self.misses(used.of.latest(self.ways()), now);
+            self.missed = now.saturating_duration_since(used.of.latest(self.ways())).min(MOST_MISSED);
             self.unused = Some(used.of);
         }
         true
@@ -304,11 +301,6 @@ impl FleetShare {
         self.used.as_ref()?.tells_at(self.ways())
     }
 
-    /// A start could not be used by then.
-    fn misses(&mut self, latest: Instant, now: Instant) {
-        self.missed = now.saturating_duration_since(latest).min(MOST_MISSED);
-    }
-
     /// How long it takes until another instance has heard of something.
     fn ways(&self) -> Duration {
         self.way + self.way_on + HEARD
@@ -320,11 +312,12 @@ fn smoothed(before: Duration, round_trip: Duration) -> Duration {
     if before.is_zero() { round_trip } else { (before * 3 + round_trip) / 4 }
 }
 
-/// By how much later than it is set a timer fires, and a request leaves over a connection that is there.
+/// By how much later than it is set a timer fires, and a request leaves over a connection that is there. A sixteenth of the round
+/// trip is for what estimates of the clock differ by.
 const TIMER: Duration = Duration::from_millis(2);
 const TICK: Duration = Duration::from_millis(1);
 /// What it may take longer until something is heard.
-const HEARD: Duration = Duration::from_millis(10);
+const HEARD: Duration = Duration::from_millis(25);
 const RETRY: Duration = Duration::from_millis(100);
 /// Two clocks are not read at the same moment.
 const AWAKE: Duration = Duration::from_millis(100);
@@ -334,3 +327,5 @@ const MOST_RIVALS: u32 = 64;
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod tests;
