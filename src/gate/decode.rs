@@ -1,9 +1,15 @@
-//! Content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), undone with the limit counted on what comes out, and with windows that are
-//! bounded. By hand over the decoders: `async-compression` has no bound for brotli's window, and treats what follows a gzip
-//! member as damage.
+//! Content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), undone away from the threads that serve requests,
+//! with bounds on what comes out, on windows, and on the time that it takes: a few bytes of brotli can ask for as much work as
+//! thousands do as a rule. By hand over the decoders: `async-compression` has no bound for brotli's window, and treats what follows a
+//! gzip member as damage.
 
-use std::io::{self, Read};
+use rustix::time::{ClockId, clock_gettime};
+use std::io::{self, BufRead, Read};
 use std::panic::resume_unwind;
+use std::sync::LazyLock;
+use std::thread::available_parallelism;
+use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
 /// The body could not be decoded.
@@ -17,31 +23,52 @@ pub(super) enum DecodeError {
     Unknown(Box<str>),
     #[error("more than {MAX_CODINGS} content codings")]
     TooMany,
+    #[error("the {0} body takes too long to decode")]
+    Costly(&'static str),
     #[error("the proxy is shutting down")]
     Stopped,
 }
 
-/// As [`decode`], away from the threads that serve requests: a few hundred bytes can stand for half a megabyte.
+/// As [`decode`].
 pub(super) async fn decode_apart(
     body: Vec<u8>,
-    mut codings: String,
+    codings: String,
     limit: usize,
     cut: bool,
 ) -> Result<Vec<u8>, DecodeError> {
-    if codings.is_empty() {
-        if !body.starts_with(GZIP) {
-            return Ok(body);
-        }
-        // No rule begins so: it is a `.gz` that is served as it lies on the disk.
-        codings.push_str("gzip");
+    if codings.is_empty() && !body.starts_with(GZIP) {
+        return Ok(body);
     }
-    let work = tokio::task::spawn_blocking(move || decode(body, &codings, limit, cut));
-    work.await.map_err(rethrown).unwrap_or(Err(DecodeError::Stopped))
+    apart(move || decode(body, &codings, limit, cut, thread_time() + LONGEST))
+        .await
+        .unwrap_or(Err(DecodeError::Stopped))
 }
 
-/// As much of a body as its beginning shows, and at most `limit` + 1 bytes. `None`: it is damaged, or its coding is not known.
-pub fn decode_beginning(body: &[u8], codings: &str, limit: usize) -> Option<Vec<u8>> {
-    decode(body.to_vec(), codings, limit, true).ok()
+/// As much of a body as its beginning shows, and at most `limit` + 1 bytes; `None`: it is damaged, its coding is not known, or `spent`,
+/// the time for it and for what was decoded of the same body before, has become too long.
+pub async fn decode_beginning(
+    body: Vec<u8>,
+    codings: String,
+    limit: usize,
+    spent: Duration,
+) -> (Option<Vec<u8>>, Duration) {
+    if codings.is_empty() {
+        return (Some(body), spent);
+    }
+    let work = apart(move || {
+        let began = thread_time();
+        let decoded = decode(body, &codings, limit, true, began + LONGEST.saturating_sub(spent));
+        (decoded.ok(), spent + (thread_time() - began))
+    });
+    work.await.unwrap_or((None, spent))
+}
+
+/// On other threads, of which decoders keep at most half of the cores busy. `None`: the proxy is shutting down.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    static CORES: LazyLock<Semaphore> =
+        LazyLock::new(|| Semaphore::new((available_parallelism().map_or(1, usize::from) / 2).max(1)));
+    let _place = CORES.acquire().await.ok()?;
+    tokio::task::spawn_blocking(work).await.map_err(rethrown).ok()
 }
 
 /// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.
@@ -53,58 +80,69 @@ pub(super) fn rethrown(error: JoinError) -> JoinError {
 }
 
 /// The body without the codings that `codings` (Content-Encoding's list) names, last one first; at most `limit` + 1
-/// bytes of it. `cut`: the encoded body was not read to its end, so that an early end is no damage.
-fn decode(body: Vec<u8>, codings: &str, limit: usize, mut cut: bool) -> Result<Vec<u8>, DecodeError> {
+/// bytes of it. `cut`: the encoded body was not read to its end, so that an early end is no damage. `until`: a [`thread_time`].
+fn decode(body: Vec<u8>, codings: &str, limit: usize, mut cut: bool, until: Duration) -> Result<Vec<u8>, DecodeError> {
     let codings: Vec<_> = codings.split(',').map(str::trim).filter(|coding| !coding.is_empty()).collect();
     if codings.len() > MAX_CODINGS {
         return Err(DecodeError::TooMany);
     }
-    codings.iter().rev().try_fold(body, |body, coding| {
-        let decoded = one(body, coding, limit, cut)?;
+    let mut undo = |body, coding: &str| {
+        let decoded = one(body, coding, limit, cut, until)?;
         cut |= decoded.len() > limit;
         Ok(decoded)
-    })
+    };
+    let mut body = codings.iter().rev().try_fold(body, |body, coding| undo(body, coding))?;
+    // No rule begins so: it is a `.gz` that is served as it lies on the disk.
+    for _ in 0..MAX_CODINGS {
+        if !body.starts_with(GZIP) {
+            return Ok(body);
+        }
+        body = undo(body, "gzip")?;
+    }
+    Err(DecodeError::TooMany)
 }
 
-fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool) -> Result<Vec<u8>, DecodeError> {
+fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool, until: Duration) -> Result<Vec<u8>, DecodeError> {
     if body.is_empty() {
         // Many servers name the coding of what they leave out.
         return Ok(body);
     }
     let all = limit as u64 + 1;
     let mut out = Vec::new();
-    let input = &body[..];
+    let mut input = Input { rest: &body, until, taken: 0, is_costly: false };
     let (name, read) = match coding.to_ascii_lowercase().as_str() {
-        "gzip" | "x-gzip" => ("gzip", gzip(input, all, &mut out)),
-        "br" if asks_for_large_window(input) => return Err(DecodeError::Window("br")),
+        "gzip" | "x-gzip" => ("gzip", gzip(&mut input, all, &mut out)),
+        "br" if asks_for_large_window(&body) => return Err(DecodeError::Window("br")),
         "br" => {
-            let mut rest = input;
-            let read = brotli::Decompressor::new(&mut rest, BUFFER).take(all).read_to_end(&mut out);
+            let read = brotli::Decompressor::new(&mut input, BUFFER).take(all).read_to_end(&mut out);
             // It says the same of an early end and of damage.
-            ("br", read.map_err(|error| if rest.is_empty() { io::ErrorKind::UnexpectedEof.into() } else { error }))
+            let is_early = input.rest.is_empty();
+            ("br", read.map_err(|error| if is_early { io::ErrorKind::UnexpectedEof.into() } else { error }))
         }
         "zstd" => {
             let mut decoder =
-                zstd::stream::read::Decoder::with_buffer(input).map_err(|_| DecodeError::Damaged("zstd"))?;
+                zstd::stream::read::Decoder::with_buffer(&mut input).map_err(|_| DecodeError::Damaged("zstd"))?;
             // RFC 8878 §3.1.1.1.2 lets a frame ask for a window of gigabytes; 8 MiB is what every decoder must bear.
             decoder.window_log_max(23).map_err(|_| DecodeError::Damaged("zstd"))?;
             ("zstd", decoder.take(all).read_to_end(&mut out))
         }
         // RFC 9110 §8.4.1.2 means zlib; some servers leave its header out.
-        "deflate" => match flate2::bufread::ZlibDecoder::new(input).take(all).read_to_end(&mut out) {
-            Err(_) if out.is_empty() => {
-                ("deflate", flate2::bufread::DeflateDecoder::new(input).take(all).read_to_end(&mut out))
+        "deflate" => match flate2::bufread::ZlibDecoder::new(&mut input).take(all).read_to_end(&mut out) {
+            Err(_) if out.is_empty() && !input.is_costly => {
+                input.rest = &body;
+                ("deflate", flate2::bufread::DeflateDecoder::new(&mut input).take(all).read_to_end(&mut out))
             }
             read => ("deflate", read),
         },
         "identity" => return Ok(body),
         // Some servers write a charset here, or name a coding that they have not applied.
-        _ if is_text(&body) => return Ok(body),
+        _ if is_text(&body, cut) => return Ok(body),
         // Read as it is, this would be a file without a rule, which allows everything.
         other => return Err(DecodeError::Unknown(other.chars().take(MAX_NAME).collect())),
     };
     match read {
         Ok(_) => Ok(out),
+        Err(_) if input.is_costly => Err(DecodeError::Costly(name)),
         // Where what we left out is missing, and nothing else is wrong.
         Err(error) if cut && error.kind() == io::ErrorKind::UnexpectedEof => Ok(out),
         Err(_) => Err(DecodeError::Damaged(name)),
@@ -112,11 +150,11 @@ fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool) -> Result<Vec<u8>, 
 }
 
 /// The members one after the other (RFC 1952 §2.2). What follows a complete one and is none is padding.
-fn gzip(mut input: &[u8], all: u64, out: &mut Vec<u8>) -> io::Result<usize> {
+fn gzip(input: &mut Input<'_>, all: u64, out: &mut Vec<u8>) -> io::Result<usize> {
     for _ in 0..MAX_MEMBERS {
         let left = all - out.len() as u64;
-        flate2::bufread::GzDecoder::new(&mut input).take(left).read_to_end(out)?;
-        if out.len() as u64 >= all || !input.starts_with(b"\x1f\x8b") {
+        flate2::bufread::GzDecoder::new(&mut *input).take(left).read_to_end(out)?;
+        if out.len() as u64 >= all || !input.rest.starts_with(b"\x1f\x8b") {
             return Ok(out.len());
         }
     }
@@ -124,11 +162,76 @@ fn gzip(mut input: &[u8], all: u64, out: &mut Vec<u8>) -> io::Result<usize> {
     Err(io::ErrorKind::InvalidData.into())
 }
 
+/// What a decoder reads, piece by piece for as long as there is time.
+struct Input<'a> {
+    rest: &'a [u8],
+    /// A [`thread_time`].
+    until: Duration,
+    taken: usize,
+    is_costly: bool,
+}
+
+impl BufRead for Input<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.is_costly |= self.taken >= BUFFER && !self.rest.is_empty() && thread_time() > self.until;
+        if self.is_costly {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(&self.rest[..self.rest.len().min(BUFFER)])
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.taken += n;
+        self.rest = &self.rest[n..];
+    }
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.fill_buf()?.read(into)?;
+        self.consume(n);
+        Ok(n)
+    }
+}
+
+/// How long this thread has computed.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Whether it may be a robots.txt as it is: in UTF-8 or another charset of bytes, without control characters other than white space and
-/// escapes, or in UTF-16 with its mark. What has been compressed is not, within its first few bytes.
-fn is_text(body: &[u8]) -> bool {
-    let is_control = |byte: &u8| matches!(byte, 0..=8 | 14..=26 | 28..=31 | 127);
-    body.starts_with(b"\xff\xfe") || body.starts_with(b"\xfe\xff") || !body.iter().any(is_control)
+/// escapes, or the same in UTF-16 or UTF-32, well-formed behind its mark and with a letter of ASCII, as keys have. What has been compressed
+/// is not, within its first few bytes, however it begins. `cut`: it may end anywhere.
+fn is_text(body: &[u8], cut: bool) -> bool {
+    let is_control = |char| matches!(char, '\0'..='\x08' | '\x0e'..='\x1a' | '\x1c'..='\x1f' | '\x7f');
+    if !body.iter().any(|byte| is_control(char::from(*byte))) {
+        return true;
+    }
+    let text = match body {
+        [0xFF, 0xFE, 0, 0, rest @ ..] => of_four(rest, u32::from_le_bytes, cut),
+        [0, 0, 0xFE, 0xFF, rest @ ..] => of_four(rest, u32::from_be_bytes, cut),
+        [0xFF, 0xFE, rest @ ..] => of_two(rest, u16::from_le_bytes, cut),
+        [0xFE, 0xFF, rest @ ..] => of_two(rest, u16::from_be_bytes, cut),
+        _ => None,
+    };
+    let has_letter = |text: &str| text.is_empty() || text.contains(|char: char| char.is_ascii_alphabetic());
+    text.is_some_and(|text| has_letter(&text) && !text.contains(is_control))
+}
+
+/// `None`: it is ill-formed.
+fn of_two(bytes: &[u8], unit: fn([u8; 2]) -> u16, cut: bool) -> Option<String> {
+    let (units, rest) = bytes.as_chunks();
+    let mut units: Vec<u16> = units.iter().map(|bytes| unit(*bytes)).collect();
+    // The first half of a pair.
+    units.pop_if(|last| cut && (0xD800..0xDC00).contains(last));
+    String::from_utf16(&units).ok().filter(|_| cut || rest.is_empty())
+}
+
+fn of_four(bytes: &[u8], unit: fn([u8; 4]) -> u32, cut: bool) -> Option<String> {
+    let (units, rest) = bytes.as_chunks();
+    let text = units.iter().map(|bytes| char::from_u32(unit(*bytes))).collect::<Option<String>>();
+    text.filter(|_| cut || rest.is_empty())
 }
 
 /// The extension that is no part of RFC 7932 (§9.1 leaves its first bits free), by which a few bytes ask for a gigabyte.
@@ -145,6 +248,8 @@ const MAX_CODINGS: usize = 4;
 /// Each member costs the setting up of a decoder.
 const MAX_MEMBERS: usize = 256;
 const BUFFER: usize = 4096;
+/// Half a megabyte of rules takes a tenth of it.
+const LONGEST: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
@@ -152,6 +257,10 @@ mod tests {
     use std::io::Write;
 
     const TEXT: &[u8] = b"User-agent: *\nDisallow: /private/\n";
+
+    fn decode(body: Vec<u8>, codings: &str, limit: usize, cut: bool) -> Result<Vec<u8>, DecodeError> {
+        super::decode(body, codings, limit, cut, Duration::MAX)
+    }
 
     fn gzip_of(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -178,6 +287,42 @@ mod tests {
         assert_eq!(decode(zstd, "zstd", 1000, false).unwrap(), TEXT);
         assert_eq!(decode(gzip_of(&br(TEXT)), "br, gzip", 1000, false).unwrap(), TEXT);
         assert_eq!(decode(gzip_of(TEXT), "identity, x-gzip", 1000, false).unwrap(), TEXT);
+    }
+
+    /// What fits into one piece is always decoded; what does not, for as long as there is time.
+    #[test]
+    fn a_body_is_decoded_for_so_long_and_no_longer() {
+        let noise: Vec<u8> = (0..40_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+        let coded: [(&str, fn(&[u8]) -> Vec<u8>); 4] = [
+            ("gzip", gzip_of),
+            ("br", br),
+            ("zstd", |bytes| zstd::encode_all(bytes, 3).unwrap()),
+            ("deflate", |bytes| {
+                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+                encoder.write_all(bytes).unwrap();
+                encoder.finish().unwrap()
+            }),
+        ];
+        for (coding, encode) in coded {
+            let body = encode(&noise);
+            assert!(body.len() > 10 * BUFFER);
+            for cut in [false, true] {
+                let late = super::decode(body.clone(), coding, noise.len(), cut, Duration::ZERO);
+                assert_eq!(late, Err(DecodeError::Costly(coding)), "{coding}");
+            }
+            assert_eq!(decode(body, coding, noise.len(), false).unwrap(), noise, "{coding}");
+            assert_eq!(super::decode(encode(TEXT), coding, 1000, false, Duration::ZERO).unwrap(), TEXT, "{coding}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_page_may_cost_is_for_all_readings_of_it_together() {
+        let noise: Vec<u8> = (0..40_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+        let body = br(&noise);
+        let (read, spent) = decode_beginning(body.clone(), "br".into(), noise.len(), Duration::ZERO).await;
+        assert_eq!((read.as_deref(), spent > Duration::ZERO), (Some(&noise[..]), true));
+        let (read, more) = decode_beginning(body, "br".into(), noise.len(), LONGEST).await;
+        assert!(read.is_none() && more > LONGEST);
     }
 
     #[test]
@@ -211,6 +356,44 @@ mod tests {
         {
             assert_eq!(decode(text.to_vec(), "unknown", 1000, false).unwrap(), text);
         }
+    }
+
+    /// With its byte order mark, in each of the encodings that have one.
+    fn marked(text: &str) -> [Vec<u8>; 4] {
+        let text = format!("\u{feff}{text}");
+        let two = |bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect();
+        let four = |bytes: fn(u32) -> [u8; 4]| text.chars().flat_map(|char| bytes(char.into())).collect();
+        [two(u16::to_le_bytes), two(u16::to_be_bytes), four(u32::to_le_bytes), four(u32::to_be_bytes)]
+    }
+
+    #[test]
+    fn a_byte_order_mark_makes_text_of_nothing_that_has_control_characters_or_is_ill_formed() {
+        let is_text = |body: &[u8], cut| decode(body.to_vec(), "unknown", 1000, cut).is_ok();
+        for text in ["", "User-agent: *\r\n\tDisallow: /\u{1f600}\n", "# \u{442}\u{4e00}\nAllow: /"] {
+            let text = text.repeat(9);
+            for (number, body) in marked(&text).into_iter().enumerate() {
+                assert!(is_text(&body, false), "{number} {text:?}");
+                for cut in 64..body.len() {
+                    assert!(is_text(&body[..cut], true), "{number} {text:?} cut at {cut}");
+                }
+                assert!(text.is_empty() || !is_text(&body[..body.len() - 1], false), "{number} {text:?}");
+            }
+        }
+        for text in ["Allow: /\0", "Allow: /\u{1}", "Allow: /\x1a", "Allow: /\x7f", "\u{100}\u{4e00}"] {
+            for (number, body) in marked(text).into_iter().enumerate() {
+                assert!(!is_text(&body, false), "{number} {text:?}");
+            }
+        }
+        let noise = [gzip_of(TEXT), br(TEXT), zstd::encode_all(TEXT, 3).unwrap()];
+        for mark in [&b"\xff\xfe"[..], b"\xfe\xff", b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\xef\xbb\xbf"] {
+            for noise in &noise {
+                assert!(!is_text(&[mark, noise].concat(), false), "{mark:?} {noise:?}");
+            }
+        }
+        let half = [0xFEFF, 0x61, 0xD800, 0x61].map(u16::to_le_bytes).concat();
+        assert!(!is_text(&half, false));
+        let far = [0xFEFF, 0x61, 0x11_0000].map(u32::to_be_bytes).concat();
+        assert!(!is_text(&far, false));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use super::clipped;
 use super::freshness::{CopyState, Freshness, LAST_GOOD_USE, RETRY_MAX, retry_in};
 use crate::robots::{RobotsTxt, TdmRep, is_license_url};
 
@@ -181,7 +182,7 @@ impl Entry {
         // A clock that was ahead may have dated what came before.
         let since = since.min(now);
         let retry_at = now + retry_in(failures, retry_after, random);
-        let trouble = Trouble { since, failures, retry_at, why: why.into() };
+        let trouble = Trouble { since, failures, retry_at, why: clipped(why).into() };
         // From here on the copy's age counts, which must not begin in the future.
         let answer =
             self.answer.clone().map(|answer| SiteAnswer { freshness: answer.freshness.believed(now), ..answer });

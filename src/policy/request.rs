@@ -39,8 +39,8 @@ pub struct Request<'a> {
     /// There are hosts that are closed to this client, or in part, and not to all: instead of a robots.txt that another host has given,
     /// it sees where the redirect leads, and may ask there if it may.
     pub is_confined: bool,
-    /// Whether the page was delivered not long ago (`min_revisit`).
-    pub again: Again,
+    /// What is remembered of its page: that it was delivered not long ago (`min_revisit`), or has reserved its use.
+    pub again: Again<'a>,
 }
 
 impl<'a> Request<'a> {

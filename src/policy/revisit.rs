@@ -1,7 +1,7 @@
 //! What is done with a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
 
 use super::date::http_date;
-use super::{Refusal, entity_tag};
+use super::{Refusal, Reservation, entity_tag};
 use crate::robots::path::{self, PathByte};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -22,9 +22,9 @@ pub struct Conditions<'a> {
     pub modified_since: Option<&'a [u8]>,
 }
 
-/// How it is answered.
+/// How a request is answered for what is remembered of its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub enum Again<'a> {
     /// It may be fetched.
     Go,
     /// The client has what was delivered then.
@@ -32,13 +32,16 @@ pub enum Again {
     TooSoon {
         retry_after: Duration,
     },
+    /// The page has said no to what it would be used for.
+    Reserved(&'a Reservation),
 }
 
-impl Again {
+impl Again<'_> {
     pub fn refusal(self) -> Option<Refusal> {
         match self {
             Self::Go | Self::NotModified => None,
             Self::TooSoon { retry_after } => Some(Refusal::RevisitTooSoon { retry_after }),
+            Self::Reserved(reservation) => Some(Refusal::AnswerReserved(Box::new(reservation.clone()))),
         }
     }
 }
@@ -87,7 +90,7 @@ impl Visit {
     }
 
     /// `after`: not sooner than that.
-    pub fn again(&self, after: Duration, conditions: &Conditions<'_>, now: Instant) -> Again {
+    pub fn again(&self, after: Duration, conditions: &Conditions<'_>, now: Instant) -> Again<'static> {
         let since = now.saturating_duration_since(self.at);
         if since >= after {
             Again::Go
@@ -188,7 +191,7 @@ mod tests {
         visit
     }
 
-    fn again(visit: &Visit, none_match: &[&[u8]], modified_since: Option<&[u8]>, after: u64) -> Again {
+    fn again(visit: &Visit, none_match: &[&[u8]], modified_since: Option<&[u8]>, after: u64) -> Again<'static> {
         let conditions = Conditions { none_match, modified_since };
         visit.again(HOUR, &conditions, visit.at + Duration::from_secs(after))
     }
@@ -199,7 +202,7 @@ mod tests {
         (fields.map(|(name, value)| format!("{}: {}", text(name), text(value))).collect(), age)
     }
 
-    fn too_soon(seconds: u64) -> Again {
+    fn too_soon(seconds: u64) -> Again<'static> {
         Again::TooSoon { retry_after: Duration::from_secs(seconds) }
     }
 

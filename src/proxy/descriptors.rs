@@ -1,4 +1,5 @@
-//! Room for connections: each takes a file descriptor, one towards the origin a second.
+//! Room for connections: each takes a file descriptor, one towards the origin a second, and in HTTP/2 more where several streams are
+//! under way.
 
 use crate::config::Settings;
 use crate::gate::most_fetches;
@@ -20,12 +21,21 @@ pub(crate) fn raise_limit(settings: &Settings) {
     }
 }
 
-/// For how many clients at a time there are descriptors: two for each, one for each fetch of robots.txt, which may go on after its
-/// client has gone, and some for all else.
+/// For how many connections of clients there are descriptors: two for each, and one for each of [`room_for_streams`].
 pub(crate) fn room_for_clients(settings: &Settings) -> usize {
+    (room(settings) * 2 / 5).max(1)
+}
+
+/// For how many streams under way there are, beside the first of each HTTP/2 connection: each may have a connection to an origin.
+pub(crate) fn room_for_streams(settings: &Settings) -> usize {
+    (room(settings) / 5).max(1)
+}
+
+/// What requests may have: all but one for each fetch of robots.txt, which may go on after its client has gone, and some for all else.
+fn room(settings: &Settings) -> usize {
     let files =
         getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
-    (files.saturating_sub(OWN + most_fetches(settings)) / 2).max(1)
+    files.saturating_sub(OWN + most_fetches(settings)).min(usize::MAX / 2)
 }
 
 /// Listeners, the store, logs, what a fleet takes.

@@ -59,6 +59,8 @@ pub struct Proxy {
     passwords: client::auth::Passwords,
     mints: limits::leaf_rate::Mints,
     room: limits::total::Room,
+    /// For streams of HTTP/2 beside the first of each connection.
+    streams: limits::streams::Streams,
     via: exchange::via::Via,
     pages: exchange::pages::Pages,
     reserved: exchange::memory::Reserved,
@@ -78,6 +80,7 @@ impl Proxy {
         let via = exchange::via::Via::new(upstream.name());
         let is_logging = AtomicBool::new(logs(&settings.load()));
         let room = limits::total::Room::new(descriptors::room_for_clients(&settings.load()));
+        let streams = limits::streams::Streams::new(descriptors::room_for_streams(&settings.load()));
         Proxy {
             settings,
             gate,
@@ -99,6 +102,7 @@ impl Proxy {
             passwords: client::auth::Passwords::new(),
             mints: limits::leaf_rate::Mints::new(),
             room,
+            streams,
             via,
             pages: exchange::pages::Pages::default(),
             reserved: exchange::memory::Reserved::default(),

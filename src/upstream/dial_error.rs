@@ -1,5 +1,6 @@
 //! Why there is no connection, in words that a client may read: an upstream proxy is named without its credentials.
 
+use crate::policy::clipped;
 use crate::tls_words;
 use rustix::io::Errno;
 use rustls::AlertDescription;
@@ -51,7 +52,7 @@ impl DialFault {
 
 impl DialError {
     pub(super) fn new(kind: DialFault, detail: impl Into<String>) -> Self {
-        DialError { kind, is_for_wider: false, detail: detail.into() }
+        DialError { kind, is_for_wider: false, detail: clipped(&detail.into()).into_owned() }
     }
 
     /// `doing`: what was being done, `connecting to the upstream proxy …`.

@@ -123,7 +123,7 @@ impl Route {
                     scanned = 0;
                 }
                 Some(ReplyHead { status: 101, .. }) => {
-                    return Err(GetError::Malformed("status 101 although no upgrade was requested"));
+                    return Err(GetError::Malformed(SWITCHES));
                 }
                 Some(ReplyHead { len, status, headers, framing, close, .. }) => {
                     let input = BytesMut::from(&input[len..]);
@@ -164,7 +164,10 @@ impl Route {
                 on_sent(Sent::Whole);
             }
             while let Poll::Ready(Some(informational)) = response.poll_informational(cx) {
-                informational?;
+                if informational?.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    // RFC 9113 §8.6: it is not in use there.
+                    return Poll::Ready(Err(GetError::Malformed(SWITCHES)));
+                }
                 interim += 1;
                 if interim > MAX_INTERIM {
                     return Poll::Ready(Err(GetError::Malformed("interim answers without end")));
@@ -223,4 +226,5 @@ impl ReplyHead {
 
 /// Interim responses before the final one: two are common (100 and 103), and each starts the wait for it again.
 pub const MAX_INTERIM: u32 = 32;
+const SWITCHES: &str = "status 101 although no upgrade was requested";
 const HEAD: usize = 4 * 1024;

@@ -59,7 +59,8 @@ impl Trail {
 
     /// Takes one hop. Credentials in the URL are not sent, a fragment is not part of a request.
     fn follow(&mut self, location: Option<&str>) -> Result<(), DeadEnd> {
-        let mut next = location.and_then(|location| self.current().join(location).ok()).ok_or(DeadEnd::Nowhere)?;
+        let location = location.filter(|location| !has_long_name(location)).ok_or(DeadEnd::Nowhere)?;
+        let mut next = self.current().join(location).map_err(|_| DeadEnd::Nowhere)?;
         if !matches!(next.scheme(), "http" | "https") || next.host_str().is_none_or(str::is_empty) {
             return Err(DeadEnd::Nowhere);
         }
@@ -82,6 +83,13 @@ fn host(url: &Url) -> (Option<&str>, Option<u16>) {
     (url.host_str().map(|name| name.strip_suffix('.').unwrap_or(name)), url.port())
 }
 
+/// Whether something that may be a host's name is longer than any is, in whatever spelling: a label that is not ASCII takes time with its
+/// square to be encoded (RFC 3492 §6.2).
+fn has_long_name(location: &str) -> bool {
+    let end = location.find(['?', '#']).unwrap_or(location.len());
+    location[..end].split(['/', '\\']).any(|piece| piece.len() > LONGEST_NAME)
+}
+
 /// Bytes that are not UTF-8 as they have to be sent.
 fn escaped(location: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(location) {
@@ -91,6 +99,8 @@ fn escaped(location: &[u8]) -> Cow<'_, str> {
 }
 
 const MAX_HOPS: usize = 5;
+/// Bytes of a host's name with credentials and port, where a name has at most 253 once it is encoded.
+const LONGEST_NAME: usize = 3072;
 
 /// Bytes of its URLs.
 const SHORT: usize = 4096;
@@ -153,6 +163,14 @@ mod tests {
         assert_eq!(trail().follow(None), Err(DeadEnd::Nowhere));
         assert_eq!(trail().follow(Some("ftp://a.example/robots.txt")), Err(DeadEnd::Nowhere));
         assert_eq!(trail().follow(Some("http://")), Err(DeadEnd::Nowhere));
+        for length in [1, 100_000] {
+            let name = "\u{4e00}.".repeat(length);
+            for location in ["http://NAME/", "//NAME", "http:NAME?x", "\\\\user@NAME:80", "http://NAME#/"] {
+                let led = trail().follow(Some(&location.replace("NAME", &name)));
+                assert_eq!(led.is_ok(), length == 1, "{length} {location}");
+            }
+        }
+        assert_eq!(trail().follow(Some(&format!("/x?{}", "y".repeat(60_000)))), Ok(()), "it is no name");
         let mut trail = trail();
         trail.follow(Some("/a")).unwrap();
         assert_eq!(trail.follow(Some("http://a.example/robots.txt")), Err(DeadEnd::Loop));

@@ -4,7 +4,7 @@ use super::intern::Intern;
 use super::redirect::DeadEnd;
 use crate::config::Settings;
 use crate::policy::freshness::{CacheFields, Freshness, FreshnessLimits};
-use crate::policy::{Access, AskedAgain, Entry, SiteAnswer, SiteFile, Validators, manners, retry_after};
+use crate::policy::{self, Access, AskedAgain, Entry, SiteAnswer, SiteFile, Validators, manners, retry_after};
 use crate::robots::access::{AccessKind, from_status};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::time::{Duration, SystemTime};
@@ -102,19 +102,14 @@ fn validators(headers: &HeaderMap) -> Validators {
     Validators::new(field(header::ETAG), field(header::LAST_MODIFIED))
 }
 
-/// Whether the range that has come is all there is (RFC 9110 §14.4, §15.3.7), `bytes 0-41/42`, and so much has come: where the
-/// connection's end is the content's, nothing else shows that it was cut. Content with a coding shows it itself.
+/// Whether the range that has come is all there is (RFC 9110 §15.3.7), and so much has come: where the connection's end is the
+/// content's, nothing else shows that it was cut. Content with a coding shows it itself.
 fn is_whole(headers: &HeaderMap, come: u64, limit: u64) -> bool {
     let mut ranges = headers.get_all(header::CONTENT_RANGE).iter();
     let (Some(range), None) = (ranges.next(), ranges.next()) else { return false };
-    let Some((unit, range)) = range.to_str().unwrap_or_default().trim().split_once(' ') else { return false };
-    let numbers = range.trim().strip_prefix("0-").and_then(|range| range.split_once('/'));
-    let Some((Ok(last), Ok(length))) = numbers.map(|(last, length)| (last.parse::<u64>(), length.parse::<u64>()))
-    else {
-        return false;
-    };
-    let has_come = come == length || come > limit && length > limit || headers.contains_key(header::CONTENT_ENCODING);
-    unit.eq_ignore_ascii_case("bytes") && last.checked_add(1) == Some(length) && has_come
+    policy::whole_range(range.as_bytes()).is_some_and(|length| {
+        come == length || come > limit && length > limit || come > 0 && headers.contains_key(header::CONTENT_ENCODING)
+    })
 }
 
 pub(super) fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {

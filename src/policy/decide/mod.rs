@@ -102,8 +102,14 @@ fn by_tdmrep(
     }
     let may_fetch = || tdmrep.may_fetch(now) && may_fetch_tdmrep(robots, rules, request, now);
     let Some((_, state)) = tdmrep.usable(now) else {
-        let ruling = if may_fetch() { Ruling::Fetch(SiteFile::TdmRep) } else { decision.ruling };
-        return Decision { ruling, ..decision };
+        if !may_fetch() {
+            return decision;
+        }
+        // A page waits for it once: a site that answers it with Retry-After each time would have no page fetched.
+        return match tdmrep.trouble {
+            None => Decision { ruling: Ruling::Fetch(SiteFile::TdmRep), ..decision },
+            Some(_) => Decision { refresh: decision.refresh.or(Some(SiteFile::TdmRep)), ..decision },
+        };
     };
     let is_reported = rules.options.report_only || rules.usage.tdmrep == RobotsOverride::Report;
     let ruling = match reserved_by_tdmrep(tdmrep, rules, request, path) {

@@ -379,6 +379,36 @@ mod tests {
         }
     }
 
+    /// What SECURITY.md says of those who share an address with somebody who guesses: nothing tells their connections apart before
+    /// a password is judged. Whoever has been let in is not judged again.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_new_waits_for_one_try_of_each_connection_that_asked_before_and_once() {
+        for (name_of, wait) in [
+            ((|number| format!("nobody{number}")) as fn(usize) -> String, 9..=11),
+            (|_| "alice".to_owned(), 495..=510),
+            (|_| "bob".to_owned(), 0..=0),
+        ] {
+            let (passwords, users) = (Passwords::new(), users());
+            let connections: Vec<_> = (0..100).map(|_| sync::Mutex::new(())).collect();
+            let tries: Vec<_> = (0..1000).map(|number| sent(&format!("{}:guess {number}", name_of(number)))).collect();
+            let tries = tries.iter().zip(connections.iter().cycle());
+            let tries = tries.map(|(sent, tries)| passwords.identify(&users, HERE, Some(sent), Some(tries)));
+            let mut guessing = pin!(futures_util::future::join_all(tries));
+            // All of them stand in line.
+            assert!(tokio::time::timeout(Duration::from_millis(50), &mut guessing).await.is_err());
+            for wait in [wait, 0..=0] {
+                let began = Instant::now();
+                let mut asking = pin!(name(&passwords, &users, HERE, "alice:correct horse"));
+                let asked = tokio::select! {
+                    _ = &mut guessing => None,
+                    asked = &mut asking => asked,
+                };
+                assert_eq!(asked.as_deref(), Some("alice"));
+                assert!(wait.contains(&began.elapsed().as_secs()), "{wait:?}: {:?}", began.elapsed());
+            }
+        }
+    }
+
     /// A crawler that still has last year's password asks with it again and again: that is one guess.
     #[tokio::test(start_paused = true)]
     async fn one_wrong_password_is_one_guess() {

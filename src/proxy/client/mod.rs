@@ -17,6 +17,7 @@ pub use wire::Wire;
 use crate::config::User;
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
+use crate::proxy::limits::streams::FirstStream;
 use crate::upstream::PrivateConnections;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -34,6 +35,8 @@ pub struct Peer {
     pub tunnel: Option<Tunnel>,
     /// The user who asked for the tunnel, by the credentials of its CONNECT; else the user who asked last.
     pub user: Option<Arc<User>>,
+    /// Whether one of its requests is on its way to an origin.
+    pub first_stream: FirstStream,
     /// The connections to origins that serve this one and its user alone,
     pub private: Arc<PrivateConnections>,
     /// and those of each user that this one has had.
@@ -43,7 +46,8 @@ pub struct Peer {
 impl Peer {
     fn new(address: SocketAddr, is_identified: bool, gets_directory: bool) -> Self {
         let (private, owners) = (Arc::default(), Arc::default());
-        Peer { address, is_identified, gets_directory, tunnel: None, user: None, private, owners }
+        let first_stream = FirstStream::default();
+        Peer { address, is_identified, gets_directory, tunnel: None, user: None, first_stream, private, owners }
     }
 
     /// Among whom its requests take turns.
@@ -53,7 +57,8 @@ impl Peer {
 
     /// Inside of the CONNECT there is another connection.
     fn within(self, tunnel: Tunnel) -> Self {
-        Peer { tunnel: Some(tunnel), private: Arc::default(), owners: Arc::default(), ..self }
+        let (first_stream, private, owners) = Default::default();
+        Peer { tunnel: Some(tunnel), first_stream, private, owners, ..self }
     }
 
     /// Another user has nothing of what the one before had. Streams of one connection may be of several users in turn.

@@ -60,7 +60,12 @@ impl Exchange<'_> {
                 }
             };
             if admitted.is_none() {
-                let (visit, again) = self.visited().map_or((None, Again::Go), |(visit, again)| (Some(visit), again));
+                let said = self.remembered();
+                let visited = if said.is_none() { self.visited() } else { None };
+                let (visit, mut again) = visited.map_or((None, Again::Go), |(visit, again)| (Some(visit), again));
+                if let Some(reservation) = &said {
+                    again = Again::Reserved(reservation);
+                }
                 let answer = self.admit(route.as_ref().ok(), again, &mut last.host).await;
                 if answer.is_err() {
                     // Those of the end of its wait have refused it.
@@ -82,7 +87,7 @@ impl Exchange<'_> {
             let is_current = Arc::ptr_eq(&self.settings, &proxy.settings.load());
             match admitted {
                 Some((permit, reported)) if is_current => {
-                    if let Some(answer) = self.revisited_meanwhile()? {
+                    if let Some(answer) = self.asked_meanwhile()? {
                         return Ok(Decided::NotModified(answer));
                     }
                     if let Some(reported) = &reported {
@@ -111,7 +116,7 @@ impl Exchange<'_> {
         if *authority.host() != settings.intercept.setup_host {
             is_listed(settings, authority.host(), request.method, user)?;
         }
-        let reads_pages = self.check_remembered()?;
+        let reads_pages = self.looks_into_pages();
         let route = proxy.upstream.reach_again(settings, authority, peer.client(), hosts(user), began, last).await;
         self.reads_pages = reads_pages;
         Ok(route)
@@ -123,7 +128,12 @@ impl Exchange<'_> {
         self.settings = self.proxy.settings.load_full();
     }
 
-    async fn admit(&mut self, route: Option<&Route>, again: Again, last: &mut LastHost) -> Result<Admitted, Refusal> {
+    async fn admit(
+        &mut self,
+        route: Option<&Route>,
+        again: Again<'_>,
+        last: &mut LastHost,
+    ) -> Result<Admitted, Refusal> {
         let Exchange { proxy, request, peer, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();

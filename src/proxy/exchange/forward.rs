@@ -13,6 +13,12 @@ use std::pin::pin;
 
 impl Exchange<'_> {
     pub(super) async fn forward<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: Route) -> Outcome {
+        let place = pin!(self.proxy.streams.place(&self.peer.first_stream));
+        let _place = match client.wait(timer, place).await {
+            Some(Ok(place)) => place,
+            Some(Err(refusal)) => return Outcome::Refused(refusal),
+            None => return Outcome::Gone,
+        };
         if self.request.is_upgrade {
             // What most requests are not takes no room in them, here and below.
             return Box::pin(self.upgrade(client, timer, &route)).await;
@@ -55,8 +61,9 @@ impl Exchange<'_> {
                 Tried::Over(outcome) => return outcome,
                 Tried::Again(again, failure) | Tried::Untried(again, failure) => (again, failure),
             };
-            // Each head that the origin sees counts as a try where it has said how often it wants to see one; so does a turn that was lost.
-            match is_untried && self.permit.as_ref().is_some_and(|permit| permit.gap().is_zero()) {
+            // Each head that the origin sees counts as a try where it has said how often it wants to see one; so does a turn that was lost,
+            // and a connection that it ends before it has served anything.
+            match is_untried && reused && self.permit.as_ref().is_some_and(|permit| permit.gap().is_zero()) {
                 true => untried += 1,
                 false => tries += 1,
             }
@@ -90,7 +97,7 @@ impl Exchange<'_> {
             Some(turn) => turn.map_err(Outcome::Refused)?,
             None => return Err(Outcome::Gone),
         }
-        self.revisited_meanwhile().map_err(Outcome::Refused)?.map_or(Ok(()), |answer| Err(Outcome::Answered(answer)))
+        self.asked_meanwhile().map_err(Outcome::Refused)?.map_or(Ok(()), |answer| Err(Outcome::Answered(answer)))
     }
 
     /// On a connection of its own, which may become another protocol's.

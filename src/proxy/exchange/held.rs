@@ -4,7 +4,9 @@ use super::carry::{BodySource, Fault, KeptHead, Side};
 use crate::policy::usage::page::LONGEST_HEAD;
 use bytes::Bytes;
 use http::HeaderMap;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// The answer so far.
@@ -18,18 +20,31 @@ pub(super) struct HeldPage {
     pub(super) read_at: usize,
     /// Until then something has to be known, or, once it goes out, taken.
     pub(super) until: Instant,
+    /// What is being decoded of it, and whether that is all there will be.
+    pub(super) reading: Option<(Reading, bool)>,
+    /// The time that decoding has taken.
+    pub(super) spent: Duration,
     /// No more is waited for.
     pub(super) is_over: bool,
+    /// Nor is what is being decoded.
+    pub(super) is_unknown: bool,
     /// How the body has broken off.
     pub(super) fault: Option<Fault>,
     /// It goes out.
     pub(super) released: Option<HeldBody>,
 }
 
+/// What was decoded, if it can be, and the time that all decoding of the page has taken.
+pub(super) type Reading = Pin<Box<dyn Future<Output = (Option<Vec<u8>>, Duration)> + Send>>;
+
 impl HeldPage {
-    /// The time is up: what is known by now decides. `false`: it goes out already.
+    /// The time is up: what has come by now decides, if it can be decoded soon. `false`: it goes out already.
     pub(super) fn give_up(&mut self) -> bool {
+        self.is_unknown = self.is_over;
         self.is_over = true;
+        if self.released.is_none() {
+            self.until = Instant::now() + LAST;
+        }
         self.released.is_none()
     }
 
@@ -81,6 +96,8 @@ impl BodySource for HeldBody {
     }
 }
 
+/// So long is waited for what has come to be decoded.
+const LAST: Duration = Duration::from_secs(1);
 /// Bytes that are held in a content coding: a block of zstd has up to 128 KiB and shows nothing before it is whole (RFC 8878
 /// §3.1.1.2.4).
 const MOST_CODED: usize = LONGEST_HEAD + 128 * 1024;

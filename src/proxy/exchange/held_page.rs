@@ -36,7 +36,10 @@ impl Exchange<'_> {
             body: Vec::new(),
             read_at: 1,
             until: Instant::now() + PATIENCE,
+            reading: None,
+            spent: Duration::ZERO,
             is_over: false,
+            is_unknown: false,
             fault: None,
             released: None,
         }));
@@ -73,15 +76,7 @@ impl Exchange<'_> {
         over: Duration,
     ) -> Poll<Result<(), Broken>> {
         if held.released.is_none() {
-            let is_last = held.poll_fill(cx, origin.side()).is_ready() || held.is_over;
-            if !is_last && held.body.len() < held.read_at {
-                return Poll::Pending;
-            }
-            held.read_at = held.body.len() + held.body.len() / 4 + 1;
-            let page = self.read_page(held);
-            if !is_last && !page.is_whole {
-                return Poll::Pending;
-            }
+            let page = ready!(self.poll_read(cx, held, origin));
             down.moved += held.body.len() as u64;
             let method = self.request.method;
             let checked = held.head.with(method, |head| {
@@ -96,7 +91,11 @@ impl Exchange<'_> {
         let Some(body) = &mut held.released else { return Poll::Ready(Ok(())) };
         down.is_held_up = true;
         while !body.bytes().is_empty() {
-            ready!(client.side().poll_send(cx, body)).map_err(|_| Broken::Gone)?;
+            let Poll::Ready(sent) = client.side().poll_send(cx, body) else {
+                origin.side().gather(cx);
+                return Poll::Pending;
+            };
+            sent.map_err(|_| Broken::Gone)?;
             held.until = Instant::now() + over;
         }
         if held.fault.is_some() {
@@ -109,17 +108,37 @@ impl Exchange<'_> {
         Poll::Ready(Ok(()))
     }
 
-    /// What is there of the page's head. What cannot be decoded says nothing.
-    fn read_page(&self, held: &HeldPage) -> PageHead {
-        let asked = asked(self.request, self.peer);
-        let product_tokens = rules(&self.settings, self.request, self.peer).product_tokens(&asked);
-        match decode_beginning(&held.body, &held.codings, LONGEST_HEAD) {
-            Some(page) => PageHead::read(&page, &held.content_type, &product_tokens),
-            None => PageHead { is_whole: true, ..PageHead::default() },
+    /// Ready when the page's head is known, or will not be.
+    fn poll_read<O: Origin>(&self, cx: &mut Context<'_>, held: &mut HeldPage, origin: &mut O) -> Poll<PageHead> {
+        loop {
+            let is_last = held.poll_fill(cx, origin.side()).is_ready() || held.is_over;
+            if held.is_unknown {
+                return Poll::Ready(PageHead::default());
+            }
+            if held.reading.is_none() {
+                if !is_last && held.body.len() < held.read_at {
+                    return Poll::Pending;
+                }
+                held.read_at = held.body.len() + held.body.len() / 4 + 1;
+                let decoding = decode_beginning(held.body.clone(), held.codings.clone(), LONGEST_HEAD, held.spent);
+                held.reading = Some((Box::pin(decoding), is_last));
+            }
+            let (reading, was_last) = held.reading.as_mut().expect("it has just been begun");
+            let (decoded, spent) = ready!(reading.as_mut().poll(cx));
+            let was_last = *was_last;
+            (held.reading, held.spent) = (None, spent);
+            // What cannot be decoded says nothing.
+            let Some(page) = decoded else { return Poll::Ready(PageHead::default()) };
+            let asked = asked(self.request, self.peer);
+            let product_tokens = rules(&self.settings, self.request, self.peer).product_tokens(&asked);
+            let page = PageHead::read(&page, &held.content_type, &product_tokens);
+            if was_last || page.is_whole {
+                return Poll::Ready(page);
+            }
         }
     }
 }
 
-/// So long is waited for the end of a page's head.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// So long is waited for the end of a page's head, and a second more for what has come to be decoded.
+const PATIENCE: Duration = Duration::from_secs(4);
 const PARTIAL_CONTENT: u16 = 206;

@@ -57,7 +57,7 @@ impl Pages {
 
 /// What a Content-Type names, without its parameters; it has no case (RFC 9110 §8.3.1).
 pub fn media_type(content_type: &[u8]) -> &[u8] {
-    content_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii()
+    content_type.split(|&byte| matches!(byte, b';' | b',')).next().unwrap_or_default().trim_ascii()
 }
 
 /// Whether it asks for what pages are made of. What takes anything, as crawlers do, goes by its name.

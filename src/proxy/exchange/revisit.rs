@@ -5,7 +5,7 @@ use super::Exchange;
 use super::carry::AnswerHead;
 use super::per_user::rules;
 use crate::config::Mode;
-use crate::policy::{Again, Conditions, Refusal, Visit};
+use crate::policy::{self, Again, Conditions, Refusal, Visit};
 use crate::proxy::respond::{Answer, not_modified};
 use http::header;
 use std::sync::Arc;
@@ -14,13 +14,16 @@ use std::time::{Duration, Instant};
 impl Exchange<'_> {
     /// When the page that is asked for was delivered last, and how it may be answered for that. `None`: that does not matter.
     #[inline]
-    pub(super) fn visited(&self) -> Option<(Arc<Visit>, Again)> {
+    pub(super) fn visited(&self) -> Option<(Arc<Visit>, Again<'static>)> {
         rules(&self.settings, self.request, self.peer).manners.min_revisit.and_then(|after| self.visited_within(after))
     }
 
-    /// The same once it has its turn: another may have had the page while it waited. It gives the turn back then, unused.
+    /// What has become known of its page while it waited for its turn, by another's request. It gives the turn back then, unused.
     #[inline]
-    pub(super) fn revisited_meanwhile(&self) -> Result<Option<Answer>, Refusal> {
+    pub(super) fn asked_meanwhile(&self) -> Result<Option<Answer>, Refusal> {
+        if let Some(reservation) = self.remembered() {
+            return Err(Refusal::AnswerReserved(reservation));
+        }
         match self.visited().filter(|_| self.settings.mode != Mode::Report) {
             Some((visit, Again::NotModified)) => Ok(Some(not_modified(&visit))),
             Some((_, again)) => again.refusal().map_or(Ok(None), Err),
@@ -29,7 +32,7 @@ impl Exchange<'_> {
     }
 
     #[cold]
-    fn visited_within(&self, after: Duration) -> Option<(Arc<Visit>, Again)> {
+    fn visited_within(&self, after: Duration) -> Option<(Arc<Visit>, Again<'static>)> {
         let Exchange { proxy, request, .. } = *self;
         let visit = proxy.visits.get(proxy.visits.key(request)).filter(|_| self.is_of_page())?;
         if !self.wants_whole() && !visit.is_whole_anyway() {
@@ -47,9 +50,13 @@ impl Exchange<'_> {
     #[inline]
     pub(super) fn note_visit(&mut self, head: &AnswerHead<'_>) {
         if rules(&self.settings, self.request, self.peer).manners.min_revisit.is_some()
-            && matches!(head.status, 200..=205 | 207..=299 | 304)
             && self.is_of_page()
-            && (head.status == 200 || self.wants_whole())
+            && match head.status {
+                200 => true,
+                206 => is_whole(head),
+                201..=299 | 304 => self.wants_whole(),
+                _ => false,
+            }
         {
             let visits = &self.proxy.visits;
             let (key, mut visit) = (visits.key(self.request), Visit::new(Instant::now()));
@@ -85,6 +92,11 @@ impl Exchange<'_> {
         };
         !self.request.is_upgrade && !ranges.get_all(header::RANGE).iter().any(is_in_bytes)
     }
+}
+
+/// Whether a range that is sent is all there is: `bytes 0-41/42` (RFC 9110 §14.4).
+fn is_whole(head: &AnswerHead<'_>) -> bool {
+    head.status == 206 && head.joined(b"content-range").is_some_and(|range| policy::whole_range(&range).is_some())
 }
 
 const BYTES: &[u8] = b"bytes=";

@@ -8,7 +8,7 @@ use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::Reported;
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
-use crate::policy::{HostRules, Refusal, RobotsOverride, SiteFile, UsageLines, UsageReport, Use};
+use crate::policy::{HostRules, Refusal, Reservation, RobotsOverride, SiteFile, UsageLines, UsageReport, Use};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Whether anything can say no. robots.txt has to be read to know of that.
@@ -17,27 +17,29 @@ pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
 }
 
 impl Exchange<'_> {
-    /// Refused by what the site has said of this before, if that is fresh. Otherwise whether a page has to be read to know.
-    pub(super) fn check_remembered(&self) -> Result<bool, Refusal> {
-        let Exchange { proxy, request, peer, ref settings, .. } = *self;
+    /// Whether a page has to be read to know what it says about its use.
+    pub(super) fn looks_into_pages(&self) -> bool {
+        let Exchange { request, peer, ref settings, .. } = *self;
         let rules = rules(settings, request, peer);
-        let is_looked_for = is_looked_for(rules, request);
-        let reads_pages = match rules.usage.page {
-            RobotsOverride::Enforce => is_looked_for,
+        match rules.usage.page {
+            RobotsOverride::Enforce => is_looked_for(rules, request),
             RobotsOverride::Report => !request.reads_robots(),
             RobotsOverride::Ignore => false,
-        };
-        if !is_looked_for || !matches!(request.method, "GET" | "HEAD") {
-            return Ok(reads_pages);
         }
-        let Some(said) = proxy.reserved.get(request, peer, rules) else { return Ok(reads_pages) };
-        let holds = rules.usage.of(said.reservation.field) == RobotsOverride::Enforce
+    }
+
+    /// What the page has said against its use before, if that is fresh.
+    pub(super) fn remembered(&self) -> Option<Box<Reservation>> {
+        let Exchange { proxy, request, peer, ref settings, .. } = *self;
+        let rules = rules(settings, request, peer);
+        if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") {
+            return None;
+        }
+        let RememberedReservation { reservation, until } = proxy.reserved.get(request, peer, rules)?;
+        let holds = rules.usage.of(reservation.field) == RobotsOverride::Enforce
             && !rules.options.report_only
-            && rules.purposes().iter().any(|purpose| purpose.as_str() == &*said.reservation.purpose);
-        match holds && Instant::now() < said.until {
-            true => Err(Refusal::AnswerReserved(said.reservation)),
-            false => Ok(reads_pages),
-        }
+            && rules.purposes().iter().any(|purpose| purpose.as_str() == &*reservation.purpose);
+        (holds && Instant::now() < until).then_some(reservation)
     }
 
     /// What the answer's head says about its use is noted; whether it may be handed on.

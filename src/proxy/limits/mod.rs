@@ -4,4 +4,5 @@ pub mod body_rate;
 pub mod leaf_rate;
 pub mod log_rate;
 pub mod per_client;
+pub mod streams;
 pub mod total;

@@ -192,3 +192,22 @@ async fn endless_interim_answers_and_heads_are_ended() {
     siege.withstood(5);
     assert_eq!(proxy.get(&origin.url("/x")).await.text(), "good");
 }
+
+/// 32 interim answers and no more, before a page and before a robots.txt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn interim_answers_have_a_bound() {
+    for (more, page, robots) in [(32, 200, 200), (33, 502, 503)] {
+        let answer =
+            format!("{}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(more));
+        for (path, status) in [("/x", page), ("/robots.txt", robots)] {
+            let answer = answer.clone();
+            let origin = Origin::http(move |seen| match seen.path() == path {
+                true => Reply::raw(&answer),
+                false => Reply::text(""),
+            })
+            .await;
+            let proxy = Proxy::start("").await;
+            assert_eq!(proxy.get(&origin.url("/x")).await.status(), status, "{more} before {path}");
+        }
+    }
+}

@@ -1,7 +1,8 @@
 //! Frames of HTTP/2 that move nothing, without end (RFC 9113 §10.5): whoever sends them loses the connection.
 
 use crate::support::h2_client::request;
-use crate::support::{Client, H2Client, Proxy, test_ca, within};
+use crate::support::{Client, H2Client, Origin, Proxy, test_ca, within};
+use bytes::Bytes;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -206,4 +207,88 @@ async fn an_origin_that_opens_its_windows_by_little_is_no_flood() {
     let h2 = client(&proxy, port).await;
     let sent = h2.exchange(request("POST", &format!("https://a.localhost:{port}/x")), &[b'x'; LENGTH]);
     assert_eq!(within("the answer", sent).await.unwrap().status(), 200);
+}
+
+/// Content in pieces of 8 bytes, as much of it as a window of 256 KiB takes.
+fn crumbs(stream: u32) -> Vec<u8> {
+    frame(DATA, 0, stream, b"crumbs. ").repeat((256 << 10) / 8)
+}
+
+/// A client whose answers may not begin to come, which is the slowest of readers.
+async fn stalled(proxy: &Proxy, port: u16) -> h2::client::SendRequest<Bytes> {
+    let client = Client::connect(proxy.address(), &format!("a.localhost:{port}")).await;
+    let client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await;
+    let (send, connection) =
+        h2::client::Builder::new().initial_window_size(0).handshake(client.source.inner).await.unwrap();
+    tokio::spawn(connection);
+    send
+}
+
+/// What is held for a reader that stops is bounded by its window, be it in frames of 8 bytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_stop_amid_small_frames_cut_no_other_answer() {
+    const READERS: usize = 6;
+    for is_page in [false, true] {
+        let rules = "hosts: { '*': { robots: ignore } }\npace: { max_concurrent: 50 }\nlimits: { read_timeout: 120s }";
+        let purpose = if is_page { "\nidentity: { purpose: [ai-input] }" } else { "" };
+        let proxy = Proxy::start(&format!("{rules}{purpose}")).await;
+        let port = origin(move |mut stream| async move {
+            let (mut seen, mut first) = (0, 0);
+            while let Some((head, payload)) = read_frame(&mut stream).await {
+                let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+                let mut out = match (head[3], head[4]) {
+                    // `content-type: text/html`
+                    (HEADERS, _) if is_page => {
+                        frame(HEADERS, END_HEADERS, id, &[OK, b"\x0f\x10\x09text/html"].concat())
+                    }
+                    (HEADERS, _) => frame(HEADERS, END_HEADERS, id, OK),
+                    (6, 0) => frame(6, 1, 0, &payload),
+                    _ => continue,
+                };
+                if head[3] == HEADERS {
+                    seen += 1;
+                    first = if seen == 1 { id } else { first };
+                    out.extend(if seen > 1 { crumbs(id) } else { Vec::new() });
+                    out.extend(if seen > READERS { frame(DATA, END_STREAM, first, b"whole") } else { Vec::new() });
+                }
+                if stream.write_all(&out).await.is_err() || stream.flush().await.is_err() {
+                    return;
+                }
+            }
+        })
+        .await;
+        let reader = client(&proxy, port).await;
+        let url = format!("https://a.localhost:{port}/x");
+        let whole = reader.send(request("GET", &url), true).await;
+        let mut send = stalled(&proxy, port).await;
+        let mut waiting = Vec::new();
+        for _ in 0..READERS {
+            send = send.ready().await.unwrap();
+            waiting.push(send.send_request(request("GET", &url), true).unwrap());
+        }
+        assert_eq!(whole.response().await.unwrap().text(), "whole");
+    }
+}
+
+/// The same of a client's uploads, while they wait for their turn, and while the origin takes nothing of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_in_small_frames_that_wait_cut_no_other_stream() {
+    for delay in ["0s", "100s"] {
+        let rules = format!("hosts: {{ 'a.localhost': {{ robots: ignore, crawl_delay: {delay} }} }}");
+        let proxy = Proxy::start(&format!("{rules}\npace: {{ max_wait: 200s, max_concurrent: 50 }}")).await;
+        let port = origin(|mut stream| async move { while read_frame(&mut stream).await.is_some() {} }).await;
+        let site = Origin::site("").await;
+        let h2 = H2Client::known(proxy.client().await).await;
+        let mut uploads = Vec::new();
+        for _ in 0..6 {
+            let mut upload = h2.send(request("POST", &format!("https://a.localhost:{port}/x")), false).await;
+            for _ in 0..(64 << 10) / 8 {
+                upload.queue(b"crumbs. ");
+            }
+            uploads.push(upload);
+        }
+        for _ in 0..3 {
+            assert_eq!(h2.get(&site.url_at("b.localhost", "/x")).await.status(), 200, "{delay}");
+        }
+    }
 }

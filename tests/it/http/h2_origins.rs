@@ -41,6 +41,10 @@ enum Way {
     BadField,
     /// The same for all streams, and HTTP/2 is all that it speaks.
     BadFieldAlone,
+    /// 101 before each answer, as only HTTP/1.1 has it.
+    Switching,
+    /// A status and a field in the trailers of each answer.
+    TrailingStatus,
     /// No PING is answered; each answer takes long. `one`: of one stream at a time, it says.
     Mute { one: bool },
 }
@@ -102,6 +106,15 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
     if let Way::BadField | Way::BadFieldAlone = way {
         return say_what_none_may(stream, way, asked).await;
     }
+    if let Way::Switching = way {
+        return on_heads(stream, |id| [frame(1, 4, id, &[8, 3, b'1', b'0', b'1']), frame(1, 5, id, &[0x88])].concat())
+            .await;
+    }
+    if let Way::TrailingStatus = way {
+        let trailers = [&[0x8d, 0, 5][..], b"x-sum\x019"].concat();
+        let answer = |id| [frame(1, 4, id, &[0x88]), frame(0, 0, id, b"body"), frame(1, 5, id, &trailers)].concat();
+        return on_heads(stream, answer).await;
+    }
     if let Way::PassOver(reason) = way {
         let pass_over = |_| {
             asked.fetch_add(1, Ordering::Relaxed);
@@ -134,6 +147,7 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
             }
             Way::GoAway(_) | Way::One | Way::Refuse | Way::HangUp | Way::Silent => {}
             Way::Leave | Way::TooMuch | Way::PassOver(_) | Way::BadField | Way::BadFieldAlone | Way::Mute { .. } => {}
+            Way::Switching | Way::TrailingStatus => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -436,6 +450,17 @@ async fn what_is_passed_over_again_and_again_keeps_the_gap() {
     assert!(start.elapsed() >= gap * (heads - 1), "{heads} heads within {:?}", start.elapsed());
 }
 
+/// Also where it keeps no gap: a connection that has served nothing is worth no more tries than one that breaks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_passes_over_the_first_request_of_each_connection_is_asked_four_times() {
+    let origin = Odd::start(Way::PassOver(h2::Reason::NO_ERROR)).await;
+    let proxy = Proxy::start("hosts: { '*': { robots: ignore } }").await;
+    let client = Client::connect(proxy.address(), &origin.authority()).await;
+    let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[b"http/1.1"]).await;
+    assert_eq!(client.get("/x", &origin.authority()).await.status(), 502);
+    assert_eq!(origin.asked.load(Ordering::Relaxed), 4);
+}
+
 /// A head that has to wait for a stream has not left, and what its connection allows it later is no reason to hurry after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_for_a_stream_of_its_connection_has_not_left() {
@@ -577,6 +602,46 @@ async fn what_http2_may_not_carry_is_called_malformed_where_there_is_nothing_els
         assert_eq!(answer.status(), 502);
         assert!(answer.text().contains("malformed answer: HTTP/2 ended the connection"), "{}", answer.text());
         assert!(origin.asked.load(Ordering::Relaxed) <= asked);
+    }
+}
+
+/// RFC 9113 §8.6: it has no place in HTTP/2, neither before a page nor before a robots.txt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_101_over_http2_is_malformed() {
+    for (rules, status, says) in
+        [(FREE, 502, "malformed answer: status 101"), ("", 503, "malformed answer: status 101")]
+    {
+        let origin = Odd::start(Way::Switching).await;
+        let proxy = Proxy::start(rules).await;
+        let host = origin.authority();
+        for alpn in [&b"h2"[..], b"http/1.1"] {
+            let client = Client::connect(proxy.address(), &host).await;
+            let mut client = client.tls("a.localhost", &proxy.ca_pem_path(), &[alpn]).await;
+            let answer = match alpn {
+                b"h2" => H2Client::over(client).await.get(&format!("https://{host}/x")).await,
+                _ => client.get("/x", &host).await,
+            };
+            assert_eq!(answer.status(), status, "{}", answer.text());
+            assert!(answer.text().contains(says), "{}", answer.text());
+        }
+    }
+}
+
+/// The h2 crate takes them for nothing, where RFC 9113 §8.1 has the whole answer for malformed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_status_in_trailers_goes_no_further() {
+    let origin = Odd::start(Way::TrailingStatus).await;
+    let proxy = Proxy::start(FREE).await;
+    let host = origin.authority();
+    let tls = async |alpn| {
+        Client::connect(proxy.address(), &host).await.tls("a.localhost", &proxy.ca_pem_path(), &[alpn]).await
+    };
+    let h2 = H2Client::over(tls(b"h2").await).await.get(&format!("https://{host}/x")).await;
+    let mut client = tls(b"http/1.1").await;
+    client.send(format!("GET /x HTTP/1.1\r\nHost: {host}\r\nTE: trailers\r\n\r\n")).await;
+    for answer in [h2, client.response().await] {
+        assert_eq!((answer.status(), answer.text().as_str()), (200, "body"));
+        assert_eq!(answer.trailers, [("x-sum".to_owned(), "9".to_owned())]);
     }
 }
 

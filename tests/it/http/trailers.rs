@@ -1,6 +1,7 @@
 //! Trailer sections (RFC 9110 §6.5) pass in both directions, from each version of HTTP to each, as far as the client's can
 //! carry them.
 
+use crate::escape::frames::{self, DATA, END_HEADERS, END_STREAM, HEADERS, block, frame};
 use crate::support::h2_client::request;
 use crate::support::{Alpn, Origin, Protocol, Proxy, Reply, Seen};
 
@@ -161,4 +162,35 @@ async fn what_no_trailer_may_say_goes_no_further() {
             assert_eq!(origin.log.one("/y").body.trailers, [("x-in".to_owned(), "7".to_owned())]);
         }
     }
+}
+
+/// Those of a request's head, behind its body. Where they follow other fields, the request is malformed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pseudo_fields_in_the_trailers_of_a_request_go_no_further() {
+    let origin = Origin::https(Alpn::Both, with_trailers).await;
+    let proxy = Proxy::start("").await;
+    let host = origin.authority("a.localhost");
+    for (path, trailers, is_taken) in [
+        ("/first", [(":path", "/secret"), ("x-in", "7")], true),
+        ("/last", [("x-in", "7"), (":path", "/secret")], false),
+    ] {
+        let mut client = frames::open(&proxy, &origin).await;
+        let mut head = frames::get(&host, path);
+        head[0].1 = "POST";
+        client
+            .send(
+                [
+                    frame(HEADERS, END_HEADERS, 1, &block(&head)),
+                    frame(DATA, 0, 1, b"ping"),
+                    frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&trailers)),
+                ]
+                .concat(),
+            )
+            .await;
+        let taken = frames::taken(&mut client, 1).await;
+        assert_eq!(frames::is_ok(&taken), is_taken, "{path}: {taken:?}");
+    }
+    let seen = origin.log.one("/first");
+    assert_eq!(seen.body.trailers, [("x-in".to_owned(), "7".to_owned())]);
+    assert!(origin.log.of("/last").iter().all(|seen| !seen.body.complete) && origin.log.count("/secret") == 0);
 }

@@ -10,6 +10,7 @@ async fn each_class_of_status_means_what_the_rfc_says() {
     for (status, means) in [
         (200, Means::Rules),
         (201, Means::Rules),
+        // A download that succeeds (RFC 9309 §2.3.1.1), though "accepted" may mean that there will be another file.
         (202, Means::Rules),
         (203, Means::Rules),
         // They have no content, whatever comes with them.

@@ -171,6 +171,11 @@ async fn codings_are_undone_in_their_order_and_unknown_ones_are_no_answer() {
         ("br, gzip", gzip(&br(text)), Means::Rules),
         ("zstd, br, gzip", gzip(&br(&zstd(text))), Means::Rules),
         ("gzip", [gzip(&text[..10]), gzip(&text[10..])].concat(), Means::Rules),
+        // As it lies on the disk, whatever is said of it.
+        ("", gzip(&gzip(text)), Means::Rules),
+        ("identity", gzip(text), Means::Rules),
+        (" ,", gzip(text), Means::Rules),
+        ("gzip", gzip(&gzip(text)), Means::Rules),
         ("gzip, br", gzip(&br(text)), Means::Unreachable),
         ("gzip", text.to_vec(), Means::Unreachable),
         ("gzip", gzip(text)[..20].to_vec(), Means::Unreachable),

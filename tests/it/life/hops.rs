@@ -80,6 +80,27 @@ async fn two_robots_txt_that_redirect_to_one_another_are_had_at_once() {
     assert_eq!((origin.log.count("/robots.txt"), origin.log.count("/rules")), (2, 2));
 }
 
+/// Else a site could have any other left alone, by a redirect to something there that is answered 429.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_redirect_is_answered_at_another_host_holds_that_host_back_for_nobody_else() {
+    for (status, path) in [(429, "/search"), (503, "/search"), (429, "/robots.txt?all")] {
+        let origin = Origin::http(move |seen| {
+            let (first, rest) = seen.host.split_once('.').expect("it is a or b");
+            match (first, seen.path().as_str()) {
+                ("a", "/robots.txt") => Reply::redirect(format!("http://b.{rest}{path}")),
+                ("b", at) if at == path => Reply::status(status).field("Retry-After", "600"),
+                (_, "/robots.txt") => Reply::status(404),
+                _ => Reply::text("page"),
+            }
+        })
+        .await;
+        let proxy = Proxy::start("").await;
+        assert_eq!(proxy.get(&origin.url_at("a.localhost", "/")).await.status(), 503, "its robots.txt is unreachable");
+        assert_eq!(origin.log.count(path), 1);
+        assert_eq!(proxy.get(&origin.url_at("b.localhost", "/")).await.text(), "page", "{status} {path}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_http_to_https_and_no_credentials_on_the_way() {
     let secure = Origin::https(Alpn::Both, site(|_| Reply::text(KEEP_OUT))).await;

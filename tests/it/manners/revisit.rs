@@ -10,6 +10,10 @@ async fn site() -> Origin {
     pages(|seen| match (seen.path().as_str(), seen.field("range")) {
         ("/missing", _) => Reply::status(404),
         ("/whole" | "/up", _) => Reply::text("page"),
+        ("/ranges", Some("bytes=0-" | "bytes=0-99")) => {
+            Reply::status(206).body("page").field("Content-Range", "bytes 0-3/4")
+        }
+        ("/ranges", Some(_)) => Reply::status(206).body("a").field("Content-Range", "bytes 1-1/4"),
         (_, Some(range)) if range.starts_with("bytes=") => Reply::status(206).body("p"),
         _ => Reply::text("page").field("ETag", "\"a\"").field("Last-Modified", MODIFIED),
     })
@@ -214,6 +218,28 @@ async fn a_whole_page_is_one_whatever_was_asked_for() {
             assert_refused(&again, 429, "http_request_denied", "revisit-too-soon");
         }
         assert_eq!(origin.log.count(path), 1);
+    }
+}
+
+/// So was one that was sent as a range of all its bytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_of_all_bytes_is_the_whole_page() {
+    for range in ["bytes=0-", "bytes=0-99"] {
+        let origin = site().await;
+        let proxy = Proxy::start(REVISIT).await;
+        let fields = format!("Range: {range}\r\n");
+        for _ in 0..2 {
+            let part = with(&mut proxy.client().await, &origin, "GET", "/ranges", "Range: bytes=1-1\r\n").await;
+            assert_eq!(part.status(), 206, "a part is none");
+        }
+        let first = with(&mut proxy.client().await, &origin, "GET", "/ranges", &fields).await;
+        assert_eq!((first.status(), first.text().as_str()), (206, "page"));
+        eventually("the delivery is noted", || proxy.counts().forwarded == 3).await;
+        for fields in [fields.as_str(), ""] {
+            let again = with(&mut proxy.client().await, &origin, "GET", "/ranges", fields).await;
+            assert_refused(&again, 429, "http_request_denied", "revisit-too-soon");
+        }
+        assert_eq!(origin.log.count("/ranges"), 3);
     }
 }
 

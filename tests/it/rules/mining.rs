@@ -51,6 +51,17 @@ async fn what_it_reserves_is_not_fetched_and_the_refusal_names_file_and_entry() 
     assert_eq!(proxy.get(&origin.url(FILE)).await.status(), 200, "or nobody could read it");
 }
 
+/// It reserves nothing, however long the site wants to be left alone each time that it is asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_answered_429_each_time_holds_its_pages_up_once() {
+    let origin = site(|_| Reply::status(429).field("Retry-After", "1")).await;
+    let proxy = Proxy::start(TDM).await;
+    for target in ["/a", "/b"] {
+        assert_eq!(proxy.get(&origin.url(target)).await.status(), 200, "{target}");
+    }
+    assert!(origin.log.count(FILE) <= 4, "{:?}", origin.log.targets());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_fetched_for_the_purposes_that_it_concerns_and_not_before_robots_txt_allows() {
     for (yaml, fetches) in [

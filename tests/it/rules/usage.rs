@@ -166,6 +166,35 @@ async fn what_has_said_no_is_not_fetched_again_while_that_is_fresh() {
     assert_eq!(origin.log.count("/tdm"), 3);
 }
 
+/// What forbids the page to a client comes first: what others were told of it is no business of who may not have it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_forbids_a_page_comes_before_what_it_has_said() {
+    let origin = Origin::http(answers).await;
+    let yaml = "identity: { purpose: [ai-train], product_tokens: [FooBot] }";
+    let proxy = Proxy::start(yaml).await;
+    assert_eq!(proxy.get(&origin.url("/tdm")).await.status(), 403);
+    for (own, status, slug) in [
+        ("hosts: { a.localhost: { deny: [/tdm] } }", 403, "operator-denied"),
+        ("pace: { budget: { requests: 0, per: day } }", 429, "budget-spent"),
+    ] {
+        proxy.reload(&format!("{yaml}\n{own}")).expect("it is valid");
+        assert_refused(&proxy.get(&origin.url("/tdm")).await, status, "http_request_denied", slug);
+    }
+    assert_eq!(origin.log.count("/tdm"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_waited_for_a_turn_knows_what_the_page_has_said_meanwhile() {
+    let origin = Origin::http(answers).await;
+    let hosts = "hosts: { a.localhost: { crawl_delay: 1s, budget: { requests: 2 } } }";
+    let proxy = Proxy::start(&format!("identity: {{ purpose: [ai-train] }}\npace: {{ max_wait: 30s }}\n{hosts}")).await;
+    let url = origin.url("/tdm");
+    let all = futures_util::future::join_all((0..4).map(|_| proxy.get(&url))).await;
+    assert!(all.iter().all(|response| response.status() == 403));
+    assert_eq!(origin.log.count("/tdm"), 1);
+    assert_eq!(proxy.get(&origin.url("/error")).await.status(), 404, "the others have spent nothing");
+}
+
 /// It says no of what it answered to, and of nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_no_to_a_page_is_none_to_robots_txt_nor_to_other_methods() {

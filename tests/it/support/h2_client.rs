@@ -113,6 +113,11 @@ impl Pending {
         within("the h2 window", send(&mut self.stream, Bytes::copy_from_slice(body))).await
     }
 
+    /// A piece of the body that leaves as a frame of its own when there is room for it.
+    pub fn queue(&mut self, piece: &'static [u8]) {
+        self.stream.send_data(Bytes::from_static(piece), false).expect("the stream is open");
+    }
+
     pub fn end(&mut self) -> Result<(), h2::Error> {
         self.stream.send_data(Bytes::new(), true)
     }

@@ -188,6 +188,8 @@ impl RobotsCache {
         *left = left.saturating_sub(began.elapsed());
         let reply = answered.map_err(late)??;
         permit.outcome = match reply.status {
+            // Who has redirected there chooses what is asked for: what that is answered is no word to the host's own clients.
+            _ if is_guest => PaceOutcome::Failure,
             429 | 503 => PaceOutcome::Backoff { retry_after: asked_to_wait(&reply.headers, SystemTime::now()) },
             _ => PaceOutcome::Success,
         };

@@ -205,8 +205,9 @@ impl<'a> AnswerHead<'a> {
         let mut head = http::Response::new(());
         *head.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
         let fields = head.headers_mut();
+        // RFC 9113 §8.2.1: clients end the stream, or all of the connection, for white space around a value.
         let mut append = |name: &[u8], value: &[u8]| {
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value.trim_ascii())) {
                 fields.append(name, value);
             }
         };

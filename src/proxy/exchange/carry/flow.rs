@@ -48,7 +48,11 @@ impl Flow {
         loop {
             self.is_held_up = true;
             if !from.bytes().is_empty() {
-                ready!(to.poll_send(cx, from)).map_err(Stopped::To)?;
+                let Poll::Ready(sent) = to.poll_send(cx, from) else {
+                    from.gather(cx);
+                    return Poll::Pending;
+                };
+                sent.map_err(Stopped::To)?;
                 // Timed where it comes, too: a reader that goes on reading is not cut.
                 if !from.bytes().is_empty() {
                     self.at = Instant::now() + least.over;
@@ -101,4 +105,4 @@ impl Flow {
 
 /// Pieces of content, frames or chunks, that are passed on in one turn of a task.
 /// More than an HTTP/2 connection reads in one, or they would pile up.
-const PIECES: u32 = 256;
+pub(super) const PIECES: u32 = 256;

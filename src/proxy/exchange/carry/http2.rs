@@ -1,5 +1,7 @@
 //! A side that speaks HTTP/2: one stream.
 
+use super::ahead::Ahead;
+use super::flow::PIECES;
 use super::side::{BodySource, Fault, Side};
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
@@ -17,6 +19,8 @@ pub struct Http2 {
     pub left: Option<u64>,
     /// At hand.
     current: Bytes,
+    /// What has come behind it.
+    ahead: Ahead,
     /// It was at hand before: its window is given back already.
     again: bool,
     trailers: Option<HeaderMap>,
@@ -65,7 +69,20 @@ impl Http2 {
 
     /// Both directions have come to their end.
     pub fn is_over(&self) -> bool {
-        self.ended && self.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
+        self.ended && self.is_received()
+    }
+
+    /// The piece at hand is the last one, if there is one.
+    pub fn is_received(&self) -> bool {
+        self.ahead.is_empty() && self.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
+    }
+
+    /// Passes over what has come.
+    pub fn discard(&mut self) {
+        self.consume(self.current.len());
+        while let Some(piece) = self.ahead.pop() {
+            self.release(piece.len());
+        }
     }
 
     /// How much of `wanted` may be sent now.
@@ -125,7 +142,11 @@ impl BodySource for Http2 {
         self.again = false;
         let Some(receiving) = &mut self.receiving else { return Poll::Ready(Ok(false)) };
         loop {
-            match ready!(receiving.poll_data(cx)) {
+            let next = match self.ahead.pop() {
+                Some(next) => Some(Ok(next)),
+                None => ready!(receiving.poll_data(cx)),
+            };
+            match next {
                 Some(Ok(next)) if next.is_empty() => {}
                 Some(Ok(next)) => {
                     self.left = self.left.map(|left| left.saturating_sub(next.len() as u64));
@@ -143,6 +164,16 @@ impl BodySource for Http2 {
                 }
             }
         }
+    }
+
+    fn gather(&mut self, cx: &mut Context<'_>) {
+        let Some(receiving) = &mut self.receiving else { return };
+        for _ in 0..PIECES {
+            // Its end shows again once what is ahead has been taken.
+            let Poll::Ready(Some(Ok(piece))) = receiving.poll_data(cx) else { return };
+            self.ahead.push(piece);
+        }
+        cx.waker().wake_by_ref();
     }
 
     fn trailers(&mut self) -> Option<HeaderMap> {

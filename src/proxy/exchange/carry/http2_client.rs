@@ -95,7 +95,7 @@ impl Http2Client {
     /// What still comes of the request behind its whole answer, for a while. With the stream's last handle a reset goes out
     /// (RFC 9113 §8.1), and clients lose an answer that they have not read by then; some wait for room to send without end.
     async fn pass_over_rest(&mut self, patience: Duration) {
-        self.side.consume(self.side.bytes().len());
+        self.side.discard();
         let Some(receiving) = &mut self.side.receiving else { return };
         let rest = async {
             while let Some(Ok(piece)) = receiving.data().await {
@@ -126,7 +126,7 @@ impl Client for Http2Client {
     }
 
     fn is_received(&self) -> bool {
-        self.side.bytes().is_empty() && self.side.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
+        self.side.bytes().is_empty() && self.side.is_received()
     }
 
     fn interim(&mut self, head: &AnswerHead<'_>) {
@@ -184,6 +184,7 @@ impl Client for Http2Client {
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.side.gather(cx);
         match &mut self.side.sending {
             _ if self.is_gone => Poll::Ready(()),
             Some(sending) => sending.poll_reset(cx).map(drop),

@@ -1,6 +1,7 @@
 //! The two sides of an exchange, in either version of HTTP. Content goes from one to the other in pieces as it comes; each side
 //! frames it as its version has it.
 
+mod ahead;
 mod answer;
 mod client;
 mod flow;

@@ -19,6 +19,9 @@ pub trait BodySource {
     /// The next piece, once the one at hand is consumed. `false`: there is none.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>>;
 
+    /// Takes what comes while nobody takes the piece at hand, where that must not lie with others' content.
+    fn gather(&mut self, _: &mut Context<'_>) {}
+
     /// Those behind the content.
     fn trailers(&mut self) -> Option<HeaderMap>;
 }

@@ -1,0 +1,61 @@
+//! Content of a stream that comes faster than it is taken. The h2 crate keeps each frame apart, at a cost of some 256 bytes however short it
+//! is, and ends the connection when they are too many: here short ones are joined. Flow control bounds it (RFC 9113 §5.2), as the
+//! window is given back when content is taken.
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::mem;
+
+#[derive(Default)]
+pub struct Ahead {
+    pieces: VecDeque<Bytes>,
+    /// Short pieces, behind those.
+    joined: Vec<u8>,
+}
+
+impl Ahead {
+    pub fn push(&mut self, piece: Bytes) {
+        let is_short = piece.len() < SHORT;
+        if !self.joined.is_empty() && (!is_short || self.joined.len() + piece.len() > JOINED) {
+            self.pieces.push_back(mem::take(&mut self.joined).into());
+        }
+        match is_short {
+            true => self.joined.extend_from_slice(&piece),
+            false => self.pieces.push_back(piece),
+        }
+    }
+
+    pub fn pop(&mut self) -> Option<Bytes> {
+        let joined = || (!self.joined.is_empty()).then(|| mem::take(&mut self.joined).into());
+        self.pieces.pop_front().or_else(joined)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.joined.is_empty()
+    }
+}
+
+/// Where the h2 crate begins to count what a frame costs.
+const SHORT: usize = 256;
+const JOINED: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_pieces_are_joined_and_none_changes_its_place() {
+        let content: Vec<u8> = (0..200_000_u32).map(|n| n as u8).collect();
+        for lengths in [&[1][..], &[255, 256], &[1, 300, 2, 3, 40_000], &[16 << 10, 8, 8]] {
+            let (mut ahead, mut rest, mut lengths) = (Ahead::default(), &content[..], lengths.iter().cycle());
+            while !rest.is_empty() {
+                let piece;
+                (piece, rest) = rest.split_at(rest.len().min(*lengths.next().unwrap()));
+                ahead.push(Bytes::copy_from_slice(piece));
+            }
+            let pieces: Vec<_> = std::iter::from_fn(|| ahead.pop()).collect();
+            assert!(ahead.is_empty() && pieces.concat() == content);
+            assert!(pieces.len() <= content.len() / 200, "{} pieces", pieces.len());
+        }
+    }
+}
