@@ -158,10 +158,10 @@ mod tests {
         assert_eq!(schedule.head_start(), Some((ms(0), false)));
         schedule.follow(fleet(true, false));
         assert_eq!(schedule.head_start(), None);
-        assert!(matches!(schedule.poll(now), NextTurn::Start("it", _)));
+        let NextTurn::Start("it", first) = schedule.poll(now) else { panic!("it has its turn") };
         let Turn::Go(slot) = schedule.request(now, A, &delay(0), || "") else { panic!("at once") };
         assert!(!slot.is_shared());
-        schedule.finished(|| now, slot, PaceOutcome::Success);
+        [first, slot].into_iter().for_each(|slot| schedule.finished(|| now, slot, PaceOutcome::Success));
         // A backoff makes the turns the fleet's.
         let held = LastStarts { hold: Some(now + ms(2000)), ..LastStarts::default() };
         schedule.adopt(held, ms(2000));
