@@ -293,6 +293,7 @@ mod tests {
     #[test]
     fn a_body_is_decoded_for_so_long_and_no_longer() {
         let noise: Vec<u8> = (0..40_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+        #[expect(clippy::type_complexity, reason = "names and functions")]
         let coded: [(&str, fn(&[u8]) -> Vec<u8>); 4] = [
             ("gzip", gzip_of),
             ("br", br),

@@ -109,8 +109,8 @@ mod tests {
         let clock = slow(clock, ms(2000));
         assert_eq!(off(clock, zero), ms(1));
         assert_eq!(off(slow(clock, ms(62_000)), zero), ms(150), "clocks drift");
-        assert_eq!(clock.instant(says(ms(500))), zero + ms(499));
-        assert_eq!(clock.micros(zero + ms(499)), says(ms(500)));
+        assert_eq!(clock.instant(says(ms(500))), zero + ms(501));
+        assert_eq!(clock.micros(zero + ms(501)), says(ms(500)));
     }
 
     #[test]

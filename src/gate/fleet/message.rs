@@ -2,7 +2,7 @@
 
 use redis::{FromRedisValue, PushInfo, PushKind};
 
-/// Something has happened in the fleet. A message that is lost costs time, and nothing else.
+/// Something has happened in the fleet. A message that is lost costs time; or the start that it would have put off is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::gate) enum Message {
     /// There is another connection to the server, or none any more; what was sent before may be lost.
