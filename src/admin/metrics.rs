@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet, prometheus_text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -30,30 +30,17 @@ pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap)
     let mut text = String::new();
     let mut registries = vec![registry(&admin, admin.token.is_shown(&headers))];
     registries.extend(process::registry());
-    let encoded = registries.iter().try_for_each(|registry| encode_registry(&mut text, registry));
+    let encoded = registries.iter().try_for_each(|registry| match is_open {
+        true => encode_registry(&mut text, registry),
+        false => prometheus_text::encode(&mut text, registry),
+    });
     match encoded.and_then(|()| if is_open { encode_eof(&mut text) } else { Ok(()) }) {
-        Ok(()) if is_open => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
-        Ok(()) => ([(header::CONTENT_TYPE, PROMETHEUS)], as_prometheus(&text)).into_response(),
+        Ok(()) => {
+            let form = if is_open { OPENMETRICS } else { prometheus_text::CONTENT_TYPE };
+            ([(header::CONTENT_TYPE, form)], text).into_response()
+        }
         Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
-}
-
-/// In Prometheus' text a counter is described by the name of its sample.
-fn as_prometheus(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        let is_counter = |line: &str| line.starts_with("# TYPE ") && line.ends_with(" counter");
-        let describes =
-            is_counter(line) || line.starts_with("# HELP ") && lines.peek().is_some_and(|it| is_counter(it));
-        let mut words = line.splitn(4, ' ');
-        match (describes, words.by_ref().take(3).collect::<Vec<_>>().join(" "), words.next()) {
-            (true, named, Some(rest)) => out.extend([&named, "_total ", rest]),
-            _ => out.push_str(line),
-        }
-        out.push('\n');
-    }
-    out
 }
 
 /// Made of what is counted elsewhere at each scrape, so that nothing is counted twice. `names`: with those of users.
@@ -266,5 +253,4 @@ impl EncodeMetric for Histograms {
     }
 }
 
-const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -2,6 +2,7 @@
 
 use super::command_error::CommandError;
 use crate::policy::Manners;
+use crate::telemetry::is_unseen;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -35,11 +36,11 @@ pub(super) fn kept(manners: &Manners) -> impl Iterator<Item = (&'static str, Str
     kept.into_iter().filter_map(|(key, kept)| Some((key, kept?)))
 }
 
-/// With what others have written in it, which is not to steer the terminal.
+/// With what others have written in it, which is not to steer the terminal or to hide anything.
 pub(super) fn inert(text: &str) -> String {
     let mut inert = String::with_capacity(text.len());
     for c in text.chars() {
-        match c.is_control() && c != '\n' {
+        match is_unseen(c) && c != '\n' {
             true => inert.extend(c.escape_unicode()),
             false => inert.push(c),
         }

@@ -4,17 +4,17 @@ use std::collections::HashSet;
 
 use crate::policy::HostPattern;
 
-use super::read::check::Check;
+use super::read::sections::Sections;
 use super::settings::Settings;
 use super::written::values::ListenAddress;
 
-pub(super) fn listeners(settings: &Settings, check: &mut Check<'_>) {
+pub(super) fn listeners(settings: &Settings, check: &mut Sections<'_>) {
     let Settings { listen, admin, access, .. } = settings;
-    if listen.is_empty() && check.is_sure(&["listen"]) {
+    if listen.is_empty() {
         let hint = "write `listen: [{ address: 127.0.0.1:3128 }]`";
         check.fault(&["listen"], "there is no address to listen on", hint);
     }
-    let open_to_all = access.clients.is_empty() && access.users.is_empty() && check.is_sure(&["listen", "access"]);
+    let open_to_all = access.clients.is_empty() && access.users.is_empty() && check.is_sure("access");
     let mut known = HashSet::new();
     for (index, listener) in listen.iter().enumerate() {
         let (address, number) = (&listener.address, index.to_string());
@@ -38,11 +38,11 @@ pub(super) fn listeners(settings: &Settings, check: &mut Check<'_>) {
     }
     let Some(address) = &admin.address else { return };
     let key = ["admin", "address"];
-    if listen.iter().any(|listener| is_same(&listener.address, address)) {
+    if check.is_sure("listen") && listen.iter().any(|listener| is_same(&listener.address, address)) {
         let hint = "give it a port of its own, or write `off`";
         check.fault(&key, format!("`{address}` is already one of the proxy's listeners"), hint);
     }
-    if address.is_loopback() == Some(false) && admin.token_file.is_none() && check.is_sure(&["admin"]) {
+    if address.is_loopback() == Some(false) && admin.token_file.is_none() {
         let hint = "add `token_file: …`, or use an address of 127.0.0.1";
         check.fault(&key, format!("anybody who can reach `{address}` could control this proxy"), hint);
     }
@@ -53,7 +53,7 @@ fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
     one == other && !matches!(one, ListenAddress::Socket(address) if address.port() == 0)
 }
 
-pub(super) fn egress(settings: &Settings, check: &mut Check<'_>) {
+pub(super) fn egress(settings: &Settings, check: &mut Sections<'_>) {
     let Settings { egress, .. } = settings;
     let Some(url) = &egress.upstream_proxy else { return };
     let (key, url) = (["egress", "upstream_proxy"], url.expose());
@@ -61,18 +61,14 @@ pub(super) fn egress(settings: &Settings, check: &mut Check<'_>) {
     if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
         check.fault(&key, "the URL of a proxy ends with its port", "leave out what follows it");
     }
-    let local = |address: &ListenAddress| match (address, url.host()) {
+    let is_own = |address: &ListenAddress| match (address, url.host()) {
+        (ListenAddress::Socket(own), _) if own.port() == 0 || Some(own.port()) != port => false,
         (ListenAddress::Socket(own), Some(url::Host::Ipv4(ip))) => is_reached_by(own, ip.into()),
         (ListenAddress::Socket(own), Some(url::Host::Ipv6(ip))) => is_reached_by(own, ip.into()),
         (ListenAddress::Socket(own), Some(url::Host::Domain(name))) => name == "localhost" && own.ip().is_loopback(),
         (ListenAddress::Socket(_), None) | (ListenAddress::Inherited(_), _) => false,
     };
-    let own_port = |address: &ListenAddress| match address {
-        ListenAddress::Socket(own) => own.port() != 0 && Some(own.port()) == port,
-        ListenAddress::Inherited(_) => false,
-    };
-    let mut own = settings.listen.iter().map(|listener| &listener.address).chain(&settings.admin.address);
-    if own.any(|address| own_port(address) && local(address)) {
+    if settings.listen.iter().map(|listener| &listener.address).chain(&settings.admin.address).any(is_own) {
         check.fault(&key, "this proxy listens there itself", "name another proxy, or leave it out");
     }
 }

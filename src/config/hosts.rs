@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::policy::operator_rules::OwnRules;
 use crate::policy::{Host, HostPattern, HostRules, PolicyOptions};
 
-use super::read::check::Check;
+use super::read::sections::Sections;
+use super::steps::step;
 use super::written::host_table::{HostMap, InterceptMode, Override};
 use super::written::origin_tls::{OriginTls, TlsVersions};
 use super::written::values::PathPattern;
@@ -51,7 +52,7 @@ impl Hosts {
         default: InterceptMode,
         entries: &HostMap<Override>,
         intercept: &HostMap<InterceptMode>,
-        check: &mut Check<'_>,
+        check: &mut Sections<'_>,
     ) -> Self {
         let mut all = entries.clone();
         for (pattern, mode) in intercept {
@@ -76,19 +77,25 @@ impl Hosts {
 
     /// These with `entries` over them: what an entry says overrides all that stands here, however specific.
     pub(super) fn overlaid(&self, entries: &HostMap<Override>) -> Self {
-        let mut entries: Vec<_> = entries.iter().collect();
-        entries.sort_by_key(|(pattern, _)| pattern.rank());
         let mut built = self.clone();
-        for (pattern, own) in entries {
-            built.lay(pattern, own, None);
-            // What is more specific has less to say than the entry. A host has none below it.
-            let covers = |name: &Arc<str>| {
-                !matches!(pattern, HostPattern::Host(_)) && pattern.matches(&Host::Name(Arc::clone(name)))
-            };
-            let hosts = built.hosts.iter_mut().filter(|(host, _)| pattern.matches(host)).map(|(_, policy)| policy);
-            let below = built.below.iter_mut().filter(|(name, _)| covers(name)).map(|(_, policy)| policy);
-            hosts.chain(below).for_each(|policy| *policy = policy.overlaid(pattern, own, None));
+        // Each pattern gets a policy of its own, as it stands here.
+        entries.keys().for_each(|pattern| built.lay(pattern, &Override::default(), None));
+        let overlay = |policy: &mut HostPolicy, name: &str, own: HostPattern| {
+            let above = name.rmatch_indices('.').map(|(dot, _)| HostPattern::Below(name[dot + 1..].into()));
+            for pattern in [HostPattern::Any].into_iter().chain(above).chain([own]) {
+                step();
+                if let Some(entry) = entries.get(&pattern) {
+                    *policy = policy.overlaid(&pattern, entry, None);
+                }
+            }
+        };
+        for (host, policy) in &mut built.hosts {
+            overlay(policy, host.name().unwrap_or_default(), HostPattern::Host(host.clone()));
         }
+        for (name, policy) in &mut built.below {
+            overlay(policy, name, HostPattern::Below(Arc::clone(name)));
+        }
+        overlay(&mut built.any, "", HostPattern::Any);
         built
     }
 
@@ -157,7 +164,7 @@ impl Hosts {
             return &self.any;
         }
         let above = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
-        above.into_iter().find_map(|parent| self.below.get(parent)).unwrap_or(&self.any)
+        above.into_iter().inspect(|_| step()).find_map(|parent| self.below.get(parent)).unwrap_or(&self.any)
     }
 }
 
@@ -185,6 +192,7 @@ impl PartialEq for HostPolicy {
 impl HostPolicy {
     /// With what the entry for `pattern` says. `key`: that of `intercept`, if it is not in `hosts`.
     fn overlaid(&self, pattern: &HostPattern, own: &Override, key: Option<Arc<str>>) -> Self {
+        step();
         let allow = own.allow.as_ref().map_or_else(|| Arc::clone(&self.allow), |allow| allow[..].into());
         let deny = own.deny.as_ref().map_or_else(|| Arc::clone(&self.deny), |deny| deny[..].into());
         let before = &self.rules;

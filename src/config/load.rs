@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::hosts::Hosts;
-use super::read::check::Check;
-use super::read::environment::{self, KeyArgument, Variable};
-use super::read::error::{Complaint, ConfigErrors, ConfigText};
-use super::read::faults::Faults;
+use super::read::environment::{self, KeyArgument};
+use super::read::error::{Complaint, ConfigErrors, ConfigPlace, Faults};
 use super::read::files::ConfigFiles;
-use super::read::reader;
+use super::read::sections::Sections;
 use super::read::text::read_text;
 use super::read::tree::{Value, YamlNode};
 use super::settings::Settings;
@@ -25,7 +23,7 @@ impl Settings {
     /// Relative paths start at the file's directory.
     ///
     /// # Errors
-    /// All that is wrong with it, at once.
+    /// What is wrong with it: of each section the first value that cannot be read, or all that its keys mean together.
     pub fn load(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -36,7 +34,7 @@ impl Settings {
     /// The same, with what the command line sets over the environment, in its order.
     ///
     /// # Errors
-    /// All that is wrong with it, at once.
+    /// What is wrong with it: of each section the first value that cannot be read, or all that its keys mean together.
     pub fn load_with(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -46,17 +44,10 @@ impl Settings {
         let credentials = environment.iter().find(|(name, value)| name == "CREDENTIALS_DIRECTORY" && !value.is_empty());
         let credentials = credentials.map(|(_, directory)| PathBuf::from(directory));
         let (mut variables, strange) = environment::variables(environment, defaults());
-        variables.extend(arguments.iter().map(Variable::from));
-        let over = Over { variables, credentials };
-        let mut settings = match path {
-            None => Self::build("", "", &over)?,
-            Some(path) => {
-                let name = path.display().to_string();
-                let text = read_text(path, false)
-                    .map_err(|fault| ConfigErrors::new(vec![ConfigText::new(&name, "")], vec![fault]))?;
-                Self::build(&name, &text, &over)?
-            }
-        };
+        variables.extend_from_slice(arguments);
+        let name = path.map_or_else(String::new, |path| path.display().to_string());
+        let text = path.map_or_else(|| Ok(String::new()), |path| read_text(path, false));
+        let mut settings = Self::build(&name, text, &variables, credentials.as_deref())?;
         settings.warnings.extend(strange);
         Ok(settings)
     }
@@ -64,9 +55,9 @@ impl Settings {
     /// Reads a text as the file `name`, without any environment.
     ///
     /// # Errors
-    /// All that is wrong with it, at once.
+    /// What is wrong with it: of each section the first value that cannot be read, or all that its keys mean together.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        Self::build(name, text, &Over::default())
+        Self::build(name, Ok(text.to_owned()), &[], None)
     }
 
     /// A configuration as it was shown once, to judge by it. It has no passwords, so that nobody can log in, and it is complete: the
@@ -83,39 +74,50 @@ impl Settings {
         Self::parse(name, &shown.to_string()).map_err(|errors| errors.to_string())
     }
 
-    fn build(name: &str, text: &str, over: &Over) -> Result<Self, ConfigErrors> {
-        let Over { variables, credentials } = over;
-        let names: Vec<&str> = variables.iter().map(|variable| &*variable.name).collect();
+    /// `credentials`: where systemd puts those of a service (`LoadCredential=`).
+    fn build(
+        name: &str,
+        text: Result<String, Complaint>,
+        variables: &[KeyArgument],
+        credentials: Option<&Path>,
+    ) -> Result<Self, ConfigErrors> {
         let mut files = ConfigFiles::default();
-        let Some(mut root) = files.read(name, text) else { return files.check(&names).map(|()| Self::default()) };
+        let text = text.unwrap_or_else(|complaint| {
+            files.faults.push(&ConfigPlace::File(0), complaint);
+            String::new()
+        });
+        let Some(mut root) = files.read(name, text) else { return files.checked(Self::default()) };
         // What is wrong in a file is wrong even where another or a variable takes its place.
-        let read = |root: &YamlNode, faults: &mut Faults| reader::read::<Self>(root.clone(), defaults(), faults);
-        drop(read(&root, &mut files.faults));
-        environment::overlay(&mut root, variables, defaults(), |path| path == ["include"], &mut files.faults);
-        let include = read(&root, &mut files.faults).0.include;
-        files.include(&mut root, &include, |node, faults| drop(read(node, faults)));
-        environment::overlay(&mut root, variables, defaults(), |path| path != ["include"], &mut files.faults);
-        root.each_value(&mut |node| locate_credential(node, credentials.as_deref(), &mut files.faults));
+        let judge = |node: &YamlNode, faults: &mut Faults| Self::read(&mut Sections::new(node.clone(), faults));
+        judge(&root, &mut files.faults);
+        environment::overlay(&mut root, variables, defaults(), &mut files.faults);
+        let include = judge(&root, &mut files.faults).include;
+        let included = files.included(&root, &include);
+        included.iter().for_each(|node| drop(judge(node, &mut files.faults)));
+        files.join(&mut root, included);
+        environment::overlay(&mut root, variables, defaults(), &mut files.faults);
+        root.each_value(&mut |node| locate_credential(node, credentials, &mut files.faults));
 
-        let (mut settings, whole) = read(&root, &mut files.faults);
-        let mut check = Check::new(&whole, &mut files.faults);
-        settings.derive(&mut check);
-        validate::check(&settings, &mut check);
-        files.check(&names)?;
+        let mut sections = Sections::new(root, &mut files.faults);
+        let mut settings = Self::read(&mut sections);
+        settings.derive(&mut sections);
+        validate::check(&settings, &mut sections);
+        let whole = sections.whole;
         settings.whole = Whole::new(&whole);
         settings.warnings = validate::warnings(&settings);
         let signature = &mut settings.identity.signature;
-        let place = |path: &[&str]| files.shown_place(&whole, &[&["identity", "signature"], path].concat(), &names);
+        let place = |path: &[&str]| whole.along(&[&["identity", "signature"], path].concat()).at.shown(&files.sources);
         let others = (0..signature.other_keys.len()).map(|index| place(&["other_keys", &index.to_string()]));
-        signature.places = signature.key.iter().map(|_| place(&["key"])).chain(others).collect();
-        Ok(settings.based(Path::new(name).parent()))
+        let places = signature.key.iter().map(|_| place(&["key"])).chain(others);
+        signature.places = places.map(Option::unwrap_or_default).collect();
+        files.checked(settings.based(Path::new(name).parent()))
     }
 
     /// Sets what follows from the keys.
-    fn derive(&mut self, check: &mut Check<'_>) {
+    fn derive(&mut self, sections: &mut Sections<'_>) {
         self.listed = self.egress.listed();
         self.hosts =
-            Hosts::build(self.options(), self.intercept.default, &self.overrides, &self.intercept.hosts, check);
+            Hosts::build(self.options(), self.intercept.default, &self.overrides, &self.intercept.hosts, sections);
         for user in self.access.users.iter_mut().map(Arc::make_mut).filter(|user| !user.overrides.is_empty()) {
             user.hosts = Some(self.hosts.overlaid(&user.overrides));
         }
@@ -159,14 +161,6 @@ impl Default for Settings {
     }
 }
 
-/// What goes over the files.
-#[derive(Default)]
-struct Over {
-    variables: Vec<Variable>,
-    /// Where systemd puts a service's credentials (`LoadCredential=`).
-    credentials: Option<PathBuf>,
-}
-
 /// Makes `credential:NAME` the path of that credential.
 fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut Faults) {
     let Some(name) = node.text().and_then(|text| text.strip_prefix("credential:")) else { return };
@@ -185,7 +179,7 @@ fn locate_credential(node: &mut YamlNode, directory: Option<&Path>, faults: &mut
             ),
         ),
     };
-    faults.push(node.at, fault);
+    faults.push(&node.at, fault);
 }
 
 /// Has the form of a password's hash.

@@ -1,5 +1,5 @@
-//! The configuration: read strictly from `politely.yaml` and the environment, all faults reported at once with their places,
-//! and handed on as typed [`Settings`].
+//! The configuration: read strictly from `politely.yaml` and the environment, the faults of all sections reported at once with
+//! their places, and handed on as typed [`Settings`].
 
 mod addresses;
 mod admin_token;
@@ -12,6 +12,7 @@ mod paths;
 mod read;
 mod settings;
 mod shown;
+mod steps;
 mod validate;
 mod written;
 

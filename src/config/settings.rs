@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde::Deserialize;
-
 use super::hosts::Hosts;
 use super::read::error::Complaint;
+use super::read::sections::Sections;
 use super::shown::Whole;
 use super::written::access::AccessSettings;
 use super::written::file::{
@@ -19,11 +18,9 @@ use super::written::text;
 use crate::policy::{Allowlist, Manners, PolicyOptions, UsageModes};
 
 /// A whole configuration, valid in itself. `Settings::default()` is what `conf/politely.yaml` says.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Files and directories of them, which override this one.
-    #[serde(deserialize_with = "text::many")]
     pub(super) include: Vec<PathBuf>,
     pub listen: Vec<Listener>,
     pub admin: AdminSettings,
@@ -35,7 +32,6 @@ pub struct Settings {
     pub intercept: Intercept,
     pub egress: EgressSettings,
     /// What may be asked at all: of `egress`.
-    #[serde(skip)]
     pub listed: Allowlist,
     pub access: AccessSettings,
     pub store: StoreSettings,
@@ -43,20 +39,44 @@ pub struct Settings {
     pub fleet: FleetSettings,
     pub on_fleet_loss: OnFleetLoss,
     /// What `hosts` is made of.
-    #[serde(rename = "hosts")]
     pub(super) overrides: HostMap<Override>,
     /// What is otherwise for some hosts, `intercept.hosts` included.
-    #[serde(skip)]
     pub hosts: Hosts,
     pub limits: LimitSettings,
     pub log: LogSettings,
-    #[serde(skip)]
     pub(super) whole: Whole,
-    #[serde(skip)]
     pub(super) warnings: Vec<Complaint>,
 }
 
 impl Settings {
+    /// What the sections say, and not yet what follows from it.
+    pub(super) fn read(sections: &mut Sections<'_>) -> Self {
+        Self {
+            include: sections.read_with("include", |reader| text::many(reader)),
+            listen: sections.read("listen"),
+            admin: sections.read("admin"),
+            mode: sections.read("mode"),
+            identity: sections.read("identity"),
+            usage: sections.read("usage"),
+            robots: sections.read("robots"),
+            pace: sections.read("pace"),
+            intercept: sections.read("intercept"),
+            egress: sections.read("egress"),
+            listed: Allowlist::default(),
+            access: sections.read("access"),
+            store: sections.read("store"),
+            evidence: sections.read("evidence"),
+            fleet: sections.read("fleet"),
+            on_fleet_loss: sections.read("on_fleet_loss"),
+            overrides: sections.read("hosts"),
+            hosts: Hosts::default(),
+            limits: sections.read("limits"),
+            log: sections.read("log"),
+            whole: Whole::default(),
+            warnings: Vec::new(),
+        }
+    }
+
     /// What is valid but may not be meant.
     pub fn warnings(&self) -> &[Complaint] {
         &self.warnings

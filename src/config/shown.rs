@@ -89,10 +89,10 @@ const HIDDEN: &str = "(hidden)";
 mod tests {
     use super::*;
     use crate::config::Settings;
-    use crate::config::read::faults::{At, Faults};
+    use crate::config::read::error::{ConfigPlace, Faults};
 
     fn of(text: &str) -> Value {
-        Whole::new(&YamlNode::read(text, "", &|_| At::Unwritten, &mut Faults::default()).unwrap()).shown()
+        Whole::new(&YamlNode::read(text, "", &|_| ConfigPlace::Unwritten, &mut Faults::default()).unwrap()).shown()
     }
 
     #[test]

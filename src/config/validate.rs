@@ -9,8 +9,8 @@ use crate::robots::{ParseOptions, Purpose};
 
 use super::addresses::{egress, listeners};
 use super::hosts::Hosts;
-use super::read::check::Check;
 use super::read::error::{Complaint, did_you_mean};
+use super::read::sections::Sections;
 use super::settings::Settings;
 use super::written::host_table::{HostMap, Override};
 use super::written::intercept;
@@ -20,7 +20,7 @@ use super::written::signature::SignatureSettings;
 use super::written::units::show_duration;
 
 /// What is wrong with single values, and between the keys.
-pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
+pub(super) fn check(settings: &Settings, check: &mut Sections<'_>) {
     single_values(settings, check);
     numbers(settings, check);
     listeners(settings, check);
@@ -32,9 +32,8 @@ pub(super) fn check(settings: &Settings, check: &mut Check<'_>) {
     users(settings, check);
 }
 
-fn single_values(settings: &Settings, check: &mut Check<'_>) {
+fn single_values(settings: &Settings, check: &mut Sections<'_>) {
     let Settings { robots, pace, egress, store, evidence, limits, identity, .. } = settings;
-    let no_ports = egress.ports.is_empty() && check.is_sure(&["egress"]);
     let is_validity = (LEAST_VALIDITY..=MOST_VALIDITY).contains(&identity.signature.validity);
     let is_header_size = (LEAST_HEADER_SIZE..=MOST_HEADER_SIZE).contains(&limits.max_header_size);
     let wrong: [(bool, &[&str], &str, &str); 8] = [
@@ -56,7 +55,7 @@ fn single_values(settings: &Settings, check: &mut Check<'_>) {
             "this status is not a refusal",
             "write 403 or another from 400 to 499",
         ),
-        (no_ports, &["egress", "ports"], "no port is allowed", "write `ports: [80, 443]`"),
+        (egress.ports.is_empty(), &["egress", "ports"], "no port is allowed", "write `ports: [80, 443]`"),
         (
             !is_validity,
             &["identity", "signature", "validity"],
@@ -85,7 +84,7 @@ fn single_values(settings: &Settings, check: &mut Check<'_>) {
         ("pace", ("min_delay", pace.min_delay), ("max_crawl_delay", pace.max_crawl_delay)),
     ];
     for (section, (low, least), (high, most)) in pairs {
-        if least > most && check.is_sure(&[section]) {
+        if least > most {
             let (least, most) = (show_duration(least), show_duration(most));
             let what = format!("`{low}` ({least}) is longer than `{high}` ({most})");
             check.fault(&[section, low], what, "lower the one or raise the other");
@@ -93,7 +92,7 @@ fn single_values(settings: &Settings, check: &mut Check<'_>) {
     }
 }
 
-fn numbers(settings: &Settings, check: &mut Check<'_>) {
+fn numbers(settings: &Settings, check: &mut Sections<'_>) {
     let Settings { limits, robots, store, pace, intercept, fleet, .. } = settings;
     let waits = [
         (["robots", "timeout"], robots.timeout),
@@ -130,11 +129,11 @@ fn numbers(settings: &Settings, check: &mut Check<'_>) {
     }
 }
 
-fn signature(settings: &Settings, check: &mut Check<'_>) {
+fn signature(settings: &Settings, check: &mut Sections<'_>) {
     let SignatureSettings { key, other_keys, agent, .. } = &settings.identity.signature;
     let section = ["identity", "signature"];
     let key_of = |name| [section[0], section[1], name];
-    if !check.is_sure(&["identity"]) {
+    if !check.is_sure("identity") {
         return;
     }
     match (key, agent) {
@@ -151,7 +150,7 @@ fn signature(settings: &Settings, check: &mut Check<'_>) {
         }
         (None, None) => {
             let number = settings.listen.iter().position(|listener| listener.directory).map(|index| index.to_string());
-            if let Some(number) = number.filter(|_| check.is_sure(&["listen"])) {
+            if let Some(number) = number {
                 let hint = "add `identity: { signature: { key: …, agent: … } }`, or leave it out";
                 check.fault(&["listen", &number, "directory"], "there is no key to publish", hint);
             }
@@ -160,7 +159,7 @@ fn signature(settings: &Settings, check: &mut Check<'_>) {
     }
 }
 
-fn users(settings: &Settings, check: &mut Check<'_>) {
+fn users(settings: &Settings, check: &mut Sections<'_>) {
     let mut known = HashSet::new();
     for (index, user) in settings.access.users.iter().enumerate() {
         let (name, number) = (user.name.as_ref(), index.to_string());
@@ -182,7 +181,7 @@ fn users(settings: &Settings, check: &mut Check<'_>) {
 }
 
 /// The entries of `hosts`, which are written in this section.
-fn overrides(settings: &Settings, section: &[&str], entries: &HostMap<Override>, check: &mut Check<'_>) {
+fn overrides(settings: &Settings, section: &[&str], entries: &HostMap<Override>, check: &mut Sections<'_>) {
     for (pattern, own) in entries {
         let name = pattern.to_string();
         own.manners().check(&[section, &[&name]].concat(), settings.pace.max_crawl_delay, check);

@@ -46,7 +46,7 @@ pub use pace_key::{KeyBy, PaceKey};
 pub use refusal::{EgressReason, ListedBy, MiningEvidence, PreferenceEvidence, Refusal, Reservation, RuleEvidence};
 pub use request::Request;
 pub use retry_after::retry_after;
-pub use revisit::{Again, Conditions, Visit, normalised};
+pub use revisit::{Again, Conditions, Visit, is_for_one, normalised};
 pub use robots_override::RobotsOverride;
 pub use site_file::SiteFile;
 pub use usage::{Signal, UsageField, UsageLines, UsageModes, UsageReport, Use};

@@ -163,7 +163,7 @@ fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Whether a Cache-Control says that the answer is its client's alone (RFC 9111 §5.2.2). Wherever the word stands: too often is safe.
-fn is_for_one(value: &[u8]) -> bool {
+pub fn is_for_one(value: &[u8]) -> bool {
     let value = value.to_ascii_lowercase();
     [b"private" as &[u8], b"no-store"].iter().any(|word| memchr::memmem::find(&value, word).is_some())
 }

@@ -183,9 +183,9 @@ fn needs_quotes(value: &str) -> bool {
     value.is_empty() || value.contains(special)
 }
 
-/// What is not shown, but may have others shown elsewhere than where they stand: of Unicode's general categories Cc, Zl, Zp and, of Cf,
-/// those that join, hide or turn around.
-fn is_unseen(c: char) -> bool {
+/// Whether a character hides text, or has it shown elsewhere than where it stands: of Unicode's general categories Cc, Zl, Zp and, of
+/// Cf, those that join, hide or turn around.
+pub fn is_unseen(c: char) -> bool {
     let is_mark = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}');
     c.is_control()
         || is_mark

@@ -25,6 +25,8 @@ pub struct Want {
     pub versions: Versions,
     /// The request cannot be sent a second time: a kept connection is looked at once more right before its use.
     pub once: bool,
+    /// The request has a body.
+    pub uploads: bool,
     /// The address to try before the others: where the one before was.
     pub first: Option<SocketAddr>,
 }
@@ -90,6 +92,11 @@ pub struct Http1Link {
 }
 
 impl Http1Link {
+    /// Whether it serves one client connection alone.
+    pub fn is_private(&self) -> bool {
+        self.private.is_some()
+    }
+
     /// For the next request: after a whole exchange only, when nothing is left to be read.
     pub fn keep(self) {
         let Http1Link { stream, address, route, private } = self;
@@ -197,7 +204,7 @@ impl Route {
         }
         let place = self.place(want.first);
         loop {
-            match self.0.endpoint.http2.take(place) {
+            match self.0.endpoint.http2.take(place, want.uploads) {
                 FoundConnection::Link(link, address) => {
                     return Some(OriginConnection { reused: true, address, link: HttpLink::Http2(link) });
                 }
@@ -258,7 +265,7 @@ impl Route {
         let link = match is_http2 {
             true => {
                 way.by.dialler.pool.opened_http2(&way.endpoint, limits);
-                let opening = http2::Http2Connection::open(stream, address, &way.endpoint, limits);
+                let opening = http2::Http2Connection::open(stream, address, &way.endpoint, limits, want.uploads);
                 let link = opening.await?;
                 if chosen != Some(true) {
                     link.spoken(&way.endpoint).await?;

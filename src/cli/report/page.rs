@@ -1,6 +1,7 @@
 //! What a report says, in whatever form, and the words that the forms share.
 
 use crate::evidence::{By, Group, Report, Selection, Verified};
+use crate::telemetry::is_unseen;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -85,16 +86,14 @@ const UNKNOWN: &str = "see the documentation";
 /// Lines of a table; JSON has them all.
 pub const MOST_SHOWN: usize = 1000;
 
-/// A letter of what others have written, as HTML and Markdown take it for text: no tag, and no change of the text's direction.
+/// A letter of what others have written, as HTML and Markdown take it for text: no tag, and nothing that
+/// hides text or changes its direction.
 pub(super) fn put_text(out: &mut String, c: char) {
     match c {
         '&' => out.push_str("&amp;"),
         '<' => out.push_str("&lt;"),
         '>' => out.push_str("&gt;"),
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            out.extend(c.escape_unicode());
-        }
-        c if c.is_control() => out.extend(c.escape_unicode()),
+        c if is_unseen(c) => out.extend(c.escape_unicode()),
         c => out.push(c),
     }
 }

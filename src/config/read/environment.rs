@@ -3,11 +3,11 @@
 
 use std::ffi::OsString;
 
-use super::error::{Complaint, nearest};
-use super::faults::{At, Faults};
+use super::error::{Complaint, ConfigPlace, Faults, nearest};
+use super::text::without_place;
 use super::tree::{Value, YamlNode};
 
-/// An argument of the command line that sets a key.
+/// An argument of the command line, or a variable, that sets a key.
 #[derive(Clone, Debug)]
 pub struct KeyArgument {
     /// What errors call it, such as `--min-delay`.
@@ -18,28 +18,19 @@ pub struct KeyArgument {
     pub value: String,
 }
 
-/// A variable, or an argument, that sets a key.
-pub(in crate::config) struct Variable {
-    pub name: String,
+impl KeyArgument {
     /// The keys it names, from the top.
-    path: Vec<String>,
-    value: String,
-}
+    fn path(&self) -> Vec<&str> {
+        self.key.split('.').collect()
+    }
 
-impl Variable {
     /// How one writes the keys up to that depth.
     fn section(&self, depth: usize) -> String {
-        let keys = &self.path[..depth];
+        let keys = self.path()[..depth].join(".");
         match self.name.starts_with(PREFIX) {
-            true => format!("{PREFIX}{}", keys.join("__").to_ascii_uppercase()),
-            false => format!("--set {}", keys.join(".")),
+            true => format!("{PREFIX}{}", keys.replace('.', "__").to_ascii_uppercase()),
+            false => format!("--set {keys}"),
         }
-    }
-}
-
-impl From<&KeyArgument> for Variable {
-    fn from(KeyArgument { name, key, value }: &KeyArgument) -> Self {
-        Self { name: name.clone(), path: key.split('.').map(str::to_owned).collect(), value: value.clone() }
     }
 }
 
@@ -48,31 +39,32 @@ impl From<&KeyArgument> for Variable {
 pub(in crate::config) fn variables(
     all: impl IntoIterator<Item = (OsString, OsString)>,
     all_keys: &YamlNode,
-) -> (Vec<Variable>, Vec<Complaint>) {
+) -> (Vec<KeyArgument>, Vec<Complaint>) {
     let (mut variables, mut warnings) = (Vec::new(), Vec::new());
     for (name, value) in all {
         let Ok(name) = name.into_string() else { continue };
         let Some(keys) = name.strip_prefix(PREFIX).filter(|keys| !value.is_empty() && !NO_KEYS.contains(keys)) else {
             continue;
         };
-        let path: Vec<String> = keys.split("__").map(str::to_ascii_lowercase).collect();
-        match unknown(all_keys, &path) {
+        let key = keys.to_ascii_lowercase().replace("__", ".");
+        match unknown(all_keys, &key) {
             // What is not UTF-8 is a fault of the value, not of the name: it becomes one where the value is read.
-            None => variables.push(Variable { value: value.to_string_lossy().into_owned(), name, path }),
+            None => variables.push(KeyArgument { value: value.to_string_lossy().into_owned(), name, key }),
             Some(hint) => {
                 let hint = if is_service_link(keys) { SERVICE_LINK.to_owned() } else { hint };
                 warnings.push(Complaint::new(format!("the environment variable `{name}` is not a setting"), hint));
             }
         }
     }
-    variables.sort_by(|a, b| a.path.cmp(&b.path));
+    variables.sort_by(|a, b| a.path().cmp(&b.path()));
     warnings.sort_by(|a, b| a.what.cmp(&b.what));
     (variables, warnings)
 }
 
-/// What is wrong with a path that leads to no key.
-fn unknown(mut section: &YamlNode, path: &[String]) -> Option<String> {
-    for (depth, step) in path.iter().enumerate() {
+/// What is wrong with a name that leads to no key.
+fn unknown(mut section: &YamlNode, key: &str) -> Option<String> {
+    let mut path: Vec<&str> = key.split('.').collect();
+    for depth in 0..path.len() {
         let Value::Map(keys) = &section.value else {
             return Some(format!("there are no keys below `{}`", path[..depth].join(".")));
         };
@@ -80,35 +72,28 @@ fn unknown(mut section: &YamlNode, path: &[String]) -> Option<String> {
         if keys.is_empty() {
             return None;
         }
-        match keys.get(step) {
-            Some((_, value)) => section = value,
-            None => {
-                let known: Vec<&str> = keys.keys().map(String::as_str).collect();
-                return Some(match nearest(step, &known) {
-                    Some(key) => {
-                        let mut meant = path.to_vec();
-                        meant[depth] = key.to_owned();
-                        format!("did you mean `{PREFIX}{}`?", meant.join("__").to_ascii_uppercase())
-                    }
-                    None => format!("each key is `{PREFIX}` and its name, with `__` between section and key"),
-                });
-            }
-        }
+        let Some((_, value)) = keys.get(path[depth]) else {
+            let known: Vec<&str> = keys.keys().map(String::as_str).collect();
+            let Some(key) = nearest(path[depth], &known) else {
+                return Some(format!("each key is `{PREFIX}` and its name, with `__` between section and key"));
+            };
+            path[depth] = key;
+            return Some(format!("did you mean `{PREFIX}{}`?", path.join("__").to_ascii_uppercase()));
+        };
+        section = value;
     }
     None
 }
 
-/// Lays those of the variables that `which` wants over the file. `all_keys`: as for [`variables`].
+/// Lays the variables over the file. `all_keys`: as for [`variables`].
 pub(in crate::config) fn overlay(
     root: &mut YamlNode,
-    variables: &[Variable],
+    variables: &[KeyArgument],
     all_keys: &YamlNode,
-    which: impl Fn(&[String]) -> bool,
     faults: &mut Faults,
 ) {
-    for (number, variable) in (0..).zip(variables).filter(|(_, variable)| which(&variable.path)) {
-        let at = At::Variable(number);
-        let path: Vec<&str> = variable.path.iter().map(String::as_str).collect();
+    for variable in variables {
+        let (at, path) = (ConfigPlace::Variable(variable.name.as_str().into()), variable.path());
         let open = (1..path.len())
             .find(|depth| matches!(&all_keys.along(&path[..*depth]).value, Value::Map(keys) if keys.is_empty()));
         if let Some(depth) = open {
@@ -116,31 +101,26 @@ pub(in crate::config) fn overlay(
             let hint = format!(
                 "the name of a key cannot spell a host: set all of them in one value, such as `{section}='{{\"example.com\": …}}'`"
             );
-            faults.push(at, Complaint::new(format!("`{section}` takes no host in its name"), hint));
+            faults.push(&at, Complaint::new(format!("`{section}` takes no host in its name"), hint));
             continue;
         }
-        match value(&variable.value, path[path.len() - 1], at, faults) {
-            Ok(node) => root.put(&node.spelt_out(path), node),
-            Err(error) => faults.push(at, Complaint::new(without_place(&error), VALUE_FORMS)),
+        match value(&variable.value, path[path.len() - 1], &at, faults) {
+            Ok(node) => root.set(&path, node),
+            Err(error) => faults.push(&at, Complaint::new(without_place(&error.to_string()), VALUE_FORMS)),
         }
     }
 }
 
 /// Lists, maps and quoted texts are YAML; of the rest only numbers and words of YAML are recognised, so that a plain text
 /// may hold what means something in YAML.
-fn value(text: &str, key: &str, at: At, faults: &mut Faults) -> Result<YamlNode, serde_yaml::Error> {
+fn value(text: &str, key: &str, at: &ConfigPlace, faults: &mut Faults) -> Result<YamlNode, serde_yaml::Error> {
     if text.starts_with(['[', '{', '"', '\'']) {
-        return YamlNode::read(text, key, &|_| at, faults);
+        return YamlNode::read(text, key, &|_| at.clone(), faults);
     }
-    Ok(match YamlNode::read(text, key, &|_| at, &mut Faults::default()) {
+    Ok(match YamlNode::read(text, key, &|_| at.clone(), &mut Faults::default()) {
         Ok(node) if !matches!(node.value, Value::Map(_) | Value::List(_) | Value::Text(_)) => node,
-        Ok(_) | Err(_) => YamlNode::new(at, Value::Text(text.to_owned())),
+        Ok(_) | Err(_) => YamlNode::new(at.clone(), Value::Text(text.to_owned())),
     })
-}
-
-fn without_place(error: &serde_yaml::Error) -> String {
-    let text = error.to_string();
-    text.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
 /// A Kubernetes service named `politely` puts such variables into every pod of its namespace.
@@ -163,7 +143,7 @@ mod tests {
     fn read(all: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let all = all.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let keys = "pace: { queue: 1, max_wait: 1s }\nhosts: {}\nmode: enforce\nfleet: null\n";
-        let keys = YamlNode::read(keys, "", &|_| At::Unwritten, &mut Faults::default()).unwrap();
+        let keys = YamlNode::read(keys, "", &|_| ConfigPlace::Unwritten, &mut Faults::default()).unwrap();
         let (variables, warnings) = variables(all, &keys);
         let warning = |warning: Complaint| format!("{} | {}", warning.what, warning.hint);
         (variables.into_iter().map(|variable| variable.name).collect(), warnings.into_iter().map(warning).collect())
@@ -201,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_plain_text_may_hold_what_means_something_in_yaml() {
-        let value = |text| value(text, "", At::Unwritten, &mut Faults::default());
+        let value = |text| value(text, "", &ConfigPlace::Unwritten, &mut Faults::default());
         for text in ["a: b", "*", "https://a.example/ # b", "@x", "10s", "- x", "!t"] {
             assert_eq!(value(text).unwrap().text(), Some(text));
         }

@@ -1,11 +1,9 @@
-//! What is wrong with a configuration: every fault with its place and what to do about it, shown as a compiler shows it.
+//! What is wrong with a configuration: each fault with its place and what to do about it, shown as a compiler shows it.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
-
-use super::places::places;
 
 /// What is wrong with one value, and what to write instead. Travels through serde as its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,18 +41,35 @@ pub enum ConfigPlace {
     /// A line and a column, both from 1, the column in characters. `file`: 0, or the number of the included file.
     Line { file: usize, line: usize, column: usize },
     /// An environment variable.
-    Variable(String),
+    Variable(Arc<str>),
     /// Nowhere: what is wrong was left to its default.
     Unwritten,
 }
 
 impl ConfigPlace {
+    /// For people, without the column.
+    pub(in crate::config) fn line(&self, sources: &[ConfigText]) -> String {
+        match self {
+            Self::Line { file, line, .. } => format!("{}:{line}", sources[*file].name),
+            other => other.shown(sources).unwrap_or_default(),
+        }
+    }
+
+    /// For people, beside a place in the same file. Nowhere: "".
+    pub(in crate::config) fn beside(&self) -> String {
+        match self {
+            Self::Line { line, .. } => format!("line {line}"),
+            Self::Variable(name) => name.to_string(),
+            Self::File(_) | Self::Unwritten => String::new(),
+        }
+    }
+
     /// For people. `None`: it is nowhere.
     pub(in crate::config) fn shown(&self, sources: &[ConfigText]) -> Option<String> {
         match self {
             Self::Line { file, line, column } => Some(format!("{}:{line}:{column}", sources[*file].name)),
             Self::File(file) => Some(sources[*file].name.clone()),
-            Self::Variable(name) => Some(name.clone()),
+            Self::Variable(name) => Some(name.to_string()),
             Self::Unwritten => None,
         }
     }
@@ -67,16 +82,31 @@ pub struct ConfigFault {
     pub complaint: Complaint,
 }
 
+/// The first faults, each once: more than fifty help nobody, and their number must not make reading slow.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Faults(Vec<ConfigFault>);
+
+impl Faults {
+    pub fn push(&mut self, place: &ConfigPlace, complaint: Complaint) {
+        let fault = ConfigFault { place: place.clone(), complaint };
+        if !self.is_full() && !self.0.contains(&fault) {
+            self.0.push(fault);
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= MOST_FAULTS
+    }
+}
+
 /// A file's name, as it was asked for, and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::config) struct ConfigText {
     pub name: String,
-    text: String,
-    /// Of its values, once they are asked for.
-    places: OnceLock<Vec<(usize, usize)>>,
+    pub text: String,
 }
 
-/// All that is wrong with a configuration, in the order of the files, then of the environment. Never empty.
+/// What is wrong with a configuration, in the order of the files, then of the environment. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     /// The file, and those that it includes. Never empty.
@@ -85,9 +115,10 @@ pub struct ConfigErrors {
 }
 
 impl ConfigErrors {
-    pub(in crate::config) fn new(sources: Vec<ConfigText>, mut faults: Vec<ConfigFault>) -> Self {
+    /// Unless there are none.
+    pub(in crate::config) fn new(sources: Vec<ConfigText>, Faults(mut faults): Faults) -> Option<Self> {
         faults.sort_by(|a, b| a.place.cmp(&b.place));
-        Self { sources, faults }
+        (!faults.is_empty()).then_some(Self { sources, faults })
     }
 
     pub fn faults(&self) -> &[ConfigFault] {
@@ -122,15 +153,6 @@ impl ConfigErrors {
 }
 
 impl ConfigText {
-    pub fn new(name: &str, text: &str) -> Self {
-        Self { name: name.to_owned(), text: text.to_owned(), places: OnceLock::new() }
-    }
-
-    /// Line and column of each of its values.
-    pub fn places(&self) -> &[(usize, usize)] {
-        self.places.get_or_init(|| places(&self.text))
-    }
-
     /// The line with the value underlined. `None` where the line may hold a secret.
     fn excerpt(&self, line: usize, column: usize) -> Option<Snippet<'_, Annotation<'_>>> {
         let start = self.text.split_inclusive('\n').take(line - 1).map(str::len).sum::<usize>();
@@ -189,6 +211,7 @@ fn written_length(rest: &str) -> usize {
     part.strip_suffix(':').unwrap_or(part).len()
 }
 
+const MOST_FAULTS: usize = 50;
 const HINT: &str = "\nhint: ";
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub(super) fn plain(expected: &str) -> String {
         "a sequence" => String::from("a list"),
         "a map" => String::from("hosts"),
         "a boolean" => String::from("`true` or `false`"),
-        other if other.starts_with("struct ") => String::from("a map of keys"),
+        other if other.starts_with("struct") => String::from("a map of keys"),
         other => other.to_owned(),
     }
 }

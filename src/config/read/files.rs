@@ -5,71 +5,69 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace, ConfigText};
-use super::faults::{At, Faults};
+use super::error::{Complaint, ConfigErrors, ConfigPlace, ConfigText, Faults};
+use super::places::places;
 use super::text::{read_text, syntax};
 use super::tree::{Value, YamlNode};
 
 /// What has been read, and what is wrong with it so far.
 #[derive(Default)]
 pub(in crate::config) struct ConfigFiles {
-    sources: Vec<ConfigText>,
-    /// Where no value stands: files that are no YAML.
-    unread: Vec<ConfigFault>,
+    pub sources: Vec<ConfigText>,
     pub faults: Faults,
 }
 
 impl ConfigFiles {
     /// Reads one more text. `None`: it is no YAML.
-    pub fn read(&mut self, name: &str, text: &str) -> Option<YamlNode> {
+    pub fn read(&mut self, name: &str, text: String) -> Option<YamlNode> {
         let file = self.sources.len();
-        self.sources.push(ConfigText::new(name, text));
-        let at = |number| At::Node { file: file as u32, number };
-        match YamlNode::read(text, "", &at, &mut self.faults) {
-            Ok(root) if root.is_null() => Some(YamlNode::empty()),
-            Ok(mut root) => {
-                root.spell_out();
-                Some(root)
-            }
-            Err(error) => {
-                self.unread.push(syntax(text, file, &error));
-                None
-            }
-        }
+        let read = read(&text, file, &mut self.faults);
+        self.sources.push(ConfigText { name: name.to_owned(), text });
+        let root = read.map_err(|(place, complaint)| self.faults.push(&place, complaint)).ok()?;
+        Some(if root.is_null() { YamlNode::empty() } else { root })
     }
 
-    /// Lays the files that `include` names over the one that names them, and hands each of them to `judge` before.
-    pub fn include(&mut self, root: &mut YamlNode, include: &[PathBuf], mut judge: impl FnMut(&YamlNode, &mut Faults)) {
+    /// The files that `include` of `root` names.
+    pub fn included(&mut self, root: &YamlNode, include: &[PathBuf]) -> Vec<YamlNode> {
         let main = PathBuf::from(&self.sources[0].name);
         let base = main.parent().unwrap_or(Path::new(""));
-        let mut joined = YamlNode::empty();
+        let mut included = Vec::new();
         for (index, path) in include.iter().enumerate() {
-            let at = root.along(&["include", &index.to_string()]).at;
-            let files = match files(&base.join(path)) {
-                Ok(files) => files,
-                Err(error) => {
-                    let what = format!("`{}` cannot be included: {error}", path.display());
-                    self.faults.push(at, Complaint::new(what, "name a file, or a directory of *.yaml files"));
-                    continue;
-                }
-            };
-            for file in files.into_iter().filter(|file| !is_same(file, &main)) {
+            let at = &root.along(&["include", &index.to_string()]).at;
+            let found = files(&base.join(path)).unwrap_or_else(|error| {
+                let what = format!("`{}` cannot be included: {error}", path.display());
+                self.faults.push(at, Complaint::new(what, "name a file, or a directory of *.yaml files"));
+                Vec::new()
+            });
+            for file in found.into_iter().filter(|file| !is_same(file, &main)) {
                 let name = file.display().to_string();
-                let text = match read_included(&file) {
-                    Ok(text) => text,
-                    Err((what, hint)) => {
-                        self.faults.push(at, Complaint::new(format!("{name}: {what}"), hint));
-                        continue;
-                    }
-                };
-                let Some(node) = self.read(&name, &text) else { continue };
+                let text = read_included(&file);
+                let text =
+                    text.map_err(|(what, hint)| self.faults.push(at, Complaint::new(format!("{name}: {what}"), hint)));
+                let Some(node) = text.ok().and_then(|text| self.read(&name, text)) else { continue };
                 if let Some(nested) = node.below("include") {
                     let hint = "name the files in the first one";
-                    self.faults.push(nested.at, Complaint::new("an included file includes no others", hint));
+                    self.faults.push(&nested.at, Complaint::new("an included file includes no others", hint));
                 }
-                judge(&node, &mut self.faults);
-                joined.lay_over(node, &mut |here, other| self.join(here, other));
+                included.push(node);
             }
+        }
+        included
+    }
+
+    /// Lays included files over the one that names them. Among themselves they are equals: lists are joined, and neither
+    /// overrides the other.
+    pub fn join(&mut self, root: &mut YamlNode, included: Vec<YamlNode>) {
+        let mut joined = YamlNode::empty();
+        for node in included {
+            joined.lay_over(node, &mut |(first, here), (key, over)| match (&mut here.value, over.value) {
+                (Value::List(items), Value::List(others)) => items.extend(others),
+                _ => {
+                    let what = format!("duplicate key `{}`", key.text().unwrap_or_default());
+                    let hint = format!("already set in {}; keep one of them", first.at.line(&self.sources));
+                    self.faults.push(&key.at, Complaint::new(what, hint));
+                }
+            });
         }
         root.lay_over(joined, &mut |(key, here), (_, over)| match (&mut here.value, over.value) {
             // `access.users` have names, and are added.
@@ -78,58 +76,22 @@ impl ConfigFiles {
         });
     }
 
-    /// Included files are equals: lists are joined, and neither overrides the other.
-    fn join(&mut self, (first, here): &mut (YamlNode, YamlNode), (key, other): (YamlNode, YamlNode)) {
-        match (&mut here.value, other.value) {
-            (Value::List(items), Value::List(others)) => items.extend(others),
-            _ => {
-                let what = format!("duplicate key `{}`", key.text().unwrap_or_default());
-                let complaint = Complaint::new(what, "already set in {}; keep one of them");
-                self.faults.push_repeated(key.at, first.at, complaint);
-            }
-        }
+    /// `settings`, if nothing is wrong with them.
+    pub fn checked<T>(self, settings: T) -> Result<T, ConfigErrors> {
+        ConfigErrors::new(self.sources, self.faults).map_or(Ok(settings), Err)
     }
+}
 
-    /// All that is wrong, with its places, if anything is. `variables`: the names of those that were read.
-    pub fn check(&mut self, variables: &[&str]) -> Result<(), ConfigErrors> {
-        let mut faults = std::mem::take(&mut self.unread);
-        for fault in std::mem::take(&mut self.faults).into_vec() {
-            let (mut complaint, place) = (fault.complaint, self.place(fault.at, variables));
-            if let Some(first) = fault.first.map(|first| self.place(first, variables)) {
-                complaint.hint = complaint.hint.replace("{}", &self.shown_beside(&first, &place));
-            }
-            faults.push(ConfigFault { place, complaint });
-        }
-        if faults.is_empty() { Ok(()) } else { Err(ConfigErrors::new(std::mem::take(&mut self.sources), faults)) }
+/// The text of this number as a tree, with `fleet: URL` in its long form.
+fn read(text: &str, file: usize, faults: &mut Faults) -> Result<YamlNode, (ConfigPlace, Complaint)> {
+    let line = |&(line, column): &(usize, usize)| ConfigPlace::Line { file, line, column };
+    let places = places(text);
+    let at = |number: usize| places.get(number).map_or(ConfigPlace::File(file), line);
+    let mut root = YamlNode::read(text, "", &at, faults).map_err(|error| syntax(text, file, &error))?;
+    if let Some(fleet) = root.below("fleet").cloned() {
+        root.set(&["fleet"], fleet);
     }
-
-    /// `line 3` beside another place in that file, else the file too.
-    fn shown_beside(&self, first: &ConfigPlace, place: &ConfigPlace) -> String {
-        match (first, place) {
-            (ConfigPlace::Line { file, line, .. }, ConfigPlace::Line { file: same, .. }) if file == same => {
-                format!("line {line}")
-            }
-            (ConfigPlace::Line { file, line, .. }, _) => format!("{}:{line}", self.sources[*file].name),
-            _ => first.shown(&self.sources).unwrap_or_default(),
-        }
-    }
-
-    /// Where the value at the end of this path is written, for people; nowhere: "".
-    pub fn shown_place(&self, root: &YamlNode, path: &[&str], variables: &[&str]) -> String {
-        self.place(root.along(path).at, variables).shown(&self.sources).unwrap_or_default()
-    }
-
-    fn place(&self, at: At, variables: &[&str]) -> ConfigPlace {
-        match at {
-            At::Node { file, number } => {
-                let file = file as usize;
-                let place = self.sources[file].places().get(number as usize);
-                place.map_or(ConfigPlace::File(file), |&(line, column)| ConfigPlace::Line { file, line, column })
-            }
-            At::Variable(number) => ConfigPlace::Variable(variables[number as usize].to_owned()),
-            At::Unwritten => ConfigPlace::Unwritten,
-        }
-    }
+    Ok(root)
 }
 
 /// The text, or what is wrong and what to do. One of no bytes is being written, or the disk has no room for it: what it adds is not gone.
@@ -138,8 +100,7 @@ fn read_included(file: &Path) -> Result<String, (String, &'static str)> {
         Ok(text) if text.is_empty() && file.is_file() => {
             Err(("it is empty".to_owned(), "write `{}` into it, or move it away"))
         }
-        read => read
-            .map_err(|fault| (fault.complaint.what, "check that it is the right file and readable, or move it away")),
+        read => read.map_err(|fault| (fault.what, "check that it is the right file and readable, or move it away")),
     }
 }
 

@@ -1,13 +1,11 @@
 //! How it is read: YAML and variables to a tree whose nodes know their places, the tree to typed values, faults to text.
 
-pub(super) mod check;
 pub(super) mod environment;
 pub(super) mod error;
 mod expected;
-pub(super) mod faults;
 pub(super) mod files;
 mod places;
-pub(super) mod reader;
-mod shorthand;
+mod reader;
+pub(super) mod sections;
 pub(super) mod text;
 pub(super) mod tree;

@@ -1,4 +1,4 @@
-//! Where the values of a YAML text are written: one scan, made only if a place is to be shown.
+//! Where the values of a YAML text are written: one scan, which serde_yaml's reading of the text goes along.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,55 +1,30 @@
-//! The tree to typed values, through serde: all faults, each with its place.
-//!
-//! A fault does not end the reading: the entry that holds it is taken out of the tree and reading begins again, so that the
-//! next one is found. That works because every key may be left out, and lists and maps may be shorter.
+//! The tree to typed values, through serde. A fault has the place of the value that is wrong.
 
+use std::fmt;
 use std::time::Duration;
-use std::{fmt, ptr};
 
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
-use serde::de::{DeserializeOwned, Deserializer, Error, Expected, IntoDeserializer, Unexpected, Visitor};
+use serde::de::{Deserializer, Error, Expected, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::error::{Complaint, did_you_mean};
+use super::error::{Complaint, ConfigPlace, did_you_mean};
 use super::expected::{integer_hint, is_integer, listed, one_of, plain, show};
-use super::faults::Faults;
 use super::tree::{Value, YamlNode};
+use crate::config::steps::step;
 use crate::config::written::text;
-
-/// Reads what is written in `root`, and puts what is wrong into `faults`. With it comes all that was read: `defaults`, which has
-/// every key, with `root` laid over it, without what was wrong.
-pub(in crate::config) fn read<T: DeserializeOwned>(
-    mut root: YamlNode,
-    defaults: &YamlNode,
-    faults: &mut Faults,
-) -> (T, YamlNode) {
-    loop {
-        let mut whole = defaults.clone();
-        match root.value {
-            Value::Map(_) => whole.lay_over(root, &mut |here, over| *here = over),
-            _ => whole = root,
-        }
-        let error = match T::deserialize(Reader(&whole)) {
-            Ok(value) => return (value, whole),
-            Err(error) => error,
-        };
-        let node = error.node.unwrap_or(&whole);
-        // A key may be missing only because it was wrong, which has been reported.
-        if !error.is_missing || node.removed.is_empty() {
-            faults.push(node.at, error.complaint);
-        }
-        let node = ptr::from_ref(node);
-        root = if whole.remove(node) && !faults.is_full() { whole } else { YamlNode::empty() };
-    }
-}
 
 /// One node as serde sees it.
 #[derive(Clone, Copy)]
-struct Reader<'a>(&'a YamlNode);
+pub(in crate::config) struct Reader<'a>(pub &'a YamlNode);
 
 impl<'a> Reader<'a> {
-    fn placed<T>(self, read: Result<T, ValueError<'a>>) -> Result<T, ValueError<'a>> {
-        read.map_err(|error| ValueError { node: error.node.or(Some(self.0)), ..error })
+    fn placed<T>(self, read: Result<T, ValueError>) -> Result<T, ValueError> {
+        read.map_err(|error| ValueError { place: error.place.or_else(|| Some(self.0.at.clone())), ..error })
+    }
+
+    fn entries(self, is_read: impl Fn(&(YamlNode, YamlNode)) -> bool) -> impl Iterator<Item = (Self, Self)> {
+        let read = self.0.entries().into_iter().inspect(|_| step()).filter(move |entry| is_read(entry));
+        read.map(|(key, value)| (Self(key), Self(value)))
     }
 
     fn unexpected(self) -> Unexpected<'a> {
@@ -67,9 +42,9 @@ impl<'a> Reader<'a> {
 }
 
 impl<'de, 'a> Deserializer<'de> for Reader<'a> {
-    type Error = ValueError<'a>;
+    type Error = ValueError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError<'a>> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         self.placed(match &self.0.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
@@ -78,9 +53,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
             Value::Decimal(number) => visitor.visit_f64(*number),
             Value::Text(text) => visitor.visit_str(text),
             Value::List(items) => visitor.visit_seq(SeqDeserializer::new(items.iter().map(Self))),
-            Value::Map(entries) => {
-                visitor.visit_map(MapDeserializer::new(entries.values().map(|(key, value)| (Self(key), Self(value)))))
-            }
+            Value::Map(_) => visitor.visit_map(MapDeserializer::new(self.entries(|_| true))),
         })
     }
 
@@ -90,7 +63,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ValueError<'a>> {
+    ) -> Result<V::Value, ValueError> {
         // To serde it is two numbers; here it is written with its unit.
         if name == "Duration" {
             let duration: Duration = text::one(self)?;
@@ -101,14 +74,12 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
             // A sequence would be taken for the fields in their order.
             return self.placed(Err(ValueError::invalid_type(self.unexpected(), &visitor)));
         }
-        let is_written = |(key, value): &&(YamlNode, YamlNode)| {
-            !(value.is_null() && key.text().is_some_and(|key| fields.contains(&key)))
-        };
-        let entries = self.0.entries().filter(is_written).map(|(key, value)| (Self(key), Self(value)));
+        let entries =
+            self.entries(|(key, value)| !(value.is_null() && key.text().is_some_and(|key| fields.contains(&key))));
         self.placed(visitor.visit_map(MapDeserializer::new(entries)))
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError<'a>> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
@@ -117,7 +88,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
         _name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ValueError<'a>> {
+    ) -> Result<V::Value, ValueError> {
         self.placed(match self.0.text() {
             Some(word) => visitor.visit_enum(StrDeserializer::new(word)),
             None => {
@@ -133,7 +104,7 @@ impl<'de, 'a> Deserializer<'de> for Reader<'a> {
     }
 }
 
-impl<'a> IntoDeserializer<'_, ValueError<'a>> for Reader<'a> {
+impl<'a> IntoDeserializer<'_, ValueError> for Reader<'a> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -142,29 +113,37 @@ impl<'a> IntoDeserializer<'_, ValueError<'a>> for Reader<'a> {
 }
 
 #[derive(Debug)]
-struct ValueError<'a> {
-    /// The innermost one that was being read.
-    node: Option<&'a YamlNode>,
-    complaint: Complaint,
-    /// The map lacks a key.
-    is_missing: bool,
+pub(in crate::config) struct ValueError {
+    /// Of the innermost value that was being read.
+    pub place: Option<ConfigPlace>,
+    pub complaint: Complaint,
 }
 
-impl ValueError<'_> {
+impl ValueError {
     fn new(complaint: Complaint) -> Self {
-        Self { node: None, complaint, is_missing: false }
+        Self { place: None, complaint }
+    }
+
+    /// Of what stands in place of a section's keys.
+    pub fn no_section(node: &YamlNode) -> Self {
+        Self::invalid_type(Reader(node).unexpected(), &"struct")
+    }
+
+    pub fn unknown_key(key: &str, keys: &[&str]) -> Self {
+        let hint = did_you_mean(key, keys).unwrap_or_else(|| format!("the keys here are {}", listed(keys, "and")));
+        Self::new(Complaint::new(format!("unknown key `{key}`"), hint))
     }
 }
 
-impl fmt::Display for ValueError<'_> {
+impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.complaint.fmt(f)
     }
 }
 
-impl std::error::Error for ValueError<'_> {}
+impl std::error::Error for ValueError {}
 
-impl Error for ValueError<'_> {
+impl Error for ValueError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self::new(Complaint::from_display(&message))
     }
@@ -203,12 +182,10 @@ impl Error for ValueError<'_> {
     }
 
     fn unknown_field(key: &str, keys: &'static [&'static str]) -> Self {
-        let hint = did_you_mean(key, keys).unwrap_or_else(|| format!("the keys here are {}", listed(keys, "and")));
-        Self::new(Complaint::new(format!("unknown key `{key}`"), hint))
+        Self::unknown_key(key, keys)
     }
 
     fn missing_field(key: &'static str) -> Self {
-        let complaint = Complaint::new(format!("the key `{key}` is missing"), format!("add `{key}: …`"));
-        Self { is_missing: true, ..Self::new(complaint) }
+        Self::new(Complaint::new(format!("the key `{key}` is missing"), format!("add `{key}: …`")))
     }
 }

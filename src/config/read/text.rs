@@ -3,33 +3,32 @@
 use std::io;
 use std::path::Path;
 
-use super::error::{Complaint, ConfigFault, ConfigPlace};
+use super::error::{Complaint, ConfigPlace};
 use super::tree::OURS;
 use crate::config::{read_argument, read_file};
 
 /// The file that was asked for, which a command line may have named, or an included one.
-pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<String, ConfigFault> {
-    let whole = |what, hint: &str| ConfigFault { place: ConfigPlace::File(0), complaint: Complaint::new(what, hint) };
+pub(in crate::config) fn read_text(path: &Path, is_included: bool) -> Result<String, Complaint> {
     let read = if is_included { read_file(path) } else { read_argument(path) };
     let bytes = read.map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::FileTooLarge => "check that it is the right file",
             _ => "give the path of a readable file; without one the defaults are used",
         };
-        whole(format!("the configuration cannot be read: {error}"), hint)
+        Complaint::new(format!("the configuration cannot be read: {error}"), hint)
     })?;
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
-        whole(format!("line {line} is not UTF-8"), "save the file as UTF-8")
+        Complaint::new(format!("line {line} is not UTF-8"), "save the file as UTF-8")
     })
 }
 
 /// What is wrong with a text that is no YAML, and where, if that is known: in the file of this number.
-pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Error) -> ConfigFault {
+pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Error) -> (ConfigPlace, Complaint) {
     let message = error.to_string();
     let message = message.rsplit(OURS).next().unwrap_or_default();
-    let what = message.split(" at line ").next().unwrap_or_default();
+    let what = without_place(message);
     let (place, line) = match error.location() {
         Some(at) => {
             let place = ConfigPlace::Line { file, line: at.line(), column: at.column() };
@@ -44,7 +43,12 @@ pub(in crate::config) fn syntax(text: &str, file: usize, error: &serde_yaml::Err
         SYNTAX_HINTS.iter().find(known).map_or(SYNTAX_HINT, |(_, hint)| hint)
     };
     let what = if what.contains("more than one document") { "there is more than one document in it" } else { what };
-    ConfigFault { place, complaint: Complaint::new(what, hint) }
+    (place, Complaint::new(what, hint))
+}
+
+/// A message of the parser without the place that it ends with.
+pub(super) fn without_place(message: &str) -> &str {
+    message.split(" at line ").next().unwrap_or_default()
 }
 
 /// What the parser's messages hold, and what it mostly comes from.

@@ -1,24 +1,21 @@
-//! YAML text to a tree in which each value knows its number in the text.
+//! YAML text to a tree in which each value knows its place.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
-use std::ptr;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-use super::error::Complaint;
-use super::faults::{At, Faults};
+use super::error::{Complaint, ConfigPlace, Faults};
 use super::places::MOST_VALUES;
+use crate::config::steps::step;
 use crate::policy::HostPattern;
 
 #[derive(Clone, Debug)]
 pub(in crate::config) struct YamlNode {
-    pub at: At,
+    pub at: ConfigPlace,
     pub value: Value,
-    /// The keys that were taken out of this map because of a fault, which has been reported; of a list's items, "".
-    pub removed: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -38,18 +35,23 @@ impl YamlNode {
     /// Reads a whole document, in which `at` gives the place of each value by its number; nothing but comments is `null`.
     /// Refuses tags, several documents and bombs. A key that stands twice in a map is a fault, and the first one counts.
     /// `key`: the key that the document is the value of, if any.
-    pub fn read(text: &str, key: &str, at: &dyn Fn(u32) -> At, faults: &mut Faults) -> Result<Self, serde_yaml::Error> {
+    pub fn read(
+        text: &str,
+        key: &str,
+        at: &dyn Fn(usize) -> ConfigPlace,
+        faults: &mut Faults,
+    ) -> Result<Self, serde_yaml::Error> {
         let walk = YamlWalk { at, seen: &Cell::new(0), faults: &RefCell::new(faults), is_of_hosts: key == HOSTS };
         walk.deserialize(serde_yaml::Deserializer::from_str(text))
     }
 
-    pub fn new(at: At, value: Value) -> Self {
-        Self { at, value, removed: Vec::new() }
+    pub fn new(at: ConfigPlace, value: Value) -> Self {
+        Self { at, value }
     }
 
     /// An empty map.
     pub fn empty() -> Self {
-        Self::new(At::Unwritten, Value::Map(BTreeMap::new()))
+        Self::new(ConfigPlace::Unwritten, Value::Map(BTreeMap::new()))
     }
 
     /// What stands at this key of a map, or at this place of a list.
@@ -74,58 +76,37 @@ impl YamlNode {
         matches!(self.value, Value::Null)
     }
 
-    /// The keys of a map and their values; of anything else none.
-    pub fn entries(&self) -> impl Iterator<Item = &(Self, Self)> {
-        if let Value::Map(entries) = &self.value { Some(entries.values()) } else { None }.into_iter().flatten()
-    }
-
-    /// The values in it.
-    fn values_mut(&mut self) -> Box<dyn Iterator<Item = &mut Self> + '_> {
-        match &mut self.value {
-            Value::List(items) => Box::new(items.iter_mut()),
-            Value::Map(entries) => Box::new(entries.values_mut().map(|(_, value)| value)),
-            _ => Box::new(std::iter::empty()),
-        }
+    /// The keys of a map and their values, in the order in which they are written; of anything else none.
+    pub fn entries(&self) -> Vec<&(Self, Self)> {
+        let Value::Map(entries) = &self.value else { return Vec::new() };
+        let mut entries: Vec<_> = entries.values().collect();
+        entries.sort_by(|(a, _), (b, _)| a.at.cmp(&b.at));
+        entries
     }
 
     /// Calls `act` for this value and each in it.
     pub fn each_value(&mut self, act: &mut impl FnMut(&mut Self)) {
         act(self);
-        self.values_mut().for_each(|value| value.each_value(act));
+        match &mut self.value {
+            Value::List(items) => items.iter_mut().for_each(|value| value.each_value(act)),
+            Value::Map(entries) => entries.values_mut().for_each(|(_, value)| value.each_value(act)),
+            _ => {}
+        }
     }
 
-    /// Takes out the value at this address, or the entry that it is the key or the value of. `false`: it is not in here.
-    pub fn remove(&mut self, node: *const Self) -> bool {
-        let is_it = |value: &Self| ptr::eq(value, node);
-        let found = match &mut self.value {
-            Value::List(items) => {
-                items.iter().position(is_it).map(|index| drop(items.remove(index))).map(|()| String::new())
-            }
-            Value::Map(entries) => {
-                let entry = entries.iter().find(|(_, (key, value))| is_it(key) || is_it(value));
-                let name = entry.map(|(name, _)| name.clone());
-                name.inspect(|name| drop(entries.remove(name)))
-            }
-            _ => None,
-        };
-        let is_found = found.is_some();
-        self.removed.extend(found);
-        is_found || self.values_mut().any(|value| value.remove(node))
-    }
-
-    /// Whether nothing was taken out of it.
-    pub fn is_whole(&self) -> bool {
-        let is_list_whole = if let Value::List(items) = &self.value { items.iter().all(Self::is_whole) } else { true };
-        self.removed.is_empty() && is_list_whole && self.entries().all(|(_, value)| value.is_whole())
+    /// Sets the key that the path leads to. `fleet: URL` is short for `fleet: { url: URL }`.
+    pub fn set(&mut self, path: &[&str], value: Self) {
+        let is_short = path == ["fleet"] && !matches!(value.value, Value::Map(_) | Value::Null);
+        self.put(if is_short { &["fleet", "url"] } else { path }, value);
     }
 
     /// Puts a value where the path of keys says, over what is there; makes the maps on the way.
-    pub fn put(&mut self, path: &[&str], value: Self) {
+    fn put(&mut self, path: &[&str], value: Self) {
         let Some((step, rest)) = path.split_first() else {
             *self = value;
             return;
         };
-        let new = |value_here| Self::new(value.at, value_here);
+        let new = |value_here| Self::new(value.at.clone(), value_here);
         if !matches!(self.value, Value::Map(_)) {
             *self = new(Value::Map(BTreeMap::new()));
         }
@@ -137,12 +118,12 @@ impl YamlNode {
     /// Lays another map over this one, key by key: `null` changes nothing. `both` gets the two entries of a key that has
     /// a value in each, unless both are maps.
     pub fn lay_over(&mut self, over: Self, both: &mut impl FnMut(&mut (Self, Self), (Self, Self))) {
-        self.removed.extend(over.removed);
-        if over.at != At::Unwritten {
+        if over.at != ConfigPlace::Unwritten {
             self.at = over.at;
         }
         let (Value::Map(entries), Value::Map(others)) = (&mut self.value, over.value) else { return };
         for (name, other) in others {
+            step();
             match entries.entry(name) {
                 Entry::Vacant(place) => drop(place.insert(other)),
                 Entry::Occupied(mut here) => match (&here.get().1.value, &other.1.value) {
@@ -159,8 +140,8 @@ impl YamlNode {
 /// One value's reading.
 #[derive(Clone, Copy)]
 struct YamlWalk<'a> {
-    at: &'a dyn Fn(u32) -> At,
-    seen: &'a Cell<u32>,
+    at: &'a dyn Fn(usize) -> ConfigPlace,
+    seen: &'a Cell<usize>,
     faults: &'a RefCell<&'a mut Faults>,
     /// If the value is a map, its keys are hosts.
     is_of_hosts: bool,
@@ -171,10 +152,11 @@ impl YamlWalk<'_> {
         Self { is_of_hosts: key == HOSTS, ..self }
     }
 
-    fn enter<E: Error>(self) -> Result<At, E> {
+    fn enter<E: Error>(self) -> Result<ConfigPlace, E> {
+        step();
         let number = self.seen.get();
         self.seen.set(number + 1);
-        if number as usize == MOST_VALUES {
+        if number == MOST_VALUES {
             return Err(E::custom(format!("{OURS}the file unfolds to more than a million values")));
         }
         Ok((self.at)(number))
@@ -200,12 +182,13 @@ impl YamlWalk<'_> {
         Ok(pattern.map_or(text, |pattern| pattern.to_string()))
     }
 
-    fn repeated(self, name: &str, at: At, first: At) {
-        let complaint = match self.is_of_hosts {
+    fn repeated(self, name: &str, at: &ConfigPlace, first: &ConfigPlace) {
+        let mut complaint = match self.is_of_hosts {
             true => Complaint::new(format!("the host `{name}` appears twice"), "merge it with the entry in {}"),
             false => Complaint::new(format!("duplicate key `{name}`"), "already set in {}; keep one of them"),
         };
-        self.faults.borrow_mut().push_repeated(at, first, complaint);
+        complaint.hint = complaint.hint.replace("{}", &first.beside());
+        self.faults.borrow_mut().push(at, complaint);
     }
 }
 
@@ -285,7 +268,7 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
             key.value = Value::Text(name.clone());
             match entries.entry(name) {
                 Entry::Vacant(place) => drop(place.insert((key, value))),
-                Entry::Occupied(first) => self.repeated(first.key(), key.at, first.get().0.at),
+                Entry::Occupied(first) => self.repeated(first.key(), &key.at, &first.get().0.at),
             }
         }
         Ok(YamlNode::new(at, Value::Map(entries)))

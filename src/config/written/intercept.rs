@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::host_table::{HostMap, InterceptMode};
 use super::text;
-use crate::config::read::check::Check;
+use crate::config::read::sections::Sections;
 use crate::policy::Host;
 
 /// What happens to `CONNECT`, for hosts without a word of their own.
@@ -58,19 +58,18 @@ impl From<CaFiles> for CaSource {
 }
 
 /// A certificate of the operator's has a key, and takes the place of a directory.
-pub(in crate::config) fn check(check: &mut Check<'_>) {
+pub(in crate::config) fn check(check: &mut Sections<'_>) {
     let [directory, certificate, key] =
         ["directory", "certificate", "key"].map(|name| check.is_written(&["intercept", "ca", name]));
-    let is_sure = check.is_sure(&["intercept"]);
     let (at, what, hint) = match (directory, certificate, key) {
         (true, true, true) => (
             "certificate",
             "a certificate of your own and a directory exclude each other",
             "leave out `directory` to use this certificate, or `certificate` and `key` to have one made",
         ),
-        (_, true, false) if is_sure => ("certificate", "this certificate lacks its key", "add `key: …` beside it"),
-        (_, false, true) if is_sure => ("key", "this key lacks its certificate", "add `certificate: …` beside it"),
-        (true | false, true | false, true | false) => return,
+        (_, true, false) => ("certificate", "this certificate lacks its key", "add `key: …` beside it"),
+        (_, false, true) => ("key", "this key lacks its certificate", "add `certificate: …` beside it"),
+        (_, false, false) | (false, true, true) => return,
     };
     check.fault(&["intercept", "ca", at], what, hint);
 }

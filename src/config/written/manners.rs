@@ -8,8 +8,8 @@ use serde::de::Deserializer;
 
 use super::text::{self, read_with};
 use super::units::show_duration;
-use crate::config::read::check::Check;
 use crate::config::read::error::Complaint;
+use crate::config::read::sections::Sections;
 use crate::policy::{self, Manners, Period};
 
 /// The gap follows the host's own latency.
@@ -109,9 +109,9 @@ impl WrittenManners {
     }
 
     /// What no single value shows. `section`: where it is written. `max_delay`: `pace.max_crawl_delay`.
-    pub fn check(&self, section: &[&str], max_delay: Duration, check: &mut Check<'_>) {
+    pub fn check(&self, section: &[&str], max_delay: Duration, check: &mut Sections<'_>) {
         let key = |path: [&'static str; 2]| [section, &path].concat();
-        if self.budget.is_some_and(|budget| budget.per.is_some() && budget.meant().is_none()) {
+        if self.budget.is_some() {
             check_budget(section, check);
         }
         if let Some(WrittenAdaptive { min, max, .. }) = self.adaptive {
@@ -139,9 +139,8 @@ impl WrittenManners {
 }
 
 /// A budget is of something.
-pub(in crate::config) fn check_budget(section: &[&str], check: &mut Check<'_>) {
+pub(in crate::config) fn check_budget(section: &[&str], check: &mut Sections<'_>) {
     let [per, requests, bytes] = ["per", "requests", "bytes"].map(|name| [section, &["budget", name]].concat());
-    // One that is at fault has been said.
     if check.is_written(&per) && !check.is_written(&requests) && !check.is_written(&bytes) {
         check.fault(&per, "this budget has no limit", "add `requests: …` or `bytes: …`; `{}` is no budget");
     }

@@ -2,6 +2,7 @@
 
 use super::attempt::Tried;
 use super::carry::Client;
+use super::request::{Head, Request};
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
 use crate::gate::Permit;
@@ -28,7 +29,10 @@ impl Exchange<'_> {
             true => Versions::Http1Only,
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
         };
-        let mut want = Want { versions, once: !self.request.is_idempotent(), ..Want::default() };
+        // Some servers end an HTTP/2 connection, which others share, for a head that is too large for them.
+        let versions = if has_large_head(self.request) { route.http1_first(versions) } else { versions };
+        let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
+        let mut want = Want { versions, once, uploads, ..Want::default() };
         let (mut tries, mut untried) = (0, 0);
         loop {
             let connected = {
@@ -51,6 +55,7 @@ impl Exchange<'_> {
                     Tried::Again(Want { fresh: false, ..want }, Failure::turns_over())
                 }
                 HttpLink::Http1(link) => {
+                    self.is_private |= link.is_private();
                     self.over_http1(client, timer, &route, link, Http1Link::keep_private, upstream, want).await
                 }
                 HttpLink::Http2(link) => self.over_http2(client, timer, &route, link, upstream, want).await,
@@ -127,3 +132,22 @@ impl Exchange<'_> {
 
 /// Origins that end each connection after a few requests: of many at once, the last wait for that many connections.
 const MAX_UNTRIED: u32 = 32;
+
+/// Whether its head is larger than some server takes as it is set up by default: nginx takes 4 or 8 KiB of a field.
+fn has_large_head(request: &Request<'_>) -> bool {
+    let mut all = request.target.len();
+    let mut is_large = all > LARGE_FIELD;
+    let mut note = |length: usize| {
+        all += length;
+        is_large |= length > LARGE_FIELD;
+    };
+    match request.head {
+        Head::Http1(head) => head.fields.iter().for_each(|field| note(field.name.len() + field.value.len())),
+        Head::Http2(fields) => fields.iter().for_each(|(name, value)| note(name.as_str().len() + value.len())),
+    }
+    is_large || all > LARGE_HEAD
+}
+
+/// Bytes, of a field or of the target, and of all of them.
+const LARGE_FIELD: usize = 3072;
+const LARGE_HEAD: usize = 12 * 1024;

@@ -80,6 +80,10 @@ fn key(request: &Request<'_>, peer: &Peer, rules: &HostRules) -> Key {
         digest.update(b"\n");
         digest.update(token.as_str().as_bytes());
     }
+    for purpose in rules.purposes() {
+        digest.update(b"\n ");
+        digest.update(purpose.as_str().as_bytes());
+    }
     digest.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 

@@ -60,7 +60,7 @@ impl Exchange<'_> {
         {
             let visits = &self.proxy.visits;
             let (key, mut visit) = (visits.key(self.request), Visit::new(Instant::now()));
-            if !self.request.head.fields_named(&[header::AUTHORIZATION, header::COOKIE]).is_empty() {
+            if self.is_for_one() {
                 visit.keep_private();
             }
             head.each(|_, name, value| visit.field(name, value));
@@ -70,6 +70,11 @@ impl Exchange<'_> {
             let visit = if head.status == 304 { visit.confirmed(visits.get(key).as_deref()) } else { visit };
             self.trip.visit = Some(Box::new((key, visit)));
         }
+    }
+
+    /// Whether the answer may be this client's alone: the request has named who asks, or its connection had before.
+    pub(super) fn is_for_one(&self) -> bool {
+        self.is_private || !self.request.head.fields_named(&[header::AUTHORIZATION, header::COOKIE]).is_empty()
     }
 
     /// It has been delivered.

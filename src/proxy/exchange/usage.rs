@@ -8,6 +8,7 @@ use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::Reported;
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
+use crate::policy::is_for_one;
 use crate::policy::{HostRules, Refusal, Reservation, RobotsOverride, SiteFile, UsageLines, UsageReport, Use};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -82,7 +83,7 @@ impl Exchange<'_> {
         let Some((reservation, mode)) = reservation else { return Ok(()) };
         let reservation = Box::new(reservation);
         if mode == RobotsOverride::Enforce && !rules.options.report_only {
-            if request.method == "GET" {
+            if request.method == "GET" && self.is_for_all(head) {
                 let until = Instant::now() + lifetime(head, now);
                 proxy.reserved.put(
                     request,
@@ -97,6 +98,19 @@ impl Exchange<'_> {
         proxy.log_reported(peer, &request.url(), &reported);
         self.trip.reported.get_or_insert(reported);
         Ok(())
+    }
+}
+
+impl Exchange<'_> {
+    /// Whether the answer is what others would get, too, as far as it says: caches may share it (RFC 9111 §3), in whatever coding.
+    fn is_for_all(&self, head: &AnswerHead<'_>) -> bool {
+        let mut is_for_all = !self.is_for_one();
+        head.each(|_, name, value| {
+            is_for_all &= !(name.eq_ignore_ascii_case(b"cache-control") && is_for_one(value));
+            is_for_all &= !name.eq_ignore_ascii_case(b"vary")
+                || value.split(|byte| *byte == b',').all(|it| it.trim_ascii().eq_ignore_ascii_case(b"accept-encoding"));
+        });
+        is_for_all
     }
 }
 

@@ -33,6 +33,8 @@ use vitals::{Heard, Vitals, WINDOW};
 /// One stream's right on a connection that others use as well. The right ends with this.
 pub struct Http2Link {
     connection: Arc<Http2Connection>,
+    /// Its request has a body.
+    uploads: bool,
 }
 
 impl Http2Link {
@@ -73,6 +75,9 @@ impl Http2Link {
 
 impl Drop for Http2Link {
     fn drop(&mut self) {
+        if self.uploads {
+            self.connection.vitals.uploads.store(false, Relaxed);
+        }
         self.connection.vitals.end_stream();
     }
 }
@@ -116,20 +121,23 @@ impl EndpointConnections {
         EndpointConnections { all, ..Self::default() }
     }
 
-    /// A stream on one of the connections. `place`: that leads there.
-    pub fn take(&self, place: Option<SocketAddr>) -> FoundConnection {
+    /// A stream on one of the connections. `place`: that leads there. `uploads`: and has no body under way; an origin that does not read
+    /// one takes none of another on the same connection (RFC 9113 §5.2).
+    pub fn take(&self, place: Option<SocketAddr>, uploads: bool) -> FoundConnection {
         let mut connections = self.connections.lock();
         if connections.is_empty() {
             return FoundConnection::None;
         }
         connections.retain(|connection| connection.is_alive());
         let there = || connections.iter().filter(|connection| place.is_none_or(|place| connection.address == place));
-        if let Some(connection) = there().find(|connection| connection.begin_stream()) {
-            return FoundConnection::Link(connection.link(), connection.address);
+        if let Some(link) = there().find_map(|connection| connection.begin(uploads)) {
+            let address = link.connection.address;
+            return FoundConnection::Link(link, address);
         }
         // Where one has said nothing for long, none is waited for.
         let is_mute = there().any(|connection| connection.is_mute());
-        let soon = there().find(|connection| !is_mute && !connection.vitals.is_known.load(Relaxed));
+        let may_take = |vitals: &Vitals| !vitals.is_known.load(Relaxed) && !(uploads && vitals.uploads.load(Relaxed));
+        let soon = there().find(|connection| !is_mute && may_take(&connection.vitals));
         soon.map_or(FoundConnection::None, |connection| FoundConnection::Soon(connection.clone()))
     }
 
@@ -155,9 +163,10 @@ impl Http2Connection {
         address: SocketAddr,
         endpoint: &Arc<Endpoint>,
         limits: &LimitSettings,
+        uploads: bool,
     ) -> Result<Http2Link, DialError> {
         let turns = TaskTurns::default();
-        let vitals = Vitals::new(endpoint.http2.all.clone(), turns.clone());
+        let vitals = Vitals::new(endpoint.http2.all.clone(), turns.clone(), uploads);
         let heard = Gathered::new(Heard { stream, vitals: vitals.clone() }, turns.clone());
         let mut builder = Builder::new();
         builder
@@ -178,7 +187,7 @@ impl Http2Connection {
         let here = Arc::downgrade(endpoint);
         let broken_off = move || here.upgrade().iter().for_each(|it| it.http2.is_broken_off.store(true, Relaxed));
         tokio::spawn(turns.of(carry(carrier, ping, vitals, limits.idle_timeout, leave, broken_off)));
-        Ok(connection.link())
+        Ok(Http2Link { connection, uploads })
     }
 
     /// Waits until it is known how many streams it takes, or the connection is [mute](Self::is_mute).
@@ -217,8 +226,17 @@ impl Http2Connection {
         true
     }
 
-    fn link(self: &Arc<Self>) -> Http2Link {
-        Http2Link { connection: self.clone() }
+    fn begin(self: &Arc<Self>, uploads: bool) -> Option<Http2Link> {
+        if uploads && self.vitals.uploads.swap(true, Relaxed) {
+            return None;
+        }
+        if self.begin_stream() {
+            return Some(Http2Link { connection: self.clone(), uploads });
+        }
+        if uploads {
+            self.vitals.uploads.store(false, Relaxed);
+        }
+        None
     }
 
     fn is_alive(&self) -> bool {

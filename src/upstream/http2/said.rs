@@ -12,10 +12,10 @@ pub fn asks_for_calm(error: &h2::Error) -> bool {
     error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
 }
 
-/// Whether the connection was ended by us, for what the origin has sent on one of its streams: a field that it may not, which its
-/// server may have passed on from somebody else.
+/// Whether the connection was ended for all because of one of its streams: by us, for a field that the origin may not send, which its
+/// server may have passed on from somebody else; or by the origin, for a request: nginx does so where a field is too large for it.
 pub fn is_broken_off(error: &h2::Error) -> bool {
-    error.is_library() && error.is_go_away() && error.reason() != Some(Reason::NO_ERROR)
+    error.is_go_away() && error.reason() != Some(Reason::NO_ERROR)
 }
 
 /// Whether the origin wants the request over HTTP/1.1.

@@ -15,6 +15,8 @@ use tokio::time::Instant;
 /// What its requests and its carrier share.
 pub(super) struct Vitals {
     streams: AtomicUsize,
+    /// One of them has a body under way.
+    pub uploads: AtomicBool,
     /// It has had more than the stream it was opened for.
     pub is_shared: AtomicBool,
     /// The origin's settings have come.
@@ -40,9 +42,10 @@ pub(super) struct Vitals {
 
 impl Vitals {
     /// Of a connection that is opened for one stream.
-    pub fn new(all: Arc<AtomicUsize>, turns: TaskTurns) -> Arc<Self> {
+    pub fn new(all: Arc<AtomicUsize>, turns: TaskTurns, uploads: bool) -> Arc<Self> {
         Arc::new(Vitals {
             streams: AtomicUsize::new(1),
+            uploads: AtomicBool::new(uploads),
             is_shared: AtomicBool::new(false),
             is_known: AtomicBool::new(false),
             is_over: AtomicBool::new(false),

@@ -46,17 +46,17 @@ hosts:
 
 #[test]
 fn hosts_that_are_none_or_twice_there_are_reported() {
-    assert_eq!(
-        short(
-            "hosts:\n  https://a.example: {}\n  a.example: {}\n  A.EXAMPLE: {}\n  '*.1.2.3.4': {}\n  'a.*.example': {}\n"
-        ),
-        [
-            "2:3 `https://a.example` is not a host or a pattern of hosts | write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port",
-            "4:3 the host `a.example` appears twice | merge it with the entry in line 3",
-            "5:3 `*.1.2.3.4` is not a host or a pattern of hosts | write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port",
-            "6:3 `a.*.example` is not a host or a pattern of hosts | write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port",
-        ]
-    );
+    let hint = "write `www.example.com`, `*.example.com` for all below it, `192.0.2.1`, or `*`; no scheme, no port";
+    for none in ["https://a.example", "*.1.2.3.4", "a.*.example"] {
+        let yaml = format!("hosts:\n  '{none}': {{}}\n  a.example: {{}}\n  A.EXAMPLE: {{}}\n");
+        assert_eq!(
+            short(&yaml),
+            [
+                format!("2:3 `{none}` is not a host or a pattern of hosts | {hint}"),
+                "4:3 the host `a.example` appears twice | merge it with the entry in line 3".to_owned(),
+            ]
+        );
+    }
 }
 
 #[test]
@@ -129,6 +129,37 @@ access:
         settings.hosts.get(&Host::parse("www.example.com").unwrap()).rules.crawl_delay,
         Some(Duration::from_secs(2))
     );
+}
+
+#[test]
+fn the_more_specific_of_a_users_entries_counts_and_each_goes_over_what_all_have() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA";
+    let settings = good(&format!(
+        r#"
+hosts:
+  "*.a.example.com": {{ intercept: tunnel }}
+  www.example.com: {{ crawl_delay: 2s }}
+  192.0.2.1: {{ robots: ignore }}
+access:
+  users:
+    - {{ name: alice, password: "{hash}", hosts: {{
+          "*": {{ crawl_delay: 9s }}, "*.com": {{ crawl_delay: 8s }}, "*.example.com": {{ robots: report }},
+          x.a.example.com: {{ crawl_delay: 7s }} }} }}
+"#
+    ));
+    let hers = settings.access.users[0].hosts.as_ref().unwrap();
+    for (host, delay, robots, intercept) in [
+        ("www.example.com", 8, RobotsOverride::Report, InterceptMode::Intercept),
+        ("example.com", 8, RobotsOverride::Enforce, InterceptMode::Intercept),
+        ("b.a.example.com", 8, RobotsOverride::Report, InterceptMode::Tunnel),
+        ("x.a.example.com", 7, RobotsOverride::Report, InterceptMode::Tunnel),
+        ("192.0.2.1", 9, RobotsOverride::Ignore, InterceptMode::Intercept),
+        ("example.org", 9, RobotsOverride::Enforce, InterceptMode::Intercept),
+    ] {
+        let policy = hers.get(&Host::parse(host).unwrap());
+        let found = (policy.rules.crawl_delay.map(|delay| delay.as_secs()), policy.rules.robots, policy.intercept);
+        assert_eq!(found, (Some(delay), robots, intercept), "{host}");
+    }
 }
 
 #[test]

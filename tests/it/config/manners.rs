@@ -48,33 +48,47 @@ fn for_some_hosts_and_users_it_is_otherwise_and_zero_is_none() {
 
 #[test]
 fn what_cannot_be_meant_is_said_with_its_place() {
-    let yaml = "\
+    let longer = "lower the one or raise the other";
+    let pause = "write `10m`; a host that still turns requests away is paused again";
+    let factor = "a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none";
+    let size = "a size is a whole number and its unit: `512KiB`, `1MiB`, `2GiB`, or a plain number of bytes";
+    for (yaml, faults) in [
+        (
+            "\
 pace:
   max_crawl_delay: 1m
-  adaptive: { factor: -1, min: 10s, max: 5s }
+  adaptive: { min: 10s, max: 5s }
   breaker: { after: 1, pause: 2h }
 hosts:
   a.example: { adaptive: { max: 2m }, breaker: { pause: 0 } }
-  b.example: { adaptive: { factor: fast }, breaker: { count: 3 } }
-  c.example: { breaker: { after: -1 }, budget: { per: hour } }
-  d.example: { budget: { requests: 99999999999999999999999, bytes: -99999999999999999999999, per: day } }
-";
-    assert_eq!(
-        short(yaml),
-        [
-            "3:23 `-1` is not a factor | a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none",
-            "3:32 `min` (10s) is longer than `max` (5s) | lower the one or raise the other",
-            "4:31 a host is left alone for up to 1h, not for 2h | write `10m`; a host that still turns requests away is paused again",
-            "6:33 `max` (2m) is longer than `pace.max_crawl_delay` (1m) | lower the one or raise the other",
-            "6:57 a host is left alone for up to 1h, not for 0 | write `10m`; a host that still turns requests away is paused again",
-            "7:36 expected a number, found `fast` | a factor is a number from 0.01 to 1000, such as `5` or `2.5`, or 0 for none",
-            "7:55 unknown key `count` | the keys here are `after` and `pause`",
-            "8:34 expected a whole number from 0 to 4294967295, found `-1` | write 0 or more",
-            "8:55 this budget has no limit | add `requests: …` or `bytes: …`; `{}` is no budget",
-            "9:36 expected a whole number, found `99999999999999999999999` | write a smaller number",
-            "9:68 `-99999999999999999999999` is not a size | a size is a whole number and its unit: `512KiB`, `1MiB`, `2GiB`, or a plain number of bytes",
-        ]
-    );
+  c.example: { budget: { per: hour } }
+",
+            &[
+                &*format!("3:20 `min` (10s) is longer than `max` (5s) | {longer}"),
+                &format!("4:31 a host is left alone for up to 1h, not for 2h | {pause}"),
+                &format!("6:33 `max` (2m) is longer than `pace.max_crawl_delay` (1m) | {longer}"),
+                &format!("6:57 a host is left alone for up to 1h, not for 0 | {pause}"),
+                "7:31 this budget has no limit | add `requests: …` or `bytes: …`; `{}` is no budget",
+            ][..],
+        ),
+        ("pace: { adaptive: { factor: -1 } }", &[&format!("1:29 `-1` is not a factor | {factor}")]),
+        ("pace: { adaptive: { factor: fast } }", &[&format!("1:29 expected a number, found `fast` | {factor}")]),
+        ("pace: { breaker: { count: 3 } }", &["1:20 unknown key `count` | the keys here are `after` and `pause`"]),
+        (
+            "pace: { breaker: { after: -1 } }",
+            &["1:27 expected a whole number from 0 to 4294967295, found `-1` | write 0 or more"],
+        ),
+        (
+            "pace: { budget: { requests: 99999999999999999999999 } }",
+            &["1:29 expected a whole number, found `99999999999999999999999` | write a smaller number"],
+        ),
+        (
+            "pace: { budget: { bytes: -99999999999999999999999 } }",
+            &[&format!("1:26 `-99999999999999999999999` is not a size | {size}")],
+        ),
+    ] {
+        assert_eq!(short(yaml), faults, "{yaml}");
+    }
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use crate::support::client::get;
 use crate::support::h2_client::{H2Client, request};
-use crate::support::{Alpn, Client, Origin, Proxy, Reply, test_ca, within};
+use crate::support::{Alpn, Client, Origin, Protocol, Proxy, Reply, test_ca, within};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
@@ -33,6 +33,8 @@ enum Way {
     Silent,
     /// GOAWAY to the first stream of each connection, which is passed over.
     PassOver(h2::Reason),
+    /// The same for a fault of the request's, as it says. It speaks HTTP/1.1 too.
+    Offended,
     /// The first connection is hung up on as soon as `/fatal` is asked for on it, whoever else waits there.
     HangUp,
     /// More follows than its content-length says.
@@ -59,7 +61,8 @@ impl Odd {
     async fn start(way: Way) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let protocols: &[&[u8]] = if let Way::Http1 | Way::BadField = way { &[b"h2", b"http/1.1"] } else { &[b"h2"] };
+        let protocols: &[&[u8]] =
+            if let Way::Http1 | Way::BadField | Way::Offended = way { &[b"h2", b"http/1.1"] } else { &[b"h2"] };
         let acceptor = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], protocols));
         let without = tokio_rustls::TlsAcceptor::from(test_ca().server_config(&["a.localhost"], &[]));
         let asked = Arc::new(AtomicUsize::new(0));
@@ -93,7 +96,7 @@ impl Odd {
 
 type Stream = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
 
-async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
+async fn serve(mut stream: Stream, way: Way, asked: &AtomicUsize) {
     if let Way::Leave = way {
         return serve_three(stream, asked).await;
     }
@@ -122,6 +125,16 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
         };
         return on_heads(stream, pass_over).await;
     }
+    if let Way::Offended = way {
+        let offended = |_| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            go_away(0x7fff_ffff, h2::Reason::PROTOCOL_ERROR)
+        };
+        // Some linger for a while.
+        let _ = tokio::time::timeout(Duration::from_millis(300), on_heads(&mut stream, offended)).await;
+        stream.shutdown().await.ok();
+        return;
+    }
     if let Way::HangUp = way
         && asked.load(Ordering::Relaxed) == 0
     {
@@ -146,11 +159,20 @@ async fn serve(stream: Stream, way: Way, asked: &AtomicUsize) {
                 continue;
             }
             Way::GoAway(_) | Way::One | Way::Refuse | Way::HangUp | Way::Silent => {}
-            Way::Leave | Way::TooMuch | Way::PassOver(_) | Way::BadField | Way::BadFieldAlone | Way::Mute { .. } => {}
+            Way::Leave
+            | Way::TooMuch
+            | Way::PassOver(_)
+            | Way::Offended
+            | Way::BadField
+            | Way::BadFieldAlone
+            | Way::Mute { .. } => {}
             Way::Switching | Way::TrailingStatus => {}
         }
         asked.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
+            if request.uri().path() == "/stall" {
+                std::future::pending::<()>().await;
+            }
             let mut body = request.into_body();
             let mut kept = Vec::new();
             while let Some(Ok(piece)) = body.data().await {
@@ -286,7 +308,7 @@ async fn answer_no_ping(mut stream: Stream, one: bool, asked: &AtomicUsize) {
 }
 
 /// An origin by hand: what it says to the head of each stream.
-async fn on_heads(mut stream: Stream, mut answer: impl FnMut(u32) -> Vec<u8>) {
+async fn on_heads<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, mut answer: impl FnMut(u32) -> Vec<u8>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut preface = [0; 24];
     stream.read_exact(&mut preface).await.ok();
@@ -574,6 +596,75 @@ async fn a_page_that_ends_the_connection_of_all_does_so_once() {
         assert_eq!(client.get(&url).await.status(), 200);
     }
     assert_eq!(origin.asked.load(Ordering::Relaxed), 2, "over HTTP/2");
+}
+
+/// Where a request ends it, by the origin's word, the next ones cannot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_origin_that_ends_the_connection_of_all_for_a_request_does_so_once() {
+    let origin = Odd::start(Way::Offended).await;
+    let proxy = Proxy::start(FREE).await;
+    let (host, url) = (origin.authority(), format!("https://{}/x", origin.authority()));
+    let client = Client::connect(proxy.address(), &host).await;
+    let client = H2Client::over(client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await).await;
+    assert_eq!(client.get(&url).await.status(), 502, "it was alone on it");
+    for _ in 0..3 {
+        assert_eq!(client.get(&url).await.status(), 200, "it is asked for over HTTP/1.1");
+    }
+    assert_eq!(origin.asked.load(Ordering::Relaxed), 1, "over HTTP/2");
+}
+
+/// nginx ends the connection for a field of more than 4 or 8 KiB, as it is set up by default.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_head_goes_where_it_can_end_nobody_elses_connection() {
+    let origin = Origin::tls_site(Alpn::Both, "").await;
+    let proxy = Proxy::start(FREE).await;
+    let client = proxy.h2(&origin, "a.localhost").await;
+    let large = |target: &str, count: usize, length: usize| {
+        let mut request = request("GET", &origin.url_at("a.localhost", target));
+        for number in 0..count {
+            let name: http::HeaderName = format!("x-{number}").parse().unwrap();
+            request.headers_mut().insert(name, "x".repeat(length).parse().unwrap());
+        }
+        request
+    };
+    for (request, protocol) in [
+        (large("/a", 1, 3000), Protocol::Http2),
+        (large("/b", 1, 4000), Protocol::Http1),
+        (large("/c", 7, 2000), Protocol::Http1),
+        (large(&format!("/d?{}", "x".repeat(4000)), 0, 0), Protocol::Http1),
+        (large("/e", 3, 2000), Protocol::Http2),
+    ] {
+        let target = request.uri().path_and_query().unwrap().to_string();
+        assert_eq!(client.send(request, true).await.response().await.unwrap().status(), 200, "{target:.4}");
+        assert_eq!(origin.log.one(&target).protocol, protocol, "{target:.4}");
+    }
+}
+
+/// An application behind it may never read: its bodies fill the window of the connection, as the origin's server has only one for all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_is_not_read_stops_no_other() {
+    let origin = Odd::start(Way::One).await;
+    let shared = Odd::start(Way::GoAway(1000)).await;
+    for origin in [&shared, &origin] {
+        let proxy = Proxy::start(FREE).await;
+        let host = origin.authority();
+        let client = async || {
+            let client = Client::connect(proxy.address(), &host).await;
+            H2Client::over(client.tls("a.localhost", &proxy.ca_pem_path(), &[b"h2"]).await).await
+        };
+        let (alice, bob) = (client().await, client().await);
+        let mut stalled = alice.send(request("POST", &format!("https://{host}/stall")), false).await;
+        let before = origin.asked.load(Ordering::Relaxed);
+        stalled.queue(&[b'x'; 200_000]);
+        crate::support::eventually("it is asked", || origin.asked.load(Ordering::Relaxed) > before.saturating_sub(1))
+            .await;
+        for body in [&[b'y'; 100_000][..], b"small"] {
+            let posted = request("POST", &format!("https://{host}/x"));
+            let answer = within("an answer", bob.exchange(posted, body)).await.unwrap();
+            assert_eq!(answer.text().len(), body.len());
+        }
+        assert_eq!(bob.get(&format!("https://{host}/y")).await.status(), 200);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

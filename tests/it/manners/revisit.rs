@@ -221,6 +221,22 @@ async fn a_whole_page_is_one_whatever_was_asked_for() {
     }
 }
 
+/// On a connection that an origin has authenticated, no request says who asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_hears_of_what_was_sent_on_anothers_authenticated_connection() {
+    let origin = site().await;
+    let proxy = Proxy::start(REVISIT).await;
+    let alice = &mut proxy.client().await;
+    assert_eq!(with(alice, &origin, "GET", "/page", "Authorization: NTLM response\r\n").await.status(), 200);
+    assert_eq!(with(alice, &origin, "GET", "/inbox", "").await.status(), 200);
+    let bob = &mut proxy.client().await;
+    for path in ["/page", "/inbox"] {
+        let refused = with(bob, &origin, "GET", path, "If-Modified-Since: Sun, 06 Nov 2033 12:00:00 GMT\r\n").await;
+        assert_refused(&refused, 429, "http_request_denied", "revisit-too-soon");
+        assert_eq!(refused.field("etag"), None);
+    }
+}
+
 /// So was one that was sent as a range of all its bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_range_of_all_bytes_is_the_whole_page() {

@@ -99,7 +99,7 @@ async fn a_group_for_the_purpose_refuses_whatever_the_crawlers_own_allows() {
 /// What fields say no, and to which purpose: `policy::reserved`.
 fn answers(seen: &Seen) -> Reply {
     let page = |name: &str, value: &str| Reply::text("the page").field(name, value);
-    match seen.path().as_str() {
+    match seen.path().split('?').next().unwrap_or_default() {
         "/robots.txt" => Reply::text(""),
         "/tag" => page("X-Robots-Tag", "otherbot: nofollow, FooBot: noai"),
         "/list" => page("Robots-Tag", "*;nosnippet, FooBot;noai"),
@@ -107,6 +107,10 @@ fn answers(seen: &Seen) -> Reply {
         "/usage" => page("Content-Usage", "train-ai=n").field("Cache-Control", "max-age=0"),
         "/tdm" => page("TDM-Reservation", "1").field("TDM-Policy", "https://example.com/policy.json"),
         "/error" => Reply::status(404).body("the page").field("TDM-Reservation", "1"),
+        "/both" => page("X-Robots-Tag", "noindex, noai"),
+        "/mine" => page("TDM-Reservation", "1").field("Cache-Control", "private, max-age=3600"),
+        "/varied" => page("TDM-Reservation", "1").field("Vary", "Accept-Encoding, X-Foo"),
+        "/coded" => page("TDM-Reservation", "1").field("Vary", "accept-encoding"),
         "/endless" => page("TDM-Reservation", "1").body(vec![b'x'; 10_000_000]),
         "/malformed" => page("Content-Usage", "train-ai=n, Train!").field("X-Robots-Tag", ": ,:noai:"),
         _ => page("X-Robots-Tag", "noindex"),
@@ -164,6 +168,37 @@ async fn what_has_said_no_is_not_fetched_again_while_that_is_fresh() {
     proxy.reload(yaml).expect("it is valid");
     assert_eq!(proxy.get(&origin.url("/tdm")).await.status(), 403);
     assert_eq!(origin.log.count("/tdm"), 3);
+}
+
+/// Or what one client has been told would be said to others, who would be told something else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_answer_has_said_is_remembered_for_the_purpose_and_where_all_get_that_answer() {
+    let origin = Origin::http(answers).await;
+    let proxy = Proxy::start("").await;
+    for _ in 0..3 {
+        for purpose in ["ai-train", "search"] {
+            proxy.reload(&format!("identity: {{ purpose: [{purpose}] }}")).expect("it is valid");
+            assert_eq!(proxy.get(&origin.url("/both")).await.status(), 403);
+        }
+    }
+    assert_eq!(origin.log.count("/both"), 2, "one for each purpose");
+    proxy.reload("identity: { purpose: [ai-train] }").expect("it is valid");
+    let mut client = proxy.client().await;
+    for (target, field, count) in [
+        ("/mine", "", 2),
+        ("/varied", "", 2),
+        ("/coded", "", 1),
+        ("/tdm?a", "Cookie: a=b\r\n", 2),
+        ("/tdm?b", "Authorization: Basic YTpi\r\n", 2),
+        ("/tdm?c", "X-Foo: bar\r\n", 1),
+    ] {
+        let (url, host) = (origin.url(target), origin.authority("a.localhost"));
+        for _ in 0..2 {
+            client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n")).await;
+            assert_eq!(client.response().await.status(), 403, "{target}");
+        }
+        assert_eq!(origin.log.count(target), count, "{target} {field}");
+    }
 }
 
 /// What forbids the page to a client comes first: what others were told of it is no business of who may not have it.

@@ -1,0 +1,75 @@
+//! The sections of a configuration, each read by itself: what is wrong with one keeps no other from being read.
+
+use std::collections::BTreeSet;
+
+use serde::de::DeserializeOwned;
+
+use super::error::{Complaint, ConfigPlace, Faults, nearest};
+use super::reader::{Reader, ValueError};
+use super::tree::{Value, YamlNode};
+use crate::config::written::defaults::defaults;
+
+/// Reads sections, and takes faults that involve several keys.
+pub(in crate::config) struct Sections<'a> {
+    /// What is written, laid over the defaults.
+    pub whole: YamlNode,
+    faults: &'a mut Faults,
+    /// Those at fault: one fault of each is told, and their defaults stand in for them.
+    unread: BTreeSet<String>,
+}
+
+impl<'a> Sections<'a> {
+    pub fn new(written: YamlNode, faults: &'a mut Faults) -> Self {
+        let (mut whole, mut unread) = (defaults().clone(), BTreeSet::new());
+        let known: Vec<&str> = defaults().entries().into_iter().filter_map(|(key, _)| key.text()).collect();
+        if !matches!(written.value, Value::Map(_)) {
+            faults.push(&written.at, ValueError::no_section(&written).complaint);
+        }
+        for (key, name) in written.entries().into_iter().filter_map(|(key, _)| Some((key, key.text()?))) {
+            if !known.contains(&name) && !faults.is_full() {
+                faults.push(&key.at, ValueError::unknown_key(name, &known).complaint);
+                unread.extend(nearest(name, &known).map(str::to_owned));
+            }
+        }
+        whole.lay_over(written, &mut |here, over| *here = over);
+        Self { whole, faults, unread }
+    }
+
+    pub fn read<T: DeserializeOwned>(&mut self, section: &str) -> T {
+        self.read_with(section, |reader| T::deserialize(reader))
+    }
+
+    pub fn read_with<T>(&mut self, section: &str, read: impl Fn(Reader<'_>) -> Result<T, ValueError>) -> T {
+        let node = self.whole.along(&[section]);
+        read(Reader(node)).unwrap_or_else(|error| {
+            self.faults.push(error.place.as_ref().unwrap_or(&node.at), error.complaint);
+            self.unread.insert(section.to_owned());
+            read(Reader(defaults().along(&[section]))).expect("the defaults are right, as a test holds")
+        })
+    }
+
+    /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
+    pub fn fault(&mut self, path: &[&str], what: impl Into<String>, hint: impl Into<String>) {
+        if !self.is_sure(path[0]) {
+            return;
+        }
+        let (mut node, mut at) = (&self.whole, &ConfigPlace::Unwritten);
+        for step in path {
+            let Some(below) = node.below(step) else { break };
+            node = below;
+            at = if node.at == ConfigPlace::Unwritten { at } else { &node.at };
+        }
+        self.faults.push(at, Complaint::new(what, hint));
+    }
+
+    /// Whether a value is written at the key that `path` leads to.
+    pub fn is_written(&self, path: &[&str]) -> bool {
+        let node = path.iter().try_fold(&self.whole, |node, step| node.below(step));
+        node.is_some_and(|node| node.at != ConfigPlace::Unwritten && !node.is_null())
+    }
+
+    /// Whether a section was read. What compares keys would find faults that are none where one of them is misspelt.
+    pub fn is_sure(&self, section: &str) -> bool {
+        !self.unread.contains(section)
+    }
+}

@@ -1,0 +1,62 @@
+//! The steps that a configuration takes, counted in tests: in proportion to its length, whatever it says.
+
+/// One value read, key looked up, or host compared.
+#[cfg(not(test))]
+pub(super) fn step() {}
+
+#[cfg(test)]
+pub(super) use tests::step;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use crate::config::Settings;
+
+    thread_local!(static TAKEN: Cell<u64> = const { Cell::new(0) });
+
+    pub(in crate::config) fn step() {
+        TAKEN.set(TAKEN.get() + 1);
+    }
+
+    /// That it takes to judge a file, which may be at fault.
+    fn taken(yaml: &str) -> u64 {
+        TAKEN.set(0);
+        drop(Settings::parse("politely.yaml", yaml));
+        TAKEN.get()
+    }
+
+    #[test]
+    fn a_configuration_of_ten_times_the_length_takes_ten_times_the_steps() {
+        const USER: &str = "name: a, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b27rA'";
+        let many = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+        let shapes: [(&str, &dyn Fn(usize) -> String); 10] = [
+            ("hosts", &|n| format!("hosts:\n{}", many(n, &|i| format!("  h{i}.example: {{ crawl_delay: 1s }}\n")))),
+            ("patterns", &|n| format!("hosts:\n{}", many(n, &|i| format!("  '*.h{i}.example': {{ deny: [/x] }}\n")))),
+            ("hosts at fault", &|n| format!("hosts:\n{}", many(n, &|i| format!("  h{i}.example: {{ crawl: 1s }}\n")))),
+            ("budgets", &|n| {
+                format!("hosts:\n{}", many(n, &|i| format!("  h{i}.example: {{ budget: {{ per: day }} }}\n")))
+            }),
+            ("one key", &|n| many(n, &|_| "mode: report\n".to_owned())),
+            ("one host", &|n| format!("hosts:\n{}", many(n, &|i| format!("  H.example{}: {{}}\n", ["", "."][i % 2])))),
+            ("unknown keys", &|n| many(n, &|i| format!("key{i}: 1\n"))),
+            ("intercepted", &|n| {
+                format!("intercept:\n  hosts:\n{}", many(n, &|i| format!("    h{i}.example: tunnel\n")))
+            }),
+            ("a user's hosts", &|n| {
+                let hosts = |delay: &str| many(n, &|i| format!("  h{i}.example: {{ crawl_delay: {delay} }},\n"));
+                let (all, own) = (hosts("1s"), hosts("2s"));
+                format!("hosts: {{\n{all}  }}\naccess: {{ users: [{{ {USER}, hosts: {{\n{own}  }} }}] }}\n")
+            }),
+            ("a user's patterns", &|n| {
+                let hosts = |delay: &str| many(n, &|i| format!("  '*.h{i}.example': {{ crawl_delay: {delay} }},\n"));
+                let (all, own) = (hosts("1s"), hosts("2s"));
+                format!("hosts: {{\n{all}  }}\naccess: {{ users: [{{ {USER}, hosts: {{\n{own}  }} }}] }}\n")
+            }),
+        ];
+        for (name, shape) in shapes {
+            let [few, ten_times] = [200, 2000].map(|count| taken(&shape(count)));
+            assert!(few >= 200 && ten_times <= 11 * few, "{name}: {few} and {ten_times} steps");
+        }
+    }
+}
