@@ -28,6 +28,7 @@ fn every_metric_is_listed_with_its_type() {
     for (call, kind) in [
         ("counter", "counter"),
         ("counters", "counter"),
+        ("amounts", "counter"),
         ("gauge", "gauge"),
         ("gauges", "gauge"),
         ("seconds", "gauge"),

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use politely::policy::usage::offer;
-use politely::policy::{UsageLines, UsageModes, UsageReport, Use};
+use politely::policy::{Money, UsageLines, UsageModes, UsageReport, Use};
 use politely::robots::{RobotsTxt, is_license_url};
 use std::time::SystemTime;
 
@@ -20,10 +20,14 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Ok(price) = offer::price(bytes) {
         assert!(price.is_ascii() && offer::price(price.as_bytes()) == Ok(price));
+        let money = Money::parse(price).expect("it is one");
+        assert!(price.starts_with(money.currency.as_str()) && money.to_string().starts_with(money.currency.as_str()));
     }
     let mut lines = UsageLines::default();
     lines.take(b"link", bytes);
     lines.take(b"crawler-price", bytes);
+    lines.take(b"crawler-charged", bytes);
+    lines.take(b"crawler-error", bytes);
     let to = Use { purposes: &[], product_tokens: &[], modes: UsageModes::default(), now: SystemTime::UNIX_EPOCH };
     let noted = UsageReport::of(&lines, 402, &to);
     assert!(noted.payment_required && lines.reservation(&to).is_none());

@@ -6,15 +6,17 @@ use super::parameters::{PathAuthority, QueryFields};
 use super::problem::{ApiProblem, problem};
 use super::{Admin, Reload};
 use crate::config::Changes;
-use crate::policy::{Authority, Entry, Request};
+use crate::policy::{Authority, Budget, Entry, Request};
+use crate::proxy::{UserFigures, Who};
 use crate::robots::{ProductToken, Purpose};
-use crate::signing::Published;
+use crate::signing::{DIRECTORY_PATH, Published, card};
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -35,12 +37,18 @@ pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/x-pem-file")], admin.proxy.leaves.ca().trusted_pem())
 }
 
-/// That of signing keys.
-pub(super) async fn directory(State(admin): State<Arc<Admin>>) -> Result<impl IntoResponse, ApiProblem> {
+/// That of signing keys, or another document of the agent's.
+pub(super) async fn directory(State(admin): State<Arc<Admin>>, uri: Uri) -> Result<impl IntoResponse, ApiProblem> {
     let none = || problem(StatusCode::NOT_FOUND, "nothing is signed here (identity.signature)");
-    let Published { fields, body } =
-        admin.proxy.upstream.signer().ok_or_else(none)?.directory().publish(SystemTime::now());
-    Ok((fields, body))
+    let (signer, now) = (admin.proxy.upstream.signer().ok_or_else(none)?, SystemTime::now());
+    let published = match uri.path() {
+        DIRECTORY_PATH => Some(signer.directory().publish(now)),
+        path => card::document(&admin.proxy.settings.load(), path, now),
+    };
+    let none = || problem(StatusCode::NOT_FOUND, "no addresses are published (identity.addresses)");
+    let Published { fields, body } = published.ok_or_else(none)?;
+    let field = |(name, value): (&'static str, String)| Some((HeaderName::from_static(name), value.try_into().ok()?));
+    Ok((fields.into_iter().filter_map(field).collect::<HeaderMap>(), body))
 }
 
 /// All traffic through the proxy, by the name under which this was asked for.
@@ -84,6 +92,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
             "clients": admin.proxy.distrusted.latest().iter().filter(|one| one.is_sure).map(|one| json::distrusted(one)).collect::<Vec<_>>(),
         },
         "waiting": figures.waiting,
+        "users": busiest(&admin, SHOWN),
         "budgets": admin.gate().budgets().iter().take(SHOWN).map(json::budget).collect::<Vec<_>>(),
         "fleet": figures.fleet.map(|fleet| json!({
             "up": fleet.is_up,
@@ -130,6 +139,25 @@ fn latest(admin: &Admin, most: usize) -> Value {
     hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect()
 }
 
+/// Who has asked most, first.
+pub(super) async fn users(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<Shown>) -> Json<Value> {
+    Json(busiest(&admin, shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN)))
+}
+
+fn busiest(admin: &Admin, most: usize) -> Value {
+    let (settings, busiest) = (admin.proxy.settings.load(), admin.proxy.counters.busiest(most));
+    let budgets: HashMap<&str, Budget> =
+        settings.access.users.iter().filter_map(|user| Some((user.name.as_ref(), user.budget?))).collect();
+    let shown = |figures: &UserFigures| {
+        let budget = match &figures.who {
+            Who::User(name) => budgets.get(&**name).map(|budget| admin.gate().spent_by(name, *budget)),
+            _ => None,
+        };
+        json::user(figures, budget.as_ref())
+    };
+    busiest.iter().map(shown).collect()
+}
+
 /// Those that came first, first.
 pub(super) async fn held(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<Shown>) -> Json<Value> {
     let held = admin.gate().all_held(shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN));
@@ -156,8 +184,9 @@ pub(super) async fn refresh(
 }
 
 async fn in_full(admin: &Admin, authority: &Authority, entry: &Entry) -> Json<Value> {
-    let mining = admin.gate().tdmrep(authority).await;
-    let mut value = json::authority_in_full(admin.gate(), authority, entry, mining.as_deref());
+    let (tdmrep, license) = (admin.gate().tdmrep(authority).await, admin.gate().license(authority).await);
+    let others = [tdmrep.as_deref(), license.as_deref()];
+    let mut value = json::authority_in_full(admin.gate(), authority, entry, others);
     value["offer"] = json!(admin.proxy.offers.of(authority));
     Json(value)
 }

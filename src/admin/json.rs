@@ -1,12 +1,13 @@
 //! What the API says, as JSON: the shapes that scripts rely on.
 
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
-use crate::policy::explain::{self, Explanation, TdmRepState};
-use crate::policy::{AskedAgain, Authority, Entry, Manners, PreferenceEvidence};
-use crate::proxy::{Distrusted, RecentDecision, evidence};
+use crate::policy::explain::{self, Explanation, SiteFileState};
+use crate::policy::{AskedAgain, Authority, Entry, Manners, Money, PreferenceEvidence, SiteFile};
+use crate::proxy::{Distrusted, RecentDecision, UserFigures, Who, evidence};
 use crate::rfc3339;
 use crate::tls::Ca;
 use serde_json::{Map, Value, json};
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 
@@ -28,10 +29,12 @@ pub fn explanation(explanation: &Explanation) -> Value {
             "status": robots.status,
             "asked_again": robots.asked_again.map(asked_again),
             "access": robots.access,
+            "html": robots.is_html,
             "fetched_at": robots.fetched_at.map(rfc3339::seconds),
             "expires_at": robots.expires_at.map(rfc3339::seconds),
         },
-        "tdmrep": explanation.tdmrep.as_ref().map(tdmrep),
+        "tdmrep": explanation.tdmrep.as_ref().map(site_file),
+        "license": explanation.license.as_ref().map(site_file),
         "crawl_delay": explanation.crawl_delay.map(|delay| delay.as_secs_f64()),
         "manners": manners(&explanation.manners),
         "sitemaps": explanation.sitemaps,
@@ -50,7 +53,12 @@ fn manners(manners: &Manners) -> Value {
             "max": adaptive.max().as_secs_f64(),
         })),
         "breaker": breaker.map(|breaker| json!({ "after": breaker.after, "pause": breaker.pause.as_secs_f64() })),
-        "budget": budget.map(|budget| json!({ "requests": budget.requests, "bytes": budget.bytes, "per": budget.per.as_str() })),
+        "budget": budget.map(|budget| json!({
+            "requests": budget.requests,
+            "bytes": budget.bytes,
+            "per": budget.per.as_str(),
+            "money": budget.money.map(|money| money.to_string()),
+        })),
         "min_revisit": min_revisit.map(|after| after.as_secs_f64()),
     })
 }
@@ -60,8 +68,8 @@ fn asked_again(again: AskedAgain) -> Value {
     json!({ "first_status": again.first_status, "first_version": again.first_version.to_string() })
 }
 
-/// What is known of a site's tdmrep.json.
-fn tdmrep(state: &TdmRepState) -> Value {
+/// What is known of a site's tdmrep.json or licence file.
+fn site_file(state: &SiteFileState) -> Value {
     json!({
         "url": state.url,
         "status": state.status,
@@ -87,6 +95,11 @@ fn rule(explanation: &Explanation) -> Option<Value> {
             json!({ "line": null, "entry": reservation.entry, "kind": "tdm-reservation", "pattern": reservation.location, "policy": reservation.policy }),
         );
     }
+    if let Some(license) = &explanation.not_licensed {
+        return Some(
+            json!({ "line": null, "entry": license.content, "kind": "license", "pattern": license.location, "policy": license.url }),
+        );
+    }
     if let Some(preference) = &explanation.preference {
         return Some(line(preference.line, &preference.key.to_ascii_lowercase(), &preference.value));
     }
@@ -107,6 +120,7 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
         "authority": authority.to_string(),
         "robots_url": authority.robots_url(),
         "access": answer.map_or("unknown", |answer| gate.access(authority, answer)),
+        "html": entry.is_html(),
         "usable": entry.usable(now).is_some(),
         "status": answer.map(|answer| answer.status),
         "asked_again": answer.and_then(|answer| answer.asked_again).map(asked_again),
@@ -122,10 +136,13 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
     })
 }
 
-/// The same with its files. `mining`: what is known of its tdmrep.json.
-pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, mining: Option<&Entry>) -> Value {
+/// The same with its files. `others`: what is known of its tdmrep.json, and of its licence file.
+pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, others: [Option<&Entry>; 2]) -> Value {
     let mut value = authority(gate, asked, entry);
-    value["tdmrep"] = mining.map(|known| tdmrep(&explain::tdmrep(known, asked, SystemTime::now()))).into();
+    let [tdmrep, license] = others;
+    let state = |known: &Entry, url: String| site_file(&explain::site_file(known, url, SystemTime::now()));
+    value["tdmrep"] = tdmrep.map(|known| state(known, asked.url(SiteFile::TdmRep.path()))).into();
+    value["license"] = license.zip(entry.license_url()).map(|(known, url)| state(known, url.to_owned())).into();
     if let Some(robots) = entry.robots_txt() {
         let warnings = robots
             .warnings()
@@ -184,12 +201,43 @@ pub(super) fn budget(figures: &BudgetFigures) -> Value {
     json!({
         "of": of,
         "per": budget.per.as_str(),
-        "requests": spent.requests,
+        // Of money the millionths are counted.
+        "requests": if budget.money.is_some() { 0 } else { spent.requests },
         "max_requests": budget.requests,
         "bytes": spent.bytes,
         "max_bytes": budget.bytes,
+        "promised": budget.money.map(|money| Money { micros: spent.requests, ..money.most }.to_string()),
+        "max_promised": budget.money.map(|money| money.most.to_string()),
         "ends_at": rfc3339::seconds(SystemTime::UNIX_EPOCH + Duration::from_secs(spent.ends)),
     })
+}
+
+/// What a user has asked, and spent of a budget that there is.
+pub(super) fn user(figures: &UserFigures, budget: Option<&BudgetFigures>) -> Value {
+    let (user, client) = match &figures.who {
+        Who::User(name) => (Some(&**name), None),
+        Who::Address(address) => (None, Some(network(*address))),
+    };
+    let mut refused = figures.outcomes.clone();
+    let [forwarded, failed, gone] =
+        ["forwarded", "failed", "client-gone"].map(|slug| refused.remove(slug).unwrap_or_default());
+    json!({
+        "user": user,
+        "client": client,
+        "requests": figures.requests,
+        "forwarded": forwarded,
+        "failed": failed,
+        "client_gone": gone,
+        "refused": refused,
+        "waited": figures.waited.as_secs_f64(),
+        "bytes": figures.bytes,
+        "budget": budget.map(self::budget),
+    })
+}
+
+/// As clients are counted: an IPv6 client has a network of 64 bits.
+fn network(address: IpAddr) -> String {
+    if address.is_ipv6() { format!("{address}/64") } else { address.to_string() }
 }
 
 /// A client that turns our certificates down.

@@ -4,6 +4,7 @@ use super::problem::problem;
 use super::{Admin, process};
 use crate::gate::Gate;
 use crate::histogram::Distribution;
+use crate::policy::Money;
 use crate::proxy::{Counts, Details, Proxy};
 use crate::telemetry;
 use axum::extract::State;
@@ -47,10 +48,11 @@ pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap)
 fn registry(admin: &Admin, names: bool) -> Registry {
     let mut all = Metrics(Registry::with_prefix("politely"));
     let (proxy, mut details) = (&admin.proxy, admin.proxy.counters.details());
-    let noted = std::mem::take(&mut details.noted);
+    let (noted, charged) = (std::mem::take(&mut details.noted), std::mem::take(&mut details.charged));
     connections(&mut all, proxy, details.handshakes);
     requests(&mut all, &proxy.counters.read(), details, names);
     signals(&mut all, noted, proxy.gate.figures().robots.malformed);
+    all.amounts("charged", "What answers have charged (crawler-charged), by currency", charged);
     gate(&mut all, &proxy.gate);
     if let Some(signer) = proxy.upstream.signer() {
         let (signed, challenges) = signer.figures();
@@ -108,13 +110,13 @@ fn requests(all: &mut Metrics, counts: &Counts, details: Details, names: bool) {
 }
 
 /// What sites say about use. `files`: in which something cannot be understood.
-fn signals(all: &mut Metrics, [said, malformed]: [Vec<(&'static str, u64)>; 2], files: [u64; 3]) {
+fn signals(all: &mut Metrics, [said, malformed]: [Vec<(&'static str, u64)>; 2], files: [u64; 4]) {
     let named =
         |counts: Vec<(&'static str, u64)>| counts.into_iter().map(|(it, count)| (labels([("signal", it)]), count));
     let help = "Answers with an opt-out, a licence or a price, whatever purpose is declared, by signal";
     all.counters("signals", help, named(said));
-    let [preferences, licenses, tdmrep] = files;
-    let files = [("robots.txt-usage", preferences), ("robots.txt-license", licenses), ("tdmrep.json", tdmrep)];
+    let names = ["robots.txt-usage", "robots.txt-license", "tdmrep.json", "license-file"];
+    let files = names.into_iter().zip(files);
     let help = "Answers and files with a malformed signal, which counts as unknown, by signal";
     all.counters("signals_malformed", help, named(malformed.into_iter().chain(files).collect()));
 }
@@ -127,6 +129,8 @@ fn gate(all: &mut Metrics, gate: &Gate) {
     all.counters("robots_fetches", "Fetches of robots.txt, by result", fetches);
     let fetches = [(labels(answered), robots.tdmrep_fetched), (labels(failed), robots.tdmrep_failed)];
     all.counters("tdmrep_fetches", "Fetches of tdmrep.json, by result", fetches);
+    let fetches = [(labels(answered), robots.license_fetched), (labels(failed), robots.license_failed)];
+    all.counters("license_fetches", "Fetches of licence files (RSL), by result", fetches);
     let help = "Age of the cached copy when a fetch replaced it or failed to, by result";
     all.histogram("robots_copy_age_seconds", help, [(answered, times.answered_age), (failed, times.failed_age)]);
     all.gauge("authorities", "Authorities in memory", robots.authorities);
@@ -200,6 +204,15 @@ impl Metrics {
         let family = Family::<Labels, Counter>::default();
         for (labels, value) in values {
             family.get_or_create(&labels).inc_by(value);
+        }
+        self.0.register(name, help, family);
+    }
+
+    fn amounts(&mut self, name: &str, help: &str, values: Vec<Money>) {
+        let family = Family::<Labels, Counter<f64, AtomicU64>>::default();
+        for Money { currency, micros } in values {
+            let of = labels([("currency", currency.as_str())]);
+            family.get_or_create(&of).inc_by(micros as f64 / 1e6);
         }
         self.0.register(name, help, family);
     }

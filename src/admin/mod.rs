@@ -15,7 +15,7 @@ mod state;
 pub use json::explanation;
 pub use state::{Admin, Reload};
 
-use crate::signing::DIRECTORY_PATH;
+use crate::signing::{DIRECTORY_PATH, card};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
@@ -37,6 +37,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/held", get(api::held))
         .route("/api/v1/openapi.json", get(api::openapi))
         .route("/api/v1/status", get(api::status))
+        .route("/api/v1/users", get(api::users))
         .route("/api/v1/explain", get(api::explain))
         .route("/api/v1/reload", post(api::reload))
         .route("/api/v1/authorities", get(api::authorities))
@@ -53,7 +54,9 @@ fn router(admin: Arc<Admin>) -> Router {
         .merge(guarded)
         .fallback(api::not_found)
         .layer(from_fn_with_state(admin.clone(), guard::same_site))
-        // It is for all the world, by whatever name it gets here.
+        // They are for all the world, by whatever name it gets here.
         .route(DIRECTORY_PATH, get(api::directory))
+        .route(card::CARD_PATH, get(api::directory))
+        .route(card::RANGES_PATH, get(api::directory))
         .with_state(admin)
 }

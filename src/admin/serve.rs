@@ -6,6 +6,7 @@ use axum::Router;
 use hyper::server::conn::http1::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+#[cfg(target_os = "linux")]
 use rustix::net::sockopt::set_tcp_user_timeout;
 use std::pin::pin;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ impl Admin {
     ) {
         let limit = self.proxy.settings.load().limits.header_timeout;
         // For a client that does not read its answer: the kernel gives up what cannot be sent.
+        #[cfg(target_os = "linux")]
         let _ = set_tcp_user_timeout(&stream, u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
         let mut builder = Builder::new();
         // From the end of the answer before: it is the bound on idle connections as well.

@@ -2,7 +2,7 @@
 
 use super::{CommandError, Format};
 use crate::config::{Settings, SignWhen, state_directory};
-use crate::signing::{DIRECTORY_PATH, KeyError, Signer, SigningKey};
+use crate::signing::{KeyError, Signer, SigningKey, card};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,6 +21,10 @@ enum IdentityAction {
     Keygen(Keygen),
     /// Print the directory of keys, to be published where `identity.signature.agent` says
     Directory(super::ConfigArg),
+    /// Print the Signature Agent Card: who the crawler is, for verifiers
+    Card(super::ConfigArg),
+    /// Print the list of addresses that requests come from
+    Addresses(super::ConfigArg),
     /// Print whose requests these are, and by which keys
     Show(Show),
 }
@@ -47,6 +51,18 @@ pub(super) fn run(args: &IdentityArgs) -> Result<ExitCode, CommandError> {
         IdentityAction::Directory(config) => {
             let directory = signer(&config.load()?)?.directory().publish(SystemTime::now());
             super::print(&format!("{}\n", directory.body))
+        }
+        IdentityAction::Card(config) => {
+            let hint = "add `identity: { signature: { key: …, agent: https://bot.example } }`";
+            let card = card::card(&config.load()?);
+            let card = card.ok_or_else(|| CommandError::usage("there is no agent that a card could be of", hint))?;
+            super::print(&format!("{card:#}\n"))
+        }
+        IdentityAction::Addresses(config) => {
+            let hint = "add `identity: { addresses: [192.0.2.0/24] }`";
+            let ranges = card::ranges(&config.load()?.identity, SystemTime::now());
+            let ranges = ranges.ok_or_else(|| CommandError::usage("the configuration names no addresses", hint))?;
+            super::print(&format!("{ranges:#}\n"))
         }
         IdentityAction::Show(show) => print_identity(show),
     }
@@ -82,11 +98,12 @@ fn print_identity(show: &Show) -> Result<ExitCode, CommandError> {
     for id in &ids[1..] {
         told += &format!("lists the key {id}\n");
     }
-    let directory = match agent.as_str().matches('/').count() {
-        2 => format!("{agent}{DIRECTORY_PATH}"),
-        _ => agent.to_string(),
-    };
-    told += &format!("verifiers look for the directory at {directory}\n");
+    told += &format!("verifiers look for the directory at {}\n", card::directory_url(agent));
+    told += &format!("the card is at {}\n", card::document_url(agent, card::CARD_PATH));
+    if !settings.identity.addresses.is_empty() {
+        let ranges = card::document_url(agent, card::RANGES_PATH);
+        told += &format!("the page about the crawler needs <link rel=\"client-ranges\" href=\"{ranges}\">\n");
+    }
     super::print(&told)
 }
 

@@ -79,12 +79,14 @@ fn by_network(url: &str, config: &ConfigArg) -> Result<(String, LintReport), Com
         Some(Access::Rules(robots)) => {
             Ok((authority.robots_url(), LintReport::with_policy_tokens(robots, Some(&host), &policy_tokens)))
         }
-        Some(Access::Reservations(_) | Access::Missing) | None => Err(no_file(&authority, &entry)),
+        Some(Access::Reservations(_) | Access::Licenses(_) | Access::Missing) | None => {
+            Err(no_file(&authority, &entry))
+        }
     }
 }
 
 fn policy_tokens(settings: &Settings) -> Vec<ProductToken> {
-    settings.identity.policy_tokens.values().flatten().cloned().collect()
+    settings.identity.policy_tokens.each().map(|(_, token)| token).collect()
 }
 
 fn no_file(authority: &Authority, entry: &Entry) -> CommandError {

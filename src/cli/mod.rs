@@ -10,6 +10,7 @@ mod demo;
 mod elsewhere;
 mod evidence;
 mod explain;
+mod hand_over;
 mod hash_password;
 mod identity;
 mod last_run;
@@ -25,7 +26,10 @@ mod running_file;
 mod serve;
 mod signal_set;
 mod status;
+#[cfg(target_os = "linux")]
 mod supervise;
+#[cfg(any(not(target_os = "linux"), test))]
+mod supervise_alone;
 mod trust;
 
 use crate::telemetry;
@@ -79,7 +83,7 @@ enum Command {
     /// Print the manual page, or write all manual pages to a directory
     Man(packaging::Man),
     #[command(hide = true)]
-    Supervise(supervise::SuperviseArgs),
+    Supervise(hand_over::SuperviseArgs),
 }
 
 /// Parses the command line, does what it says, and returns the exit code.
@@ -105,7 +109,10 @@ pub fn main() -> ExitCode {
         Command::Demo => demo::run(),
         Command::Completions(args) => Ok(packaging::completions(args, Cli::command())),
         Command::Man(args) => packaging::man(args, Cli::command()),
+        #[cfg(target_os = "linux")]
         Command::Supervise(args) => supervise::run(args),
+        #[cfg(not(target_os = "linux"))]
+        Command::Supervise(args) => supervise_alone::run(args),
     };
     telemetry::flush();
     done.unwrap_or_else(|failed| {

@@ -69,21 +69,12 @@ fn text(status: &Value) -> String {
         let times = client["times"].as_u64().unwrap_or_default();
         let _ = writeln!(out, "{who}{agent} rejects the certificate for {host} ({}): {cure}", counted(times, "time"));
     }
-    for budget in status["budgets"].as_array().into_iter().flatten() {
-        let part = |of: &str, most: &str| {
-            let most = budget[most].as_u64()?;
-            Some(format!("{} of {most} {of}", budget[of].as_u64().unwrap_or_default()))
-        };
-        let parts: Vec<_> =
-            [part("requests", "max_requests"), part("bytes", "max_bytes")].into_iter().flatten().collect();
-        let _ = writeln!(
-            out,
-            "budget of {}: {} in the current {}",
-            word(&budget["of"]),
-            parts.join(", "),
-            word(&budget["per"])
-        );
+    let users = status["users"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_in_table = |budget: &Value| users.iter().any(|user| user["budget"]["of"] == budget["of"]);
+    for budget in status["budgets"].as_array().into_iter().flatten().filter(|budget| !is_in_table(budget)) {
+        let _ = writeln!(out, "budget of {}: {}", word(&budget["of"]), spent(budget));
     }
+    out += &user_table(users);
     let hosts = status["authorities"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !hosts.is_empty() {
         let _ = writeln!(out, "\n{:<13} {:>8} {:>8} {:>8}  authority", "robots.txt", "age", "waiting", "next in");
@@ -100,8 +91,43 @@ fn text(status: &Value) -> String {
         );
         match host["failure"].as_str() {
             Some(failure) => _ = writeln!(out, ": {failure}"),
+            None if host["html"] == true => out += ": an HTML page, in which there are hardly any rules\n",
             None => out.push('\n'),
         }
+    }
+    out
+}
+
+fn spent(budget: &Value) -> String {
+    let part = |of: &str, most: &str| {
+        let most = budget[most].as_u64()?;
+        Some(format!("{} of {most} {of}", budget[of].as_u64().unwrap_or_default()))
+    };
+    let promised = budget["promised"].as_str().zip(budget["max_promised"].as_str());
+    let promised = promised.map(|(promised, most)| format!("{promised} of {most} promised"));
+    let counted = [part("requests", "max_requests"), part("bytes", "max_bytes"), promised];
+    let parts: Vec<_> = counted.into_iter().flatten().collect();
+    format!("{} in the current {}", parts.join(", "), budget["per"].as_str().unwrap_or("period"))
+}
+
+/// What users have asked: one line for each, with the reasons of refusals and what is spent of the budget.
+fn user_table(users: &[Value]) -> String {
+    let mut out = String::new();
+    if !users.is_empty() {
+        let _ = writeln!(out, "\n{:>9} {:>9} {:>10} {:>11}  user", "requests", "refused", "waited", "bytes");
+    }
+    for user in users {
+        let number = |name: &str| user[name].as_u64().unwrap_or_default();
+        let refused = user["refused"].as_object().into_iter().flatten();
+        let refused: Vec<_> = refused.map(|(slug, count)| (count.as_u64().unwrap_or_default(), slug)).collect();
+        let sum: u64 = refused.iter().map(|(count, _)| count).sum();
+        let (requests, waited) = (number("requests"), user["waited"].as_f64().unwrap_or_default());
+        let name = user["user"].as_str().or(user["client"].as_str()).unwrap_or("-");
+        let _ = write!(out, "{requests:>9} {sum:>9} {waited:>8.1} s {:>11}  {}", number("bytes"), inert(name));
+        let reasons = refused.iter().map(|(count, slug)| format!("{count} {slug}"));
+        let budget = user["budget"].is_object().then(|| format!("budget: {}", spent(&user["budget"])));
+        let more: Vec<_> = reasons.chain(budget).collect();
+        let _ = writeln!(out, "{}{}", if more.is_empty() { "" } else { ": " }, more.join(", "));
     }
     out
 }
@@ -117,28 +143,40 @@ mod tests {
             "version": "1.0.0", "uptime": 5, "mode": "enforce", "waiting": 2,
             "requests": { "forwarded": 10, "failed": 1, "refused": { "robots-disallowed": 3 } },
             "robots": { "authorities": 1, "files": 1, "memory": 2048 },
-            "budgets": [{
+            "budgets": [{ "of": "user=bob\u{1b}", "per": "hour", "bytes": 9, "max_bytes": 10 }, {
                 "of": "user=alice", "per": "day", "requests": 7, "max_requests": 10, "bytes": 512, "max_bytes": null,
             }],
+            "users": [
+                {
+                    "user": "bob\u{1b}", "client": null, "requests": 12, "refused": { "crawl-delay": 1, "robots-disallowed": 3 },
+                    "waited": 2.25, "bytes": 4096, "budget": { "of": "user=bob\u{1b}", "per": "hour", "bytes": 9, "max_bytes": 10 },
+                },
+                { "user": null, "client": "192.0.2.9", "requests": 1, "refused": {}, "waited": 0, "bytes": 0, "budget": null },
+            ],
             "distrusted": { "total": 3, "clients": [{
                 "client": "192.0.2.1", "host": "https://a.example", "user_agent": "curl/8", "times": 3, "cure": "use it",
             }] },
             "authorities": [{
                 "authority": "https://a.example", "access": "rules", "age": 7, "failure": "status 503",
                 "pace": { "waiting": 2, "owed": 1.25 },
-            }],
+            }, { "authority": "https://b.example", "access": "rules", "html": true }],
         }));
         for part in [
             "10 forwarded, 1 failed, 3 robots-disallowed",
             "waiting: 2",
             "1 authority, 1 different file, 2 KiB",
             "budget of user=alice: 7 of 10 requests in the current day\n",
+            "       12         4      2.2 s        4096  bob\\u{1b}: 1 crawl-delay, 3 robots-disallowed, budget: 9 of 10 bytes in the \
+             current hour\n",
+            "        1         0      0.0 s           0  192.0.2.9\n",
             "next in  authority",
             "192.0.2.1 (curl/8) rejects the certificate for https://a.example (3 times): use it",
             "https://a.example: status 503",
+            "https://b.example: an HTML page, in which",
             " 1.2 s  https://a.example",
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
+        assert!(!told.contains("budget of user=bob"), "it is in the table: {told}");
     }
 }

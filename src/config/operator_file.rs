@@ -1,7 +1,7 @@
 //! Files by a path that the configuration names, or in directories of our own: regular ones alone, read whole, up to a length that
 //! none of them has. What a command line names may be a pipe.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -23,7 +23,7 @@ pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
     let found = file.metadata()?;
     let kind = found.file_type();
     // An empty file by another name.
-    let is_null = || kind.is_char_device() && found.rdev() == libc::makedev(1, 3);
+    let is_null = || kind.is_char_device() && metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
     match () {
         () if kind.is_file() || is_null() => Ok(file),
         () if kind.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),

@@ -100,7 +100,7 @@ impl Settings {
             product_tokens: identity.product_tokens.clone(),
             user_agent: identity.user_agent.clone(),
             purposes: identity.purpose.clone(),
-            policy_tokens: identity.policy_tokens(),
+            policy_tokens: identity.policy_tokens.each().collect(),
             usage: usage.over(UsageModes::default()),
             manners: pace.manners().over(&Manners::default()),
             allow_long_unreachable: robots.on_long_unreachable == Fallback::Allow,

@@ -157,6 +157,10 @@ fn signature(settings: &Settings, check: &mut Sections<'_>) {
         }
         (Some(_), Some(_)) => {}
     }
+    if agent.is_none() && !settings.identity.addresses.is_empty() {
+        let hint = "add `signature: { key: …, agent: https://bot.example }`, below which they are published";
+        check.fault(&[section[0], "addresses"], "nobody could find these addresses", hint);
+    }
 }
 
 fn users(settings: &Settings, check: &mut Sections<'_>) {

@@ -1,6 +1,6 @@
 //! The result of one request's way through the gate, for the log.
 
-use super::budget::Bill;
+use super::budget::{Bill, Charge};
 use crate::policy::{Allowance, Entry, Refusal, RuleEvidence};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,11 +52,12 @@ impl Account {
         }
     }
 
-    /// It is over. `sent`: it was sent to the origin, whose answer has so many bytes.
+    /// It is over. `sent`: it was sent to the origin, whose answer has so many bytes. `charged`: what that says of its promise, if there is
+    /// an answer.
     #[inline]
-    pub fn settle(&mut self, sent: bool, bytes: u64) {
+    pub fn settle(&mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
         if let Some(bill) = self.bill.take() {
-            bill.settle(sent, bytes);
+            bill.settle(sent, bytes, charged);
         }
     }
 

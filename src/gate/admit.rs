@@ -139,7 +139,9 @@ impl Gate {
     ) -> Decision {
         let entry = host.entry.load();
         let tdmrep = rules.mining_purpose().map(|_| self.robots.host(SiteFile::TdmRep, request.authority).load_full());
-        let known = Known { robots: &entry, tdmrep: tdmrep.as_deref() };
+        let has_license = !rules.licensed_purposes().is_empty() && entry.license_url().is_some();
+        let license = has_license.then(|| self.robots.host(SiteFile::License, request.authority).load_full());
+        let known = Known { robots: &entry, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
         let decision = decide(known, rules, request, SystemTime::now());
         let allowance = if let Ruling::Allow(allowance) = decision.ruling { Some(allowance) } else { None };
         account.decided(allowance, &entry, tdmrep.as_ref());
@@ -225,7 +227,7 @@ impl Gate {
     fn place(&self, robots: &Arc<HostEntry>, file: SiteFile) -> Arc<HostEntry> {
         match file {
             SiteFile::Robots => robots.clone(),
-            SiteFile::TdmRep => self.robots.host(file, &robots.authority),
+            SiteFile::TdmRep | SiteFile::License => self.robots.host(file, &robots.authority),
         }
     }
 

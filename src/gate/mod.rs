@@ -19,7 +19,7 @@ mod watch;
 pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
-pub use budget::BudgetFigures;
+pub use budget::{BudgetFigures, Charge};
 pub use decode::decode_beginning;
 pub use fleet::FleetFigures;
 pub use pacer::{PaceFigures, Permit};
@@ -150,7 +150,7 @@ impl Gate {
         self.store.close();
     }
 
-    /// Why a URL may or may not be fetched. Fetches what is not known yet of robots.txt, and of tdmrep.json where that matters.
+    /// Why a URL may or may not be fetched. Fetches what is not known yet of robots.txt, and of the other files where they matter.
     pub async fn explain(&self, request: &Request<'_>, rules: &HostRules) -> Explanation {
         let now = SystemTime::now;
         if let Err(why) = self.may_reach(request.authority).await {
@@ -158,15 +158,26 @@ impl Gate {
             return explain(&*robots, rules, request, now()).refused(&why);
         }
         let robots = self.known(SiteFile::Robots, request.authority).await;
-        if rules.mining_purpose().is_none() {
-            return explain(&*robots, rules, request, now());
+        let find = |file| self.robots.host(file, request.authority).load_full();
+        let mut tdmrep = rules.mining_purpose().map(|_| find(SiteFile::TdmRep));
+        let has_license = !rules.licensed_purposes().is_empty() && robots.license_url().is_some();
+        let mut license = has_license.then(|| find(SiteFile::License));
+        // Each file once.
+        for _ in 0..SiteFile::COUNT {
+            let known = Known { robots: &robots, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
+            let decision = decide(known, rules, request, now());
+            match (decision.ruling, decision.refresh) {
+                (Ruling::Fetch(SiteFile::TdmRep), _) => {
+                    tdmrep = Some(self.known(SiteFile::TdmRep, request.authority).await)
+                }
+                (Ruling::Fetch(SiteFile::License), _) | (_, Some(SiteFile::License)) => {
+                    license = Some(self.known(SiteFile::License, request.authority).await);
+                }
+                _ => break,
+            }
         }
-        let mut tdmrep = self.robots.host(SiteFile::TdmRep, request.authority).load_full();
-        let known = Known { robots: &robots, tdmrep: Some(&tdmrep) };
-        if decide(known, rules, request, now()).ruling == Ruling::Fetch(SiteFile::TdmRep) {
-            tdmrep = self.known(SiteFile::TdmRep, request.authority).await;
-        }
-        explain(Known { robots: &robots, tdmrep: Some(&tdmrep) }, rules, request, now())
+        let known = Known { robots: &robots, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
+        explain(known, rules, request, now())
     }
 
     /// Whether `egress` lets a page of the host be asked for.

@@ -26,7 +26,7 @@ pub(super) fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime
         Access::Rules(robots) => (answer.status, Bytes::from_owner(SharedFile(robots.clone()))),
         // Redirects that lead nowhere: there is no file, and no place to send anybody to.
         Access::Missing if (300..400).contains(&answer.status) => (404, Bytes::new()),
-        Access::Missing | Access::Reservations(_) => (answer.status, Bytes::new()),
+        Access::Missing | Access::Reservations(_) | Access::Licenses(_) => (answer.status, Bytes::new()),
     };
     let validators = &answer.validators;
     let (etag, last_modified) = (validators.etag().map(Box::from), validators.last_modified().map(Box::from));

@@ -5,7 +5,10 @@ use super::robots::{CacheFigures, FetchReason, Order};
 use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
 use crate::histogram::Distribution;
-use crate::policy::{Authority, Entry, PaceKey, Refusal, Request, SiteAnswer, SiteFile, explain, may_fetch_tdmrep};
+use crate::policy::{
+    Authority, Budget, Entry, PaceKey, Refusal, Request, SiteAnswer, SiteFile, explain, may_fetch_license,
+    may_fetch_tdmrep,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -50,6 +53,11 @@ impl Gate {
         self.ledger.all()
     }
 
+    /// What a user has spent of this budget, as far as is known here.
+    pub fn spent_by(&self, user: &str, budget: Budget) -> BudgetFigures {
+        self.ledger.of_user(user, budget)
+    }
+
     /// The store on disk: whether it can be used, and its bytes. `None`: there is to be none.
     pub fn store(&self) -> Option<(bool, u64)> {
         self.store.on_disk()
@@ -87,6 +95,11 @@ impl Gate {
         self.robots.look_up(SiteFile::TdmRep, authority).await
     }
 
+    /// The same of the licence file that its robots.txt names.
+    pub async fn license(&self, authority: &Authority) -> Option<Arc<Entry>> {
+        self.robots.look_up(SiteFile::License, authority).await
+    }
+
     /// To be called when the settings have been changed.
     pub fn reloaded(&self, before: &Settings) {
         let settings = self.settings.load();
@@ -112,7 +125,7 @@ impl Gate {
         self.drain.send_replace(Some(until));
     }
 
-    /// Fetches robots.txt again, and tdmrep.json where that matters or is kept, in the host's turn however long that takes, and
+    /// Fetches robots.txt again, and the other files where they matter or are kept, in the host's turn however long that takes, and
     /// returns what is known then. An error: nobody was asked, for a reason that is not the site's.
     pub async fn refresh(&self, authority: &Authority) -> Result<Arc<Entry>, Refusal> {
         let host = self.robots.host(SiteFile::Robots, authority);
@@ -124,6 +137,11 @@ impl Gate {
         let is_allowed = may_fetch_tdmrep(&robots, &rules, &Request::new(authority, b"/"), SystemTime::now());
         if is_allowed && (is_kept || rules.mining_purpose().is_some()) {
             self.robots.refresh(&self.robots.host(SiteFile::TdmRep, authority), order).end().await?;
+        }
+        let is_kept = self.license(authority).await.is_some();
+        let is_allowed = may_fetch_license(&robots, &rules, &Request::new(authority, b"/"), SystemTime::now());
+        if is_allowed && (is_kept || !rules.licensed_purposes().is_empty()) {
+            self.robots.refresh(&self.robots.host(SiteFile::License, authority), order).end().await?;
         }
         Ok(robots)
     }

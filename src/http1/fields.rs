@@ -43,8 +43,10 @@ pub enum FieldKind {
     SecFetchDest,
     ProxyStatus,
     /// In an answer, something about its use: Content-Usage, Content-Signal, Robots-Tag, X-Robots-Tag, TDM-Reservation, or Link,
-    /// which may name a licence.
+    /// which may name a licence; or of its price: crawler-charged, crawler-error.
     Signal,
+    /// In a request, what it would pay: crawler-max-price, crawler-exact-price.
+    CrawlerPrice,
     Other,
 }
 
@@ -74,14 +76,18 @@ impl FieldKind {
             13 if is(name, b"authorization") => Self::Authorization,
             13 if is(name, b"cache-control") => Self::CacheControl,
             13 if is(name, b"content-usage") => Self::Signal,
+            13 if is(name, b"crawler-error") => Self::Signal,
             14 if is(name, b"content-signal") => Self::Signal,
             14 if is(name, b"content-length") => Self::ContentLength,
             14 if is(name, b"sec-fetch-dest") => Self::SecFetchDest,
             15 if is(name, b"tdm-reservation") => Self::Signal,
+            15 if is(name, b"crawler-charged") => Self::Signal,
             16 if is(name, b"proxy-connection") => Self::ProxyConnection,
             17 if is(name, b"transfer-encoding") => Self::TransferEncoding,
+            17 if is(name, b"crawler-max-price") => Self::CrawlerPrice,
             18 if is(name, b"proxy-authenticate") => Self::ProxyAuthenticate,
             19 if is(name, b"proxy-authorization") => Self::ProxyAuthorization,
+            19 if is(name, b"crawler-exact-price") => Self::CrawlerPrice,
             25 if is(name, b"proxy-authentication-info") => Self::ProxyAuthenticationInfo,
             _ => Self::Other,
         }

@@ -3,12 +3,23 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use super::Money;
+
 /// So much in each period. `None`: any number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
     pub requests: Option<u64>,
     /// Of answers' bodies.
     pub bytes: Option<u64>,
+    pub per: Period,
+    /// Promised to sites for their pages (pay per crawl), whatever else is asked.
+    pub money: Option<MoneyBudget>,
+}
+
+/// So much may be promised in each period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MoneyBudget {
+    pub most: Money,
     pub per: Period,
 }
 
@@ -32,6 +43,11 @@ pub struct Spent {
 }
 
 impl Budget {
+    /// What a user's budget is counted as, among those of hosts.
+    pub fn key_of_user(user: &str) -> Box<str> {
+        format!("user={user}").into()
+    }
+
     /// Whether one more request may go. What its answer has in bytes is known afterwards.
     pub fn has_room(&self, spent: &Spent) -> bool {
         self.requests.is_none_or(|most| spent.requests < most) && self.bytes.is_none_or(|most| spent.bytes < most)
@@ -43,7 +59,16 @@ impl fmt::Display for Budget {
         let requests = self.requests.map(|most| format!("{most} requests"));
         let bytes = self.bytes.map(|most| format!("{most} bytes"));
         let all: Vec<String> = requests.into_iter().chain(bytes).collect();
-        write!(f, "{} per {}", all.join(" and "), self.per.as_str())
+        let all = Some(all.join(" and ")).filter(|all| !all.is_empty());
+        let all = all.map(|all| format!("{all} per {}", self.per.as_str()));
+        let all: Vec<String> = all.into_iter().chain(self.money.map(|money| money.to_string())).collect();
+        f.write_str(&all.join("; "))
+    }
+}
+
+impl fmt::Display for MoneyBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} per {}", self.most, self.per.as_str())
     }
 }
 
@@ -90,6 +115,10 @@ impl Spent {
 mod tests {
     use super::*;
 
+    fn of(per: Period) -> Budget {
+        Budget { per, ..Budget::default() }
+    }
+
     fn at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
@@ -108,7 +137,7 @@ mod tests {
 
     #[test]
     fn so_many_requests_go_in_each_period() {
-        let hourly = Budget { requests: Some(2), bytes: None, per: Period::Hour };
+        let hourly = Budget { requests: Some(2), bytes: None, ..of(Period::Hour) };
         assert_eq!(go(hourly, &[0, 1, 2, 3599, 3600, 3601, 3602, 7200]), "++--++-+");
         let daily = Budget { per: Period::Day, ..hourly };
         assert_eq!(go(daily, &[0, 3600, 7200, 86_399, 86_400]), "++--+");
@@ -117,7 +146,7 @@ mod tests {
 
     #[test]
     fn and_so_many_bytes() {
-        let budget = Budget { requests: Some(5), bytes: Some(250), per: Period::Hour };
+        let budget = Budget { requests: Some(5), bytes: Some(250), ..of(Period::Hour) };
         assert_eq!(go(budget, &[0, 0, 0, 0, 3600]), "+++-+", "what a request brings is known afterwards");
     }
 
@@ -147,8 +176,11 @@ mod tests {
 
     #[test]
     fn it_is_said_in_words() {
-        let budget = Budget { requests: Some(5), bytes: Some(1024), per: Period::Hour };
+        let budget = Budget { requests: Some(5), bytes: Some(1024), ..of(Period::Hour) };
         assert_eq!(budget.to_string(), "5 requests and 1024 bytes per hour");
         assert_eq!(Budget { requests: None, ..budget }.to_string(), "1024 bytes per hour");
+        let money = Some(MoneyBudget { most: Money::parse("USD 5").unwrap(), per: Period::Day });
+        assert_eq!(Budget { requests: None, money, ..budget }.to_string(), "1024 bytes per hour; USD 5 per day");
+        assert_eq!(Budget { money, ..Budget::default() }.to_string(), "USD 5 per day");
     }
 }

@@ -4,9 +4,10 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use super::Access;
 use super::clipped;
 use super::freshness::{CopyState, Freshness, LAST_GOOD_USE, RETRY_MAX, retry_in};
-use crate::robots::{RobotsTxt, TdmRep, is_license_url};
+use crate::robots::{RobotsTxt, RslFile, TdmRep, is_license_url};
 
 /// An authority's state. The default is an authority never asked.
 #[derive(Debug, Clone, Default)]
@@ -15,56 +16,6 @@ pub struct Entry {
     pub answer: Option<SiteAnswer>,
     /// All fetches since have failed.
     pub trouble: Option<Box<Trouble>>,
-}
-
-/// What an answer says may be crawled.
-#[derive(Debug, Clone)]
-pub enum Access {
-    /// A file, even if empty.
-    Rules(RobotsTxt),
-    /// The same, of a tdmrep.json.
-    Reservations(TdmRep),
-    /// There is none: status 400 to 499, or redirects that lead nowhere. What that means is settled when it is decided
-    /// by, so that a changed setting holds at once.
-    Missing,
-}
-
-impl Access {
-    /// The bytes of the file, if there is one.
-    pub fn source(&self) -> Option<&[u8]> {
-        match self {
-            Self::Rules(robots) => Some(robots.source()),
-            Self::Reservations(file) => Some(file.source()),
-            Self::Missing => None,
-        }
-    }
-
-    /// By which the file is known: made by `digest` of its bytes when it is first asked for.
-    pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> Option<&[u8; 32]> {
-        match self {
-            Self::Rules(robots) => Some(robots.digest_by(digest)),
-            Self::Reservations(file) => Some(file.digest_by(digest)),
-            Self::Missing => None,
-        }
-    }
-
-    /// How many hold the file, this one among them.
-    pub fn holders(&self) -> usize {
-        match self {
-            Self::Rules(robots) => robots.holders(),
-            Self::Reservations(file) => file.holders(),
-            Self::Missing => 0,
-        }
-    }
-
-    /// Bytes of the file on the heap.
-    pub fn heap_size(&self) -> usize {
-        match self {
-            Self::Rules(robots) => robots.heap_size(),
-            Self::Reservations(file) => file.heap_size(),
-            Self::Missing => 0,
-        }
-    }
 }
 
 /// A settling answer.
@@ -229,7 +180,7 @@ impl Entry {
         let answer = self.answer.as_ref()?;
         let failing = self.trouble.is_some();
         let state = match answer.access {
-            Access::Rules(_) | Access::Reservations(_) => answer.freshness.state(failing, now),
+            Access::Rules(_) | Access::Reservations(_) | Access::Licenses(_) => answer.freshness.state(failing, now),
             // That there was no file once is no copy to use while it is unknown whether there is one now.
             Access::Missing if failing && now >= answer.freshness.expires_at() => CopyState::Unusable,
             Access::Missing => answer.freshness.state(false, now),
@@ -244,16 +195,34 @@ impl Entry {
     pub fn robots_txt(&self) -> Option<&RobotsTxt> {
         match &self.answer.as_ref()?.access {
             Access::Rules(robots) => Some(robots),
-            Access::Reservations(_) | Access::Missing => None,
+            Access::Reservations(_) | Access::Licenses(_) | Access::Missing => None,
         }
+    }
+
+    /// Whether an HTML page stands in the place of robots.txt.
+    pub fn is_html(&self) -> bool {
+        self.robots_txt().is_some_and(RobotsTxt::is_html)
     }
 
     /// The same of a tdmrep.json.
     pub fn tdm_rep(&self) -> Option<&TdmRep> {
         match &self.answer.as_ref()?.access {
             Access::Reservations(file) => Some(file),
-            Access::Rules(_) | Access::Missing => None,
+            Access::Rules(_) | Access::Licenses(_) | Access::Missing => None,
         }
+    }
+
+    /// The same of a licence file.
+    pub fn rsl(&self) -> Option<&RslFile> {
+        match &self.answer.as_ref()?.access {
+            Access::Licenses(file) => Some(file),
+            Access::Rules(_) | Access::Reservations(_) | Access::Missing => None,
+        }
+    }
+
+    /// Where its licence file is, of a robots.txt: the first that is named.
+    pub fn license_url(&self) -> Option<&str> {
+        self.robots_txt()?.licenses().find(|url| is_license_url(url))
     }
 
     /// The bytes of whatever file there is.
@@ -261,13 +230,14 @@ impl Entry {
         self.answer.as_ref()?.access.source()
     }
 
-    /// Whether nobody understands something of the file: preferences in robots.txt, licences in it, tdmrep.json.
-    pub fn malformed(&self) -> [bool; 3] {
+    /// Whether nobody understands something of the file: preferences in robots.txt, licences in it, tdmrep.json, the licence file.
+    pub fn malformed(&self) -> [bool; 4] {
         let robots = self.robots_txt();
         [
             robots.is_some_and(RobotsTxt::has_unclear_usage),
             robots.is_some_and(|file| !file.licenses().all(is_license_url)),
             self.tdm_rep().is_some_and(|file| file.fault().is_some()),
+            self.rsl().is_some_and(|file| file.fault().is_some()),
         ]
     }
 

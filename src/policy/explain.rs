@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use super::usage::policy_tokens::reserved_purposes;
 use super::{
-    Access, Allowance, AskedAgain, Authority, Entry, HostRules, Known, Manners, MiningEvidence, PolicyOptions,
-    PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteAnswer, SiteFile, decide, may_fetch_tdmrep,
+    Access, Allowance, AskedAgain, Authority, Entry, HostRules, Known, LicenseEvidence, Manners, MiningEvidence,
+    PolicyOptions, PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteAnswer, SiteFile, decide,
+    may_fetch_license, may_fetch_tdmrep,
 };
 use crate::robots::RobotsTxt;
 
@@ -31,9 +32,12 @@ pub struct Explanation {
     pub preferences: Vec<(PreferenceEvidence, Box<str>)>,
     /// The entry of tdmrep.json, if that decided.
     pub reservation: Option<MiningEvidence>,
+    /// What the licence file says, if that decided.
+    pub not_licensed: Option<LicenseEvidence>,
     pub robots: RobotsState,
     /// `None`: it does not matter.
-    pub tdmrep: Option<TdmRepState>,
+    pub tdmrep: Option<SiteFileState>,
+    pub license: Option<SiteFileState>,
     pub crawl_delay: Option<Duration>,
     /// What is kept at the host beside.
     pub manners: Manners,
@@ -42,10 +46,10 @@ pub struct Explanation {
     pub licenses: Vec<String>,
 }
 
-/// What is known of the authority's tdmrep.json.
+/// What is known of the authority's tdmrep.json, or of its licence file.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct TdmRepState {
+pub struct SiteFileState {
     pub url: String,
     /// HTTP status of the answer; `None`: none.
     pub status: Option<u16>,
@@ -59,7 +63,13 @@ pub struct TdmRepState {
     pub failure: Option<String>,
 }
 
-impl TdmRepState {
+impl SiteFileState {
+    fn unless_disallowed(self, may_be_fetched: bool) -> Self {
+        let is_disallowed = self.status.is_none() && !may_be_fetched;
+        let fault = if is_disallowed { Some(DISALLOWED.to_owned()) } else { self.fault };
+        Self { fault, ..self }
+    }
+
     /// What is not as it should be, for people.
     pub fn note(&self) -> Option<String> {
         let Self { url, status, access, fault, .. } = self;
@@ -82,8 +92,18 @@ pub struct RobotsState {
     /// The first answer found fault with our message.
     pub asked_again: Option<AskedAgain>,
     pub access: &'static str,
+    /// It is an HTML page.
+    pub is_html: bool,
     pub fetched_at: Option<SystemTime>,
     pub expires_at: Option<SystemTime>,
+}
+
+impl RobotsState {
+    /// What is not as it should be, for people.
+    pub fn note(&self) -> Option<String> {
+        let hint = "`politely lint` shows what is read of it";
+        self.is_html.then(|| format!("{} is an HTML page, in which there are hardly any rules; {hint}", self.url))
+    }
 }
 
 impl Explanation {
@@ -99,6 +119,7 @@ impl Explanation {
             preference: None,
             preferences: Vec::new(),
             reservation: None,
+            not_licensed: None,
             ..self
         }
     }
@@ -107,7 +128,8 @@ impl Explanation {
     pub fn matched_path(&self) -> Option<&str> {
         let preference = self.preference.as_ref().and_then(|preference| preference.matched_path.as_deref());
         let reservation = self.reservation.as_ref().and_then(|reservation| reservation.matched_path.as_deref());
-        preference.or(reservation).or(self.rule.as_ref().and_then(|rule| rule.matched_path.as_deref()))
+        let license = self.not_licensed.as_ref().and_then(|license| license.matched_path.as_deref());
+        preference.or(reservation).or(license).or(self.rule.as_ref().and_then(|rule| rule.matched_path.as_deref()))
     }
 }
 
@@ -128,10 +150,17 @@ pub fn explain<'a>(
         Ruling::Refuse(why) => (false, why.slug(), why.to_string()),
         Ruling::Fetch(file) => (false, UNKNOWN, format!("its {} has not been fetched yet", file.name())),
     };
-    let (rule, preference, reservation) = match &decision.ruling {
-        Ruling::Report(why) | Ruling::Refuse(why) => (why.rule(), why.preference(), why.reservation().cloned()),
-        Ruling::Allow(allowance) => (allowance.rule(entry), None, None),
-        Ruling::Fetch(_) => (None, None, None),
+    let why = match &decision.ruling {
+        Ruling::Report(why) | Ruling::Refuse(why) => Some(&**why),
+        Ruling::Allow(_) | Ruling::Fetch(_) => None,
+    };
+    let rule = match &decision.ruling {
+        Ruling::Allow(allowance) => allowance.rule(entry),
+        _ => why.and_then(Refusal::rule),
+    };
+    let not_licensed = match why {
+        Some(Refusal::NotLicensed(evidence)) => Some(LicenseEvidence::clone(evidence)),
+        _ => None,
     };
     let of_file = |file: &RobotsTxt| {
         let crawlers = file.rules_for(&tokens);
@@ -149,15 +178,17 @@ pub fn explain<'a>(
         reason,
         detail,
         rule,
-        preference,
+        preference: why.and_then(Refusal::preference),
         preferences,
-        reservation,
+        reservation: why.and_then(Refusal::reservation).cloned(),
+        not_licensed,
         robots: state(entry, request.authority, &rules.options, now),
         tdmrep: known.tdmrep.map(|file| {
-            let state = tdmrep(file, request.authority, now);
-            let is_disallowed = state.status.is_none() && !may_fetch_tdmrep(entry, rules, request, now);
-            let fault = if is_disallowed { Some(DISALLOWED.to_owned()) } else { state.fault };
-            TdmRepState { fault, ..state }
+            let url = request.authority.url(SiteFile::TdmRep.path());
+            site_file(file, url, now).unless_disallowed(may_fetch_tdmrep(entry, rules, request, now))
+        }),
+        license: known.license.zip(entry.license_url()).map(|(file, url)| {
+            site_file(file, url.to_owned(), now).unless_disallowed(may_fetch_license(entry, rules, request, now))
         }),
         crawl_delay: decision.crawl_delay,
         manners: rules.manners,
@@ -206,7 +237,7 @@ impl fmt::Display for Allowance {
 /// What an answer says may be crawled, in a word.
 pub fn access(answer: &SiteAnswer, options: &PolicyOptions) -> &'static str {
     match answer.access {
-        Access::Rules(_) | Access::Reservations(_) => "rules",
+        Access::Rules(_) | Access::Reservations(_) | Access::Licenses(_) => "rules",
         Access::Missing if options.allows_missing(answer.status) => "allow-all",
         Access::Missing => "disallow-all",
     }
@@ -221,21 +252,23 @@ fn state(entry: &Entry, authority: &Authority, options: &PolicyOptions, now: Sys
         status: answer.map(|answer| answer.status),
         asked_again: answer.and_then(|answer| answer.asked_again),
         access: answer.map_or(without_answer, |answer| access(answer, options)),
+        is_html: answer.is_some() && entry.is_html(),
         fetched_at: answer.map(|answer| answer.freshness.validated_at()),
         expires_at: answer.map(|answer| answer.freshness.expires_at()),
     }
 }
 
-/// What is known of a tdmrep.json.
-pub fn tdmrep(entry: &Entry, authority: &Authority, now: SystemTime) -> TdmRepState {
+/// What is known of a tdmrep.json or a licence file, which is there.
+pub fn site_file(entry: &Entry, url: String, now: SystemTime) -> SiteFileState {
     let answer = entry.usable(now).map(|(answer, _)| answer);
     let failure = entry.trouble.as_ref().map(|trouble| trouble.why.to_string());
-    TdmRepState {
-        url: authority.url(SiteFile::TdmRep.path()),
+    SiteFileState {
+        url,
         status: answer.map(|answer| answer.status),
         access: match answer.map(|answer| &answer.access) {
             Some(Access::Reservations(file)) if file.is_empty() && file.fault().is_some() => "unknown",
-            Some(Access::Reservations(_) | Access::Rules(_)) => "entries",
+            Some(Access::Licenses(file)) if file.is_empty() && file.fault().is_some() => "unknown",
+            Some(Access::Reservations(_) | Access::Licenses(_) | Access::Rules(_)) => "entries",
             Some(Access::Missing) => "none",
             None => "unknown",
         },
@@ -243,6 +276,7 @@ pub fn tdmrep(entry: &Entry, authority: &Authority, now: SystemTime) -> TdmRepSt
         expires_at: answer.map(|answer| answer.freshness.expires_at()),
         fault: match answer.map(|answer| &answer.access) {
             Some(Access::Reservations(file)) => file.fault().map(str::to_owned),
+            Some(Access::Licenses(file)) => file.fault().map(str::to_owned),
             Some(Access::Rules(_) | Access::Missing) => None,
             None => failure.clone(),
         },

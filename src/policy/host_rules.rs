@@ -112,6 +112,11 @@ impl HostRules {
         purposes.iter().find(|purpose| purpose.is_mining())
     }
 
+    /// Those that a licence file concerns. None: it need not be known.
+    pub fn licensed_purposes(&self) -> &[Purpose] {
+        if self.usage.license == RobotsOverride::Ignore { &[] } else { self.purposes() }
+    }
+
     /// The crawl-delay for requests like this one, of robots.txt or the operator, as far as it is known.
     pub fn crawl_delay(&self, entry: &Entry, request: &Request<'_>) -> Option<Duration> {
         let by_file = || entry.robots_txt()?.rules_for(&self.product_tokens(request)).crawl_delay();

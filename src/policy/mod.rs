@@ -1,8 +1,10 @@
 //! The decision on a request, without I/O: the key of a request, the reasons for refusing it,
 //! the pace of a host. Pure: time and chance are arguments.
 
+mod access;
 pub mod allowlist;
 pub mod authority;
+mod background;
 pub mod budget;
 mod client_id;
 mod clipped;
@@ -17,6 +19,7 @@ pub mod host;
 pub mod host_pattern;
 pub mod host_rules;
 pub mod manners;
+pub mod money;
 pub mod operator_rules;
 pub mod override_fields;
 pub mod pace;
@@ -30,20 +33,25 @@ pub mod site_file;
 pub mod usage;
 
 pub use crate::robots::path_forms::Paths;
+pub use access::Access;
 pub use allowlist::Allowlist;
 pub use authority::{Authority, AuthorityError, Scheme};
-pub use budget::{Budget, Period, Spent};
+pub use background::is_background;
+pub use budget::{Budget, MoneyBudget, Period, Spent};
 pub use clipped::clipped;
 pub use content_range::whole_range;
-pub use decide::{Allowance, Decision, Known, Ruling, decide, judge_file, may_fetch_tdmrep};
-pub use entry::{Access, AskedAgain, Entry, HttpVersion, SiteAnswer, Trouble, Validators};
+pub use decide::{Allowance, Decision, Known, Ruling, decide, judge_file, may_fetch_license, may_fetch_tdmrep};
+pub use entry::{AskedAgain, Entry, HttpVersion, SiteAnswer, Trouble, Validators};
 pub use host::Host;
 pub use host_pattern::{HostPattern, HostPatternError};
 pub use host_rules::{HostRules, PolicyOptions, PolicyToken};
 pub use manners::{Adaptive, Breaker, Manners, turns_away};
+pub use money::{Currency, Money};
 pub use operator_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
-pub use refusal::{EgressReason, ListedBy, MiningEvidence, PreferenceEvidence, Refusal, Reservation, RuleEvidence};
+pub use refusal::{
+    EgressReason, LicenseEvidence, ListedBy, MiningEvidence, PreferenceEvidence, Refusal, Reservation, RuleEvidence,
+};
 pub use request::Request;
 pub use retry_after::retry_after;
 pub use revisit::{Again, Conditions, Visit, is_for_one, normalised};

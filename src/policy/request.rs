@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::pace::ClientId;
-use super::{Again, Authority, Budget};
+use super::{Again, Authority, Budget, Money};
 use crate::robots::ProductToken;
 
 /// A request that wants to go.
@@ -41,6 +41,8 @@ pub struct Request<'a> {
     pub is_confined: bool,
     /// What is remembered of its page: that it was delivered not long ago (`min_revisit`), or has reserved its use.
     pub again: Again<'a>,
+    /// The most that it says it would pay.
+    pub promised: Option<Money>,
 }
 
 impl<'a> Request<'a> {
@@ -63,6 +65,7 @@ impl<'a> Request<'a> {
             reads_robots: false,
             is_confined: false,
             again: Again::Go,
+            promised: None,
         }
     }
 }

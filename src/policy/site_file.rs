@@ -11,14 +11,20 @@ pub enum SiteFile {
     Robots,
     /// What may be mined (W3C TDMRep).
     TdmRep,
+    /// What uses are licensed (RSL): where its robots.txt says.
+    License,
 }
 
 impl SiteFile {
-    /// Where it is.
+    /// All of them.
+    pub const COUNT: usize = 3;
+
+    /// Where it is; empty: somewhere else.
     pub fn path(self) -> &'static str {
         match self {
             Self::Robots => "/robots.txt",
             Self::TdmRep => TDM_REP,
+            Self::License => "",
         }
     }
 
@@ -27,6 +33,7 @@ impl SiteFile {
         match self {
             Self::Robots => "robots.txt",
             Self::TdmRep => "tdmrep.json",
+            Self::License => "licence file",
         }
     }
 
@@ -37,10 +44,9 @@ impl SiteFile {
 
     /// What such a name is for. `None`: it is none.
     pub fn from_name(name: &str) -> Option<(Self, Authority)> {
-        let (file, authority) = match name.strip_suffix(TDM_REP) {
-            Some(authority) => (Self::TdmRep, authority),
-            None => (Self::Robots, name),
-        };
+        let named = |(file, suffix)| Some((file, name.strip_suffix(suffix)?));
+        let found = [(Self::TdmRep, TDM_REP), (Self::License, LICENSE)].into_iter().find_map(named);
+        let (file, authority) = found.unwrap_or((Self::Robots, name));
         Some((file, Authority::from_url(authority).ok()?))
     }
 }
@@ -55,11 +61,14 @@ impl fmt::Display for SiteFileName<'_> {
         match self.0 {
             SiteFile::Robots => Ok(()),
             SiteFile::TdmRep => f.write_str(TDM_REP),
+            SiteFile::License => f.write_str(LICENSE),
         }
     }
 }
 
 const TDM_REP: &str = "/.well-known/tdmrep.json";
+/// No path of a site: its file may be anywhere.
+const LICENSE: &str = "#license";
 
 #[cfg(test)]
 mod tests {
@@ -71,6 +80,7 @@ mod tests {
         for (file, name) in [
             (SiteFile::Robots, "https://a.example:8443"),
             (SiteFile::TdmRep, "https://a.example:8443/.well-known/tdmrep.json"),
+            (SiteFile::License, "https://a.example:8443#license"),
         ] {
             assert_eq!(file.of(&authority).to_string(), name);
             assert_eq!(SiteFile::from_name(name), Some((file, authority.clone())));

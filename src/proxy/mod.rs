@@ -14,6 +14,7 @@ pub(crate) use client::listener;
 pub use exchange::counters::{Counters, Counts, Details, HostFailures};
 pub use exchange::offers::{Offer, Offers};
 pub use exchange::recent::{Decisions, RecentDecision};
+pub use exchange::users::{UserFigures, Who};
 pub(crate) use respond::evidence;
 
 use crate::config::{AccessLog, Settings};
@@ -81,6 +82,8 @@ impl Proxy {
         let is_logging = AtomicBool::new(logs(&settings.load()));
         let room = limits::total::Room::new(descriptors::room_for_clients(&settings.load()));
         let streams = limits::streams::Streams::new(descriptors::room_for_streams(&settings.load()));
+        let counters = Counters::default();
+        counters.configure(&settings.load().access.users);
         Proxy {
             settings,
             gate,
@@ -89,7 +92,7 @@ impl Proxy {
             shutdown,
             under_way: watch::Sender::new(()),
             is_leaving: AtomicBool::new(false),
-            counters: Counters::default(),
+            counters,
             decisions: Decisions::default(),
             offers: Offers::default(),
             distrusted: DistrustedClients::default(),
@@ -118,6 +121,7 @@ impl Proxy {
         if let Some(evidence) = &self.evidence {
             evidence.keep_for(settings.evidence.keep);
         }
+        self.counters.configure(&settings.access.users);
         let before = self.settings.swap(settings);
         self.gate.reloaded(&before);
     }
@@ -166,7 +170,6 @@ impl Proxy {
     /// For the log and the dashboard: a request is refused.
     fn log_refused(&self, peer: &Peer, url: Option<String>, refusal: Refusal) {
         let (at, slug, user) = (SystemTime::now(), refusal.slug(), peer.user.as_deref());
-        self.counters.ended(slug, user);
         if let Some(left_out) = self.refusals_logged.allow(at) {
             let (client, url) = (peer.address.ip().to_canonical(), url.as_deref());
             let user = user.map(|user| user.name.as_ref());

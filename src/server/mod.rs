@@ -12,6 +12,7 @@ use crate::admin::Admin;
 use crate::config::{Changes, Settings, keep_instance_name};
 use crate::evidence::Evidence;
 use crate::gate::{Gate, GateFigures, HeldFigures, HeldRequest};
+use crate::policy::Authority;
 use crate::proxy::{self, Counts, Decisions, Distrusted, HostFailures, Proxy};
 use crate::tls::{Ca, LeafCache, Roots, roots};
 use crate::upstream::{OriginRoots, Upstream};
@@ -48,6 +49,8 @@ pub struct Totals {
     pub failures: BTreeMap<Box<str>, HostFailures>,
     /// Clients that have turned our certificates down, the last first.
     pub distrusted: Vec<Arc<Distrusted>>,
+    /// Authorities with an HTML page in the place of robots.txt.
+    pub html_robots: Vec<Authority>,
 }
 
 /// Starts the proxy within the current tokio runtime. It serves when this returns.
@@ -236,6 +239,8 @@ impl Running {
         listeners.shutdown().await;
         // What is cut off is put on record, too, before that is closed.
         proxy.served().await;
+        let known = proxy.gate.latest(usize::MAX).into_iter();
+        let html_robots = known.filter(|(_, entry)| entry.is_html()).map(|(authority, _)| authority).collect();
         proxy.gate.leave_fleet().await;
         let gate = proxy.gate.clone();
         // It fails only when the runtime is going away itself; then the gate closes when it is dropped.
@@ -254,6 +259,7 @@ impl Running {
             held: proxy.gate.figures().held,
             failures: proxy.counters.failures(),
             distrusted: proxy.distrusted.latest(),
+            html_robots,
         }
     }
 }

@@ -18,9 +18,9 @@ pub struct Directory {
     digest: String,
 }
 
-/// An answer with the directory: its fields, and its body.
+/// An answer with the directory, or another document of the agent's: its fields, and its body.
 pub struct Published {
-    pub fields: [(&'static str, String); 5],
+    pub fields: Vec<(&'static str, String)>,
     pub body: String,
 }
 
@@ -56,7 +56,7 @@ impl Directory {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (inputs, signatures) = self.sign(now, now + VALIDITY);
         Published {
-            fields: [
+            fields: vec![
                 ("content-type", MEDIA_TYPE.into()),
                 ("cache-control", CACHE_CONTROL.into()),
                 ("content-digest", self.digest.clone()),

@@ -77,6 +77,13 @@ struct State {
     repeat_was_rejected: bool,
 }
 
+/// A field of a request in which it says what it would pay (Cloudflare's pay per crawl): the signature has to cover it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PriceField<'a> {
+    pub name: &'static str,
+    pub value: &'a str,
+}
+
 /// The fields of a signed request, as they are sent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Signed {
@@ -131,7 +138,14 @@ impl Signer {
 }
 
 impl OwnKeys {
-    fn signed(&self, authority: &str, wanted: &SignatureRequest, created: u64, expires: u64) -> Signed {
+    fn signed(
+        &self,
+        authority: &str,
+        wanted: &SignatureRequest,
+        price: Option<PriceField<'_>>,
+        created: u64,
+        expires: u64,
+    ) -> Signed {
         let url = string(self.directory.agent().as_str());
         let value = ItemSerializer::new().bare_item(url).finish();
         let (part, agent) = match self.settings.form {
@@ -154,9 +168,11 @@ impl OwnKeys {
         ];
         let parameters: Vec<_> = parameters.into_iter().flatten().collect();
         let components = [
-            Component { name: "@authority", part: Part::Whole, value: authority },
-            Component { name: "signature-agent", part, value: &value },
+            Some(Component { name: "@authority", part: Part::Whole, value: authority }),
+            Some(Component { name: "signature-agent", part, value: &value }),
+            price.map(|PriceField { name, value }| Component { name, part: Part::Whole, value }),
         ];
+        let components: Vec<_> = components.into_iter().flatten().collect();
         let Fields { input, signature } = sign(key, &wanted.label, &components, &parameters);
         Signed { agent, input, signature }
     }
@@ -179,8 +195,14 @@ impl RequestSigner {
         self.own.settings.when == SignWhen::Always || self.state.lock().wanted.is_some()
     }
 
-    /// What a request that leaves now is sent with. `asked`: by the answer that it has had before. `None`: nobody has asked for it.
-    pub fn sign(&self, now: SystemTime, asked: Option<&SignatureRequest>) -> Option<Arc<Signed>> {
+    /// What a request that leaves now is sent with. `asked`: by the answer that it has had before. `price`: of its own. `None`: nobody has
+    /// asked for it.
+    pub fn sign(
+        &self,
+        now: SystemTime,
+        asked: Option<&SignatureRequest>,
+        price: Option<PriceField<'_>>,
+    ) -> Option<Arc<Signed>> {
         let mut state = self.state.lock();
         if self.own.settings.when == SignWhen::OnChallenge && state.wanted.is_none() {
             return None;
@@ -193,6 +215,7 @@ impl RequestSigner {
             (None, None) => SignatureRequest::default(),
         };
         if wanted.nonce.is_none()
+            && price.is_none()
             && let Some((created, signed)) = &state.last
             // A clock may have been put back.
             && (*created..*created + validity.div_ceil(2)).contains(&now)
@@ -200,9 +223,9 @@ impl RequestSigner {
             self.own.counts.signed.fetch_add(1, Relaxed);
             return Some(signed.clone());
         }
-        let signed = Arc::new(self.own.signed(&self.authority, &wanted, now, now + validity));
-        // With a nonce it is this request's alone.
-        if wanted.nonce.is_none() && !self.own.settings.nonce {
+        let signed = Arc::new(self.own.signed(&self.authority, &wanted, price, now, now + validity));
+        // With a nonce, or a price, it is this request's alone.
+        if wanted.nonce.is_none() && price.is_none() && !self.own.settings.nonce {
             state.last = Some((now, signed.clone()));
         }
         self.own.counts.signed.fetch_add(1, Relaxed);
@@ -286,36 +309,36 @@ pub(super) mod tests {
     fn one_signature_serves_an_authority_for_half_of_its_validity() {
         let signer = signer("validity: 60s");
         let requests = to_example(&signer);
-        let first = requests.sign(at(0), None).unwrap();
+        let first = requests.sign(at(0), None, None).unwrap();
         assert!(
             first.input.contains(";created=1735689600;") && first.input.contains(";expires=1735689660;"),
             "{first:?}"
         );
-        assert!(Arc::ptr_eq(&first, &requests.sign(at(29), None).unwrap()));
-        let next = requests.sign(at(30), None).unwrap();
+        assert!(Arc::ptr_eq(&first, &requests.sign(at(29), None, None).unwrap()));
+        let next = requests.sign(at(30), None, None).unwrap();
         assert!(next.input.contains(";created=1735689630;"), "{next:?}");
-        let earlier = requests.sign(at(10), None).unwrap();
+        let earlier = requests.sign(at(10), None, None).unwrap();
         assert!(earlier.input.contains(";created=1735689610;"), "a clock was put back: {earlier:?}");
         assert!(Arc::ptr_eq(&to_example(&signer), &requests), "whoever asks");
         let other = signer.requests_to(&Authority::new(Scheme::Https, "example.com", Some(8443)).unwrap());
-        assert_ne!(other.sign(at(10), None).unwrap().signature, earlier.signature);
+        assert_ne!(other.sign(at(10), None, None).unwrap().signature, earlier.signature);
     }
 
     #[test]
     fn with_nonces_no_signature_is_sent_twice() {
         let requests = to_example(&signer("nonce: true"));
-        let [one, other] = [0, 0].map(|seconds| requests.sign(at(seconds), None).unwrap());
+        let [one, other] = [0, 0].map(|seconds| requests.sign(at(seconds), None, None).unwrap());
         assert!(one.input.contains(";nonce=\"") && one.input != other.input && one.signature != other.signature);
     }
 
     #[test]
     fn on_challenge_only_clients_that_ask_get_one() {
         let requests = to_example(&signer("when: on-challenge"));
-        assert!(!requests.is_wanted() && requests.sign(at(0), None).is_none());
+        assert!(!requests.is_wanted() && requests.sign(at(0), None, None).is_none());
         assert!(!challenged(&requests, br#"a=("@method")"#, false, false), "what we cannot give is not tried");
-        assert!(requests.sign(at(0), None).is_none());
+        assert!(requests.sign(at(0), None, None).is_none());
         assert!(challenged(&requests, CHALLENGE, false, false));
-        assert!(requests.is_wanted() && requests.sign(at(0), None).is_some());
+        assert!(requests.is_wanted() && requests.sign(at(0), None, None).is_some());
     }
 
     #[test]
@@ -337,8 +360,8 @@ pub(super) mod tests {
     fn one_that_is_replaced_goes_with_its_keys_and_the_count_goes_on() {
         let before = signer("");
         let requests = to_example(&before);
-        requests.sign(at(0), None).unwrap();
-        requests.sign(at(1), None).unwrap();
+        requests.sign(at(0), None, None).unwrap();
+        requests.sign(at(1), None, None).unwrap();
         assert!(!challenged(&requests, br#"a=("@method")"#, true, false));
         assert!(challenged(&requests, br#"a=();nonce="n""#, true, false));
         assert!(!challenged(&requests, br#"a=();nonce="n""#, true, true));
@@ -358,9 +381,9 @@ pub(super) mod tests {
     #[test]
     fn the_name_and_the_nonce_are_those_that_were_asked_for() {
         let requests = to_example(&signer(""));
-        let before = requests.sign(at(0), None).unwrap();
+        let before = requests.sign(at(0), None, None).unwrap();
         let wanted = requests.challenged(br#"x9=("@authority");nonce="n1""#, first(true));
-        let signed = requests.sign(at(0), wanted.as_ref()).unwrap();
+        let signed = requests.sign(at(0), wanted.as_ref(), None).unwrap();
         assert_ne!(signed, before);
         assert_eq!(signed.agent, r#"x9="https://signature-agent.test""#);
         assert!(signed.input.starts_with(r#"x9=("@authority" "signature-agent";key="x9");"#), "{signed:?}");
@@ -373,7 +396,8 @@ pub(super) mod tests {
         let requests = to_example(&signer("when: on-challenge"));
         let [one, other] = [&b"s=();nonce=\"n1\""[..], b"s=();nonce=\"n2\""]
             .map(|value| requests.challenged(value, first(false)).expect("it is given"));
-        let signed = [Some(&one), None, Some(&other), None, None].map(|asked| requests.sign(at(0), asked).unwrap());
+        let signed =
+            [Some(&one), None, Some(&other), None, None].map(|asked| requests.sign(at(0), asked, None).unwrap());
         let nonces: Vec<_> = signed.iter().map(|signed| nonce(signed)).collect();
         assert_eq!(nonces, [Some("\"n1\"".into()), None, Some("\"n2\"".into()), None, None]);
         assert!(
@@ -383,13 +407,27 @@ pub(super) mod tests {
         // One that may not be sent again leaves its nonce to the next, be that its client's second try.
         let post = ChallengedRequest { may_be_repeated: false, ..first(true) };
         assert_eq!(requests.challenged(b"s=();nonce=\"n3\"", post), None);
-        let signed = [(); 2].map(|()| requests.sign(at(0), None).unwrap());
+        let signed = [(); 2].map(|()| requests.sign(at(0), None, None).unwrap());
         assert_eq!(signed.map(|signed| nonce(&signed)), [Some("\"n3\"".into()), None]);
+    }
+
+    /// As Cloudflare documents it: the field is a component, and the price cannot be raised on the way.
+    #[test]
+    fn a_price_is_covered_and_its_signature_serves_no_other_request() {
+        let requests = to_example(&signer(""));
+        let price = |name, value| requests.sign(at(0), None, Some(PriceField { name, value })).unwrap();
+        let plain = requests.sign(at(0), None, None).unwrap();
+        let max = price("crawler-max-price", "USD 0.01");
+        let covered = r#"sig1=("@authority" "signature-agent";key="sig1" "crawler-max-price");"#;
+        assert!(max.input.starts_with(covered), "{max:?}");
+        assert_ne!(max.signature, price("crawler-max-price", "USD 0.02").signature);
+        assert!(price("crawler-exact-price", "USD 0.01").input.contains(r#" "crawler-exact-price");"#));
+        assert!(Arc::ptr_eq(&plain, &requests.sign(at(0), None, None).unwrap()), "that of all others stays");
     }
 
     #[test]
     fn the_bare_string_is_for_older_verifiers() {
-        let signed = to_example(&signer("form: string")).sign(at(0), None).unwrap();
+        let signed = to_example(&signer("form: string")).sign(at(0), None, None).unwrap();
         assert_eq!(signed.agent, r#""https://signature-agent.test""#);
         assert!(signed.input.starts_with(r#"sig1=("@authority" "signature-agent");"#), "{signed:?}");
     }
@@ -399,7 +437,7 @@ pub(super) mod tests {
         let vector = super::super::vectors::STRING;
         let label = sfv::KeyRef::from_str(vector.label).unwrap().to_owned();
         let wanted = SignatureRequest { label, nonce: Some(vector.nonce.to_owned()) };
-        let signed = signer("form: string").own.signed("example.com", &wanted, vector.created, vector.expires);
+        let signed = signer("form: string").own.signed("example.com", &wanted, None, vector.created, vector.expires);
         assert_eq!((&*signed.agent, &*signed.input), (vector.agent, vector.input));
         assert_eq!(signed.signature, vector.signature);
     }

@@ -29,7 +29,7 @@ const LOOKS = [
     await page.waitForSelector("#held tr");
     assert.ok(!page.url().includes(token), "it is taken out of the address");
     const text = await page.innerText("main");
-    for (const part of ["Held requests", "/slow/", "crawl-delay 200 s", "Recent refusals", "robots-disallowed",
+    for (const part of ["Users", "127.0.0.1", "Held requests", "/slow/", "crawl-delay 200 s", "Recent refusals", "robots-disallowed",
       "Disallow: /private (line 2)", "200 s"]) {
       assert.ok(text.includes(part), `${name}: ${part} is missing:\n${text}`);
     }

@@ -77,7 +77,8 @@ function host(known) {
     await ask(`authorities/${encodeURIComponent(known.authority)}/refresh`, "POST").catch(trouble);
     await update();
   });
-  const robots = known.failure ? `${known.access}; ${known.failure}` : known.access;
+  const access = known.html ? `${known.access} (an HTML page)` : known.access;
+  const robots = known.failure ? `${access}; ${known.failure}` : access;
   const action = document.createElement("td");
   action.append(button);
   return row(
@@ -89,6 +90,34 @@ function host(known) {
     cell("In flight", known.pace.in_flight, "number"),
     cell("Next in", known.pace.owed ? `${known.pace.owed.toFixed(1)} s` : "", "number"),
     action,
+  );
+}
+
+function bytes(count) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const power = Math.min(Math.floor(Math.log2(Math.max(count, 1)) / 10), units.length - 1);
+  return `${(count / 1024 ** power).toFixed(power ? 1 : 0)} ${units[power]}`;
+}
+
+function spent(budget) {
+  if (!budget) return "";
+  const parts = [];
+  if (budget.max_requests !== null) parts.push(`${budget.requests} of ${budget.max_requests} requests`);
+  if (budget.max_bytes !== null) parts.push(`${bytes(budget.bytes)} of ${bytes(budget.max_bytes)}`);
+  return `${parts.join(", ")} this ${budget.per}`;
+}
+
+function user(one) {
+  const reasons = Object.entries(one.refused).sort(([, a], [, b]) => b - a);
+  const refused = reasons.reduce((sum, [, count]) => sum + count, 0);
+  return row(
+    cell("", one.user || one.client, "name"),
+    cell("Requests", one.requests.toLocaleString(), "number"),
+    cell("Refused", refused.toLocaleString(), "number"),
+    cell("Why", reasons.map(([why, count]) => `${count} ${why}`).join(", ")),
+    cell("Waited", one.waited ? seconds(one.waited) : "", "number"),
+    cell("Bytes", bytes(one.bytes), "number"),
+    cell("Budget", spent(one.budget)),
   );
 }
 
@@ -145,6 +174,8 @@ async function update() {
     byId("distrusted").replaceChildren(...status.distrusted.clients.map(distrusted));
     byId("holding").hidden = waiting.length === 0;
     byId("held").replaceChildren(...waiting.map(held));
+    byId("using").hidden = status.users.length === 0;
+    byId("users").replaceChildren(...status.users.map(user));
     byId("hosts").replaceChildren(...status.authorities.map(host));
     for (const made of decisions) {
       if (made.number <= last) continue;

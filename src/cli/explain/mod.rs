@@ -6,7 +6,7 @@ use super::admin_client::{ask_running, segment};
 use super::{CommandError, ConfigArg, Format, NO, kept, last_run};
 use crate::admin;
 use crate::config::{Settings, read_argument, read_whole};
-use crate::policy::explain::{Explanation, TdmRepState, explain};
+use crate::policy::explain::{Explanation, SiteFileState, explain};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, HostRules, PreferenceEvidence, Request, SiteAnswer};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
@@ -128,7 +128,7 @@ fn offered(offer: &Value) -> String {
 }
 
 fn text(explanation: &Explanation) -> String {
-    let Explanation { url, detail, rule, preference, reservation, robots, .. } = explanation;
+    let Explanation { url, detail, rule, preference, reservation, not_licensed, robots, .. } = explanation;
     let verdict = if explanation.allowed { "allowed" } else { "disallowed" };
     let tokens = match explanation.product_tokens.as_slice() {
         [] => "any crawler".to_owned(),
@@ -139,6 +139,9 @@ fn text(explanation: &Explanation) -> String {
         format!("  --> {}:{line}\n   |\n{line:>3} | {key}: {value}\n   |\n", robots.url)
     };
     out += &match (reservation, preference, rule) {
+        _ if let Some(found) = not_licensed => {
+            format!("  --> {}, content {}: url=\"{}\", {}\n", found.url, found.content, found.location, found.term)
+        }
         (Some(found), ..) => {
             format!("  --> {}, entry {}: \"location\": \"{}\"\n", found.url(), found.entry, found.location)
         }
@@ -150,11 +153,14 @@ fn text(explanation: &Explanation) -> String {
         let (first, version) = (again.first_status, again.first_version);
         out += &format!("  note: status {first} over {version}, retried over HTTP/1.1: status {status}\n");
     }
+    if let Some(note) = robots.note() {
+        out += &format!("  note: {note}\n");
+    }
     if let Some(delay) = explanation.crawl_delay {
         out += &format!("  crawl-delay: {} s\n", delay.as_secs_f64());
     }
     kept(&explanation.manners).for_each(|(_, said)| out += &format!("  pace: {said}\n"));
-    if let Some(note) = explanation.tdmrep.as_ref().and_then(TdmRepState::note) {
+    for note in [&explanation.tdmrep, &explanation.license].into_iter().flatten().filter_map(SiteFileState::note) {
         out += &format!("  note: {note}\n");
     }
     for (preference, purpose) in &explanation.preferences {

@@ -33,7 +33,8 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     let request = Request::new(authority, target.as_bytes());
     let robots = past.robots(&settings.robots.parse_options(), at);
     let tdmrep = rules.mining_purpose().map(|_| past.tdmrep(at));
-    let known = Known { robots: &robots, tdmrep: tdmrep.as_ref() };
+    // The evidence does not have licence files.
+    let known = Known { robots: &robots, tdmrep: tdmrep.as_ref(), license: None };
     let mut explanation = explain(known, &rules, &request, at);
     if explanation.reason == UNKNOWN {
         let what = format!("no verdict for {}: according to the evidence, {}", rfc3339::millis(at), explanation.detail);

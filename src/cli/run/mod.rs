@@ -1,7 +1,6 @@
 //! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted.
 
 mod args;
-mod background;
 mod cure;
 mod lend;
 mod progress;
@@ -9,17 +8,17 @@ mod signals;
 mod summary;
 mod tally;
 
-use super::supervise::{Control, INSIDE};
+use super::hand_over::{Control, INSIDE};
 use super::trust::{PROXY, TrustFiles, direct};
 use super::{CommandError, INTERRUPTED, last_run, orphans};
 use crate::config::{self, AccessLog, LogLevel, Settings};
+use crate::policy::is_background;
 use crate::proxy::RecentDecision;
 use crate::robots::ProductToken;
 use crate::server::{self, StartError};
 use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
 pub(super) use args::RunArgs;
-use background::is_background;
 use futures_util::{FutureExt, StreamExt};
 use lend::lend;
 use progress::{HELD_LONG, Progress};
@@ -31,7 +30,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -131,7 +130,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let mut signals = RunSignals::catch()?;
     let (control, theirs) = Control::pair()?;
     let supervise = |proxy| {
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(own_program()?);
         command.arg0("politely").arg("supervise").arg(theirs.as_raw_fd().to_string());
         command.args(args.isolate.then_some("--isolate")).args(args.quiet.then_some("--quiet"));
         command.arg("--").args(&args.command);
@@ -230,6 +229,14 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     };
     print_end(&summary, args, report, code);
     Ok(ExitCode::from(code))
+}
+
+/// This very program, even if another has taken its place.
+fn own_program() -> io::Result<PathBuf> {
+    match cfg!(target_os = "linux") {
+        true => Ok("/proc/self/exe".into()),
+        false => std::env::current_exe(),
+    }
 }
 
 /// Lets everybody read what is there, as the command may become another user, and nobody else write, whatever the umask. Until then

@@ -1,8 +1,7 @@
 //! The signals that a run gets: which of them reach the command by themselves, which it gets from us, and what its end says.
 
+use crate::cli::hand_over::Control;
 use crate::cli::signal_set::{OTHER, STOP, SignalSet};
-use crate::cli::supervise::Control;
-use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -16,8 +15,7 @@ impl RunSignals {
     pub fn catch() -> io::Result<Self> {
         // Before anybody hears of one, it is known who sent it.
         for (kind, is_sent) in SENT {
-            let note =
-                move |info: &libc::siginfo_t| is_sent.fetch_or(info.si_code != libc::SI_KERNEL, Ordering::Relaxed);
+            let note = move |info: &libc::siginfo_t| is_sent.fetch_or(is_somebodys(info), Ordering::Relaxed);
             // SAFETY: a store to an atomic may be done in any signal handler.
             unsafe { signal_hook_registry::register_sigaction(kind.as_raw_value(), move |info| _ = note(info)) }?;
         }
@@ -55,11 +53,25 @@ pub(super) fn end_if_interrupted() -> io::Result<()> {
     }
 }
 
+/// Whether a process has sent it, and not the terminal.
+fn is_somebodys(info: &libc::siginfo_t) -> bool {
+    #[cfg(target_os = "linux")]
+    return info.si_code != libc::SI_KERNEL;
+    // <sys/signal.h> of Darwin and the BSDs: SI_USER.
+    #[cfg(not(target_os = "linux"))]
+    return info.si_code == 0x10001;
+}
+
 /// As the parent process has left them, a bit for each; read before a handler is set.
 fn ignored() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    ignored.unwrap_or_default()
+    let is_ignored = |signal: &libc::c_int| {
+        // SAFETY: numbers alone; all of it may be zero.
+        let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: it writes to `now` alone, which outlives it.
+        let read = unsafe { libc::sigaction(*signal, std::ptr::null(), &raw mut now) };
+        read == 0 && now.sa_sigaction == libc::SIG_IGN
+    };
+    (1..32).filter(is_ignored).map(|signal| 1 << (signal - 1)).sum()
 }
 
 /// To the command, unless it reaches it by itself: the terminal's Ctrl-C or Ctrl-\ does, as it is in our process group; it decides,

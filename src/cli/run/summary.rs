@@ -1,16 +1,16 @@
 //! The result of a run, reported at its end: for people, or as one JSON object for scripts.
 
 use super::super::counted;
-use super::background::is_background;
 use super::cure::cure;
 use super::tally::Tally;
-use crate::policy::Authority;
+use crate::policy::{Authority, is_background};
 use crate::proxy::{Counts, Distrusted};
 use crate::server::Totals;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ impl Summary<'_> {
 
     /// The first line, and one for each thing that is worth it.
     pub fn text(&self) -> String {
-        let Totals { counts, held, failures, distrusted } = &self.totals;
+        let Totals { counts, held, failures, distrusted, html_robots } = &self.totals;
         let (tally, total) = (&self.tally, self.total());
         let mut text = format!("politely: {}, {} forwarded", counted(total, "request"), counts.forwarded);
         if counts.failed > 0 {
@@ -106,6 +106,17 @@ impl Summary<'_> {
             line(format!("{} by {rule}", used.requests));
             used.urls.iter().take(SHOWN_URLS).for_each(|url| line(format!("  {url}")));
             certificate_hint(&rule.file, &rule.text).into_iter().for_each(&mut line);
+        }
+        let pages: Vec<_> = html_robots.iter().filter(|authority| !authority.is_background()).collect();
+        for authority in pages.iter().take(SHOWN) {
+            line(format!("{} is an HTML page, in which there are hardly any rules", authority.robots_url()));
+        }
+        if pages.len() > SHOWN {
+            line(format!("and {} more like that", pages.len() - SHOWN));
+        }
+        if let Some(address) = tally.private {
+            line(format!("{} refused: {address} is not a public address", tally.private_in_all));
+            line(address_hint(address));
         }
         if held.requests > 0 {
             line(format!("{} held for a crawl-delay, {:.1} s in total", held.requests, held.total.as_secs_f64()));
@@ -184,17 +195,28 @@ impl Summary<'_> {
                 "urls": too_long,
                 "max_wait": (self.tally.too_long_in_all > 0).then(|| self.at_least()),
             },
+            "html_robots": self.totals.html_robots.iter().map(Authority::robots_url).collect::<Vec<_>>(),
             "failures": failures.collect::<Vec<_>>(),
             "distrusted": distrusted.collect::<Vec<_>>(),
         })
     }
 }
 
+/// For an address that is refused.
+fn address_hint(address: IpAddr) -> String {
+    match address.is_loopback() {
+        true => "hint: `--set 'egress.allow=[127.0.0.0/8, \"::1\"]'` opens this machine; without it, clients that read NO_PROXY \
+                 ask localhost, 127.0.0.1 and ::1 directly, and robots.txt is not applied"
+            .into(),
+        false => format!("hint: `--set 'egress.allow=[\"{address}\"]'` opens it"),
+    }
+}
+
 /// For what was said of a site whose certificate has an authority that nobody here knows. `url`: of the site.
 fn certificate_hint(url: &str, said: &str) -> Option<String> {
     let host = Authority::from_url(url).ok()?.host().to_string();
-    let is_own = said.contains("the certificate is an authority's own");
-    (is_own || said.contains("the certificate's issuer is not trusted")).then(|| {
+    let untrusted = UNTRUSTED.iter().any(|words| said.contains(words));
+    untrusted.then(|| {
         format!("hint: `--set egress.ca_file=FILE` trusts an authority of your own, `--set 'hosts={{\"{host}\": {{verify: off}}}}'` any certificate")
     })
 }
@@ -208,6 +230,12 @@ fn at_least(max_wait: Duration, longest_wait: Duration) -> String {
     }
 }
 
+/// What `tls_words` and, of OpenSSL, `upstream::wide` say of it.
+const UNTRUSTED: [&str; 3] = [
+    "the certificate is an authority's own",
+    "the certificate's issuer is not trusted",
+    "the certificate is self-signed, and not trusted",
+];
 /// Of each kind, in the summary for people.
 const SHOWN: usize = 5;
 const SHOWN_URLS: usize = 2;

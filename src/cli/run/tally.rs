@@ -1,10 +1,10 @@
 //! Counts refusals, by rule and for waiting, as they are reported.
 
-use super::background::is_background;
 use crate::gate::Reported;
-use crate::policy::Refusal;
+use crate::policy::{EgressReason, Refusal, is_background};
 use crate::proxy::RecentDecision;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ pub(super) struct Tally {
     /// The first that were refused rather than held longer, each once.
     pub too_long: Vec<Box<str>>,
     pub too_long_in_all: u64,
+    /// Refused for the address, which is not a public one, and the first such address.
+    pub private_in_all: u64,
+    pub private: Option<IpAddr>,
     /// Until the turn of the last of them, had it been held: at least, as those that are refused do not stand in the line.
     pub longest_wait: Duration,
 }
@@ -68,6 +71,10 @@ impl Tally {
                 used.urls.push(url.clone());
             }
         }
+        if let Refusal::EgressDenied { why: EgressReason::Address { address, .. } } = &**refusal {
+            self.private_in_all += 1;
+            self.private.get_or_insert(*address);
+        }
         // A host that is left alone is waited for as well, if there is time.
         if let Refusal::CrawlDelay { retry_after, .. } | Refusal::HostPaused { retry_after, .. } = &**refusal {
             self.too_long_in_all += 1;
@@ -105,6 +112,10 @@ impl RuleTally {
             }
             Refusal::MiningReserved(evidence) => {
                 (evidence.url(), None, format!("entry {}: {}", evidence.entry, evidence.location))
+            }
+            Refusal::NotLicensed(evidence) => {
+                let text = format!("content {}: {}; {}", evidence.content, evidence.location, evidence.term);
+                (evidence.url.to_string(), None, text)
             }
             Refusal::AnswerReserved(reservation) => {
                 let text = format!("{}: {}", reservation.field.as_str(), reservation.value);
@@ -194,6 +205,17 @@ mod tests {
         let paused = Duration::from_secs(30);
         tally.add(&refused(Refusal::HostPaused { retry_after: paused, refusals: 5 }, true));
         assert_eq!((tally.too_long_in_all, tally.longest_wait), (3, paused));
+    }
+
+    #[test]
+    fn what_was_refused_for_its_address_is_counted_with_the_first_address() {
+        let mut tally = Tally::default();
+        for address in [[127, 0, 0, 1], [10, 0, 0, 1]].map(IpAddr::from) {
+            let why = EgressReason::Address { address, range: "Loopback".into(), source: "RFC 1122".into() };
+            tally.add(&refused(Refusal::EgressDenied { why }, true));
+        }
+        tally.add(&refused(Refusal::EgressDenied { why: EgressReason::Port(22) }, true));
+        assert_eq!((tally.private_in_all, tally.private), (2, Some([127, 0, 0, 1].into())));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `politely run --isolate`: the command in a network of its own, of which nothing leads out but the proxy's socket, and with nothing
 //! left that opens another: no capabilities, no other process in sight. The socket is opened inside, and handed to the proxy outside.
 
+use super::super::hand_over::{INSIDE, hand_over};
 use super::bounds;
-use super::hand_over::{INSIDE, hand_over};
 use super::namespaces::{self, Fork};
 use super::processes::{end_with_parent, send};
 use super::signal_fd::SignalFd;

@@ -5,46 +5,27 @@
 //! `run` hears alone it writes into a socket, a byte for each signal. The socket's end is the end of `run`.
 
 mod bounds;
-mod hand_over;
 mod isolation;
 mod namespaces;
 mod processes;
 mod signal_fd;
 
-pub(super) use hand_over::{Control, INSIDE};
-
 use super::CommandError;
+use super::hand_over::{self, SuperviseArgs};
 use processes::{Descendant, descendants, end_with_parent, left, send};
 use rustix::process::{Pid, Signal, WaitOptions, wait};
 use signal_fd::SignalFd;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// What `run` starts in place of the command.
-#[derive(Debug, clap::Args)]
-pub(super) struct SuperviseArgs {
-    /// The number under which the socket that leads to `run` is open
-    control: RawFd,
-    /// Give the command namespaces of its own
-    #[arg(long)]
-    isolate: bool,
-    /// Say nothing of what the command leaves behind
-    #[arg(long)]
-    quiet: bool,
-    #[arg(trailing_var_arg = true, required = true)]
-    command: Vec<OsString>,
-}
-
 /// Runs the command. The exit code is the command's.
 pub(super) fn run(args: &SuperviseArgs) -> Result<ExitCode, CommandError> {
-    // SAFETY: `run` has opened it for this, and nobody else here knows of it.
-    let control = unsafe { UnixStream::from_raw_fd(args.control) };
-    rustix::io::fcntl_setfd(&control, rustix::io::FdFlags::CLOEXEC).map_err(io::Error::from)?;
+    let control = args.control()?;
     let signals = SignalFd::open()?;
     if args.isolate
         && let Some(code) = isolation::enter(&control, &signals, ONCE_TOLD + 2 * UNKILLABLE)?

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 
 use super::error::{Complaint, ConfigPlace, Faults, nearest};
+use super::key_kind::KeyKind;
 use super::text::without_place;
 use super::tree::{Value, YamlNode};
 
@@ -98,10 +99,11 @@ pub(in crate::config) fn overlay(
             .find(|depth| matches!(&all_keys.along(&path[..*depth]).value, Value::Map(keys) if keys.is_empty()));
         if let Some(depth) = open {
             let section = variable.section(depth);
+            let (noun, map) = KeyKind::at(path[depth - 1]).example();
             let hint = format!(
-                "the name of a key cannot spell a host: set all of them in one value, such as `{section}='{{\"example.com\": …}}'`"
+                "the name of a key cannot spell a {noun}: set all of them in one value, such as `{section}='{map}'`"
             );
-            faults.push(&at, Complaint::new(format!("`{section}` takes no host in its name"), hint));
+            faults.push(&at, Complaint::new(format!("`{section}` takes no {noun} in its name"), hint));
             continue;
         }
         match value(&variable.value, path[path.len() - 1], &at, faults) {

@@ -4,6 +4,7 @@ pub(super) mod environment;
 pub(super) mod error;
 mod expected;
 pub(super) mod files;
+mod key_kind;
 mod places;
 mod reader;
 pub(super) mod sections;

@@ -7,10 +7,10 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-use super::error::{Complaint, ConfigPlace, Faults};
+use super::error::{ConfigPlace, Faults};
+use super::key_kind::KeyKind;
 use super::places::MOST_VALUES;
 use crate::config::steps::step;
-use crate::policy::HostPattern;
 
 #[derive(Clone, Debug)]
 pub(in crate::config) struct YamlNode {
@@ -41,7 +41,7 @@ impl YamlNode {
         at: &dyn Fn(usize) -> ConfigPlace,
         faults: &mut Faults,
     ) -> Result<Self, serde_yaml::Error> {
-        let walk = YamlWalk { at, seen: &Cell::new(0), faults: &RefCell::new(faults), is_of_hosts: key == HOSTS };
+        let walk = YamlWalk { at, seen: &Cell::new(0), faults: &RefCell::new(faults), keys: KeyKind::at(key) };
         walk.deserialize(serde_yaml::Deserializer::from_str(text))
     }
 
@@ -143,13 +143,13 @@ struct YamlWalk<'a> {
     at: &'a dyn Fn(usize) -> ConfigPlace,
     seen: &'a Cell<usize>,
     faults: &'a RefCell<&'a mut Faults>,
-    /// If the value is a map, its keys are hosts.
-    is_of_hosts: bool,
+    /// If the value is a map.
+    keys: KeyKind,
 }
 
 impl YamlWalk<'_> {
     fn below(self, key: &str) -> Self {
-        Self { is_of_hosts: key == HOSTS, ..self }
+        Self { keys: KeyKind::at(key), ..self }
     }
 
     fn enter<E: Error>(self) -> Result<ConfigPlace, E> {
@@ -166,7 +166,7 @@ impl YamlWalk<'_> {
         Ok(YamlNode::new(self.enter()?, value))
     }
 
-    /// A key as text. A host has one spelling from here on, by which files are joined and faults are found.
+    /// A key as text.
     fn key_text<E: Error>(self, key: &Value) -> Result<String, E> {
         let text = match key {
             Value::Text(text) => text.clone(),
@@ -178,15 +178,11 @@ impl YamlWalk<'_> {
                 return Err(E::custom(format!("{OURS}a key is one word or a text")));
             }
         };
-        let pattern = HostPattern::parse(&text).ok().filter(|_| self.is_of_hosts);
-        Ok(pattern.map_or(text, |pattern| pattern.to_string()))
+        Ok(self.keys.one_spelling(text))
     }
 
     fn repeated(self, name: &str, at: &ConfigPlace, first: &ConfigPlace) {
-        let mut complaint = match self.is_of_hosts {
-            true => Complaint::new(format!("the host `{name}` appears twice"), "merge it with the entry in {}"),
-            false => Complaint::new(format!("duplicate key `{name}`"), "already set in {}; keep one of them"),
-        };
+        let mut complaint = self.keys.repeated(name);
         complaint.hint = complaint.hint.replace("{}", &first.beside());
         self.faults.borrow_mut().push(at, complaint);
     }
@@ -275,7 +271,5 @@ impl<'de> Visitor<'de> for YamlWalk<'_> {
     }
 }
 
-/// The keys below it are hosts, wherever it stands: `hosts`, `intercept.hosts`, and `hosts` of a user.
-const HOSTS: &str = "hosts";
 /// Begins a message of ours: serde_yaml puts the path of keys before it.
 pub(in crate::config) const OURS: char = '\u{1f}';

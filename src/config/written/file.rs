@@ -1,17 +1,17 @@
 //! The sections of `politely.yaml`, with the forms of their keys. Each key may be left out or `null`: the file of the defaults has
 //! it.
 
-use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::policy::{Allowlist, HostPattern, KeyBy, ListedBy, Paths, PolicyToken};
+use crate::policy::{Allowlist, HostPattern, KeyBy, ListedBy, Paths};
 use crate::robots::{ParseOptions, Precedence, ProductToken, Purpose, UserAgentMatch};
 
 use super::manners::{self, WrittenAdaptive, WrittenBreaker, WrittenBudget};
+use super::policy_tokens::PolicyTokens;
 use super::secrets::{self, SecretUrl};
 use super::signature::SignatureSettings;
 use super::text;
@@ -84,18 +84,12 @@ pub struct IdentitySettings {
     /// What the fetched pages are for, in the words of `Content-Signal` and `Content-Usage`.
     pub purpose: Vec<Purpose>,
     /// The names of purposes in robots.txt.
-    pub policy_tokens: BTreeMap<Purpose, Vec<ProductToken>>,
+    pub policy_tokens: PolicyTokens,
     /// What this instance is called in `Via`. `None`: a name that is made once and kept.
     pub instance: Option<InstanceName>,
     pub signature: SignatureSettings,
-}
-
-impl IdentitySettings {
-    /// Each policy token with its purpose.
-    pub(in crate::config) fn policy_tokens(&self) -> Vec<PolicyToken> {
-        let each = self.policy_tokens.iter();
-        each.flat_map(|(purpose, tokens)| tokens.iter().map(|token| (purpose.clone(), token.clone()))).collect()
-    }
+    /// Where requests come from, as it is published.
+    pub addresses: Vec<Network>,
 }
 
 /// Fetching, keeping and reading robots.txt.

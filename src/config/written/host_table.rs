@@ -47,7 +47,7 @@ impl Override {
     }
 }
 
-/// How a no to a declared purpose is handled: an answer's field, or the site's tdmrep.json. `None`: as for all.
+/// How a no to a declared purpose is handled: an answer's field, the site's tdmrep.json, or its licence file. `None`: as for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
@@ -57,6 +57,7 @@ pub struct Usage {
     pub tdm_reservation: Option<RobotsOverride>,
     pub page: Option<RobotsOverride>,
     pub tdmrep: Option<RobotsOverride>,
+    pub license: Option<RobotsOverride>,
 }
 
 impl Usage {
@@ -68,6 +69,7 @@ impl Usage {
             tdm_reservation: self.tdm_reservation.unwrap_or(before.tdm_reservation),
             page: self.page.unwrap_or(before.page),
             tdmrep: self.tdmrep.unwrap_or(before.tdmrep),
+            license: self.license.unwrap_or(before.license),
         }
     }
 }

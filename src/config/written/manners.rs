@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::Deserializer;
 
+use super::money::WrittenMoney;
 use super::text::{self, read_with};
 use super::units::show_duration;
 use crate::config::read::error::Complaint;
@@ -45,6 +46,8 @@ pub struct WrittenBudget {
     pub bytes: Option<u64>,
     /// `None`: a day.
     pub per: Option<Period>,
+    /// Promised to sites for their pages.
+    pub money: Option<WrittenMoney>,
 }
 
 /// All of it, where it is written. `None`: as for all hosts.
@@ -86,11 +89,12 @@ impl WrittenBreaker {
 
 impl WrittenBudget {
     fn meant(self) -> Option<policy::Budget> {
-        let Self { requests, bytes, per } = self;
-        (requests.is_some() || bytes.is_some()).then(|| policy::Budget {
+        let Self { requests, bytes, per, money } = self;
+        (requests.is_some() || bytes.is_some() || money.is_some()).then(|| policy::Budget {
             requests,
             bytes,
             per: per.unwrap_or_default(),
+            money: money.map(|money| money.0),
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::Ledger;
 use crate::gate::decode::rethrown;
 use crate::gate::fleet::Spend;
-use crate::policy::{Budget, PaceKey, Refusal, Request, Spent};
+use crate::policy::{Budget, Money, PaceKey, Refusal, Request, Spent};
 use futures_util::FutureExt;
 use std::fmt;
 use std::future::pending;
@@ -23,6 +23,11 @@ pub(in crate::gate) struct Bill {
 struct Item {
     of: Box<str>,
     budget: Budget,
+    /// What is counted: one request, or the millionths that it promises.
+    cost: i64,
+    /// It is paid only where less than this has been spent.
+    within: Budget,
+    is_money: bool,
     /// The end of the period in which it has been paid.
     paid: Option<u64>,
 }
@@ -46,17 +51,20 @@ impl Bill {
         if host.is_none() && request.budget.is_none() {
             return None;
         }
-        let host = host.map(|budget| Item { of: key.to_string().into(), budget, paid: None });
-        let user = request.user.zip(request.budget);
-        let user = user.map(|(user, budget)| Item { of: format!("user={user}").into(), budget: *budget, paid: None });
-        let items = host.into_iter().chain(user).collect();
-        Some(Box::new(Self { ledger: ledger.clone(), items, is_reported }))
+        let host = host.map(|budget| (key.to_string().into(), budget));
+        let user = request.user.zip(request.budget).map(|(user, budget)| (Budget::key_of_user(user), *budget));
+        let both = || host.iter().chain(&user);
+        let counted = both().filter_map(|(of, budget)| Item::counted(of, *budget));
+        let promised = request.promised.into_iter();
+        let promised = promised.flat_map(|it| both().filter_map(move |(of, budget)| Item::promised(of, *budget, it)));
+        let items: Vec<_> = counted.chain(promised).collect();
+        (!items.is_empty()).then(|| Box::new(Self { ledger: ledger.clone(), items, is_reported }))
     }
 
     /// Why it does not go, if that is known already.
     pub fn refusal(&self) -> Option<Refusal> {
         let now = SystemTime::now();
-        let is_spent = |it: &&Item| !it.budget.has_room(&self.ledger.known(&it.of, it.budget.per, now).spent(1));
+        let is_spent = |it: &&Item| !it.within.has_room(&self.ledger.known(&it.of, it.within.per, now).spent(1));
         self.items.iter().find(is_spent).map(|it| it.refusal(now))
     }
 
@@ -75,8 +83,8 @@ impl Bill {
     async fn pay_all(mut self: Box<Self>) -> Result<Box<Self>, Refusal> {
         for number in 0..self.items.len() {
             let item = &self.items[number];
-            let within = Some(item.budget).filter(|_| !self.is_reported);
-            let spend = Spend { within, ..Spend::of(item.budget.per, 1, 0) };
+            let within = Some(item.within).filter(|_| !self.is_reported);
+            let spend = Spend { within, ..Spend::of(item.within.per, item.cost, 0) };
             let paid = self.ledger.spend(&item.of, item.budget, spend).await;
             if paid.is_none() {
                 let refusal = item.refusal(SystemTime::now());
@@ -92,15 +100,16 @@ impl Bill {
         for item in &mut self.items {
             if let Some(ends) = item.paid.take() {
                 let heard = Spent { ends, ..Spent::default() };
-                let spend = Spend { heard, ..Spend::of(item.budget.per, -1, 0) };
+                let spend = Spend { heard, ..Spend::of(item.within.per, -item.cost, 0) };
                 self.ledger.spend(&item.of, item.budget, spend).await;
             }
         }
     }
 
-    /// It is over. `bytes`: of its answer. Not `sent`: it has not been a request.
-    pub fn settle(mut self, sent: bool, bytes: u64) {
-        if sent && bytes == 0 || self.items.iter().all(|item| item.paid.is_none()) {
+    /// It is over. `bytes`: of its answer. `charged`: by it; `None`: nobody knows. Not `sent`: it has not been a request.
+    pub fn settle(mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
+        let is_charged = charged.is_some() && self.items.iter().any(|item| item.is_money);
+        if sent && bytes == 0 && !is_charged || self.items.iter().all(|item| item.paid.is_none()) {
             return;
         }
         let settled = async move {
@@ -108,7 +117,8 @@ impl Bill {
                 return self.give_back().await;
             }
             for item in &self.items {
-                self.ledger.spend(&item.of, item.budget, Spend::of(item.budget.per, 0, bytes)).await;
+                let Some(spend) = item.afterwards(bytes, charged) else { continue };
+                self.ledger.spend(&item.of, item.budget, spend).await;
             }
         };
         // Without one, the process is ending.
@@ -121,20 +131,69 @@ impl Bill {
     }
 }
 
+/// What an answer says of a promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charge {
+    Nothing,
+    Of(Money),
+}
+
 /// A bill that has been paid; given back if nobody takes it.
 struct Paid(Option<Box<Bill>>);
 
 impl Drop for Paid {
     fn drop(&mut self) {
         if let Some(bill) = self.0.take() {
-            bill.settle(false, 0);
+            bill.settle(false, 0, None);
         }
     }
 }
 
 impl Item {
+    /// Of a budget of requests and bytes.
+    fn counted(of: &str, budget: Budget) -> Option<Self> {
+        let within = Budget { money: None, ..budget };
+        (within.requests.is_some() || within.bytes.is_some()).then(|| Self {
+            of: of.into(),
+            budget: within,
+            cost: 1,
+            within,
+            is_money: false,
+            paid: None,
+        })
+    }
+
+    /// Of one of money, whose millionths are counted like requests. A promise in another currency is never within it.
+    fn promised(of: &str, budget: Budget, promised: Money) -> Option<Self> {
+        let money = budget.money?;
+        let is_of_it = promised.currency == money.most.currency;
+        let left = money.most.micros.checked_sub(promised.micros).filter(|_| is_of_it);
+        let within = Budget { requests: Some(left.map_or(0, |left| left + 1)), per: money.per, ..Budget::default() };
+        let cost = if is_of_it { i64::try_from(promised.micros).unwrap_or(i64::MAX) } else { 0 };
+        let of = format!("{of} in {}", money.most.currency.as_str()).into();
+        let budget = Budget { money: Some(money), per: money.per, ..Budget::default() };
+        Some(Self { of, budget, cost, within, is_money: true, paid: None })
+    }
+
+    /// What is to be added when the answer is over, or given back.
+    fn afterwards(&self, bytes: u64, charged: Option<Charge>) -> Option<Spend> {
+        let per = self.within.per;
+        if !self.is_money {
+            return (bytes > 0).then(|| Spend::of(per, 0, bytes));
+        }
+        let micros = match charged? {
+            Charge::Nothing => 0,
+            Charge::Of(charged) if charged.currency == self.budget.money?.most.currency => charged.micros,
+            // What was promised stays promised.
+            Charge::Of(_) => return None,
+        };
+        let more = i64::try_from(micros).unwrap_or(i64::MAX).saturating_sub(self.cost);
+        let heard = Spent { ends: self.paid?, ..Spent::default() };
+        (more != 0).then(|| Spend { heard, ..Spend::of(per, more, 0) })
+    }
+
     fn refusal(&self, now: SystemTime) -> Refusal {
         let Self { of, budget, .. } = self;
-        Refusal::BudgetSpent { retry_after: budget.per.end(now).1, of: of.clone(), budget: *budget }
+        Refusal::BudgetSpent { retry_after: self.within.per.end(now).1, of: of.clone(), budget: *budget }
     }
 }

@@ -4,6 +4,7 @@
 mod bill;
 
 pub(super) use bill::Bill;
+pub use bill::Charge;
 
 use super::fleet::{Fleet, ServerLost, Spend};
 use crate::policy::{Budget, Period, Spent};
@@ -62,6 +63,13 @@ impl Ledger {
         let mut all: Vec<_> = self.of_now(|_| true).into_iter().map(of).collect();
         all.sort_by(|one, other| one.of.cmp(&other.of));
         all
+    }
+
+    /// A user's in the period of now.
+    pub fn of_user(&self, user: &str, budget: Budget) -> BudgetFigures {
+        let of = Budget::key_of_user(user);
+        let spent = self.known(&of, budget.per, SystemTime::now()).spent(1);
+        BudgetFigures { of, budget, spent }
     }
 
     /// The fleet can be asked again, perhaps: it gets what was known of it, which may be forgotten; and when all have done so,
@@ -222,7 +230,7 @@ mod tests {
 
     #[test]
     fn alone_each_instance_spends_its_part_of_what_was_left() {
-        let budget = Budget { requests: Some(10), bytes: None, per: Period::Hour };
+        let budget = Budget { requests: Some(10), bytes: None, per: Period::Hour, money: None };
         let all = [(0, 1), (4, 1), (10, 1), (0, 2), (4, 2), (5, 2), (9, 3), (10, 2)];
         let goes = all.map(|(heard, instances)| alone(budget, heard, instances));
         assert_eq!(goes, [10, 6, 0, 5, 3, 3, 1, 0]);
@@ -232,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_nobody_was_told_of_ends_with_its_period() {
-        let budget = Budget { requests: Some(10), bytes: None, per: Period::Hour };
+        let budget = Budget { requests: Some(10), bytes: None, per: Period::Hour, money: None };
         let heard = Spent { ends: 3600, requests: 4, bytes: 40 };
         let known = KnownBudget { budget, heard, unreported: (2, 20) };
         assert_eq!(known.in_period(7200).spent(3), Spent { ends: 7200, requests: 0, bytes: 0 });
@@ -266,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_earlier_periods_spent_is_forgotten_and_is_not_looked_for_with_each_request() {
-        let budget = Budget { requests: Some(1), bytes: None, per: Period::Hour };
+        let budget = Budget { requests: Some(1), bytes: None, per: Period::Hour, money: None };
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(36_000);
         let mut book = Book::default();
         let put = |book: &mut Book, number: usize, ends: u64| {

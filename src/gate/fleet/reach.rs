@@ -43,7 +43,12 @@ pub(super) fn slept() -> Duration {
 
 /// By a clock that a suspended machine does not stop.
 fn with_sleep() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+    #[cfg(target_os = "linux")]
+    let clock = ClockId::Boottime;
+    // On macOS it goes on, and that of `Instant` does not.
+    #[cfg(not(target_os = "linux"))]
+    let clock = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
 /// The server cannot be asked.

@@ -23,7 +23,7 @@ pub(super) struct HostTable {
     hasher: DefaultHashBuilder,
     bytes: AtomicUsize,
     /// Of each file.
-    counts: [AtomicUsize; 2],
+    counts: [AtomicUsize; SiteFile::COUNT],
     /// Counts new places: the time by which uses are ordered.
     clock: AtomicU32,
 }
@@ -186,7 +186,7 @@ impl HostTable {
     fn hash(&self, authority: &Authority, file: SiteFile) -> u64 {
         match file {
             SiteFile::Robots => self.hasher.hash_one(authority),
-            SiteFile::TdmRep => self.hasher.hash_one((authority, file)),
+            SiteFile::TdmRep | SiteFile::License => self.hasher.hash_one((authority, file)),
         }
     }
 

@@ -1,10 +1,10 @@
-//! Each robots.txt or tdmrep.json once in memory, however many authorities have it: most are one of a few that content systems
+//! Each robots.txt, tdmrep.json or licence file once in memory, however many authorities have it: most are one of a few that content systems
 //! write.
 
 use crate::evidence::sha256;
 use crate::gate::store::{FileDigest, first_half};
 use crate::policy::{Access, SiteFile};
-use crate::robots::{ParseOptions, RobotsTxt, TdmRep};
+use crate::robots::{ParseOptions, RobotsTxt, RslFile, TdmRep};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) struct Intern {
     held: Mutex<HashMap<ContentId, Access>>,
     /// How many of each there are.
-    counts: [AtomicUsize; 2],
+    counts: [AtomicUsize; SiteFile::COUNT],
     /// Bytes of all of them, as of when each was read or last swept.
     bytes: AtomicUsize,
     /// Files read since then.
@@ -33,6 +33,7 @@ impl Intern {
             let read = match file {
                 SiteFile::Robots => Access::Rules(RobotsTxt::parse_with(body, options)),
                 SiteFile::TdmRep => Access::Reservations(TdmRep::parse(body)),
+                SiteFile::License => Access::Licenses(RslFile::parse(body)),
             };
             // As a rule that is what was read: once for all is enough.
             if read.source() == Some(body) {
@@ -57,6 +58,7 @@ impl Intern {
             Some(match file {
                 SiteFile::Robots => Access::Rules(RobotsTxt::parse_again(&body, options)),
                 SiteFile::TdmRep => Access::Reservations(TdmRep::parse(&body)),
+                SiteFile::License => Access::Licenses(RslFile::parse(&body)),
             })
         })
     }
@@ -108,14 +110,19 @@ impl Intern {
 
     /// Drops those that no authority has any more, and counts the others.
     pub fn sweep(&self) {
-        let (mut bytes, mut counts) = (0, [0; 2]);
+        let (mut bytes, mut counts) = (0, [0; SiteFile::COUNT]);
         let mut held = self.held.lock();
         self.read.store(0, Ordering::Relaxed);
         held.retain(|_, file| {
             let wanted = file.holders() > 1;
             if wanted {
                 bytes += cost(file);
-                counts[usize::from(matches!(file, Access::Reservations(_)))] += 1;
+                let kind = match file {
+                    Access::Rules(_) | Access::Missing => SiteFile::Robots,
+                    Access::Reservations(_) => SiteFile::TdmRep,
+                    Access::Licenses(_) => SiteFile::License,
+                };
+                counts[kind as usize] += 1;
             }
             wanted
         });

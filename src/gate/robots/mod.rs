@@ -1,7 +1,8 @@
-//! Each authority's robots.txt, and tdmrep.json where that matters: fetched when first asked for, once however many ask, renewed in the background.
+//! Each authority's robots.txt, and tdmrep.json and licence file where those matter: fetched when first asked for, once however many ask, renewed in the background.
 
 mod compare;
 mod fetch;
+mod figures;
 mod host_table;
 mod intern;
 mod places;
@@ -10,6 +11,7 @@ mod refresh;
 mod response;
 mod under_way;
 
+pub use figures::CacheFigures;
 pub(super) use host_table::HostEntry;
 pub(super) use under_way::{FetchReason, Fetching, Order};
 
@@ -47,44 +49,12 @@ pub(super) struct RobotsCache {
     fetches: Mutex<FetchTable>,
     trimming: AtomicBool,
     /// Of each file.
-    fetched: [AtomicU64; 2],
-    failed: [AtomicU64; 2],
+    fetched: [AtomicU64; SiteFile::COUNT],
+    failed: [AtomicU64; SiteFile::COUNT],
     /// Of files fetched: those with preferences, and with licences, that nobody understands; those of which that is true as a whole.
-    malformed: [AtomicU64; 3],
+    malformed: [AtomicU64; 4],
     /// Of the copies that fetches were to replace: of those that were answered, and of those that were not.
     ages: [Histogram; 2],
-}
-
-/// Figures over all authorities, for the status and metrics.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CacheFigures {
-    /// Authorities in memory.
-    pub authorities: usize,
-    /// Different files in memory.
-    pub files: usize,
-    pub tdmrep_files: usize,
-    /// Bytes that they take.
-    pub authority_bytes: usize,
-    pub file_bytes: usize,
-    /// Those of hosts' paces, and of what waits to be written.
-    pub pace_bytes: usize,
-    pub unwritten_bytes: usize,
-    /// Fetches of robots.txt that were answered, and those that were not.
-    pub fetched: u64,
-    pub failed: u64,
-    /// The same of tdmrep.json.
-    pub tdmrep_fetched: u64,
-    pub tdmrep_failed: u64,
-    /// Files fetched in which nobody understands: preferences in robots.txt, licences in robots.txt, tdmrep.json.
-    pub malformed: [u64; 3],
-}
-
-impl CacheFigures {
-    /// All that `store.memory` bounds.
-    pub fn bytes(&self) -> usize {
-        self.authority_bytes + self.file_bytes + self.pace_bytes + self.unwritten_bytes
-    }
 }
 
 impl RobotsCache {
@@ -234,14 +204,23 @@ impl RobotsCache {
         });
     }
 
-    fn keep(&self, host: &HostEntry, entry: Arc<Entry>) {
+    fn keep(self: &Arc<Self>, host: &HostEntry, entry: Arc<Entry>) {
+        let names_another = {
+            let old = host.load();
+            old.robots_txt().is_some() && old.license_url() != entry.license_url()
+        };
         // First, so that a request that finds the entry evicted meanwhile does not use an older copy.
         self.store.save(host.name(), &entry);
         self.hosts.put(host, entry);
         match host.file {
-            SiteFile::Robots => host.set_page_went(false),
+            SiteFile::Robots => {
+                host.set_page_went(false);
+                if names_another {
+                    self.follow_license(&host.authority);
+                }
+            }
             // Whichever file came last, the next turn is a page's.
-            SiteFile::TdmRep => {
+            SiteFile::TdmRep | SiteFile::License => {
                 self.hosts
                     .find(&host.authority, SiteFile::Robots)
                     .iter()
@@ -250,22 +229,13 @@ impl RobotsCache {
         }
     }
 
-    pub fn figures(&self) -> CacheFigures {
-        let Self { hosts, files, pacer, store, fetched, failed, malformed, .. } = self;
-        let count = |of: &[AtomicU64; 2], file| of[file as usize].load(Ordering::Relaxed);
-        CacheFigures {
-            authorities: hosts.count(SiteFile::Robots),
-            files: files.count(SiteFile::Robots),
-            tdmrep_files: files.count(SiteFile::TdmRep),
-            authority_bytes: hosts.bytes(),
-            file_bytes: files.bytes(),
-            pace_bytes: pacer.bytes(),
-            unwritten_bytes: store.queued_bytes(),
-            fetched: count(fetched, SiteFile::Robots),
-            failed: count(failed, SiteFile::Robots),
-            tdmrep_fetched: count(fetched, SiteFile::TdmRep),
-            tdmrep_failed: count(failed, SiteFile::TdmRep),
-            malformed: malformed.each_ref().map(|count| count.load(Ordering::Relaxed)),
+    /// A robots.txt names another licence file than the one before: it is fetched, whatever others know of the other.
+    fn follow_license(self: &Arc<Self>, authority: &Authority) {
+        if let Some(license) = self.hosts.find(authority, SiteFile::License).filter(|host| !is_unknown(&host.load())) {
+            drop(self.refresh(&license, Order::background(FetchReason::Anew)));
+            let forgotten = Arc::new(Entry::default());
+            self.store.save(license.name(), &forgotten);
+            self.hosts.put(&license, forgotten);
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) fn interpret_response(
         }
         Fetched::DeadEnd { asked, status, why } => {
             tracing::debug!(?why, "the redirects of {} cannot be followed", file.name());
-            let freshness = freshness(&HeaderMap::new(), settings, *asked);
+            let freshness = freshness(file, &HeaderMap::new(), settings, *asked);
             return Entry::answered(SiteAnswer::new(Access::Missing, *status, freshness));
         }
         Fetched::Unreachable(why) => return old.failed(now, why, None, fastrand::f64()),
@@ -54,7 +54,7 @@ pub(super) fn interpret_response(
         let why = format!("status {status}, and `{field}` says that it is a challenge");
         return old.failed(now, &why, asked_to_wait(headers, now), fastrand::f64());
     }
-    let freshness = freshness(headers, settings, asked);
+    let freshness = freshness(file, headers, settings, asked);
     // A site that redirects cannot validate the file of another one.
     let validators = if is_redirected { Validators::default() } else { validators(headers) };
     if status == 304
@@ -84,7 +84,7 @@ pub(super) fn interpret_response(
 }
 
 /// Age counts from when it was asked for (RFC 9111 §4.2.3).
-fn freshness(headers: &HeaderMap, settings: &Settings, asked: SystemTime) -> Freshness {
+fn freshness(file: SiteFile, headers: &HeaderMap, settings: &Settings, asked: SystemTime) -> Freshness {
     let field = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
     let control: Vec<_> = headers.get_all(header::CACHE_CONTROL).iter().map(|value| value.as_bytes()).collect();
     let fields = CacheFields {
@@ -93,7 +93,10 @@ fn freshness(headers: &HeaderMap, settings: &Settings, asked: SystemTime) -> Fre
         date: field(header::DATE),
         age: field(header::AGE),
     };
-    let limits = FreshnessLimits { min_ttl: settings.robots.min_ttl, max_ttl: settings.robots.max_ttl };
+    let (min_ttl, max_ttl) = (settings.robots.min_ttl, settings.robots.max_ttl);
+    // A licence file may be another site's, which is not asked more often than the robots.txt that names it lives.
+    let min_ttl = if file == SiteFile::License { max_ttl } else { min_ttl };
+    let limits = FreshnessLimits { min_ttl, max_ttl };
     Freshness::new(asked, fields.lifetime(asked, &limits), fastrand::f64())
 }
 

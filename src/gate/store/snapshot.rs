@@ -133,8 +133,10 @@ impl<'a> EntryRecord<'a> {
         let answer = entry.answer.as_ref().map(|answer| AnswerRecord {
             kind: match answer.access {
                 Access::Missing => AnswerKind::Missing,
-                Access::Rules(_) | Access::Reservations(_) if answer.is_foreign => AnswerKind::ForeignFile,
-                Access::Rules(_) | Access::Reservations(_) => AnswerKind::File,
+                Access::Rules(_) | Access::Reservations(_) | Access::Licenses(_) => match answer.is_foreign {
+                    true => AnswerKind::ForeignFile,
+                    false => AnswerKind::File,
+                },
             },
             status: answer.status,
             freshness: answer.freshness.to_millis(),

@@ -52,7 +52,7 @@ fn load(store: &Store, number: usize) -> Option<String> {
         .load(SiteFile::Robots.of(&authority(number)), |_, body| Some(Access::Rules(RobotsTxt::parse(&body()?))))?;
     match &entry.answer.as_ref()?.access {
         Access::Rules(robots) => Some(String::from_utf8_lossy(robots.source()).into_owned()),
-        Access::Reservations(_) | Access::Missing => None,
+        Access::Reservations(_) | Access::Licenses(_) | Access::Missing => None,
     }
 }
 

@@ -54,10 +54,12 @@ pub struct Known<'a> {
     pub robots: &'a Entry,
     /// `None`: it does not matter ([`HostRules::mining_purpose`](super::HostRules::mining_purpose)).
     pub tdmrep: Option<&'a Entry>,
+    /// `None`: the same ([`HostRules::licensed_purposes`](super::HostRules::licensed_purposes)).
+    pub license: Option<&'a Entry>,
 }
 
 impl<'a> From<&'a Entry> for Known<'a> {
     fn from(robots: &'a Entry) -> Self {
-        Known { robots, tdmrep: None }
+        Known { robots, tdmrep: None, license: None }
     }
 }

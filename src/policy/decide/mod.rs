@@ -35,7 +35,7 @@
 //! 4. Without a usable copy of robots.txt: fetch it, or refuse while it is unreachable.
 //! 5. Its rules, for the path as it is sent and for each form that servers make of it.
 //! 6. Its usage preferences, and its groups for a purpose, for the declared purposes; then `Visit-time`.
-//! 7. tdmrep.json, of what is still allowed.
+//! 7. tdmrep.json, then the licence file, of what is still allowed.
 //!
 //! `mode: report` and `robots: report` turn a refusal into a report. Nothing lifts the pace.
 
@@ -51,23 +51,36 @@ use super::freshness::CopyState;
 use super::host_rules::HostRules;
 use super::operator_rules::OwnVerdict;
 use super::site_file::SiteFile;
+use super::usage::license::not_licensed;
 use super::usage::tdmrep::reserved_by_tdmrep;
-use super::{Refusal, Request, RobotsOverride};
+use super::{Authority, Refusal, Request, RobotsOverride};
 use crate::robots::path_forms::JudgedPath;
 use by_file::Case;
 
-/// Decides by what is known. tdmrep.json is asked of what robots.txt lets go, be it for a report alone.
+/// Decides by what is known. The other files are asked of what robots.txt lets go, be it for a report alone.
 pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> Decision {
-    let Known { robots, tdmrep } = known.into();
+    let Known { robots, tdmrep, license } = known.into();
     let mut path = JudgedPath::new(request.target, rules.options.paths);
-    let decision = by_robots(robots, rules, request, now, &mut path);
-    match (&decision.ruling, tdmrep) {
-        (Ruling::Allow(Allowance::RobotsTxt | Allowance::Operator), _) => decision,
-        (Ruling::Report(_), _) if rules.options.report_only => decision,
-        (Ruling::Allow(_) | Ruling::Report(_), Some(tdmrep)) => {
-            by_tdmrep(decision, (robots, tdmrep), rules, request, now, &mut path)
-        }
-        _ => decision,
+    let mut decision = by_robots(robots, rules, request, now, &mut path);
+    if let Some(tdmrep) = tdmrep
+        && is_open(&decision.ruling, rules)
+    {
+        decision = by_tdmrep(decision, (robots, tdmrep), rules, request, now, &mut path);
+    }
+    if let Some(license) = license
+        && is_open(&decision.ruling, rules)
+    {
+        decision = by_license(decision, (robots, license), rules, request, now, &mut path);
+    }
+    decision
+}
+
+/// Whether a further file may say something of it.
+fn is_open(ruling: &Ruling, rules: &HostRules) -> bool {
+    match ruling {
+        Ruling::Allow(Allowance::RobotsTxt | Allowance::Operator) | Ruling::Fetch(_) | Ruling::Refuse(_) => false,
+        Ruling::Allow(_) => true,
+        Ruling::Report(_) => !rules.options.report_only,
     }
 }
 
@@ -85,6 +98,13 @@ pub fn judge_file(robots: &Entry, rules: &HostRules, request: &Request<'_>, now:
 pub fn may_fetch_tdmrep(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> bool {
     let request = Request { target: SiteFile::TdmRep.path().as_bytes(), ..*request };
     !matches!(judge_file(robots, rules, &request, now), Ruling::Refuse(_))
+}
+
+/// The same of its licence file, which may be on another host: there that one's robots.txt decides, before it is fetched.
+pub fn may_fetch_license(robots: &Entry, rules: &HostRules, request: &Request<'_>, now: SystemTime) -> bool {
+    let Some((at, target)) = robots.license_url().and_then(|url| Authority::and_target(url).ok()) else { return false };
+    let request = Request { target: target.as_bytes(), ..*request };
+    at != *request.authority || !matches!(judge_file(robots, rules, &request, now), Ruling::Refuse(_))
 }
 
 #[cold]
@@ -111,16 +131,59 @@ fn by_tdmrep(
             Some(_) => Decision { refresh: decision.refresh.or(Some(SiteFile::TdmRep)), ..decision },
         };
     };
-    let is_reported = rules.options.report_only || rules.usage.tdmrep == RobotsOverride::Report;
-    let ruling = match reserved_by_tdmrep(tdmrep, rules, request, path) {
-        Some(_) if is_reported && matches!(decision.ruling, Ruling::Report(_)) => decision.ruling,
-        Some(why) if is_reported => Ruling::Report(why.into()),
-        Some(why) => Ruling::Refuse(why.into()),
-        None => decision.ruling,
+    let why = reserved_by_tdmrep(tdmrep, rules, request, path);
+    let refresh = (state == CopyState::Refresh && may_fetch()).then_some(SiteFile::TdmRep);
+    decision.with(why, rules.usage.tdmrep, rules, refresh)
+}
+
+#[cold]
+fn by_license(
+    decision: Decision,
+    (robots, license): (&Entry, &Entry),
+    rules: &HostRules,
+    request: &Request<'_>,
+    now: SystemTime,
+    path: &mut JudgedPath<'_>,
+) -> Decision {
+    let Some(url) = robots.license_url() else { return decision };
+    // Or nobody could read it.
+    if Authority::and_target(url)
+        .is_ok_and(|(at, target)| at == *request.authority && target.as_bytes() == request.target)
+    {
+        return decision;
+    }
+    let may_fetch = || license.may_fetch(now) && may_fetch_license(robots, rules, request, now);
+    let Some((_, state)) = license.usable(now) else {
+        // Nobody waits for what is only reported.
+        return match is_reported(rules.usage.license, rules) {
+            _ if !may_fetch() => decision,
+            true => Decision { refresh: decision.refresh.or(Some(SiteFile::License)), ..decision },
+            false => Decision { ruling: Ruling::Fetch(SiteFile::License), ..decision },
+        };
     };
-    // One at a time: the next request has the other renewed.
-    let refresh = decision.refresh.or_else(|| (state == CopyState::Refresh && may_fetch()).then_some(SiteFile::TdmRep));
-    Decision { ruling, refresh, ..decision }
+    let why = not_licensed(license, url, rules, request, path);
+    let refresh = (state == CopyState::Refresh && may_fetch()).then_some(SiteFile::License);
+    decision.with(why, rules.usage.license, rules, refresh)
+}
+
+impl Decision {
+    /// With what a further file says, which is handled so, and whether that has to be renewed.
+    fn with(self, why: Option<Refusal>, mode: RobotsOverride, rules: &HostRules, refresh: Option<SiteFile>) -> Self {
+        let is_reported = is_reported(mode, rules);
+        let ruling = match why {
+            Some(_) if is_reported && matches!(self.ruling, Ruling::Report(_)) => self.ruling,
+            Some(why) if is_reported => Ruling::Report(why.into()),
+            Some(why) => Ruling::Refuse(why.into()),
+            None => self.ruling,
+        };
+        // One at a time: the next request has the other renewed.
+        Self { ruling, refresh: self.refresh.or(refresh), ..self }
+    }
+}
+
+/// Whether what a file says, which is handled so, changes nothing.
+fn is_reported(mode: RobotsOverride, rules: &HostRules) -> bool {
+    rules.options.report_only || mode == RobotsOverride::Report
 }
 
 fn by_robots(

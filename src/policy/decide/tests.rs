@@ -1,10 +1,10 @@
 //! The decision, case by case: what is configured, what is known of robots.txt, what follows.
 
 use super::*;
-use crate::policy::entry::{Access, SiteAnswer, Trouble, Validators};
+use crate::policy::entry::{SiteAnswer, Trouble, Validators};
 use crate::policy::explain::explain;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Authority, OwnRules, Paths, PolicyOptions, PreferenceEvidence, RuleEvidence, Scheme};
+use crate::policy::{Access, Authority, OwnRules, Paths, PolicyOptions, PreferenceEvidence, RuleEvidence, Scheme};
 use crate::robots::{ProductToken, Purpose, RobotsTxt, VisitTime};
 use std::sync::Arc;
 use std::time::Duration;

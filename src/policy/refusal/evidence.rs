@@ -126,6 +126,34 @@ impl fmt::Display for MiningEvidence {
     }
 }
 
+/// What a licence file says of a page that is not licensed for a declared purpose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LicenseEvidence {
+    /// Where the file is.
+    pub url: Box<str>,
+    pub purpose: Box<str>,
+    /// The place of the `content` in the file, from 1.
+    pub content: u32,
+    /// Its `url` as written.
+    pub location: Box<str>,
+    /// `prohibits: ai-train`, or `permits: search`, which does not list it.
+    pub term: Box<str>,
+    /// What it matches, where that is not the path as sent but one that servers take it for.
+    pub matched_path: Option<Box<str>>,
+}
+
+impl fmt::Display for LicenseEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url, purpose, content, location, term, matched_path } = self;
+        write!(
+            f,
+            "{url} does not license this URL for the purpose `{purpose}`: content {content}, `url=\"{location}\"`, `{term}`"
+        )?;
+        served_as(f, matched_path)
+    }
+}
+
 /// A field that says no to a purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -32,6 +32,7 @@ impl Refusal {
                 )
             }
             Self::MiningReserved(evidence) => write!(f, "{evidence}"),
+            Self::NotLicensed(evidence) => write!(f, "{evidence}"),
             Self::AnswerReserved(reservation) => {
                 let Reservation { field, value, purpose } = &**reservation;
                 write!(f, "the site's answer says no to the purpose `{purpose}`: `{}: {value}`", field.as_str())

@@ -77,7 +77,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
             Refusal::BudgetSpent {
                 retry_after: second,
                 of: "example.com".into(),
-                budget: Budget { requests: Some(100), bytes: Some(1024), per: Period::Hour },
+                budget: Budget { requests: Some(100), bytes: Some(1024), per: Period::Hour, money: None },
             },
             "budget-spent",
             "budget of example.com spent: 100 requests and 1024 bytes per hour (UTC); try again in 1.1 s",

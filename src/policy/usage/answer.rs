@@ -13,6 +13,8 @@ pub struct UsageLines {
     lines: Vec<(UsageField, Vec<u8>)>,
     pub(super) links: Vec<Vec<u8>>,
     pub(super) price: Option<Vec<u8>>,
+    pub(super) charged: Option<Vec<u8>>,
+    pub(super) crawler_error: Option<Vec<u8>>,
     /// There were too many of these, or they are too long.
     pub(super) left_out: Vec<Signal>,
     is_image: bool,
@@ -31,6 +33,10 @@ impl UsageLines {
             }
         } else if name.eq_ignore_ascii_case(b"crawler-price") {
             self.price.get_or_insert_with(|| value.to_owned());
+        } else if name.eq_ignore_ascii_case(b"crawler-charged") {
+            self.charged.get_or_insert_with(|| value.to_owned());
+        } else if name.eq_ignore_ascii_case(b"crawler-error") {
+            self.crawler_error.get_or_insert_with(|| value.to_owned());
         } else if name.eq_ignore_ascii_case(b"content-type") {
             self.is_image = value.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case(b"image/"));
         }

@@ -18,7 +18,7 @@ pub enum UsageField {
 }
 
 /// How an answer whose field says no is handled, for each of the fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageModes {
     pub content_usage: RobotsOverride,
     pub content_signal: RobotsOverride,
@@ -29,6 +29,24 @@ pub struct UsageModes {
     pub page: RobotsOverride,
     /// The site's tdmrep.json, which is read before anything is asked for.
     pub tdmrep: RobotsOverride,
+    /// The licence file that its robots.txt names, likewise.
+    pub license: RobotsOverride,
+}
+
+impl Default for UsageModes {
+    fn default() -> Self {
+        let enforce = RobotsOverride::Enforce;
+        UsageModes {
+            content_usage: enforce,
+            content_signal: enforce,
+            x_robots_tag: enforce,
+            tdm_reservation: enforce,
+            page: enforce,
+            tdmrep: enforce,
+            // Whoever has agreed on its terms elsewhere is licensed.
+            license: RobotsOverride::Report,
+        }
+    }
 }
 
 /// What is asked of an answer's head.
@@ -57,6 +75,10 @@ pub enum Signal {
     License,
     /// Status 402.
     PaymentRequired,
+    /// `crawler-charged`: it has been paid for.
+    Charged,
+    /// `crawler-error`: it has not.
+    CrawlerError,
 }
 
 impl UsageField {
@@ -90,7 +112,7 @@ impl UsageModes {
 }
 
 impl Signal {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::ContentUsage,
         Self::ContentSignal,
         Self::RobotsTag,
@@ -100,6 +122,8 @@ impl Signal {
         Self::MetaTdm,
         Self::License,
         Self::PaymentRequired,
+        Self::Charged,
+        Self::CrawlerError,
     ];
 
     /// The label in metrics. Stable.
@@ -114,6 +138,8 @@ impl Signal {
             Self::MetaTdm => "meta-tdm-reservation",
             Self::License => "license",
             Self::PaymentRequired => "payment-required",
+            Self::Charged => "crawler-charged",
+            Self::CrawlerError => "crawler-error",
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod answer;
 mod field;
+pub(super) mod license;
 pub mod offer;
 pub mod page;
 pub(super) mod policy_tokens;

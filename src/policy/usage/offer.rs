@@ -1,6 +1,8 @@
 //! What a site asks for in return: a licence (`Link: <…>; rel="license"`, RSL 1.0 and RFC 8288) and a price (`crawler-price`,
 //! Cloudflare's pay per crawl). Only reported. Pure.
 
+use crate::policy::Money;
+
 /// What cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
@@ -66,11 +68,14 @@ fn value(text: &str) -> Result<(&str, &str), Malformed> {
 /// `USD 0.01`: a currency (ISO 4217) and an amount.
 pub fn price(value: &[u8]) -> Result<&str, Malformed> {
     let text = str::from_utf8(value).map_err(|_| Malformed)?.trim();
-    let (currency, amount) = text.split_once(' ').ok_or(Malformed)?;
-    let (whole, part) = amount.split_once('.').unwrap_or((amount, "0"));
-    let is_number = |digits: &str| (1..=12).contains(&digits.len()) && digits.bytes().all(|it| it.is_ascii_digit());
-    let is_currency = currency.len() == 3 && currency.bytes().all(|it| it.is_ascii_uppercase());
-    (is_currency && is_number(whole) && is_number(part)).then_some(text).ok_or(Malformed)
+    Money::parse(text).map(|_| text).ok_or(Malformed)
+}
+
+/// Why a site has not taken a price: `InvalidCrawlerMaxPrice`, one word.
+pub fn crawler_error(value: &[u8]) -> Result<&str, Malformed> {
+    let text = str::from_utf8(value).map_err(|_| Malformed)?.trim();
+    let is_word = (1..=64).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_alphanumeric());
+    is_word.then_some(text).ok_or(Malformed)
 }
 
 /// Bytes of a line.

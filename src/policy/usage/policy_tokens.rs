@@ -52,11 +52,11 @@ pub(in crate::policy) fn reserved_purposes(
 
 #[cfg(test)]
 mod tests {
-    use crate::policy::entry::{Access, Entry, SiteAnswer};
+    use crate::policy::entry::{Entry, SiteAnswer};
     use crate::policy::explain::explain;
     use crate::policy::freshness::Freshness;
     use crate::policy::{
-        Authority, HostRules, OwnRules, PolicyOptions, Request, RobotsOverride, Ruling, Scheme, decide,
+        Access, Authority, HostRules, OwnRules, PolicyOptions, Request, RobotsOverride, Ruling, Scheme, decide,
     };
     use crate::robots::{ProductToken, Purpose, RobotsTxt};
     use std::sync::Arc;

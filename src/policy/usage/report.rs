@@ -3,6 +3,7 @@
 use super::answer::UsageLines;
 use super::field::{Signal, UsageField, Use};
 use super::offer;
+use crate::policy::Money;
 
 /// What one answer says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,6 +15,10 @@ pub struct UsageReport {
     /// Status 402.
     pub payment_required: bool,
     pub price: Option<Box<str>>,
+    /// What the request has been charged.
+    pub charged: Option<Money>,
+    /// Why the price that it named was not taken.
+    pub crawler_error: Option<Box<str>>,
     /// What cannot be understood: nothing is known of it.
     pub malformed: Vec<Signal>,
 }
@@ -44,6 +49,18 @@ impl UsageReport {
                 Err(_) => noted.malformed.push(Signal::PaymentRequired),
             }
         }
+        if let Some(charged) = &lines.charged {
+            match offer::price(charged).ok().and_then(Money::parse) {
+                Some(charged) => noted.charged = Some(charged),
+                None => noted.malformed.push(Signal::Charged),
+            }
+        }
+        if let Some(error) = &lines.crawler_error {
+            match offer::crawler_error(error) {
+                Ok(error) => noted.crawler_error = Some(error.into()),
+                Err(_) => noted.malformed.push(Signal::CrawlerError),
+            }
+        }
         noted.malformed.extend(&lines.left_out);
         noted
     }
@@ -65,6 +82,8 @@ impl UsageReport {
         let has = |signal| match signal {
             Signal::License => !self.licenses.is_empty(),
             Signal::PaymentRequired => self.payment_required,
+            Signal::Charged => self.charged.is_some(),
+            Signal::CrawlerError => self.crawler_error.is_some(),
             field => self.reserved.iter().any(|(it, _)| Signal::from(*it) == field),
         };
         Signal::ALL.into_iter().filter(move |signal| has(*signal))
@@ -115,8 +134,8 @@ mod tests {
                 "Link: </l>; rel=license",
             ],
         );
-        let all =
-            Signal::ALL.into_iter().filter(|it| it.slug() != "payment-required" && !it.slug().starts_with("meta"));
+        let is_of_prices = |it: &Signal| it.slug() == "payment-required" || it.slug().starts_with("crawler");
+        let all = Signal::ALL.into_iter().filter(|it| !is_of_prices(it) && !it.slug().starts_with("meta"));
         assert_eq!(said.signals().collect::<Vec<_>>(), all.collect::<Vec<_>>());
         assert_eq!(
             said.reserved_text().as_deref(),
@@ -147,6 +166,18 @@ mod tests {
         );
         assert_eq!(noted(402, &["crawler-price: much"]).malformed, [Signal::PaymentRequired]);
         assert!(noted(402, &[]).payment_required);
+    }
+
+    #[test]
+    fn what_was_charged_and_why_not_is_noted() {
+        let said = noted(200, &["crawler-charged: USD 0.01"]);
+        assert_eq!((said.charged, said.price), (Money::parse("USD 0.01"), None));
+        let said = noted(402, &["crawler-price: USD 0.02", "crawler-error: InvalidCrawlerMaxPrice"]);
+        let signals: Vec<_> = said.signals().map(Signal::slug).collect();
+        assert_eq!(said.crawler_error.as_deref(), Some("InvalidCrawlerMaxPrice"));
+        assert_eq!(signals, ["payment-required", "crawler-error"]);
+        assert_eq!(noted(200, &["crawler-charged: much"]).malformed, [Signal::Charged]);
+        assert_eq!(noted(400, &["crawler-error: a b"]).malformed, [Signal::CrawlerError]);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
-use super::super::exchange::request::{Head, Request};
+use super::super::exchange::request::Request;
+use super::super::exchange::request_head::Head;
 use super::super::exchange::{Exchange, Outcome, denied, intercept_mode};
 use super::super::io::{Buffer, Timer};
 use super::Tunnel;

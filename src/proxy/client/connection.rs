@@ -86,9 +86,10 @@ pub(super) async fn find_user(
         return Ok(());
     }
     let users = &settings.access.users;
-    let user = proxy.passwords.identify(users, peer.address.ip(), credentials, tries).await?;
-    peer.set_user(user);
-    Ok(())
+    let user = proxy.passwords.identify(users, peer.address.ip(), credentials, tries).await;
+    // Who is refused is not the user before on the connection.
+    peer.set_user(user.as_ref().ok().cloned().flatten());
+    user.map(drop)
 }
 
 /// That of a tunnel it has had from the start.

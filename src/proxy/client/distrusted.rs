@@ -1,6 +1,7 @@
 //! The clients that rejected our certificates, for the log and the status: most are not set up yet, and report nothing themselves.
 
 use super::super::Proxy;
+use crate::policy::is_background;
 use crate::tls::Distrust;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -84,7 +85,7 @@ impl Proxy {
             return;
         }
         self.counters.distrusted(how.slug());
-        if self.distrusted.add(client, host, agent, how) {
+        if self.distrusted.add(client, host, agent, how) && !is_background(host) {
             let (what, cure) = (how.what(), how.cure(agent));
             tracing::warn!(%client, host, agent, "a client rejects the certificate for this host: {what}; {cure}");
         }

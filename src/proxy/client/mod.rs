@@ -44,7 +44,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    fn new(address: SocketAddr, is_identified: bool, gets_directory: bool) -> Self {
+    pub(in crate::proxy) fn new(address: SocketAddr, is_identified: bool, gets_directory: bool) -> Self {
         let (private, owners) = (Arc::default(), Arc::default());
         let first_stream = FirstStream::default();
         Peer { address, is_identified, gets_directory, tunnel: None, user: None, first_stream, private, owners }

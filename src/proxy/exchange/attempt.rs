@@ -3,7 +3,7 @@
 
 use super::carry::{Client, Fault, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending};
 use super::carry_end::Broken;
-use super::request::Head;
+use super::request_head::Head;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
 use crate::proxy::io::{Buffer, Timer};

@@ -1,9 +1,12 @@
 //! What has been answered since the start.
 
+use super::outcome_counts::{OutcomeCounts, Outcomes, add};
+use super::users::{Cost, UserFigures, Users};
 use crate::config::User;
 use crate::histogram::{Distribution, Histogram};
-use crate::policy::{Signal, UsageReport};
-use parking_lot::{Mutex, RwLock};
+use crate::policy::{Currency, Money, Signal, UsageReport};
+use crate::proxy::client::Peer;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,9 +15,9 @@ use std::time::Duration;
 /// Counts of answers, by where they came from, and how long some things took.
 #[derive(Default)]
 pub struct Counters {
-    /// Of clients that are none of `users`.
+    /// Of clients that the metrics have under no name.
     others: Outcomes,
-    users: RwLock<BTreeMap<Box<str>, Arc<Outcomes>>>,
+    pub(super) users: Users,
     tunnels: AtomicU64,
     unverified: AtomicU64,
     reported: Mutex<BTreeMap<&'static str, u64>>,
@@ -26,16 +29,10 @@ pub struct Counters {
     handshakes: [AtomicU64; 2],
     /// By `Signal::ALL`: answers that say it, and that say it so that nobody understands.
     noted: [[AtomicU64; Signal::ALL.len()]; 2],
+    /// What answers have charged, in millionths.
+    charged: Mutex<BTreeMap<Currency, u64>>,
     origin: Histogram,
     decision: Histogram,
-}
-
-/// How requests ended.
-#[derive(Default)]
-struct Outcomes {
-    /// Nearly all of them.
-    forwarded: AtomicU64,
-    others: Mutex<OutcomeCounts>,
 }
 
 /// What went wrong with one host.
@@ -68,9 +65,6 @@ pub struct Counts {
     pub distrusted: BTreeMap<&'static str, u64>,
 }
 
-/// How a user's requests ended, or everybody's: slugs as in `outcome` of the metrics.
-pub type OutcomeCounts = BTreeMap<&'static str, u64>;
-
 impl Details {
     /// How everybody's requests ended, with no names.
     pub fn outcomes(&self) -> OutcomeCounts {
@@ -85,7 +79,7 @@ impl Details {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Details {
-    /// By user: the first users that asked. The others are `""`.
+    /// By user: some of `access.users`. The others are `""`.
     pub users: Vec<(Box<str>, OutcomeCounts)>,
     /// Requests sent on connections that were new, and on those that had been used before.
     pub sent: [u64; 2],
@@ -93,49 +87,31 @@ pub struct Details {
     pub handshakes: [u64; 2],
     /// By signal: answers that say it, and that say it so that nobody understands.
     pub noted: [Vec<(&'static str, u64)>; 2],
+    /// What answers have charged.
+    pub charged: Vec<Money>,
     /// From when requests were sent to the heads of their answers.
     pub origin: Distribution,
     /// From the heads of requests to decisions.
     pub decision: Distribution,
 }
 
-impl Outcomes {
-    fn read(&self) -> OutcomeCounts {
-        let mut counts = OutcomeCounts::from([("failed", 0), ("client-gone", 0)]);
-        add(&mut counts, &self.others.lock());
-        counts.insert("forwarded", self.forwarded.load(Relaxed));
-        counts
-    }
-}
-
 impl Counters {
-    pub(in crate::proxy) fn forwarded(&self, user: Option<&User>) {
-        self.count(user, |outcomes| _ = outcomes.forwarded.fetch_add(1, Relaxed));
+    /// To be called with the users of each configuration that comes into force.
+    pub(in crate::proxy) fn configure(&self, users: &[Arc<User>]) {
+        let gone = self.users.configure(users);
+        gone.iter().for_each(|counts| self.others.take_over(&counts.outcomes.read()));
     }
 
-    /// It ended so: `failed`, `client-gone`, the slug of a refusal.
-    pub(in crate::proxy) fn ended(&self, slug: &'static str, user: Option<&User>) {
-        self.count(user, |outcomes| *outcomes.others.lock().entry(slug).or_default() += 1);
-    }
-
+    /// A request has ended so: `forwarded`, `failed`, `client-gone`, the slug of a refusal. `None`: that has been counted before.
     #[inline]
-    fn count(&self, user: Option<&User>, count: impl Fn(&Outcomes)) {
-        match user.and_then(|user| self.of_user(user.name.as_ref())) {
-            Some(outcomes) => count(&outcomes),
-            None => count(&self.others),
-        }
+    pub(in crate::proxy) fn ended(&self, slug: Option<&'static str>, peer: &Peer, cost: Cost) {
+        let is_labelled = self.users.count(peer, slug, cost);
+        slug.filter(|_| !is_labelled).into_iter().for_each(|slug| self.others.count(slug));
     }
 
-    /// `None`: too many others have asked before.
-    fn of_user(&self, name: &str) -> Option<Arc<Outcomes>> {
-        if let Some(known) = self.users.read().get(name) {
-            return Some(known.clone());
-        }
-        let mut users = self.users.write();
-        if users.len() == MOST_USERS && !users.contains_key(name) {
-            return None;
-        }
-        Some(users.entry(name.into()).or_default().clone())
+    /// What users, and addresses that ask without a user name, have asked: the busiest first.
+    pub fn busiest(&self, most: usize) -> Vec<UserFigures> {
+        self.users.busiest(most)
     }
 
     /// A request is sent to its origin.
@@ -155,6 +131,13 @@ impl Counters {
         let [said, malformed] = &self.noted;
         noted.signals().for_each(|signal| _ = said[signal as usize].fetch_add(1, Relaxed));
         noted.malformed.iter().for_each(|signal| _ = malformed[*signal as usize].fetch_add(1, Relaxed));
+        if let Some(Money { currency, micros }) = noted.charged {
+            let mut charged = self.charged.lock();
+            if charged.len() < MOST_CURRENCIES || charged.contains_key(&currency) {
+                let sum = charged.entry(currency).or_default();
+                *sum = sum.saturating_add(micros);
+            }
+        }
     }
 
     /// It was decided about a request.
@@ -168,8 +151,7 @@ impl Counters {
     }
 
     /// A request has failed, through the fault of this host or of the way to it.
-    pub(in crate::proxy) fn failed_at(&self, host: impl ToString, why: &str, user: Option<&User>) {
-        self.ended("failed", user);
+    pub(in crate::proxy) fn failed_at(&self, host: impl ToString, why: &str) {
         let (host, mut failures) = (host.to_string(), self.failures.lock());
         if failures.len() == MOST_HOSTS && !failures.contains_key(host.as_str()) {
             return;
@@ -201,7 +183,7 @@ impl Counters {
 
     pub fn read(&self) -> Counts {
         let mut all = self.others.read();
-        self.users.read().values().for_each(|outcomes| add(&mut all, &outcomes.read()));
+        self.users.labelled().iter().for_each(|(_, outcomes)| add(&mut all, outcomes));
         let [forwarded, failed, client_gone] =
             ["forwarded", "failed", "client-gone"].map(|slug| all.remove(slug).unwrap_or_default());
         Counts {
@@ -217,61 +199,18 @@ impl Counters {
     }
 
     pub fn details(&self) -> Details {
-        let by_user: Vec<_> = self.users.read().iter().map(|(name, it)| (name.clone(), it.read())).collect();
-        let users = by_user.into_iter().chain([(Box::from(""), self.others.read())]).collect();
+        let users = self.users.labelled().into_iter().chain([(Box::from(""), self.others.read())]).collect();
         let [sent, handshakes] =
             [&self.sent, &self.handshakes].map(|all| all.each_ref().map(|count| count.load(Relaxed)));
         let noted = self.noted.each_ref().map(|counts| {
             Signal::ALL.iter().zip(counts).map(|(signal, count)| (signal.slug(), count.load(Relaxed))).collect()
         });
-        Details { users, sent, handshakes, noted, origin: self.origin.read(), decision: self.decision.read() }
-    }
-}
-
-fn add(all: &mut OutcomeCounts, more: &OutcomeCounts) {
-    for (slug, count) in more {
-        *all.entry(slug).or_default() += count;
+        let charged = self.charged.lock().iter().map(|(&currency, &micros)| Money { currency, micros }).collect();
+        let (origin, decision) = (self.origin.read(), self.decision.read());
+        Details { users, sent, handshakes, noted, charged, origin, decision }
     }
 }
 
 /// Whose failures are counted one by one.
 const MOST_HOSTS: usize = 1000;
-/// Whose requests are counted one by one.
-const MOST_USERS: usize = 200;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Settings;
-
-    fn users(count: usize) -> Vec<Arc<User>> {
-        let user = |number| {
-            format!("{{ name: u{number}, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA' }}")
-        };
-        let all: Vec<_> = (0..count).map(user).collect();
-        let yaml = format!("access: {{ users: [{}] }}", all.join(", "));
-        Settings::parse("test.yaml", &yaml).unwrap().access.users
-    }
-
-    #[test]
-    fn each_request_counts_once_for_its_user_or_for_the_others_and_no_count_falls() {
-        let counters = Counters::default();
-        let users = users(MOST_USERS + 2);
-        let count = |details: &Details, user: &str, slug: &str| {
-            let of_user = details.users.iter().find(|(name, _)| **name == *user);
-            of_user.and_then(|(_, counts)| counts.get(slug)).copied()
-        };
-        counters.forwarded(None);
-        let before = counters.details();
-        assert_eq!((count(&before, "", "forwarded"), before.users.len()), (Some(1), 1));
-        users.iter().for_each(|user| counters.ended("crawl-delay", Some(user)));
-        counters.forwarded(Some(&users[0]));
-        let after = counters.details();
-        assert_eq!(count(&after, "", "forwarded"), Some(1), "what a user asks takes nothing from the others");
-        assert_eq!((count(&after, "u0", "forwarded"), count(&after, "u0", "crawl-delay")), (Some(1), Some(1)));
-        assert_eq!(count(&after, "", "crawl-delay"), Some(2), "those beyond the bound are among the others");
-        let all = (counters.read().forwarded, counters.read().refused["crawl-delay"]);
-        assert_eq!(all, (2, MOST_USERS as u64 + 2));
-        assert_eq!((after.outcomes()["forwarded"], after.outcomes()["crawl-delay"]), all);
-    }
-}
+const MOST_CURRENCIES: usize = 16;

@@ -152,6 +152,7 @@ impl Exchange<'_> {
             reads_robots: request.reads_robots(),
             is_confined: user.is_some_and(|user| user.hosts.is_some() || !user.listed.hosts.is_empty()),
             again,
+            promised: request.promised,
             ..asked(request, peer)
         };
         proxy.gate.admit_next(&wanted, hosts(user), last, &mut self.trip.gate).await

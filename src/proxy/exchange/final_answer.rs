@@ -3,7 +3,7 @@
 use super::carry::{Added, AnswerHead, Client, Next};
 use super::pages::{Pages, media_type};
 use super::private::authenticates_connection;
-use super::request::Head;
+use super::request_head::Head;
 use super::state::Signature;
 use super::{Exchange, Outcome, websocket};
 use crate::gate::PaceOutcome;

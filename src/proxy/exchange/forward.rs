@@ -2,7 +2,8 @@
 
 use super::attempt::Tried;
 use super::carry::Client;
-use super::request::{Head, Request};
+use super::request::Request;
+use super::request_head::Head;
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
 use crate::gate::Permit;

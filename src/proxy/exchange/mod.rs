@@ -16,12 +16,15 @@ pub mod key_directory;
 pub mod memory;
 pub mod offers;
 mod outcome;
+mod outcome_counts;
 pub mod pages;
 mod per_user;
 mod private;
+mod promise;
 pub mod recent;
 mod record;
 pub mod request;
+pub mod request_head;
 mod revisit;
 mod state;
 mod target;
@@ -29,6 +32,7 @@ mod transfer;
 mod tunnel;
 mod tunnel_sni;
 mod usage;
+pub mod users;
 pub mod via;
 pub mod websocket;
 
@@ -50,6 +54,7 @@ use carry::{Client, Flow, Http1, OwnBody, Side};
 use decide::Decided;
 use http::header;
 use outcome::{About, FinalStep};
+use outcome_counts::FORWARDED;
 use request::{Request, Unread};
 use state::Trip;
 use std::cell::Cell;
@@ -58,6 +63,7 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::time::Instant;
 use tunnel_sni::Introduced;
+use users::Cost;
 
 impl Exchange<'_> {
     /// From the decision to the end of the answer. `last`: where the request before on its connection went.
@@ -120,7 +126,7 @@ impl Exchange<'_> {
     pub async fn tunnelled<C: Client>(mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
         self.trip.status = 200;
         self.proxy.counters.tunnelled();
-        self.proxy.counters.forwarded(self.peer.user.as_deref());
+        self.proxy.counters.ended(Some(FORWARDED), self.peer, Cost::default());
         client.grant();
         if flush(&self.settings, client, timer).await {
             let mut ahead = Buffer::new();
@@ -173,7 +179,8 @@ impl Exchange<'_> {
 
     fn conclude(&mut self, outcome: Outcome) -> FinalStep {
         self.is_concluded = true;
-        self.trip.gate.settle(self.trip.upstream.is_some(), self.trip.moved.down);
+        let charged = self.trip.origin.map(|_| self.charged());
+        self.trip.gate.settle(self.trip.upstream.is_some(), self.trip.moved.down, charged);
         let Exchange { proxy, ref settings, peer, began, request, ref trip, .. } = *self;
         About { proxy, settings, peer, began, request: Ok(request), trip }.conclude(outcome)
     }

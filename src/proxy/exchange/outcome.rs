@@ -1,7 +1,9 @@
 //! How an exchange ended: what is counted, recorded, logged and answered then.
 
+use super::outcome_counts::FORWARDED;
 use super::request::{Request, Unread};
 use super::state::Trip;
+use super::users::Cost;
 use crate::config::Settings;
 use crate::gate::Reported;
 use crate::policy::{Allowance, Refusal, RuleEvidence};
@@ -87,7 +89,7 @@ pub enum FinalStep {
 impl<'a> About<'a> {
     /// Counts, logs and records.
     pub(super) fn conclude(&self, outcome: Outcome) -> FinalStep {
-        let (proxy, user) = (self.proxy, self.peer.user.as_deref());
+        let proxy = self.proxy;
         let is_problem = matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_));
         let url = if is_problem { self.url() } else { None };
         let (of, accept) = (url.as_deref(), self.accept());
@@ -96,13 +98,7 @@ impl<'a> About<'a> {
             Outcome::Failed(failure) => Some(Answer::failure(failure, of, accept)),
             _ => None,
         };
-        match &outcome {
-            Outcome::Forwarded | Outcome::Answered(_) => proxy.counters.forwarded(user),
-            Outcome::Failed(Failure { detail: why, .. }) | Outcome::Cut(why) => self.count_failure(why),
-            Outcome::Gone => proxy.counters.ended("client-gone", user),
-            // A refusal is counted where it is logged, a CONNECT when it was granted.
-            Outcome::Refused(_) | Outcome::Tunnelled | Outcome::Intercepted | Outcome::Stopped => {}
-        }
+        self.count(&outcome);
         let answer = if let Outcome::Answered(answer) = &outcome { Some(answer) } else { made.as_ref() };
         if proxy.is_logging.load(Ordering::Relaxed) {
             self.log(&outcome, answer);
@@ -135,12 +131,20 @@ impl<'a> About<'a> {
         ours.unwrap_or((self.trip.status, self.trip.moved.down))
     }
 
-    fn count_failure(&self, why: &str) {
-        let user = self.peer.user.as_deref();
-        match self.request {
-            Ok(request) => self.proxy.counters.failed_at(&request.authority, why, user),
-            Err(_) => self.proxy.counters.ended("failed", user),
-        }
+    fn count(&self, outcome: &Outcome) {
+        let slug = match outcome {
+            Outcome::Forwarded | Outcome::Answered(_) => Some(FORWARDED),
+            Outcome::Failed(Failure { detail: why, .. }) | Outcome::Cut(why) => {
+                self.request.iter().for_each(|request| self.proxy.counters.failed_at(&request.authority, why));
+                Some("failed")
+            }
+            Outcome::Gone => Some("client-gone"),
+            Outcome::Refused(refusal) => Some(refusal.slug()),
+            // A CONNECT was counted when it was granted.
+            Outcome::Tunnelled | Outcome::Intercepted | Outcome::Stopped => None,
+        };
+        let cost = Cost { bytes: self.trip.moved.down, held: self.trip.gate.held() };
+        self.proxy.counters.ended(slug, self.peer, cost);
     }
 
     pub(super) fn url(&self) -> Option<String> {

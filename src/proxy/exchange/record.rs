@@ -35,6 +35,8 @@ impl About<'_> {
             noted.reserved_text().iter().for_each(|signals| draft.text("signals", signals));
             noted.licenses.first().iter().for_each(|license| draft.text("license", license));
             noted.price.iter().for_each(|price| draft.text("price", price));
+            noted.charged.iter().for_each(|charged| draft.text("charged", &charged.to_string()));
+            noted.crawler_error.iter().for_each(|error| draft.text("crawler_error", error));
         }
         draft.number("bytes_in", trip.moved.up);
         draft.number("bytes_out", bytes_out);
@@ -61,6 +63,7 @@ impl About<'_> {
             return;
         };
         draft.text("method", request.method);
+        request.promised.iter().for_each(|promised| draft.text("promised", &promised.to_string()));
         draft.text("url", &request.url());
         if !request.is_connect() {
             let rules = rules(self.settings, request, self.peer);

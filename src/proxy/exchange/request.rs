@@ -2,11 +2,13 @@
 
 use super::hints::{is_subresource, prefer_wait};
 use super::private::authenticates_connection;
+use super::promise::note_promise;
+use super::request_head::Head;
 use super::target;
 use super::via::Via;
 use super::websocket;
 use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field, number};
-use crate::policy::{Authority, Refusal};
+use crate::policy::{Authority, Money, Refusal};
 use crate::robots::ProductToken;
 use http::{HeaderMap, Version, header};
 use std::borrow::Cow;
@@ -33,6 +35,10 @@ pub struct Request<'a> {
     pub agent_tokens: Cow<'a, [ProductToken]>,
     pub accept: Option<&'a [u8]>,
     pub credentials: Option<&'a [u8]>,
+    /// It has a licence to show (RSL 1.0, `Authorization: License`).
+    pub is_licensed: bool,
+    /// The most that it says it would pay.
+    pub promised: Option<Money>,
     /// What Sec-Fetch-Dest says of it; `None`: nothing.
     pub is_subresource: Option<bool>,
     pub prefer_wait: Option<Duration>,
@@ -41,13 +47,6 @@ pub struct Request<'a> {
     /// All of its Via, in one line: CONNECT alone has it.
     pub via: Option<String>,
     pub head: Head<'a>,
-}
-
-/// The head that it was read from.
-#[derive(Clone, Copy)]
-pub enum Head<'a> {
-    Http1(&'a RequestHead<'a>),
-    Http2(&'a HeaderMap),
 }
 
 /// What is kept of the request before on a connection: most of them say the same again.
@@ -116,6 +115,8 @@ impl<'a> Request<'a> {
             agent_tokens: Cow::Borrowed(&[]),
             accept: None,
             credentials: None,
+            is_licensed: false,
+            promised: None,
             is_subresource: None,
             prefer_wait: None,
             max_forwards: None,
@@ -189,7 +190,11 @@ impl<'a> Request<'a> {
             FieldKind::UserAgent if self.user_agent.replace(value).is_some() => {
                 return Err(Refusal::bad_request("more than one User-Agent field"));
             }
-            FieldKind::Authorization => self.authenticates_connection |= authenticates_connection(value),
+            FieldKind::Authorization => {
+                self.authenticates_connection |= authenticates_connection(value);
+                self.is_licensed |= value.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"license "));
+            }
+            FieldKind::CrawlerPrice => note_promise(&mut self.promised, value)?,
             // Another server on the way may understand what the next does not (RFC 9110 §10.1.1).
             FieldKind::Expect if self.expects_continue || !value.eq_ignore_ascii_case(b"100-continue") => {
                 return Err(Refusal::ExpectationFailed);
@@ -223,6 +228,11 @@ impl<'a> Request<'a> {
         self.authenticates_connection || self.has_body()
     }
 
+    /// Whether its answer was given to it alone: bought, or licensed. None such says anything of others' requests.
+    pub fn is_on_terms(&self) -> bool {
+        self.is_licensed || self.promised.is_some()
+    }
+
     pub fn has_body(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
     }
@@ -246,26 +256,6 @@ impl<'a> Request<'a> {
             true => self.authority.url(""),
             false => self.authority.url(&String::from_utf8_lossy(&self.target)),
         }
-    }
-}
-
-impl<'a> Head<'a> {
-    /// The fields of these names.
-    pub fn fields_named(&self, names: &[http::HeaderName]) -> HeaderMap {
-        let mut found = HeaderMap::new();
-        let mut note = |name: &[u8], value: &[u8]| {
-            let named = names.iter().find(|it| it.as_str().as_bytes().eq_ignore_ascii_case(name));
-            if let Some((name, value)) = named.zip(http::HeaderValue::from_bytes(value).ok()) {
-                found.append(name, value);
-            }
-        };
-        match self {
-            Head::Http1(head) => head.fields.iter().for_each(|field| note(field.name, field.value)),
-            Head::Http2(fields) => {
-                fields.iter().for_each(|(name, value)| note(name.as_str().as_bytes(), value.as_bytes()))
-            }
-        }
-        found
     }
 }
 

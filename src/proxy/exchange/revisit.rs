@@ -50,6 +50,7 @@ impl Exchange<'_> {
     #[inline]
     pub(super) fn note_visit(&mut self, head: &AnswerHead<'_>) {
         if rules(&self.settings, self.request, self.peer).manners.min_revisit.is_some()
+            && self.request.promised.is_none()
             && self.is_of_page()
             && match head.status {
                 200 => true,

@@ -6,7 +6,7 @@ use super::carry::AnswerHead;
 use super::memory::RememberedReservation;
 use super::per_user::{asked, rules};
 use super::request::Request;
-use crate::gate::Reported;
+use crate::gate::{Charge, Reported};
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
 use crate::policy::is_for_one;
 use crate::policy::{HostRules, Refusal, Reservation, RobotsOverride, SiteFile, UsageLines, UsageReport, Use};
@@ -33,7 +33,7 @@ impl Exchange<'_> {
     pub(super) fn remembered(&self) -> Option<Box<Reservation>> {
         let Exchange { proxy, request, peer, ref settings, .. } = *self;
         let rules = rules(settings, request, peer);
-        if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") {
+        if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") || request.is_on_terms() {
             return None;
         }
         let RememberedReservation { reservation, until } = proxy.reserved.get(request, peer, rules)?;
@@ -54,6 +54,11 @@ impl Exchange<'_> {
         let mut lines = UsageLines::default();
         head.each(|_, name, value| lines.take(name, value));
         self.check_lines(&lines, head)
+    }
+
+    /// What the answer's head says of what the request has promised.
+    pub(super) fn charged(&self) -> Charge {
+        self.trip.noted.as_ref().and_then(|noted| noted.charged).map_or(Charge::Nothing, Charge::Of)
     }
 
     /// The same of what has been said in it, in its head or in the page's.
@@ -83,7 +88,7 @@ impl Exchange<'_> {
         let Some((reservation, mode)) = reservation else { return Ok(()) };
         let reservation = Box::new(reservation);
         if mode == RobotsOverride::Enforce && !rules.options.report_only {
-            if request.method == "GET" && self.is_for_all(head) {
+            if request.method == "GET" && !request.is_on_terms() && self.is_for_all(head) {
                 let until = Instant::now() + lifetime(head, now);
                 proxy.reserved.put(
                     request,

@@ -41,6 +41,13 @@ pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
             evidence.policy.iter().for_each(|policy| put("policy", Member::Text(&[policy])));
             evidence.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
+        Refusal::NotLicensed(evidence) => {
+            put("license_url", Member::Text(&[&evidence.url]));
+            put("purpose", Member::Text(&[&evidence.purpose]));
+            put("rule", Member::Text(&["url: ", &evidence.location, "; ", &evidence.term]));
+            put("entry", Member::Number(evidence.content.into()));
+            evidence.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
+        }
         Refusal::AnswerReserved(reservation) => {
             put("purpose", Member::Text(&[&reservation.purpose]));
             put("rule", Member::Text(&[reservation.field.as_str(), ": ", &reservation.value]));

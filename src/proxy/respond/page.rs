@@ -75,6 +75,7 @@ fn label(name: &'static str) -> &'static str {
     match name {
         "robots_url" => "robots.txt",
         "tdmrep_url" => "tdmrep.json",
+        "license_url" => "Licence",
         "product_token" => "Crawler",
         "rule" => "Rule",
         "line" => "Line",

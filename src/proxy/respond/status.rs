@@ -10,6 +10,7 @@ pub(super) fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'s
         Refusal::Disallowed { .. }
         | Refusal::UsageDisallowed { .. }
         | Refusal::MiningReserved(_)
+        | Refusal::NotLicensed(_)
         | Refusal::AnswerReserved(_)
         | Refusal::OperatorDenied { .. }
         | Refusal::InterceptDenied { .. }

@@ -136,7 +136,7 @@ impl EndpointConnections {
         }
         // Where one has said nothing for long, none is waited for.
         let is_mute = there().any(|connection| connection.is_mute());
-        let may_take = |vitals: &Vitals| !vitals.is_known.load(Relaxed) && !(uploads && vitals.uploads.load(Relaxed));
+        let may_take = |vitals: &Vitals| !(vitals.is_known.load(Relaxed) || uploads && vitals.uploads.load(Relaxed));
         let soon = there().find(|connection| !is_mute && may_take(&connection.vitals));
         soon.map_or(FoundConnection::None, |connection| FoundConnection::Soon(connection.clone()))
     }

@@ -5,9 +5,10 @@ use super::hop::is_tls;
 use super::route::Route;
 use crate::http1::{Field, FieldKind, FieldLines, Framing, RequestHead, list, put_field, put_number};
 use crate::policy::override_fields::is_disguised;
-use crate::signing::{RequestSigner, SignatureRequest, Signed};
+use crate::signing::{PriceField, RequestSigner, SignatureRequest, Signed};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// One request.
@@ -184,12 +185,24 @@ impl Outgoing<'_> {
         // After all that may be changed has been.
         if let Some(signer) = route.signature()
             && !self.is_signed()
-            && let Some(Signed { agent, input, signature }) = signer.sign(SystemTime::now(), self.asked).as_deref()
+            && let Some(Signed { agent, input, signature }) = self.sign(signer).as_deref()
         {
             put(b"Signature-Agent", agent.as_bytes());
             put(b"Signature-Input", input.as_bytes());
             put(b"Signature", signature.as_bytes());
         }
+    }
+
+    fn sign(&self, signer: &RequestSigner) -> Option<Arc<Signed>> {
+        let mut price = None;
+        self.fields.each(|field, ends_here| {
+            if let (FieldKind::CrawlerPrice, false, Ok(value)) = (field.kind, ends_here, str::from_utf8(field.value)) {
+                let name = PRICES.into_iter().find(|name| field.name.eq_ignore_ascii_case(name.as_bytes()));
+                price = name.map(|name| (name, value.trim().to_owned()));
+            }
+        });
+        let price = price.as_ref().map(|(name, value)| PriceField { name, value });
+        signer.sign(SystemTime::now(), self.asked, price)
     }
 
     /// Whether it is to be signed by this, at the moment: a client's own signature is left alone, and stays the only one.
@@ -262,6 +275,7 @@ fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
+const PRICES: [&str; 2] = ["crawler-max-price", "crawler-exact-price"];
 /// What a signature consists of (RFC 9421 §4, and the drafts of Web Bot Auth).
 const SIGNATURE: [&[u8]; 3] = [b"signature", b"signature-input", b"signature-agent"];
 

@@ -3,6 +3,7 @@
 
 use super::address::{ON, admin_of, asked, escaped, json};
 use crate::life::{KEEP_OUT, origin};
+use crate::serving::access::{request, users};
 use crate::support::{ADMIN_TOKEN, Binary, Client, Proxy, Reply, eventually};
 use serde_json::Value;
 use std::time::Duration;
@@ -31,6 +32,46 @@ async fn refusals_are_shown_with_their_reasons() {
     assert_eq!((later.as_array().map(Vec::len), &later[0]["number"]), (Some(1), &2.into()));
     assert_eq!(json(admin, "GET", "/api/v1/decisions?limit=1").await, later, "the newest");
     assert_eq!(asked(admin, "GET", "/api/v1/decisions?after=x", "").await.status(), 400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_each_user_has_asked_is_told() {
+    let origin = origin(|_| Reply::text(KEEP_OUT)).await;
+    let proxy = Proxy::start(&format!("{ON}\n{}", users("budget: { requests: 5, per: day }"))).await;
+    let admin = proxy.admin_address();
+    assert_eq!(json(admin, "GET", "/api/v1/users").await, Value::Array(Vec::new()), "nobody has asked");
+    let mut client = proxy.client().await;
+    // The last one, on the same connection, is nobody's.
+    for (target, user, status) in
+        [("/1", "alice", 200), ("/private", "alice", 403), ("/2", "alice", 200), ("/3", "carol", 407)]
+    {
+        client.send(request(&origin.url(target), user)).await;
+        assert_eq!(client.response().await.status(), status, "{target} {user}");
+    }
+    let mut other = proxy.client().await;
+    other.send(request(&origin.url("/4"), "bob")).await;
+    assert_eq!(other.response().await.status(), 200);
+    let all = async || json(admin, "GET", "/api/v1/users").await;
+    let mut told = all().await;
+    // What is forwarded counts when all is over.
+    while told.as_array().map(Vec::len) != Some(3) || told[0]["forwarded"] != 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        told = all().await;
+    }
+    let alice = &told[0];
+    assert_eq!((&alice["user"], &alice["requests"], &alice["client"]), (&"alice".into(), &3.into(), &Value::Null));
+    assert_eq!(alice["refused"], serde_json::json!({ "robots-disallowed": 1 }), "{alice}");
+    assert_eq!(alice["bytes"], 2 * KEEP_OUT.len(), "{alice}");
+    assert_eq!((&alice["budget"]["requests"], &alice["budget"]["max_requests"]), (&2.into(), &5.into()), "{alice}");
+    let nobody =
+        told.as_array().expect("a list").iter().find(|user| user["client"] == "127.0.0.1").expect("who has no user");
+    assert_eq!((&nobody["user"], &nobody["refused"]["client-denied"]), (&Value::Null, &1.into()), "{told}");
+    let bob = told.as_array().expect("a list").iter().find(|user| user["user"] == "bob").expect("bob");
+    assert_eq!((&bob["requests"], &bob["budget"]), (&1.into(), &Value::Null), "{told}");
+    let first = json(admin, "GET", "/api/v1/users?limit=1").await;
+    assert_eq!((first.as_array().map(Vec::len), &first[0]["user"]), (Some(1), &"alice".into()));
+    assert_eq!(json(admin, "GET", "/api/v1/status").await["users"], told);
+    assert_eq!(asked(admin, "GET", "/api/v1/users", "Authorization: Bearer x\r\n").await.status(), 401);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -116,8 +116,11 @@ async fn explain_in_json_has_the_documented_shape() {
             "detail": detail,
             "matched_path": null,
             "rule": rule,
-            "robots": { "url": file, "status": null, "asked_again": null, "access": "rules", "fetched_at": null, "expires_at": null },
+            "robots": {
+                "url": file, "status": null, "asked_again": null, "access": "rules", "html": false, "fetched_at": null, "expires_at": null,
+            },
             "tdmrep": null,
+            "license": null,
             "crawl_delay": 2.5,
             "manners": { "adaptive": null, "breaker": null, "budget": null, "min_revisit": null },
             "sitemaps": ["https://a.example/s.xml"],

@@ -454,3 +454,66 @@ async fn what_a_run_makes_for_its_command_is_nobody_elses_to_write() {
     let output = within("its end", command.env("STATE_DIRECTORY", home.path()).output()).await.expect("sh is there");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "644 f\n755 d\n", "{output:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_in_the_place_of_robots_txt_is_warned_of_once_and_summed_up() {
+    let origin = Origin::site("<!DOCTYPE html>\n<title>Not found</title>\n").await;
+    let script = fetch(&["/1", "/2", "/3"].map(|path| origin.url(path)));
+    let (text, json) = tokio::join!(run(&[], &script), run(&["-q", "--report", "json"], &script));
+    assert_eq!(text.stderr.matches("robots.txt is an HTML page").count(), 2, "{}", text.stderr);
+    let line = format!("\n  {} is an HTML page, in which there are hardly any rules\n", origin.url("/robots.txt"));
+    assert!(format!("{}\n", text.stderr).contains(&line), "{}", text.stderr);
+    let told: Value = serde_json::from_str(json.stderr.trim()).expect("JSON");
+    assert_eq!(told["html_robots"], Value::from(vec![origin.url("/robots.txt")]));
+    let explained = politely_with(&["explain", &origin.url("/1")], &open()).await.stdout;
+    assert!(explained.contains(&format!("note:{}", line.trim_end().trim_start_matches("\n "))), "{explained}");
+}
+
+/// Whichever of the two ways to speak TLS has found fault with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_is_not_trusted_comes_with_what_to_set() {
+    let own =
+        "openssl req -x509 -key key.pem -subj /CN=a.localhost -addext subjectAltName=DNS:a.localhost -out cert.pem";
+    let first =
+        "openssl req -new -key key.pem -subj /CN=a.localhost | openssl x509 -req -signkey key.pem -out cert.pem";
+    for made in [own, &format!("{own} -addext basicConstraints=critical,CA:FALSE"), first] {
+        let script = format!(
+            "cd $HOME; openssl ecparam -name prime256v1 -genkey -noout -out key.pem; ({made}) 2> made || cat made >&2
+            openssl s_server -accept 127.0.0.1:0 -cert cert.pem -key key.pem -www > served 2>&1 & server=$!
+            for _ in $(seq 100); do port=$(sed -n 's/^ACCEPT .*://p' served); [ -n \"$port\" ] && break; sleep 0.1; done
+            curl -q -s -o page https://a.localhost:$port/; kill $server; exit 0"
+        );
+        let ended = run(&[], &script).await;
+        let hint = "hint: `--set egress.ca_file=FILE` trusts an authority of your own, \
+            `--set 'hosts={\"a.localhost\": {verify: off}}'` any certificate";
+        assert!(ended.stderr.contains(hint), "{made}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_browser_asks_by_itself_is_one_line_of_what_is_said() {
+    let nobody = ("POLITELY_EGRESS__UPSTREAM_PROXY", "http://127.0.0.1:9");
+    let ask = |hosts: &[&str]| fetch(&hosts.iter().map(|host| format!("http://{host}/x")).collect::<Vec<_>>());
+    let hosts = ["update.googleapis.com", "connectivitycheck.gstatic.com", "detectportal.firefox.com"];
+    let own = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=x -keyout key -out own.pem 2> made";
+    let distrusted = format!("cd $HOME; {own}; curl -q -s --cacert own.pem https://clients2.google.com/; exit 0");
+    let ended = politely_with(&["run", "sh", "-c", &(ask(&hosts) + &distrusted)], &[nobody]).await;
+    assert!(ended.stderr.contains("\n  3 background requests of the browser refused"), "{}", ended.stderr);
+    let named = hosts.into_iter().chain(["clients2.google.com", "WARN"]).find(|word| ended.stderr.contains(word));
+    assert_eq!(named, None, "{}", ended.stderr);
+    let ended = politely_with(&["run", "sh", "-c", &ask(&["a.example"])], &[nobody]).await;
+    assert!(ended.stderr.contains("WARN") && ended.stderr.contains("a.example"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn this_machine_is_refused_with_what_opens_it() {
+    let script =
+        "curl -q -s --noproxy '' -o /dev/null http://127.0.0.1:8000/; curl -q -s -o /dev/null http://10.1.2.3/";
+    let ended =
+        politely_with(&["run", "sh", "-c", &format!("{script}; exit 0")], &[("POLITELY_EGRESS__PORTS", "[80, 8000]")])
+            .await;
+    let said = "2 refused: 127.0.0.1 is not a public address\n  hint: `--set 'egress.allow=[127.0.0.0/8, \"::1\"]'` opens this machine";
+    assert!(ended.stderr.contains(said) && ended.stderr.contains("NO_PROXY"), "{}", ended.stderr);
+    let open = ["run", "--set", "egress.allow=[127.0.0.0/8, \"::1\"]", "true"];
+    assert_eq!(politely_with(&open, &[]).await.code, 0);
+}

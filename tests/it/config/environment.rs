@@ -117,6 +117,28 @@ fn a_fault_of_the_file_is_shown_even_where_a_variable_overrides_it() {
     with_environment(Some(&file), &[("POLITELY_ACCESS__CLIENTS", "[10.0.0.0/8]")]).unwrap();
 }
 
+#[test]
+fn a_purpose_has_no_variable_of_its_own() {
+    let name = "POLITELY_IDENTITY__POLICY_TOKENS__AI_TRAIN";
+    assert_eq!(
+        with_environment(None, &[(name, "[GPTBot]")]).unwrap_err(),
+        format!(
+            "\
+error: `POLITELY_IDENTITY__POLICY_TOKENS` takes no purpose in its name
+  --> {name}
+hint: the name of a key cannot spell a purpose: set all of them in one value, such as \
+`POLITELY_IDENTITY__POLICY_TOKENS='{{ai-train: [NAME]}}'`"
+        )
+    );
+    let told = |value| with_environment(None, &[("POLITELY_IDENTITY__POLICY_TOKENS", value)]);
+    told("{ai-train: [GPTBot]}").unwrap();
+    let twice = told("{ai-train: [GPTBot], train-ai: [CCBot]}").unwrap_err();
+    assert!(twice.starts_with("error: the purpose `ai-train` appears twice\n"), "{twice}");
+    let list = told("[GPTBot]").unwrap_err();
+    assert!(list.starts_with("error: expected names by purpose, found a list\n"), "{list}");
+    assert!(list.contains("hint: write `{ ai-train: [NAME] }`, or `{}` for none"), "{list}");
+}
+
 /// `EXAMPLE_COM` could be `example.com`, `example_com` or `example-com`.
 #[test]
 fn a_host_has_no_variable_of_its_own() {

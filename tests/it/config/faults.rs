@@ -327,6 +327,22 @@ fn a_file_full_of_faults_shows_the_first_fifty() {
     assert_eq!(short(&yaml).len(), 50);
 }
 
+#[test]
+fn addresses_are_published_below_an_agent() {
+    let hint = "add `signature: { key: …, agent: https://bot.example }`, below which they are published";
+    assert_eq!(
+        short("identity: { addresses: [192.0.2.0/24] }"),
+        [format!("1:24 nobody could find these addresses | {hint}")]
+    );
+}
+
+/// Else the names of one of them would be left out without a word.
+#[test]
+fn a_purpose_in_two_spellings_is_there_twice() {
+    let yaml = "identity:\n  policy_tokens:\n    train-ai: [GPTBot]\n    search: [X]\n    AI-Train: [CCBot]\n";
+    assert_eq!(short(yaml), ["5:5 the purpose `ai-train` appears twice | add these names to the list in line 3"]);
+}
+
 /// What a fault costs does not grow with the file: with a look at the whole file for each, these would take hours.
 #[test]
 fn a_file_of_many_keys_that_are_all_at_fault_is_answered() {

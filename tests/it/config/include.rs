@@ -18,6 +18,18 @@ fn user(name: &str) -> String {
     format!("{{ name: {name}, password: \"{HASH}\", product_tokens: [{name}Bot] }}")
 }
 
+#[test]
+fn a_purpose_is_the_same_key_however_a_file_spells_it() {
+    let (_home, main) = files(&[
+        ("politely.yaml", "include: more.yaml\nidentity: { policy_tokens: { train-ai: [A], search: [S] } }\n"),
+        ("more.yaml", "identity: { policy_tokens: { ai-train: [B] } }\n"),
+    ]);
+    let settings = with_environment(Some(&main), &[]).unwrap();
+    let tokens = settings.identity.policy_tokens.each();
+    let tokens: Vec<String> = tokens.map(|(purpose, token)| format!("{purpose} {}", token.as_str())).collect();
+    assert_eq!(tokens, ["ai-train B", "search S"], "a list is overridden");
+}
+
 const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
 
 #[test]

@@ -22,13 +22,36 @@ fn it_is_off_unless_it_is_written_and_what_is_left_out_has_a_default() {
     assert_eq!(of("", "a.example"), Manners::default());
     assert_eq!(of("pace: { adaptive: {} }", "a.example").adaptive, adaptive(500, 0, 30));
     assert_eq!(of("pace: { adaptive: { factor: 2.5, min: 1s, max: ~ } }", "a.example").adaptive, adaptive(250, 1, 30));
-    let budget = |requests, bytes, per| Some(Budget { requests, bytes, per });
+    let budget = |requests, bytes, per| Some(Budget { requests, bytes, per, money: None });
     assert_eq!(of("pace: { budget: { requests: 7 } }", "a.example").budget, budget(Some(7), None, Period::Day));
     let hourly = of("pace: { budget: { bytes: 1KiB, per: hour, requests: ~ } }", "a.example").budget;
     assert_eq!(hourly, budget(None, Some(1024), Period::Hour));
     assert_eq!(of("pace: { budget: {} }", "a.example").budget, None);
     assert_eq!(of("pace: { breaker: {} }", "a.example").breaker, breaker(5, 600));
     assert_eq!(of("pace: { breaker: { after: 2, pause: 1m } }", "a.example").breaker, breaker(2, 60));
+}
+
+#[test]
+fn a_budget_of_money_has_one_currency_and_a_period() {
+    let money = |yaml: &str| of(&format!("pace: {{ budget: {{ money: {yaml} }} }}"), "a.example").budget.unwrap();
+    assert_eq!(money("{ USD: 5, per: hour }").to_string(), "USD 5 per hour");
+    assert_eq!(money("{ EUR: 0.25 }").to_string(), "EUR 0.25 per day");
+    let both = of("pace: { budget: { requests: 7, money: { USD: 5 } } }", "a.example").budget.unwrap();
+    assert_eq!(both.to_string(), "7 requests per day; USD 5 per day");
+    let forms = "write `{ USD: 5, per: day }`";
+    for (yaml, fault) in [
+        ("{ per: day }", "1:26 the key `USD` is missing | add `USD: …`".to_owned()),
+        ("{ usd: 5 }", format!("1:28 `usd` is not a currency | {forms}")),
+        ("5", format!("1:26 expected an amount and its currency, found `5` | {forms}")),
+        ("{ USD: -5 }", "1:33 `-5` is not an amount | an amount is a number such as `5` or `0.25`".to_owned()),
+        (
+            "{ USD: 5, EUR: 5 }",
+            "1:26 this budget has two currencies | keep one: a promise in another currency is never within it"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(short(&format!("pace: {{ budget: {{ money: {yaml} }} }}")), [fault], "{yaml}");
+    }
 }
 
 #[test]

@@ -170,6 +170,10 @@ fn ask(path: &[String]) -> Key {
                 // The one is nothing without the other.
                 ("intercept", 2) if key == "certificate" => format!("{{ certificate: {yaml}, key: /x }}"),
                 ("intercept", 2) if key == "key" => format!("{{ certificate: /x, key: {yaml} }}"),
+                // Without an agent nobody could find them.
+                ("identity", 1) if key == "addresses" => {
+                    format!("{{ signature: {{ key: /x, agent: 'https://a.example' }}, {key}: {yaml} }}")
+                }
                 ("identity", 2) if key == "key" => format!("{{ key: {yaml}, agent: 'https://a.example' }}"),
                 ("identity", 2) if key == "agent" => format!("{{ key: /x, agent: {yaml} }}"),
                 ("identity", 2) => format!("{{ key: /x, agent: 'https://a.example', {key}: {yaml} }}"),

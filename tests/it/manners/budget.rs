@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 const BUDGET: &str = "pace: { budget: { requests: 3, per: day } }";
 
 /// Returns when a new day or hour is not about to begin, which would give everybody a new budget.
-async fn not_at_midnight() {
+pub(super) async fn not_at_midnight() {
     let seconds = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs() % 3600;
     while seconds() > 3540 {
         tokio::time::sleep(Duration::from_secs(1)).await;

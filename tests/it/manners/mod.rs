@@ -3,6 +3,7 @@
 mod adaptive;
 mod breaker;
 mod budget;
+mod money;
 mod revisit;
 
 use crate::support::redis::Redis;

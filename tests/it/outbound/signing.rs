@@ -3,7 +3,7 @@
 use crate::support::binary::{politely, politely_with};
 use crate::support::client::get;
 use crate::support::websocket::WebSocket;
-use crate::support::{Alpn, Conduct, Origin, Parent, Proxy, Reply, Seen, test_ca};
+use crate::support::{Alpn, Client, Conduct, Origin, Parent, Proxy, Reply, Seen, test_ca};
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use ring::digest::{SHA256, digest};
@@ -58,12 +58,17 @@ impl Keys {
 
     /// Checks the signature as RFC 9421 §3.2 has it, by the text alone; returns the key's name.
     pub fn verify(&self, seen: &Seen) -> String {
+        self.verify_with(seen, "")
+    }
+
+    /// The same of one that covers this line too.
+    fn verify_with(&self, seen: &Seen, line: &str) -> String {
         let (agent, input) = (seen.field("signature-agent").unwrap(), seen.field("signature-input").unwrap());
         let signature = seen.field("signature").unwrap();
         assert_eq!(agent, format!("sig1=\"{AGENT}\""));
         let parameters = input.strip_prefix("sig1=").unwrap();
         let base = format!(
-            "\"@authority\": {}\n\"signature-agent\";key=\"sig1\": \"{AGENT}\"\n\"@signature-params\": {parameters}",
+            "\"@authority\": {}\n\"signature-agent\";key=\"sig1\": \"{AGENT}\"\n{line}\"@signature-params\": {parameters}",
             seen.host
         );
         let id = parameters.split(";keyid=\"").nth(1).unwrap().split('"').next().unwrap();
@@ -100,6 +105,26 @@ async fn every_request_that_leaves_is_signed_robots_txt_too_in_both_versions() {
         let all = origin.log.all();
         assert_eq!((all.len(), origin.log.count("/robots.txt")), (7, 1));
         all.iter().for_each(|seen| drop(keys.verify(seen)));
+    }
+}
+
+/// Cloudflare's pay per crawl takes no price that is not signed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_price_that_the_client_names_is_covered_in_both_versions() {
+    let keys = Keys::make(&["a"]).await;
+    for origin in [Origin::site("").await, Origin::tls_site(Alpn::H1, "").await, Origin::tls_site(Alpn::H2, "").await] {
+        let proxy = Proxy::start(&keys.settings("a", "")).await;
+        for (flag, name) in [("--http1.1", "Crawler-Max-Price"), ("--http2", "crawler-exact-price")] {
+            let (price, url) = (format!("{name}: USD 0.01"), origin.url(&format!("/{name}")));
+            assert_eq!(proxy.curl(&[flag, "-H", &price, &url]).await.status(), 200);
+            let seen = origin.log.one(&format!("/{name}"));
+            assert_eq!(seen.field(name), Some("USD 0.01"));
+            let name = name.to_ascii_lowercase();
+            assert!(seen.field("signature-input").unwrap().contains(&format!(r#" "{name}");"#)));
+            keys.verify_with(&seen, &format!("\"{name}\": USD 0.01\n"));
+        }
+        assert_eq!(proxy.curl(&[&origin.url("/plain")]).await.status(), 200);
+        keys.verify(&origin.log.one("/plain"));
     }
 }
 
@@ -198,6 +223,43 @@ async fn a_key_is_followed_by_another_without_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_card_and_the_addresses_are_served_beside_the_directory() {
+    let keys = Keys::make(&["a"]).await;
+    let identity =
+        keys.settings("a", "").replacen("{ ", "{ product_tokens: [ExampleBot], addresses: [192.0.2.0/24], ", 1);
+    let yaml = format!(
+        "listen: [{{ address: '127.0.0.1:0', directory: true }}]\nadmin: {{ address: '127.0.0.1:0' }}\n{identity}"
+    );
+    let proxy = Proxy::start(&yaml).await;
+    for address in [proxy.address(), proxy.admin_address()] {
+        let get = async |path: &str| Client::open(address).await.get(path, "bot.example").await;
+        let card = get("/signature-agent-card").await;
+        assert_eq!((card.status(), card.field("content-type")), (200, Some("application/json")));
+        let link = "<https://bot.example/client-ranges.json>; rel=\"client-ranges\"";
+        assert_eq!(card.field("link"), Some(link));
+        let card: Value = serde_json::from_str(&card.text()).unwrap();
+        assert_eq!(card["client_id"], format!("{AGENT}/signature-agent-card"));
+        assert_eq!(card["web_bot_auth"]["rfc9309-product-token"], "ExampleBot");
+        let ranges: Value = serde_json::from_str(&get("/client-ranges.json").await.text()).unwrap();
+        assert_eq!(ranges["prefixes"], serde_json::json!([{ "ipv4Prefix": "192.0.2.0/24" }]));
+        assert_eq!(get(DIRECTORY).await.status(), 200);
+    }
+    let home = keys.path("politely.yaml");
+    std::fs::write(&home, &yaml).unwrap();
+    let config = home.to_str().unwrap();
+    let told = politely(&["identity", "card", "--config", config]).await;
+    let card: Value = serde_json::from_str(&told.stdout).unwrap_or_else(|_| panic!("{told:?}"));
+    assert_eq!(card["web_bot_auth"]["ips_uri"], format!("{AGENT}/client-ranges.json"));
+    let told = politely(&["identity", "addresses", "--config", config]).await;
+    assert!(told.code == 0 && told.stdout.contains("\"ipv4Prefix\": \"192.0.2.0/24\""), "{told:?}");
+    let told = politely(&["identity", "show", "--config", config]).await;
+    assert!(
+        told.stdout.contains("<link rel=\"client-ranges\" href=\"https://bot.example/client-ranges.json\">"),
+        "{told:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_directory_is_for_anybody_where_a_listener_serves_it_and_nothing_else_is() {
     let keys = Keys::make(&["a", "b"]).await;
     let (certificate, key) = test_ca().pem_pair("bot.example");
@@ -280,7 +342,7 @@ async fn keys_are_made_shown_and_checked_by_the_command() {
         shown.stdout,
         format!(
             "signs as {AGENT}, always, by the key {}\nlists the key {}\n\
-             verifiers look for the directory at {AGENT}{DIRECTORY}\n",
+             verifiers look for the directory at {AGENT}{DIRECTORY}\nthe card is at {AGENT}/signature-agent-card\n",
             ids[0], ids[1]
         )
     );

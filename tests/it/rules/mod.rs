@@ -1,6 +1,7 @@
 //! What sites say, and what follows for which request.
 
 mod decide;
+mod licences;
 mod mining;
 mod noted;
 mod page;

@@ -11,14 +11,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{/* Values that would be impolite, or work for no client. */}}
 {{- define "politely.check" -}}
 {{- $fleet := or .Values.fleet.url .Values.fleet.secret .Values.config.fleet }}
+{{- $several := or (kindIs "invalid" .Values.replicas) (gt (int .Values.replicas) 1) }}
 {{- if not (has .Values.mode (list "service" "sidecar")) }}{{ fail "mode is service or sidecar" }}{{ end }}
-{{- if and (gt (int .Values.replicas) 1) (not $fleet) }}
+{{- if and $several (not $fleet) }}
 {{- fail "replicas: several pods without a fleet would each ask a site as often as its crawl-delay allows one: set fleet.url or fleet.secret" }}
 {{- end }}
-{{- if and (or (gt (int .Values.replicas) 1) (eq .Values.mode "sidecar")) (not .Values.ca.secret) }}
+{{- if and (or $several (eq .Values.mode "sidecar")) (not .Values.ca.secret) }}
 {{- fail "ca.secret: all pods need the same certificate authority: kubectl create secret tls politely-ca --cert=tls.crt --key=tls.key" }}
 {{- end }}
-{{- if and (gt (int .Values.replicas) 1) .Values.state.claim }}{{ fail "state.claim: pods cannot share one state" }}{{ end }}
+{{- if and $several .Values.state.claim }}{{ fail "state.claim: pods cannot share one state" }}{{ end }}
 {{- if and (eq .Values.mode "sidecar") (not .Values.crawler.containers) }}{{ fail "crawler.containers: a sidecar needs a crawler" }}{{ end }}
 {{- end }}
 
@@ -26,7 +27,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "politely.config" -}}
 {{- $config := dict "log" (dict "format" "json" "access" "stdout") }}
 {{- if eq .Values.mode "service" }}{{ $_ := set $config "access" (dict "clients" .Values.clients) }}{{ end }}
-{{- with .Values.fleet.url }}{{ $_ := set $config "fleet" . }}{{ end }}
+{{- $fleet := dict }}
+{{- with .Values.fleet.url }}{{ $_ := set $fleet "url" . }}{{ end }}
+{{- /* So that each pod knows its part of a pace when it has never reached the server. */}}
+{{- if gt (int .Values.replicas) 1 }}{{ $_ := set $fleet "instances" (int .Values.replicas) }}{{ end }}
+{{- if and $fleet (not (kindIs "string" .Values.config.fleet)) }}{{ $_ := set $config "fleet" $fleet }}{{ end }}
 {{- if .Values.ca.secret }}
 {{- $_ := set $config "intercept" (dict "ca" (dict "certificate" "credential:tls.crt" "key" "credential:tls.key")) }}
 {{- end }}

@@ -7,8 +7,12 @@ use crate::gate::fleet::parcel::{FoundCopy, Parcel};
 use crate::gate::fleet::reach::ServerLost;
 use crate::gate::store::snapshot::{self, FileDigest, digest, millis, time};
 use crate::policy::Entry;
+#[cfg(target_os = "linux")]
 use rustix::io::{ReadWriteFlags, preadv2};
-use std::io::{self, IoSliceMut};
+use std::fs::File;
+use std::io;
+#[cfg(target_os = "linux")]
+use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,11 +43,11 @@ impl Machine {
         // First, so that nobody leaves a copy in between.
         let has_right = self.slots.take_right(self.slots.id(authority));
         // As a rule the system has the place in memory, or knows that nothing was ever there.
-        let kept = match self.copies.read(id, ReadWriteFlags::NOWAIT) {
+        let kept = match self.copies.read(id, read_at_once) {
             Ok(kept) => kept,
             Err(_) => {
                 let copies = self.copies.clone();
-                let read = spawn_blocking(move || copies.read(id, ReadWriteFlags::empty())).await;
+                let read = spawn_blocking(move || copies.read(id, File::read_at)).await;
                 read.ok().and_then(Result::ok).flatten()
             }
         };
@@ -77,13 +81,26 @@ impl Machine {
     }
 }
 
+type ReadAt = fn(&File, &mut [u8], u64) -> io::Result<usize>;
+
+/// Fails rather than wait for a disk.
+#[cfg(target_os = "linux")]
+fn read_at_once(file: &File, bytes: &mut [u8], from: u64) -> io::Result<usize> {
+    Ok(preadv2(file, &mut [IoSliceMut::new(bytes)], from, ReadWriteFlags::NOWAIT)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_at_once(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 impl Copies {
     pub fn open(directory: &Path) -> io::Result<Self> {
         MachineFile::open(directory, FILE).map(Self)
     }
 
     /// As its origin sent it, with until when it is fresh. `None`: there is none, or another is just taking its place.
-    fn read(&self, id: CopyId, how: ReadWriteFlags) -> io::Result<Option<(Parcel, SystemTime)>> {
+    fn read(&self, id: CopyId, how: ReadAt) -> io::Result<Option<(Parcel, SystemTime)>> {
         let mut head = [0; HEAD];
         if !self.fill(&mut head, at(id), how)? {
             return Ok(None);
@@ -104,9 +121,9 @@ impl Copies {
     }
 
     /// False: the file ends before.
-    fn fill(&self, mut bytes: &mut [u8], mut from: u64, how: ReadWriteFlags) -> io::Result<bool> {
+    fn fill(&self, mut bytes: &mut [u8], mut from: u64, how: ReadAt) -> io::Result<bool> {
         while !bytes.is_empty() {
-            let read = preadv2(&self.0.file, &mut [IoSliceMut::new(bytes)], from, how)?;
+            let read = how(&self.0.file, bytes, from)?;
             if read == 0 {
                 return Ok(false);
             }
@@ -159,7 +176,7 @@ mod tests {
         let of = CopyId::of("a");
         let other = CopyId { tag: of.tag ^ 1, place: of.place };
         let (sent, until) = (time(1_000), time(2_000));
-        let read = |id| copies.read(id, ReadWriteFlags::empty()).expect("it is readable");
+        let read = |id| copies.read(id, File::read_at).expect("it is readable");
         let leave = || copies.write(of, b"copy", sent, until).expect("there is room");
         leave();
         let (copy, fresh) = read(of).expect("it has been left");

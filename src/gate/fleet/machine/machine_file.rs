@@ -1,10 +1,14 @@
 //! A file that the processes of a machine share, and locks on its bytes, which the kernel releases when a process ends.
 //! They belong to the open file: those of one process do not exclude each other.
 
+#[cfg(target_os = "linux")]
+use rustix::fs::{FallocateFlags, fallocate};
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// The file, open; what it has locked is free when it is dropped.
@@ -21,7 +25,7 @@ impl MachineFile {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let is_shared_by_machines = NETWORK.contains(&rustix::fs::statfs(directory)?.f_type);
+        let is_shared_by_machines = is_networked(directory)?;
         let path = match String::from_utf8_lossy(&boot_id()).trim() {
             boot if is_shared_by_machines => directory.join(format!("{name}.{boot}")),
             _ => directory.join(name),
@@ -29,6 +33,20 @@ impl MachineFile {
         let file = options.open(&path)?;
         hand_over(&file, directory)?;
         Ok(Self { file, path })
+    }
+
+    /// With room on the disk for all that is written later: a page without that ends in a signal.
+    pub fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        match fallocate(&self.file, FallocateFlags::empty(), from, to - from) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            reserved => return Ok(reserved?),
+        }
+        let zeros = vec![0; 1 << 20];
+        (from..to).step_by(zeros.len()).try_for_each(|at| {
+            let length = zeros.len().min((to - at) as usize);
+            self.file.write_all_at(&zeros[..length], at)
+        })
     }
 
     /// Whether it is what has its name.
@@ -39,7 +57,7 @@ impl MachineFile {
 
     /// False: another process has locked it.
     pub fn lock(&self, at: u64) -> io::Result<bool> {
-        match self.control(libc::F_OFD_SETLK, libc::F_WRLCK, at, 1) {
+        match self.control(libc::F_OFD_SETLK, WRITE, at, 1) {
             Ok(_) => Ok(true),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
             Err(error) => Err(error),
@@ -47,7 +65,7 @@ impl MachineFile {
     }
 
     pub fn unlock(&self, at: u64) -> io::Result<()> {
-        self.control(libc::F_OFD_SETLK, libc::F_UNLCK, at, 1).map(drop)
+        self.control(libc::F_OFD_SETLK, FREE, at, 1).map(drop)
     }
 
     /// How many of these bytes other processes have locked.
@@ -55,8 +73,8 @@ impl MachineFile {
         if at >= end {
             return Ok(0);
         }
-        let lock = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, at, end - at)?;
-        if libc::c_int::from(lock.l_type) == libc::F_UNLCK {
+        let lock = self.control(libc::F_OFD_GETLK, WRITE, at, end - at)?;
+        if lock.l_type == FREE {
             return Ok(0);
         }
         // It is any of them, not the first.
@@ -64,10 +82,10 @@ impl MachineFile {
         Ok(1 + self.count_locked(at, start)? + self.count_locked(after.max(start + 1), end)?)
     }
 
-    fn control(&self, command: libc::c_int, kind: libc::c_int, at: u64, length: u64) -> io::Result<libc::flock> {
+    fn control(&self, command: libc::c_int, kind: libc::c_short, at: u64, length: u64) -> io::Result<libc::flock> {
         // SAFETY: numbers alone; no byte of it need be anything but zero.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        (lock.l_type, lock.l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
+        (lock.l_type, lock.l_whence) = (kind, libc::SEEK_SET as libc::c_short);
         (lock.l_start, lock.l_len) = (at.cast_signed(), length.cast_signed());
         // SAFETY: these commands read and write the one `flock`, which outlives the call; the file is open.
         match unsafe { libc::fcntl(self.file.as_raw_fd(), command, &raw mut lock) } {
@@ -81,6 +99,16 @@ impl MachineFile {
 pub(super) fn boot_id() -> Vec<u8> {
     // There is one on each Linux.
     fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+#[cfg(target_os = "linux")]
+fn is_networked(directory: &Path) -> io::Result<bool> {
+    Ok(NETWORK.contains(&rustix::fs::statfs(directory)?.f_type))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_networked(_: &Path) -> io::Result<bool> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// What root makes in another's directory is that one's. Nobody else's is trusted.
@@ -97,5 +125,9 @@ fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Kinds of locks in the width of the field: systems differ in that of the constants.
+const WRITE: libc::c_short = libc::F_WRLCK as libc::c_short;
+const FREE: libc::c_short = libc::F_UNLCK as libc::c_short;
 /// NFS, SMB and 9P.
+#[cfg(target_os = "linux")]
 const NETWORK: [i64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];

@@ -74,6 +74,10 @@ pub(in crate::gate) struct MachineView {
 impl Machine {
     /// `most`: nobody owes more. `None`: there is no place to meet, which has been logged.
     pub fn open(directory: &Path, most: Duration) -> Option<Self> {
+        if cfg!(not(target_os = "linux")) {
+            tracing::debug!("processes share paces and copies of robots.txt on Linux alone, or by a fleet's server");
+            return None;
+        }
         let open = || {
             Ok(Self {
                 slots: Slots::open(directory)?,

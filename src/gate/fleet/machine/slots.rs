@@ -12,8 +12,6 @@ use super::slot::KeySlot;
 use super::words::SharedWords;
 use crate::gate::store::digest;
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -196,7 +194,7 @@ impl Slots {
     /// False: it is as long as it may be, or the disk has no room.
     fn grow(&self) -> bool {
         let segments = self.segments();
-        if segments >= self.most_segments || allocate(&self.file, size(segments), size(segments + 1)).is_err() {
+        if segments >= self.most_segments || self.file.allocate(size(segments), size(segments + 1)).is_err() {
             return false;
         }
         self.words.word(SEGMENTS_WORD).store(segments as u64 + 1, SeqCst);
@@ -241,23 +239,9 @@ fn begin(file: &MachineFile, boot: u64) -> io::Result<()> {
         tracing::warn!("{FILE} is damaged, and begun anew: what was owed is forgotten");
         file.file.set_len(0)?;
     }
-    allocate(file, 0, size(1))?;
+    file.allocate(0, size(1))?;
     let key = RandomState::new().hash_one(boot).max(1);
     file.file.write_all_at([MAGIC, boot, key, 1].map(u64::to_le_bytes).as_flattened(), 0)
-}
-
-/// With room on the disk for all that is written later: a page without that ends in a signal.
-fn allocate(file: &MachineFile, from: u64, to: u64) -> io::Result<()> {
-    match fallocate(&file.file, FallocateFlags::empty(), from, to - from) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-            let zeros = vec![0; 1 << 20];
-            (from..to).step_by(zeros.len()).try_for_each(|at| {
-                let length = zeros.len().min((to - at) as usize);
-                file.file.write_all_at(&zeros[..length], at)
-            })
-        }
-        reserved => Ok(reserved?),
-    }
 }
 
 /// Bytes of a file of so many segments.

@@ -1,11 +1,12 @@
 //! An instance's part in one key's starts in its fleet: the start that is reserved for who waits, what became of the one before,
 //! and what there is to tell. Pure.
 
+mod answer;
 mod reserved;
 
-use crate::gate::fleet::{PaceAnswer, PaceCall, Reach, ServerClock, WaitNews, WantedStart};
+use crate::gate::fleet::{PaceCall, Reach, ServerClock, WaitNews, WantedStart};
 use crate::policy::pace::{ARRIVAL, LastStarts, Observed, Schedule, Slot, TurnSource};
-use reserved::{Reserved, Used};
+use reserved::{ReservedStart, UsedStart};
 use std::time::{Duration, Instant};
 
 /// One key's part.
@@ -19,10 +20,10 @@ pub(super) struct FleetShare {
     /// Instances that want the key, as far as the last reservation shows.
     rivals: u32,
     /// For who is next.
-    reserved: Option<Reserved>,
-    used: Option<Used>,
+    reserved: Option<ReservedStart>,
+    used: Option<UsedStart>,
     /// To be given back.
-    unused: Option<Reserved>,
+    unused: Option<ReservedStart>,
     /// Of the reservation that was asked for last, until it is answered.
     number: Option<u64>,
     calling: Option<Calling>,
@@ -146,75 +147,6 @@ impl FleetShare {
         })
     }
 
-    /// What the fleet has answered to what was asked at `asked`; `None`: nothing.
-    pub fn answered<W>(
-        &mut self,
-        schedule: &mut Schedule<W>,
-        call: &PaceCall,
-        answer: Option<PaceAnswer>,
-        asked: Instant,
-        now: Instant,
-    ) {
-        let Some(Calling { link, learnt: (backoff, observed) }) = self.calling.take() else { return };
-        if link != self.link {
-            // Asked of another server, perhaps: it says nothing of this one.
-            return;
-        }
-        let Some(answer) = answer else {
-            (self.fails, self.ask_at) = (true, self.ask_at.max(Some(now + RETRY)));
-            return;
-        };
-        (self.fails, self.known) = (false, !self.nudged);
-        (self.way, self.way_on) = (smoothed(self.way, now - asked), answer.way);
-        self.arrival = smoothed(self.arrival, answer.arrival).max(answer.arrival);
-        self.busy = answer.busy;
-        self.unused.take_if(|unused| Some(unused.window) == call.unused);
-        self.used = self.used.take().and_then(|used| used.told(call, asked));
-        self.heard = (answer.backoff, answer.observed);
-        let hold = answer.hold.filter(|at| schedule.last_starts().hold.is_none_or(|own| *at > own + TICK));
-        let raised = schedule.backoff() != backoff;
-        let adopted = if raised { schedule.backoff().max(answer.backoff) } else { answer.backoff };
-        schedule.adopt(LastStarts { hold, ..LastStarts::default() }, adopted);
-        self.seen.0 = if raised { backoff } else { schedule.backoff() };
-        self.seen.1 = observed;
-        if schedule.observed() == observed {
-            schedule.adopt_observed(answer.observed);
-            self.seen.1 = answer.observed;
-        }
-        self.told = self.told.max(call.starts).max(LastStarts { hold: schedule.last_starts().hold, ..self.told });
-        let Some(WantedStart { is_fetch, .. }) = call.wants else { return };
-        self.number = None;
-        let Some(window) = answer.reserved else { return };
-        let reserved = Reserved::new(window, &answer, call.gap, is_fetch);
-        self.learn_of_others(schedule, &reserved, &answer.clock, now);
-        self.reserved = Some(reserved);
-    }
-
-    /// What others have started, as far as the reservation shows.
-    fn learn_of_others<W>(
-        &mut self,
-        schedule: &mut Schedule<W>,
-        reserved: &Reserved,
-        clock: &ServerClock,
-        now: Instant,
-    ) {
-        let own = schedule.last_starts();
-        let gaps = |last: Instant| (reserved.start.duration_since(last)).as_secs_f64() / reserved.gap.as_secs_f64();
-        self.rivals = (gaps(own.last_start.unwrap_or(now).min(now)).round() as u32).clamp(1, MOST_RIVALS);
-        let before = clock.instant(reserved.window.before);
-        let mark = if reserved.is_fetch { own.last_fetch } else { own.last_start };
-        // What has yet to start may be given back.
-        if before <= now && mark.is_none_or(|own| before > own + TICK) && self.used.is_none_or(|used| used.has_left()) {
-            let before = Some(before);
-            let starts = match reserved.is_fetch {
-                true => LastStarts { last_fetch: before, ..LastStarts::default() },
-                false => LastStarts { last_start: before, ..LastStarts::default() },
-            };
-            schedule.adopt(starts, schedule.backoff());
-            self.told = self.told.max(starts);
-        }
-    }
-
     /// How the key stands has changed, or may have: that is to be asked.
     pub fn changed(&mut self) {
         (self.known, self.nudged) = (false, true);
@@ -233,7 +165,7 @@ impl FleetShare {
         if slot.is_shared()
             && let Some(of) = self.reserved.take()
         {
-            self.used = Some(Used::new(of, slot));
+            self.used = Some(UsedStart::new(of, slot));
             self.told = self.told.max(LastStarts { hold: None, ..schedule.last_starts() });
         }
     }
@@ -307,23 +239,16 @@ impl FleetShare {
     }
 }
 
-/// One slow answer is none of the way.
-fn smoothed(before: Duration, round_trip: Duration) -> Duration {
-    if before.is_zero() { round_trip } else { (before * 3 + round_trip) / 4 }
-}
-
 /// By how much later than it is set a timer fires, and a request leaves over a connection that is there. A sixteenth of the round
 /// trip is for what estimates of the clock differ by.
 const TIMER: Duration = Duration::from_millis(2);
 const TICK: Duration = Duration::from_millis(1);
 /// What it may take longer until something is heard.
 const HEARD: Duration = Duration::from_millis(25);
-const RETRY: Duration = Duration::from_millis(100);
 /// Two clocks are not read at the same moment.
 const AWAKE: Duration = Duration::from_millis(100);
 /// A connection that takes longer misses the next start, too.
 const MOST_MISSED: Duration = Duration::from_secs(5);
-const MOST_RIVALS: u32 = 64;
 
 #[cfg(test)]
 mod model;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// A start that is this instance's. Instants by our clock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reserved {
+pub(super) struct ReservedStart {
     pub window: StartWindow,
     pub start: Instant,
     pub until: Instant,
@@ -16,7 +16,7 @@ pub(super) struct Reserved {
     put_off: u64,
 }
 
-impl Reserved {
+impl ReservedStart {
     pub fn new(window: StartWindow, answer: &PaceAnswer, gap: Duration, is_fetch: bool) -> Self {
         let [start, until] = [window.start, window.end].map(|micros| answer.clock.instant(micros));
         Self { window, start, until, gap: gap.max(answer.backoff), is_fetch, put_off: answer.put_off }
@@ -44,8 +44,8 @@ impl Reserved {
 
 /// What becomes of a start that is used, as long as there may be something to tell of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Used {
-    pub of: Reserved,
+pub(super) struct UsedStart {
+    pub of: ReservedStart,
     slot: u64,
     is_exclusive: bool,
     left: Option<Instant>,
@@ -54,8 +54,8 @@ pub(super) struct Used {
     in_flight: Option<Instant>,
 }
 
-impl Used {
-    pub fn new(of: Reserved, slot: &Slot) -> Self {
+impl UsedStart {
+    pub fn new(of: ReservedStart, slot: &Slot) -> Self {
         let (slot, is_exclusive) = (slot.number(), slot.is_exclusive());
         Self { of, slot, is_exclusive, left: None, has_ended: false, in_flight: None }
     }

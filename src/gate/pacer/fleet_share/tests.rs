@@ -1,7 +1,7 @@
 //! What an instance tells its fleet, and what it makes of a server that is lost or another.
 
 use super::*;
-use crate::gate::fleet::StartWindow;
+use crate::gate::fleet::{PaceAnswer, StartWindow};
 use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Phase, Terms, Turn};
 
 const GAP: Duration = Duration::from_millis(1000);

@@ -30,7 +30,7 @@ impl RobotsCache {
         let (authority, file) = (&host.authority, host.file);
         // The page goes right after its robots.txt alone.
         let is_first_fetch = file == SiteFile::Robots && old.answer.is_none();
-        let start = Url::parse(&authority.url(file.path())).map_err(|error| error.to_string())?;
+        let start = Url::parse(&self.place_of(authority, file)?).map_err(|error| error.to_string())?;
         let interrupted = host.interrupted().filter(|_| order.reason != FetchReason::Anew);
         let mut trail = interrupted.unwrap_or_else(|| Trail::new(start));
         let hop = FetchHop { settings, order, first: authority, is_first_fetch, fetch };
@@ -38,6 +38,18 @@ impl RobotsCache {
         let is_interrupted = matches!(fetched, Err(FetchError::NotAsked(_))) && trail.is_redirected();
         host.set_interrupted(is_interrupted.then_some(trail).filter(Trail::is_short));
         fetched
+    }
+
+    /// Where the file is.
+    fn place_of(&self, authority: &Authority, file: SiteFile) -> Result<String, FetchError> {
+        match file {
+            SiteFile::Robots | SiteFile::TdmRep => Ok(authority.url(file.path())),
+            SiteFile::License => {
+                let robots = self.hosts.find(authority, SiteFile::Robots).map(|host| host.load_full());
+                let named = robots.as_ref().and_then(|robots| robots.license_url());
+                named.map(str::to_owned).ok_or_else(|| "its robots.txt names none any more".to_owned().into())
+            }
+        }
     }
 
     async fn follow(
@@ -52,9 +64,11 @@ impl RobotsCache {
         loop {
             let url = trail.current();
             let at = authority_of(url)?;
-            if trail.is_redirected() && !Box::pin(self.may_follow(hop, file, url)).await? {
+            let is_elsewhere = trail.is_redirected() || file == SiteFile::License;
+            if is_elsewhere && !Box::pin(self.may_follow(hop, file, url)).await? {
                 // There is a file, and it may not be read: that is no leave to go everywhere.
-                return Err(FetchError::Unreachable(format!("redirected to {url}, which may not be fetched")));
+                let how = if trail.is_redirected() { "redirected to" } else { "it is at" };
+                return Err(FetchError::Unreachable(format!("{how} {url}, which may not be fetched")));
             }
             // They are those of a file that was here; what is found elsewhere is kept without.
             let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
@@ -79,11 +93,13 @@ impl RobotsCache {
                     }
                     FetchError::NotAsked(_) => error,
                 })?;
-                tracing::warn!(
-                    authority = %hop.first, first_status, status = reply.status,
-                    "{}: the answer over {first_version} says that our request is malformed; retried over HTTP/1.1",
-                    file.name()
-                );
+                if !hop.first.is_background() {
+                    tracing::warn!(
+                        authority = %hop.first, first_status, status = reply.status,
+                        "{}: the answer over {first_version} says that our request is malformed; retried over HTTP/1.1",
+                        file.name()
+                    );
+                }
             }
             match trail.after(&reply) {
                 None => {
@@ -106,8 +122,8 @@ impl RobotsCache {
     }
 
     /// Whether a redirect may be followed. The operator's `deny` holds everywhere. A robots.txt is fetched, not crawled (RFC 9309
-    /// §2.3.1.2): what the rules of another host say of the path does not matter. tdmrep.json is not exempt (§2.2.2): it is subject to
-    /// the robots.txt of the host that it comes from, which is fetched first.
+    /// §2.3.1.2): what the rules of another host say of the path does not matter. The other files are not exempt (§2.2.2): they are
+    /// subject to the robots.txt of the host that they come from, which is fetched first.
     async fn may_follow(self: &Arc<Self>, hop: &FetchHop<'_>, file: SiteFile, to: &Url) -> Result<bool, FetchError> {
         let (at, target) = (authority_of(to)?, target(to));
         if file == SiteFile::Robots && target == file.path() {
@@ -119,9 +135,9 @@ impl RobotsCache {
         let judge = |robots: &Entry| policy::judge_file(robots, rules, &request, SystemTime::now());
         let mut ruling = match file {
             SiteFile::Robots => judge(&Entry::default()),
-            SiteFile::TdmRep => judge(&self.host(SiteFile::Robots, hop.at_home_or(&at)).load()),
+            SiteFile::TdmRep | SiteFile::License => judge(&self.host(SiteFile::Robots, hop.at_home_or(&at)).load()),
         };
-        if matches!(ruling, Ruling::Fetch(_)) && file == SiteFile::TdmRep && !hop.is_at_home(&at) {
+        if matches!(ruling, Ruling::Fetch(_)) && file != SiteFile::Robots && !hop.is_at_home(&at) {
             let reason = match hop.order.reason {
                 FetchReason::FirstUse => FetchReason::FirstUse,
                 FetchReason::Renewal | FetchReason::Anew => FetchReason::Renewal,

@@ -13,7 +13,6 @@ use crate::gate::decode::rethrown;
 use crate::gate::fleet::{Claim, Fleet, Parcel, ServerLost};
 use crate::gate::store::snapshot;
 use crate::policy::{Authority, Entry, Refusal, SiteFile};
-use crate::robots::RobotsTxt;
 use futures_util::FutureExt;
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -169,7 +168,7 @@ impl RobotsCache {
     }
 
     /// A fetch that a fault of ours has ended is a failure like another, so that it is not begun again at once.
-    pub(super) async fn or_failed<T>(&self, host: &HostEntry, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn or_failed<T>(self: &Arc<Self>, host: &HostEntry, work: impl Future<Output = T>) -> Option<T> {
         let panic = AssertUnwindSafe(work).catch_unwind().await;
         panic
             .inspect_err(|panic| {
@@ -210,21 +209,20 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 
 fn log(host: &HostEntry, old: &Entry, new: &Entry) {
     let (authority, file) = (&host.authority, host.file.name());
+    // Nobody has asked for what a browser does by itself.
+    let is_background = authority.is_background();
     match (&old.trouble, &new.trouble) {
+        (_, Some(trouble)) if is_background => tracing::debug!(%authority, "{file}: {}", trouble.why),
         (_, Some(trouble)) => tracing::warn!(%authority, failures = trouble.failures, "{file}: {}", trouble.why),
-        (Some(_), None) => tracing::info!(%authority, "{file} can be read again"),
-        (None, None) => {
+        (Some(_), None) if !is_background => tracing::info!(%authority, "{file} can be read again"),
+        (_, None) => {
             tracing::debug!(%authority, status = new.answer.as_ref().map(|a| a.status), "{file} fetched")
         }
     }
-    if is_html(new) && !is_html(old) {
+    if new.is_html() && !old.is_html() && !is_background {
         let hint = "its rules are read all the same; `politely lint` shows them";
         tracing::warn!(%authority, hint, "{file} is an HTML page, in which there are hardly any rules");
     }
-}
-
-fn is_html(entry: &Entry) -> bool {
-    entry.robots_txt().is_some_and(RobotsTxt::is_html)
 }
 
 #[cfg(test)]

@@ -282,7 +282,16 @@ fn is_ours(member: &str) -> bool {
 }
 
 /// As `FieldKind::Signal` has them.
-const SIGNALS: [&str; 6] = ["link", "x-robots-tag", "robots-tag", "content-usage", "content-signal", "tdm-reservation"];
+const SIGNALS: [&str; 8] = [
+    "link",
+    "x-robots-tag",
+    "robots-tag",
+    "content-usage",
+    "content-signal",
+    "tdm-reservation",
+    "crawler-charged",
+    "crawler-error",
+];
 
 #[cfg(test)]
 mod tests {

@@ -320,7 +320,7 @@ async fn budgets_are_counted_by_all_and_for_later_ones() {
     use crate::policy::{Budget, Period};
     let (directory, one, other) = both();
     let spend = |within: Option<u64>, heard: Spent| {
-        let within = within.map(|most| Budget { requests: Some(most), bytes: None, per: Period::Day });
+        let within = within.map(|most| Budget { requests: Some(most), bytes: None, per: Period::Day, money: None });
         Spend { within, heard, ..Spend::of(Period::Day, 1, 10) }
     };
     let now = |(goes, spent): (bool, Spent)| (goes, spent.requests, spent.bytes);

@@ -1,22 +1,51 @@
-//! The socket between `run` and what it starts: signals go in, and the listening socket of another network comes out.
+//! What `run` starts in place of the command, and the socket between the two: signals go in, and the listening socket of another
+//! network comes out.
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
-};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+#[cfg(target_os = "linux")]
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::ffi::OsString;
+#[cfg(target_os = "linux")]
+use std::io::IoSlice;
+use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use tokio::io::Interest;
 use tokio::process::Child;
 
+/// Its arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct SuperviseArgs {
+    /// The number under which the socket that leads to `run` is open
+    control: RawFd,
+    /// Give the command namespaces of its own
+    #[arg(long)]
+    pub isolate: bool,
+    /// Say nothing of what the command leaves behind
+    #[arg(long)]
+    pub quiet: bool,
+    #[arg(trailing_var_arg = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+impl SuperviseArgs {
+    /// The end that `run` does not have. To be called once.
+    pub fn control(&self) -> io::Result<UnixStream> {
+        // SAFETY: `run` has opened it for this, and nobody else here knows of it.
+        let control = unsafe { UnixStream::from_raw_fd(self.control) };
+        fcntl_setfd(&control, FdFlags::CLOEXEC)?;
+        Ok(control)
+    }
+}
+
 /// Nobody else is in that network.
-pub(in crate::cli) const INSIDE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
+pub(super) const INSIDE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
 
 /// The end that `run` has.
-pub(in crate::cli) struct Control(UnixStream);
+pub(super) struct Control(UnixStream);
 
 impl Control {
     /// With the other end, for the process that is started.
@@ -59,7 +88,11 @@ impl Control {
 fn receive(stream: impl AsFd) -> io::Result<Option<TcpListener>> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
-    recvmsg(stream, &mut [IoSliceMut::new(&mut [0])], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    #[cfg(target_os = "linux")]
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    #[cfg(not(target_os = "linux"))]
+    let flags = RecvFlags::empty();
+    recvmsg(stream, &mut [IoSliceMut::new(&mut [0])], &mut control, flags)?;
     let socket = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
         _ => None,
@@ -68,6 +101,7 @@ fn receive(stream: impl AsFd) -> io::Result<Option<TcpListener>> {
 }
 
 /// Gives `run` the socket.
+#[cfg(target_os = "linux")]
 pub(super) fn hand_over(by: &UnixStream, listener: &TcpListener) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
@@ -78,6 +112,7 @@ pub(super) fn hand_over(by: &UnixStream, listener: &TcpListener) -> io::Result<(
 }
 
 /// One whose other end never says anything.
+#[cfg(target_os = "linux")]
 pub(super) fn closed() -> UnixStream {
     let (ours, theirs) = UnixStream::pair().expect("a descriptor has just become free");
     std::mem::forget(theirs);

@@ -1,17 +1,23 @@
-//! Hosts that browsers ask by themselves, for updates, lists of unsafe sites and the like: nobody's crawl.
+//! Hosts that browsers ask by themselves, for updates, lists of unsafe sites and the like: nobody's crawl. Pure.
 
-use crate::policy::Authority;
+use super::Authority;
 
-/// Whether a browser asks for this URL, or this authority, in the background.
-pub(super) fn is_background(url: &str) -> bool {
-    let Ok(authority) = Authority::from_url(url) else { return false };
-    let name = authority.host().name().unwrap_or_default();
-    let is_below = |parent: &&str| name.strip_suffix(*parent).is_some_and(|rest| rest.ends_with('.'));
-    HOSTS.contains(&name) || BELOW.iter().any(is_below)
+/// Whether browsers ask for this URL, or this authority, in the background.
+pub fn is_background(url: &str) -> bool {
+    Authority::from_url(url).is_ok_and(|authority| authority.is_background())
+}
+
+impl Authority {
+    /// Whether browsers ask this host in the background.
+    pub fn is_background(&self) -> bool {
+        let name = self.host().name().unwrap_or_default();
+        let is_below = |parent: &&str| name.strip_suffix(*parent).is_some_and(|rest| rest.ends_with('.'));
+        HOSTS.contains(&name) || BELOW.iter().any(is_below)
+    }
 }
 
 /// Only names that a page's parts do not come from: not www.google.com, www.gstatic.com or fonts.googleapis.com.
-const HOSTS: [&str; 26] = [
+const HOSTS: [&str; 29] = [
     // Chromium
     "accounts.google.com",
     "android.clients.google.com",
@@ -22,17 +28,20 @@ const HOSTS: [&str; 26] = [
     "clients5.google.com",
     "clients6.google.com",
     "clients2.googleusercontent.com",
+    "clientservices.googleapis.com",
     "connectivitycheck.gstatic.com",
     "content-autofill.googleapis.com",
     "dl.google.com",
     "mtalk.google.com",
     "optimizationguide-pa.googleapis.com",
+    "passwordsleakcheck-pa.googleapis.com",
     "safebrowsing.googleapis.com",
     "safebrowsing.google.com",
     "safebrowsingohttpgateway.googleapis.com",
     "sb-ssl.google.com",
     "update.googleapis.com",
     // Firefox
+    "ads.mozilla.org",
     "aus5.mozilla.org",
     "ciscobinary.openh264.org",
     "detectportal.firefox.com",

@@ -1,0 +1,59 @@
+//! A file of a site's, as it was read. Pure.
+
+use crate::robots::{RobotsTxt, RslFile, TdmRep};
+
+/// What an answer says may be crawled.
+#[derive(Debug, Clone)]
+pub enum Access {
+    /// A file, even if empty.
+    Rules(RobotsTxt),
+    /// The same, of a tdmrep.json.
+    Reservations(TdmRep),
+    /// And of a licence file.
+    Licenses(RslFile),
+    /// There is none: status 400 to 499, or redirects that lead nowhere. What that means is settled when it is decided
+    /// by, so that a changed setting holds at once.
+    Missing,
+}
+
+impl Access {
+    /// The bytes of the file, if there is one.
+    pub fn source(&self) -> Option<&[u8]> {
+        match self {
+            Self::Rules(robots) => Some(robots.source()),
+            Self::Reservations(file) => Some(file.source()),
+            Self::Licenses(file) => Some(file.source()),
+            Self::Missing => None,
+        }
+    }
+
+    /// By which the file is known: made by `digest` of its bytes when it is first asked for.
+    pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> Option<&[u8; 32]> {
+        match self {
+            Self::Rules(robots) => Some(robots.digest_by(digest)),
+            Self::Reservations(file) => Some(file.digest_by(digest)),
+            Self::Licenses(file) => Some(file.digest_by(digest)),
+            Self::Missing => None,
+        }
+    }
+
+    /// How many hold the file, this one among them.
+    pub fn holders(&self) -> usize {
+        match self {
+            Self::Rules(robots) => robots.holders(),
+            Self::Reservations(file) => file.holders(),
+            Self::Licenses(file) => file.holders(),
+            Self::Missing => 0,
+        }
+    }
+
+    /// Bytes of the file on the heap.
+    pub fn heap_size(&self) -> usize {
+        match self {
+            Self::Rules(robots) => robots.heap_size(),
+            Self::Reservations(file) => file.heap_size(),
+            Self::Licenses(file) => file.heap_size(),
+            Self::Missing => 0,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Whether a page is licensed for the declared purposes by the file that its robots.txt names (RSL 1.0). What is not known is licensed:
+//! robots.txt allows it. Pure.
+
+use crate::policy::entry::Entry;
+use crate::policy::{HostRules, LicenseEvidence, Refusal, Request};
+use crate::robots::budget::StepsSpent;
+use crate::robots::path_forms::JudgedPath;
+
+/// Why a page is refused by a licence file, as that is known. `url`: where the file is.
+pub(in crate::policy) fn not_licensed(
+    entry: &Entry,
+    url: &str,
+    rules: &HostRules,
+    request: &Request<'_>,
+    path: &mut JudgedPath<'_>,
+) -> Option<Refusal> {
+    let file = entry.rsl()?;
+    let origin = request.authority.to_string();
+    rules.licensed_purposes().iter().find_map(|purpose| {
+        let found =
+            path.first_refused(|asked, budget| file.refusal_within(purpose, &origin, asked, budget).transpose());
+        let (found, matched_path) = match found? {
+            (Ok(found), matched_path) => (found, matched_path),
+            (Err(StepsSpent), _) => return Some(Refusal::RulesTooComplex { rules: url.into() }),
+        };
+        Some(Refusal::NotLicensed(Box::new(LicenseEvidence {
+            url: url.into(),
+            purpose: purpose.as_str().into(),
+            content: found.content,
+            location: found.location.into(),
+            term: format!("{}: {}", found.element, found.uses).into(),
+            matched_path,
+        })))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::entry::{Entry, SiteAnswer};
+    use crate::policy::explain::explain;
+    use crate::policy::freshness::Freshness;
+    use crate::policy::{
+        Access, Authority, HostRules, Known, PolicyOptions, Request, RobotsOverride, Ruling, Scheme, SiteFile,
+        UsageModes, decide,
+    };
+    use crate::robots::{Purpose, RobotsTxt, RslFile};
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
+
+    const ROBOTS: &str = "License: https://a.example/l.xml\nUser-agent: *\nDisallow: /private\n";
+    const FILE: &str = r#"<rsl xmlns="https://rslstandard.org/rsl"><content url="/art/"><license>
+        <prohibits type="usage">ai-train</prohibits></license></content></rsl>"#;
+
+    fn known(access: Access) -> Entry {
+        let freshness = Freshness::new(SystemTime::UNIX_EPOCH, Duration::from_secs(3600), 1.0);
+        Entry::answered(SiteAnswer::new(access, 200, freshness))
+    }
+
+    fn robots(text: &str) -> Entry {
+        known(Access::Rules(RobotsTxt::parse(text.as_bytes())))
+    }
+
+    fn licences() -> Entry {
+        known(Access::Licenses(RslFile::parse(FILE.as_bytes())))
+    }
+
+    fn rules(license: RobotsOverride, purpose: &str) -> HostRules {
+        let purposes = vec![Purpose::parse(purpose).unwrap()];
+        let usage = UsageModes { license, ..UsageModes::default() };
+        HostRules::new(Arc::new(PolicyOptions { purposes, usage, ..PolicyOptions::default() }))
+    }
+
+    fn ask(robots: &Entry, license: &Entry, rules: &HostRules, target: &str) -> (String, Option<SiteFile>) {
+        let authority = Authority::new(Scheme::Https, "a.example", None).unwrap();
+        let known = Known { robots, tdmrep: None, license: Some(license) };
+        let decision = decide(known, rules, &Request::new(&authority, target.as_bytes()), SystemTime::UNIX_EPOCH);
+        let said = match decision.ruling {
+            Ruling::Allow(_) => "allow".into(),
+            Ruling::Report(why) => format!("report {}", why.slug()),
+            Ruling::Refuse(why) => format!("refuse {}", why.slug()),
+            Ruling::Fetch(file) => format!("fetch {}", file.name()),
+        };
+        (said, decision.refresh)
+    }
+
+    #[test]
+    fn what_is_not_licensed_is_refused_or_reported_for_the_purpose_alone() {
+        let (file, licences) = (robots(ROBOTS), licences());
+        for (mode, purpose, target, expected) in [
+            (RobotsOverride::Enforce, "ai-train", "/art/1", "refuse usage-disallowed"),
+            (RobotsOverride::Report, "ai-train", "/art/1", "report usage-disallowed"),
+            (RobotsOverride::Ignore, "ai-train", "/art/1", "allow"),
+            (RobotsOverride::Enforce, "search", "/art/1", "allow"),
+            (RobotsOverride::Enforce, "ai-train", "/", "allow"),
+            (RobotsOverride::Enforce, "ai-train", "/private", "refuse robots-disallowed"),
+            // Servers take it for that.
+            (RobotsOverride::Enforce, "ai-train", "/x/..%2fart/1", "refuse usage-disallowed"),
+            (RobotsOverride::Enforce, "ai-train", "/robots.txt", "allow"),
+        ] {
+            let asked = ask(&file, &licences, &rules(mode, purpose), target);
+            assert_eq!(asked, (expected.to_owned(), None), "{mode:?} {purpose} {target}");
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_what_is_only_reported() {
+        let (file, unknown) = (robots(ROBOTS), Entry::default());
+        let told = |mode| ask(&file, &unknown, &rules(mode, "ai-train"), "/art/1");
+        assert_eq!(told(RobotsOverride::Enforce), ("fetch licence file".to_owned(), None));
+        assert_eq!(told(RobotsOverride::Report), ("allow".to_owned(), Some(SiteFile::License)));
+        let failed = unknown.failed(SystemTime::UNIX_EPOCH, "status 500", None, 0.5);
+        let failed = ask(&file, &failed, &rules(RobotsOverride::Enforce, "ai-train"), "/art/1");
+        assert_eq!(failed, ("allow".to_owned(), None), "what is not known says nothing");
+    }
+
+    #[test]
+    fn the_file_itself_may_be_read_and_is_fetched_where_robots_txt_allows_it() {
+        let all = ROBOTS.replace("/l.xml", "/art/l.xml");
+        let enforced = rules(RobotsOverride::Enforce, "ai-train");
+        assert_eq!(ask(&robots(&all), &licences(), &enforced, "/art/l.xml").0, "allow");
+        let hidden = ROBOTS.replace("/l.xml", "/private/l.xml");
+        assert_eq!(ask(&robots(&hidden), &Entry::default(), &enforced, "/art/1").0, "allow");
+        let elsewhere = ROBOTS.replace("a.example/l.xml", "b.example/private/l.xml");
+        assert_eq!(ask(&robots(&elsewhere), &Entry::default(), &enforced, "/art/1").0, "fetch licence file");
+        assert_eq!(ask(&robots("User-agent: *\nAllow: /\n"), &licences(), &enforced, "/art/1").0, "allow");
+    }
+
+    #[test]
+    fn explain_names_the_file_the_content_and_its_term() {
+        let authority = Authority::new(Scheme::Https, "a.example", None).unwrap();
+        let (robots, licences) = (robots(ROBOTS), licences());
+        let known = Known { robots: &robots, tdmrep: None, license: Some(&licences) };
+        let request = Request::new(&authority, b"/art/1");
+        let enforced = rules(RobotsOverride::Enforce, "train-ai");
+        let explained = explain(known, &enforced, &request, SystemTime::UNIX_EPOCH);
+        let expected = "https://a.example/l.xml does not license this URL for the purpose `ai-train`: content 1, \
+            `url=\"/art/\"`, `prohibits: ai-train`";
+        assert_eq!((explained.allowed, &*explained.detail), (false, expected));
+        assert_eq!(
+            explained.license.map(|file| (file.url, file.access)),
+            Some(("https://a.example/l.xml".into(), "entries"))
+        );
+    }
+}

@@ -1,0 +1,405 @@
+//! A licence file (RSL 1.0, Really Simple Licensing, recommendation of 10 December 2025): which uses of a site's pages its licences
+//! permit and prohibit. Payment, users, regions and reporting are not read: who may use a page on which terms is agreed elsewhere. Pure.
+
+use std::cmp::Reverse;
+use std::sync::{Arc, OnceLock};
+
+use url::Url;
+
+use super::Purpose;
+use super::budget::{StepBudget, StepsSpent};
+use super::path_forms::AskedPath;
+use super::patterns::{Patterns, PatternsBuilder};
+use super::rsl_xml::{RslContent, contents};
+
+/// A licence file that was read. Immutable; a clone is one reference more.
+#[derive(Debug, Clone)]
+pub struct RslFile(Arc<RslInner>);
+
+#[derive(Debug)]
+struct RslInner {
+    source: Box<[u8]>,
+    contents: Vec<RslContent>,
+    sites: Vec<SiteTerms>,
+    fault: Option<Box<str>>,
+    digest: OnceLock<[u8; 32]>,
+}
+
+/// What is said of one site's paths, by use.
+#[derive(Debug)]
+struct SiteTerms {
+    /// `https://example.com`; `None`: whichever site the file is for.
+    origin: Option<Box<str>>,
+    by_use: [Patterns<Said>; USES.len()],
+}
+
+/// What one `content` says of a use. The longest path decides; of two alike the one that says no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Said {
+    bytes: usize,
+    is_refused: bool,
+    place: Reverse<usize>,
+}
+
+/// Why a use is not licensed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RslTerm<'a> {
+    /// The place of the `content` in the file, from 1.
+    pub content: u32,
+    /// Its `url` as written.
+    pub location: &'a str,
+    /// `prohibits`, or `permits` which does not list the use.
+    pub element: &'static str,
+    /// The uses that the element lists.
+    pub uses: &'a str,
+}
+
+impl RslFile {
+    /// Reads a file. Never fails: what cannot be understood says nothing, and [`fault`](Self::fault) tells of it.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let (contents, mut fault) = contents(bytes);
+        let mut sites: Vec<(Option<String>, [PatternsBuilder<Said>; USES.len()])> = Vec::new();
+        for (place, content) in contents.iter().enumerate() {
+            let mut wrong = |what: &str| {
+                fault.get_or_insert_with(|| format!("content {}: {what}", content.number).into());
+            };
+            let Some((origin, path)) = place_of(&content.url) else {
+                wrong("its `url` is neither a path nor the URL of a page");
+                continue;
+            };
+            let known = sites.iter().position(|(known, _)| *known == origin);
+            let site = match known {
+                Some(site) => site,
+                None if sites.len() == MOST_SITES => {
+                    wrong("it is not read: there are too many sites");
+                    continue;
+                }
+                None => {
+                    let none = std::array::from_fn(|_| PatternsBuilder::new(Arc::from([]), 0));
+                    sites.push((origin, none));
+                    sites.len() - 1
+                }
+            };
+            for (used, patterns) in USES.iter().zip(&mut sites[site].1) {
+                if let Some(is_refused) = content.refuses(used) {
+                    patterns.add(path.as_bytes(), |bytes| Said { bytes, is_refused, place: Reverse(place) });
+                }
+            }
+        }
+        let site = |(origin, by_use): (Option<String>, [PatternsBuilder<Said>; USES.len()])| SiteTerms {
+            origin: origin.map(Box::from),
+            by_use: by_use.map(PatternsBuilder::finish),
+        };
+        let sites = sites.into_iter().map(site).collect();
+        Self(Arc::new(RslInner { source: bytes.into(), contents, sites, fault, digest: OnceLock::new() }))
+    }
+
+    /// Why a page is not licensed for a purpose. `origin`: its site, `https://example.com`. `target`: path and query.
+    pub fn refusal(&self, purpose: &Purpose, origin: &str, target: &[u8]) -> Option<RslTerm<'_>> {
+        let mut budget = StepBudget::unlimited();
+        self.refusal_within(purpose, origin, AskedPath::AsSent(target), &mut budget).ok().flatten()
+    }
+
+    /// The same as a part of a decision, which has a budget for all its parts.
+    pub(crate) fn refusal_within(
+        &self,
+        purpose: &Purpose,
+        origin: &str,
+        asked: AskedPath<'_>,
+        budget: &mut StepBudget,
+    ) -> Result<Option<RslTerm<'_>>, StepsSpent> {
+        // What RSL has no word for is automated processing all the same.
+        let used = USES.iter().position(|used| *used == purpose.as_str()).unwrap_or(USES.len() - 1);
+        for path in asked.paths(budget)? {
+            let mut best: Option<Said> = None;
+            for site in &self.0.sites {
+                if site.origin.as_deref().is_none_or(|of| of == origin) {
+                    best = best.max(site.by_use[used].best(asked.compared(&path), budget)?);
+                }
+            }
+            if let Some(said) = best.filter(|said| said.is_refused) {
+                let RslContent { number, url, permits, prohibits } = &self.0.contents[said.place.0];
+                let prohibited = prohibits.as_deref().filter(|uses| covers(uses, USES[used]));
+                let (element, uses) = match prohibited {
+                    Some(uses) => ("prohibits", uses),
+                    None => ("permits", permits.as_deref().unwrap_or_default()),
+                };
+                return Ok(Some(RslTerm { content: *number, location: url, element, uses }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many of its `content` elements can be used.
+    pub fn len(&self) -> usize {
+        self.0.contents.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.contents.is_empty()
+    }
+
+    /// What of it cannot be understood, if anything: the first of it.
+    pub fn fault(&self) -> Option<&str> {
+        self.0.fault.as_deref()
+    }
+
+    /// The bytes that were read.
+    pub fn source(&self) -> &[u8] {
+        &self.0.source
+    }
+
+    /// By which it is known to others: made by `digest` of the source when it is first asked for.
+    pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> &[u8; 32] {
+        self.0.digest.get_or_init(|| digest(self.source()))
+    }
+
+    /// How many clones of it there are, this one among them.
+    pub fn holders(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_size(&self) -> usize {
+        let RslInner { source, contents, sites, fault, .. } = &*self.0;
+        let text = |content: &RslContent| {
+            let lists = [&content.permits, &content.prohibits];
+            content.url.len() + lists.iter().filter_map(|list| list.as_ref()).map(|list| list.len()).sum::<usize>()
+        };
+        let patterns = sites.iter().flat_map(|site| &site.by_use).map(Patterns::heap_size).sum::<usize>();
+        size_of::<RslInner>()
+            + source.len()
+            + contents.capacity() * size_of::<RslContent>()
+            + contents.iter().map(text).sum::<usize>()
+            + sites.capacity() * size_of::<SiteTerms>()
+            + patterns
+            + fault.as_ref().map_or(0, |fault| fault.len())
+    }
+}
+
+impl RslContent {
+    /// Whether it says no to a use; `None`: it says nothing of it.
+    fn refuses(&self, used: &str) -> Option<bool> {
+        let Self { permits, prohibits, .. } = self;
+        if prohibits.as_deref().is_some_and(|uses| covers(uses, used)) {
+            return Some(true);
+        }
+        permits.as_deref().map(|uses| !covers(uses, used))
+    }
+}
+
+/// Whether a list of uses has this one, by its name or by one that includes it.
+fn covers(uses: &str, used: &str) -> bool {
+    uses.split(' ').any(|listed| match listed {
+        "all" => true,
+        "ai-all" => used.starts_with("ai-"),
+        listed => Purpose::parse(listed).is_ok_and(|listed| listed.as_str() == used),
+    })
+}
+
+/// The site that a `url` is about, if it names one, and its path pattern.
+fn place_of(url: &str) -> Option<(Option<String>, &str)> {
+    if url.starts_with(['/', '*']) {
+        return Some((None, url));
+    }
+    let site = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+    let (_, rest) = url.split_once("://")?;
+    let path = rest.find(['/', '?', '#']).map_or("/", |at| &rest[at..]);
+    path.starts_with('/').then(|| (Some(site.origin().ascii_serialization()), path))
+}
+
+/// The uses that a licence tells apart; the last stands for all others.
+const USES: [&str; 5] = ["search", "ai-train", "ai-input", "ai-index", "all"];
+/// Sites of one file.
+const MOST_SITES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(contents: &str) -> RslFile {
+        RslFile::parse(format!(r#"<rsl xmlns="https://rslstandard.org/rsl">{contents}</rsl>"#).as_bytes())
+    }
+
+    fn content(url: &str, terms: &str) -> String {
+        format!(r#"<content url="{url}"><license>{terms}</license></content>"#)
+    }
+
+    fn permits(uses: &str) -> String {
+        format!(r#"<permits type="usage">{uses}</permits>"#)
+    }
+
+    fn prohibits(uses: &str) -> String {
+        format!(r#"<prohibits type="usage">{uses}</prohibits>"#)
+    }
+
+    /// `-`, or the content, its place and what it says.
+    fn ask(file: &RslFile, purpose: &str, target: &str) -> String {
+        let purpose = Purpose::parse(purpose).unwrap();
+        let found = file.refusal(&purpose, "https://example.com", target.as_bytes());
+        found.map_or("-".into(), |it| format!("{} {} {}: {}", it.content, it.location, it.element, it.uses))
+    }
+
+    /// The specification's first example: search alone.
+    #[test]
+    fn the_specifications_example_is_read_as_it_says() {
+        let file = RslFile::parse(
+            br#"<rsl xmlns="https://rslstandard.org/rsl">
+  <content url="/">
+    <license>
+      <prohibits type="usage">ai-all</prohibits>
+    </license>
+  </content>
+</rsl>"#,
+        );
+        assert_eq!(file.fault(), None);
+        for (purpose, expected) in [
+            ("ai-train", "1 / prohibits: ai-all"),
+            ("ai-input", "1 / prohibits: ai-all"),
+            ("ai-index", "1 / prohibits: ai-all"),
+            ("search", "-"),
+            ("tdm", "-"),
+        ] {
+            assert_eq!(ask(&file, purpose, "/a"), expected, "{purpose}");
+        }
+    }
+
+    #[test]
+    fn what_permits_does_not_list_is_not_licensed_and_what_is_prohibited_is_not_either() {
+        let cases: &[(&str, &[(&str, bool)])] = &[
+            (&permits("search ai-input"), &[("search", true), ("ai-input", true), ("ai-train", false), ("tdm", false)]),
+            (&permits("all"), &[("search", true), ("ai-train", true), ("tdm", true), ("other", true)]),
+            (&permits("ai-all"), &[("search", false), ("ai-train", true), ("ai-index", true), ("tdm", false)]),
+            (&prohibits("all"), &[("search", false), ("ai-train", false), ("tdm", false), ("other", false)]),
+            (&prohibits("search"), &[("search", false), ("ai-train", true)]),
+            (&(permits("all") + &prohibits("ai-train")), &[("ai-train", false), ("ai-input", true)]),
+            (&(permits("ai-train") + &prohibits("ai-all")), &[("ai-train", false), ("search", false)]),
+            (&permits(""), &[("search", false)]),
+            (r#"<permits type="user">education</permits>"#, &[("search", true), ("ai-train", true)]),
+            (r#"<prohibits type="geo">EU</prohibits>"#, &[("search", true)]),
+            ("<payment type=\"crawl\"/>", &[("ai-train", true)]),
+            (&prohibits("x:own ai-train"), &[("ai-train", false), ("search", true)]),
+            // As documents before 1.0 have them.
+            (&prohibits("train-ai, search"), &[("ai-train", false), ("search", false), ("ai-input", true)]),
+        ];
+        for (terms, uses) in cases {
+            let file = file(&content("/", terms));
+            for (purpose, is_licensed) in *uses {
+                assert_eq!(ask(&file, purpose, "/") == "-", *is_licensed, "{purpose} {terms}");
+            }
+        }
+    }
+
+    #[test]
+    fn licences_of_one_content_are_one_and_a_no_in_any_counts() {
+        let two = format!("<license>{}</license><license>{}</license>", permits("search"), permits("ai-train"));
+        let file = file(&format!(r#"<content url="/">{two}</content>"#));
+        assert_eq!(["search", "ai-train", "ai-input"].map(|it| ask(&file, it, "/") == "-"), [true, true, false]);
+    }
+
+    #[test]
+    fn the_longest_path_that_says_something_of_the_use_decides_whatever_the_order() {
+        let all = [
+            content("/", &permits("all")),
+            content("/articles/", &prohibits("ai-train")),
+            content("/articles/free/", &permits("ai-train")),
+            content("/same", &permits("search")),
+            content("/same", &prohibits("search")),
+        ];
+        let mut turned = all.clone();
+        turned.reverse();
+        for all in [all.concat(), turned.concat()] {
+            let file = file(&all);
+            for (purpose, target, is_licensed) in [
+                ("ai-train", "/articles/x", false),
+                ("ai-input", "/articles/x", true),
+                ("ai-train", "/articles/free/x", true),
+                ("ai-input", "/articles/free/x", false),
+                ("ai-train", "/", true),
+                ("search", "/same", false),
+                ("ai-train", "/x/../articles/x", false),
+            ] {
+                assert_eq!(ask(&file, purpose, target) == "-", is_licensed, "{purpose} {target}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_url_is_a_path_pattern_or_names_its_site() {
+        for (url, target, matches) in [
+            ("/*.pdf$", "/a/b.pdf", true),
+            ("/*.pdf$", "/a/b.pdf?x", false),
+            ("*", "/x", true),
+            ("https://example.com/art/", "/art/1", true),
+            ("https://example.com", "/art/1", true),
+            ("https://EXAMPLE.com:443/art/*.jpg", "/art/1.jpg", true),
+            ("https://example.com/art/", "/other", false),
+            ("https://other.example/", "/art/1", false),
+            ("http://example.com/", "/art/1", false),
+            ("https://example.com/a?b=1&amp;c", "/a?b=1&c=2", true),
+        ] {
+            let file = file(&content(url, &prohibits("search")));
+            assert_eq!((ask(&file, "search", target) != "-", file.fault()), (matches, None), "{url} {target}");
+        }
+        // The longer one of another site hides nothing.
+        let two = content("/", &prohibits("search")) + &content("https://other.example/art/", &permits("search"));
+        assert_eq!(ask(&file(&two), "search", "/art/1"), "1 / prohibits: search");
+        for url in ["", "art/", "ftp://example.com/", "https://", "javascript:x", "https://example.com?x"] {
+            let fault = "content 1: its `url` is neither a path nor the URL of a page";
+            assert_eq!(file(&content(url, &prohibits("all"))).fault(), Some(fault), "{url}");
+        }
+    }
+
+    const PIECES: [&str; 20] = [
+        "<rsl xmlns=\"https://rslstandard.org/rsl\">",
+        "</rsl>",
+        "<content url=\"/\">",
+        "<content url=\"https://example.com/a*b$\">",
+        "<content url='/a' xmlns='urn:x'>",
+        "<content/>",
+        "</content>",
+        "<license>",
+        "</license>",
+        "<license/>",
+        "<permits type=\"usage\">",
+        "</permits>",
+        "<prohibits type='usage'>",
+        "</prohibits>",
+        "ai-train ",
+        "ai-all,search ",
+        "<![CDATA[all]]>",
+        "<!-- -- -->",
+        "&lt;&x;",
+        "\u{fffd}\0<",
+    ];
+
+    proptest::proptest! {
+        /// As the fuzz target `rsl`, for where no fuzzer is.
+        #[test]
+        fn whatever_it_holds_a_refusal_names_a_list_that_says_so(
+            pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..40),
+            is_wrapped: bool,
+        ) {
+            let inside = pieces.concat();
+            let file = if is_wrapped { file(&inside) } else { RslFile::parse(inside.as_bytes()) };
+            for name in ["search", "ai-train", "ai-index", "tdm"] {
+                let purpose = Purpose::parse(name).unwrap();
+                let Some(found) = file.refusal(&purpose, "https://example.com", b"/ab") else { continue };
+                proptest::prop_assert!(file.fault().is_none_or(|fault| fault.starts_with("content ")));
+                let says_so = covers(found.uses, USES[USES.iter().position(|it| *it == name).unwrap_or(4)]);
+                proptest::prop_assert_eq!(found.element == "prohibits", says_so);
+                proptest::prop_assert!(found.content as usize <= pieces.len());
+            }
+        }
+    }
+
+    #[test]
+    fn sites_are_bounded() {
+        let all: String =
+            (0..70).map(|number| content(&format!("https://a{number}.example/"), &prohibits("all"))).collect();
+        let file = file(&all);
+        assert_eq!(file.fault(), Some("content 65: it is not read: there are too many sites"));
+        assert!(file.heap_size() < 100_000);
+    }
+}

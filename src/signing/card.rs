@@ -1,0 +1,162 @@
+//! Who asks, for verifiers: the Signature Agent Card (draft-meunier-webbotauth-registry) and the list of addresses that requests come
+//! from (JAFAR, draft-illyes-webbotauth-jafar). Both are made of the configuration.
+
+use super::Published;
+use super::directory::PATH as DIRECTORY_PATH;
+use crate::config::{Agent, IdentitySettings, Mode, Settings};
+use crate::rfc3339;
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
+use serde_json::{Map, Value, json};
+use std::time::SystemTime;
+use url::Url;
+
+/// Where each is, below the agent's origin.
+pub const CARD_PATH: &str = "/signature-agent-card";
+pub const RANGES_PATH: &str = "/client-ranges.json";
+
+/// Where verifiers look for the directory.
+pub fn directory_url(agent: &Agent) -> String {
+    match agent.as_str().matches('/').count() {
+        2 => format!("{agent}{DIRECTORY_PATH}"),
+        _ => agent.to_string(),
+    }
+}
+
+/// The URL of a document of the agent's.
+pub fn document_url(agent: &Agent, path: &str) -> String {
+    format!("https://{}{path}", agent.authority())
+}
+
+/// What is served at this path. `None`: nothing.
+pub fn document(settings: &Settings, path: &str, now: SystemTime) -> Option<Published> {
+    let agent = settings.identity.signature.agent.as_ref()?;
+    let body = match path {
+        CARD_PATH => card(settings)?,
+        RANGES_PATH => ranges(&settings.identity, now)?,
+        _ => return None,
+    };
+    let mut fields =
+        vec![("content-type", "application/json".into()), ("cache-control", "public, max-age=3600".into())];
+    if !settings.identity.addresses.is_empty() {
+        fields.push(("link", format!("<{}>; rel=\"client-ranges\"", document_url(agent, RANGES_PATH))));
+    }
+    Some(Published { fields, body: body.to_string() })
+}
+
+/// `None`: there is no agent that it could be of.
+pub fn card(settings: &Settings) -> Option<Value> {
+    let identity = &settings.identity;
+    let agent = identity.signature.agent.as_ref()?;
+    let mut card = Map::new();
+    let mut put = |name: &str, value: Option<Value>| _ = value.map(|value| card.insert(name.into(), value));
+    put("client_id", Some(document_url(agent, CARD_PATH).into()));
+    let token = identity.product_tokens.first().map(|token| token.as_str());
+    put("client_name", token.map(Value::from));
+    let contact = Some(identity.contact.as_str()).filter(|contact| !contact.is_empty());
+    let page = contact.filter(|it| Url::parse(it).is_ok_and(|url| matches!(url.scheme(), "http" | "https")));
+    put("client_uri", page.map(Value::from));
+    let address = contact.filter(|_| page.is_none()).map(|it| match it.starts_with("mailto:") {
+        true => it.to_owned(),
+        false => format!("mailto:{it}"),
+    });
+    put("contacts", address.or(page.map(str::to_owned)).map(|contact| json!([contact])));
+    put("jwks_uri", Some(directory_url(agent).into()));
+    let mut of_bots = Map::new();
+    let mut put = |name: &str, value: Option<Value>| _ = value.map(|value| of_bots.insert(name.into(), value));
+    put("expected-user-agent", identity.user_agent.as_deref().map(Value::from));
+    put("rfc9309-product-token", token.map(Value::from));
+    put("rfc9309-compliance", Some((settings.mode == Mode::Enforce).into()));
+    let purposes: Vec<_> = identity.purpose.iter().map(|purpose| purpose.as_str()).collect();
+    put("purpose", Some(purposes.join(", ")).filter(|all| !all.is_empty()).map(Value::from));
+    put("rate-control", Some("429 with Retry-After, Crawl-delay in robots.txt".into()));
+    let has_ranges = !identity.addresses.is_empty();
+    put("ips_uri", has_ranges.then(|| document_url(agent, RANGES_PATH).into()));
+    card.insert("web_bot_auth".into(), of_bots.into());
+    Some(card.into())
+}
+
+/// `None`: none is known.
+pub fn ranges(identity: &IdentitySettings, now: SystemTime) -> Option<Value> {
+    let prefix = |network: &ipnet::IpNet| match network {
+        ipnet::IpNet::V4(network) => json!({ "ipv4Prefix": network.to_string() }),
+        ipnet::IpNet::V6(network) => json!({ "ipv6Prefix": network.to_string() }),
+    };
+    let prefixes: Vec<_> = identity.addresses.iter().map(|network| prefix(&network.0)).collect();
+    let token = digest(&SHA256, json!(prefixes).to_string().as_bytes());
+    (!prefixes.is_empty()).then(|| {
+        json!({
+            // Consumers of the version in which it was mandatory want it.
+            "formatVersion": "1.0",
+            "synctoken": HEXLOWER.encode(&token.as_ref()[..8]),
+            "creationTime": rfc3339::seconds(now),
+            "prefixes": prefixes,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn settings(yaml: &str) -> Settings {
+        let signature = "signature: { key: k.pem, agent: 'https://bot.example' }";
+        Settings::parse("", &format!("identity: {{ {yaml}, {signature} }}")).unwrap()
+    }
+
+    #[test]
+    fn a_card_says_what_is_configured_and_nothing_else() {
+        let full = settings(
+            "product_tokens: [ExampleBot, Other], contact: 'https://bot.example/about', purpose: [search, train-ai], \
+             user_agent: 'Mozilla/5.0 ExampleBot', addresses: [192.0.2.0/24]",
+        );
+        assert_eq!(
+            card(&full).unwrap(),
+            json!({
+                "client_id": "https://bot.example/signature-agent-card",
+                "client_name": "ExampleBot",
+                "client_uri": "https://bot.example/about",
+                "contacts": ["https://bot.example/about"],
+                "jwks_uri": "https://bot.example/.well-known/http-message-signatures-directory",
+                "web_bot_auth": {
+                    "expected-user-agent": "Mozilla/5.0 ExampleBot",
+                    "rfc9309-product-token": "ExampleBot",
+                    "rfc9309-compliance": true,
+                    "purpose": "search, ai-train",
+                    "rate-control": "429 with Retry-After, Crawl-delay in robots.txt",
+                    "ips_uri": "https://bot.example/client-ranges.json",
+                },
+            })
+        );
+        let least = card(&settings("contact: bot@example.com")).unwrap();
+        assert_eq!(least["contacts"], json!(["mailto:bot@example.com"]));
+        assert!(least.get("client_uri").is_none() && least.get("client_name").is_none());
+        assert!(least["web_bot_auth"].get("ips_uri").is_none() && least["web_bot_auth"].get("purpose").is_none());
+        assert_eq!(card(&Settings::parse("", "").unwrap()), None);
+    }
+
+    /// The draft's first example, by its members.
+    #[test]
+    fn addresses_are_listed_as_the_draft_has_them() {
+        let identity = settings("addresses: [66.249.64.0/20, '2001:4860:4000::/36', 192.0.2.7]").identity;
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_755_268_200);
+        let mut list = ranges(&identity, now).unwrap();
+        let token = list.as_object_mut().unwrap().remove("synctoken").unwrap();
+        assert_eq!(
+            list,
+            json!({
+                "formatVersion": "1.0",
+                "creationTime": "2025-08-15T14:30:00Z",
+                "prefixes": [
+                    { "ipv4Prefix": "66.249.64.0/20" },
+                    { "ipv6Prefix": "2001:4860:4000::/36" },
+                    { "ipv4Prefix": "192.0.2.7/32" },
+                ],
+            })
+        );
+        let other = settings("addresses: [66.249.64.0/20]").identity;
+        assert_ne!(ranges(&other, now).unwrap()["synctoken"], token);
+        assert_eq!(ranges(&settings("purpose: []").identity, now), None);
+    }
+}

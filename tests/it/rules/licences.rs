@@ -1,0 +1,196 @@
+//! The licence file that a robots.txt names (RSL 1.0): when it is fetched, what it refuses, how it is kept (docs/usage.md).
+
+use crate::support::{Origin, Proxy, Reply, Seen, assert_refused};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const FILE: &str = "/license.xml";
+const LICENCES: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<rsl xmlns="https://rslstandard.org/rsl">
+  <content url="/"><license><permits type="usage">search ai-input</permits></license></content>
+  <content url="/free/"><license><permits type="usage">all</permits></license></content>
+</rsl>"#;
+const TRAINS: &str = "identity: { purpose: [ai-train] }";
+const ENFORCED: &str = "identity: { purpose: [ai-train] }\nusage: { license: enforce }";
+
+/// A site whose robots.txt names that URL, or its own file.
+async fn site(named: Option<String>, file: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Origin {
+    Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => {
+            let host = seen.field("host").unwrap_or_default();
+            let named = named.clone().unwrap_or_else(|| format!("http://{host}{FILE}"));
+            Reply::text(format!("License: {named}\nUser-agent: *\nDisallow: /private\n"))
+        }
+        FILE | "/private/license.xml" => file(seen),
+        _ => Reply::text("the page"),
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_licensed_is_refused_where_that_is_enforced() {
+    let origin = site(None, |_| Reply::text(LICENCES)).await;
+    let proxy = Proxy::start(ENFORCED).await;
+    for (target, status) in [("/a", 403), ("/free/a", 200), ("/free/../a", 403), ("/private", 403), (FILE, 200)] {
+        assert_eq!(proxy.get(&origin.url(target)).await.status(), status, "{target}");
+    }
+    let refused = proxy.get(&origin.url("/a")).await;
+    let problem = assert_refused(&refused, 403, "http_request_denied", "usage-disallowed");
+    assert_eq!(problem["license_url"], origin.url(FILE));
+    assert_eq!(
+        (&problem["purpose"], &problem["rule"]),
+        (&"ai-train".into(), &"url: /; permits: search ai-input".into())
+    );
+    assert_eq!(problem["entry"], 1);
+    assert_eq!(origin.log.count("/a"), 0);
+    assert_eq!(origin.log.count(FILE), 2, "one fetch for all, beside the client's own");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_default_it_is_fetched_behind_the_pages_and_only_reported() {
+    let origin = site(None, |_| Reply::text(LICENCES)).await;
+    let proxy = Proxy::start(TRAINS).await;
+    for number in 0.. {
+        let response = proxy.get(&origin.url(&format!("/a{number}"))).await;
+        assert_eq!((response.status(), response.text().as_str()), (200, "the page"));
+        let told = response.head.proxy_status_parameter("details").unwrap_or_default();
+        if told.contains("license.xml") {
+            assert!(told.contains("permits: search ai-input"), "{told}");
+            break;
+        }
+        assert!(number < 1000, "it has been read by now");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(proxy.counts().reported["usage-disallowed"] >= 1);
+    assert_eq!(origin.log.count(FILE), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_fetched_for_a_declared_purpose_alone() {
+    for yaml in ["usage: { license: enforce }", "identity: { purpose: [ai-train] }\nusage: { license: ignore }"] {
+        let origin = site(None, |_| Reply::text(LICENCES)).await;
+        let proxy = Proxy::start(yaml).await;
+        for target in ["/a", "/b", "/c"] {
+            assert_eq!(proxy.get(&origin.url(target)).await.status(), 200, "{yaml}");
+        }
+        assert_eq!(origin.log.count(FILE), 0, "{yaml}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn none_unreadable_or_unreachable_refuses_nothing() {
+    for (what, reply) in [
+        ("none", Reply::status(404)),
+        ("a page", Reply::text("<html><body>not found</body></html>")),
+        ("an error", Reply::status(500)),
+        ("a broken answer", Reply::reset()),
+        ("no end", Reply::text(LICENCES.replace("</rsl>", ""))),
+        ("cut at the limit", Reply::text(format!("{}{LICENCES}", " ".repeat(600_000)))),
+        ("redirects without end", Reply::redirect(FILE)),
+    ] {
+        let origin = site(None, move |_| reply.clone()).await;
+        let proxy = Proxy::start(ENFORCED).await;
+        for target in ["/a", "/b"] {
+            assert_eq!(proxy.get(&origin.url(target)).await.status(), 200, "{what} {target}");
+        }
+        assert!(origin.log.count(FILE) <= 3, "{what}: it is not asked for with each request");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_another_host_that_hosts_robots_txt_decides() {
+    for (path, status) in [(FILE, 403), ("/private/license.xml", 200)] {
+        let other = site(None, |_| Reply::text(LICENCES)).await;
+        let origin = site(Some(other.url(path).replace("a.localhost", "b.localhost")), |_| Reply::status(404)).await;
+        let proxy = Proxy::start(ENFORCED).await;
+        for target in ["/a", "/b"] {
+            assert_eq!(proxy.get(&origin.url(target)).await.status(), status, "{path} {target}");
+        }
+        assert_eq!(other.log.count("/robots.txt"), 1, "{path}");
+        assert_eq!(other.log.count(path), if status == 403 { 1 } else { 0 }, "{path}");
+    }
+}
+
+/// A robots.txt that names another file is followed, and until then one fetch serves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_fetched_once_for_each_url_and_life_of_robots_txt() {
+    let is_new = Arc::new(AtomicBool::new(false));
+    let told = is_new.clone();
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => {
+            let name = if told.load(Ordering::SeqCst) { "new.xml" } else { "old.xml" };
+            let host = seen.field("host").unwrap_or_default();
+            Reply::text(format!("License: http://{host}/{name}\n")).field("Cache-Control", "max-age=0")
+        }
+        "/old.xml" => Reply::text(LICENCES).field("Cache-Control", "max-age=0"),
+        "/new.xml" => Reply::text(LICENCES.replace("search ai-input", "all")),
+        _ => Reply::text("the page"),
+    })
+    .await;
+    let proxy = Proxy::start(&format!("{ENFORCED}\nrobots: {{ min_ttl: 0 }}")).await;
+    for number in 0..20 {
+        assert_eq!(proxy.get(&origin.url(&format!("/a{number}"))).await.status(), 403);
+    }
+    assert_eq!(origin.log.count("/old.xml"), 1);
+    is_new.store(true, Ordering::SeqCst);
+    // The copy in use is renewed behind a request.
+    for number in 0.. {
+        if proxy.get(&origin.url(&format!("/b{number}"))).await.status() == 200 {
+            break;
+        }
+        assert!(number < 1000, "the new one has been read by now");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!((origin.log.count("/old.xml"), origin.log.count("/new.xml")), (1, 1));
+}
+
+/// What is said to one who has agreed on terms is for nobody else, and the other way round.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_licensed_or_paying_request_hears_is_not_held_against_others() {
+    for terms in ["Authorization: License tok3n==", "crawler-max-price: USD 1"] {
+        let origin = Origin::http(|seen| {
+            let is_on_terms = seen.field("authorization").or(seen.field("crawler-max-price")).is_some();
+            match seen.path().as_str() {
+                "/robots.txt" => Reply::text(""),
+                "/for-all-but-them" if is_on_terms => Reply::text("the page").field("X-Robots-Tag", "noai"),
+                "/for-them" if !is_on_terms => Reply::text("the page").field("X-Robots-Tag", "noai"),
+                _ => Reply::text("the page"),
+            }
+        })
+        .await;
+        let proxy = Proxy::start(TRAINS).await;
+        let host = origin.authority("a.localhost");
+        let on_terms = async |target: &str| {
+            let mut client = proxy.client().await;
+            client.send(format!("GET {} HTTP/1.1\r\nHost: {host}\r\n{terms}\r\n\r\n", origin.url(target))).await;
+            client.response().await.status()
+        };
+        for _ in 0..2 {
+            assert_eq!(proxy.get(&origin.url("/for-them")).await.status(), 403, "{terms}");
+            assert_eq!(on_terms("/for-them").await, 200, "{terms}");
+        }
+        assert_eq!(origin.log.count("/for-them"), 3, "{terms}: the others' refusal is remembered");
+        assert_eq!(on_terms("/for-all-but-them").await, 403, "{terms}");
+        assert_eq!(proxy.get(&origin.url("/for-all-but-them")).await.status(), 200, "{terms}");
+    }
+}
+
+/// RSL §6: a licence token is the client's and the origin's own affair.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_licence_token_goes_to_the_origin_as_it_came() {
+    let origin = Origin::http(|seen| match seen.field("authorization") {
+        Some("License tok3n==") => Reply::text("licensed"),
+        _ => Reply::status(401).field("WWW-Authenticate", "License error=\"invalid_request\""),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    let (url, host) = (origin.url("/a"), origin.authority("a.localhost"));
+    let mut client = proxy.client().await;
+    client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nAuthorization: License tok3n==\r\n\r\n")).await;
+    let licensed = client.response().await;
+    assert_eq!((licensed.status(), licensed.text().as_str()), (200, "licensed"));
+    let without = proxy.get(&origin.url("/a")).await;
+    assert_eq!(without.status(), 401);
+    assert_eq!(without.field("www-authenticate"), Some("License error=\"invalid_request\""));
+}
