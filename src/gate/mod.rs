@@ -297,6 +297,7 @@ async fn listen(mut messages: UnboundedReceiver<Message>, to: (Arc<RobotsCache>,
                 robots.published("");
             }
             Message::Pace { key } => pacer.changed(&key),
+            Message::Wait { key, news } => pacer.hear(&key, news),
             Message::Robots { authority } => robots.published(&authority),
         }
     }

@@ -3,7 +3,6 @@
 use super::link::ServerLink;
 use super::parcel::{FoundCopy, Parcel};
 use super::reach::ServerLost;
-use super::turn::millis;
 use super::{Fleet, FleetWay, scripts};
 use crate::gate::store::snapshot;
 use crate::policy::Entry;
@@ -159,6 +158,12 @@ fn fresh_until(entry: &Entry) -> SystemTime {
     }
 }
 
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.min(FAR).as_millis()).expect("a year fits")
+}
+
+/// What the script's numbers hold.
+const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 /// For how long the right outlives its instance.
 const HELD: Duration = Duration::from_secs(5);
 /// Looking again a little too early would find the right still held.

@@ -2,36 +2,39 @@
 //! robots.txt. docs/fleet.md is its manual. Without a server, those on one machine that use one
 //! store are one (`machine`).
 //!
-//! - Where a gap is in force, an instance starts nothing without the key's lease, which one instance has at a time
-//!   (`turn.lua`); while it has it, its own schedule keeps the pace. Where none is, no lease is needed: a refusal by the origin
-//!   is published to all.
+//! - Where a gap is in force, an instance reserves each start at the server (`pace.lua`), and understands it by its estimate of the
+//!   server's clock (`clock`). Where none is, nothing is reserved: a refusal by the origin is published to all.
 //! - A robots.txt is fetched by the instance that gets the right to (`copy.lua`), and published.
 //! - What is spent of budgets is counted by the server (`budget.lua`).
 //! - A server that does not answer in time is not asked again until it does (`link`); until then `on_fleet_loss` applies.
 
 mod budget;
+mod clock;
 mod copies;
 mod figures;
 mod link;
 mod machine;
 mod membership;
 mod message;
+mod pace;
+#[cfg(test)]
+pub(super) mod pace_twin;
 mod parcel;
 mod place;
 mod reach;
 mod scripts;
 mod sentinels;
 mod server;
-mod turn;
 
 pub(super) use budget::Spend;
+pub(super) use clock::ServerClock;
 pub(super) use copies::Claim;
 pub use figures::FleetFigures;
 pub(super) use machine::{Machine, MachineStart, MachineTurn, MachineView};
-pub(super) use message::Message;
+pub(super) use message::{Message, WaitNews};
+pub(super) use pace::{PaceAnswer, PaceCall, StartWindow, WantedStart};
 pub(super) use parcel::Parcel;
 pub(super) use reach::{Reach, ServerLost};
-pub(super) use turn::{LeaseOp, LeaseRequest, LeaseStatus, TurnPlace};
 
 use crate::config::Settings;
 use crate::policy::{Refusal, Spent};
@@ -50,8 +53,8 @@ pub(super) struct Fleet {
     way: FleetWay,
     /// Tells which copies have come; nothing: any may have.
     arrivals: broadcast::Sender<Arc<str>>,
-    /// Counts leases asked for.
-    leases: AtomicU64,
+    /// Counts reservations.
+    reservations: AtomicU64,
 }
 
 /// How the others are reached.
@@ -83,7 +86,7 @@ impl Fleet {
     }
 
     fn new(way: FleetWay) -> Self {
-        Self { way, arrivals: broadcast::Sender::new(ARRIVALS), leases: AtomicU64::new(0) }
+        Self { way, arrivals: broadcast::Sender::new(ARRIVALS), reservations: AtomicU64::new(0) }
     }
 
     /// Connects to the server, until it [leaves](Self::leave).
@@ -129,12 +132,13 @@ impl Fleet {
         }
     }
 
-    /// Asks for a key's lease, or renews or returns it; returns what is new about the key.
-    pub async fn lease(&self, key: &str, request: &LeaseRequest) -> Result<LeaseStatus, ServerLost> {
+    /// Tells and reserves what there is of a key's starts.
+    pub async fn pace(&self, key: &str, call: &PaceCall) -> Result<PaceAnswer, ServerLost> {
         match &self.way {
             FleetWay::Server(link) => {
-                let answer = link.call(&request.invocation(key, &link.me)).await?;
-                Ok(LeaseStatus::new(answer, Instant::now()))
+                let (clock, asked) = (link.clock(), Instant::now());
+                let reply = link.call(&call.invocation(key, &link.me, &clock)).await?;
+                Ok(call.answer(reply, &link.clock(), asked, Instant::now()))
             }
             FleetWay::Machine(_) => Err(ServerLost),
         }
@@ -159,7 +163,7 @@ impl Fleet {
 
     /// Each larger than the one before.
     pub fn next_number(&self) -> u64 {
-        self.leases.fetch_add(1, Ordering::Relaxed) + 1
+        self.reservations.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// `None`: it has no server.

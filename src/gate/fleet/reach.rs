@@ -1,5 +1,6 @@
 //! Whether the fleet can be asked, and what follows where it cannot.
 
+use super::clock::ServerClock;
 use crate::policy::Refusal;
 use crate::policy::pace::{Phase, Shares};
 use rustix::time::{ClockId, clock_gettime};
@@ -11,7 +12,9 @@ use std::time::{Duration, Instant};
 pub(in crate::gate) struct Reach {
     /// At this server, counted from 1, one that may have forgotten as another; 0: at none.
     pub link: u64,
-    /// Leases are asked for from then on; without a server, this instance starts something by itself: all others have noticed.
+    /// Its clock. `None`: there is none.
+    pub clock: Option<ServerClock>,
+    /// Starts are reserved from then on; without a server, this instance starts something by itself: all others have noticed.
     pub settled_at: Option<Instant>,
     /// How many can ask it, of how many.
     pub shares: Shares,

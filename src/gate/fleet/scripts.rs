@@ -4,7 +4,7 @@ use redis::{Script, ScriptInvocation};
 use std::sync::LazyLock;
 
 static INSTANCES: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("instances.lua")));
-pub(super) static TURN: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("turn.lua")));
+pub(super) static PACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("pace.lua")));
 pub(super) static COPY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
 pub(super) static BUDGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));
 
@@ -17,7 +17,7 @@ pub(super) fn register(name: &str, ends: bool) -> ScriptInvocation<'static> {
 
 /// In the order in which a new instance needs them.
 pub(super) fn all() -> [&'static Script; 4] {
-    [&INSTANCES, &TURN, &COPY, &BUDGET]
+    [&INSTANCES, &PACE, &COPY, &BUDGET]
 }
 
 /// Milliseconds: between two beats, and the patience that an instance has with the server.

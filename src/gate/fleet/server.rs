@@ -82,10 +82,10 @@ impl ServerConnection {
         opened.await.map_err(|error| words(&error))
     }
 
-    pub async fn subscribe(&mut self, channels: &[&str]) -> RedisResult<()> {
+    pub async fn subscribe(&mut self, channel: &str) -> RedisResult<()> {
         match self {
-            Self::One(connection) => connection.subscribe(channels).await,
-            Self::Cluster(connection) => connection.subscribe(channels).await,
+            Self::One(connection) => connection.subscribe(channel).await,
+            Self::Cluster(connection) => connection.subscribe(channel).await,
         }
     }
 

@@ -211,7 +211,7 @@ impl MachineShare {
         let reserved = self.reserved.map(|(_, at)| at);
         schedule.follow(TurnSource::Fleet {
             known: true,
-            leased: self.turn == ShareTurn::Next,
+            has_turn: self.turn == ShareTurn::Next,
             rivals: self.rivals,
             reserved,
             shares: Shares::default(),

@@ -2,8 +2,8 @@
 //!
 //! What finds the queues is only read on a request to a known host, so that hosts do not wait for each other.
 
+mod fleet_share;
 mod host_queue;
-mod lease;
 mod machine_share;
 mod permit;
 mod waiters;
@@ -14,7 +14,7 @@ pub use permit::Permit;
 pub(super) use permit::Waiting;
 pub(super) use waiters::WaitPlace;
 
-use super::fleet::{Fleet, Machine};
+use super::fleet::{Fleet, Machine, WaitNews};
 use crate::policy::PaceKey;
 use crate::policy::pace::{ClientId, Schedule, Terms};
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -118,6 +118,13 @@ impl Pacer {
         // Without a host queue nobody waits here any more; others have its turn soon.
         if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key)) {
             queue.changed();
+        }
+    }
+
+    /// What those have to know who have a start of the key.
+    pub fn hear(&self, key: &str, news: WaitNews) {
+        if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key)) {
+            queue.hear(news);
         }
     }
 

@@ -128,7 +128,7 @@ impl<W> Schedule<W> {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
         let retry_after = wait_queue::retry_after(wait);
-        // Neither counts as waiting, with nobody ahead: `max_wait` 0 does not refuse it. Asking the fleet for the lease, and what
+        // Neither counts as waiting, with nobody ahead: `max_wait` 0 does not refuse it. Asking the fleet, and what
         // a request may be early by that comes back when it was told to.
         let asks = !self.may_turn(demand);
         let is_nearly_due = self.wait_queue.is_none() && self.has_room(demand) && wait <= ARRIVAL;
@@ -183,7 +183,7 @@ impl<W> Schedule<W> {
             return NextTurn::Refuse(waiter, self.why(now, why));
         }
         let deadline = wait_queue.next_deadline();
-        // With all slots taken, `finished` wakes the queue; without the fleet's lease, whatever grants the lease does.
+        // With all slots taken, `finished` wakes the queue; without the fleet's turn, whatever gives the turn does.
         let due = due.filter(|_| self.has_room(head) && self.may_turn(head));
         let lent = lent.map(|lent| lent.at);
         NextTurn::WaitUntil([due, lent].into_iter().flatten().fold(deadline, Instant::min))

@@ -27,13 +27,7 @@ impl<W> Schedule<W> {
 
     /// Somebody waits while another instance may start.
     pub fn is_behind_another(&self) -> bool {
-        self.wait_queue.is_some() && matches!(self.source, TurnSource::Fleet { leased: false, .. })
-    }
-
-    /// Somebody waits for the fleet's lease: the gap that is to be kept.
-    pub fn wants_lease(&self) -> Option<Duration> {
-        let head = self.wait_queue.as_ref()?.head()?;
-        (!self.may_turn(head)).then(|| head.gap(self.latency).min(self.max_delay))
+        self.wait_queue.is_some() && matches!(self.source, TurnSource::Fleet { has_turn: false, .. })
     }
 
     /// When the next waiting request is due.
@@ -46,7 +40,8 @@ impl<W> Schedule<W> {
     pub fn head_start(&self) -> Option<(Duration, bool)> {
         let head = self.wait_queue.as_ref()?.head()?;
         let is_ready = self.has_room(head) && !self.may_turn(head);
-        is_ready.then(|| (head.gap(self.latency).max(self.backoff()), head.first_fetch))
+        let inputs = self.source.gap_inputs(self.backoff(), self.latency);
+        is_ready.then(|| (inputs.between_starts(head), head.first_fetch))
     }
 
     /// What starts have to keep their distance from.
@@ -80,11 +75,11 @@ impl<W> Schedule<W> {
     }
 
     /// Whether a start that has not left yet may leave now: turns still come from where its own came from, and nothing has started
-    /// since. `has_lease`: that of the fleet is ours.
-    pub fn holds(&self, slot: &Slot, has_lease: bool) -> bool {
+    /// since. `has_turn`: that of the fleet is its own still.
+    pub fn holds(&self, slot: &Slot, has_turn: bool) -> bool {
         let is_there = match (self.source, slot.shared) {
             (TurnSource::Own, _) => return true,
-            (TurnSource::Fleet { .. }, true) => has_lease,
+            (TurnSource::Fleet { .. }, true) => has_turn,
             (TurnSource::Fleet { .. }, false) => slot.gap.is_zero(),
             (TurnSource::Partitioned(_), is_shared) => !is_shared,
         };
@@ -141,7 +136,7 @@ impl<W> Schedule<W> {
     /// Unless it is the fleet's to give and not given.
     #[inline]
     pub(super) fn may_turn(&self, demand: SlotRequest) -> bool {
-        self.source.is_leased() || !self.source.is_shared(demand, self.backoff())
+        self.source.has_turn() || !self.source.is_shared(demand, self.backoff())
     }
 }
 

@@ -12,12 +12,12 @@ pub enum TurnSource {
     /// This schedule alone.
     #[default]
     Own,
-    /// The fleet: wherever a gap or a backoff is in force, nothing starts without its lease.
+    /// The fleet: wherever a gap or a backoff is in force, each start is reserved.
     Fleet {
-        /// The fleet has said how the key stands, and that holds still. Until then every start needs the lease.
+        /// The fleet has said how the key stands, and that holds still. Until then every start is.
         known: bool,
-        /// The lease is ours.
-        leased: bool,
+        /// The start is due that has been reserved for who waits, or the turn is there.
+        has_turn: bool,
         /// Instances that want the key now, this one included.
         rivals: u32,
         /// The start that has been reserved for who waits.
@@ -44,7 +44,7 @@ impl Default for Shares {
 }
 
 impl TurnSource {
-    /// Whether a start needs the fleet's lease.
+    /// Whether a start is the fleet's to give.
     pub(super) fn is_shared(&self, request: SlotRequest, backoff: Duration) -> bool {
         match self {
             Self::Own | Self::Partitioned(_) => false,
@@ -52,8 +52,8 @@ impl TurnSource {
         }
     }
 
-    pub(super) fn is_leased(&self) -> bool {
-        matches!(self, Self::Fleet { leased: true, .. })
+    pub(super) fn has_turn(&self) -> bool {
+        matches!(self, Self::Fleet { has_turn: true, .. })
     }
 
     /// Nobody who waits starts before.
@@ -103,8 +103,8 @@ mod tests {
         Terms { crawl_delay: ms(crawl_delay), ..Terms::default() }
     }
 
-    fn fleet(known: bool, leased: bool) -> TurnSource {
-        TurnSource::Fleet { known, leased, rivals: 1, reserved: None, shares: Shares::default() }
+    fn fleet(known: bool, has_turn: bool) -> TurnSource {
+        TurnSource::Fleet { known, has_turn, rivals: 1, reserved: None, shares: Shares::default() }
     }
 
     fn schedule(source: TurnSource) -> (Schedule<&'static str>, Instant) {
@@ -114,23 +114,23 @@ mod tests {
     }
 
     #[test]
-    fn where_a_gap_is_in_force_nothing_starts_without_the_lease() {
+    fn where_a_gap_is_in_force_nothing_starts_without_a_turn() {
         let (mut schedule, now) = schedule(fleet(true, false));
         assert!(matches!(schedule.request(now, A, &delay(1000), || "it"), Turn::Wait { .. }));
-        assert_eq!(schedule.wants_lease(), Some(ms(1000)));
+        assert_eq!(schedule.head_start(), Some((ms(1000), false)));
         assert_eq!(
             schedule.poll(now),
             NextTurn::WaitUntil(now + Terms::default().max_wait),
-            "the lease wakes the line"
+            "whatever gives the turn wakes the line"
         );
         schedule.follow(fleet(true, true));
-        assert_eq!(schedule.wants_lease(), None);
+        assert_eq!(schedule.head_start(), None);
         let NextTurn::Start("it", slot) = schedule.poll(now) else { panic!("it has its turn") };
         assert!(slot.is_shared() && slot.is_exclusive());
         schedule.finished(|| now, slot, PaceOutcome::Success);
-        // The lease is good for more than one start, at the schedule's own pace.
+        // As long as it is there, the schedule keeps the pace.
         assert!(matches!(schedule.request(now, A, &delay(1000), || "next"), Turn::Wait { .. }));
-        assert_eq!((schedule.wants_lease(), schedule.poll(now)), (None, NextTurn::WaitUntil(now + ms(1000))));
+        assert_eq!((schedule.head_start(), schedule.poll(now)), (None, NextTurn::WaitUntil(now + ms(1000))));
         assert!(matches!(schedule.poll(now + ms(1000)), NextTurn::Start("next", _)));
     }
 
@@ -155,19 +155,20 @@ mod tests {
     fn without_a_gap_nobody_is_asked_once_the_key_is_known() {
         let (mut schedule, now) = schedule(fleet(false, false));
         assert!(matches!(schedule.request(now, A, &delay(0), || "it"), Turn::Wait { .. }));
-        assert_eq!(schedule.wants_lease(), Some(ms(0)));
+        assert_eq!(schedule.head_start(), Some((ms(0), false)));
         schedule.follow(fleet(true, false));
-        assert_eq!(schedule.wants_lease(), None);
-        assert!(matches!(schedule.poll(now), NextTurn::Start("it", _)));
+        assert_eq!(schedule.head_start(), None);
+        let NextTurn::Start("it", first) = schedule.poll(now) else { panic!("it has its turn") };
         let Turn::Go(slot) = schedule.request(now, A, &delay(0), || "") else { panic!("at once") };
         assert!(!slot.is_shared());
+        [first, slot].into_iter().for_each(|slot| schedule.finished(|| now, slot, PaceOutcome::Success));
         // A backoff makes the turns the fleet's.
         let held = LastStarts { hold: Some(now + ms(2000)), ..LastStarts::default() };
         schedule.adopt(held, ms(2000));
         assert!(matches!(schedule.request(now, A, &delay(0), || "it"), Turn::Wait { until: Some(_), .. }));
-        assert!(schedule.wants_lease().is_some());
+        assert!(schedule.head_start().is_some());
         schedule.adopt(LastStarts::default(), Duration::ZERO);
-        assert_eq!(schedule.wants_lease(), None, "and its end makes them its own");
+        assert_eq!(schedule.head_start(), None, "and its end makes them its own");
     }
 
     #[test]
@@ -194,9 +195,9 @@ mod tests {
         );
     }
 
-    /// However long the others keep the lease, and whatever they start.
+    /// However long the others have the turn, and whatever they start.
     #[test]
-    fn who_waits_for_the_lease_waits_no_longer_than_max_wait_or_a_second() {
+    fn who_waits_for_a_turn_waits_no_longer_than_max_wait_or_a_second() {
         for (max_wait, at_most) in [(ms(5000), ms(5000)), (ms(300), ASKING), (ms(0), ASKING)] {
             let terms = Terms { max_wait, ..delay(1000) };
             let (mut schedule, now) = schedule(fleet(true, false));
@@ -212,7 +213,7 @@ mod tests {
     fn a_line_moves_on_once_for_each_rival() {
         let shares = Shares::default();
         let (mut schedule, now) =
-            schedule(TurnSource::Fleet { known: true, leased: false, rivals: 3, reserved: None, shares });
+            schedule(TurnSource::Fleet { known: true, has_turn: false, rivals: 3, reserved: None, shares });
         for _ in 0..3 {
             assert!(matches!(schedule.request(now, A, &delay(1000), || ""), Turn::Wait { .. }));
         }
@@ -227,7 +228,7 @@ mod tests {
         let others = LastStarts { last_fetch: Some(now), last_start: Some(now - ms(5)), hold: Some(now + ms(3000)) };
         schedule.adopt(others, ms(0));
         assert!(schedule.holds(&slot, true));
-        assert!(!schedule.holds(&slot, false), "the lease is another's");
+        assert!(!schedule.holds(&slot, false), "it is over");
         let longest = LastStarts { last_start: Some(now + ms(10_000)), ..LastStarts::default() };
         schedule.adopt(longest, ms(0));
         assert!(!schedule.holds(&slot, true));
@@ -236,7 +237,7 @@ mod tests {
     #[test]
     fn those_that_are_missing_are_left_their_part() {
         let shares = Shares { instances: 3, connected: 2 };
-        let source = TurnSource::Fleet { known: true, leased: true, rivals: 1, reserved: None, shares };
+        let source = TurnSource::Fleet { known: true, has_turn: true, rivals: 1, reserved: None, shares };
         let (mut schedule, now) = schedule(source);
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
         schedule.finished(|| now, slot, PaceOutcome::Success);
@@ -270,7 +271,7 @@ mod tests {
             assert!(matches!(schedule.request(now, A, &terms, || waiter), Turn::Wait { .. }));
         }
         let shares = Shares::default();
-        let source = TurnSource::Fleet { known: true, leased: false, rivals: 1, reserved: reserved(now), shares };
+        let source = TurnSource::Fleet { known: true, has_turn: false, rivals: 1, reserved: reserved(now), shares };
         schedule.follow(source);
         assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(6000));
         assert_eq!(schedule.head_due(), Some(now + ms(4000)));

@@ -30,7 +30,7 @@ async fn a_day_back_the_pace_is_kept_and_nobody_waits_for_it() {
     rounds(&fleet, &origin, 2).await;
     redis.step_clock(-DAY).await;
     let time = rounds(&fleet, &origin, 4).await;
-    assert!(time < Duration::from_secs(15), "8 starts take 2.4 s, and a lease ends in 3: {time:?}");
+    assert!(time < Duration::from_secs(15), "8 starts take 2.4 s: {time:?}");
     assert_eq!(get(&fleet[0], &origin.url_at("b.localhost", "/other")).await.status(), 200);
     assert_apart(&origin.log.starts("/page"), Duration::from_millis(300));
 }

@@ -1,4 +1,4 @@
-//! Slow links, lost and late answers, cut connections: no start is early, and no two are in flight.
+//! Slow links, lost and late answers, cut connections: no start is early.
 
 use super::{assert_apart, get, says};
 use crate::support::redis::Redis;
@@ -21,10 +21,20 @@ pub async fn behind_relays(redis: &Redis, count: usize, yaml: &str) -> Vec<(Rela
     fleet
 }
 
+/// What the ways of requests, and of messages on a quiet link, differ by.
+const NOISE: Duration = Duration::from_millis(12);
+/// What the ways to a server and back differ by: estimates of its clock are off by half of it.
+const UNEVEN: Duration = Duration::from_millis(195);
+
+/// A site with this delay.
+async fn quick_site(delay: Duration) -> Origin {
+    super::site(&delay.as_secs_f64().to_string()).await
+}
+
 /// One at a time, each in flight for longer than the delay asks for.
 async fn slow_site(in_flight: Duration) -> Origin {
     Origin::http(move |seen| match seen.path().as_str() {
-        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.1\n"),
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.4\n"),
         _ => Reply::text("page").after(in_flight),
     })
     .await
@@ -32,14 +42,14 @@ async fn slow_site(in_flight: Duration) -> Origin {
 
 /// Through a link that breaks in every way every second or so. Returns when the origin has seen so many starts.
 async fn keeps_apart(count: usize) {
-    const IN_FLIGHT: Duration = Duration::from_millis(250);
+    const GAP: Duration = Duration::from_millis(500);
     let Some(redis) = Redis::start().await else { return };
-    let origin = slow_site(IN_FLIGHT).await;
+    let origin = quick_site(GAP).await;
     let fleet = behind_relays(&redis, 3, "on_fleet_loss: refuse\npace: { max_wait: 18s }").await;
     for (number, (relay, _)) in fleet.iter().enumerate() {
         // One far away, one with a slow way back, one near.
         let ms = Duration::from_millis;
-        let (there, back) = [(ms(250), ms(250)), (ms(5), ms(200)), (ms(1), ms(1))][number];
+        let (there, back) = [(ms(250), ms(250)), (ms(5), ms(5) + UNEVEN), (ms(1), ms(1))][number];
         relay.delay(there, back);
     }
     let (stop, in_vain) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -94,7 +104,7 @@ async fn keeps_apart(count: usize) {
     let in_vain = in_vain.load(Ordering::SeqCst);
     println!("{} starts in {:?}, through each {each:?}; {in_vain} waited in vain", starts.len(), began.elapsed());
     clients.join_all().await;
-    assert_apart(&starts, IN_FLIGHT);
+    assert_apart(&starts, GAP - UNEVEN / 2 - NOISE);
     // Whose link breaks each time that its turn comes; both clients wait then.
     assert!(in_vain <= 2 + count / 100, "{in_vain} waited for 18 s");
 }
@@ -104,17 +114,17 @@ async fn no_start_is_early_when_links_break() {
     keeps_apart(60).await;
 }
 
-/// Ten minutes.
+/// A quarter of an hour.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes ten minutes: cargo test --test it fleet::faults -- --ignored"]
-async fn no_start_of_two_thousand_is_early_when_links_break() {
-    keeps_apart(2000).await;
+#[ignore = "takes a quarter of an hour: cargo test --test it fleet::faults -- --ignored"]
+async fn no_start_of_a_thousand_is_early_when_links_break() {
+    keeps_apart(1000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_a_quarter_of_a_second_away_is_not_lost() {
     let Some(redis) = Redis::start().await else { return };
-    let origin = slow_site(Duration::ZERO).await;
+    let origin = quick_site(Duration::from_millis(100)).await;
     let fleet = behind_relays(&redis, 2, "").await;
     let far = Duration::from_millis(250);
     fleet.iter().for_each(|(relay, _)| relay.delay(far, far));
@@ -124,13 +134,13 @@ async fn a_server_a_quarter_of_a_second_away_is_not_lost() {
         }
     }
     assert!(fleet.iter().all(|(_, instance)| !says(instance, "is unreachable")));
-    assert_apart(&origin.log.starts("/page"), Duration::from_millis(100));
+    assert_apart(&origin.log.starts("/page"), Duration::from_millis(100) - NOISE);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_connection_is_made_again_and_loses_no_request() {
     let Some(redis) = Redis::start().await else { return };
-    let origin = slow_site(Duration::ZERO).await;
+    let origin = quick_site(Duration::from_millis(100)).await;
     let fleet = behind_relays(&redis, 1, "on_fleet_loss: refuse").await;
     let (relay, instance) = &fleet[0];
     for _ in 0..4 {
@@ -146,7 +156,7 @@ async fn a_cut_connection_is_made_again_and_loses_no_request() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_comes_late_is_no_new_turn() {
     let Some(redis) = Redis::start().await else { return };
-    let origin = slow_site(Duration::from_millis(250)).await;
+    let origin = slow_site(Duration::from_millis(800)).await;
     let fleet = behind_relays(&redis, 2, "on_fleet_loss: refuse").await;
     let authority = origin.authority("a.localhost");
     for _ in 0..10 {
@@ -161,12 +171,12 @@ async fn an_answer_that_comes_late_is_no_new_turn() {
         let (one, other) = tokio::join!(get(late, &url), get(&fleet[1].1, &url));
         assert_eq!((one.status(), other.status()), (200, 200));
     }
-    // Who leaves ends its turn: what is left is the gap.
-    assert_apart(&origin.log.starts("/page"), Duration::from_millis(100));
+    // Who leaves ends its turn: what is left is the gap, but for what the estimates of the clock differ by.
+    assert_apart(&origin.log.starts("/page"), Duration::from_millis(400 - 30) - NOISE);
     let seen = origin.log.all();
     let whole = seen.windows(2).filter(|pair| pair[0].path() == "/page");
     for pair in whole {
-        assert!(pair[1].at - pair[0].at >= Duration::from_millis(250), "{:?}", origin.log.targets());
+        assert!(pair[1].at - pair[0].at >= Duration::from_millis(800), "{:?}", origin.log.targets());
     }
 }
 
@@ -183,11 +193,8 @@ async fn who_waits_behind_a_link_that_is_lost_does_not_start_on_its_own() {
     let in_flight = get(&fleet[0].1, &url);
     let waits = async {
         eventually("the first start", || origin.log.count("/page") == 1).await;
-        let (refused, ()) = tokio::join!(get(&fleet[1].1, &url), async {
-            sleep(Duration::from_millis(500)).await;
-            fleet[1].0.hold(Duration::from_secs(8)).await;
-        });
-        refused
+        // What it asks is not answered any more.
+        tokio::join!(fleet[1].0.hold(Duration::from_secs(8)), get(&fleet[1].1, &url)).1
     };
     let (served, refused) = tokio::join!(in_flight, waits);
     assert_eq!((served.status(), refused.status(), origin.log.count("/page")), (200, 503, 1));
@@ -206,7 +213,7 @@ async fn another_url_is_taken_by_reload() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_is_left_by_reload_and_joined_by_a_restart() {
     let Some(redis) = Redis::start().await else { return };
-    let origin = slow_site(Duration::ZERO).await;
+    let origin = quick_site(Duration::from_millis(100)).await;
     let fleet = format!("fleet: '{}'", redis.url());
     let leaves = Binary::serve(&fleet).await;
     eventually("it is in", || says(&leaves, "joined the fleet")).await;

@@ -11,9 +11,9 @@ mod instances_script;
 mod loss;
 mod many_servers;
 mod one_pace;
+mod pace_script;
 mod parted;
 mod secure;
-mod turn_script;
 
 use crate::support::redis::Redis;
 use crate::support::{Binary, Client, Origin, Reply, Response, Seen};
@@ -57,12 +57,15 @@ async fn pages(page: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Origin 
     .await
 }
 
-/// No two starts of pages are closer, as the origin saw them.
+/// No two starts of pages are closer, as the origin saw them, but for what estimates of the server's clock differ by.
 #[track_caller]
 fn assert_apart(starts: &[Instant], gap: Duration) {
     let gaps: Vec<Duration> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(gaps.iter().all(|&measured| measured >= gap), "{gaps:?}, not {gap:?}");
+    assert!(gaps.iter().all(|&measured| measured + CLOCKS >= gap), "{gaps:?}, not {gap:?}");
 }
+
+/// On a machine with other work to do.
+const CLOCKS: Duration = Duration::from_millis(4);
 
 /// What an instance finds out behind its start.
 async fn comes_to_say(instance: &Binary, what: &str) {

@@ -177,12 +177,12 @@ impl Redis {
                              redis.call('HSET', key, field, string.format('%.0f', at - ARGV[1]))
                          end
                      end
-                 elseif kind == 'string' and string.find(key, ':lease$') then
-                     local kept = cjson.decode(redis.call('GET', key))
-                     for _, field in ipairs({'last', 'fetch', 'hold', 'ends', 'from'}) do
-                         kept[field] = kept[field] > 0 and kept[field] - ARGV[1] or 0
+                 elseif kind == 'string' and string.find(key, ':pace$') then
+                     local kept = cmsgpack.unpack(redis.call('GET', key))
+                     for _, field in ipairs({'at', 'last', 'fetch', 'hold', 'busy', 'owed'}) do
+                         kept[field] = kept[field] > 0 and kept[field] - ARGV[1] * 1000 or 0
                      end
-                     redis.call('SET', key, cjson.encode(kept), 'PX', left)
+                     redis.call('SET', key, cmsgpack.pack(kept), 'PX', left)
                  elseif kind == 'zset' then
                      for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do
                          redis.call('ZINCRBY', key, -ARGV[1], member)

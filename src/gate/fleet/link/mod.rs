@@ -27,7 +27,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 /// The server, as far as it can be asked.
 pub(super) struct ServerLink {
     settings: Arc<ArcSwap<Settings>>,
-    /// Names this process in leases and messages: unlike its place, it has seen nothing of what an earlier one did.
+    /// Names this process in reservations and messages: unlike its place, it has seen nothing of what an earlier one did.
     pub me: Box<str>,
     place: KeptPlace,
     live: watch::Sender<Live>,
@@ -153,15 +153,13 @@ impl ServerLink {
         };
         let ca_file = self.settings.load().egress.ca_file.clone();
         let (mut connection, sentinels) = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
-        let own = format!("politely:to:{}", self.me);
-        let (channels, mut second, mut third) =
-            (["politely:all", own.as_str()], connection.clone(), connection.clone());
+        let (mut second, mut third) = (connection.clone(), connection.clone());
         // First the scripts: a call of one that is not there makes three round trips. A server that only reads, or has no memory
         // left, is found out here.
         let ((), subscribed, registered, history) = tokio::join!(
             biased;
             connection.clone().load(scripts::all()),
-            connection.subscribe(&channels),
+            connection.subscribe("politely:all"),
             self.register(&mut second),
             third.history()
         );

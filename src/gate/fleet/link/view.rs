@@ -3,6 +3,7 @@
 use super::ServerLink;
 use super::live::Live;
 use crate::config::{Mode, OnFleetLoss};
+use crate::gate::fleet::clock::ServerClock;
 use crate::gate::fleet::figures::FleetFigures;
 use crate::gate::fleet::reach::{Reach, slept};
 use crate::policy::Refusal;
@@ -26,7 +27,12 @@ impl ServerLink {
             None => membership.phase(1).map(|phase| Phase { instances: 1, ..phase }),
         };
         let shares = membership.shares(configured);
-        Reach { link, settled_at: live.settled_at, shares, slept: slept(), alone, is_uncounted }
+        let clock = Some(membership.clock);
+        Reach { link, clock, settled_at: live.settled_at, shares, slept: slept(), alone, is_uncounted }
+    }
+
+    pub fn clock(&self) -> ServerClock {
+        self.live.borrow().membership.clock
     }
 
     /// Returns when nothing goes any more.

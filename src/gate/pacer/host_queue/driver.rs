@@ -1,7 +1,7 @@
-//! The driver of a host queue: sleeps until the next turn is due, gives it, and asks the fleet for the lease.
+//! The driver of a host queue: sleeps until the next turn is due, gives it, and reserves starts with the fleet.
 
 use super::{HostQueue, HostQueueState};
-use crate::gate::fleet::{LeaseRequest, LeaseStatus, ServerLost};
+use crate::gate::fleet::{PaceAnswer, PaceCall, ServerLost, WaitNews};
 use crate::policy::pace::{NextTurn, PaceOutcome};
 use futures_util::future::OptionFuture;
 use std::pin::Pin;
@@ -12,13 +12,13 @@ use tokio::time::sleep_until;
 
 /// A question to the fleet.
 struct Call {
-    request: LeaseRequest,
+    call: PaceCall,
     asked: Instant,
-    answer: Pin<Box<dyn Future<Output = Result<LeaseStatus, ServerLost>> + Send>>,
+    answer: Pin<Box<dyn Future<Output = Result<PaceAnswer, ServerLost>> + Send>>,
 }
 
 impl HostQueue {
-    /// Hands out turns as they come due, and looks after the fleet's lease, until nobody waits and nothing is at stake.
+    /// Hands out turns as they come due, and looks after what is reserved, until nobody waits and nothing is at stake.
     async fn drive(self: Arc<Self>, mut place: Option<OwnedSemaphorePermit>) {
         let mut call: Option<Call> = None;
         loop {
@@ -26,26 +26,26 @@ impl HostQueue {
                 let mut state = self.state.lock();
                 let until = self.advance(&mut state);
                 let (now, HostQueueState { schedule, sharing, driven }) = (Instant::now(), &mut *state);
-                if let (None, Some(fleet), Some(lease)) = (&call, self.fleet(), sharing.lease()) {
-                    call = lease.call(schedule, now, || fleet.next_number()).map(|request| self.call(request, now));
+                if let (None, Some(fleet), Some(share)) = (&call, self.fleet(), sharing.server()) {
+                    call = share.call(schedule, now, || fleet.next_number()).map(|call| self.call(call, now));
                 }
                 if call.is_none() {
                     drop(place.take());
-                    let is_at_stake = sharing.lease().is_some_and(|lease| lease.is_at_stake());
+                    let is_at_stake = sharing.server().is_some_and(|share| share.is_at_stake(schedule));
                     if schedule.waiting() == 0 && !is_at_stake {
                         *driven = false;
                         return;
                     }
                 }
-                [until, sharing.lease().and_then(|lease| lease.next(schedule))].into_iter().flatten().min()
+                [until, sharing.server().and_then(|share| share.next(schedule, now))].into_iter().flatten().min()
             };
             tokio::select! {
                 Some(answer) = OptionFuture::from(call.as_mut().map(|call| call.answer.as_mut())) => {
-                    let Call { request, asked, .. } = call.take().expect("it has answered");
+                    let Call { call, asked, .. } = call.take().expect("it has answered");
                     let (now, HostQueueState { schedule, sharing, .. }) = (Instant::now(), &mut *self.state.lock());
-                    tracing::trace!(key = %self.key, ?request, ?answer, took = ?(now - asked), "the fleet was asked for a lease");
-                    if let Some(lease) = sharing.lease() {
-                        lease.answered(schedule, &request, answer.ok(), asked, now);
+                    tracing::trace!(key = %self.key, ?call, ?answer, took = ?(now - asked), "the fleet was asked");
+                    if let Some(share) = sharing.server() {
+                        share.answered(schedule, &call, answer.ok(), asked, now);
                     }
                     drop(place.take());
                 }
@@ -64,7 +64,7 @@ impl HostQueue {
             sharing.prepare(schedule, self.fleet(), &self.key, now);
             let until = match schedule.poll(now) {
                 NextTurn::Start(waiter, slot) => {
-                    sharing.started(schedule, &slot, now);
+                    sharing.started(schedule, &slot);
                     if let Err(Ok(slot)) = waiter.send(Ok(slot)) {
                         // It has just left.
                         sharing.ended(schedule, self.fleet(), &slot, false);
@@ -86,23 +86,23 @@ impl HostQueue {
     }
 
     /// The turns go on meanwhile.
-    fn call(self: &Arc<Self>, request: LeaseRequest, asked: Instant) -> Call {
+    fn call(self: &Arc<Self>, call: PaceCall, asked: Instant) -> Call {
         let pace = self.clone();
         let answer = async move {
             let fleet = pace.fleet().ok_or(ServerLost)?;
-            fleet.lease(&pace.key.to_string(), &request).await
+            fleet.pace(&pace.key.to_string(), &call).await
         };
-        Call { request, asked, answer: Box::pin(answer) }
+        Call { call, asked, answer: Box::pin(answer) }
     }
 
     /// The link has changed. True: there is something to report to the fleet, though nobody waits.
     pub(in crate::gate::pacer) fn has_news(&self) -> bool {
         let HostQueueState { schedule, sharing, .. } = &mut *self.state.lock();
-        let (Some(fleet), Some(lease)) = (self.fleet(), sharing.lease()) else { return false };
+        let (Some(fleet), Some(share)) = (self.fleet(), sharing.server()) else { return false };
         let now = Instant::now();
-        lease.changed();
-        lease.follow(schedule, fleet.reach(), now);
-        lease.is_at_stake() || lease.owes(schedule, now)
+        share.changed();
+        share.follow(schedule, fleet.reach(), now);
+        share.is_at_stake(schedule) || share.owes(schedule, now)
     }
 
     /// The fleet can be asked, or cannot be any more; or has sent something. `place`: among those who report what they
@@ -119,15 +119,23 @@ impl HostQueue {
 
     /// How the key stands in the fleet has changed.
     pub(in crate::gate::pacer) fn changed(self: &Arc<Self>) {
-        if let Some(lease) = self.state.lock().sharing.lease() {
-            lease.changed();
+        if let Some(share) = self.state.lock().sharing.server() {
+            share.changed();
+        }
+        self.look(None);
+    }
+
+    /// What those have to know who have a start of the key.
+    pub(in crate::gate::pacer) fn hear(self: &Arc<Self>, news: WaitNews) {
+        if let Some(share) = self.state.lock().sharing.server() {
+            share.hears(news, Instant::now());
         }
         self.look(None);
     }
 
     /// Makes the driver look, if there is one. `is_needed`: there has to be.
     pub(super) fn notify(self: &Arc<Self>, state: &mut HostQueueState, is_needed: bool) {
-        if is_needed && state.sharing.lease().is_some() || state.driven {
+        if is_needed && state.sharing.server().is_some() || state.driven {
             self.wake(state);
         }
     }

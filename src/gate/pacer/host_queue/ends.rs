@@ -63,7 +63,7 @@ impl HostQueue {
         sharing.learned(schedule, self.fleet());
     }
 
-    /// Tells whom it concerns: who waits here, the fleet's server, and what has the host's pace as well. `frees`: the lease is not
+    /// Tells whom it concerns: who waits here, the fleet's server, and what has the host's pace as well. `frees`: the turn is not
     /// needed for it any more.
     fn spread(self: &Arc<Self>, mut state: MutexGuard<'_, HostQueueState>, frees: bool, outcome: PaceOutcome) {
         let is_refused = outcome.is_refused();

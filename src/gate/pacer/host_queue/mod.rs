@@ -148,9 +148,9 @@ impl HostQueue {
         match turn {
             Turn::Go(slot) => {
                 if slot.is_shared() {
-                    // The lease is looked after.
+                    // It is looked after.
                     let HostQueueState { schedule, sharing, .. } = &mut *state;
-                    sharing.started(schedule, &slot, now);
+                    sharing.started(schedule, &slot);
                     self.wake(&mut state);
                 }
                 self.note_debt(&state, now);
@@ -233,7 +233,8 @@ impl HostQueue {
         }
     }
 
-    /// Whether a request that has its turn may leave now: making the connection may have taken longer than the fleet's lease lasts.
+    /// Whether a request that has its turn may leave now: making the connection may have taken so long that the next one of the
+    /// fleet would not hear of it in time.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
         if self.fleet().is_none() {
             return true;

@@ -1,6 +1,6 @@
 //! With whom a key's turns are shared: nobody, the processes of this machine, or a fleet by way of its server.
 
-use super::super::lease::FleetLease;
+use super::super::fleet_share::FleetShare;
 use super::super::machine_share::MachineShare;
 use crate::gate::fleet::Fleet;
 use crate::policy::PaceKey;
@@ -12,7 +12,7 @@ use std::time::Instant;
 pub(super) enum Sharing {
     Alone,
     Machine(MachineShare),
-    Server(Box<FleetLease>),
+    Server(Box<FleetShare>),
 }
 
 impl Sharing {
@@ -30,7 +30,7 @@ impl Sharing {
         let Some(fleet) = fleet else { return };
         match (self, fleet.machine()) {
             (Self::Machine(share), Some(machine)) => share.follow(schedule, machine, now),
-            (Self::Server(lease), _) => lease.follow(schedule, fleet.reach(), now),
+            (Self::Server(share), _) => share.follow(schedule, fleet.reach(), now),
             (Self::Alone | Self::Machine(_), _) => {}
         }
     }
@@ -51,11 +51,11 @@ impl Sharing {
     }
 
     /// A request starts.
-    pub fn started<W>(&mut self, schedule: &mut Schedule<W>, slot: &Slot, now: Instant) {
+    pub fn started<W>(&mut self, schedule: &mut Schedule<W>, slot: &Slot) {
         match self {
             Self::Alone => {}
             Self::Machine(share) => share.started(schedule, slot),
-            Self::Server(lease) => lease.started(slot, now),
+            Self::Server(share) => share.started(schedule, slot),
         }
     }
 
@@ -70,7 +70,7 @@ impl Sharing {
     ) -> bool {
         match (self, fleet.and_then(Fleet::machine)) {
             (Self::Machine(share), Some(machine)) => share.left(schedule, machine, slot, at, is_gone),
-            (Self::Server(lease), _) => is_gone && lease.left(slot),
+            (Self::Server(share), _) => share.left(schedule, slot, at, is_gone),
             (Self::Alone | Self::Machine(_), _) => false,
         }
     }
@@ -79,7 +79,7 @@ impl Sharing {
     pub fn ended<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, slot: &Slot, has_left: bool) -> bool {
         match (self, fleet.and_then(Fleet::machine)) {
             (Self::Machine(share), Some(machine)) => share.ended(schedule, machine, slot),
-            (Self::Server(lease), _) => lease.ended(slot, has_left),
+            (Self::Server(share), _) => share.ended(slot, has_left, Instant::now()),
             (Self::Alone | Self::Machine(_), _) => false,
         }
     }
@@ -89,7 +89,7 @@ impl Sharing {
         match self {
             Self::Alone => true,
             Self::Machine(share) => schedule.holds(slot, share.has_turn(slot)),
-            Self::Server(lease) => schedule.holds(slot, lease.is_held(now)),
+            Self::Server(share) => schedule.holds(slot, share.has_turn(slot, now)),
         }
     }
 
@@ -111,9 +111,10 @@ impl Sharing {
         }
     }
 
-    pub fn lease(&mut self) -> Option<&mut FleetLease> {
+    /// With a fleet, by way of its server.
+    pub fn server(&mut self) -> Option<&mut FleetShare> {
         match self {
-            Self::Server(lease) => Some(lease),
+            Self::Server(share) => Some(share),
             Self::Alone | Self::Machine(_) => None,
         }
     }

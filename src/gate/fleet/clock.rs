@@ -1,0 +1,125 @@
+//! The server's clock, as an instance estimates it. Pure.
+
+use std::time::{Duration, Instant};
+
+/// The clock by which reserved starts, and the parts of instances without their server, are understood: that of the quickest answer
+/// of the last minute, read in the middle of its round trip. It is off by half the difference between the ways there and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gate) struct ServerClock {
+    /// When it showed 0, by ours.
+    epoch: Instant,
+    /// What it is off by, at most twice.
+    round_trip: Duration,
+    estimated_at: Instant,
+}
+
+impl ServerClock {
+    /// Of a server that has not answered yet: any time.
+    pub fn unknown(now: Instant) -> Self {
+        let epoch = before(now, Duration::from_millis(fastrand::u64(..DAY)));
+        Self { epoch, round_trip: Duration::MAX, estimated_at: now }
+    }
+
+    /// It showed `micros` between `asked` and `now`.
+    #[must_use]
+    pub fn heard(self, micros: u64, asked: Instant, now: Instant) -> Self {
+        let round_trip = now - asked;
+        let is_old = now - self.estimated_at > KEEPS_TIME;
+        if is_old || round_trip <= self.round_trip || self.is_wrong(micros, asked, now) {
+            let epoch = before(asked + round_trip / 2, Duration::from_micros(micros));
+            return Self { epoch, round_trip, estimated_at: now };
+        }
+        self
+    }
+
+    /// When it shows this, by our clock.
+    pub fn instant(&self, micros: u64) -> Instant {
+        self.epoch.checked_add(Duration::from_micros(micros)).unwrap_or(self.epoch)
+    }
+
+    /// What it shows then.
+    pub fn micros(&self, at: Instant) -> u64 {
+        u64::try_from(at.duration_since(self.epoch).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Of the answer that it is estimated by; zero: there is none.
+    pub fn round_trip(&self) -> Duration {
+        if self.round_trip == Duration::MAX { Duration::ZERO } else { self.round_trip }
+    }
+
+    /// No two estimates of one clock are so far from each other.
+    pub fn is_far_from(&self, other: Self) -> bool {
+        self.epoch.max(other.epoch) - self.epoch.min(other.epoch) > FAR_OFF
+    }
+
+    pub fn epoch(&self) -> Instant {
+        self.epoch
+    }
+
+    /// It was set, or this machine has been suspended.
+    fn is_wrong(&self, micros: u64, asked: Instant, now: Instant) -> bool {
+        let (shown, off) = (self.instant(micros), self.round_trip / 2 + DRIFT);
+        shown + off < asked || shown > now + off
+    }
+}
+
+/// Instants reach back further than the machine has been up.
+fn before(at: Instant, by: Duration) -> Instant {
+    at.checked_sub(by).unwrap_or(at)
+}
+
+/// Milliseconds.
+const DAY: u64 = 24 * 3600 * 1000;
+/// After that another estimate is better, however long its round trip took: clocks drift, and are set.
+const KEEPS_TIME: Duration = Duration::from_secs(60);
+const FAR_OFF: Duration = Duration::from_secs(2);
+/// Within that time.
+const DRIFT: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// A server that was at 0 an hour before `zero`.
+    fn says(at: Duration) -> u64 {
+        u64::try_from((HOUR + at).as_micros()).unwrap()
+    }
+
+    /// By how much the estimate is off.
+    fn off(clock: ServerClock, zero: Instant) -> Duration {
+        let (epoch, real) = (clock.epoch(), zero - HOUR);
+        epoch.max(real) - epoch.min(real)
+    }
+
+    #[test]
+    fn it_is_that_of_the_quickest_answer_of_the_last_minute() {
+        let zero = Instant::now();
+        // 80 ms there, none back; then 10 and 12; then 300 and 0.
+        let clock = ServerClock::unknown(zero).heard(says(ms(80)), zero, zero + ms(80));
+        assert_eq!(off(clock, zero), ms(40));
+        let clock = clock.heard(says(ms(1010)), zero + ms(1000), zero + ms(1022));
+        assert_eq!(off(clock, zero), ms(1));
+        let slow = |clock: ServerClock, at| clock.heard(says(at + ms(300)), zero + at, zero + at + ms(300));
+        let clock = slow(clock, ms(2000));
+        assert_eq!(off(clock, zero), ms(1));
+        assert_eq!(off(slow(clock, ms(62_000)), zero), ms(150), "clocks drift");
+        assert_eq!(clock.instant(says(ms(500))), zero + ms(501));
+        assert_eq!(clock.micros(zero + ms(501)), says(ms(500)));
+    }
+
+    #[test]
+    fn one_that_was_set_is_found_out_by_the_next_answer() {
+        let zero = Instant::now();
+        for set_to in [ms(0), HOUR * 48] {
+            let clock = ServerClock::unknown(zero).heard(says(HOUR * 24), zero, zero + ms(2));
+            let clock = clock.heard(says(set_to), zero + ms(1000), zero + ms(1100));
+            assert_eq!(clock.instant(says(set_to)), zero + ms(1050));
+        }
+    }
+}

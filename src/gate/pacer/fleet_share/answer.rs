@@ -1,0 +1,86 @@
+//! What an instance makes of what the fleet answers. Pure.
+
+use super::reserved::ReservedStart;
+use super::{Calling, FleetShare, TICK};
+use crate::gate::fleet::{PaceAnswer, PaceCall, ServerClock, WantedStart};
+use crate::policy::pace::{LastStarts, Schedule};
+use std::time::{Duration, Instant};
+
+impl FleetShare {
+    /// What the fleet has answered to what was asked at `asked`; `None`: nothing.
+    pub fn answered<W>(
+        &mut self,
+        schedule: &mut Schedule<W>,
+        call: &PaceCall,
+        answer: Option<PaceAnswer>,
+        asked: Instant,
+        now: Instant,
+    ) {
+        let Some(Calling { link, learnt: (backoff, observed) }) = self.calling.take() else { return };
+        if link != self.link {
+            // Asked of another server, perhaps: it says nothing of this one.
+            return;
+        }
+        let Some(answer) = answer else {
+            (self.fails, self.ask_at) = (true, self.ask_at.max(Some(now + RETRY)));
+            return;
+        };
+        (self.fails, self.known) = (false, !self.nudged);
+        (self.way, self.way_on) = (smoothed(self.way, now - asked), answer.way);
+        self.arrival = smoothed(self.arrival, answer.arrival).max(answer.arrival);
+        self.busy = answer.busy;
+        self.unused.take_if(|unused| Some(unused.window) == call.unused);
+        self.used = self.used.take().and_then(|used| used.told(call, asked));
+        self.heard = (answer.backoff, answer.observed);
+        let hold = answer.hold.filter(|at| schedule.last_starts().hold.is_none_or(|own| *at > own + TICK));
+        let raised = schedule.backoff() != backoff;
+        let adopted = if raised { schedule.backoff().max(answer.backoff) } else { answer.backoff };
+        schedule.adopt(LastStarts { hold, ..LastStarts::default() }, adopted);
+        self.seen.0 = if raised { backoff } else { schedule.backoff() };
+        self.seen.1 = observed;
+        if schedule.observed() == observed {
+            schedule.adopt_observed(answer.observed);
+            self.seen.1 = answer.observed;
+        }
+        self.told = self.told.max(call.starts).max(LastStarts { hold: schedule.last_starts().hold, ..self.told });
+        let Some(WantedStart { is_fetch, .. }) = call.wants else { return };
+        self.number = None;
+        let Some(window) = answer.reserved else { return };
+        let reserved = ReservedStart::new(window, &answer, call.gap, is_fetch);
+        self.learn_of_others(schedule, &reserved, &answer.clock, now);
+        self.reserved = Some(reserved);
+    }
+
+    /// What others have started, as far as the reservation shows.
+    fn learn_of_others<W>(
+        &mut self,
+        schedule: &mut Schedule<W>,
+        reserved: &ReservedStart,
+        clock: &ServerClock,
+        now: Instant,
+    ) {
+        let own = schedule.last_starts();
+        let gaps = |last: Instant| (reserved.start.duration_since(last)).as_secs_f64() / reserved.gap.as_secs_f64();
+        self.rivals = (gaps(own.last_start.unwrap_or(now).min(now)).round() as u32).clamp(1, MOST_RIVALS);
+        let before = clock.instant(reserved.window.before);
+        let mark = if reserved.is_fetch { own.last_fetch } else { own.last_start };
+        // What has yet to start may be given back.
+        if before <= now && mark.is_none_or(|own| before > own + TICK) && self.used.is_none_or(|used| used.has_left()) {
+            let before = Some(before);
+            let starts = match reserved.is_fetch {
+                true => LastStarts { last_fetch: before, ..LastStarts::default() },
+                false => LastStarts { last_start: before, ..LastStarts::default() },
+            };
+            schedule.adopt(starts, schedule.backoff());
+            self.told = self.told.max(starts);
+        }
+    }
+}
+
+/// One slow answer is none of the way.
+fn smoothed(before: Duration, round_trip: Duration) -> Duration {
+    if before.is_zero() { round_trip } else { (before * 3 + round_trip) / 4 }
+}
+
+const RETRY: Duration = Duration::from_millis(100);
+const MOST_RIVALS: u32 = 64;

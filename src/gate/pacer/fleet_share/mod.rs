@@ -1,0 +1,256 @@
+//! An instance's part in one key's starts in its fleet: the start that is reserved for who waits, what became of the one before,
+//! and what there is to tell. Pure.
+
+mod answer;
+mod reserved;
+
+use crate::gate::fleet::{PaceCall, Reach, ServerClock, WaitNews, WantedStart};
+use crate::policy::pace::{ARRIVAL, LastStarts, Observed, Schedule, Slot, TurnSource};
+use reserved::{ReservedStart, UsedStart};
+use std::time::{Duration, Instant};
+
+/// One key's part.
+#[derive(Debug, Default)]
+pub(super) struct FleetShare {
+    /// The server that was asked; 0: there is none.
+    link: u64,
+    clock: Option<ServerClock>,
+    /// The fleet has said how the key stands, and no refusal has been published since.
+    known: bool,
+    /// Instances that want the key, as far as the last reservation shows.
+    rivals: u32,
+    /// For who is next.
+    reserved: Option<ReservedStart>,
+    used: Option<UsedStart>,
+    /// To be given back.
+    unused: Option<ReservedStart>,
+    /// Of the reservation that was asked for last, until it is answered.
+    number: Option<u64>,
+    calling: Option<Calling>,
+    /// Nothing is reserved before, and after a call that failed nothing is told.
+    ask_at: Option<Instant>,
+    /// What the fleet knows of.
+    told: LastStarts,
+    /// As the server had them, and what the schedule made of that.
+    heard: Learnt,
+    seen: Learnt,
+    /// Another instance's request is in flight until then at least.
+    busy: Option<Instant>,
+    /// The key's state changed while a call was under way: it is unknown which came first.
+    nudged: bool,
+    /// This key's server does not answer.
+    fails: bool,
+    /// Round trips to the server: from here, and the longest of others. No way is longer.
+    way: Duration,
+    way_on: Duration,
+    /// Until an answer arrives, by the server's clock.
+    arrival: Duration,
+    /// By how much too late there was a connection for the last start: so much longer the next one may take.
+    missed: Duration,
+    /// How long the machine had been suspended, at the last look.
+    slept: Duration,
+}
+
+type Learnt = (Duration, Observed);
+
+/// A call on its way.
+#[derive(Debug, Clone, Copy)]
+struct Calling {
+    link: u64,
+    /// When it left.
+    learnt: Learnt,
+}
+
+impl FleetShare {
+    /// Notes whether the fleet can be asked, and whether the start that is reserved is due.
+    pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, reach: Reach, now: Instant) {
+        let Reach { link, settled_at, shares, alone, slept, clock, .. } = reach;
+        let was_set = self.clock.zip(clock).is_some_and(|(before, clock)| before.is_far_from(clock));
+        if slept > self.slept + AWAKE || was_set {
+            // The server has counted that time, or its clock was set: what was reserved before is over.
+            self.calling.iter_mut().for_each(|calling| calling.link = u64::MAX);
+            (self.slept, self.known, self.reserved, self.used) = (slept, false, None, None);
+        }
+        if self.link != link {
+            // Another server may know nothing of what this one knew.
+            let used = self.used.take().and_then(|used| used.over_another_link(now));
+            let Self { rivals, calling, slept, way, .. } = *self;
+            *self = Self { link, used, rivals, calling, ask_at: settled_at, slept, way, ..Self::default() };
+        }
+        self.clock = clock;
+        if self.way.is_zero() {
+            self.way = self.clock.map_or(Duration::ZERO, |clock| clock.round_trip());
+            self.arrival = self.way / 2;
+        }
+        self.busy.take_if(|busy| *busy <= now);
+        let ways = self.ways();
+        if self.reserved.is_some_and(|reserved| reserved.latest(ways) < now.max(reserved.due(self.busy))) {
+            self.unused = self.reserved.take();
+        }
+        let parted = alone.filter(|_| link == 0 || self.fails && self.reserved.is_none());
+        if parted.is_some_and(|phase| phase.instances > 1) && !schedule.is_partitioned() {
+            // Nobody will report the last start of another any more; nor have the others noticed yet that this instance is parted.
+            let last_start = if link == 0 { settled_at } else { schedule.is_behind_another().then_some(now) };
+            schedule.adopt(LastStarts { last_start, ..LastStarts::default() }, schedule.backoff());
+        }
+        schedule.follow(match parted {
+            Some(phase) => TurnSource::Partitioned(phase),
+            None => {
+                let reserved = self.reserved.as_ref().map(|reserved| reserved.due(self.busy));
+                let has_turn = self.known && reserved.is_some_and(|due| due <= now);
+                TurnSource::Fleet { known: self.known, has_turn, rivals: self.rivals, reserved, shares }
+            }
+        });
+    }
+
+    /// What there is to ask and to tell now.
+    pub fn call<W>(&mut self, schedule: &Schedule<W>, now: Instant, number: impl FnOnce() -> u64) -> Option<PaceCall> {
+        let may_ask = self.ask_at.is_none_or(|at| at <= now);
+        if self.link == 0 || self.calling.is_some() || self.fails && !may_ask {
+            return None;
+        }
+        if schedule.waiting() == 0 && self.reserved.is_some() {
+            self.unused = self.reserved.take();
+        }
+        let head = schedule.head_start().filter(|_| may_ask && self.reserved.is_none());
+        let debt = schedule.debt(now);
+        let learnt = (schedule.backoff(), schedule.observed());
+        let (backoff, observed) = learnt;
+        let is_raised = backoff > self.seen.0
+            || observed.refusals > self.seen.1.refusals
+            || debt.is_some() && schedule.last_starts().newer_than(self.told).hold.is_some();
+        let is_lowered = self.is_calmer(schedule) && may_ask;
+        let is_asked = !self.known && self.reserved.is_some() && may_ask;
+        let is_told = self.unused.is_some() || self.tells_at().is_some_and(|at| at <= now);
+        if head.is_none() && !is_raised && !is_lowered && !is_asked && !is_told && !self.owes(schedule, now) {
+            return None;
+        }
+        let wants = head.map(|(gap, is_fetch)| {
+            let margin = ARRIVAL.min(gap / 200) + TIMER + self.way / 16 + self.missed;
+            let number = *self.number.get_or_insert_with(number);
+            WantedStart { number, is_fetch, lead: self.arrival * 9 / 8 + TICK, margin }
+        });
+        self.calling = Some(Calling { link: self.link, learnt });
+        self.nudged = false;
+        let own = schedule.last_starts();
+        Some(PaceCall {
+            wants,
+            gap: head.map_or_else(|| schedule.longest_gap(), |(gap, _)| gap),
+            unused: self.unused.map(|unused| unused.window),
+            late: self.used.and_then(|used| used.late(now)),
+            starts: LastStarts { hold: own.newer_than(self.told).hold, ..own },
+            in_flight: self.used.and_then(|used| used.in_flight(now, self.ways())),
+            backoff: [self.heard.0, if backoff == self.seen.0 { self.heard.0 } else { backoff }],
+            observed: [self.heard.1, if observed == self.seen.1 { self.heard.1 } else { observed }],
+            most: schedule.longest_debt(),
+            way: self.way,
+        })
+    }
+
+    /// How the key stands has changed, or may have: that is to be asked.
+    pub fn changed(&mut self) {
+        (self.known, self.nudged) = (false, true);
+    }
+
+    /// What those have to know who have a start of the key.
+    pub fn hears(&mut self, WaitNews { put_off, busy, way }: WaitNews, now: Instant) {
+        let Some(clock) = &self.clock else { return };
+        self.busy = Some(clock.instant(busy)).filter(|busy| *busy > now);
+        self.way_on = Duration::from_micros(way);
+        self.reserved.iter_mut().chain(&mut self.unused).for_each(|reserved| reserved.put_off(put_off));
+    }
+
+    /// A request starts.
+    pub fn started<W>(&mut self, schedule: &Schedule<W>, slot: &Slot) {
+        if slot.is_shared()
+            && let Some(of) = self.reserved.take()
+        {
+            self.used = Some(UsedStart::new(of, slot));
+            self.told = self.told.max(LastStarts { hold: None, ..schedule.last_starts() });
+        }
+    }
+
+    /// Its head leaves, or has left. True: that frees the turn.
+    pub fn left<W>(&mut self, schedule: &Schedule<W>, slot: &Slot, at: Instant, is_gone: bool) -> bool {
+        let Some(used) = self.used.as_mut().filter(|used| used.is(slot)) else { return false };
+        used.leaves(at);
+        if is_gone {
+            self.missed = Duration::ZERO;
+            self.told = self.told.max(LastStarts { hold: None, ..schedule.last_starts() });
+        }
+        is_gone && !slot.is_exclusive() && self.ended(slot, true, at)
+    }
+
+    /// It has ended. True: that frees the turn.
+    pub fn ended(&mut self, slot: &Slot, has_left: bool, now: Instant) -> bool {
+        let Some(used) = self.used.take_if(|used| used.is(slot)) else { return false };
+        if has_left {
+            self.used = used.ends();
+        } else {
+            self.missed = now.saturating_duration_since(used.of.latest(self.ways())).min(MOST_MISSED);
+            self.unused = Some(used.of);
+        }
+        true
+    }
+
+    /// Whether a request that has its turn may leave now.
+    pub fn has_turn(&self, slot: &Slot, now: Instant) -> bool {
+        self.used.is_some_and(|used| used.is(slot) && now <= used.of.latest(self.ways()))
+    }
+
+    /// When there is something to do again.
+    pub fn next<W>(&self, schedule: &Schedule<W>, now: Instant) -> Option<Instant> {
+        if self.link == 0 || self.calling.is_some() {
+            return None;
+        }
+        let is_awaited = self.is_at_stake(schedule) || schedule.waiting() > 0;
+        let reserved = self.reserved.iter().flat_map(|it| [it.due(self.busy), it.latest(self.ways()) + TICK]);
+        let ask_at = self.ask_at.filter(|_| is_awaited);
+        reserved.chain(ask_at).chain(self.tells_at()).filter(|at| *at > now).min()
+    }
+
+    /// Whether something would be lost with nobody looking after it.
+    pub fn is_at_stake<W>(&self, schedule: &Schedule<W>) -> bool {
+        let is_held = self.reserved.is_some() || self.unused.is_some() || self.used.is_some();
+        self.link != 0 && (is_held || self.is_calmer(schedule))
+    }
+
+    /// Whether the fleet has to hear of something that another server may not know.
+    pub fn owes<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
+        self.link != 0
+            && schedule.debt(now).is_some()
+            && schedule.last_starts().newer_than(self.told) != LastStarts::default()
+    }
+
+    /// The host's answers have come to less than the fleet knows, and no request will tell.
+    fn is_calmer<W>(&self, schedule: &Schedule<W>) -> bool {
+        let is_less = schedule.backoff() < self.seen.0 || schedule.observed().refusals < self.seen.1.refusals;
+        is_less && schedule.waiting() == 0 && schedule.in_flight() == 0
+    }
+
+    /// When what became of the start has to be told at the latest.
+    fn tells_at(&self) -> Option<Instant> {
+        self.used.as_ref()?.tells_at(self.ways())
+    }
+
+    /// How long it takes until another instance has heard of something.
+    fn ways(&self) -> Duration {
+        self.way + self.way_on + HEARD
+    }
+}
+
+/// By how much later than it is set a timer fires, and a request leaves over a connection that is there. A sixteenth of the round
+/// trip is for what estimates of the clock differ by.
+const TIMER: Duration = Duration::from_millis(2);
+const TICK: Duration = Duration::from_millis(1);
+/// What it may take longer until something is heard.
+const HEARD: Duration = Duration::from_millis(25);
+/// Two clocks are not read at the same moment.
+const AWAKE: Duration = Duration::from_millis(100);
+/// A connection that takes longer misses the next start, too.
+const MOST_MISSED: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

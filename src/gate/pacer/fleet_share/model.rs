@@ -1,0 +1,524 @@
+//! Several instances and their server in simulated time: ways of any length, answers and messages that are late or lost, instances
+//! that die or are suspended, a server whose clock is set, slow origins. What is checked knows only starts and ends.
+
+use super::*;
+use crate::gate::fleet::pace_twin::{Entry, Told, pace};
+use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Shares, Terms, Turn};
+use fastrand::Rng;
+use std::collections::{BTreeMap, HashMap};
+
+const MS: Duration = Duration::from_millis(1);
+/// Patience with one answer.
+const LOST: Duration = Duration::from_secs(2);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+#[derive(Debug, Clone)]
+struct Plan {
+    gap: Duration,
+    /// There and back, for each instance.
+    ways: Vec<[Duration; 2]>,
+    /// What the way back takes longer after a while, but for what the clock is estimated by.
+    slower: Duration,
+    /// What a way may take longer.
+    jitter: Duration,
+    /// Requests open at each.
+    clients: u64,
+    connects: Duration,
+    takes: Duration,
+    /// Of a thousand calls and answers.
+    lost: u32,
+    /// Of a thousand messages.
+    unheard: u32,
+    dies: bool,
+    /// But the first.
+    all_die: bool,
+    sleeps: bool,
+    steps: bool,
+    time: Duration,
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    Looks,
+    Comes(u64),
+    Connected(u64),
+    Ends(u64),
+    Asks { call: PaceCall, numbers: [i64; 21], asked: Instant, number: u64 },
+    Answered { call: PaceCall, reply: Option<[i64; 10]>, asked: Instant, number: u64 },
+    Hears(Told),
+    Beats,
+    Beat { micros: u64, asked: Instant },
+    Dies,
+    Sleeps(Duration),
+    Steps(i64),
+}
+
+struct Instance {
+    schedule: Schedule<u64>,
+    share: FleetShare,
+    clock: ServerClock,
+    slept: Duration,
+    asleep_until: Duration,
+    slots: HashMap<u64, Slot>,
+    is_dead: bool,
+    /// The call on its way.
+    call: Option<u64>,
+    looks_at: Option<Duration>,
+}
+
+struct World {
+    plan: Plan,
+    rng: Rng,
+    zero: Instant,
+    now: Duration,
+    events: BTreeMap<(Duration, u64), (usize, Event)>,
+    count: u64,
+    instances: Vec<Instance>,
+    entry: Option<Entry>,
+    /// The server's clock is ahead of `now` by this.
+    ahead: Duration,
+    set: i64,
+    calls: u32,
+    starts: Vec<(Duration, usize)>,
+    /// When the request of that start ended.
+    ends: HashMap<usize, Duration>,
+    running: HashMap<(usize, u64), usize>,
+}
+
+impl World {
+    fn run(plan: Plan, seed: u64) -> Self {
+        let zero = Instant::now() + DAY;
+        let instance = || Instance {
+            schedule: Schedule::default(),
+            share: FleetShare::default(),
+            clock: ServerClock::unknown(zero),
+            slept: Duration::ZERO,
+            asleep_until: Duration::ZERO,
+            slots: HashMap::new(),
+            is_dead: false,
+            call: None,
+            looks_at: None,
+        };
+        let mut world = Self {
+            rng: Rng::with_seed(seed),
+            zero,
+            now: Duration::ZERO,
+            events: BTreeMap::new(),
+            count: 0,
+            instances: plan.ways.iter().map(|_| instance()).collect(),
+            entry: None,
+            ahead: DAY * 1000,
+            set: 0,
+            calls: 0,
+            starts: Vec::new(),
+            ends: HashMap::new(),
+            running: HashMap::new(),
+            plan,
+        };
+        for i in 0..world.instances.len() {
+            world.push(Duration::ZERO, i, Event::Beats);
+            for client in 0..world.plan.clients {
+                let after = LOST + world.rng_up_to(Duration::from_secs(1));
+                world.push(after, i, Event::Comes(client));
+            }
+        }
+        let (middle, last) = (world.plan.time / 2, world.instances.len() - 1);
+        let first = match (world.plan.all_die, world.plan.dies) {
+            (true, _) => 1,
+            (false, true) => last,
+            (false, false) => last + 1,
+        };
+        for i in first..=last {
+            world.push(middle, i, Event::Dies);
+        }
+        if world.plan.sleeps {
+            let time = world.rng_up_to(Duration::from_secs(20));
+            world.push(middle, 0, Event::Sleeps(time));
+        }
+        if world.plan.steps {
+            let by = if world.rng.bool() { 90_000_000_000 } else { -90_000_000_000 };
+            world.push(middle, 0, Event::Steps(by));
+        }
+        while let Some(((at, _), (i, event))) = world.events.pop_first() {
+            if at > world.plan.time {
+                break;
+            }
+            world.now = world.now.max(at);
+            let asleep_until = world.instances[i].asleep_until;
+            let is_own = !matches!(event, Event::Asks { .. } | Event::Steps(_));
+            if is_own && asleep_until > world.now {
+                world.push(asleep_until - world.now, i, event);
+            } else if !is_own || !world.instances[i].is_dead {
+                world.happens(i, event);
+            }
+        }
+        world
+    }
+
+    fn push(&mut self, after: Duration, i: usize, event: Event) {
+        self.count += 1;
+        self.events.insert((self.now + after, self.count), (i, event));
+    }
+
+    fn rng_up_to(&mut self, most: Duration) -> Duration {
+        most.mul_f64(self.rng.f64())
+    }
+
+    fn is_of_thousand(&mut self, number: u32) -> bool {
+        self.rng.u32(..1000) < number
+    }
+
+    fn way(&mut self, i: usize, back: bool) -> Duration {
+        self.plan.ways[i][usize::from(back)] + self.rng_up_to(self.plan.jitter)
+    }
+
+    /// By the clock of the instance, which stands still while it is suspended.
+    fn local(&self, i: usize) -> Instant {
+        self.zero + self.now - self.instances[i].slept
+    }
+
+    fn server_time(&self) -> i64 {
+        i64::try_from((self.now + self.ahead).as_micros()).unwrap() + self.set
+    }
+
+    fn happens(&mut self, i: usize, event: Event) {
+        let now = self.local(i);
+        match event {
+            Event::Looks => {
+                if self.instances[i].looks_at.is_some_and(|at| at <= self.now) {
+                    self.instances[i].looks_at = None;
+                }
+            }
+            Event::Comes(client) => {
+                let terms = Terms { crawl_delay: self.plan.gap, max_wait: DAY, ..Terms::default() };
+                let instance = &mut self.instances[i];
+                instance.follow(now);
+                match instance.schedule.request(now, ClientId(client), &terms, || client) {
+                    Turn::Go(slot) => self.connects(i, client, slot),
+                    Turn::Wait { .. } => {}
+                    Turn::Refuse(why) => panic!("{why:?}"),
+                }
+            }
+            Event::Connected(client) => {
+                let Some(slot) = self.instances[i].slots.remove(&client) else { return };
+                let reach = self.instances[i].reach();
+                let Instance { schedule: it, share: own, .. } = &mut self.instances[i];
+                own.follow(it, reach, now);
+                if it.holds(&slot, own.has_turn(&slot, now)) {
+                    let at = now + ARRIVAL.min(self.plan.gap / 200);
+                    it.left(&slot, at, true);
+                    own.left(it, &slot, at, true);
+                    self.running.insert((i, client), self.starts.len());
+                    self.starts.push((self.now, i));
+                    self.instances[i].slots.insert(client, slot);
+                    let takes = self.rng_up_to(self.plan.takes * 2);
+                    self.push(takes, i, Event::Ends(client));
+                } else {
+                    own.ended(&slot, false, now);
+                    it.finished(|| now, slot, PaceOutcome::Unused);
+                    // Its connection is kept.
+                    self.plan.connects = Duration::ZERO;
+                    self.push(Duration::ZERO, i, Event::Comes(client));
+                }
+            }
+            Event::Ends(client) => {
+                let instance = &mut self.instances[i];
+                let slot = instance.slots.remove(&client).expect("it has started");
+                instance.share.ended(&slot, true, now);
+                instance.schedule.finished(|| now, slot, PaceOutcome::Success);
+                let start = self.running.remove(&(i, client)).expect("it has started");
+                self.ends.insert(start, self.now);
+                let after = self.rng_up_to(MS);
+                self.push(after, i, Event::Comes(client));
+            }
+            Event::Asks { call, numbers, asked, number } => {
+                let time = self.server_time();
+                let (mut reply, told) = pace(&mut self.entry, time, i as u64 + 1, &numbers);
+                if self.is_of_thousand(self.plan.lost) {
+                    // It was asked again.
+                    reply = pace(&mut self.entry, time, i as u64 + 1, &numbers).0;
+                }
+                for told in told {
+                    for other in (0..self.instances.len()).filter(|other| *other != i) {
+                        let way = self.way(other, true);
+                        if !self.is_of_thousand(self.plan.unheard) {
+                            self.push(way, other, Event::Hears(told));
+                        }
+                    }
+                }
+                let slower = if self.now * 4 > self.plan.time { self.plan.slower } else { Duration::ZERO };
+                let back = self.way(i, true) + slower;
+                if !self.is_of_thousand(self.plan.lost) {
+                    self.push(back, i, Event::Answered { call, reply: Some(reply), asked, number });
+                }
+            }
+            Event::Answered { call, reply, asked, number } => {
+                if self.instances[i].call != Some(number) {
+                    return;
+                }
+                let Instance { schedule, share, clock, call: on_its_way, .. } = &mut self.instances[i];
+                *on_its_way = None;
+                let answer = reply.map(|reply| {
+                    let [time, start, before, off, busy, hold, backoff, latency, refusals, way] =
+                        reply.map(|number| u64::try_from(number).unwrap());
+                    let reply =
+                        (time, start, before, off, busy, hold, backoff, latency, u32::try_from(refusals).unwrap(), way);
+                    call.answer(reply, clock, asked, now)
+                });
+                share.answered(schedule, &call, answer, asked, now);
+            }
+            Event::Hears(Told::Pace) => self.instances[i].share.changed(),
+            Event::Hears(Told::Wait { off, busy, way }) => {
+                let [put_off, busy, way] = [off, busy, way].map(|number| u64::try_from(number).unwrap());
+                self.instances[i].share.hears(WaitNews { put_off, busy, way }, now);
+            }
+            Event::Beats => {
+                let (there, back) = (self.way(i, false), self.way(i, true));
+                let micros = u64::try_from(self.server_time() + there.as_micros() as i64).unwrap();
+                self.push(there + back, i, Event::Beat { micros, asked: now });
+                self.push(Duration::from_secs(1), i, Event::Beats);
+            }
+            Event::Beat { micros, asked } => {
+                let instance = &mut self.instances[i];
+                instance.clock = instance.clock.heard(micros, asked, now);
+            }
+            Event::Dies => self.instances[i].is_dead = true,
+            Event::Sleeps(time) => {
+                self.instances[i].asleep_until = self.now + time;
+                self.instances[i].slept += time;
+            }
+            Event::Steps(by) => self.set += by,
+        }
+        if !self.instances[i].is_dead && self.instances[i].asleep_until <= self.now {
+            self.drives(i);
+        }
+    }
+
+    fn connects(&mut self, i: usize, client: u64, slot: Slot) {
+        let Instance { share, schedule, slots, .. } = &mut self.instances[i];
+        share.started(schedule, &slot);
+        slots.insert(client, slot);
+        let connects = self.rng_up_to(self.plan.connects * 2);
+        self.push(connects, i, Event::Connected(client));
+    }
+
+    /// As the driver does.
+    fn drives(&mut self, i: usize) {
+        let now = self.local(i);
+        let until = loop {
+            self.instances[i].follow(now);
+            match self.instances[i].schedule.poll(now) {
+                NextTurn::Start(client, slot) => self.connects(i, client, slot),
+                NextTurn::Refuse(_, why) => panic!("{why:?}"),
+                NextTurn::WaitUntil(until) => break Some(until),
+                NextTurn::Idle => break None,
+            }
+        };
+        let number = self.count;
+        let Instance { schedule, share, clock, call, .. } = &mut self.instances[i];
+        if let Some(asks) = share.call(schedule, now, || number) {
+            self.calls += 1;
+            *call = Some(number);
+            let numbers = asks.numbers(clock, now);
+            let there = self.way(i, false);
+            if !self.is_of_thousand(self.plan.lost) {
+                self.push(there, i, Event::Asks { call: asks, numbers, asked: now, number });
+            }
+            self.push(LOST, i, Event::Answered { call: asks, reply: None, asked: now, number });
+        }
+        let Instance { schedule, share, looks_at, slept, .. } = &mut self.instances[i];
+        let next = [until, share.next(schedule, now)].into_iter().flatten().min();
+        if let Some(next) = next {
+            let at = next.saturating_duration_since(self.zero) + *slept;
+            if looks_at.is_none_or(|looks_at| looks_at > at) {
+                *looks_at = Some(at);
+                let late = self.rng_up_to(MS);
+                self.push(at.saturating_sub(self.now) + late, i, Event::Looks);
+            }
+        }
+    }
+
+    /// By how much two estimates of the server's clock may differ.
+    fn off(&self) -> Duration {
+        let off = self.plan.ways.iter().map(|[there, back]| there.abs_diff(*back) / 2).max().unwrap_or_default();
+        (off + self.plan.jitter / 2) * 2 + MS
+    }
+
+    /// Starts that come before a gap has passed.
+    fn early(&self) -> Vec<(Duration, Duration)> {
+        let gaps = self.starts.windows(2).map(|pair| (pair[1].0, pair[1].0 - pair[0].0));
+        gaps.filter(|(_, gap)| *gap + self.off() < self.plan.gap).collect()
+    }
+
+    /// Starts while another request was in flight, and for how long that went on.
+    fn overlaps(&self) -> Vec<(Duration, Duration)> {
+        let pairs = self.starts.windows(2).enumerate();
+        let over =
+            pairs.filter_map(|(number, pair)| Some((pair[1].0, self.ends.get(&number)?.checked_sub(pair[1].0)?)));
+        over.filter(|(_, by)| !by.is_zero()).collect()
+    }
+
+    fn share_of_allowed(&self) -> f64 {
+        let (Some((first, _)), Some((last, _))) = (self.starts.first(), self.starts.last()) else { return 0.0 };
+        (self.starts.len() - 1) as f64 * self.plan.gap.as_secs_f64() / (*last - *first).as_secs_f64()
+    }
+
+    fn calls_each(&self) -> f64 {
+        f64::from(self.calls) / self.starts.len() as f64
+    }
+}
+
+impl Instance {
+    fn reach(&self) -> Reach {
+        Reach { link: 1, clock: Some(self.clock), shares: Shares::default(), slept: self.slept, ..Reach::default() }
+    }
+
+    fn follow(&mut self, now: Instant) {
+        let reach = self.reach();
+        self.share.follow(&mut self.schedule, reach, now);
+    }
+}
+
+fn plan(gap: u64, ways: &[u64]) -> Plan {
+    Plan {
+        gap: MS * u32::try_from(gap).unwrap(),
+        ways: ways.iter().map(|way| [Duration::from_millis(*way); 2]).collect(),
+        slower: Duration::ZERO,
+        jitter: MS,
+        clients: 1,
+        connects: Duration::ZERO,
+        takes: MS * 5,
+        lost: 0,
+        unheard: 0,
+        dies: false,
+        all_die: false,
+        sleeps: false,
+        steps: false,
+        time: Duration::from_secs(120),
+    }
+}
+
+#[test]
+fn a_reserved_start_costs_one_call_and_no_time() {
+    for (gap, least) in [(300, 0.97), (1000, 0.99), (5000, 0.99)] {
+        for ways in [&[30, 30, 30][..], &[1, 30, 100], &[30], &[0, 0, 0, 0, 0, 0, 0, 0]] {
+            let world = World::run(Plan { time: MS * u32::try_from(gap).unwrap() * 200, ..plan(gap, ways) }, 1);
+            let (share, calls) = (world.share_of_allowed(), world.calls_each());
+            println!("{gap} ms, ways {ways:?}: {share:.4}, {calls:.2} calls; early {:?}", world.early());
+            assert!(world.early().is_empty() && world.overlaps().is_empty());
+            assert!(share >= least && calls <= 1.2, "{share} {calls}");
+        }
+    }
+}
+
+/// Anything, by a seed.
+fn any_plan(rng: &mut Rng) -> Plan {
+    let gap = [20, 50, 100, 300, 1000, 5000][rng.usize(..6)];
+    let count = rng.usize(1..9);
+    let ways: Vec<_> = std::iter::repeat_with(|| {
+        let most = [2, 30, 250][rng.usize(..3)];
+        let there = Duration::from_millis(rng.u64(0..most));
+        let back = if rng.u32(..4) == 0 { Duration::from_millis(rng.u64(0..250)) } else { there };
+        [there, back]
+    })
+    .take(count)
+    .collect();
+    let takes = [1, 20, gap / 2, gap, gap * 2][rng.usize(..5)];
+    Plan {
+        ways,
+        jitter: Duration::from_millis(rng.u64(0..5)),
+        clients: rng.u64(1..4),
+        connects: Duration::from_millis([0, 0, 5, 100, gap / 2][rng.usize(..5)]),
+        takes: Duration::from_millis(takes),
+        time: Duration::from_millis((gap * 300).max(30_000)),
+        ..plan(gap, &[])
+    }
+}
+
+/// What the gap and the answers allow.
+fn ideal(plan: &Plan, rng: &mut Rng) -> f64 {
+    let mut up_to = |most: Duration| most.mul_f64(rng.f64());
+    let each = (0..1000).map(|_| up_to(plan.connects * 2) + plan.gap.max(up_to(plan.takes * 2)));
+    plan.gap.as_secs_f64() * 1000.0 / each.sum::<Duration>().as_secs_f64()
+}
+
+fn worlds(plan: impl Fn(&mut Rng, Plan) -> Plan) -> impl Iterator<Item = (World, String)> {
+    (0..SEEDS).map(move |seed| {
+        let mut rng = Rng::with_seed(seed);
+        let any = any_plan(&mut rng);
+        let plan = plan(&mut rng, any);
+        let what = format!("{seed}: {plan:?}");
+        (World::run(plan, seed), what)
+    })
+}
+
+#[test]
+fn no_start_is_early_however_far_away_the_server_is() {
+    for (world, what) in worlds(|rng, plan| Plan { slower: MS * [0, 0, 60, 250][rng.usize(..4)], ..plan }) {
+        assert!(world.starts.iter().any(|(at, _)| *at > world.plan.time * 9 / 10), "it goes on: {what}");
+        assert!(world.early().is_empty(), "{:?}: {what}", world.early());
+        let longest = world.plan.ways.iter().map(|[there, back]| *there + *back).max().expect("some");
+        let longest = longest + world.plan.slower;
+        if world.plan.gap * 3 / 4 > longest * 2 + HEARD * 2 {
+            // All hear in time how long each takes.
+            assert!(world.overlaps().is_empty(), "{:?}: {what}", world.overlaps());
+            let share = world.share_of_allowed() / ideal(&world.plan, &mut Rng::with_seed(1));
+            assert!(share > 0.6 && world.calls_each() < 9.0, "{share} {}: {what}", world.calls_each());
+        }
+    }
+}
+
+#[test]
+fn nor_is_any_when_calls_are_lost_and_messages_unheard_and_instances_die_or_sleep() {
+    let worlds = worlds(|rng, plan| Plan {
+        connects: Duration::ZERO,
+        takes: plan.gap / 8,
+        lost: rng.u32(0..100),
+        unheard: rng.u32(0..1000),
+        dies: plan.ways.len() > 1 && rng.bool(),
+        sleeps: rng.bool(),
+        time: plan.time.max(LOST * 45),
+        ..plan
+    });
+    for (world, what) in worlds {
+        assert!(world.early().is_empty(), "{:?}: {what}", world.early());
+        assert!(world.starts.iter().any(|(at, _)| *at > world.plan.time * 9 / 10), "it goes on: {what}");
+    }
+}
+
+/// Of those that were late, and could not be said to be.
+#[test]
+fn but_for_few_when_connections_take_long_as_well() {
+    let (mut early, mut all) = (0, 0);
+    for (world, _) in worlds(|rng, plan| Plan { lost: rng.u32(0..30), unheard: rng.u32(0..30), ..plan }) {
+        (early, all) = (early + world.early().len(), all + world.starts.len());
+    }
+    assert!(early * 1000 < all, "{early} of {all}");
+}
+
+#[test]
+fn a_clock_that_is_set_makes_few_starts_early_and_nobody_wait() {
+    for (world, what) in worlds(|_, plan| Plan { connects: Duration::ZERO, takes: plan.gap / 8, steps: true, ..plan }) {
+        let (middle, gap) = (world.plan.time / 2, world.plan.gap);
+        let early = world.early();
+        assert!(
+            early.len() <= 3 && early.iter().all(|(at, _)| *at >= middle && *at < middle + LOST + gap),
+            "{early:?}: {what}"
+        );
+        let next = world.starts.iter().find(|(at, _)| *at > middle).map(|(at, _)| *at - middle);
+        assert!(next.is_some_and(|next| next < LOST * 2 + gap * 10), "{next:?}: {what}");
+    }
+}
+
+#[test]
+fn instances_that_die_cost_a_gap_each_and_no_more() {
+    let dead = 20;
+    let world = World::run(Plan { ways: vec![[MS * 30; 2]; dead + 1], all_die: true, ..plan(300, &[]) }, 1);
+    let gaps = world.starts.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    let longest = gaps.max().expect("some");
+    assert!(world.early().is_empty() && longest <= world.plan.gap * (dead as u32 + 2), "{longest:?}");
+    assert!(world.starts.iter().filter(|(at, _)| *at > world.plan.time / 2).all(|(_, i)| *i == 0));
+}
+
+/// Seeds that are tried; four hundred have been.
+const SEEDS: u64 = 60;

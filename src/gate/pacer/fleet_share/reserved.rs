@@ -1,0 +1,139 @@
+//! A start that is reserved, and the request that uses it. Pure.
+
+use crate::gate::fleet::{PaceAnswer, PaceCall, StartWindow};
+use crate::policy::pace::Slot;
+use std::time::{Duration, Instant};
+
+/// A start that is this instance's. Instants by our clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReservedStart {
+    pub window: StartWindow,
+    pub start: Instant,
+    pub until: Instant,
+    pub gap: Duration,
+    pub is_fetch: bool,
+    /// What had been put off when it was reserved.
+    put_off: u64,
+}
+
+impl ReservedStart {
+    pub fn new(window: StartWindow, answer: &PaceAnswer, gap: Duration, is_fetch: bool) -> Self {
+        let [start, until] = [window.start, window.end].map(|micros| answer.clock.instant(micros));
+        Self { window, start, until, gap: gap.max(answer.backoff), is_fetch, put_off: answer.put_off }
+    }
+
+    /// When it may leave first.
+    pub fn due(&self, busy: Option<Instant>) -> Instant {
+        busy.map_or(self.start, |busy| busy.max(self.start))
+    }
+
+    /// And last: in its window, or as long as whoever starts after it hears in time that it is late.
+    pub fn latest(&self, ways: Duration) -> Instant {
+        self.until + self.gap.saturating_sub(ways)
+    }
+
+    /// All starts have been put off by so many microseconds so far.
+    pub fn put_off(&mut self, put_off: u64) {
+        let more = put_off.saturating_sub(self.put_off);
+        self.put_off = put_off;
+        self.window.put_off(more);
+        self.start += Duration::from_micros(more);
+        self.until += Duration::from_micros(more);
+    }
+}
+
+/// What becomes of a start that is used, as long as there may be something to tell of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UsedStart {
+    pub of: ReservedStart,
+    slot: u64,
+    is_exclusive: bool,
+    left: Option<Instant>,
+    has_ended: bool,
+    /// Others have been told that it is in flight until then.
+    in_flight: Option<Instant>,
+}
+
+impl UsedStart {
+    pub fn new(of: ReservedStart, slot: &Slot) -> Self {
+        let (slot, is_exclusive) = (slot.number(), slot.is_exclusive());
+        Self { of, slot, is_exclusive, left: None, has_ended: false, in_flight: None }
+    }
+
+    pub fn is(&self, slot: &Slot) -> bool {
+        self.slot == slot.number() && !self.has_ended
+    }
+
+    pub fn has_left(&self) -> bool {
+        self.left.is_some()
+    }
+
+    pub fn leaves(&mut self, at: Instant) {
+        self.left = self.left.max(Some(at));
+    }
+
+    /// The request has ended. `None`: there is nothing to tell.
+    pub fn ends(mut self) -> Option<Self> {
+        self.has_ended = true;
+        (self.in_flight.is_some() || self.is_late()).then_some(self)
+    }
+
+    /// That server knows nothing of it but that it started. `None`: nor is there anything to tell.
+    pub fn over_another_link(mut self, now: Instant) -> Option<Self> {
+        (self.of.until, self.in_flight) = (now + NEVER, Some(now));
+        (self.left.is_some() && !self.has_ended).then_some(self)
+    }
+
+    /// When others have to be told of it at the latest.
+    pub fn tells_at(&self, ways: Duration) -> Option<Instant> {
+        // Who may not leave late is not waited for.
+        let is_connecting = self.left.is_none() && self.of.gap >= ways * 2;
+        let is_in_flight = is_connecting || self.left.is_some() && self.is_exclusive && !self.has_ended;
+        match self.in_flight {
+            Some(told) if self.is_exclusive => Some(if is_in_flight { told - ways } else { self.of.start }),
+            _ if self.is_late() || is_connecting => Some(self.of.latest(ways)),
+            _ if is_in_flight => Some(self.of.until + self.of.gap.saturating_sub(ways).max(self.of.gap / PROMPT)),
+            _ => None,
+        }
+    }
+
+    /// How much later than in its window it has left, or leaves at the earliest.
+    pub fn late(&self, now: Instant) -> Option<(StartWindow, Duration)> {
+        let by = self.left.unwrap_or(now).saturating_duration_since(self.of.until);
+        (!by.is_zero()).then_some((self.of.window, by))
+    }
+
+    /// For how long others have to wait, as far as can be said.
+    pub fn in_flight(&self, now: Instant, ways: Duration) -> Option<Duration> {
+        if self.has_ended {
+            return self.in_flight.map(|_| Duration::ZERO);
+        }
+        let is_in_flight = self.is_exclusive && self.left.is_some();
+        let is_due = is_in_flight && !self.is_late() && self.tells_at(ways).is_some_and(|at| at <= now);
+        is_due.then(|| self.of.gap.max(ways + self.of.gap / 2))
+    }
+
+    /// The server knows what it has been told. `None`: there is no more to tell.
+    pub fn told(mut self, call: &PaceCall, asked: Instant) -> Option<Self> {
+        if let Some((window, by)) = call.late.filter(|(window, _)| *window == self.of.window) {
+            self.of.window = window;
+            self.of.window.put_off(u64::try_from(by.as_micros()).unwrap_or(u64::MAX));
+            self.of.until += by;
+        }
+        self.in_flight = match call.in_flight {
+            Some(Duration::ZERO) => None,
+            Some(time) => Some(asked + time),
+            None => self.in_flight,
+        };
+        if self.has_ended { self.ends() } else { Some(self) }
+    }
+
+    fn is_late(&self) -> bool {
+        self.left.is_some_and(|left| left > self.of.until)
+    }
+}
+
+/// An answer that takes less than this part of a gap is told nobody.
+const PROMPT: u32 = 4;
+/// Longer than any request.
+const NEVER: Duration = Duration::from_secs(24 * 3600);

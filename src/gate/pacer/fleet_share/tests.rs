@@ -1,0 +1,174 @@
+//! What an instance tells its fleet, and what it makes of a server that is lost or another.
+
+use super::*;
+use crate::gate::fleet::{PaceAnswer, StartWindow};
+use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Phase, Terms, Turn};
+
+const GAP: Duration = Duration::from_millis(1000);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// An instance with more requests than it can let go to a host with a delay. The server's clock was at 0 an hour ago.
+struct Instance {
+    schedule: Schedule,
+    share: FleetShare,
+    reach: Reach,
+    now: Instant,
+    zero: Instant,
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+impl Instance {
+    fn waiting() -> Self {
+        let now = Instant::now();
+        let clock = ServerClock::unknown(now).heard(u64::try_from(HOUR.as_micros()).unwrap(), now, now);
+        let reach = Reach { link: 1, clock: Some(clock), ..Reach::default() };
+        let mut it = Self { schedule: Schedule::default(), share: FleetShare::default(), reach, now, zero: now };
+        it.follow();
+        for client in 0..100 {
+            let terms = Terms { crawl_delay: GAP, max_wait: HOUR, ..Terms::default() };
+            assert!(matches!(it.schedule.request(now, ClientId(client), &terms, || ()), Turn::Wait { .. }));
+        }
+        it
+    }
+
+    fn follow(&mut self) {
+        self.share.follow(&mut self.schedule, self.reach, self.now);
+    }
+
+    fn poll(&mut self) -> NextTurn<()> {
+        self.follow();
+        self.schedule.poll(self.now)
+    }
+
+    fn call(&mut self) -> Option<PaceCall> {
+        self.follow();
+        self.share.call(&self.schedule, self.now, || 7)
+    }
+
+    /// The start that is reserved comes so long after `zero`, if one was wanted.
+    fn answer(&mut self, call: &PaceCall, start: Duration, backoff: Duration, observed: Observed) {
+        let clock = self.reach.clock.expect("it has one");
+        let start = clock.micros(self.zero + start);
+        let answer = PaceAnswer {
+            clock,
+            reserved: call.wants.map(|_| StartWindow { start, end: start + 2000, before: 0 }),
+            put_off: 0,
+            busy: None,
+            hold: None,
+            backoff,
+            observed,
+            way: Duration::ZERO,
+            arrival: Duration::ZERO,
+        };
+        self.share.answered(&mut self.schedule, call, Some(answer), self.now, self.now);
+    }
+
+    fn reserve(&mut self, start: Duration) {
+        let call = self.call().expect("it asks");
+        assert_eq!(call.wants.map(|wants| (wants.number, wants.is_fetch)), Some((7, false)));
+        self.answer(&call, start, Duration::ZERO, Observed::default());
+    }
+
+    /// A request that is answered at once.
+    fn start(&mut self, outcome: PaceOutcome) {
+        let NextTurn::Start((), slot) = self.poll() else { panic!("it is due") };
+        self.share.started(&self.schedule, &slot);
+        self.follow();
+        assert!(self.schedule.holds(&slot, self.share.has_turn(&slot, self.now)));
+        self.schedule.left(&slot, self.now, true);
+        self.share.left(&self.schedule, &slot, self.now, true);
+        assert!(self.share.ended(&slot, true, self.now));
+        self.schedule.finished(|| self.now, slot, outcome);
+    }
+}
+
+#[test]
+fn a_start_that_is_reserved_is_one_and_no_more() {
+    let mut instance = Instance::waiting();
+    instance.reserve(ms(50));
+    assert_eq!(instance.poll(), NextTurn::WaitUntil(instance.now + HOUR), "the start wakes the line");
+    assert_eq!(instance.share.next(&instance.schedule, instance.now), Some(instance.zero + ms(50)));
+    instance.now += ms(50);
+    instance.start(PaceOutcome::Success);
+    assert!(matches!(instance.poll(), NextTurn::WaitUntil(_)));
+    instance.reserve(ms(1100));
+    instance.now += ms(1050);
+    instance.start(PaceOutcome::Success);
+}
+
+#[test]
+fn a_start_that_nobody_waits_for_is_given_back_and_one_of_before_a_suspension_is_none() {
+    let mut instance = Instance::waiting();
+    instance.reserve(ms(5000));
+    instance.reach.slept = ms(60_000);
+    assert!(instance.call().expect("it asks again").wants.is_some());
+    // It sleeps while it asks.
+    let mut instance = Instance::waiting();
+    let call = instance.call().expect("it asks");
+    instance.reach.slept = ms(60_000);
+    instance.follow();
+    instance.answer(&call, ms(5000), Duration::ZERO, Observed::default());
+    assert!(instance.call().expect("the answer says nothing any more").wants.is_some());
+
+    let mut instance = Instance::waiting();
+    instance.reserve(ms(5000));
+    let reserved = instance.share.reserved.expect("it is").window;
+    instance.schedule = Schedule::default();
+    let call = instance.call().expect("it says so");
+    assert_eq!((call.wants, call.unused), (None, Some(reserved)));
+}
+
+#[test]
+fn when_the_server_is_lost_nothing_starts_before_all_have_noticed_and_then_each_in_its_own_part() {
+    let mut instance = Instance::waiting();
+    instance.reserve(ms(3000));
+    let lost = instance.now + ms(1000);
+    for later in [0, 150] {
+        instance.now = lost + ms(later);
+        let alone = Some(Phase { instances: 2, rank: 1, epoch: lost - ms(1000) });
+        instance.reach = Reach { alone, settled_at: Some(lost + ms(2000)), ..Reach::default() };
+        assert_eq!(instance.poll(), NextTurn::WaitUntil(lost + ms(4000)), "and the start is none");
+    }
+}
+
+#[test]
+fn another_server_is_told_what_is_owed_before_anything_is_reserved() {
+    let mut instance = Instance::waiting();
+    instance.reserve(ms(50));
+    instance.now += ms(50);
+    instance.start(PaceOutcome::Success);
+    let last = instance.schedule.last_starts();
+    (instance.reach.link, instance.reach.settled_at) = (2, Some(instance.now + ms(2000)));
+    let call = instance.call().expect("it owes");
+    assert_eq!((call.wants, call.starts, call.gap), (None, last, GAP));
+    instance.answer(&call, ms(0), Duration::ZERO, Observed::default());
+    assert_eq!(instance.call(), None, "others may owe more");
+    instance.now += ms(2000);
+    assert!(instance.call().expect("all have told").wants.is_some());
+}
+
+#[test]
+fn a_refusal_is_told_at_once_and_what_others_have_seen_to_pass_is_not_raised_again() {
+    let mut instance = Instance::waiting();
+    instance.reserve(ms(50));
+    instance.now += ms(50);
+    let call = instance.call();
+    assert_eq!(call, None);
+    instance.start(PaceOutcome::Backoff { retry_after: Some(ms(4000)) });
+    let call = instance.call().expect("it tells");
+    assert_eq!(call.backoff, [ms(0), ms(4000)]);
+    assert_eq!(call.starts.hold, Some(instance.now + ms(4000)));
+    let slow = Observed { latency: ms(3000), refusals: 2 };
+    instance.answer(&call, ms(5000), ms(4000), slow);
+    // Nothing has changed here; the others find the host well again meanwhile.
+    instance.now = instance.zero + ms(5000);
+    instance.share.changed();
+    let call = instance.call().expect("it asks");
+    assert_eq!((call.backoff, call.observed), ([ms(4000); 2], [slow; 2]));
+    let good = Observed { latency: ms(200), refusals: 0 };
+    instance.answer(&call, ms(5000), Duration::ZERO, good);
+    assert_eq!((instance.schedule.backoff(), instance.schedule.observed()), (Duration::ZERO, good));
+}
