@@ -47,7 +47,7 @@ use robots_copy::as_served;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use store::Store;
-use terms::terms;
+use terms::{rules, terms};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
@@ -277,11 +277,6 @@ impl Gate {
 
 /// As far as an origin's Retry-After is obeyed.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
-
-/// What is configured for the request's host. `hosts`: the client's own, in place of `Settings::hosts`.
-fn rules<'a>(request: &Request<'_>, hosts: Option<&'a Hosts>, settings: &'a Settings) -> &'a HostRules {
-    &hosts.unwrap_or(&settings.hosts).get(request.authority.host()).rules
-}
 
 /// Hands on what comes from the fleet.
 async fn listen(mut messages: UnboundedReceiver<Message>, to: (Arc<RobotsCache>, Arc<Pacer>, Arc<Ledger>)) {

@@ -1,8 +1,8 @@
 //! On what terms a request takes its turn, as configured.
 
-use crate::config::Settings;
-use crate::policy::Manners;
+use crate::config::{Hosts, Settings};
 use crate::policy::pace::Terms;
+use crate::policy::{HostRules, Manners, Request};
 use std::time::Duration;
 
 pub(super) fn terms(settings: &Settings, manners: &Manners, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
@@ -21,4 +21,9 @@ pub(super) fn terms(settings: &Settings, manners: &Manners, crawl_delay: Option<
         is_renewal: false,
         of_page: None,
     }
+}
+
+/// What is configured for the request's host. `hosts`: the client's own, in place of `Settings::hosts`.
+pub(super) fn rules<'a>(request: &Request<'_>, hosts: Option<&'a Hosts>, settings: &'a Settings) -> &'a HostRules {
+    &hosts.unwrap_or(&settings.hosts).get(request.authority.host()).rules
 }

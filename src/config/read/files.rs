@@ -46,7 +46,7 @@ impl ConfigFiles {
                 let Some(node) = text.ok().and_then(|text| self.read(&name, text)) else { continue };
                 if let Some(nested) = node.below("include") {
                     let hint = "name the files in the first one";
-                    self.faults.push(&nested.at, Complaint::new("an included file includes no others", hint));
+                    self.faults.push(&nested.at, Complaint::new("an included file must not include others", hint));
                 }
                 included.push(node);
             }

@@ -48,7 +48,7 @@ use super::io::{Buffer, Timer};
 use super::limits::body_rate::Least;
 use super::respond::{Answer, Failure, robots_copy, setup};
 use crate::config::Settings;
-use crate::policy::{Authority, Refusal};
+use crate::policy::Refusal;
 use crate::tls::UNRECOGNIZED_NAME;
 use crate::upstream::Stream;
 use carry::{BodySource, Client, Flow, Http1, OwnBody, Side, Stopped};
@@ -63,7 +63,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use tokio::time::Instant;
-use tunnel_sni::Introduced;
+use tunnel_sni::{Introduced, misnamed};
 use users::Cost;
 
 impl Exchange<'_> {
@@ -216,13 +216,6 @@ impl Drop for Exchange<'_> {
                 (false, false) => Outcome::Gone,
             });
         }
-    }
-}
-
-fn misnamed(connected: &Authority, name: &str) -> Refusal {
-    Refusal::AuthorityMismatch {
-        connection: connected.to_string().into(),
-        request: format!("{name} (the name in the TLS handshake)").into(),
     }
 }
 

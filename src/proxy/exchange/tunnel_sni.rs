@@ -2,7 +2,7 @@
 //! only that one's are meant to go by unread.
 
 use super::carry::{BodySource, Fault, Side};
-use crate::policy::Host;
+use crate::policy::{Authority, Host, Refusal};
 use crate::tls::HelloReader;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -76,5 +76,13 @@ impl<S: Side> Side for Introduced<'_, S> {
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         self.side.poll_flush(cx)
+    }
+}
+
+/// The name in the handshake is another than that of the CONNECT.
+pub(super) fn misnamed(connected: &Authority, name: &str) -> Refusal {
+    Refusal::AuthorityMismatch {
+        connection: connected.to_string().into(),
+        request: format!("{name} (the name in the TLS handshake)").into(),
     }
 }

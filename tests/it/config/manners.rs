@@ -91,7 +91,7 @@ hosts:
                 &format!("4:31 a host is left alone for up to 1h, not for 2h | {pause}"),
                 &format!("6:33 `max` (2m) is longer than `pace.max_crawl_delay` (1m) | {longer}"),
                 &format!("6:57 a host is left alone for up to 1h, not for 0 | {pause}"),
-                "7:31 this budget has no limit | add `requests: …` or `bytes: …`; `{}` is no budget",
+                "7:31 this budget has no limit | add `requests: …` or `bytes: …`; `{}` means no budget",
             ][..],
         ),
         ("pace: { adaptive: { factor: -1 } }", &[&format!("1:29 `-1` is not a factor | {factor}")]),

@@ -110,5 +110,5 @@ async fn a_fetch_under_way_takes_little_memory() {
     let (fetch, order) = (Fetch::new(FetchReason::Renewal), Order::background(FetchReason::Renewal));
     let all = size_of_val(&cache.refresh_now(&host, &order, &fetch));
     let alone = size_of_val(&cache.refresh_alone(&host, &order, &fetch));
-    assert!(all + alone < 5 * 1024, "{all} and {alone} bytes");
+    assert!(all + alone < 6 * 1024, "{all} and {alone} bytes");
 }

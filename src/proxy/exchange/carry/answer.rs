@@ -1,12 +1,12 @@
 //! The head of an origin's answer, whichever version it came in, as the client is to see it (RFC 9110 §7.6).
 
+use super::proxy_status::others;
 use crate::http1::{
     Field, FieldKind, FieldLines, Framing, ResponseHead, put_field, put_number, put_status_line, read_response,
 };
 use crate::policy::override_fields::is_disguised;
 use crate::proxy::respond::PROXY_STATUS;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
-use std::borrow::Cow;
 
 /// A head as it came.
 pub struct AnswerHead<'a> {
@@ -262,32 +262,6 @@ fn length(digits: &[u8]) -> &[u8] {
     &digits[zeros.min(digits.len().saturating_sub(1))..]
 }
 
-/// The members of Proxy-Status that are not in our name.
-fn others(value: &[u8]) -> Cow<'_, str> {
-    let value = String::from_utf8_lossy(value);
-    if !members(&value).any(is_ours) {
-        return value;
-    }
-    members(&value).filter(|member| !is_ours(member)).collect::<Vec<_>>().join(", ").into()
-}
-
-/// The members of a list (RFC 9651 §3.1); commas within strings part nothing.
-fn members(list: &str) -> impl Iterator<Item = &str> {
-    let (mut quoted, mut escaped) = (false, false);
-    let parts = list.split(move |c| {
-        let quote = c == '"' && !escaped;
-        quoted ^= quote;
-        escaped = quoted && c == '\\' && !escaped;
-        c == ',' && !quoted
-    });
-    parts.map(str::trim).filter(|member| !member.is_empty())
-}
-
-fn is_ours(member: &str) -> bool {
-    let name = member.split(';').next().unwrap_or_default().trim();
-    name.trim_matches('"').eq_ignore_ascii_case("politely")
-}
-
 /// As `FieldKind::Signal` has them.
 const SIGNALS: [&str; 8] = [
     "link",
@@ -303,15 +277,6 @@ const SIGNALS: [&str; 8] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn members_are_parted_at_commas_outside_strings() {
-        let list = r#"politely; details="a, \"b, c", other; x="\\", "politely""#;
-        let found: Vec<_> = members(list).collect();
-        assert_eq!(found, [r#"politely; details="a, \"b, c""#, r#"other; x="\\""#, r#""politely""#]);
-        assert_eq!(found.iter().filter(|member| is_ours(member)).count(), 2);
-        assert_eq!(others(list.as_bytes()), r#"other; x="\\""#);
-    }
 
     #[test]
     fn no_trailer_frames_routes_lets_in_or_speaks_in_our_name() {

@@ -12,6 +12,7 @@ mod http2_client;
 mod http2_io;
 mod origin;
 mod own_body;
+mod proxy_status;
 mod side;
 
 pub use answer::{Added, AnswerHead, KeptHead};

@@ -1,0 +1,43 @@
+//! Members of Proxy-Status (RFC 9209): what is said in our name is ours to say.
+
+use std::borrow::Cow;
+
+/// The members of Proxy-Status that are not in our name.
+pub(super) fn others(value: &[u8]) -> Cow<'_, str> {
+    let value = String::from_utf8_lossy(value);
+    if !members(&value).any(is_ours) {
+        return value;
+    }
+    members(&value).filter(|member| !is_ours(member)).collect::<Vec<_>>().join(", ").into()
+}
+
+/// The members of a list (RFC 9651 §3.1); commas within strings part nothing.
+fn members(list: &str) -> impl Iterator<Item = &str> {
+    let (mut quoted, mut escaped) = (false, false);
+    let parts = list.split(move |c| {
+        let quote = c == '"' && !escaped;
+        quoted ^= quote;
+        escaped = quoted && c == '\\' && !escaped;
+        c == ',' && !quoted
+    });
+    parts.map(str::trim).filter(|member| !member.is_empty())
+}
+
+fn is_ours(member: &str) -> bool {
+    let name = member.split(';').next().unwrap_or_default().trim();
+    name.trim_matches('"').eq_ignore_ascii_case("politely")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_parted_at_commas_outside_strings() {
+        let list = r#"politely; details="a, \"b, c", other; x="\\", "politely""#;
+        let found: Vec<_> = members(list).collect();
+        assert_eq!(found, [r#"politely; details="a, \"b, c""#, r#"other; x="\\""#, r#""politely""#]);
+        assert_eq!(found.iter().filter(|member| is_ours(member)).count(), 2);
+        assert_eq!(others(list.as_bytes()), r#"other; x="\\""#);
+    }
+}
