@@ -1,12 +1,15 @@
 //! Requests to a running proxy's admin address.
 
+use super::listener_owner::listener_owner;
 use super::running_file::{self, RunningProxy};
 use super::{CommandError, ConfigArg, Format};
 use crate::config::{AdminToken, ListenAddress, as_line, read_argument};
 use crate::policy::Authority;
+use rustix::process::geteuid;
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -100,7 +103,10 @@ impl AdminArgs {
         let shown = file.path.display();
         let token = match may_send_own_token(address, is_given, file.is_configured) {
             false => Err(format!("the token in {shown} is not sent to an address on another machine")),
-            true => file.read().map(Some).map_err(|error| format!("{shown} cannot be read: {error}")),
+            true => match stranger(address, &file) {
+                Some(user) => Err(format!("the token in {shown} is not sent to a process of the user {user}")),
+                None => file.read().map(Some).map_err(|error| format!("{shown} cannot be read: {error}")),
+            },
         };
         Ok((address, token))
     }
@@ -121,6 +127,14 @@ pub(super) fn segment(authority: &Authority) -> String {
 /// Whether our token may be sent there: always to loopback; elsewhere only if both the address and the token are configured.
 fn may_send_own_token(address: SocketAddr, is_given: bool, is_configured: bool) -> bool {
     address.ip().to_canonical().is_loopback() || is_configured && !is_given
+}
+
+/// The user (uid) whose process listens at this address of ours, if that can be no proxy that has made this token: with none running, the
+/// port is free to anybody.
+fn stranger(address: SocketAddr, token: &AdminToken) -> Option<u32> {
+    let owner = listener_owner(address).filter(|_| !token.is_configured)?;
+    let made_by = token.path.metadata().map_or(owner, |file| file.uid());
+    (owner != made_by && owner != 0 && owner != geteuid().as_raw()).then_some(owner)
 }
 
 pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {

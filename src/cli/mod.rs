@@ -14,6 +14,7 @@ mod hash_password;
 mod identity;
 mod last_run;
 mod lint;
+mod listener_owner;
 mod orphans;
 mod output;
 mod packaging;

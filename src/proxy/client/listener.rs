@@ -89,7 +89,16 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
                 connections.spawn(served(proxy.clone(), arrived, door.clone(), permit));
             }
             Some(ended) = connections.join_next() => log_failed(ended),
-            Ok(()) = changes.changed() => if changes.borrow_and_update().is_closed { break },
+            Ok(()) = changes.changed() => {
+                let state = changes.borrow_and_update();
+                if state.is_closed {
+                    break;
+                }
+                // Whose certificate was good by the terms before may have none that is good now.
+                if state.tls.as_ref().is_some_and(|tls| tls.identifies) {
+                    proxy.room.retire(door.number);
+                }
+            }
             () = proxy.stopped() => break,
         }
     }

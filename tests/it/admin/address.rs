@@ -261,6 +261,43 @@ async fn a_token_is_made_where_none_is_given_and_the_commands_find_it() {
     proxy.stop().await;
 }
 
+/// While the proxy does not run, its port is free to everybody of the machine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_taken_the_port_does_not_hear_the_token() {
+    use std::io::{Read, Write};
+    // SAFETY: it takes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        return eprintln!("skipped: only root can act as another user");
+    }
+    let store = tempfile::tempdir().expect("a temporary directory");
+    let at = store.path().to_str().expect("UTF-8");
+    std::fs::write(store.path().join("admin-token"), "s3cret\n").expect("it is writable");
+    for (user, is_sent) in [(61184, false), (0, true)] {
+        let listening = std::thread::spawn(move || {
+            // SAFETY: it takes an integer, and holds for this thread alone.
+            unsafe { libc::setfsuid(user) };
+            std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free")
+        });
+        let listener = listening.join().expect("it listens");
+        let admin = listener.local_addr().expect("it is bound").to_string();
+        let heard = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it is asked");
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).expect("a head");
+                head.push(byte[0]);
+            }
+            stream.write_all(b"HTTP/1.1 401 No\r\nContent-Length: 2\r\n\r\n{}").expect("it reads");
+            String::from_utf8(head).expect("ASCII")
+        });
+        let told = politely_with(&["status", "--admin", &admin], &[("POLITELY_STORE__DIRECTORY", at)]).await;
+        assert_eq!(heard.join().expect("it was asked").contains("s3cret"), is_sent, "{user}");
+        let says = told.stderr.contains("is not sent to a process of the user 61184");
+        assert_eq!((told.code, says), (2, !is_sent), "{told:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_proxy_never_leads_to_its_own_admin_address() {
     let proxy = Proxy::start(ON).await;

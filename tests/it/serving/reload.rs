@@ -286,12 +286,15 @@ async fn a_renewed_certificate_and_other_terms_of_tls_come_into_force() {
     let ended = binary.reload(&tls("")).await;
     assert_eq!(said(&ended), (0, "reloaded: listen[0].tls.certificate, listen[0].tls.key\n"), "{ended:?}");
     assert_ne!(shown().await, before);
+    let mut kept = Client::open(binary.address()).await.tls("localhost", test_ca().pem_file(), &[b"http/1.1"]).await;
+    assert_eq!(kept.get(&origin.url("/x"), &origin.authority("a.localhost")).await.status(), 200);
     let clients = TestCa::new("clients");
     let ended = binary.reload(&tls(&format!(", client_ca: {}", clients.pem_file().display()))).await;
     assert_eq!(said(&ended), (0, "reloaded: listen\n"), "{ended:?}");
     let mut nobody = Client::open(binary.address()).await.tls("localhost", test_ca().pem_file(), &[b"http/1.1"]).await;
     let _ = nobody.try_send(get(&origin.url("/x"), &origin.authority("a.localhost"))).await;
     assert!(nobody.try_head().await.is_none(), "a certificate is wanted now");
+    assert!(kept.try_head().await.is_none(), "also of who has shown none before");
     std::fs::write(&key, "no key").unwrap();
     let ended = binary.reload(&tls("")).await;
     assert!(ended.code == 1 && ended.stderr.contains("proxy.key"), "{ended:?}");

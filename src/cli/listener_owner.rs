@@ -1,0 +1,84 @@
+//! Whose process listens at an address of this machine: what is secret is not said to another user's, who may have taken a port that
+//! is free. Linux says so in `/proc/net/tcp`; elsewhere nobody knows.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+
+/// The user (uid) whose process listens there. `None`: nobody does, or it is not known.
+pub(super) fn listener_owner(address: SocketAddr) -> Option<u32> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    tables.iter().find_map(|table| owner_in(table, address))
+}
+
+/// By one of the tables: `sl local_address rem_address st tx:rx tr:when retrnsmt uid …`. An address of all zeros listens at every one.
+fn owner_in(table: &str, address: SocketAddr) -> Option<u32> {
+    let here = address.ip().to_canonical();
+    table.lines().skip(1).find_map(|line| {
+        let fields: Vec<_> = line.split_ascii_whitespace().collect();
+        let (ip, port) = fields.get(1)?.split_once(':')?;
+        let is_there = u16::from_str_radix(port, 16) == Ok(address.port()) && *fields.get(3)? == LISTEN;
+        let ip = ip_of(ip)?;
+        fields.get(7)?.parse().ok().filter(|_| is_there && (ip == here || ip.is_unspecified()))
+    })
+}
+
+/// Words of 32 bits, each in the machine's order of bytes.
+fn ip_of(hex: &str) -> Option<IpAddr> {
+    let words = hex.as_bytes().chunks(8).map(|word| {
+        let number = u32::from_str_radix(str::from_utf8(word).ok()?, 16).ok()?;
+        Some(number.to_ne_bytes())
+    });
+    let bytes = words.collect::<Option<Vec<_>>>()?.concat();
+    let ip = match bytes.len() {
+        4 => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
+        _ => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
+    };
+    Some(ip.to_canonical())
+}
+
+const LISTEN: &str = "0A";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn the_table_says_who_listens() {
+        let word = |bytes: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(bytes));
+        let (local, none) = (word([127, 0, 0, 1]), "00000000");
+        let mapped = format!("{none}{none}{}{local}", word([0, 0, 255, 255]));
+        let table = format!(
+            "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+             0: {local}:0C39 {none}:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1\n\
+             1: {local}:0C3A {none}:0000 01 00000000:00000000 00:00000000 00000000  1001        0 1 1\n\
+             2: {none}:0C3B {none}:0000 0A 00000000:00000000 00:00000000 00000000  1002        0 1 1\n\
+             3: {mapped}:0C3C {none}{none}{none}{none}:0000 0A 00000000:00000000 00:00000000 00000000  1003        0 1 1\n"
+        );
+        for (address, owner) in [
+            ("127.0.0.1:3129", Some(1000)),
+            ("127.0.0.2:3129", None),
+            ("127.0.0.1:3130", None),
+            ("127.0.0.1:3131", Some(1002)),
+            ("127.0.0.1:3132", Some(1003)),
+            ("[::ffff:127.0.0.1]:3129", Some(1000)),
+        ] {
+            assert_eq!(owner_in(&table, address.parse().unwrap()), owner, "{address}");
+        }
+    }
+
+    #[test]
+    fn our_own_listeners_are_ours() {
+        let ours = Some(rustix::process::geteuid().as_raw());
+        for at in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
+            let Ok(listener) = TcpListener::bind(at) else { continue };
+            let mut address = listener.local_addr().unwrap();
+            if address.ip().is_unspecified() {
+                address.set_ip([127, 0, 0, 1].into());
+            }
+            assert_eq!(listener_owner(address), ours, "{at}");
+            drop(listener);
+            assert_eq!(listener_owner(address), None, "{at}");
+        }
+    }
+}
