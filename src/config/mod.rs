@@ -20,7 +20,7 @@ pub use admin_token::AdminToken;
 pub use changes::Changes;
 pub use hosts::{HostPolicy, Hosts};
 pub use instance::{instance_name, keep_instance_name};
-pub(crate) use operator_file::{as_line, open_file, open_regular, read_argument, read_file, read_whole};
+pub(crate) use operator_file::{as_line, open_file, open_own, open_regular, read_argument, read_file, read_whole};
 pub use paths::{cache_directory, give_to_owner, private_directory, state_directory};
 pub use read::environment::KeyArgument;
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};

@@ -1,6 +1,7 @@
 //! Reads files at paths from the configuration, or in our own directories: only regular files, and only up to a length that no valid
 //! file has. A file named on the command line may be a pipe.
 
+use super::paths::give_to_owner;
 use std::fs::{File, OpenOptions, metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -19,7 +20,28 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open_file`].
 pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    open_with(options, path, 0)
+}
+
+/// Like [`open_regular`], a file of ours in a directory that may be another user's, where root works for that user (`sudo -E`): root follows
+/// no symbolic link there, and gives what it makes to the directory's owner.
+///
+/// # Errors
+/// As [`open_file`]; or the file is a symbolic link, and we are root.
+pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    if !rustix::process::geteuid().is_root() {
+        return open_regular(options, path);
+    }
+    let file = open_with(options, path, libc::O_NOFOLLOW)?;
+    if let Some(directory) = path.parent() {
+        // Where the system does not let root do so, the file is root's.
+        let _ = give_to_owner(&file, directory);
+    }
+    Ok(file)
+}
+
+fn open_with(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | flags).open(path)?;
     let found = file.metadata()?;
     let kind = found.file_type();
     // An empty file by another name.
@@ -70,3 +92,24 @@ pub fn as_line(bytes: &[u8]) -> io::Result<String> {
 }
 
 const MOST: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{chown, symlink};
+
+    #[test]
+    fn root_follows_no_link_in_anothers_directory_and_leaves_it_what_it_makes() {
+        let home = tempfile::tempdir().unwrap();
+        let (link, target, file) = (home.path().join("link"), home.path().join("target"), home.path().join("file"));
+        symlink(&target, &link).unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root {
+            chown(home.path(), Some(61184), Some(61184)).unwrap();
+        }
+        let open = |path: &Path| open_own(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
+        assert_eq!((open(&link).is_err(), target.exists()), (is_root, !is_root));
+        let made = open(&file).unwrap().metadata().unwrap();
+        assert_eq!(made.uid(), home.path().metadata().unwrap().uid());
+    }
+}

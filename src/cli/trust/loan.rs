@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::nss::{self, Database, LENT};
 use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, written};
-use crate::config::private_directory;
+use crate::config::{open_own, private_directory};
 use crate::tls::Ca;
 
 /// The databases trust the authority until this is dropped.
@@ -42,7 +42,7 @@ pub(in crate::cli) fn lend(
     };
     private_directory(directory)?;
     let path = directory.join("browsers.lock");
-    let mut lock = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let mut lock = open_own(OpenOptions::new().read(true).append(true).create(true), &path)?;
     lock.lock_shared()?;
     let lent = TrustEntry { name: format!("{LENT}{}", entry.name), pem: entry.pem, file: entry.file };
     let mut failed = Vec::new();

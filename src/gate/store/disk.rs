@@ -4,7 +4,7 @@
 use super::batch::WriteBatch;
 use super::snapshot::{FileDigest, decode, decompress, digest, millis};
 use super::tables::{AUTHORITIES, BODIES, FORMAT, FORMAT_KEY, META, Tables};
-use crate::config::open_regular;
+use crate::config::open_own;
 use crate::policy::{Access, Entry};
 use redb::{Database, Durability, Error, ReadableDatabase, ReadableTableMetadata, WriteTransaction};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -77,7 +77,7 @@ impl Location {
     fn open_file(&self, path: &Path, suspect: bool) -> Result<Disk, DiskError> {
         guarded(|| {
             let mut file = OpenOptions::new();
-            let file = open_regular(file.read(true).write(true).create(true).truncate(false).mode(0o600), path)?;
+            let file = open_own(file.read(true).write(true).create(true).truncate(false).mode(0o600), path)?;
             let mut database = Database::builder().set_cache_size(CACHE).create_file(file)?;
             if suspect {
                 database.check_integrity()?;
