@@ -27,6 +27,8 @@ pub struct Want {
     pub once: bool,
     /// The request has a body.
     pub uploads: bool,
+    /// Over HTTP/2, a connection that no other request shares.
+    pub alone: bool,
     /// The address to try before the others: where the one before was.
     pub first: Option<SocketAddr>,
 }
@@ -150,6 +152,7 @@ impl Route {
             return Ok(kept);
         }
         if !want.fresh
+            && !(want.alone && self.may_be_http2(want.versions))
             && let Some(kept) = self.kept(want).await
         {
             return Ok(kept);
@@ -233,7 +236,7 @@ impl Route {
                 opened => return opened,
             }
         }
-        if want.fresh {
+        if want.fresh || want.alone {
             return self.open_now(want, true).await;
         }
         // If HTTP/2 is possible, one request opens a connection, and the others wait to see whether they can share it.
@@ -266,7 +269,8 @@ impl Route {
         let link = match is_http2 {
             true => {
                 way.by.dialler.pool.opened_http2(&way.endpoint, limits);
-                let opening = http2::Http2Connection::open(stream, address, &way.endpoint, limits, want.uploads);
+                let opening =
+                    http2::Http2Connection::open(stream, address, &way.endpoint, limits, (want.uploads, want.alone));
                 let link = opening.await?;
                 if chosen != Some(true) {
                     link.spoken(&way.endpoint).await?;

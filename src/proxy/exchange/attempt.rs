@@ -180,6 +180,10 @@ impl Exchange<'_> {
                 let goes_away = fault.goes_away();
                 let again = match &fault {
                     _ if !untouched => None,
+                    // Over HTTP/1.1 the server may say what is wrong with its head.
+                    Fault::Http2(error) if want.alone && !error.is_reset() && self.request.is_idempotent() => {
+                        Some(Want { versions: Versions::Http1Only, alone: false, ..want })
+                    }
                     fault if fault.wants_http1() => Some(Want { versions: Versions::Http1Only, ..want }),
                     fault if fault.is_unprocessed() => Some(want),
                     // It may be this answer or that to somebody else.

@@ -30,10 +30,10 @@ impl Exchange<'_> {
             true => Versions::Http1Only,
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
         };
-        // Some servers end an HTTP/2 connection, which others share, for a head that is too large for them.
-        let versions = if has_large_head(self.request) { route.http1_first(versions) } else { versions };
         let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
-        let mut want = Want { versions, once, uploads, ..Want::default() };
+        // Some servers end the connection for a head that is too large for them.
+        let alone = has_large_head(self.request);
+        let mut want = Want { versions, once, uploads, alone, ..Want::default() };
         let (mut tries, mut untried) = (0, 0);
         loop {
             let connected = {

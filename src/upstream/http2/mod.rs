@@ -23,8 +23,8 @@ use http::Request;
 use parking_lot::Mutex;
 pub use sent_head::SentHead;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -156,13 +156,13 @@ impl EndpointConnections {
 }
 
 impl Http2Connection {
-    /// Starts HTTP/2 on a connection and shares it with the endpoint's other requests.
+    /// Starts HTTP/2 on a connection and shares it with the endpoint's other requests, unless its first is to be `alone`.
     pub async fn open(
         stream: Stream,
         address: SocketAddr,
         endpoint: &Arc<Endpoint>,
         limits: &LimitSettings,
-        uploads: bool,
+        (uploads, alone): (bool, bool),
     ) -> Result<Http2Link, DialError> {
         let turns = TaskTurns::default();
         let vitals = Vitals::new(endpoint.http2.all.clone(), turns.clone(), uploads);
@@ -180,10 +180,13 @@ impl Http2Connection {
         let (send, mut carrier) = builder.handshake::<_, Bytes>(heard).await.map_err(failed)?;
         let ping = carrier.ping_pong().expect("it is taken once");
         let connection = Arc::new(Http2Connection { send, address, vitals: vitals.clone() });
-        endpoint.http2.connections.lock().push(connection.clone());
+        if !alone {
+            endpoint.http2.connections.lock().push(connection.clone());
+        }
         let (here, own) = (Arc::downgrade(endpoint), vitals.clone());
         let leave = move || here.upgrade().iter().for_each(|endpoint| endpoint.http2.remove(&own));
-        let here = Arc::downgrade(endpoint);
+        // What ends a connection that nobody shares ends nobody else's answer.
+        let here = if alone { Weak::new() } else { Arc::downgrade(endpoint) };
         let broken_off = move || here.upgrade().iter().for_each(|it| it.http2.is_broken_off.store(true, Relaxed));
         tokio::spawn(turns.of(carry(carrier, ping, vitals, limits.idle_timeout, leave, broken_off)));
         Ok(Http2Link { connection, uploads })
