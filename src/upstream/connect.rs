@@ -8,13 +8,9 @@ use super::private::PrivateConnections;
 use super::route::Route;
 use super::stream::Stream;
 use http::Version;
-use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 /// What a request requires of its connection.
@@ -85,9 +81,9 @@ impl HttpLink {
 }
 
 /// An HTTP/1 connection, which carries one exchange at a time. Dropping it closes it. Over TLS, an end without close_notify is reported
-/// as [`io::ErrorKind::UnexpectedEof`].
+/// as [`std::io::ErrorKind::UnexpectedEof`].
 pub struct Http1Link {
-    stream: Stream,
+    pub(super) stream: Stream,
     address: SocketAddr,
     route: Route,
     /// The client connection that this connection is reserved for.
@@ -280,25 +276,5 @@ impl Route {
             false => HttpLink::Http1(Http1Link { stream, address, route: self.clone(), private: None }),
         };
         Ok(OriginConnection { reused: false, address, link })
-    }
-}
-
-impl AsyncRead for Http1Link {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Http1Link {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }
