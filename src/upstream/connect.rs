@@ -147,8 +147,7 @@ impl Route {
         {
             return Ok(kept);
         }
-        if !want.fresh
-            && !(want.alone && self.may_be_http2(want.versions))
+        if !(want.fresh || want.alone && self.may_be_http2(want.versions))
             && let Some(kept) = self.kept(want).await
         {
             return Ok(kept);
