@@ -64,8 +64,8 @@ fn assert_apart(starts: &[Instant], gap: Duration) {
     assert!(gaps.iter().all(|&measured| measured + CLOCKS >= gap), "{gaps:?}, not {gap:?}");
 }
 
-/// On a machine with other work to do.
-const CLOCKS: Duration = Duration::from_millis(4);
+/// On a machine with a lot of other work to do, where the quickest answer of the server takes as long.
+const CLOCKS: Duration = Duration::from_millis(40);
 
 /// What an instance finds out behind its start.
 async fn comes_to_say(instance: &Binary, what: &str) {

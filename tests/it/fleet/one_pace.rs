@@ -125,15 +125,16 @@ async fn a_host_without_a_delay_needs_no_round_trips() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_with_a_delay_needs_one_for_each_request() {
     let Some(redis) = Redis::start().await else { return };
-    let origin = site("0.05").await;
+    // Longer than an answer takes on a busy machine: one that outlasts its gap is told.
+    let origin = site("0.6").await;
     let fleet = instances(&redis, 1, "").await;
     assert_eq!(get(&fleet[0], &origin.url("/page")).await.status(), 200);
     let (before, began) = (redis.script_calls().await, Instant::now());
-    for _ in 0..20 {
+    for _ in 0..8 {
         assert_eq!(get(&fleet[0], &origin.url("/page")).await.status(), 200);
     }
     let calls = redis.script_calls().await - before;
-    assert!((20..=24 + began.elapsed().as_secs() + 2).contains(&calls), "{calls}");
+    assert!((8..=10 + began.elapsed().as_secs() + 2).contains(&calls), "{calls}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

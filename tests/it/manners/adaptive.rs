@@ -17,7 +17,8 @@ async fn slow() -> Origin {
 async fn crawl(proxies: &[SocketAddr], origin: &Origin, count: usize) -> Vec<Duration> {
     for number in 0..count {
         let proxy = proxies[number % proxies.len()];
-        assert_eq!(get(proxy, &origin.url(&format!("/page{number}"))).await.status(), 200);
+        let answer = get(proxy, &origin.url(&format!("/page{number}"))).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
     }
     origin.log.gaps("/page")
 }
