@@ -19,12 +19,14 @@ pub mod freshness;
 pub mod host;
 pub mod host_pattern;
 pub mod host_rules;
+pub mod list;
 pub mod manners;
 pub mod money;
 pub mod operator_rules;
 pub mod override_fields;
 pub mod pace;
 pub mod pace_key;
+mod reference;
 pub mod refusal;
 pub mod request;
 pub mod retry_after;
@@ -50,6 +52,7 @@ pub use manners::{Adaptive, Breaker, Manners, turns_away};
 pub use money::{Currency, Money};
 pub use operator_rules::{OwnRules, OwnVerdict};
 pub use pace_key::{KeyBy, PaceKey};
+pub use reference::resolved;
 pub use refusal::{
     EgressReason, LicenseEvidence, ListedBy, MiningEvidence, PreferenceEvidence, Refusal, Reservation, RuleEvidence,
 };

@@ -1,5 +1,6 @@
 //! What is done with a page that is fetched again sooner than it may be (`min_revisit`). Pure; time is an argument.
 
+use super::cache::CacheControl;
 use super::date::http_date;
 use super::{Refusal, Reservation, entity_tag};
 use crate::robots::path::{self, PathByte};
@@ -164,8 +165,8 @@ fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
 
 /// Whether a Cache-Control says that the answer is its client's alone (RFC 9111 §5.2.2). Wherever the word stands: too often is safe.
 pub fn is_for_one(value: &[u8]) -> bool {
-    let value = value.to_ascii_lowercase();
-    [b"private" as &[u8], b"no-store"].iter().any(|word| memchr::memmem::find(&value, word).is_some())
+    let control = CacheControl::read([value]);
+    control.private || control.no_store
 }
 
 const CACHE_CONTROL: &[u8] = b"cache-control";

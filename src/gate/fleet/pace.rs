@@ -30,7 +30,7 @@ pub(in crate::gate) struct PaceCall {
     pub way: Duration,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::gate) struct WantedStart {
     /// Which reservation it is: another call of the same number gets the same start.
     pub number: u64,
@@ -90,12 +90,7 @@ impl PaceCall {
         let number = |micros: u64| i64::try_from(micros).unwrap_or(i64::MAX);
         let span = |duration: Duration| number(micros(duration));
         let at = |at: Option<Instant>| at.map_or(0, |at| number(clock.micros(at)));
-        let wants = self.wants.unwrap_or(WantedStart {
-            number: 0,
-            is_fetch: false,
-            lead: Duration::ZERO,
-            margin: Duration::ZERO,
-        });
+        let wants = self.wants.unwrap_or_default();
         let unused = self.unused.unwrap_or_default();
         let (late, by) = self.late.unwrap_or_default();
         let [backoff_heard, backoff] = self.backoff;

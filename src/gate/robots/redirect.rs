@@ -2,6 +2,7 @@
 
 use super::fetch::Reply;
 use crate::policy::manners::challenge;
+use crate::policy::resolved;
 use crate::robots::access::{AccessKind, from_status};
 use http::header;
 use percent_encoding::{CONTROLS, percent_encode};
@@ -59,8 +60,7 @@ impl Trail {
 
     /// Follows one redirect. Credentials in the URL are not sent, and a fragment is not part of a request.
     fn follow(&mut self, location: Option<&str>) -> Result<(), DeadEnd> {
-        let location = location.filter(|location| !has_long_name(location)).ok_or(DeadEnd::Nowhere)?;
-        let mut next = self.current().join(location).map_err(|_| DeadEnd::Nowhere)?;
+        let mut next = location.and_then(|location| resolved(self.current(), location)).ok_or(DeadEnd::Nowhere)?;
         if !matches!(next.scheme(), "http" | "https") || next.host_str().is_none_or(str::is_empty) {
             return Err(DeadEnd::Nowhere);
         }
@@ -83,13 +83,6 @@ fn host(url: &Url) -> (Option<&str>, Option<u16>) {
     (url.host_str().map(|name| name.strip_suffix('.').unwrap_or(name)), url.port())
 }
 
-/// Whether something that may be a host's name is longer than any is, in whatever spelling: a label that is not ASCII takes time with its
-/// square to be encoded (RFC 3492 §6.2).
-fn has_long_name(location: &str) -> bool {
-    let end = location.find(['?', '#']).unwrap_or(location.len());
-    location[..end].split(['/', '\\']).any(|piece| piece.len() > LONGEST_NAME)
-}
-
 /// Bytes that are not UTF-8 as they have to be sent.
 fn escaped(location: &[u8]) -> Cow<'_, str> {
     match str::from_utf8(location) {
@@ -99,8 +92,6 @@ fn escaped(location: &[u8]) -> Cow<'_, str> {
 }
 
 const MAX_HOPS: usize = 5;
-/// Bytes of a host's name with credentials and port, where a name has at most 253 once it is encoded.
-const LONGEST_NAME: usize = 3072;
 
 /// Bytes of all URLs together.
 const SHORT: usize = 4096;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::policy::list::members;
 use crate::policy::retry_after::delta_seconds;
 
 /// The directives that a shared cache obeys.
@@ -62,18 +63,6 @@ impl CacheControl {
 fn shortest(time: &mut Option<Duration>, value: Option<&str>) {
     let value = value.and_then(delta_seconds).unwrap_or(Duration::ZERO);
     *time = Some(time.map_or(value, |other| other.min(value)));
-}
-
-/// The members of a list; commas within quoted strings separate nothing (RFC 9110 §5.6.4).
-fn members(line: &str) -> impl Iterator<Item = &str> {
-    let (mut is_quoted, mut is_escaped) = (false, false);
-    let parts = line.split(move |c| {
-        let is_quote = c == '"' && !is_escaped;
-        is_quoted ^= is_quote;
-        is_escaped = is_quoted && c == '\\' && !is_escaped;
-        c == ',' && !is_quoted
-    });
-    parts.map(str::trim)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::Exchange;
 use super::cached::CacheLookup;
 use super::pages::{self, Pages};
 use super::per_user::{asked, denied, hosts, intercept_mode, is_listed};
+use super::revisit::Remembered;
 use crate::config::{InterceptMode, User};
 use crate::gate::cache::StoredAnswer;
 use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
@@ -64,12 +65,8 @@ impl Exchange<'_> {
                 }
             };
             if admitted.is_none() {
-                let said = self.remembered();
-                let visited = if said.is_none() { self.visited() } else { None };
-                let (visit, mut again) = visited.map_or((None, Again::Go), |(visit, again)| (Some(visit), again));
-                if let Some(reservation) = &said {
-                    again = Again::Reserved(reservation);
-                }
+                let remembered = self.remembered();
+                let again = remembered.as_ref().map_or(Again::Go, Remembered::again);
                 let asks_cache = route.is_ok() && self.cached.as_ref().is_some_and(|cached| !cached.is_tried);
                 let answer = self.admit(route.as_ref().ok(), again, asks_cache, &mut last.host).await;
                 if answer.is_err() {
@@ -80,7 +77,9 @@ impl Exchange<'_> {
                     Admitted::Go { permit, reported } => admitted = Some((permit, reported)),
                     Admitted::Robots(copy) => return Ok(Decided::Robots(copy)),
                     Admitted::NotModified => {
-                        let visit = visit.expect("it was told of one");
+                        let Some(Remembered::Visited(visit, _)) = remembered else {
+                            unreachable!("it was told of one")
+                        };
                         return Ok(Decided::NotModified(not_modified(&visit)));
                     }
                     // It may have waited for what another fetched.

@@ -7,6 +7,7 @@ use super::request::Request;
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
 use crate::gate::Permit;
+use crate::policy::Scheme;
 use crate::proxy::io::Timer;
 use crate::proxy::respond::Failure;
 use crate::upstream::{Http1Link, HttpLink, OriginConnection, Route, Versions, Want};
@@ -32,7 +33,8 @@ impl Exchange<'_> {
         };
         let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
         // Some servers end the connection for a head that is too large for them.
-        let alone = has_large_head(self.request);
+        let may_be_http2 = versions == Versions::Http2Known || self.request.authority.scheme() == Scheme::Https;
+        let alone = may_be_http2 && has_large_head(self.request);
         let mut want = Want { versions, once, uploads, alone, ..Want::default() };
         let (mut tries, mut untried) = (0, 0);
         loop {

@@ -23,14 +23,7 @@ impl<'a> Head<'a> {
 
     /// All fields of this name as one (RFC 9110 §5.3).
     pub fn joined(&self, name: &[u8]) -> Option<Vec<u8>> {
-        let mut joined = None::<Vec<u8>>;
-        self.each(&mut |it, value| {
-            if it.eq_ignore_ascii_case(name) {
-                joined =
-                    Some(joined.take().map_or_else(|| value.to_vec(), |before| [&before, &b", "[..], value].concat()));
-            }
-        });
-        joined
+        joined(name, |take| self.each(take))
     }
 
     /// The fields of these names.
@@ -45,4 +38,15 @@ impl<'a> Head<'a> {
         self.each(&mut note);
         found
     }
+}
+
+/// All fields of this name as one (RFC 9110 §5.3). `each`: passes names and values.
+pub fn joined(name: &[u8], each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Option<Vec<u8>> {
+    let mut joined = None::<Vec<u8>>;
+    each(&mut |it, value| {
+        if it.eq_ignore_ascii_case(name) {
+            joined = Some(joined.take().map_or_else(|| value.to_vec(), |before| [&before, &b", "[..], value].concat()));
+        }
+    });
+    joined
 }

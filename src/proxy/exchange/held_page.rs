@@ -126,6 +126,13 @@ impl Exchange<'_> {
                     return Poll::Pending;
                 }
                 held.read_at = held.body.len() + held.body.len() / 4 + 1;
+                if held.codings.is_empty() {
+                    let page = self.read_page(Some(&held.body), &held.content_type);
+                    if is_last || page.is_whole {
+                        return Poll::Ready(page);
+                    }
+                    continue;
+                }
                 let decoding = decode_beginning(held.body.clone(), held.codings.clone(), LONGEST_HEAD, held.spent);
                 held.reading = Some((tokio::spawn(decoding), is_last));
             }

@@ -5,34 +5,56 @@ use super::Exchange;
 use super::carry::AnswerHead;
 use super::per_user::rules;
 use crate::config::Mode;
-use crate::policy::{self, Again, Conditions, Refusal, Visit};
+use crate::policy::{self, Again, Conditions, HostRules, Refusal, Reservation, Visit};
 use crate::proxy::respond::{Answer, not_modified};
 use http::header;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// What is remembered of a page.
+pub(super) enum Remembered {
+    /// It has said no to what it would be used for.
+    Reserved(Box<Reservation>),
+    /// When it was delivered last, and how it may be answered for that.
+    Visited(Arc<Visit>, Again<'static>),
+}
+
+impl Remembered {
+    /// How a request is answered for it.
+    pub(super) fn again(&self) -> Again<'_> {
+        match self {
+            Self::Reserved(reservation) => Again::Reserved(reservation),
+            Self::Visited(_, again) => *again,
+        }
+    }
+}
+
 impl Exchange<'_> {
-    /// When the page that is asked for was delivered last, and how it may be answered for that. `None`: that does not matter.
+    /// What is remembered of the page that is asked for, and matters.
     #[inline]
-    pub(super) fn visited(&self) -> Option<(Arc<Visit>, Again<'static>)> {
-        rules(&self.settings, self.request, self.peer).manners.min_revisit.and_then(|after| self.visited_within(after))
+    pub(super) fn remembered(&self) -> Option<Remembered> {
+        let rules = rules(&self.settings, self.request, self.peer);
+        let may_matter = rules.manners.min_revisit.is_some() || !rules.purposes().is_empty();
+        if may_matter { self.remembered_by(rules) } else { None }
+    }
+
+    #[cold]
+    fn remembered_by(&self, rules: &HostRules) -> Option<Remembered> {
+        self.reserved(rules).map(Remembered::Reserved).or_else(|| self.visited_within(rules.manners.min_revisit?))
     }
 
     /// What has become known of its page while it waited for its turn, by another's request. It gives the turn back then, unused.
     #[inline]
     pub(super) fn asked_meanwhile(&self) -> Result<Option<Answer>, Refusal> {
-        if let Some(reservation) = self.remembered() {
-            return Err(Refusal::AnswerReserved(reservation));
-        }
-        match self.visited().filter(|_| self.settings.mode != Mode::Report) {
-            Some((visit, Again::NotModified)) => Ok(Some(not_modified(&visit))),
-            Some((_, again)) => again.refusal().map_or(Ok(None), Err),
+        match self.remembered().filter(|_| self.settings.mode != Mode::Report) {
+            Some(Remembered::Visited(visit, Again::NotModified)) => Ok(Some(not_modified(&visit))),
+            Some(remembered) => remembered.again().refusal().map_or(Ok(None), Err),
             None => Ok(None),
         }
     }
 
     #[cold]
-    fn visited_within(&self, after: Duration) -> Option<(Arc<Visit>, Again<'static>)> {
+    fn visited_within(&self, after: Duration) -> Option<Remembered> {
         let Exchange { proxy, request, .. } = *self;
         let visit = proxy.visits.get(proxy.visits.key(request)).filter(|_| self.is_of_page())?;
         if !self.wants_whole() && !visit.is_whole_anyway() {
@@ -43,7 +65,7 @@ impl Exchange<'_> {
             fields.get_all(header::IF_NONE_MATCH).iter().map(|value| value.as_bytes()).collect();
         let modified_since = fields.get(header::IF_MODIFIED_SINCE).map(|value| value.as_bytes());
         let again = visit.again(after, &Conditions { none_match: &none_match, modified_since }, Instant::now());
-        Some((visit, again))
+        Some(Remembered::Visited(visit, again))
     }
 
     /// The answer is one that counts once it has been delivered.

@@ -30,9 +30,8 @@ impl Exchange<'_> {
     }
 
     /// What the page has said against its use before, if that is fresh.
-    pub(super) fn remembered(&self) -> Option<Box<Reservation>> {
-        let Exchange { proxy, request, peer, ref settings, .. } = *self;
-        let rules = rules(settings, request, peer);
+    pub(super) fn reserved(&self, rules: &HostRules) -> Option<Box<Reservation>> {
+        let Exchange { proxy, request, peer, .. } = *self;
         if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") || request.is_on_terms() {
             return None;
         }

@@ -6,8 +6,8 @@ use super::super::state::Exchange;
 use super::{CacheTrace, CacheUse, url_of};
 use crate::gate::cache::{CacheResult, PageCache, StoreOrder, StoredAnswer};
 use crate::http1::Framing;
-use crate::policy::Authority;
 use crate::policy::cache::{Received, StoredHead};
+use crate::policy::{Authority, resolved};
 use crate::proxy::Proxy;
 use crate::upstream::Route;
 use http::Version;
@@ -153,7 +153,7 @@ fn note_unsafe(proxy: &Proxy, request: &Request<'_>, head: &AnswerHead<'_>) {
 /// What a reference stands for, if it is on the same site.
 fn same_site(authority: &Authority, url: &[u8], reference: &[u8]) -> Option<Vec<u8>> {
     let base = url::Url::parse(str::from_utf8(url).ok()?).ok()?;
-    let named = base.join(str::from_utf8(reference).ok()?).ok()?;
+    let named = resolved(&base, str::from_utf8(reference).ok()?)?;
     let is_same = named.origin() == base.origin();
     let end = named.fragment().map_or(named.as_str().len(), |fragment| named.as_str().len() - fragment.len() - 1);
     let path = named.as_str()[..end].get(named[..url::Position::BeforePath].len()..)?;

@@ -1,5 +1,6 @@
 //! The head of an origin's answer, whichever version it came in, as the client is to see it (RFC 9110 §7.6).
 
+use super::super::head::joined;
 use super::proxy_status::others;
 use crate::http1::{
     Field, FieldKind, FieldLines, Framing, ResponseHead, put_field, put_number, put_status_line, read_response,
@@ -145,14 +146,7 @@ impl<'a> AnswerHead<'a> {
 
     /// All fields of this name as one (RFC 9110 §5.3).
     pub fn joined(&self, name: &[u8]) -> Option<Vec<u8>> {
-        let mut joined = None::<Vec<u8>>;
-        self.each(|_, it, value| {
-            if it.eq_ignore_ascii_case(name) {
-                joined =
-                    Some(joined.take().map_or_else(|| value.to_vec(), |before| [&before, &b", "[..], value].concat()));
-            }
-        });
-        joined
+        joined(name, |take| self.each(|_, it, value| take(it, value)))
     }
 
     /// Writes it in HTTP/1.1. `framing`: how the body goes out. `connection`: what is said of the connection.

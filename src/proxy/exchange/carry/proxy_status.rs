@@ -1,5 +1,6 @@
 //! Members of Proxy-Status (RFC 9209): what is said in our name is ours to say.
 
+use crate::policy::list::members;
 use std::borrow::Cow;
 
 /// The members of Proxy-Status that are not in our name.
@@ -9,18 +10,6 @@ pub(super) fn others(value: &[u8]) -> Cow<'_, str> {
         return value;
     }
     members(&value).filter(|member| !is_ours(member)).collect::<Vec<_>>().join(", ").into()
-}
-
-/// The members of a list (RFC 9651 §3.1); commas within strings part nothing.
-fn members(list: &str) -> impl Iterator<Item = &str> {
-    let (mut quoted, mut escaped) = (false, false);
-    let parts = list.split(move |c| {
-        let quote = c == '"' && !escaped;
-        quoted ^= quote;
-        escaped = quoted && c == '\\' && !escaped;
-        c == ',' && !quoted
-    });
-    parts.map(str::trim).filter(|member| !member.is_empty())
 }
 
 fn is_ours(member: &str) -> bool {
