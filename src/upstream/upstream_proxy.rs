@@ -1,9 +1,8 @@
 //! The upstream proxy (`egress.upstream_proxy`): its address, our credentials, and CONNECT requests to it (RFC 9110 §9.3.6, §11.7.2).
 
 use super::dial_error::{DialError, DialFault};
-use super::get::MAX_INTERIM;
 use crate::config::SecretUrl;
-use crate::http1::read_response;
+use crate::http1::{MAX_INTERIM, read_response};
 use crate::policy::{Authority, AuthorityError, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
