@@ -39,13 +39,13 @@ pub(super) async fn decode_apart(
     if codings.is_empty() && !body.starts_with(GZIP) {
         return Ok(body);
     }
-    apart(move || decode(body, &codings, limit, cut, thread_time() + LONGEST))
+    apart(move || decode(body, &codings, limit, cut, false, thread_time() + LONGEST))
         .await
         .unwrap_or(Err(DecodeError::Stopped))
 }
 
-/// As much of a body as its beginning shows, and at most `limit` + 1 bytes; `None`: it is damaged, its coding is not known, or `spent`,
-/// the time for it and for what was decoded of the same body before, has become too long.
+/// As much of a body as its beginning shows, and at most `limit` + 1 bytes, up to where it is damaged, as many clients show that much;
+/// `None`: its coding is not known, or `spent`, the time for it and for what was decoded of the same body before, has become too long.
 pub async fn decode_beginning(
     body: Vec<u8>,
     codings: String,
@@ -57,7 +57,7 @@ pub async fn decode_beginning(
     }
     let work = apart(move || {
         let began = thread_time();
-        let decoded = decode(body, &codings, limit, true, began + LONGEST.saturating_sub(spent));
+        let decoded = decode(body, &codings, limit, true, true, began + LONGEST.saturating_sub(spent));
         (decoded.ok(), spent + (thread_time() - began))
     });
     work.await.unwrap_or((None, spent))
@@ -80,14 +80,22 @@ pub(super) fn rethrown(error: JoinError) -> JoinError {
 }
 
 /// The body without the codings that `codings` (Content-Encoding's list) names, last one first; at most `limit` + 1
-/// bytes of it. `cut`: the encoded body was not read to its end, so that an early end is no damage. `until`: a [`thread_time`].
-fn decode(body: Vec<u8>, codings: &str, limit: usize, mut cut: bool, until: Duration) -> Result<Vec<u8>, DecodeError> {
+/// bytes of it. `cut`: the encoded body was not read to its end, so that an early end is no damage. `lenient`: what comes before damage
+/// is good enough. `until`: a [`thread_time`].
+fn decode(
+    body: Vec<u8>,
+    codings: &str,
+    limit: usize,
+    mut cut: bool,
+    lenient: bool,
+    until: Duration,
+) -> Result<Vec<u8>, DecodeError> {
     let codings: Vec<_> = codings.split(',').map(str::trim).filter(|coding| !coding.is_empty()).collect();
     if codings.len() > MAX_CODINGS {
         return Err(DecodeError::TooMany);
     }
     let mut undo = |body, coding: &str| {
-        let decoded = one(body, coding, limit, cut, until)?;
+        let decoded = one(body, coding, limit, cut, lenient, until)?;
         cut |= decoded.len() > limit;
         Ok(decoded)
     };
@@ -102,7 +110,14 @@ fn decode(body: Vec<u8>, codings: &str, limit: usize, mut cut: bool, until: Dura
     Err(DecodeError::TooMany)
 }
 
-fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool, until: Duration) -> Result<Vec<u8>, DecodeError> {
+fn one(
+    body: Vec<u8>,
+    coding: &str,
+    limit: usize,
+    cut: bool,
+    lenient: bool,
+    until: Duration,
+) -> Result<Vec<u8>, DecodeError> {
     if body.is_empty() {
         // Many servers name the coding of what they leave out.
         return Ok(body);
@@ -145,6 +160,7 @@ fn one(body: Vec<u8>, coding: &str, limit: usize, cut: bool, until: Duration) ->
         Err(_) if input.is_costly => Err(DecodeError::Costly(name)),
         // Where what we left out is missing, and nothing else is wrong.
         Err(error) if cut && error.kind() == io::ErrorKind::UnexpectedEof => Ok(out),
+        Err(_) if lenient => Ok(out),
         Err(_) => Err(DecodeError::Damaged(name)),
     }
 }
@@ -259,7 +275,7 @@ mod tests {
     const TEXT: &[u8] = b"User-agent: *\nDisallow: /private/\n";
 
     fn decode(body: Vec<u8>, codings: &str, limit: usize, cut: bool) -> Result<Vec<u8>, DecodeError> {
-        super::decode(body, codings, limit, cut, Duration::MAX)
+        super::decode(body, codings, limit, cut, false, Duration::MAX)
     }
 
     fn gzip_of(bytes: &[u8]) -> Vec<u8> {
@@ -308,12 +324,27 @@ mod tests {
             let body = encode(&noise);
             assert!(body.len() > 10 * BUFFER);
             for cut in [false, true] {
-                let late = super::decode(body.clone(), coding, noise.len(), cut, Duration::ZERO);
+                let late = super::decode(body.clone(), coding, noise.len(), cut, false, Duration::ZERO);
                 assert_eq!(late, Err(DecodeError::Costly(coding)), "{coding}");
             }
             assert_eq!(decode(body, coding, noise.len(), false).unwrap(), noise, "{coding}");
-            assert_eq!(super::decode(encode(TEXT), coding, 1000, false, Duration::ZERO).unwrap(), TEXT, "{coding}");
+            assert_eq!(
+                super::decode(encode(TEXT), coding, 1000, false, false, Duration::ZERO).unwrap(),
+                TEXT,
+                "{coding}"
+            );
         }
+    }
+
+    /// Many clients show a page whose checksum is wrong; a robots.txt has to be whole.
+    #[tokio::test]
+    async fn what_comes_before_damage_counts_for_a_page_and_not_for_a_file() {
+        let mut body = gzip_of(TEXT);
+        *body.iter_mut().rev().nth(5).expect("it has a checksum") ^= 1;
+        let (read, _) = decode_beginning(body.clone(), "gzip".into(), 1000, Duration::ZERO).await;
+        assert_eq!(read.as_deref(), Some(TEXT));
+        let read = decode_apart(body, "gzip".into(), 1000, false).await;
+        assert_eq!(read, Err(DecodeError::Damaged("gzip")));
     }
 
     #[tokio::test]

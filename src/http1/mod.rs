@@ -37,6 +37,8 @@ pub use write::{put_chunk_head, put_field, put_last_chunk, put_number, put_statu
 
 /// Heads with more fields are refused.
 pub const MAX_FIELDS: usize = 1024;
+/// Interim responses before the final one: two are common (100 and 103), and each restarts the wait.
+pub const MAX_INTERIM: u32 = 32;
 
 /// Why a head cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -7,7 +7,7 @@ use super::dial_error::DialFault;
 use super::http2::{Http2Link, is_broken_off, is_unprocessed, wants_http1};
 use super::outgoing::Outgoing;
 use super::route::Route;
-use crate::http1::{Body, Framing, ResponseHead, read_response};
+use crate::http1::{Body, Framing, MAX_INTERIM, ResponseHead, read_response};
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use std::future::{Future, poll_fn};
@@ -224,7 +224,5 @@ impl ReplyHead {
     }
 }
 
-/// Interim responses before the final one: two are common (100 and 103), and each restarts the wait.
-pub const MAX_INTERIM: u32 = 32;
 const SWITCHES: &str = "status 101 although no upgrade was requested";
 const HEAD: usize = 4 * 1024;

@@ -33,7 +33,7 @@ pub use body_stream::{BodyStream, GetError};
 pub use connect::{Http1Link, HttpLink, OriginConnection, Versions, Want};
 pub use dial_error::{DialError, DialFault, is_own_limit};
 pub use egress::Denied;
-pub use get::{Got, MAX_INTERIM, Sent, Unanswered};
+pub use get::{Got, Sent, Unanswered};
 pub use http2::{Http2Link, SentHead, asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 pub use origin_settings::SetupError;
 pub use outgoing::{NotForHttp2, Outgoing, OutgoingFields};

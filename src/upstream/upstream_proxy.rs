@@ -2,7 +2,7 @@
 
 use super::dial_error::{DialError, DialFault};
 use crate::config::SecretUrl;
-use crate::http1::read_response;
+use crate::http1::{MAX_INTERIM, read_response};
 use crate::policy::{Authority, AuthorityError, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -67,7 +67,7 @@ impl UpstreamProxy {
         let ended = |error| DialError::from_io(&error, &format!("asking {self} for {target}"));
         stream.write_all(&request).await.map_err(ended)?;
         stream.flush().await.map_err(ended)?;
-        let (mut input, mut scanned) = (Vec::with_capacity(1024), 0);
+        let (mut input, mut scanned, mut interim) = (Vec::with_capacity(1024), 0, 0);
         loop {
             let read = read_response(&mut input, &mut scanned, MOST_HEAD, "CONNECT", |head| (head.len, head.status));
             let (len, status) = match read {
@@ -84,7 +84,11 @@ impl UpstreamProxy {
             let kind = match status {
                 200..300 => return Ok(input),
                 // Interim answers (RFC 9110 §15.2); not 101.
-                100 | 102..200 => continue,
+                100 | 102..200 if interim < MAX_INTERIM => {
+                    interim += 1;
+                    continue;
+                }
+                100 | 102..200 => DialFault::Malformed,
                 407 => return Err(self.wants_credentials()),
                 504 => DialFault::DeclinedInTime,
                 508 => DialFault::Loop,
@@ -220,6 +224,15 @@ mod tests {
     async fn an_interim_answer_is_passed_over() {
         let (_, connected, _) = asked("http://p.example", b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.0 200 OK\r\n\r\n").await;
         assert!(connected.is_ok());
+    }
+
+    #[tokio::test]
+    async fn so_many_interim_answers_are_passed_over_and_no_more() {
+        for (count, expected) in [(32, None), (33, Some(DialFault::Malformed))] {
+            let answer = "HTTP/1.1 103 Early\r\n\r\n".repeat(count) + "HTTP/1.1 200 OK\r\n\r\n";
+            let (_, connected, _) = asked("http://p.example", answer.as_bytes()).await;
+            assert_eq!(connected.err().map(|error| error.kind), expected, "{count}");
+        }
     }
 
     /// One system call for each byte of an answer would be hundreds for each connection.

@@ -1,6 +1,7 @@
 //! Requests a robots.txt or tdmrep.json over the network (RFC 9309 §2.3), through the same guard as any request: one request, one
 //! answer. Only this file uses connections; `refresh` follows redirects and waits for slots.
 
+use super::places::FetchPlaces;
 use crate::config::Settings;
 use crate::gate::decode::decode_apart;
 use crate::gate::pacer::Permit;
@@ -13,6 +14,7 @@ use crate::upstream::{
     BodyStream, DialError, DialFault, GetError, Got, Outgoing, OutgoingFields, ReachError, ResolveError, Route, Sent,
     Unanswered, Upstream, Want, asks_for_calm,
 };
+use futures_util::FutureExt;
 use http::{HeaderMap, Version, header};
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
@@ -107,11 +109,11 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
 pub(super) async fn get(
     upstream: &Upstream,
     request: &FileRequest<'_>,
-    client: ClientId,
+    room: (&FetchPlaces, ClientId),
     settings: &Settings,
     permit: &mut Permit,
 ) -> Result<Reply, TryError> {
-    let route = reach(upstream, request.authority, client).await?;
+    let route = reach(upstream, request.authority, room.1).await?;
     let (target, agent) = (target(request.url), user_agent(settings));
     let validators = request.validators;
     let accept: &[u8] = match request.file {
@@ -192,7 +194,7 @@ pub(super) async fn get(
         signer.challenged(&asked?, of)
     });
     let body = match from_status(status) {
-        AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize).await?,
+        AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize, room).await?,
         _ => {
             // So that the connection can be kept, unless this takes too long.
             let _ = timeout(DISCARD_TIME, body.discard(DISCARD)).await;
@@ -213,13 +215,27 @@ impl From<GetError> for FetchError {
     }
 }
 
-/// Reads the body, up to slightly more than `limit`, which shows that it is longer.
-async fn rules(mut body: BodyStream, headers: &HeaderMap, limit: usize) -> Result<Vec<u8>, FetchError> {
-    let mut read = Vec::new();
+/// Reads the body, up to slightly more than `limit`, which shows that it is longer. A long one needs a place, so that bodies that stall
+/// hold so much memory in all and no more.
+async fn rules(
+    mut body: BodyStream,
+    headers: &HeaderMap,
+    limit: usize,
+    (long_bodies, client): (&FetchPlaces, ClientId),
+) -> Result<Vec<u8>, FetchError> {
+    let (mut read, mut place) = (Vec::new(), None);
     while read.len() <= limit
         && let Some(piece) = body.chunk().await?
     {
         read.extend_from_slice(&piece);
+        if read.len() > SHORT && place.is_none() {
+            // Not waited for: what has come would be held meanwhile.
+            place = long_bodies.take(client).now_or_never();
+            if place.is_none() {
+                let why = "too many long robots.txt are being read".into();
+                return Err(FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why }));
+            }
+        }
     }
     let cut = read.len() > limit;
     if body.may_be_cut() {
@@ -270,6 +286,10 @@ fn user_agent(settings: &Settings) -> String {
 
 /// Most bytes to read and discard.
 const DISCARD: usize = 64 * 1024;
+/// Bytes of a body that needs no place.
+const SHORT: usize = 16 * 1024;
+/// Bodies longer than that at a time: 128 MiB with `robots.max_size` of 512 KiB.
+pub(super) const MOST_LONG: usize = 256;
 const DISCARD_TIME: Duration = Duration::from_millis(200);
 /// Problems of our own are transient.
 pub(super) const COME_BACK: Duration = Duration::from_secs(1);

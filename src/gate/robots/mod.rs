@@ -43,6 +43,8 @@ pub(super) struct RobotsCache {
     store: Arc<Store>,
     upstream: Arc<Upstream>,
     places: FetchPlaces,
+    /// Places for bodies that are longer than most.
+    long_bodies: FetchPlaces,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
@@ -71,6 +73,7 @@ impl RobotsCache {
             store,
             upstream,
             places: FetchPlaces::new(most_fetches(&settings.load())),
+            long_bodies: FetchPlaces::new(fetch::MOST_LONG),
             pacer,
             settings,
             fleet,

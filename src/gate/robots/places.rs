@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Most concurrent fetches: as configured, but at most a quarter of the limit on open files.
 pub fn most_fetches(settings: &Settings) -> usize {
@@ -138,6 +138,14 @@ impl FetchTurn {
     }
 }
 
+/// Resolves when a guest that is in flight has had its time, and others wait for its place.
+pub(super) async fn guests_wait(queue: &Arc<HostQueue>) {
+    sleep(GUEST_TIME).await;
+    while queue.guests().figures().waiting == 0 {
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
 impl PlacesState {
     /// Assigns free places to waiting clients.
     fn hand_out(&mut self) {
@@ -188,6 +196,9 @@ impl Drop for FetchPlace<'_> {
 
 /// Fetches queue at their own host as a single client.
 const FETCHES: ClientId = ClientId(0);
+/// Time for a guest's answer while other guests wait: sites that redirect to what is never answered cost the others this much each.
+const GUEST_TIME: Duration = Duration::from_secs(4);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

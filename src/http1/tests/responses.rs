@@ -250,4 +250,7 @@ fn what_is_meant_for_this_hop_stays_here() {
         head.fields.iter().filter(|field| !head.ends_here(field)).map(|field| field.name.to_vec()).collect::<Vec<_>>()
     };
     assert_eq!(read(raw.as_bytes(), "GET", passing), Ok(Some(vec![b"Content-Length".to_vec(), b"Server".to_vec()])));
+    let raw = "HTTP/1.1 204 No\r\nConnection: x-robots-tag, link, x-hop\r\nX-Robots-Tag: noai\r\nLink: <x>\r\nX-Hop: 1\r\n\r\n";
+    let named = Ok(Some(vec![b"X-Robots-Tag".to_vec(), b"Link".to_vec()]));
+    assert_eq!(read(raw.as_bytes(), "GET", passing), named, "what is said of its use is for everybody");
 }

@@ -38,7 +38,7 @@ impl UsageLines {
         } else if name.eq_ignore_ascii_case(b"crawler-error") {
             self.crawler_error.get_or_insert_with(|| value.to_owned());
         } else if name.eq_ignore_ascii_case(b"content-type") {
-            self.is_image = value.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case(b"image/"));
+            self.is_image |= value.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case(b"image/"));
         }
     }
 

@@ -32,6 +32,8 @@ impl PageHead {
         // In XML the content of `script` and `title` is markup like others, and `<script/>` is all of it.
         let is_xml = content_type.get(..XHTML.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(XHTML));
         let (mut head, mut policy) = (Self::default(), None);
+        // In a template, tags neither end the head nor begin the body.
+        let mut templates = 0_usize;
         let mut tokens = Tokenizer::new(&text[..]);
         while let Some(Ok(token)) = tokens.next().filter(|_| !head.is_whole) {
             match token {
@@ -39,7 +41,8 @@ impl PageHead {
                     match &tag.name[..] {
                         b"meta" => head.meta(&tag, product_tokens, &mut policy),
                         b"link" => head.link(&tag),
-                        b"body" | b"frameset" => head.is_whole = true,
+                        b"template" => templates += 1,
+                        b"body" | b"frameset" => head.is_whole = templates == 0,
                         _ => {}
                     }
                     // Crawlers run no scripts, so that they see what is in `noscript`.
@@ -48,7 +51,11 @@ impl PageHead {
                         tokens.set_state(state);
                     }
                 }
-                Token::EndTag(tag) => head.is_whole |= *tag.name == b"head"[..],
+                Token::EndTag(tag) => match &tag.name[..] {
+                    b"template" => templates = templates.saturating_sub(1),
+                    b"head" => head.is_whole = templates == 0,
+                    _ => {}
+                },
                 _ => {}
             }
         }
@@ -87,20 +94,32 @@ fn attribute<'a>(tag: &'a StartTag<()>, name: &[u8]) -> Option<&'a [u8]> {
     tag.attributes.get(&HtmlString(name.to_vec())).map(|value| value.value.trim_ascii())
 }
 
-/// UTF-16 as UTF-8, by the page's mark or the charset of its Content-Type; anything else as it is.
+/// UTF-16 and UTF-32 as UTF-8, by the page's mark or the charset of its Content-Type; anything else as it is.
 fn ascii_compatible<'a>(page: &'a [u8], content_type: &[u8]) -> Cow<'a, [u8]> {
     let content_type = content_type.to_ascii_lowercase();
     let is_said = |charset: &[u8]| memchr::memmem::find(&content_type, charset).is_some();
-    let read: fn([u8; 2]) -> u16 = match page {
-        [0xFE, 0xFF, ..] => u16::from_be_bytes,
-        [0xFF, 0xFE, ..] => u16::from_le_bytes,
+    let (is_32, is_big) = match page {
+        [0xFF, 0xFE, 0, 0, ..] => (true, false),
+        [0, 0, 0xFE, 0xFF, ..] => (true, true),
+        [0xFE, 0xFF, ..] => (false, true),
+        [0xFF, 0xFE, ..] => (false, false),
         [0xEF, 0xBB, 0xBF, ..] => return page.into(),
-        _ if is_said(b"charset=utf-16be") || is_said(b"charset=\"utf-16be") => u16::from_be_bytes,
-        _ if is_said(b"charset=utf-16") || is_said(b"charset=\"utf-16") => u16::from_le_bytes,
+        _ if is_said(b"charset=utf-32") || is_said(b"charset=\"utf-32") => (true, is_said(b"utf-32be")),
+        _ if is_said(b"charset=utf-16") || is_said(b"charset=\"utf-16") => (false, is_said(b"utf-16be")),
         _ => return page.into(),
     };
-    let units = page.chunks_exact(2).map(|pair| read([pair[0], pair[1]]));
-    let text: String = char::decode_utf16(units).map(|it| it.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    let text: String = if is_32 {
+        let read = if is_big { u32::from_be_bytes } else { u32::from_le_bytes };
+        page.as_chunks()
+            .0
+            .iter()
+            .map(|unit| char::from_u32(read(*unit)).unwrap_or(char::REPLACEMENT_CHARACTER))
+            .collect()
+    } else {
+        let read = if is_big { u16::from_be_bytes } else { u16::from_le_bytes };
+        let units = page.as_chunks().0.iter().map(|unit| read(*unit));
+        char::decode_utf16(units).map(|it| it.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    };
     text.into_bytes().into()
 }
 
@@ -162,6 +181,11 @@ mod tests {
             ("<style><meta name=robots content=noindex></style>", ""),
             ("<!-- <meta name=robots content=noindex> -->", ""),
             ("<!-- </head><body> --><script>'</head>'</script><meta name=robots content=noindex>", "search"),
+            ("<template></head><body></template><meta name=robots content=noindex>", "search"),
+            (
+                "</template><template><template></template></head></template><meta name=robots content=noindex>",
+                "search",
+            ),
             ("<noscript><meta name=robots content=noindex></noscript>", "search"),
         ] {
             for page in [
@@ -196,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn any_charset_is_read_that_writes_ascii_as_ascii_does_and_utf_16() {
+    fn any_charset_is_read_that_writes_ascii_as_ascii_does_and_utf_16_and_32() {
         let page = "<head><title>\u{4e2d}\u{fc}</title><meta name=robots content=noindex></head>";
         let (mut big, mut little) = (vec![], vec![]);
         for unit in page.encode_utf16() {
@@ -208,6 +232,12 @@ mod tests {
         assert_eq!(said_as("text/html;charset=utf-16be", &big), "search");
         assert_eq!(said_as("text/html", &[b"\xff\xfe", &little[..]].concat()), "search");
         assert_eq!(said_as("text/html; charset=utf-8", &[b"\xfe\xff", &big[..]].concat()), "search");
+        let big: Vec<u8> = page.chars().flat_map(|char| u32::from(char).to_be_bytes()).collect();
+        let little: Vec<u8> = page.chars().flat_map(|char| u32::from(char).to_le_bytes()).collect();
+        assert_eq!(said_as("text/html; charset=UTF-32", &little), "search");
+        assert_eq!(said_as("text/html; charset=\"utf-32BE\"", &big), "search");
+        assert_eq!(said_as("text/html", &[b"\xff\xfe\0\0", &little[..]].concat()), "search");
+        assert_eq!(said_as("text/html", &[b"\0\0\xfe\xff", &big[..]].concat()), "search");
         let latin = [&b"<title>caf\xe9 \x83\x5c</title>"[..], b"<meta name=robots content=noindex></head>"].concat();
         for charset in ["iso-8859-1", "Shift_JIS", "windows-1252", "unknown"] {
             assert_eq!(said_as(&format!("text/html; charset={charset}"), &latin), "search");

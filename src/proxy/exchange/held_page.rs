@@ -27,9 +27,9 @@ impl Exchange<'_> {
         if !has_body || is_file || !(200..300).contains(&head.status) || head.status == PARTIAL_CONTENT {
             return false;
         }
-        let Some(content_type) = head.named(b"content-type").filter(|it| PageHead::is_of(media_type(it))) else {
-            return false;
-        };
+        // Which of several fields counts differs from one client to another.
+        let is_page = |types: &Vec<u8>| types.split(|byte| *byte == b',').any(|it| PageHead::is_of(media_type(it)));
+        let Some(content_type) = head.joined(b"content-type").filter(is_page) else { return false };
         let codings = head.joined(b"content-encoding").unwrap_or_default();
         self.held = Some(Box::new(HeldPage {
             head: head.keep(),

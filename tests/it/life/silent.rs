@@ -4,7 +4,9 @@ use super::{KEEP_OUT, origin};
 use crate::serving::access::{request, users};
 use crate::support::client::get;
 use crate::support::{Client, Origin, Proxy, Reply, eventually, within};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -91,4 +93,27 @@ async fn a_thousand_that_say_nothing_hold_up_no_thousand_that_speak() {
     eventually("the others to have been asked", || origin.log.count("/robots.txt") == 2000).await;
     assert_eq!(origin.log.count("/open"), 1000);
     drop(asked);
+}
+
+/// What stalls after its first few kilobytes holds memory in a bounded number of places, which clients share.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_files_that_stall_have_so_many_places_and_leave_some_to_others() {
+    let long = format!("{KEEP_OUT}{}", "# a comment\n".repeat(2000));
+    let origin = origin(move |seen| match seen.host.starts_with("silent") {
+        true => {
+            // It goes on for minutes.
+            let pieces: Vec<&str> = [&*long].into_iter().chain(["#"; 1000]).collect();
+            Reply::drip(&pieces, Duration::from_millis(300))
+        }
+        false => Reply::text(&long),
+    })
+    .await;
+    let proxy = Proxy::start(&format!("robots: {{ timeout: 10m }}\n{}", users("max_connections: 1000"))).await;
+    let ask = async |number: usize| status(&proxy, &origin, &format!("silent{number}.localhost"), "alice").await;
+    // Half of the places, as nobody else has any.
+    let mut asked: FuturesUnordered<_> = (0..132).map(ask).collect();
+    for _ in 0..4 {
+        assert_eq!(within("the next", asked.next()).await, Some(503), "and it may come back at once");
+    }
+    assert_eq!(within("another's", status(&proxy, &origin, "b.localhost", "bob")).await, 200);
 }

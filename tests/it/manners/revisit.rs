@@ -164,6 +164,26 @@ async fn what_forbids_a_page_comes_first() {
     assert_eq!(origin.log.count("/page"), 1);
 }
 
+/// One who has declared no purpose has fetched it; what it reserves is not known then, and is not handed to one who has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_reserves_a_use_is_not_shown_by_what_is_remembered_of_it() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => Reply::text("its content").field("ETag", "\"a\"").field("X-Robots-Tag", "noai"),
+    })
+    .await;
+    let proxy = Proxy::start(REVISIT).await;
+    let client = &mut proxy.client().await;
+    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+    proxy.reload(&format!("{REVISIT}\nidentity: {{ purpose: [ai-train] }}")).expect("a valid configuration");
+    for (condition, status) in [("", 429), ("If-None-Match: \"a\"\r\n", 304)] {
+        let again = with(client, &origin, "GET", "/page", condition).await;
+        assert_eq!(again.status(), status);
+        assert!(!again.text().contains("content"), "{}", again.text());
+    }
+    assert_eq!(with(client, &origin, "GET", "/other", "").await.status(), 403);
+}
+
 /// It is not sent: it neither waits for a turn, nor takes one, nor costs anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_answered_without_the_site_takes_no_turn_of_it() {

@@ -102,6 +102,38 @@ async fn a_page_that_says_no_is_not_delivered_and_any_other_is_as_it_came() {
     assert_eq!(plain.log.count("/no/gzip?length"), 1, "it was asked for over HTTP/1 and HTTP/2");
 }
 
+/// What some clients show as a page is one, and nothing that a site writes beside a reservation takes it back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_odd_answer_hides_what_it_says() {
+    let no = "<head><template></head></template><meta name=robots content=noai></head>";
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/two-types" => {
+            Reply::status(200).field("Content-Type", "text/plain").field("Content-Type", "text/html").body(no)
+        }
+        "/list" => Reply::status(200).field("Content-Type", "text/plain, text/html").body(no),
+        "/checksum" => {
+            let mut body = coded("gzip", no.as_bytes());
+            *body.iter_mut().rev().nth(5).unwrap() ^= 1;
+            html(body).field("Content-Encoding", "gzip")
+        }
+        "/utf-32" => {
+            let text: Vec<u8> = no.chars().flat_map(|char| u32::from(char).to_le_bytes()).collect();
+            html([&b"\xff\xfe\0\0"[..], &text].concat())
+        }
+        "/hop" => {
+            Reply::status(200).field("Connection", "X-Robots-Tag").field("X-Robots-Tag", "noai").body("x").then_close()
+        }
+        _ => Reply::text(""),
+    })
+    .await;
+    let proxy = Proxy::start(PURPOSE).await;
+    for target in ["/two-types", "/list", "/checksum", "/utf-32", "/hop"] {
+        let response = proxy.get(&origin.url(target)).await;
+        assert_eq!(response.status(), 403, "{target}");
+        assert_refused(&response, 403, "http_request_denied", "usage-disallowed");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_page_or_asked_for_without_a_purpose_is_left_alone() {
     let no = "<head><meta name=robots content=noai></head>";

@@ -3,6 +3,7 @@
 
 use super::super::fetch::{self, FetchError, FileRequest, Reply, TryError, no_resolver, target};
 use super::super::fetch_table::Fetch;
+use super::super::places::guests_wait;
 use super::super::redirect::{DeadEnd, Trail};
 use super::super::response::{Fetched, asked_to_wait};
 use super::super::{FetchReason, HostEntry, Order, RobotsCache};
@@ -200,9 +201,16 @@ impl RobotsCache {
         let permit = &mut turn.permit;
         hop.fetch.begin();
         let began = Instant::now();
-        let answered = timeout(*left, fetch::get(&self.upstream, request, hop.order.client, settings, permit)).await;
+        let room = (&self.long_bodies, hop.order.client);
+        let get = timeout(*left, fetch::get(&self.upstream, request, room, settings, permit));
+        let answered = tokio::select! {
+            answered = get => answered.map_err(late),
+            () = guests_wait(&pace), if is_guest => {
+                Err(format!("{} is slow to answer, and other redirected files wait for it", request.authority.host()))
+            }
+        };
         *left = left.saturating_sub(began.elapsed());
-        let reply = answered.map_err(late)??;
+        let reply = answered??;
         permit.outcome = match reply.status {
             // Who has redirected there chooses what is asked for: what that is answered is no word to the host's own clients.
             _ if is_guest => PaceOutcome::Failure,
