@@ -94,14 +94,13 @@ fn put_facts(out: &mut String, path: &[String], is_of_list: bool, default: &str,
         true => "POLITELY_LISTEN".to_owned(),
         false => format!("POLITELY_{}", path.join("__").to_uppercase()),
     };
-    let change = if key.needs_restart { "needs a restart" } else { "on reload" };
-    *out += "\n| Type | Default | Environment | A change takes effect |\n|---|---|---|---|\n";
+    let change = if key.needs_restart { "; needs a restart" } else { "" };
     let kind = match (default, key.kind.as_str()) {
         ("{}", "map of keys") => "map of entries".to_owned(),
         ("{}", each) => format!("map; each value is {each}"),
         (_, kind) => kind.to_owned(),
     };
-    *out += &format!("| {kind} | `{default}` | `{variable}` | {change} |\n");
+    *out += &format!("\n{kind}, default `{default}`, `{variable}`{change}\n");
 }
 
 /// The keys that an entry of a list or a map has.
@@ -251,4 +250,5 @@ const VALUES: [&str; 26] = [
 ];
 
 const HEAD: &str = "# Configuration reference\n\n\
-    <!-- Made of conf/politely.yaml by `UPDATE=1 cargo test --test it config::reference`: change that file. -->\n";
+    <!-- Made of conf/politely.yaml by `UPDATE=1 cargo test --test it config::reference`: change that file. -->\n\n\
+    Below each key: its type, its default and its environment variable. A change takes effect on reload, unless it needs a restart.\n";
