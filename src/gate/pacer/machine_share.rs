@@ -249,7 +249,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let machine = Machine::open(directory.path(), Duration::from_secs(3600)).unwrap();
         let (mut schedule, mut share) = (Schedule::default(), MachineShare::new(machine.id("a.example")));
-        let terms = Terms { crawl_delay: Duration::from_secs(1), max_wait: Duration::from_secs(10), ..Terms::default() };
+        let terms =
+            Terms { crawl_delay: Duration::from_secs(1), max_wait: Duration::from_secs(10), ..Terms::default() };
         let began = Instant::now();
         for now in [began, began + Duration::from_secs(20)] {
             share.follow(&mut schedule, &machine, now);

@@ -2,8 +2,8 @@
 
 use super::reserved::ReservedStart;
 use super::{Calling, FleetShare, TICK};
-use crate::gate::pacer::rivals;
 use crate::gate::fleet::{PaceAnswer, PaceCall, ServerClock, WantedStart};
+use crate::gate::pacer::rivals;
 use crate::policy::pace::{LastStarts, Schedule};
 use std::time::{Duration, Instant};
 
