@@ -2,13 +2,16 @@
 
 use crate::config::{Hosts, Settings};
 use crate::policy::pace::Terms;
-use crate::policy::{HostRules, Manners, Request};
+use crate::policy::{HostRules, Request};
 use std::time::Duration;
 
-pub(super) fn terms(settings: &Settings, manners: &Manners, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
-    let pace = &settings.pace;
+/// `crawl_delay`: of robots.txt, unless the operator gives one for the host.
+pub(super) fn terms(settings: &Settings, rules: &HostRules, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
+    let (pace, manners) = (&settings.pace, &rules.manners);
+    let group_delay = crawl_delay.filter(|_| rules.crawl_delay.is_none()).unwrap_or_default();
     Terms {
-        crawl_delay: crawl_delay.unwrap_or_default(),
+        crawl_delay: rules.crawl_delay.unwrap_or_default(),
+        group_delay,
         min_delay: pace.min_delay,
         adaptive: manners.adaptive,
         breaker: manners.breaker,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Authority, Host};
 
@@ -26,6 +27,8 @@ pub struct PaceKey {
     place: KeyScope,
     /// `None`: the scheme's default port.
     port: Option<u16>,
+    /// For the requests of one group of its robots.txt: the delay that the group asks for, in microseconds.
+    group: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,20 +50,39 @@ impl PaceKey {
             KeyBy::Address => dialled.or(host.ip()).map(|address| KeyScope::Address(address.to_canonical())),
         };
         let place = place.unwrap_or_else(|| KeyScope::Host(host.clone()));
-        Self { place, port: port(authority) }
+        Self { place, port: port(authority), group: None }
+    }
+
+    /// That of the groups of robots.txt there that ask for this delay.
+    #[must_use]
+    pub fn of_group(&self, delay: Duration) -> Self {
+        let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+        Self { group: Some(micros), ..self.clone() }
+    }
+
+    /// That of the whole.
+    #[must_use]
+    pub fn of_all(&self) -> Self {
+        Self { group: None, ..self.clone() }
     }
 
     /// Whether [`new`](Self::new) would return this key.
     pub fn is_of(&self, by: KeyBy, authority: &Authority, dialled: Option<IpAddr>) -> bool {
         match (by, &self.place) {
             // Avoids creating a key.
-            (KeyBy::Host, KeyScope::Host(host)) => host == authority.host() && self.port == port(authority),
+            (KeyBy::Host, KeyScope::Host(host)) => {
+                host == authority.host() && self.port == port(authority) && self.group.is_none()
+            }
             _ => *self == Self::new(by, authority, dialled),
         }
     }
 
     /// Parses the output of `Display`.
     pub fn from_text(text: &str) -> Option<Self> {
+        let (text, group) = match text.rsplit_once('#') {
+            Some((text, group)) => (text, Some(group.strip_suffix("us")?.parse().ok()?)),
+            None => (text, None),
+        };
         let (place, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
             Some((place, port)) => (place, Some(port.parse().ok()?)),
             None => (text, None),
@@ -72,7 +94,7 @@ impl PaceKey {
         } else {
             KeyScope::Host(Host::parse(place).ok()?)
         };
-        Some(Self { place, port })
+        Some(Self { place, port, group })
     }
 }
 
@@ -81,14 +103,16 @@ fn port(authority: &Authority) -> Option<u16> {
 }
 
 impl fmt::Display for PaceKey {
-    /// `example.com`, `example.com:8080`, `site=example.com`, `address=192.0.2.1`. Unique for each key.
+    /// `example.com`, `example.com:8080`, `site=example.com`, `address=192.0.2.1`;
+    /// `example.com#500000us` of a group. Unique for each key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             KeyScope::Host(host) => write!(f, "{host}")?,
             KeyScope::Site(site) => write!(f, "site={site}")?,
             KeyScope::Address(address) => write!(f, "address={}", Host::Ip(*address))?,
         }
-        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))?;
+        self.group.map_or(Ok(()), |micros| write!(f, "#{micros}us"))
     }
 }
 
@@ -100,6 +124,8 @@ mod tests {
         let dialled = dialled.map(|address| address.parse().unwrap());
         let key = PaceKey::new(by, &Authority::from_url(url).unwrap(), dialled);
         assert_eq!(PaceKey::from_text(&key.to_string()).as_ref(), Some(&key), "one text, one key");
+        let group = key.of_group(Duration::from_millis(500));
+        assert_eq!((PaceKey::from_text(&group.to_string()), group.of_all()), (Some(group.clone()), key.clone()));
         for other in [url, "http://example.com", "https://www.example.co.uk:81", "http://[::1]:8080"] {
             let other = Authority::from_url(other).unwrap();
             for by in [KeyBy::Host, KeyBy::Site, KeyBy::Address] {
@@ -111,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_none() {
-        for text in ["", "a:b", "address=a.example", "[::1", "a b"] {
+        for text in ["", "a:b", "a#b", "a#1", "address=a.example", "[::1", "a b"] {
             assert_eq!(PaceKey::from_text(text), None, "{text}");
         }
     }

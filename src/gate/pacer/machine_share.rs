@@ -1,6 +1,7 @@
 //! A host queue's part in its key's pace among the processes of this machine: the start that is reserved for who waits, and the
 //! key's turn, which is taken when that is due and kept until the request has ended.
 
+use super::rivals;
 use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView};
 use crate::policy::pace::{LastStarts, Observed, Schedule, Shares, Slot, TurnSource};
 use std::time::{Duration, Instant};
@@ -224,8 +225,7 @@ impl MachineShare {
             return 1;
         };
         let last = schedule.last_starts().last_start.unwrap_or(now).min(now);
-        let gaps = at.duration_since(last).as_secs_f64() / gap.as_secs_f64();
-        (gaps.round() as u32).clamp(1, MOST_RIVALS)
+        rivals(last, at, gap, now)
     }
 }
 
@@ -237,4 +237,36 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Nobody takes as long for a request as a rule.
 const LATE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_micros(2);
-const MOST_RIVALS: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Terms, Turn};
+
+    /// The time in which nobody has asked for the host is no sign of many who want it.
+    #[test]
+    fn after_a_pause_nobody_is_told_of_rivals_that_are_not_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let machine = Machine::open(directory.path(), Duration::from_secs(3600)).unwrap();
+        let (mut schedule, mut share) = (Schedule::default(), MachineShare::new(machine.id("a.example")));
+        let terms =
+            Terms { crawl_delay: Duration::from_secs(1), max_wait: Duration::from_secs(10), ..Terms::default() };
+        let began = Instant::now();
+        for now in [began, began + Duration::from_secs(20)] {
+            share.follow(&mut schedule, &machine, now);
+            assert!(matches!(schedule.request(now, ClientId(1), &terms, || ()), Turn::Wait { .. }));
+            share.prepare(&mut schedule, &machine, String::new, now);
+            // The file's clock is coarser than ours.
+            let now = now + TICK;
+            share.prepare(&mut schedule, &machine, String::new, now);
+            let NextTurn::Start((), slot) = schedule.poll(now) else { panic!("nobody else wants it") };
+            share.started(&mut schedule, &slot);
+            schedule.left(&slot, now, true);
+            share.left(&mut schedule, &machine, &slot, now, true);
+            share.ended(&mut schedule, &machine, &slot);
+            schedule.finished(|| now, slot, PaceOutcome::Success);
+            let next = schedule.forecast(now, ClientId(1), &terms);
+            assert_eq!(next, now + terms.crawl_delay, "{:?}", now - began);
+        }
+    }
+}

@@ -16,7 +16,7 @@ pub(super) use waiters::WaitPlace;
 
 use super::fleet::{Fleet, Machine, WaitNews};
 use crate::policy::PaceKey;
-use crate::policy::pace::{ClientId, Schedule, Terms};
+use crate::policy::pace::{ClientId, LastStarts, Terms};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use host_queue::PacerShared;
 use parking_lot::RwLock;
@@ -83,14 +83,7 @@ impl Pacer {
         if shard.queues.len() >= shard.sweep_at {
             shard.sweep();
         }
-        let new = || {
-            let (mut schedule, now) = (Schedule::default(), Instant::now());
-            let owed = |debts: &Arc<Machine>| debts.debt(debts.id(&key.to_string()), now);
-            if let Some(debt) = self.shared.debts.as_ref().and_then(owed) {
-                schedule.restore(now, debt);
-            }
-            Arc::new(HostQueue::new(schedule, key.clone(), None, self.shared.clone()))
-        };
+        let new = || Arc::new(HostQueue::of(key.clone(), LastStarts::default(), self.shared.clone()));
         let rehash = |queue: &Arc<HostQueue>| self.hasher.hash_one(queue.key());
         shard.queues.entry(hash, |queue| queue.key() == key, rehash).or_insert_with(new).get().clone()
     }
@@ -101,7 +94,7 @@ impl Pacer {
         let places = Arc::new(Semaphore::new(MAX_REPORTING));
         for shard in &self.shards {
             let queues: Vec<_> = shard.read().queues.iter().cloned().collect();
-            for queue in queues {
+            for queue in queues.into_iter().flat_map(|queue| queue.with_groups()) {
                 match queue.has_news() {
                     true => queue.look(places.clone().acquire_owned().await.ok()),
                     false => queue.look(None),
@@ -116,14 +109,14 @@ impl Pacer {
     /// How the key stands in the fleet has changed.
     pub fn changed(&self, key: &str) {
         // Without a host queue nobody waits here any more; others have its turn soon.
-        if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key)) {
+        if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {
             queue.changed();
         }
     }
 
     /// What those have to know who have a start of the key.
     pub fn hear(&self, key: &str, news: WaitNews) {
-        if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key)) {
+        if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {
             queue.hear(news);
         }
     }
@@ -152,7 +145,8 @@ impl Shard {
 pub(super) fn without_delay(terms: Terms) -> Terms {
     let max_concurrent = (terms.max_concurrent - 1).max(1);
     let of_page = Some(Box::new(terms.clone()));
-    Terms { crawl_delay: Duration::ZERO, min_delay: Duration::ZERO, adaptive: None, max_concurrent, of_page, ..terms }
+    let none = Duration::ZERO;
+    Terms { crawl_delay: none, group_delay: none, min_delay: none, adaptive: None, max_concurrent, of_page, ..terms }
 }
 
 /// The terms on which guests wait for each other.
@@ -160,6 +154,15 @@ pub(super) fn one_at_a_time(terms: &Terms) -> Terms {
     Terms { max_concurrent: 1, of_page: None, ..without_delay(terms.clone()) }
 }
 
+/// How many want the host, this one included, each of which has one start reserved: `start` is the newest. What lies further back than
+/// a gap is no sign of any: nobody has wanted the host then, or this one could not ask.
+fn rivals(last: Instant, start: Instant, gap: Duration, now: Instant) -> u32 {
+    let since = now.checked_sub(gap).map_or(last, |before| last.max(before));
+    let gaps = start.duration_since(since).as_secs_f64() / gap.as_secs_f64();
+    (gaps.round() as u32).clamp(1, MOST_RIVALS)
+}
+
+const MOST_RIVALS: u32 = 64;
 const SHARDS: usize = 256;
 /// For queues with a driver to report by themselves.
 const AT_ONCE: Duration = Duration::from_millis(20);

@@ -1,6 +1,6 @@
 //! The right to one request in flight, and a place in the line for it.
 
-use super::host_queue::HostQueue;
+use super::host_queue::{HostQueue, Stand};
 use super::waiters::WaitPlace;
 use crate::gate::fleet::Fleet;
 use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
@@ -23,6 +23,8 @@ pub struct Permit {
     pub outcome: PaceOutcome,
     /// When its answer began, and whether that may shorten the latency of the host, where that is kept.
     answered: Option<(Duration, bool)>,
+    /// The turn that it has in its group's queue beside.
+    group: Option<Box<Permit>>,
 }
 
 /// How far the head of the request has come. It leaves once: what is sent again is another start.
@@ -39,7 +41,15 @@ impl Permit {
     pub(super) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Self {
         let (queue, terms, waited) = (queue.clone(), Box::new(terms.clone()), Duration::ZERO);
         let (outcome, answered) = (PaceOutcome::Unused, None);
-        Self { queue, slot, terms, stage: Stage::Kept, waited, outcome, answered }
+        Self { queue, slot, terms, stage: Stage::Kept, waited, outcome, answered, group: None }
+    }
+
+    /// `terms`: its own, of host and group.
+    pub(super) fn with_group(mut self, group: Permit, terms: &Terms) -> Self {
+        self.terms = Box::new(terms.clone());
+        self.slot.iter_mut().for_each(|slot| slot.group_gap = group.gap());
+        self.group = Some(Box::new(group));
+        self
     }
 
     pub(in crate::gate) fn queue(&self) -> &Arc<HostQueue> {
@@ -48,13 +58,14 @@ impl Permit {
 
     /// Between this start and the next.
     pub fn gap(&self) -> Duration {
-        self.slot.as_ref().map_or_else(|| self.terms.gap(), Slot::gap)
+        let own = self.slot.as_ref().map_or_else(|| self.terms.gap(), Slot::gap);
+        self.group.as_ref().map_or(own, |group| group.gap().max(own))
     }
 
     /// Whether it matters when it leaves.
     #[inline]
     pub fn is_paced(&self) -> bool {
-        self.slot.as_ref().is_some_and(is_paced)
+        self.group.is_some() || self.slot.as_ref().is_some_and(is_paced)
     }
 
     /// It goes on beside the host's others, which need not wait for it any more. What becomes of it counts.
@@ -62,6 +73,7 @@ impl Permit {
         if let Some(slot) = &mut self.slot {
             self.queue.pass_on(slot);
         }
+        self.group.iter_mut().for_each(|group| group.pass_on());
     }
 
     /// Whether the others still wait for it.
@@ -97,6 +109,7 @@ impl Permit {
     #[inline]
     pub fn holds(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| !is_paced(slot) || self.queue.holds(slot))
+            && self.group.as_ref().is_none_or(|group| group.holds())
     }
 
     /// The same, for a connection to this address, where the pace is kept by addresses.
@@ -119,7 +132,7 @@ impl Permit {
         // In report mode there is none.
         let Some(slot) = self.slot.take() else { return Ok(()) };
         self.queue.give_back(slot, has_left, if has_left { outcome } else { PaceOutcome::Unused }, None);
-        self.queue = queue.clone();
+        (self.queue, self.group) = (queue.clone(), None);
         if queue.page().is_none()
             && let Some(of_page) = self.terms.of_page.take()
         {
@@ -127,7 +140,7 @@ impl Permit {
         }
         // It has waited for its turn already and stands at the end of the line now.
         let mut next = self.queue.turn(RETRIES, &self.terms).await?;
-        self.slot = next.slot.take();
+        (self.slot, self.group) = (next.slot.take(), next.group.take());
         Ok(())
     }
 
@@ -137,6 +150,7 @@ impl Permit {
         debug_assert_eq!(self.stage, Stage::Kept, "each start leaves once");
         // Until an answer says otherwise.
         self.outcome = PaceOutcome::Failure;
+        self.group.iter_mut().for_each(|group| group.leaves(is_late));
         self.note_start(Stage::Leaving);
         if let Some(slot) = self.slot.as_ref().filter(|slot| is_late && !is_paced(slot)) {
             self.queue.left(slot, Instant::now() + ARRIVAL, true);
@@ -146,11 +160,13 @@ impl Permit {
     /// Nothing of it has been written after all.
     pub fn has_not_left(&mut self) {
         (self.stage, self.outcome) = (Stage::Kept, PaceOutcome::Unused);
+        self.group.iter_mut().for_each(|group| group.has_not_left());
     }
 
     /// Its head has left. What the origin sees is this: writing may have taken a while.
     pub fn note_left(&mut self) {
         if self.stage == Stage::Leaving {
+            self.group.iter_mut().for_each(|group| group.note_left());
             self.note_start(Stage::Left);
         }
     }
@@ -189,6 +205,7 @@ fn is_paced(slot: &Slot) -> bool {
 /// A place in the line, given back when its holder goes.
 pub(in crate::gate) struct Waiting {
     queue: Arc<HostQueue>,
+    client: ClientId,
     ticket: Ticket,
     answer: oneshot::Receiver<Result<Slot, Refused>>,
     terms: Box<Terms>,
@@ -196,11 +213,17 @@ pub(in crate::gate) struct Waiting {
     due: Option<Instant>,
     /// `None`: it takes none from others.
     place: Option<WaitPlace>,
+    /// It has its group's turn already.
+    group: Option<Permit>,
+    /// It waits in its group's queue, and then in this.
+    host: Option<Arc<HostQueue>>,
 }
 
 impl Waiting {
+    #[allow(clippy::too_many_arguments, reason = "made in one place")]
     pub(super) fn new(
         queue: &Arc<HostQueue>,
+        client: ClientId,
         ticket: Ticket,
         answer: oneshot::Receiver<Result<Slot, Refused>>,
         terms: &Terms,
@@ -208,11 +231,25 @@ impl Waiting {
         due: Option<Instant>,
         place: Option<WaitPlace>,
     ) -> Self {
-        Waiting { queue: queue.clone(), ticket, answer, terms: Box::new(terms.clone()), since, due, place }
+        let (queue, terms) = (queue.clone(), Box::new(terms.clone()));
+        Waiting { queue, client, ticket, answer, terms, since, due, place, group: None, host: None }
     }
 
+    /// It waits for the host as well, when it has its group's turn. `terms`: its own, of host and group.
+    pub(super) fn then(mut self, host: &Arc<HostQueue>, terms: &Terms) -> Self {
+        (self.host, self.terms) = (Some(host.clone()), Box::new(terms.clone()));
+        self
+    }
+
+    /// It has its group's turn already.
+    pub(super) fn behind(mut self, group: Permit, terms: &Terms) -> Self {
+        (self.group, self.terms) = (Some(group), Box::new(terms.clone()));
+        self
+    }
+
+    /// Of the host.
     pub fn queue(&self) -> &Arc<HostQueue> {
-        &self.queue
+        self.host.as_ref().unwrap_or(&self.queue)
     }
 
     /// When its turn is likely to come. `None`: nobody knows.
@@ -227,6 +264,20 @@ impl Waiting {
 
     /// Until its turn has come.
     pub async fn turn(&mut self) -> Result<Permit, Refusal> {
+        let permit = self.turn_here().await?;
+        let Some(host) = self.host.take() else { return Ok(permit) };
+        let waited = self.since.elapsed();
+        let terms = Terms { max_wait: self.terms.max_wait.saturating_sub(waited), ..(*self.terms).clone() };
+        let mut permit = match host.stand_behind(permit, self.client, &terms)? {
+            Stand::Go(permit) => permit,
+            Stand::Wait(mut waiting) => waiting.turn_here().await?,
+        };
+        permit.waited = self.since.elapsed();
+        Ok(permit)
+    }
+
+    /// In this queue alone.
+    async fn turn_here(&mut self) -> Result<Permit, Refusal> {
         let answer = tokio::select! {
             biased;
             answer = &mut self.answer => answer,
@@ -237,7 +288,10 @@ impl Waiting {
             Ok(Ok(slot)) => {
                 let mut permit = Permit::new(&self.queue, Some(slot), &self.terms);
                 permit.waited = self.since.elapsed();
-                Ok(permit)
+                Ok(match self.group.take() {
+                    Some(group) => permit.with_group(group, &self.terms),
+                    None => permit,
+                })
             }
             Ok(Err(refused)) => Err(refusal(refused, self.terms.max_wait)),
             Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),

@@ -7,13 +7,33 @@ use super::terms::{FAR, SlotRequest, Terms};
 impl Terms {
     /// The time between two starts, but for what the host's answers ask for: its latency, its refusals.
     pub fn gap(&self) -> Duration {
-        self.crawl_delay.max(self.min_delay).min(self.max_crawl_delay).min(FAR)
+        self.asked().min(self.max_crawl_delay).min(FAR)
     }
 
     /// The delay that is cut down to `max_crawl_delay`, if it is: to be logged once for each robots.txt.
     pub fn clamped(&self) -> Option<Duration> {
-        let asked = self.crawl_delay.max(self.min_delay);
+        let asked = self.asked();
         (asked > self.max_crawl_delay).then_some(asked)
+    }
+
+    /// What holds in the schedule of its group: the delay alone. `None`: it has none of its own. A first fetch of robots.txt has no
+    /// group yet.
+    pub fn of_group(&self) -> Option<Self> {
+        let has_group = !self.group_delay.is_zero() && !self.first_fetch;
+        let (crawl_delay, none) = (self.group_delay, Duration::ZERO);
+        let of =
+            Self { crawl_delay, group_delay: none, min_delay: none, adaptive: None, of_page: None, ..self.clone() };
+        has_group.then_some(of)
+    }
+
+    /// What holds in the host's.
+    #[must_use]
+    pub fn of_host(&self) -> Self {
+        Self { group_delay: Duration::ZERO, ..self.clone() }
+    }
+
+    fn asked(&self) -> Duration {
+        self.crawl_delay.max(self.group_delay).max(self.min_delay)
     }
 }
 

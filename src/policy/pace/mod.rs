@@ -225,6 +225,14 @@ impl<W> Schedule<W> {
         marks.due(request, inputs).map_or(ahead, |due| due.max(ahead))
     }
 
+    /// Why a request that came now would not be let wait, but for those that are refused with a full line.
+    pub fn refusal(&self, now: Instant, client: ClientId, terms: &Terms) -> Option<Refused> {
+        let wait = self.forecast(now, client, terms).duration_since(now);
+        let is_refused =
+            wait > terms.max_wait.max(ARRIVAL) && !terms.is_renewal && self.may_turn(SlotRequest::from(terms));
+        is_refused.then(|| self.wait_refusal(now, wait_queue::retry_after(wait)))
+    }
+
     /// How many wait.
     pub fn waiting(&self) -> usize {
         self.wait_queue.as_ref().map_or(0, |wait_queue| wait_queue.len())

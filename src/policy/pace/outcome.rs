@@ -48,7 +48,8 @@ impl<W> Schedule<W> {
             PaceOutcome::TurnedAway => self.turned_away(&now, slot),
             PaceOutcome::Backoff { retry_after } => {
                 self.turned_away(&now, slot);
-                let hold = self.backoff.refused(slot.number, self.starts, retry_after, self.delay(), self.max_delay);
+                let gap = self.delay().max(slot.group_gap);
+                let hold = self.backoff.refused(slot.number, self.starts, retry_after, gap, self.max_delay);
                 self.last.hold = self.last.hold.max(hold.map(|hold| now() + hold));
                 self.pushed_back();
             }
@@ -62,7 +63,9 @@ impl<W> Schedule<W> {
     /// The host is left alone if that were too many in a row.
     fn turned_away(&mut self, now: &impl Fn() -> Instant, slot: &Slot) {
         let Some(breaker) = self.breaker else { return };
-        if let Some(pause) = self.backoff.turned_away(slot.number, self.starts, breaker, self.delay()) {
+        if let Some(pause) =
+            self.backoff.turned_away(slot.number, self.starts, breaker, self.delay().max(slot.group_gap))
+        {
             self.last.hold = self.last.hold.max(Some(now() + pause));
             self.pushed_back();
         }

@@ -29,6 +29,11 @@ impl<W> Schedule<W> {
         (until > now).then(|| Debt { until, backoff: self.backoff(), refusals: self.backoff.refusals() })
     }
 
+    /// For how long.
+    pub fn owed(&self, now: Instant) -> Duration {
+        self.debt(now).map_or(Duration::ZERO, |debt| debt.until - now)
+    }
+
     /// Takes up what an earlier process owed. More than an hour, or `max_crawl_delay` if that is longer, is a clock gone
     /// wrong, and is cut to that by the next request.
     pub fn restore(&mut self, now: Instant, debt: Debt) {

@@ -6,7 +6,7 @@ use super::pending_start::PendingStart;
 use super::terms::SlotRequest;
 use super::{NextTurn, Schedule, Slot};
 use crate::policy::client_id::ClientId;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A place that is to be lent.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ impl<W> Schedule<W> {
         let gap = demand.gap(self.latency).max(self.backoff());
         self.pending = if gap.is_zero() { PendingStart::None } else { PendingStart::Start(self.starts) };
         let (number, first_fetch) = (self.starts, demand.first_fetch);
-        Slot { number, client, first_fetch, before, shared, exclusive, in_flight: true, gap }
+        Slot { number, client, first_fetch, before, shared, exclusive, in_flight: true, gap, group_gap: Duration::ZERO }
     }
 
     /// Its request is over.

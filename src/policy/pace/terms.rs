@@ -8,8 +8,10 @@ use crate::policy::{Adaptive, Breaker, Refusal};
 /// What holds for one request. The default is the configuration's default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
-    /// What robots.txt asks for, or the operator's own `crawl_delay` for the host; zero is none.
+    /// What the operator asks for at this host, of all crawlers together; zero is none.
     pub crawl_delay: Duration,
+    /// What the crawler's group in robots.txt asks for: the group has a schedule of its own beside the host's.
+    pub group_delay: Duration,
     /// What the operator asks for everywhere.
     pub min_delay: Duration,
     /// What the host's own latency asks for beside.
@@ -39,6 +41,7 @@ impl Default for Terms {
     fn default() -> Self {
         Self {
             crawl_delay: Duration::ZERO,
+            group_delay: Duration::ZERO,
             min_delay: Duration::ZERO,
             adaptive: None,
             breaker: None,
@@ -126,6 +129,8 @@ pub struct Slot {
     pub(super) exclusive: bool,
     pub(super) in_flight: bool,
     pub(super) gap: Duration,
+    /// That of its group, which is kept elsewhere.
+    pub group_gap: Duration,
 }
 
 impl Slot {

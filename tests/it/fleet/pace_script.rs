@@ -119,3 +119,20 @@ async fn a_key_is_kept_for_the_longest_gap_that_is_owed_and_no_longer() {
     ask(1, &NOTHING, redis).await;
     assert!(!redis.exists::<_, bool>(KEY).await.expect("it answers"), "of nothing nothing is kept");
 }
+
+/// Each has one start reserved, which nobody uses.
+#[tokio::test]
+async fn instances_that_are_killed_cost_a_gap_each() {
+    let Some(server) = Redis::start().await else { return };
+    let redis = &mut server.connection().await;
+    let reserve = |number: i64| [&[number, SECOND][..], &NOTHING[2..]].concat().try_into().expect("21");
+    let mut last = ask(1, &reserve(1), redis).await[1];
+    for dead in 2..=21 {
+        let start = ask(dead, &reserve(1), redis).await[1];
+        assert_eq!(start, last + SECOND);
+        last = start;
+    }
+    let [now, next, ..] = ask(1, &reserve(2), redis).await;
+    assert_eq!(next, last + SECOND);
+    assert!(next - now <= 21 * SECOND, "{}", next - now);
+}

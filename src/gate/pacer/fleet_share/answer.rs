@@ -3,6 +3,7 @@
 use super::reserved::ReservedStart;
 use super::{Calling, FleetShare, TICK};
 use crate::gate::fleet::{PaceAnswer, PaceCall, ServerClock, WantedStart};
+use crate::gate::pacer::rivals;
 use crate::policy::pace::{LastStarts, Schedule};
 use std::time::{Duration, Instant};
 
@@ -60,8 +61,7 @@ impl FleetShare {
         now: Instant,
     ) {
         let own = schedule.last_starts();
-        let gaps = |last: Instant| (reserved.start.duration_since(last)).as_secs_f64() / reserved.gap.as_secs_f64();
-        self.rivals = (gaps(own.last_start.unwrap_or(now).min(now)).round() as u32).clamp(1, MOST_RIVALS);
+        self.rivals = rivals(own.last_start.unwrap_or(now).min(now), reserved.start, reserved.gap, now);
         let before = clock.instant(reserved.window.before);
         let mark = if reserved.is_fetch { own.last_fetch } else { own.last_start };
         // What has yet to start may be given back.
@@ -83,4 +83,3 @@ fn smoothed(before: Duration, round_trip: Duration) -> Duration {
 }
 
 const RETRY: Duration = Duration::from_millis(100);
-const MOST_RIVALS: u32 = 64;

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::gate::fleet::pace_twin::{Entry, Told, pace};
-use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Shares, Terms, Turn};
+use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Refused, Shares, Terms, Turn};
 use fastrand::Rng;
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,6 +34,8 @@ struct Plan {
     all_die: bool,
     sleeps: bool,
     steps: bool,
+    /// How long a request may wait.
+    patience: Duration,
     time: Duration,
 }
 
@@ -83,6 +85,8 @@ struct World {
     /// When the request of that start ended.
     ends: HashMap<usize, Duration>,
     running: HashMap<(usize, u64), usize>,
+    /// Requests that were refused, as they would have waited too long.
+    refused: usize,
 }
 
 impl World {
@@ -113,6 +117,7 @@ impl World {
             starts: Vec::new(),
             ends: HashMap::new(),
             running: HashMap::new(),
+            refused: 0,
             plan,
         };
         for i in 0..world.instances.len() {
@@ -190,13 +195,13 @@ impl World {
                 }
             }
             Event::Comes(client) => {
-                let terms = Terms { crawl_delay: self.plan.gap, max_wait: DAY, ..Terms::default() };
+                let terms = Terms { crawl_delay: self.plan.gap, max_wait: self.plan.patience, ..Terms::default() };
                 let instance = &mut self.instances[i];
                 instance.follow(now);
                 match instance.schedule.request(now, ClientId(client), &terms, || client) {
                     Turn::Go(slot) => self.connects(i, client, slot),
                     Turn::Wait { .. } => {}
-                    Turn::Refuse(why) => panic!("{why:?}"),
+                    Turn::Refuse(why) => self.refuses(i, client, why),
                 }
             }
             Event::Connected(client) => {
@@ -302,6 +307,13 @@ impl World {
         self.push(connects, i, Event::Connected(client));
     }
 
+    /// The client comes again.
+    fn refuses(&mut self, i: usize, client: u64, why: Refused) {
+        assert!(self.plan.patience < DAY, "{why:?}");
+        self.refused += 1;
+        self.push(MS * 50, i, Event::Comes(client));
+    }
+
     /// As the driver does.
     fn drives(&mut self, i: usize) {
         let now = self.local(i);
@@ -309,7 +321,7 @@ impl World {
             self.instances[i].follow(now);
             match self.instances[i].schedule.poll(now) {
                 NextTurn::Start(client, slot) => self.connects(i, client, slot),
-                NextTurn::Refuse(_, why) => panic!("{why:?}"),
+                NextTurn::Refuse(client, why) => self.refuses(i, client, why),
                 NextTurn::WaitUntil(until) => break Some(until),
                 NextTurn::Idle => break None,
             }
@@ -394,6 +406,7 @@ fn plan(gap: u64, ways: &[u64]) -> Plan {
         all_die: false,
         sleeps: false,
         steps: false,
+        patience: DAY,
         time: Duration::from_secs(120),
     }
 }
@@ -508,6 +521,20 @@ fn a_clock_that_is_set_makes_few_starts_early_and_nobody_wait() {
         let next = world.starts.iter().find(|(at, _)| *at > middle).map(|(at, _)| *at - middle);
         assert!(next.is_some_and(|next| next < LOST * 2 + gap * 10), "{next:?}: {what}");
     }
+}
+
+/// However long an instance has been cut off: what it has missed meanwhile is no sign of many who want the host.
+#[test]
+fn nobody_is_refused_who_has_time_for_a_turn_of_each_client() {
+    let ways = [[MS * 250; 2], [MS * 5, MS * 200], [MS; 2]].to_vec();
+    let (mut refused, mut starts) = (0, 0);
+    for seed in 0..SEEDS {
+        let plan = Plan { ways: ways.clone(), clients: 2, lost: 100, patience: MS * 18_000, ..plan(500, &[]) };
+        let world = World::run(plan, seed);
+        (refused, starts) = (refused + world.refused, starts + world.starts.len());
+    }
+    println!("{refused} refused, {starts} starts");
+    assert_eq!(refused, 0, "{starts} starts");
 }
 
 #[test]

@@ -73,14 +73,15 @@ impl HostQueue {
             self.note_debt(&state, now);
             let debt = state.schedule.debt(now);
             drop(state);
-            if let (Some(page), Some(debt)) = (self.page(), debt) {
-                page.restore(now, debt);
+            if let Some(debt) = debt {
+                self.hold_groups(now, debt);
+                self.page().inspect(|page| page.restore(now, debt)).inspect(|page| page.hold_groups(now, debt));
             }
         }
     }
 
     /// A subresource was asked to come later: so are the pages.
-    fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
+    pub(super) fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
         sharing.catch_up(schedule, self.fleet(), true);

@@ -3,6 +3,7 @@
 
 mod driver;
 mod ends;
+mod groups;
 mod sharing;
 
 use super::permit::{Permit, Waiting, refusal};
@@ -30,6 +31,8 @@ pub(in crate::gate) struct HostQueue {
     beside: OnceLock<Arc<HostQueue>>,
     /// That in which guests wait for each other before they come here. It goes with it.
     guests: OnceLock<Arc<HostQueue>>,
+    /// Those of the groups of its robots.txt that ask for a delay. They go with it.
+    groups: Mutex<Vec<Arc<HostQueue>>>,
     /// The delay last logged as clamped, in milliseconds.
     clamp_logged: AtomicU64,
     shared: Arc<PacerShared>,
@@ -93,6 +96,7 @@ impl HostQueue {
             page,
             beside: OnceLock::new(),
             guests: OnceLock::new(),
+            groups: Mutex::default(),
             clamp_logged: AtomicU64::new(0),
             shared,
         }
@@ -130,9 +134,9 @@ impl HostQueue {
         }
     }
 
-    /// Takes the turn, if it is there to take, or else a place in the line.
+    /// The same as [`stand`](Self::stand), in this queue alone.
     #[inline]
-    pub fn stand(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Stand, Refusal> {
+    fn stand_here(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Stand, Refusal> {
         if let Some(refusal) = self.fleet().and_then(Fleet::refusal) {
             return Err(refusal);
         }
@@ -172,7 +176,7 @@ impl HostQueue {
                 drop(state);
                 let waiters = &self.shared.waiters;
                 let place = (!terms.is_renewal).then(|| waiters.enter(client, terms.max_waiting));
-                Ok(Stand::Wait(Waiting::new(self, ticket, answer, terms, now, until, place)))
+                Ok(Stand::Wait(Waiting::new(self, client, ticket, answer, terms, now, until, place)))
             }
         }
     }
@@ -181,7 +185,7 @@ impl HostQueue {
     pub fn dry_run(self: &Arc<Self>, client: ClientId, terms: &Terms, refused: bool) -> (Permit, Option<Reported>) {
         let wait = match refused {
             true => Duration::ZERO,
-            false => self.state.lock().schedule.dry_run(Instant::now(), client, terms),
+            false => self.dry_wait(client, terms),
         };
         let held = if wait > terms.max_wait {
             Some(Reported::from(Refusal::CrawlDelay { retry_after: wait, max_wait: Some(terms.max_wait) }))
@@ -209,10 +213,13 @@ impl HostQueue {
     pub fn figures(&self) -> PaceFigures {
         let (state, now) = (self.state.lock(), Instant::now());
         let schedule = &state.schedule;
-        let owed = schedule.debt(now).map_or(Duration::ZERO, |debt| debt.until - now);
         let paused = schedule.paused_until(now).map_or(Duration::ZERO, |until| until - now);
         let Observed { latency, refusals } = schedule.observed();
-        let (waiting, in_flight) = (schedule.waiting(), schedule.in_flight());
+        let (mut waiting, mut owed, in_flight) = (schedule.waiting(), schedule.owed(now), schedule.in_flight());
+        for group in &*self.groups.lock() {
+            let of_group = group.state.lock();
+            (waiting, owed) = (waiting + of_group.schedule.waiting(), owed.max(of_group.schedule.owed(now)));
+        }
         PaceFigures { waiting, in_flight, backoff: schedule.backoff(), owed, latency, refusals, paused }
     }
 
@@ -221,6 +228,7 @@ impl HostQueue {
         let is_free = |inner: &Arc<Self>| Arc::strong_count(inner) == 1 && inner.is_idle(now);
         self.state.lock().schedule.is_idle(now)
             && [&self.beside, &self.guests].iter().all(|it| it.get().is_none_or(is_free))
+            && self.groups.lock().iter().all(is_free)
     }
 
     /// For the next process, should this one end before the debt is paid.

@@ -1,0 +1,103 @@
+//! The groups of a robots.txt that ask for a delay: each has a queue of its own, in which its requests keep that delay and go one at a
+//! time, before they take their turn at the host. What holds for the host as a whole (`min_delay`, what its answers ask for, how many
+//! are in flight) is kept there, so that a crawler that is asked to be slow does not make the others wait.
+
+use super::super::permit::{Permit, refusal};
+use super::{HostQueue, PacerShared, Stand};
+use crate::policy::pace::{ClientId, Debt, LastStarts, Schedule, Terms};
+use crate::policy::{PaceKey, Refusal};
+use std::iter::once;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+impl HostQueue {
+    /// What an earlier process owed of the key holds. `before`: the starts that it begins with.
+    pub(in crate::gate::pacer) fn of(key: PaceKey, before: LastStarts, shared: Arc<PacerShared>) -> Self {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        if let Some(debt) = shared.debts.as_ref().and_then(|debts| debts.debt(debts.id(&key.to_string()), now)) {
+            schedule.restore(now, debt);
+        }
+        schedule.adopt(before, schedule.backoff());
+        Self::new(schedule, key, None, shared)
+    }
+
+    /// Takes the turn, if it is there to take, or else a place in the line.
+    #[inline]
+    pub fn stand(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Stand, Refusal> {
+        match terms.of_group() {
+            None => self.stand_here(client, terms),
+            Some(of_group) => self.stand_in_group(client, terms, &of_group),
+        }
+    }
+
+    fn stand_in_group(self: &Arc<Self>, client: ClientId, terms: &Terms, of_group: &Terms) -> Result<Stand, Refusal> {
+        // Who has to wait too long for the host is told so first.
+        if let Some(refused) = self.state.lock().schedule.refusal(Instant::now(), client, &terms.of_host()) {
+            return Err(refusal(refused, terms.max_wait));
+        }
+        match self.group(terms.group_delay).stand_here(client, of_group)? {
+            Stand::Go(of_group) => self.stand_behind(of_group, client, terms),
+            Stand::Wait(waiting) => Ok(Stand::Wait(waiting.then(self, terms))),
+        }
+    }
+
+    /// It has its group's turn.
+    pub(in crate::gate::pacer) fn stand_behind(
+        self: &Arc<Self>,
+        of_group: Permit,
+        client: ClientId,
+        terms: &Terms,
+    ) -> Result<Stand, Refusal> {
+        Ok(match self.stand_here(client, &terms.of_host())? {
+            Stand::Go(permit) => Stand::Go(permit.with_group(of_group, terms)),
+            Stand::Wait(waiting) => Stand::Wait(waiting.behind(of_group, terms)),
+        })
+    }
+
+    /// How long it would have waited in report mode.
+    pub(super) fn dry_wait(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Duration {
+        let of = |queue: &Self, terms: &Terms| queue.state.lock().schedule.dry_run(Instant::now(), client, terms);
+        let of_group = terms.of_group().map(|of_group| of(&self.group(terms.group_delay), &of_group));
+        of(self, &terms.of_host()).max(of_group.unwrap_or_default())
+    }
+
+    /// The queue of the groups that ask for this delay. One that is new counts from the host's last start: the delay may have changed.
+    fn group(self: &Arc<Self>, delay: Duration) -> Arc<Self> {
+        let key = self.key.of_group(delay);
+        if let Some(group) = self.named(&key) {
+            return group;
+        }
+        let now = Instant::now();
+        let last_start = self.state.lock().schedule.last_starts().last_start;
+        let group = Arc::new(Self::of(key, LastStarts { last_start, ..LastStarts::default() }, self.shared.clone()));
+        let mut groups = self.groups.lock();
+        if groups.len() >= MOST_IDLE {
+            groups.retain(|group| Arc::strong_count(group) > 1 || !group.is_idle(now));
+        }
+        // Another may have made it meanwhile.
+        if let Some(there) = groups.iter().find(|it| it.key == group.key) {
+            return there.clone();
+        }
+        groups.push(group.clone());
+        group
+    }
+
+    /// It, or the queue of its groups that has this key.
+    pub(in crate::gate::pacer) fn named(self: &Arc<Self>, key: &PaceKey) -> Option<Arc<Self>> {
+        if self.key == *key { Some(self.clone()) } else { self.groups.lock().iter().find(|it| it.key == *key).cloned() }
+    }
+
+    pub(in crate::gate::pacer) fn with_groups(self: Arc<Self>) -> impl Iterator<Item = Arc<Self>> {
+        let groups = self.groups.lock().clone();
+        once(self).chain(groups)
+    }
+
+    /// The host has asked for time: who waits in a group, perhaps too long now, hears of it.
+    pub(super) fn hold_groups(self: &Arc<Self>, now: Instant, debt: Debt) {
+        let groups = self.groups.lock().clone();
+        groups.iter().for_each(|group| group.restore(now, Debt { backoff: Duration::ZERO, ..debt }));
+    }
+}
+
+/// Of more, those that owe nothing are dropped: a site may change its delays as it likes.
+const MOST_IDLE: usize = 16;
