@@ -51,7 +51,7 @@ impl UsageLines {
         let before = self.lines.iter_mut().find(|(other, _)| *other == field && is_one);
         match before {
             Some((_, lines)) => lines.extend([b", ", value].concat()),
-            None if too_much => self.leave_out(field.into()),
+            None if too_much => self.leave_out(Signal::Usage(field)),
             None => self.lines.push((field, value.to_owned())),
         }
     }

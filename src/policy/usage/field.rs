@@ -64,13 +64,7 @@ pub struct Use<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    ContentUsage,
-    ContentSignal,
-    RobotsTag,
-    XRobotsTag,
-    TdmReservation,
-    MetaRobots,
-    MetaTdm,
+    Usage(UsageField),
     /// `Link: <…>; rel="license"`.
     License,
     /// Status 402.
@@ -87,14 +81,19 @@ impl UsageField {
         [Self::ContentUsage, Self::ContentSignal, Self::RobotsTag, Self::XRobotsTag, Self::TdmReservation];
 
     pub fn as_str(self) -> &'static str {
+        self.names().0
+    }
+
+    /// In a sentence, and as a label in metrics.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::ContentUsage => "Content-Usage",
-            Self::ContentSignal => "Content-Signal",
-            Self::RobotsTag => "Robots-Tag",
-            Self::XRobotsTag => "X-Robots-Tag",
-            Self::TdmReservation => "TDM-Reservation",
-            Self::MetaRobots => "meta robots",
-            Self::MetaTdm => "meta tdm-reservation",
+            Self::ContentUsage => ("Content-Usage", "content-usage"),
+            Self::ContentSignal => ("Content-Signal", "content-signal"),
+            Self::RobotsTag => ("Robots-Tag", "robots-tag"),
+            Self::XRobotsTag => ("X-Robots-Tag", "x-robots-tag"),
+            Self::TdmReservation => ("TDM-Reservation", "tdm-reservation"),
+            Self::MetaRobots => ("meta robots", "meta-robots"),
+            Self::MetaTdm => ("meta tdm-reservation", "meta-tdm-reservation"),
         }
     }
 }
@@ -113,13 +112,13 @@ impl UsageModes {
 
 impl Signal {
     pub const ALL: [Self; 11] = [
-        Self::ContentUsage,
-        Self::ContentSignal,
-        Self::RobotsTag,
-        Self::XRobotsTag,
-        Self::TdmReservation,
-        Self::MetaRobots,
-        Self::MetaTdm,
+        Self::Usage(UsageField::ContentUsage),
+        Self::Usage(UsageField::ContentSignal),
+        Self::Usage(UsageField::RobotsTag),
+        Self::Usage(UsageField::XRobotsTag),
+        Self::Usage(UsageField::TdmReservation),
+        Self::Usage(UsageField::MetaRobots),
+        Self::Usage(UsageField::MetaTdm),
         Self::License,
         Self::PaymentRequired,
         Self::Charged,
@@ -129,31 +128,11 @@ impl Signal {
     /// The label in metrics. Stable.
     pub fn slug(self) -> &'static str {
         match self {
-            Self::ContentUsage => "content-usage",
-            Self::ContentSignal => "content-signal",
-            Self::RobotsTag => "robots-tag",
-            Self::XRobotsTag => "x-robots-tag",
-            Self::TdmReservation => "tdm-reservation",
-            Self::MetaRobots => "meta-robots",
-            Self::MetaTdm => "meta-tdm-reservation",
+            Self::Usage(field) => field.names().1,
             Self::License => "license",
             Self::PaymentRequired => "payment-required",
             Self::Charged => "crawler-charged",
             Self::CrawlerError => "crawler-error",
-        }
-    }
-}
-
-impl From<UsageField> for Signal {
-    fn from(field: UsageField) -> Self {
-        match field {
-            UsageField::ContentUsage => Self::ContentUsage,
-            UsageField::ContentSignal => Self::ContentSignal,
-            UsageField::RobotsTag => Self::RobotsTag,
-            UsageField::XRobotsTag => Self::XRobotsTag,
-            UsageField::TdmReservation => Self::TdmReservation,
-            UsageField::MetaRobots => Self::MetaRobots,
-            UsageField::MetaTdm => Self::MetaTdm,
         }
     }
 }

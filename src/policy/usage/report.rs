@@ -31,7 +31,7 @@ impl UsageReport {
             match reads {
                 Some(true) => noted.reserved.push((field, value)),
                 Some(false) => {}
-                None => noted.malformed.push(field.into()),
+                None => noted.malformed.push(Signal::Usage(field)),
             }
         }
         for line in &lines.links {
@@ -84,7 +84,7 @@ impl UsageReport {
             Signal::PaymentRequired => self.payment_required,
             Signal::Charged => self.charged.is_some(),
             Signal::CrawlerError => self.crawler_error.is_some(),
-            field => self.reserved.iter().any(|(it, _)| Signal::from(*it) == field),
+            Signal::Usage(field) => self.reserved.iter().any(|(it, _)| *it == field),
         };
         Signal::ALL.into_iter().filter(move |signal| has(*signal))
     }
@@ -184,10 +184,10 @@ mod tests {
     fn what_cannot_be_understood_is_counted_and_says_nothing() {
         for (line, signal) in [
             ("X-Robots-Tag: \u{fc}, noindex\u{0}", None),
-            ("X-Robots-Tag: unavailable_after: soon", Some(Signal::XRobotsTag)),
-            ("Content-Usage: train-ai=n, Nonsense!", Some(Signal::ContentUsage)),
-            ("Content-Usage: train-ai=no", Some(Signal::ContentUsage)),
-            ("TDM-Reservation: yes", Some(Signal::TdmReservation)),
+            ("X-Robots-Tag: unavailable_after: soon", Some(Signal::Usage(UsageField::XRobotsTag))),
+            ("Content-Usage: train-ai=n, Nonsense!", Some(Signal::Usage(UsageField::ContentUsage))),
+            ("Content-Usage: train-ai=no", Some(Signal::Usage(UsageField::ContentUsage))),
+            ("TDM-Reservation: yes", Some(Signal::Usage(UsageField::TdmReservation))),
             ("Link: https://a.example/l; rel=license", Some(Signal::License)),
             ("Link: nonsense", None),
         ] {
@@ -197,8 +197,15 @@ mod tests {
         }
         let long = format!("X-Robots-Tag: noindex, {}", "x".repeat(10_000));
         let said = noted(200, &[&long]);
-        assert_eq!((said.malformed, said.reserved.len()), (vec![Signal::XRobotsTag], 0), "it is too long");
+        assert_eq!(
+            (said.malformed, said.reserved.len()),
+            (vec![Signal::Usage(UsageField::XRobotsTag)], 0),
+            "it is too long"
+        );
         let said = noted(200, &["X-Robots-Tag: noindex"; 100]);
-        assert!(said.reserved.len() == 16 && said.malformed == [Signal::XRobotsTag], "there are too many");
+        assert!(
+            said.reserved.len() == 16 && said.malformed == [Signal::Usage(UsageField::XRobotsTag)],
+            "there are too many"
+        );
     }
 }
