@@ -4,7 +4,7 @@
 use super::record::{Draft, Hash, digest_of};
 use crate::policy::Entry;
 use parking_lot::{Condvar, Mutex};
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
@@ -41,10 +41,8 @@ pub(super) struct Batch {
     /// Lines without their place in the chain.
     pub lines: Vec<u8>,
     pub records: u64,
-    /// What the lines refer to, each once. Has to be in the chain before the lines.
-    pub files: Vec<EvidenceFile>,
-    /// Their places in memory.
-    places: HashSet<usize>,
+    /// What the lines refer to, by its place in memory. Has to be in the chain before the lines.
+    pub files: BTreeMap<usize, EvidenceFile>,
     /// Their bytes.
     held: usize,
     /// When the first and the last request of these came.
@@ -68,13 +66,6 @@ impl EvidenceFile {
                 digest_of(access).zip(access.source())
             }
             Self::Config(text, hash) => Some((hash, text.as_bytes())),
-        }
-    }
-
-    fn place(&self) -> usize {
-        match self {
-            Self::Site(entry) => Arc::as_ptr(entry).addr(),
-            Self::Config(text, _) => Arc::as_ptr(text).addr(),
         }
     }
 }
@@ -118,27 +109,27 @@ impl Queue {
         let mut state = self.state.lock();
         let is_closed = state.is_closed;
         let batch = &mut state.batch;
-        let before = batch.files.len();
-        for entry in entries {
-            batch.refer(Arc::as_ptr(entry).addr(), || EvidenceFile::Site(entry.clone()));
-        }
-        if let Some((text, hash)) = config {
-            batch.refer(Arc::as_ptr(text).addr(), || EvidenceFile::Config(text.clone(), *hash));
-        }
-        let new: usize =
-            batch.files[before..].iter().filter_map(EvidenceFile::body).map(|(_, bytes)| bytes.len()).sum();
+        // Mostly all of it is there already.
+        let sites = entries.into_iter().filter_map(|entry| {
+            let place = Arc::as_ptr(entry).addr();
+            (!batch.files.contains_key(&place)).then(|| (place, EvidenceFile::Site(entry.clone())))
+        });
+        let mut files: Vec<_> = sites.collect();
+        files.extend(config.and_then(|(text, hash)| {
+            let place = Arc::as_ptr(text).addr();
+            (!batch.files.contains_key(&place)).then(|| (place, EvidenceFile::Config(text.clone(), *hash)))
+        }));
+        let new: usize = files.iter().filter_map(|(_, file)| file.body()).map(|(_, bytes)| bytes.len()).sum();
         // A file that is larger than all the room has it for itself.
         let is_full = batch.lines.len() + line.len() > ROOM || batch.held > 0 && batch.held + new > ROOM;
         if is_closed || is_full || line.len() > MOST_RECORD {
-            for file in batch.files.drain(before..) {
-                batch.places.remove(&file.place());
-            }
             let lost = Lost { count: 1, from: at, to: at };
             batch.lost = Some(batch.lost.map_or(lost, |before| before.and(lost)));
             self.lost.fetch_add(1, Relaxed);
             return;
         }
         batch.held += new;
+        batch.files.extend(files);
         batch.records += 1;
         batch.lines.extend_from_slice(line);
         batch.times = Some(batch.times.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
@@ -202,22 +193,10 @@ impl Batch {
         self.lines.is_empty() && self.lost.is_none()
     }
 
-    /// Mostly it is what the record before referred to.
-    fn refer(&mut self, place: usize, file: impl FnOnce() -> EvidenceFile) {
-        let is_last = self.files.iter().rev().take(3).any(|file| file.place() == place);
-        if !is_last && self.places.insert(place) {
-            self.files.push(file());
-        }
-    }
-
     fn reset(&mut self) {
         self.lines.clear();
         self.lines.shrink_to(KEPT);
-        self.files.clear();
-        self.files.shrink_to(KEPT / 64);
-        self.places.clear();
-        self.places.shrink_to(KEPT / 64);
-        (self.times, self.lost, self.held, self.records) = (None, None, 0, 0);
+        *self = Self { lines: std::mem::take(&mut self.lines), ..Self::default() };
     }
 }
 
