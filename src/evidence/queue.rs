@@ -17,10 +17,10 @@ pub(super) struct Queue {
     done: Condvar,
     /// How long segments are kept, in seconds.
     pub keep: AtomicU64,
-    /// Records in the chain, by this process, and those that are not.
+    /// Records that this process has written to the chain, and records that it has lost.
     pub written: AtomicU64,
     pub lost: AtomicU64,
-    /// The segment that is written to, and its last line.
+    /// The number of the current segment, and the SHA-256 of its last line.
     pub head: Mutex<(u64, Hash)>,
 }
 
@@ -30,35 +30,35 @@ struct State {
     /// The writer waits for a first record.
     is_asleep: bool,
     is_writing: bool,
-    /// Somebody waits until it is written.
+    /// `flush` waits for the batch.
     is_wanted: bool,
     is_closed: bool,
 }
 
-/// What has come since the last.
+/// The records since the last batch.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Lines without their place in the chain.
+    /// Lines that are not linked to the chain yet.
     pub lines: Vec<u8>,
     pub records: u64,
-    /// What the lines refer to, by its place in memory. Has to be in the chain before the lines.
+    /// The files that the lines refer to, by address in memory. They are written before the lines.
     pub files: BTreeMap<usize, EvidenceFile>,
-    /// Their bytes.
+    /// Bytes of these files.
     held: usize,
-    /// When the first and the last request of these came.
+    /// When the first and the last of these requests arrived.
     pub times: Option<(SystemTime, SystemTime)>,
-    /// What came after these, for which there was no room.
+    /// Later records for which there was no room.
     pub lost: Option<Lost>,
 }
 
-/// What lines refer to.
+/// A file that records refer to.
 pub(super) enum EvidenceFile {
     Site(Arc<Entry>),
     Config(Arc<str>, Hash),
 }
 
 impl EvidenceFile {
-    /// Its SHA-256 and its bytes, if the site has the file.
+    /// The SHA-256 and the bytes. `None`: the site has no such file.
     pub fn body(&self) -> Option<(&Hash, &[u8])> {
         match self {
             Self::Site(entry) => {
@@ -70,7 +70,7 @@ impl EvidenceFile {
     }
 }
 
-/// Records that are not in the chain.
+/// Records that were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lost {
     pub count: u64,
@@ -83,7 +83,7 @@ impl Lost {
         Lost { count: self.count + other.count, from: self.from.min(other.from), to: self.to.max(other.to) }
     }
 
-    /// The line that says so.
+    /// The line that records the loss.
     pub fn draft(self) -> Draft {
         let mut draft = Draft::new("lost", SystemTime::now());
         draft.number("count", self.count);
@@ -98,7 +98,7 @@ impl Queue {
         Self { keep: keep.as_secs().into(), ..Self::default() }
     }
 
-    /// A record, and what it names.
+    /// Adds a record, and the files that it refers to.
     pub fn put<'a>(
         &self,
         line: &[u8],
@@ -109,7 +109,7 @@ impl Queue {
         let mut state = self.state.lock();
         let is_closed = state.is_closed;
         let batch = &mut state.batch;
-        // Mostly all of it is there already.
+        // Usually the batch has all of them already.
         let sites = entries.into_iter().filter_map(|entry| {
             let place = Arc::as_ptr(entry).addr();
             (!batch.files.contains_key(&place)).then(|| (place, EvidenceFile::Site(entry.clone())))
@@ -120,7 +120,7 @@ impl Queue {
             (!batch.files.contains_key(&place)).then(|| (place, EvidenceFile::Config(text.clone(), *hash)))
         }));
         let new: usize = files.iter().filter_map(|(_, file)| file.body()).map(|(_, bytes)| bytes.len()).sum();
-        // A file that is larger than all the room has it for itself.
+        // A file larger than the limit is accepted if it is the only one.
         let is_full = batch.lines.len() + line.len() > ROOM || batch.held > 0 && batch.held + new > ROOM;
         if is_closed || is_full || line.len() > MOST_RECORD {
             let lost = Lost { count: 1, from: at, to: at };
@@ -141,12 +141,12 @@ impl Queue {
         self.more.notify_one();
     }
 
-    /// Whether nothing more will come.
+    /// Whether the queue is closed to further records.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed
     }
 
-    /// Returns when all that came so far is written, or cannot be.
+    /// Returns when all records so far are written or lost.
     pub fn flush(&self) {
         let mut state = self.state.lock();
         while !state.is_closed && (!state.batch.is_empty() || state.is_writing) {

@@ -49,10 +49,10 @@ impl Default for UsageModes {
     }
 }
 
-/// What is asked of an answer's head.
+/// For whom and for which purposes an answer is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Use<'a> {
-    /// None: there is nothing to say no to.
+    /// The declared purposes. Empty: nothing can be refused.
     pub purposes: &'a [Purpose],
     /// The names that scope Robots-Tag and X-Robots-Tag.
     pub product_tokens: &'a [ProductToken],
@@ -60,7 +60,7 @@ pub struct Use<'a> {
     pub now: SystemTime,
 }
 
-/// What a head can say, or say so that nobody understands it.
+/// What an answer can say about the use of its content, well formed or malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
@@ -69,14 +69,14 @@ pub enum Signal {
     License,
     /// Status 402.
     PaymentRequired,
-    /// `crawler-charged`: it has been paid for.
+    /// `crawler-charged`: the request was paid for.
     Charged,
-    /// `crawler-error`: it has not.
+    /// `crawler-error`: the payment was not accepted.
     CrawlerError,
 }
 
 impl UsageField {
-    /// The fields.
+    /// The fields of heads; the others are tags of pages.
     pub(super) const OF_HEADS: [Self; 5] =
         [Self::ContentUsage, Self::ContentSignal, Self::RobotsTag, Self::XRobotsTag, Self::TdmReservation];
 

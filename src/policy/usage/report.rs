@@ -5,21 +5,21 @@ use super::field::{Signal, UsageField, Use};
 use super::offer;
 use crate::policy::Money;
 
-/// What one answer says.
+/// What one answer says about the use of its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageReport {
-    /// The field lines that say no to some use, as they came.
+    /// The field lines that say no to some use, as received.
     pub reserved: Vec<(UsageField, Box<str>)>,
-    /// Where the terms of use are.
+    /// URLs of the terms of use.
     pub licenses: Vec<Box<str>>,
     /// Status 402.
     pub payment_required: bool,
     pub price: Option<Box<str>>,
-    /// What the request has been charged.
+    /// The amount charged for the request.
     pub charged: Option<Money>,
-    /// Why the price that it named was not taken.
+    /// Why the offered price was not accepted.
     pub crawler_error: Option<Box<str>>,
-    /// What cannot be understood: nothing is known of it.
+    /// Malformed signals, which count as unknown.
     pub malformed: Vec<Signal>,
 }
 
@@ -65,7 +65,7 @@ impl UsageReport {
         noted
     }
 
-    /// With what an earlier part of the same answer says.
+    /// Adds what an earlier part of the same answer says.
     pub fn join_before(&mut self, earlier: Self) {
         self.reserved.splice(0..0, earlier.reserved);
         self.licenses.splice(0..0, earlier.licenses);
@@ -77,7 +77,7 @@ impl UsageReport {
         *self == Self::default()
     }
 
-    /// What it says, each once.
+    /// The signals that the answer gives, each once.
     pub fn signals(&self) -> impl Iterator<Item = Signal> {
         let has = |signal| match signal {
             Signal::License => !self.licenses.is_empty(),
@@ -89,13 +89,13 @@ impl UsageReport {
         Signal::ALL.into_iter().filter(move |signal| has(*signal))
     }
 
-    /// The lines that say no, as one.
+    /// The lines that say no, joined for people. `None`: there are none.
     pub fn reserved_text(&self) -> Option<String> {
         let lines: Vec<_> = self.reserved.iter().map(|(field, value)| format!("{}: {value}", field.as_str())).collect();
         Some(lines.join("; ")).filter(|text| !text.is_empty())
     }
 
-    /// What it asks for in return, for people.
+    /// The licence and price that the answer asks for, for people.
     pub fn offer_text(&self) -> Option<String> {
         let licenses = self.licenses.iter().map(|license| format!("its licence is at {license}"));
         let price = self.price.iter().map(|price| format!("it asks for {price}"));

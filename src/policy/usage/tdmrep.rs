@@ -5,7 +5,7 @@ use crate::policy::{EntryEvidence, HostRules, Refusal, Request, SiteFile};
 use crate::robots::budget::StepsSpent;
 use crate::robots::path_forms::JudgedPath;
 
-/// Why a page is refused by a tdmrep.json, as that is known.
+/// Why the tdmrep.json refuses a page.
 pub(in crate::policy) fn reserved_by_tdmrep(
     entry: &Entry,
     rules: &HostRules,
