@@ -103,14 +103,9 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
         })),
         "cache": admin.proxy.cache.as_ref().map(|cache| json::cache(&cache.figures())),
         "evidence": admin.proxy.evidence.as_ref().map(|evidence| {
-            let figures = evidence.figures();
-            json!({
-                "directory": evidence.directory(),
-                "written": figures.written,
-                "lost": figures.lost,
-                "segment": figures.segment,
-                "head": figures.head,
-            })
+            let mut figures = json!(evidence.figures());
+            figures["directory"] = json!(evidence.directory());
+            figures
         }),
         "robots": {
             "authorities": figures.robots.authorities,

@@ -3,7 +3,7 @@
 use crate::gate::cache::PageCacheFigures;
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, SiteFileState};
-use crate::policy::{AskedAgain, Authority, Entry, Manners, Money, PreferenceEvidence, SiteFile};
+use crate::policy::{AskedAgain, Authority, Entry, EntryEvidence, Manners, Money, PreferenceEvidence, SiteFile};
 use crate::proxy::{Distrusted, RecentDecision, UserFigures, Who, evidence};
 use crate::rfc3339;
 use crate::tls::Ca;
@@ -91,15 +91,9 @@ fn preference(preference: &(PreferenceEvidence, Box<str>)) -> Value {
 /// The line that decided, or the entry.
 fn rule(explanation: &Explanation) -> Option<Value> {
     let line = |line: u32, kind: &str, pattern: &str| json!({ "line": line, "kind": kind, "pattern": pattern });
-    if let Some(reservation) = &explanation.reservation {
-        return Some(
-            json!({ "line": null, "entry": reservation.entry, "kind": "tdm-reservation", "pattern": reservation.location, "policy": reservation.policy }),
-        );
-    }
-    if let Some(license) = &explanation.not_licensed {
-        return Some(
-            json!({ "line": null, "entry": license.content, "kind": "license", "pattern": license.location, "policy": license.url }),
-        );
+    if let Some(EntryEvidence { url, entry, location, term, policy, .. }) = &explanation.reservation {
+        let (kind, policy) = if term.is_some() { ("license", Some(url)) } else { ("tdm-reservation", policy.as_ref()) };
+        return Some(json!({ "line": null, "entry": entry, "kind": kind, "pattern": location, "policy": policy }));
     }
     if let Some(preference) = &explanation.preference {
         return Some(line(preference.line, &preference.key.to_ascii_lowercase(), &preference.value));

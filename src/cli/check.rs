@@ -1,6 +1,6 @@
 //! `politely check`: validates the configuration. Reads it and opens the files that it names, as `serve` would, but creates nothing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::config::{
@@ -182,14 +182,8 @@ fn cache(settings: &Settings) -> Result<String, CommandError> {
             "let the proxy's user write there, or correct `cache.directory`",
         )
     };
-    // It is made with all that is above it.
-    let Some(there) = directory.ancestors().find(|path| path.symlink_metadata().is_ok()) else {
-        return Err(fault("there is no such path".into()));
-    };
-    if !there.is_dir() {
-        return Err(fault(format!("{} is not a directory", there.display())));
-    }
-    access(there, Access::WRITE_OK | Access::EXEC_OK)
+    let there = existing(directory).map_err(fault)?;
+    access(&there, Access::WRITE_OK | Access::EXEC_OK)
         .map_err(|error| fault(format!("{}: {error}", there.display())))?;
     Ok(format!("  caches pages in {shown}, up to {} (cache)\n", show_size(settings.cache.size)))
 }
@@ -198,18 +192,18 @@ fn cache(settings: &Settings) -> Result<String, CommandError> {
 fn evidence(settings: &Settings) -> Result<String, CommandError> {
     let Some(directory) = &settings.evidence.directory else { return Ok(String::new()) };
     let shown = directory.display();
-    // Missing directories are created, including their parents.
-    let there = directory.ancestors().find(|path| path.symlink_metadata().is_ok());
-    match there.map(|there| (there, there.is_dir())) {
-        Some((there, false)) => Err(CommandError::usage(
-            format!("evidence cannot be stored in {shown}: {} is not a directory", there.display()),
-            "correct `evidence.directory`",
-        )),
-        Some((_, true)) | None => {
-            let keep = show_duration(settings.evidence.keep);
-            Ok(format!("  records each decision in {shown}, and keeps that for {keep} (evidence)\n"))
-        }
-    }
+    existing(directory).map_err(|why| {
+        CommandError::usage(format!("evidence cannot be stored in {shown}: {why}"), "correct `evidence.directory`")
+    })?;
+    let keep = show_duration(settings.evidence.keep);
+    Ok(format!("  records each decision in {shown}, and keeps that for {keep} (evidence)\n"))
+}
+
+/// The directory itself, or the nearest one above it, below which it will be created. `Err`: something else is there.
+fn existing(directory: &Path) -> Result<PathBuf, String> {
+    let directory = std::path::absolute(directory).map_err(|error| error.to_string())?;
+    let there = directory.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
+    if there.is_dir() { Ok(there.to_owned()) } else { Err(format!("{} is not a directory", there.display())) }
 }
 
 fn join<T: ToString>(all: &[T]) -> String {
@@ -262,4 +256,15 @@ fn trusted(settings: &Settings) -> Result<String, CommandError> {
         "  verifies origins against {}: {source}\n",
         super::counted(roots.store.len() as u64, "root certificate")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_named_from_here_is_below_this_one() {
+        assert_eq!(existing(Path::new("not/there")), Ok(std::env::current_dir().unwrap()));
+        assert!(existing(Path::new("/dev/null/below")).unwrap_err().ends_with("/dev/null is not a directory"));
+    }
 }

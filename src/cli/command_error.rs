@@ -2,6 +2,7 @@
 
 use crate::config::ConfigErrors;
 use crate::server::StartError;
+use crate::signing::KeyError;
 use crate::telemetry::is_colorful;
 use crate::tls::{CaError, RootsError};
 use std::ffi::OsStr;
@@ -44,23 +45,18 @@ impl From<ConfigErrors> for CommandError {
     }
 }
 
-impl From<CaError> for CommandError {
-    fn from(error: CaError) -> Self {
-        Self::usage(&error, error.hint())
-    }
+/// Errors that know what to do about them.
+macro_rules! with_hint {
+    ($($error:ty),+) => {$(
+        impl From<$error> for CommandError {
+            fn from(error: $error) -> Self {
+                Self::usage(&error, error.hint())
+            }
+        }
+    )+};
 }
 
-impl From<RootsError> for CommandError {
-    fn from(error: RootsError) -> Self {
-        Self::usage(&error, error.hint())
-    }
-}
-
-impl From<StartError> for CommandError {
-    fn from(error: StartError) -> Self {
-        Self::usage(&error, error.hint())
-    }
-}
+with_hint! { CaError, KeyError, RootsError, StartError }
 
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {

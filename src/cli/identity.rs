@@ -2,7 +2,7 @@
 
 use super::{CommandError, Format};
 use crate::config::{Settings, SignWhen, state_directory};
-use crate::signing::{KeyError, Signer, SigningKey, card};
+use crate::signing::{Signer, SigningKey, card};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -112,10 +112,4 @@ fn signer(settings: &Settings) -> Result<Arc<Signer>, CommandError> {
         let hint = "add `identity: { signature: { key: …, agent: … } }`; `politely identity keygen` makes a key";
         CommandError::usage("nothing is signed: the configuration names no key", hint)
     })
-}
-
-impl From<KeyError> for CommandError {
-    fn from(error: KeyError) -> Self {
-        Self::usage(&error, error.hint())
-    }
 }

@@ -1,14 +1,13 @@
 //! The file by which `status`, `refresh` and `reload` find a running proxy: its actual admin address and token, whatever the
 //! configuration says now. `serve` keeps it locked while it runs, so that a file left over by a kill is ignored.
 
-use crate::config::{give_to_owner, open_file, private_directory, read_whole, state_directory};
+use crate::config::{give_to_owner, is_same, open_file, private_directory, read_whole, state_directory};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How to reach a running proxy. Contains the token itself, not its path: root must not read a path that another user wrote here.
@@ -55,9 +54,8 @@ impl RunningProxy {
 
 impl Drop for RunningFile {
     fn drop(&mut self) {
-        let number = |file: io::Result<fs::Metadata>| file.map(|it| (it.dev(), it.ino())).ok();
         // A proxy started later has replaced the file: do not remove it.
-        if number(self.file.metadata()) == number(fs::metadata(&self.path)) {
+        if is_same(&self.file, &self.path) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -80,6 +78,7 @@ fn name(config: Option<&Path>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     fn proxy(port: u16) -> RunningProxy {
         RunningProxy { admin: SocketAddr::from(([127, 0, 0, 1], port)), token: Some("s3cret".into()) }

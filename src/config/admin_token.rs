@@ -1,9 +1,9 @@
 //! The token that callers of the admin address must send: the operator's, or one generated on first use.
 
-use super::{Settings, as_line, give_to_owner, private_directory, read_file, state_directory};
+use super::{Settings, as_line, read_file, state_directory, write_once};
 use ring::rand::{SecureRandom, SystemRandom};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 /// Where the admin token is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,26 +45,11 @@ impl AdminToken {
         let mut bytes = [0; 16];
         SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
         let token = data_encoding::HEXLOWER.encode(&bytes);
-        match write_once(&self.path, &token)? {
+        match write_once(&self.path, format!("{token}\n").as_bytes())? {
             true => Ok(token),
             // Another process was faster.
             false => self.read(),
         }
-    }
-}
-
-/// Creates a file, readable by its owner only, with this line; creates its directory too. `false`: the file exists already.
-pub(super) fn write_once(path: &Path, line: &str) -> io::Result<bool> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    private_directory(directory)?;
-    // Created atomically, with mode 0600.
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
-    writeln!(file, "{line}")?;
-    give_to_owner(file.as_file(), directory)?;
-    match file.persist_noclobber(path) {
-        Ok(_) => Ok(true),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error.error),
     }
 }
 
@@ -75,6 +60,7 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::path::Path;
 
     #[test]
     fn it_is_made_once_and_for_its_owner_alone() {

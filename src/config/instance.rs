@@ -1,8 +1,7 @@
 //! The name of this instance in Via: as configured, or generated once and stored.
 
-use super::admin_token::write_once;
 use super::written::values::InstanceName;
-use super::{Settings, as_line, read_file, state_directory};
+use super::{Settings, as_line, read_file, state_directory, write_once};
 use std::io;
 use std::path::PathBuf;
 
@@ -22,7 +21,7 @@ pub fn keep_instance_name(settings: &Settings) -> io::Result<()> {
     if settings.identity.instance.is_some() || path.exists() {
         return Ok(());
     }
-    write_once(&path, &made_up()).map(drop)
+    write_once(&path, format!("{}\n", made_up()).as_bytes()).map(drop)
 }
 
 fn made_up() -> String {

@@ -4,11 +4,10 @@
 mod addresses;
 mod admin_token;
 mod changes;
+mod files;
 mod hosts;
 mod instance;
 mod load;
-mod operator_file;
-mod paths;
 mod read;
 mod settings;
 mod shown;
@@ -18,10 +17,12 @@ mod written;
 
 pub use admin_token::AdminToken;
 pub use changes::Changes;
+pub(crate) use files::{
+    as_line, is_same, open_file, open_own, open_regular, read_argument, read_file, read_whole, write_once,
+};
+pub use files::{cache_directory, give_to_owner, private_directory, state_directory};
 pub use hosts::{HostPolicy, Hosts};
 pub use instance::{instance_name, keep_instance_name};
-pub(crate) use operator_file::{as_line, open_file, open_own, open_regular, read_argument, read_file, read_whole};
-pub use paths::{cache_directory, give_to_owner, private_directory, state_directory};
 pub use read::environment::KeyArgument;
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
 pub use settings::Settings;

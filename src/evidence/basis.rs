@@ -191,7 +191,8 @@ fn some(mut all: impl Iterator<Item = (String, String)>) -> Vec<(String, String)
     some
 }
 
-fn bounded(all: &mut BTreeSet<String>, name: &str) {
+/// Adds a name, unless there are many.
+pub(super) fn bounded(all: &mut BTreeSet<String>, name: &str) {
     if all.len() < MOST_NAMES && !all.contains(name) {
         all.insert(name.to_owned());
     }

@@ -68,7 +68,7 @@ impl Chain {
 
     /// What the records refer to, and then the records, piece by piece; `written` counts those that are in the chain.
     pub fn append(&mut self, batch: &Batch, written: &mut u64) -> io::Result<()> {
-        for (hash, bytes) in batch.files.iter().filter_map(EvidenceFile::body) {
+        for (hash, bytes) in batch.files.values().filter_map(EvidenceFile::body) {
             self.keep(hash, bytes)?;
         }
         let (mut rest, mut head, mut count) = (&batch.lines[..], self.head, 0);

@@ -47,7 +47,7 @@ pub struct Evidence {
 }
 
 /// How it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Figures {
     /// Records in the chain, by this process.
     pub written: u64,

@@ -4,7 +4,7 @@
 use super::record::{Draft, Hash, digest_of};
 use crate::policy::Entry;
 use parking_lot::{Condvar, Mutex};
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
@@ -17,10 +17,10 @@ pub(super) struct Queue {
     done: Condvar,
     /// How long segments are kept, in seconds.
     pub keep: AtomicU64,
-    /// Records in the chain, by this process, and those that are not.
+    /// Records that this process has written to the chain, and records that it has lost.
     pub written: AtomicU64,
     pub lost: AtomicU64,
-    /// The segment that is written to, and its last line.
+    /// The number of the current segment, and the SHA-256 of its last line.
     pub head: Mutex<(u64, Hash)>,
 }
 
@@ -30,37 +30,35 @@ struct State {
     /// The writer waits for a first record.
     is_asleep: bool,
     is_writing: bool,
-    /// Somebody waits until it is written.
+    /// `flush` waits for the batch.
     is_wanted: bool,
     is_closed: bool,
 }
 
-/// What has come since the last.
+/// The records since the last batch.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Lines without their place in the chain.
+    /// Lines that are not linked to the chain yet.
     pub lines: Vec<u8>,
     pub records: u64,
-    /// What the lines refer to, each once. Has to be in the chain before the lines.
-    pub files: Vec<EvidenceFile>,
-    /// Their places in memory.
-    places: HashSet<usize>,
-    /// Their bytes.
+    /// The files that the lines refer to, by address in memory. They are written before the lines.
+    pub files: BTreeMap<usize, EvidenceFile>,
+    /// Bytes of these files.
     held: usize,
-    /// When the first and the last request of these came.
+    /// When the first and the last of these requests arrived.
     pub times: Option<(SystemTime, SystemTime)>,
-    /// What came after these, for which there was no room.
+    /// Later records for which there was no room.
     pub lost: Option<Lost>,
 }
 
-/// What lines refer to.
+/// A file that records refer to.
 pub(super) enum EvidenceFile {
     Site(Arc<Entry>),
     Config(Arc<str>, Hash),
 }
 
 impl EvidenceFile {
-    /// Its SHA-256 and its bytes, if the site has the file.
+    /// The SHA-256 and the bytes. `None`: the site has no such file.
     pub fn body(&self) -> Option<(&Hash, &[u8])> {
         match self {
             Self::Site(entry) => {
@@ -70,16 +68,9 @@ impl EvidenceFile {
             Self::Config(text, hash) => Some((hash, text.as_bytes())),
         }
     }
-
-    fn place(&self) -> usize {
-        match self {
-            Self::Site(entry) => Arc::as_ptr(entry).addr(),
-            Self::Config(text, _) => Arc::as_ptr(text).addr(),
-        }
-    }
 }
 
-/// Records that are not in the chain.
+/// Records that were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lost {
     pub count: u64,
@@ -92,7 +83,7 @@ impl Lost {
         Lost { count: self.count + other.count, from: self.from.min(other.from), to: self.to.max(other.to) }
     }
 
-    /// The line that says so.
+    /// The line that records the loss.
     pub fn draft(self) -> Draft {
         let mut draft = Draft::new("lost", SystemTime::now());
         draft.number("count", self.count);
@@ -107,7 +98,7 @@ impl Queue {
         Self { keep: keep.as_secs().into(), ..Self::default() }
     }
 
-    /// A record, and what it names.
+    /// Adds a record, and the files that it refers to.
     pub fn put<'a>(
         &self,
         line: &[u8],
@@ -118,27 +109,27 @@ impl Queue {
         let mut state = self.state.lock();
         let is_closed = state.is_closed;
         let batch = &mut state.batch;
-        let before = batch.files.len();
-        for entry in entries {
-            batch.refer(Arc::as_ptr(entry).addr(), || EvidenceFile::Site(entry.clone()));
-        }
-        if let Some((text, hash)) = config {
-            batch.refer(Arc::as_ptr(text).addr(), || EvidenceFile::Config(text.clone(), *hash));
-        }
-        let new: usize =
-            batch.files[before..].iter().filter_map(EvidenceFile::body).map(|(_, bytes)| bytes.len()).sum();
-        // A file that is larger than all the room has it for itself.
+        // Usually the batch has all of them already.
+        let sites = entries.into_iter().filter_map(|entry| {
+            let place = Arc::as_ptr(entry).addr();
+            (!batch.files.contains_key(&place)).then(|| (place, EvidenceFile::Site(entry.clone())))
+        });
+        let mut files: Vec<_> = sites.collect();
+        files.extend(config.and_then(|(text, hash)| {
+            let place = Arc::as_ptr(text).addr();
+            (!batch.files.contains_key(&place)).then(|| (place, EvidenceFile::Config(text.clone(), *hash)))
+        }));
+        let new: usize = files.iter().filter_map(|(_, file)| file.body()).map(|(_, bytes)| bytes.len()).sum();
+        // A file larger than the limit is accepted if it is the only one.
         let is_full = batch.lines.len() + line.len() > ROOM || batch.held > 0 && batch.held + new > ROOM;
         if is_closed || is_full || line.len() > MOST_RECORD {
-            for file in batch.files.drain(before..) {
-                batch.places.remove(&file.place());
-            }
             let lost = Lost { count: 1, from: at, to: at };
             batch.lost = Some(batch.lost.map_or(lost, |before| before.and(lost)));
             self.lost.fetch_add(1, Relaxed);
             return;
         }
         batch.held += new;
+        batch.files.extend(files);
         batch.records += 1;
         batch.lines.extend_from_slice(line);
         batch.times = Some(batch.times.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
@@ -150,12 +141,12 @@ impl Queue {
         self.more.notify_one();
     }
 
-    /// Whether nothing more will come.
+    /// Whether the queue is closed to further records.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed
     }
 
-    /// Returns when all that came so far is written, or cannot be.
+    /// Returns when all records so far are written or lost.
     pub fn flush(&self) {
         let mut state = self.state.lock();
         while !state.is_closed && (!state.batch.is_empty() || state.is_writing) {
@@ -202,22 +193,10 @@ impl Batch {
         self.lines.is_empty() && self.lost.is_none()
     }
 
-    /// Mostly it is what the record before referred to.
-    fn refer(&mut self, place: usize, file: impl FnOnce() -> EvidenceFile) {
-        let is_last = self.files.iter().rev().take(3).any(|file| file.place() == place);
-        if !is_last && self.places.insert(place) {
-            self.files.push(file());
-        }
-    }
-
     fn reset(&mut self) {
         self.lines.clear();
         self.lines.shrink_to(KEPT);
-        self.files.clear();
-        self.files.shrink_to(KEPT / 64);
-        self.places.clear();
-        self.places.shrink_to(KEPT / 64);
-        (self.times, self.lost, self.held, self.records) = (None, None, 0, 0);
+        *self = Self { lines: std::mem::take(&mut self.lines), ..Self::default() };
     }
 }
 

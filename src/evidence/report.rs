@@ -1,6 +1,6 @@
 //! Totals over records: by host, domain, user or rule.
 
-use super::basis::Basis;
+use super::basis::{Basis, bounded};
 use super::line::{Decision, Kind, ReadError, parse};
 use super::read::each_line;
 use crate::policy::{Authority, HostPattern};
@@ -179,11 +179,7 @@ impl Group {
         if let Some(reason) = &decision.reason {
             *self.reasons.entry(reason.clone()).or_default() += 1;
         }
-        for token in &decision.product_tokens {
-            if self.product_tokens.len() < MOST_NAMES && !self.product_tokens.contains(token) {
-                self.product_tokens.insert(token.clone());
-            }
-        }
+        decision.product_tokens.iter().for_each(|token| bounded(&mut self.product_tokens, token));
         for purpose in &decision.purpose {
             *self.purposes.entry(purpose.clone()).or_default() += 1;
         }
@@ -224,4 +220,3 @@ fn user_of(decision: &Decision) -> &str {
 
 /// What does not fit is added up as one.
 const MOST_GROUPS: usize = 100_000;
-const MOST_NAMES: usize = 20;

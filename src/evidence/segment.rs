@@ -2,14 +2,14 @@
 //! those before it are compressed, and how old they are their names say. What a segment's records refer to is in the same segment.
 
 use super::record::{Hash, from_hex};
-use crate::config::give_to_owner;
+use crate::config::{give_to_owner, is_same};
 use crate::rfc3339;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -248,12 +248,6 @@ pub(super) fn rc1_hash(path: &Path) -> Option<Hash> {
 /// What is in a directory.
 pub(super) fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect()
-}
-
-/// Whether this file is the one with that name.
-pub(super) fn is_same(file: &File, path: &Path) -> bool {
-    let number = |found: io::Result<fs::Metadata>| found.map(|it| (it.dev(), it.ino())).ok();
-    number(file.metadata()) == number(fs::metadata(path))
 }
 
 fn file_name(number: u64, began: Option<SystemTime>) -> String {

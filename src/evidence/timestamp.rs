@@ -3,7 +3,7 @@
 
 use super::record::{Hash, digits, from_hex};
 use super::segment::entries;
-use crate::config::give_to_owner;
+use crate::config::write_once;
 use crate::rfc3339;
 use openssl::cms::{CMSOptions, CmsContentInfo};
 use openssl::error::ErrorStack;
@@ -11,7 +11,7 @@ use openssl::x509::store::{X509Store, X509StoreBuilder};
 use openssl::x509::verify::{X509VerifyFlags, X509VerifyParam};
 use openssl::x509::{X509, X509PurposeId};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use x509_parser::asn1_rs::{Any, Class, FromDer, Tag};
@@ -93,16 +93,7 @@ impl Stamp {
     pub fn store(directory: &Path, segment: u64, head: &Hash, response: &[u8]) -> Result<Option<PathBuf>, StampError> {
         check(response, head, None, &[])?;
         let path = directory.join(format!("{segment:08}-{}{SUFFIX}", digits(head)));
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        file.write_all(response)?;
-        give_to_owner(file.as_file(), directory)?;
-        file.as_file().sync_all()?;
-        match file.persist_noclobber(&path) {
-            Ok(_) => File::open(directory)?.sync_all()?,
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-            Err(error) => return Err(error.error.into()),
-        }
-        Ok(Some(path))
+        Ok(write_once(&path, response)?.then_some(path))
     }
 
     /// Whether it is signed by one of these, or by whom they certify for time stamps.

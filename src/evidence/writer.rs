@@ -3,10 +3,10 @@
 use super::chain::Chain;
 use super::queue::{Batch, Lost, Queue};
 use super::record::{Draft, digits, sha256};
-use super::segment::{Clock, Stored, ages, clear_up, is_same, tidy};
+use super::segment::{Clock, Stored, ages, clear_up, tidy};
 use super::start::{LOCK, OpenError, lock, resume, start, warn_of_others};
 use super::timestamp;
-use crate::config::private_directory;
+use crate::config::{is_same, private_directory};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};

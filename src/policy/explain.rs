@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use super::usage::policy_tokens::reserved_purposes;
 use super::{
-    Access, Allowance, AskedAgain, Authority, Entry, HostRules, Known, LicenseEvidence, Manners, MiningEvidence,
-    PolicyOptions, PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteAnswer, SiteFile, decide,
-    may_fetch_license, may_fetch_tdmrep,
+    Access, Allowance, AskedAgain, Authority, Entry, EntryEvidence, HostRules, Known, Manners, PolicyOptions,
+    PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteAnswer, SiteFile, decide, may_fetch_license,
+    may_fetch_tdmrep,
 };
 use crate::robots::RobotsTxt;
 
@@ -30,10 +30,8 @@ pub struct Explanation {
     pub preference: Option<PreferenceEvidence>,
     /// The preferences in robots.txt against some use of an allowed URL, with the use, whatever is declared.
     pub preferences: Vec<(PreferenceEvidence, Box<str>)>,
-    /// The entry of tdmrep.json that decided, if one did.
-    pub reservation: Option<MiningEvidence>,
-    /// What the licence file says, if that decided.
-    pub not_licensed: Option<LicenseEvidence>,
+    /// The entry of tdmrep.json or of the licence file that decided, if one did.
+    pub reservation: Option<EntryEvidence>,
     pub robots: RobotsState,
     /// `None`: it does not matter.
     pub tdmrep: Option<SiteFileState>,
@@ -119,7 +117,6 @@ impl Explanation {
             preference: None,
             preferences: Vec::new(),
             reservation: None,
-            not_licensed: None,
             ..self
         }
     }
@@ -128,8 +125,7 @@ impl Explanation {
     pub fn matched_path(&self) -> Option<&str> {
         let preference = self.preference.as_ref().and_then(|preference| preference.matched_path.as_deref());
         let reservation = self.reservation.as_ref().and_then(|reservation| reservation.matched_path.as_deref());
-        let license = self.not_licensed.as_ref().and_then(|license| license.matched_path.as_deref());
-        preference.or(reservation).or(license).or(self.rule.as_ref().and_then(|rule| rule.matched_path.as_deref()))
+        preference.or(reservation).or(self.rule.as_ref().and_then(|rule| rule.matched_path.as_deref()))
     }
 }
 
@@ -158,10 +154,6 @@ pub fn explain<'a>(
         Ruling::Allow(allowance) => allowance.rule(entry),
         _ => why.and_then(Refusal::rule),
     };
-    let not_licensed = match why {
-        Some(Refusal::NotLicensed(evidence)) => Some(LicenseEvidence::clone(evidence)),
-        _ => None,
-    };
     let of_file = |file: &RobotsTxt| {
         let crawlers = file.rules_for(&tokens);
         let all = crawlers.preferences_for(request.target).into_iter().take(MOST_PREFERENCES);
@@ -181,7 +173,6 @@ pub fn explain<'a>(
         preference: why.and_then(Refusal::preference),
         preferences,
         reservation: why.and_then(Refusal::reservation).cloned(),
-        not_licensed,
         robots: state(entry, request.authority, &rules.options, now),
         tdmrep: known.tdmrep.map(|file| {
             let url = request.authority.url(SiteFile::TdmRep.path());

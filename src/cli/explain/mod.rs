@@ -8,7 +8,7 @@ use crate::admin;
 use crate::config::{Settings, read_argument, read_whole};
 use crate::policy::explain::{Explanation, SiteFileState, explain};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, Entry, HostRules, PreferenceEvidence, Request, SiteAnswer};
+use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, PreferenceEvidence, Request, SiteAnswer};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use serde_json::Value;
@@ -128,7 +128,7 @@ fn offered(offer: &Value) -> String {
 }
 
 fn text(explanation: &Explanation) -> String {
-    let Explanation { url, detail, rule, preference, reservation, not_licensed, robots, .. } = explanation;
+    let Explanation { url, detail, rule, preference, reservation, robots, .. } = explanation;
     let verdict = if explanation.allowed { "allowed" } else { "disallowed" };
     let tokens = match explanation.product_tokens.as_slice() {
         [] => "any crawler".to_owned(),
@@ -139,12 +139,10 @@ fn text(explanation: &Explanation) -> String {
         format!("  --> {}:{line}\n   |\n{line:>3} | {key}: {value}\n   |\n", robots.url)
     };
     out += &match (reservation, preference, rule) {
-        _ if let Some(found) = not_licensed => {
-            format!("  --> {}, content {}: url=\"{}\", {}\n", found.url, found.content, found.location, found.term)
-        }
-        (Some(found), ..) => {
-            format!("  --> {}, entry {}: \"location\": \"{}\"\n", found.url(), found.entry, found.location)
-        }
+        (Some(EntryEvidence { url, entry, location, term, .. }), ..) => match term {
+            Some(term) => format!("  --> {url}, content {entry}: url=\"{location}\", {term}\n"),
+            None => format!("  --> {url}, entry {entry}: \"location\": \"{location}\"\n"),
+        },
         (None, Some(preference), _) => shown(preference.line, &preference.key, &preference.value),
         (None, None, Some(rule)) => shown(rule.line, rule.key(), &rule.pattern),
         (None, None, None) => format!("  --> {} ({})\n", robots.url, robots.access),

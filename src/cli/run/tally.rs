@@ -1,7 +1,7 @@
 //! Counts refusals, by rule and for waiting, as they are reported.
 
 use crate::gate::Reported;
-use crate::policy::{EgressReason, Refusal, is_background};
+use crate::policy::{EgressReason, EntryEvidence, Refusal, is_background};
 use crate::proxy::RecentDecision;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -110,12 +110,13 @@ impl RuleTally {
                 let text = format!("{}: {}", preference.key, preference.value);
                 (authority.robots_url(), Some(preference.line), text)
             }
-            Refusal::MiningReserved(evidence) => {
-                (evidence.url(), None, format!("entry {}: {}", evidence.entry, evidence.location))
-            }
-            Refusal::NotLicensed(evidence) => {
-                let text = format!("content {}: {}; {}", evidence.content, evidence.location, evidence.term);
-                (evidence.url.to_string(), None, text)
+            Refusal::EntryReserved(evidence) => {
+                let EntryEvidence { url, entry, location, term, .. } = &**evidence;
+                let text = match term {
+                    Some(term) => format!("content {entry}: {location}; {term}"),
+                    None => format!("entry {entry}: {location}"),
+                };
+                (url.to_string(), None, text)
             }
             Refusal::AnswerReserved(reservation) => {
                 let text = format!("{}: {}", reservation.field.as_str(), reservation.value);

@@ -2,6 +2,7 @@
 //! out; no sockets of families that network namespaces do not separate; no kernel keyrings; no tracing of its supervisor.
 
 use super::namespaces::is_in_them;
+use super::processes::checked;
 use std::fs;
 use std::io;
 use std::os::fd::RawFd;
@@ -66,10 +67,7 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     let header: [u32; 2] = [CAPABILITY_VERSION_3, 0];
     let none: [u32; 6] = [0; 6];
     // SAFETY: the call reads both, which outlive it.
-    match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) })
 }
 
 /// Keeps processes of the same user from tracing this one and reading its memory and descriptors (`ptrace(2)`). Child programs are
@@ -81,10 +79,7 @@ pub(super) fn forbid_tracing() -> io::Result<()> {
 fn control(what: libc::c_int, argument: libc::c_ulong) -> io::Result<()> {
     let none: libc::c_ulong = 0;
     // SAFETY: passes integers only.
-    match unsafe { libc::prctl(what, argument, none, none, none) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(unsafe { libc::prctl(what, argument, none, none, none) })
 }
 
 /// Installs a seccomp filter. Virtual machine sockets (vsock) belong to no network namespace, and io_uring can open them without a
@@ -100,10 +95,7 @@ pub(super) fn refuse_calls() -> io::Result<()> {
         filter: filter.as_ptr().cast_mut(),
     };
     // SAFETY: the call copies the filter, which outlives it.
-    match unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) })
 }
 
 /// The system call numbers of one architecture.

@@ -12,7 +12,7 @@ mod signal_fd;
 
 use super::CommandError;
 use super::hand_over::{self, SuperviseArgs};
-use processes::{Descendant, descendants, end_with_parent, left, send};
+use processes::{Descendant, checked, descendants, end_with_parent, left, send};
 use rustix::process::{Pid, Signal, WaitOptions, wait};
 use signal_fd::SignalFd;
 use std::ffi::OsStr;
@@ -242,10 +242,7 @@ impl Passed {
 /// Makes this process the parent of orphaned descendants.
 fn become_reaper() -> io::Result<()> {
     // SAFETY: passes integers only.
-    match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
 }
 
 /// Whether the stream accepts a line without blocking.

@@ -1,5 +1,6 @@
 //! Separate namespaces for the command: network, processes, mounts, users, shared memory and message queues, host names and cgroups.
 
+use super::processes::checked;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::ffi::CString;
 use std::fs;
@@ -152,10 +153,8 @@ fn mount(source: Option<&str>, target: &str, kind: Option<&str>, flags: libc::c_
     let (source, target, kind) = (source.map(c).transpose()?, c(target)?, kind.map(c).transpose()?);
     let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
     // SAFETY: the call reads strings that outlive it.
-    match unsafe { libc::mount(pointer(&source), target.as_ptr(), pointer(&kind), flags, std::ptr::null()) } {
-        0 => Ok(()),
-        _ => Err(with(io::Error::last_os_error(), target.as_bytes())),
-    }
+    let mounted = unsafe { libc::mount(pointer(&source), target.as_ptr(), pointer(&kind), flags, std::ptr::null()) };
+    checked(mounted).map_err(|error| with(error, target.as_bytes()))
 }
 
 fn with(error: io::Error, path: &[u8]) -> io::Error {
@@ -165,10 +164,7 @@ fn with(error: io::Error, path: &[u8]) -> io::Error {
 
 fn unshare(what: libc::c_int) -> io::Result<()> {
     // SAFETY: takes no pointer; this process has one thread, and loses nothing by it.
-    match unsafe { libc::unshare(what) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(unsafe { libc::unshare(what) })
 }
 
 fn raise_loopback() -> io::Result<()> {
@@ -178,10 +174,7 @@ fn raise_loopback() -> io::Result<()> {
     interface.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
     interface.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
     // SAFETY: the request takes an `ifreq`, which outlives the call.
-    match unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const interface) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const interface) })
 }
 
 /// Whether it succeeds in a child process.

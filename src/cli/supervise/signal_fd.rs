@@ -1,5 +1,6 @@
 //! Signals read from a descriptor, with their senders.
 
+use super::processes::checked;
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,9 +27,7 @@ impl SignalFd {
         }
         let mut before = set;
         // SAFETY: reads one set and writes the other. The process has one thread.
-        if unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        checked(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before) })?;
         // SAFETY: only reads the set.
         let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) };
         if fd < 0 {
@@ -44,10 +43,7 @@ impl SignalFd {
         let before = self.before;
         move || {
             // SAFETY: only reads the set.
-            match unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
+            checked(unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) })
         }
     }
 

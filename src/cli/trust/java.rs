@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
+use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, nothing_to_do, run};
 
 pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> TrustOutcome {
     let homes = machine.java_home.as_ref().map(|home| home.join("bin/keytool")).filter(|tool| tool.is_file());
@@ -21,29 +21,21 @@ pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEn
         let all: Vec<&OsStr> = command.iter().chain(&common).map(OsStr::new).chain(after.iter().copied()).collect();
         run(&keytool, &all)
     };
-    let shown = keytool.display();
-    let is_there = call(&["-list"], &[]).is_ok();
-    let done = match (change, is_there) {
-        (TrustChange::Install, true) => {
-            return TrustOutcome::Nothing(format!("it was in the keystore of {shown} already"));
+    let place = format!("the keystore of {}", keytool.display());
+    if let Some(nothing) = nothing_to_do(change, call(&["-list"], &[]).is_ok(), &place) {
+        return nothing;
+    }
+    let (done, what) = match change {
+        TrustChange::Install => {
+            let import = ["-importcert", "-noprompt", "-trustcacerts"];
+            (call(&import, &["-file".as_ref(), entry.file.as_ref()]), format!("added to {place} as {}", entry.name))
         }
-        (TrustChange::Uninstall, false) => {
-            return TrustOutcome::Nothing(format!("it is not in the keystore of {shown}"));
-        }
-        (TrustChange::Install, false) => {
-            call(&["-importcert", "-noprompt", "-trustcacerts"], &["-file".as_ref(), entry.file.as_ref()])
-        }
-        (TrustChange::Uninstall, true) => call(&["-delete"], &[]),
+        TrustChange::Uninstall => (call(&["-delete"], &[]), format!("removed {} from {place}", entry.name)),
     };
-    match (done, change) {
-        (Ok(_), TrustChange::Install) => {
-            TrustOutcome::Done(format!("added to the keystore of {shown} as {}", entry.name))
-        }
-        (Ok(_), TrustChange::Uninstall) => {
-            TrustOutcome::Done(format!("removed {} from the keystore of {shown}", entry.name))
-        }
-        (Err(said), _) => TrustOutcome::failed(
-            format!("{shown} cannot change its keystore: {said}"),
+    match done {
+        Ok(_) => TrustOutcome::Done(what),
+        Err(said) => TrustOutcome::failed(
+            format!("{} cannot change its keystore: {said}", keytool.display()),
             "its owner, mostly root, may; or give Java the certificate: `politely ca export`",
         ),
     }

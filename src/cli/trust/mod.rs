@@ -151,6 +151,15 @@ struct TrustEntry<'a> {
     file: &'a Path,
 }
 
+/// What to say of a place where the certificate is already as it is to be.
+fn nothing_to_do(change: TrustChange, is_there: bool, place: &impl fmt::Display) -> Option<TrustOutcome> {
+    match (change, is_there) {
+        (TrustChange::Install, true) => Some(TrustOutcome::Nothing(format!("it was in {place} already"))),
+        (TrustChange::Uninstall, false) => Some(TrustOutcome::Nothing(format!("it is not in {place}"))),
+        (TrustChange::Install, false) | (TrustChange::Uninstall, true) => None,
+    }
+}
+
 /// Runs a tool and returns its output; the error is the last line of its messages.
 fn run(tool: &Path, arguments: &[&std::ffi::OsStr]) -> Result<String, String> {
     let output = Command::new(tool).args(arguments).output().map_err(|error| error.to_string())?;

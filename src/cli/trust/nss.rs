@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
+use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, nothing_to_do, run};
 
 pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
     let databases = databases(machine, change == TrustChange::Install && has_browser(machine));
@@ -99,24 +99,20 @@ impl Database<'_> {
                 "start Chromium once, which makes its own",
             );
         }
-        let done = match (change, self.holds(name)) {
-            (TrustChange::Install, true) => return TrustOutcome::Nothing(format!("it was in {shown} already")),
-            (TrustChange::Uninstall, false) => return TrustOutcome::Nothing(format!("it is not in {shown}")),
-            // C: trusted as an issuer of server certificates only.
-            (TrustChange::Install, false) => {
-                self.call(&["-A", "-t", "C,,", "-n", name, "-i"], &[entry.file.as_ref()]).map(|_| ())
+        if let Some(nothing) = nothing_to_do(change, self.holds(name), &shown) {
+            return nothing;
+        }
+        let (done, what) = match change {
+            TrustChange::Install => {
+                let what = if new { format!("made {shown} and added to it") } else { format!("added to {shown}") };
+                // C: trusted as an issuer of server certificates only.
+                (self.call(&["-A", "-t", "C,,", "-n", name, "-i"], &[entry.file.as_ref()]).map(drop), what)
             }
-            (TrustChange::Uninstall, true) => self.remove(name),
+            TrustChange::Uninstall => (self.remove(name), format!("removed from {shown}")),
         };
-        match (done, change) {
-            (Ok(()), TrustChange::Install) if new => {
-                TrustOutcome::Done(format!("made {shown} and added to it; restart the browser"))
-            }
-            (Ok(()), TrustChange::Install) => TrustOutcome::Done(format!("added to {shown}; restart the browser")),
-            (Ok(()), TrustChange::Uninstall) => {
-                TrustOutcome::Done(format!("removed from {shown}; restart the browser"))
-            }
-            (Err(said), _) => TrustOutcome::failed(
+        match done {
+            Ok(()) => TrustOutcome::Done(format!("{what}; restart the browser")),
+            Err(said) => TrustOutcome::failed(
                 format!("certutil cannot change {shown}: {said}"),
                 "close the browser and try again",
             ),

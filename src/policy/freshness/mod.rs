@@ -5,6 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::cache::CacheControl;
 use super::date::http_date;
 use super::retry_after::delta_seconds;
 
@@ -57,26 +58,12 @@ impl CacheFields<'_> {
     }
 
     fn cache_control(&self) -> Option<Duration> {
-        let mut max_age = None;
-        let mut s_maxage = None;
-        for directive in self.cache_control.iter().flat_map(|line| directives(line)) {
-            let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
-            let (name, value) = (name.trim(), value.trim().trim_matches('"'));
-            let given = if name.eq_ignore_ascii_case("max-age") {
-                &mut max_age
-            } else if name.eq_ignore_ascii_case("s-maxage") {
-                &mut s_maxage
-            } else if name.eq_ignore_ascii_case("no-cache") || name.eq_ignore_ascii_case("no-store") {
-                return Some(Duration::ZERO);
-            } else {
-                continue;
-            };
-            // RFC 9111 §4.2.1: a malformed value makes the response stale; of several values, the smallest is safe.
-            let value = delta_seconds(value).unwrap_or(Duration::ZERO);
-            *given = Some(given.map_or(value, |other: Duration| other.min(value)));
-        }
+        // A line that is not text says nothing.
+        let control =
+            CacheControl::read(self.cache_control.iter().copied().filter(|line| str::from_utf8(line).is_ok()));
+        let is_never_fresh = control.no_cache || control.no_store;
         // §5.2.2.10: we are a shared cache.
-        s_maxage.or(max_age)
+        if is_never_fresh { Some(Duration::ZERO) } else { control.s_maxage.or(control.max_age) }
     }
 
     fn until(&self, expires: &[u8], now: SystemTime) -> Duration {
@@ -219,18 +206,6 @@ const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 fn unit(random: f64) -> f64 {
     if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) }
-}
-
-/// The comma-separated members of a field line; commas inside quotes do not separate. Empty if the line is not text.
-fn directives(line: &[u8]) -> impl Iterator<Item = &str> {
-    let mut quoted = false;
-    str::from_utf8(line)
-        .unwrap_or("")
-        .split(move |c| {
-            quoted ^= c == '"';
-            c == ',' && !quoted
-        })
-        .map(str::trim)
 }
 
 #[cfg(test)]

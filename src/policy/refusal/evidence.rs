@@ -4,7 +4,6 @@
 use std::fmt::{self, Write};
 
 use crate::policy::UsageField;
-use crate::policy::{Authority, SiteFile};
 use crate::robots::{PreferenceRef, RuleKind, RuleRef};
 
 /// The rule of robots.txt that decided, as written there.
@@ -90,67 +89,40 @@ impl fmt::Display for PreferenceEvidence {
     }
 }
 
-/// The entry of a tdmrep.json that reserves a page from a declared purpose.
+/// The entry of a site's tdmrep.json or licence file that says no to a declared purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct MiningEvidence {
-    pub authority: Authority,
+pub struct EntryEvidence {
+    /// URL of the file.
+    pub url: Box<str>,
     pub purpose: Box<str>,
     /// Position in the file, from 1.
     pub entry: u32,
-    /// The path pattern as written.
+    /// The path pattern as written; in a licence file the `url` of a `content`.
     pub location: Box<str>,
-    /// URL of the terms under which the page may be mined nevertheless.
+    /// Of a licence file: `prohibits: ai-train`, or `permits: search`, which does not list the purpose. `None`: it is a tdmrep.json.
+    pub term: Option<Box<str>>,
+    /// Of a tdmrep.json: URL of the terms under which the page may be mined nevertheless.
     pub policy: Option<Box<str>>,
     /// The form of the path that it matches, if that is not the path as sent but one that servers make of it.
     pub matched_path: Option<Box<str>>,
 }
 
-impl MiningEvidence {
-    /// The URL of the file.
-    pub fn url(&self) -> String {
-        self.authority.url(SiteFile::TdmRep.path())
-    }
-}
-
-impl fmt::Display for MiningEvidence {
+impl fmt::Display for EntryEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { purpose, entry, location, .. } = self;
-        let file = self.url();
-        write!(
-            f,
-            "{file} reserves this URL from the purpose `{purpose}`: entry {entry}, `\"location\": \"{location}\"`"
-        )?;
-        served_as(f, &self.matched_path)?;
-        self.policy.iter().try_for_each(|policy| write!(f, "; its terms are at {policy}"))
-    }
-}
-
-/// What a licence file says of a page that is not licensed for a declared purpose.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LicenseEvidence {
-    /// Where the file is.
-    pub url: Box<str>,
-    pub purpose: Box<str>,
-    /// The place of the `content` in the file, from 1.
-    pub content: u32,
-    /// Its `url` as written.
-    pub location: Box<str>,
-    /// `prohibits: ai-train`, or `permits: search`, which does not list it.
-    pub term: Box<str>,
-    /// What it matches, where that is not the path as sent but one that servers take it for.
-    pub matched_path: Option<Box<str>>,
-}
-
-impl fmt::Display for LicenseEvidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, purpose, content, location, term, matched_path } = self;
-        write!(
-            f,
-            "{url} does not license this URL for the purpose `{purpose}`: content {content}, `url=\"{location}\"`, `{term}`"
-        )?;
-        served_as(f, matched_path)
+        let Self { url, purpose, entry, location, term, policy, matched_path } = self;
+        match term {
+            None => write!(
+                f,
+                "{url} reserves this URL from the purpose `{purpose}`: entry {entry}, `\"location\": \"{location}\"`"
+            ),
+            Some(term) => write!(
+                f,
+                "{url} does not license this URL for the purpose `{purpose}`: content {entry}, `url=\"{location}\"`, `{term}`"
+            ),
+        }?;
+        served_as(f, matched_path)?;
+        policy.iter().try_for_each(|policy| write!(f, "; its terms are at {policy}"))
     }
 }
 

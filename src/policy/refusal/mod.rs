@@ -6,7 +6,7 @@ mod evidence;
 mod sentence;
 
 pub use egress_reason::{EgressReason, ListedBy};
-pub use evidence::{LicenseEvidence, MiningEvidence, PreferenceEvidence, Reservation, RuleEvidence};
+pub use evidence::{EntryEvidence, PreferenceEvidence, Reservation, RuleEvidence};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,10 +35,8 @@ pub enum Refusal {
         purpose: Box<str>,
         preference: PreferenceEvidence,
     },
-    /// The site's tdmrep.json reserves the URL from the declared purpose.
-    MiningReserved(Box<MiningEvidence>),
-    /// The site's licence file does not license the URL for the declared purpose.
-    NotLicensed(Box<LicenseEvidence>),
+    /// The site's tdmrep.json reserves the URL from the declared purpose, or its licence file does not license the URL for that.
+    EntryReserved(Box<EntryEvidence>),
     /// The origin's answer says no to the declared purpose: its body is not delivered.
     AnswerReserved(Box<Reservation>),
     /// robots.txt could not be read, and no copy is good enough: complete disallow (RFC 9309 §2.3.1.4).
@@ -152,9 +150,7 @@ impl Refusal {
     pub fn slug(&self) -> &'static str {
         match self {
             Self::Disallowed { .. } => "robots-disallowed",
-            Self::UsageDisallowed { .. } | Self::MiningReserved(_) | Self::NotLicensed(_) | Self::AnswerReserved(_) => {
-                "usage-disallowed"
-            }
+            Self::UsageDisallowed { .. } | Self::EntryReserved(_) | Self::AnswerReserved(_) => "usage-disallowed",
             Self::RobotsUnreachable { .. } => "robots-unreachable",
             Self::CrawlDelay { .. } | Self::Closed { .. } => "crawl-delay",
             Self::HostPaused { .. } => "host-paused",
@@ -190,9 +186,9 @@ impl Refusal {
         Some(preference.clone())
     }
 
-    /// The entry of tdmrep.json that decided.
-    pub(super) fn reservation(&self) -> Option<&MiningEvidence> {
-        let Self::MiningReserved(evidence) = self else { return None };
+    /// The entry of tdmrep.json or of the licence file that decided.
+    pub(super) fn reservation(&self) -> Option<&EntryEvidence> {
+        let Self::EntryReserved(evidence) = self else { return None };
         Some(evidence)
     }
 

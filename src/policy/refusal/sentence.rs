@@ -31,8 +31,7 @@ impl Refusal {
                     "{authority}/robots.txt says no to the purpose `{purpose}` of this URL for {tokens}: {preference}"
                 )
             }
-            Self::MiningReserved(evidence) => write!(f, "{evidence}"),
-            Self::NotLicensed(evidence) => write!(f, "{evidence}"),
+            Self::EntryReserved(evidence) => write!(f, "{evidence}"),
             Self::AnswerReserved(reservation) => {
                 let Reservation { field, value, purpose } = &**reservation;
                 write!(f, "the site's answer says no to the purpose `{purpose}`: `{}: {value}`", field.as_str())

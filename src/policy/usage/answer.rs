@@ -15,13 +15,13 @@ pub struct UsageLines {
     pub(super) price: Option<Vec<u8>>,
     pub(super) charged: Option<Vec<u8>>,
     pub(super) crawler_error: Option<Vec<u8>>,
-    /// There were too many of these, or they are too long.
+    /// Signals of which lines were not read: too many, or too long.
     pub(super) left_out: Vec<Signal>,
     is_image: bool,
 }
 
 impl UsageLines {
-    /// One field of the head, if it matters.
+    /// Takes one field of the head. Fields about other things are ignored.
     pub fn take(&mut self, name: &[u8], value: &[u8]) {
         let known = UsageField::OF_HEADS.into_iter();
         if let Some(field) = known.into_iter().find(|field| name.eq_ignore_ascii_case(field.as_str().as_bytes())) {
@@ -42,21 +42,21 @@ impl UsageLines {
         }
     }
 
-    /// What is said in this place.
+    /// Adds a line of this field.
     pub(super) fn add(&mut self, field: UsageField, value: &[u8]) {
-        // Its lines are one value (RFC 9651 §4.2), which none is left out of without a change of what it says.
+        // All lines of a structured field are one value (RFC 9651 §4.2): leaving one out would change its meaning.
         let is_one = matches!(field, UsageField::ContentUsage | UsageField::RobotsTag);
         let of_its_kind = self.lines.iter().filter(|(other, _)| *other == field).count();
         let too_much = of_its_kind == MOST_LINES || !is_one && value.len() > LONGEST_LINE;
         let before = self.lines.iter_mut().find(|(other, _)| *other == field && is_one);
         match before {
             Some((_, lines)) => lines.extend([b", ", value].concat()),
-            None if too_much => self.leave_out(field.into()),
+            None if too_much => self.leave_out(Signal::Usage(field)),
             None => self.lines.push((field, value.to_owned())),
         }
     }
 
-    /// Where the terms are on which what is reserved may be mined all the same.
+    /// Adds the URL of the terms under which a reserved page may be mined nevertheless.
     pub(super) fn add_policy(&mut self, policy: &[u8]) {
         let reserved = self.lines.iter_mut().find(|(field, value)| *field == UsageField::MetaTdm && value == b"1");
         if let Some((_, value)) = reserved.filter(|_| policy.len() <= LONGEST) {
@@ -70,7 +70,7 @@ impl UsageLines {
         }
     }
 
-    /// What each line says to the crawler in question: whether it says no to some use; `None`: that cannot be read.
+    /// Each line, and whether it says no to some use for this crawler. `None`: the line is malformed.
     pub(super) fn read(&self, to: &Use<'_>) -> impl Iterator<Item = (UsageField, Box<str>, Option<bool>)> {
         self.lines.iter().map(|(field, value)| {
             let reads = match field {
@@ -94,13 +94,13 @@ impl UsageLines {
         })
     }
 
-    /// Whether its TDM-Reservation says that it may be mined.
+    /// Whether `TDM-Reservation: 0` permits mining.
     pub fn frees_mining(&self) -> bool {
         let mut values = self.lines.iter().filter(|(field, _)| *field == UsageField::TdmReservation).peekable();
         values.peek().is_some() && values.all(|(_, value)| value.trim_ascii() == b"0")
     }
 
-    /// The first that says no, with whether that is enforced or only reported.
+    /// The first line that says no to a declared purpose, and whether that is enforced or only reported.
     pub fn reservation(&self, to: &Use<'_>) -> Option<(Reservation, RobotsOverride)> {
         let found = |wanted: RobotsOverride| {
             self.lines.iter().find_map(|(field, value)| {
@@ -113,7 +113,7 @@ impl UsageLines {
         found(RobotsOverride::Enforce).or_else(|| found(RobotsOverride::Report))
     }
 
-    /// The one that it says no to.
+    /// The declared purpose that the line says no to.
     fn purpose<'a>(&self, field: UsageField, value: &[u8], to: &Use<'a>) -> Option<&'a Purpose> {
         let mut purposes = to.purposes.iter();
         match field {
@@ -132,7 +132,7 @@ impl UsageLines {
     }
 }
 
-/// What can be read of it.
+/// Parses a Content-Usage or Content-Signal line.
 fn usage(field: UsageField, value: &[u8]) -> UsageLine {
     match field {
         _ if value.len() > LONGEST_LINE => UsageLine::unreadable(),
@@ -141,18 +141,18 @@ fn usage(field: UsageField, value: &[u8]) -> UsageLine {
     }
 }
 
-/// The value of TDM-Reservation; in a page's the policy may follow.
+/// The value of TDM-Reservation, without the policy that follows it in a page.
 fn reservation(value: &[u8]) -> &[u8] {
     let end = memchr::memmem::find(value, b", tdm-policy: ").unwrap_or(value.len());
     value[..end].trim_ascii()
 }
 
-/// As much as people read of it: a hundred thousand of them are remembered.
+/// The beginning of a value, for messages. Bounded, as a hundred thousand of them are remembered.
 fn shown(value: &[u8]) -> Box<str> {
     String::from_utf8_lossy(&value[..value.len().min(LONGEST)]).into()
 }
 
-/// So many of each field are read, of so many bytes.
+/// Most lines that are read of each field, and most bytes of a line.
 const MOST_LINES: usize = 16;
 const LONGEST_LINE: usize = 4096;
 /// Bytes of a field's value that are shown.

@@ -49,10 +49,10 @@ impl Default for UsageModes {
     }
 }
 
-/// What is asked of an answer's head.
+/// For whom and for which purposes an answer is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Use<'a> {
-    /// None: there is nothing to say no to.
+    /// The declared purposes. Empty: nothing can be refused.
     pub purposes: &'a [Purpose],
     /// The names that scope Robots-Tag and X-Robots-Tag.
     pub product_tokens: &'a [ProductToken],
@@ -60,41 +60,40 @@ pub struct Use<'a> {
     pub now: SystemTime,
 }
 
-/// What a head can say, or say so that nobody understands it.
+/// What an answer can say about the use of its content, well formed or malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    ContentUsage,
-    ContentSignal,
-    RobotsTag,
-    XRobotsTag,
-    TdmReservation,
-    MetaRobots,
-    MetaTdm,
+    Usage(UsageField),
     /// `Link: <…>; rel="license"`.
     License,
     /// Status 402.
     PaymentRequired,
-    /// `crawler-charged`: it has been paid for.
+    /// `crawler-charged`: the request was paid for.
     Charged,
-    /// `crawler-error`: it has not.
+    /// `crawler-error`: the payment was not accepted.
     CrawlerError,
 }
 
 impl UsageField {
-    /// The fields.
+    /// The fields of heads; the others are tags of pages.
     pub(super) const OF_HEADS: [Self; 5] =
         [Self::ContentUsage, Self::ContentSignal, Self::RobotsTag, Self::XRobotsTag, Self::TdmReservation];
 
     pub fn as_str(self) -> &'static str {
+        self.names().0
+    }
+
+    /// In a sentence, and as a label in metrics.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::ContentUsage => "Content-Usage",
-            Self::ContentSignal => "Content-Signal",
-            Self::RobotsTag => "Robots-Tag",
-            Self::XRobotsTag => "X-Robots-Tag",
-            Self::TdmReservation => "TDM-Reservation",
-            Self::MetaRobots => "meta robots",
-            Self::MetaTdm => "meta tdm-reservation",
+            Self::ContentUsage => ("Content-Usage", "content-usage"),
+            Self::ContentSignal => ("Content-Signal", "content-signal"),
+            Self::RobotsTag => ("Robots-Tag", "robots-tag"),
+            Self::XRobotsTag => ("X-Robots-Tag", "x-robots-tag"),
+            Self::TdmReservation => ("TDM-Reservation", "tdm-reservation"),
+            Self::MetaRobots => ("meta robots", "meta-robots"),
+            Self::MetaTdm => ("meta tdm-reservation", "meta-tdm-reservation"),
         }
     }
 }
@@ -113,13 +112,13 @@ impl UsageModes {
 
 impl Signal {
     pub const ALL: [Self; 11] = [
-        Self::ContentUsage,
-        Self::ContentSignal,
-        Self::RobotsTag,
-        Self::XRobotsTag,
-        Self::TdmReservation,
-        Self::MetaRobots,
-        Self::MetaTdm,
+        Self::Usage(UsageField::ContentUsage),
+        Self::Usage(UsageField::ContentSignal),
+        Self::Usage(UsageField::RobotsTag),
+        Self::Usage(UsageField::XRobotsTag),
+        Self::Usage(UsageField::TdmReservation),
+        Self::Usage(UsageField::MetaRobots),
+        Self::Usage(UsageField::MetaTdm),
         Self::License,
         Self::PaymentRequired,
         Self::Charged,
@@ -129,31 +128,11 @@ impl Signal {
     /// The label in metrics. Stable.
     pub fn slug(self) -> &'static str {
         match self {
-            Self::ContentUsage => "content-usage",
-            Self::ContentSignal => "content-signal",
-            Self::RobotsTag => "robots-tag",
-            Self::XRobotsTag => "x-robots-tag",
-            Self::TdmReservation => "tdm-reservation",
-            Self::MetaRobots => "meta-robots",
-            Self::MetaTdm => "meta-tdm-reservation",
+            Self::Usage(field) => field.names().1,
             Self::License => "license",
             Self::PaymentRequired => "payment-required",
             Self::Charged => "crawler-charged",
             Self::CrawlerError => "crawler-error",
-        }
-    }
-}
-
-impl From<UsageField> for Signal {
-    fn from(field: UsageField) -> Self {
-        match field {
-            UsageField::ContentUsage => Self::ContentUsage,
-            UsageField::ContentSignal => Self::ContentSignal,
-            UsageField::RobotsTag => Self::RobotsTag,
-            UsageField::XRobotsTag => Self::XRobotsTag,
-            UsageField::TdmReservation => Self::TdmReservation,
-            UsageField::MetaRobots => Self::MetaRobots,
-            UsageField::MetaTdm => Self::MetaTdm,
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Whether a page is licensed for the declared purposes by the file that its robots.txt names (RSL 1.0). What is not known is licensed:
-//! robots.txt allows it. Pure.
+//! Whether a page is licensed for the declared purposes by the file that its robots.txt names (RSL 1.0). If the file is unknown, every use
+//! is licensed, as robots.txt allows it. Pure.
 
 use crate::policy::entry::Entry;
-use crate::policy::{HostRules, LicenseEvidence, Refusal, Request};
+use crate::policy::{EntryEvidence, HostRules, Refusal, Request};
 use crate::robots::budget::StepsSpent;
 use crate::robots::path_forms::JudgedPath;
 
-/// Why a page is refused by a licence file, as that is known. `url`: where the file is.
+/// Why the licence file refuses a page. `url`: the URL of the file.
 pub(in crate::policy) fn not_licensed(
     entry: &Entry,
     url: &str,
@@ -23,12 +23,13 @@ pub(in crate::policy) fn not_licensed(
             (Ok(found), matched_path) => (found, matched_path),
             (Err(StepsSpent), _) => return Some(Refusal::RulesTooComplex { rules: url.into() }),
         };
-        Some(Refusal::NotLicensed(Box::new(LicenseEvidence {
+        Some(Refusal::EntryReserved(Box::new(EntryEvidence {
             url: url.into(),
             purpose: purpose.as_str().into(),
-            content: found.content,
+            entry: found.content,
             location: found.location.into(),
-            term: format!("{}: {}", found.element, found.uses).into(),
+            term: Some(format!("{}: {}", found.element, found.uses).into()),
+            policy: None,
             matched_path,
         })))
     })

@@ -5,21 +5,21 @@ use super::field::{Signal, UsageField, Use};
 use super::offer;
 use crate::policy::Money;
 
-/// What one answer says.
+/// What one answer says about the use of its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageReport {
-    /// The field lines that say no to some use, as they came.
+    /// The field lines that say no to some use, as received.
     pub reserved: Vec<(UsageField, Box<str>)>,
-    /// Where the terms of use are.
+    /// URLs of the terms of use.
     pub licenses: Vec<Box<str>>,
     /// Status 402.
     pub payment_required: bool,
     pub price: Option<Box<str>>,
-    /// What the request has been charged.
+    /// The amount charged for the request.
     pub charged: Option<Money>,
-    /// Why the price that it named was not taken.
+    /// Why the offered price was not accepted.
     pub crawler_error: Option<Box<str>>,
-    /// What cannot be understood: nothing is known of it.
+    /// Malformed signals, which count as unknown.
     pub malformed: Vec<Signal>,
 }
 
@@ -31,7 +31,7 @@ impl UsageReport {
             match reads {
                 Some(true) => noted.reserved.push((field, value)),
                 Some(false) => {}
-                None => noted.malformed.push(field.into()),
+                None => noted.malformed.push(Signal::Usage(field)),
             }
         }
         for line in &lines.links {
@@ -65,7 +65,7 @@ impl UsageReport {
         noted
     }
 
-    /// With what an earlier part of the same answer says.
+    /// Adds what an earlier part of the same answer says.
     pub fn join_before(&mut self, earlier: Self) {
         self.reserved.splice(0..0, earlier.reserved);
         self.licenses.splice(0..0, earlier.licenses);
@@ -77,25 +77,25 @@ impl UsageReport {
         *self == Self::default()
     }
 
-    /// What it says, each once.
+    /// The signals that the answer gives, each once.
     pub fn signals(&self) -> impl Iterator<Item = Signal> {
         let has = |signal| match signal {
             Signal::License => !self.licenses.is_empty(),
             Signal::PaymentRequired => self.payment_required,
             Signal::Charged => self.charged.is_some(),
             Signal::CrawlerError => self.crawler_error.is_some(),
-            field => self.reserved.iter().any(|(it, _)| Signal::from(*it) == field),
+            Signal::Usage(field) => self.reserved.iter().any(|(it, _)| *it == field),
         };
         Signal::ALL.into_iter().filter(move |signal| has(*signal))
     }
 
-    /// The lines that say no, as one.
+    /// The lines that say no, joined for people. `None`: there are none.
     pub fn reserved_text(&self) -> Option<String> {
         let lines: Vec<_> = self.reserved.iter().map(|(field, value)| format!("{}: {value}", field.as_str())).collect();
         Some(lines.join("; ")).filter(|text| !text.is_empty())
     }
 
-    /// What it asks for in return, for people.
+    /// The licence and price that the answer asks for, for people.
     pub fn offer_text(&self) -> Option<String> {
         let licenses = self.licenses.iter().map(|license| format!("its licence is at {license}"));
         let price = self.price.iter().map(|price| format!("it asks for {price}"));
@@ -184,10 +184,10 @@ mod tests {
     fn what_cannot_be_understood_is_counted_and_says_nothing() {
         for (line, signal) in [
             ("X-Robots-Tag: \u{fc}, noindex\u{0}", None),
-            ("X-Robots-Tag: unavailable_after: soon", Some(Signal::XRobotsTag)),
-            ("Content-Usage: train-ai=n, Nonsense!", Some(Signal::ContentUsage)),
-            ("Content-Usage: train-ai=no", Some(Signal::ContentUsage)),
-            ("TDM-Reservation: yes", Some(Signal::TdmReservation)),
+            ("X-Robots-Tag: unavailable_after: soon", Some(Signal::Usage(UsageField::XRobotsTag))),
+            ("Content-Usage: train-ai=n, Nonsense!", Some(Signal::Usage(UsageField::ContentUsage))),
+            ("Content-Usage: train-ai=no", Some(Signal::Usage(UsageField::ContentUsage))),
+            ("TDM-Reservation: yes", Some(Signal::Usage(UsageField::TdmReservation))),
             ("Link: https://a.example/l; rel=license", Some(Signal::License)),
             ("Link: nonsense", None),
         ] {
@@ -197,8 +197,15 @@ mod tests {
         }
         let long = format!("X-Robots-Tag: noindex, {}", "x".repeat(10_000));
         let said = noted(200, &[&long]);
-        assert_eq!((said.malformed, said.reserved.len()), (vec![Signal::XRobotsTag], 0), "it is too long");
+        assert_eq!(
+            (said.malformed, said.reserved.len()),
+            (vec![Signal::Usage(UsageField::XRobotsTag)], 0),
+            "it is too long"
+        );
         let said = noted(200, &["X-Robots-Tag: noindex"; 100]);
-        assert!(said.reserved.len() == 16 && said.malformed == [Signal::XRobotsTag], "there are too many");
+        assert!(
+            said.reserved.len() == 16 && said.malformed == [Signal::Usage(UsageField::XRobotsTag)],
+            "there are too many"
+        );
     }
 }

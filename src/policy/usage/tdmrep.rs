@@ -1,11 +1,11 @@
 //! Whether a page is reserved from text and data mining by its site's tdmrep.json. What is not known reserves nothing. Pure.
 
 use crate::policy::entry::Entry;
-use crate::policy::{HostRules, MiningEvidence, Refusal, Request, SiteFile};
+use crate::policy::{EntryEvidence, HostRules, Refusal, Request, SiteFile};
 use crate::robots::budget::StepsSpent;
 use crate::robots::path_forms::JudgedPath;
 
-/// Why a page is refused by a tdmrep.json, as that is known.
+/// Why the tdmrep.json refuses a page.
 pub(in crate::policy) fn reserved_by_tdmrep(
     entry: &Entry,
     rules: &HostRules,
@@ -14,17 +14,18 @@ pub(in crate::policy) fn reserved_by_tdmrep(
 ) -> Option<Refusal> {
     let (file, purpose) = entry.tdm_rep().zip(rules.mining_purpose())?;
     let found = path.first_refused(|asked, budget| file.reservation_within(asked, budget).transpose());
-    let (found, matched_path) = match found? {
-        (Ok(found), matched_path) => (found, matched_path),
-        (Err(StepsSpent), _) => {
-            return Some(Refusal::RulesTooComplex { rules: request.authority.url(SiteFile::TdmRep.path()).into() });
-        }
+    let (found, matched_path) = found?;
+    let url = request.authority.url(SiteFile::TdmRep.path()).into();
+    let found = match found {
+        Ok(found) => found,
+        Err(StepsSpent) => return Some(Refusal::RulesTooComplex { rules: url }),
     };
-    Some(Refusal::MiningReserved(Box::new(MiningEvidence {
-        authority: request.authority.clone(),
+    Some(Refusal::EntryReserved(Box::new(EntryEvidence {
+        url,
         purpose: purpose.as_str().into(),
         entry: found.entry,
         location: found.location.into(),
+        term: None,
         policy: found.policy.map(Box::from),
         matched_path,
     })))

@@ -129,8 +129,15 @@ impl Counters {
     /// An answer says something about its use.
     pub(in crate::proxy) fn noted(&self, noted: &UsageReport) {
         let [said, malformed] = &self.noted;
-        noted.signals().for_each(|signal| _ = said[signal as usize].fetch_add(1, Relaxed));
-        noted.malformed.iter().for_each(|signal| _ = malformed[*signal as usize].fetch_add(1, Relaxed));
+        let count = |counts: &[AtomicU64], signal| {
+            Signal::ALL
+                .iter()
+                .zip(counts)
+                .filter(|(it, _)| **it == signal)
+                .for_each(|(_, count)| _ = count.fetch_add(1, Relaxed));
+        };
+        noted.signals().for_each(|signal| count(said, signal));
+        noted.malformed.iter().for_each(|signal| count(malformed, *signal));
         if let Some(Money { currency, micros }) = noted.charged {
             let mut charged = self.charged.lock();
             if charged.len() < MOST_CURRENCIES || charged.contains_key(&currency) {

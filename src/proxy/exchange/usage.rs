@@ -71,8 +71,7 @@ impl Exchange<'_> {
         let mut noted = UsageReport::of(lines, head.status, &to);
         let reservation = Some(()).filter(|()| (200..300).contains(&head.status)).and_then(|()| lines.reservation(&to));
         // TDMRep §5: what an answer says goes for it, whatever the site's file says.
-        let is_mined =
-            |told: &Reported| matches!(told, Reported::Refused(why) if matches!(**why, Refusal::MiningReserved(_)));
+        let is_mined = |told: &Reported| matches!(told, Reported::Refused(why) if matches!(&**why, Refusal::EntryReserved(entry) if entry.term.is_none()));
         if lines.frees_mining() && self.trip.reported.as_ref().is_some_and(is_mined) {
             self.trip.reported = None;
         }

@@ -33,19 +33,17 @@ pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
             put("line", Member::Number(preference.line.into()));
             preference.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
-        Refusal::MiningReserved(evidence) => {
-            put("tdmrep_url", Member::Text(&[&evidence.url()]));
+        Refusal::EntryReserved(evidence) => {
+            let location = &evidence.location;
+            let (name, rule) = match &evidence.term {
+                None => ("tdmrep_url", vec!["location: ", location]),
+                Some(term) => ("license_url", vec!["url: ", location, "; ", term]),
+            };
+            put(name, Member::Text(&[&evidence.url]));
             put("purpose", Member::Text(&[&evidence.purpose]));
-            put("rule", Member::Text(&["location: ", &evidence.location]));
+            put("rule", Member::Text(&rule));
             put("entry", Member::Number(evidence.entry.into()));
             evidence.policy.iter().for_each(|policy| put("policy", Member::Text(&[policy])));
-            evidence.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
-        }
-        Refusal::NotLicensed(evidence) => {
-            put("license_url", Member::Text(&[&evidence.url]));
-            put("purpose", Member::Text(&[&evidence.purpose]));
-            put("rule", Member::Text(&["url: ", &evidence.location, "; ", &evidence.term]));
-            put("entry", Member::Number(evidence.content.into()));
             evidence.matched_path.iter().for_each(|path| put("matched_path", Member::Text(&[path])));
         }
         Refusal::AnswerReserved(reservation) => {

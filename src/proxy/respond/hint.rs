@@ -12,10 +12,7 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
             "Do not try this URL again, and use another page or source: `politely explain` with the URL shows how the rule was \
              chosen, and if the site's owner agrees, the proxy's operator can allow it in `hosts`."
         }
-        Refusal::UsageDisallowed { .. }
-        | Refusal::MiningReserved(_)
-        | Refusal::NotLicensed(_)
-        | Refusal::AnswerReserved(_) => {
+        Refusal::UsageDisallowed { .. } | Refusal::EntryReserved(_) | Refusal::AnswerReserved(_) => {
             "Do not try this URL again, and use another page or source, or ask the site's owner: the site reserves it from the \
              purpose that the proxy declares (`identity.purpose`)."
         }

@@ -9,8 +9,7 @@ pub(super) fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'s
     match refusal {
         Refusal::Disallowed { .. }
         | Refusal::UsageDisallowed { .. }
-        | Refusal::MiningReserved(_)
-        | Refusal::NotLicensed(_)
+        | Refusal::EntryReserved(_)
         | Refusal::AnswerReserved(_)
         | Refusal::OperatorDenied { .. }
         | Refusal::InterceptDenied { .. }

@@ -4,6 +4,7 @@ use super::words::{between, escape, time};
 use crate::cli::report::overrides::overrides;
 use crate::cli::report::page::{MOST_SHOWN, Page, meaning, named, size};
 use crate::evidence::{By, CopyUse, Group, SiteBasis, digits};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 pub(super) fn groups(page: &Page<'_>, out: &mut String) {
@@ -13,56 +14,43 @@ pub(super) fn groups(page: &Page<'_>, out: &mut String) {
         By::User => ("Users", "User or client"),
         By::Rule => ("Rules", "Rule"),
     };
-    let columns = [
-        (what, ""),
-        ("Requests", "n"),
-        ("Delivered", "n"),
-        ("Answered here", "n"),
-        ("Refused", "n"),
-        ("Failed", "n"),
-        ("Received", "n"),
-        ("First and last", "t"),
-        ("Why", ""),
+    let columns: [Column; 9] = [
+        (what, "", |group| escape(named(group))),
+        ("Requests", "n", |group| group.requests.to_string()),
+        ("Delivered", "n", |group| group.forwarded.to_string()),
+        ("Answered here", "n", |group| group.answered.to_string()),
+        ("Refused", "n", |group| group.refused.to_string()),
+        ("Failed", "n", |group| group.failed.to_string()),
+        ("Received", "n", |group| size(group.bytes_out)),
+        ("First and last", "t", |group| between(group.times)),
+        ("Why", "", |group| counts(&group.reasons)),
     ];
-    let rows = page.report.groups.iter().map(|group| {
-        let Group { requests, forwarded, answered, refused, failed, .. } = group;
-        let why: Vec<_> = group.reasons.iter().map(|(reason, count)| format!("{} × {count}", escape(reason))).collect();
-        let [requests, forwarded, answered, refused, failed] =
-            [requests, forwarded, answered, refused, failed].map(u64::to_string);
-        let received = size(group.bytes_out);
-        [
-            escape(named(group)),
-            requests,
-            forwarded,
-            answered,
-            refused,
-            failed,
-            received,
-            between(group.times),
-            why.join("<br>"),
-        ]
-    });
-    table(out, heading, columns, rows);
+    group_table(out, heading, columns, &page.report.groups);
 }
 
 pub(super) fn uses(page: &Page<'_>, out: &mut String) {
-    let columns = [
-        ("User or client", ""),
-        ("Requests", "n"),
-        ("Declared use", ""),
-        ("None declared", "n"),
-        ("Delivered", "n"),
-        ("Refused", "n"),
-        ("Received", "n"),
+    let columns: [Column; 7] = [
+        ("User or client", "", |user| escape(named(user))),
+        ("Requests", "n", |user| user.requests.to_string()),
+        ("Declared use", "", |user| counts(&user.purposes)),
+        ("None declared", "n", |user| user.undeclared.to_string()),
+        ("Delivered", "n", |user| user.forwarded.to_string()),
+        ("Refused", "n", |user| user.refused.to_string()),
+        ("Received", "n", |user| size(user.bytes_out)),
     ];
-    let rows = page.report.users.iter().map(|user| {
-        let uses: Vec<_> =
-            user.purposes.iter().map(|(purpose, count)| format!("{} × {count}", escape(purpose))).collect();
-        let [requests, undeclared, forwarded, refused] =
-            [user.requests, user.undeclared, user.forwarded, user.refused].map(|count| count.to_string());
-        [escape(named(user)), requests, uses.join("<br>"), undeclared, forwarded, refused, size(user.bytes_out)]
-    });
-    table(out, "Declared use of the content", columns, rows);
+    group_table(out, "Declared use of the content", columns, &page.report.users);
+}
+
+/// Heading, class, and the cell of a group.
+type Column = (&'static str, &'static str, fn(&Group) -> String);
+
+fn group_table<const N: usize>(out: &mut String, heading: &str, columns: [Column; N], groups: &[Group]) {
+    let rows = groups.iter().map(|group| columns.map(|(_, _, cell)| cell(group)));
+    table(out, heading, columns.map(|(name, class, _)| (name, class)), rows);
+}
+
+fn counts(all: &BTreeMap<String, u64>) -> String {
+    all.iter().map(|(what, count)| format!("{} × {count}", escape(what))).collect::<Vec<_>>().join("<br>")
 }
 
 pub(super) fn sites(page: &Page<'_>, out: &mut String) {
@@ -85,23 +73,14 @@ fn site_rows(origin: &str, site: &SiteBasis) -> Vec<[String; 7]> {
     let files = [("robots.txt", &site.robots), ("tdmrep.json", &site.tdmrep)];
     let copies = files.into_iter().flat_map(|(name, copies)| copies.iter().map(move |used| (name, used)));
     let mut rows: Vec<_> = copies.map(|(name, used)| copy_row(origin, name, used)).collect();
+    let no = String::new;
     if site.robots.is_empty() {
-        let none = "not asked for".to_owned();
-        let (requests, [sha256, fetched, said]) = (site.requests.to_string(), [const { String::new() }; 3]);
-        rows.insert(0, [escape(origin), "robots.txt".to_owned(), none, sha256, fetched, requests, said]);
+        let (none, requests) = ("not asked for".to_owned(), site.requests.to_string());
+        rows.insert(0, [escape(origin), "robots.txt".to_owned(), none, no(), no(), requests, no()]);
     }
     if !site.signals.is_empty() {
         let said: Vec<_> = site.signals.iter().map(|fields| escape(fields)).collect();
-        let [answer, sha256, fetched, requests] = [const { String::new() }; 4];
-        rows.push([
-            escape(origin),
-            "fields of answers".to_owned(),
-            answer,
-            sha256,
-            fetched,
-            requests,
-            said.join("<br>"),
-        ]);
+        rows.push([escape(origin), "fields of answers".to_owned(), no(), no(), no(), no(), said.join("<br>")]);
     }
     rows
 }
@@ -156,11 +135,13 @@ pub(super) fn reasons(page: &Page<'_>, out: &mut String) {
 }
 
 pub(super) fn turned_away(page: &Page<'_>, out: &mut String) {
-    let rows = page.report.turned_away.iter();
-    let rows = rows.map(|client| [escape(named(client)), client.requests.to_string(), between(client.times)]);
-    if rows.len() > 0 {
-        let columns = [("Client", ""), ("Requests", "n"), ("First and last", "t")];
-        table(out, "Clients of the proxy that were turned away", columns, rows);
+    let columns: [Column; 3] = [
+        ("Client", "", |client| escape(named(client))),
+        ("Requests", "n", |client| client.requests.to_string()),
+        ("First and last", "t", |client| between(client.times)),
+    ];
+    if !page.report.turned_away.is_empty() {
+        group_table(out, "Clients of the proxy that were turned away", columns, &page.report.turned_away);
         out.push_str(
             "<p>They had no credentials, or wrong ones, or may not use this proxy. No site was asked anything for them, and no figure \
              above counts them. Many programs send credentials only after they were turned away once.</p>\n",

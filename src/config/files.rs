@@ -1,0 +1,242 @@
+//! Files and directories: those at paths from the configuration, of which only regular files up to a length that no valid file has are
+//! read; our own, which root makes for the owner of their directory; and where ours are by default. A file named on the command line
+//! may be a pipe.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// Opens a regular file for reading. Never blocks on a pipe or device.
+///
+/// # Errors
+/// It cannot be opened, or is not a regular file.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    open_regular(OpenOptions::new().read(true), path)
+}
+
+/// Like [`open_file`], with these options.
+///
+/// # Errors
+/// As [`open_file`].
+pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    open_with(options, path, 0)
+}
+
+/// Like [`open_regular`], a file of ours in a directory that may be another user's, where root works for that user (`sudo -E`): root follows
+/// no symbolic link there, and gives what it makes to the directory's owner.
+///
+/// # Errors
+/// As [`open_file`]; or the file is a symbolic link, and we are root.
+pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    if !rustix::process::geteuid().is_root() {
+        return open_regular(options, path);
+    }
+    let file = open_with(options, path, libc::O_NOFOLLOW)?;
+    if let Some(directory) = path.parent() {
+        // Where the system does not let root do so, the file is root's.
+        let _ = give_to_owner(&file, directory);
+    }
+    Ok(file)
+}
+
+fn open_with(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | flags).open(path)?;
+    let found = file.metadata()?;
+    let kind = found.file_type();
+    // An empty file by another name.
+    let is_null = || kind.is_char_device() && metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
+    match () {
+        () if kind.is_file() || is_null() => Ok(file),
+        () if kind.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
+        () => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    }
+}
+
+/// Reads a regular file.
+///
+/// # Errors
+/// As [`open_file`]; or the file cannot be read, or is too long.
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    read_whole(open_file(path)?)
+}
+
+/// Reads a file named on the command line, which may be a pipe, such as a shell's `<(…)`.
+///
+/// # Errors
+/// The file cannot be read, or is too long: it may be a device or an image named by mistake.
+pub fn read_argument(path: &Path) -> io::Result<Vec<u8>> {
+    read_whole(File::open(path)?)
+}
+
+/// Like [`read_argument`], for an open file.
+///
+/// # Errors
+/// As [`read_argument`].
+pub fn read_whole(file: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MOST as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MOST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 16 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// The bytes of such a file as its only line.
+///
+/// # Errors
+/// The bytes are not UTF-8.
+pub fn as_line(bytes: &[u8]) -> io::Result<String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Creates a file of ours, readable by its owner only, with this content; creates its directory too. It outlives a loss of power.
+/// `false`: the file exists already.
+///
+/// # Errors
+/// The file cannot be created.
+pub fn write_once(path: &Path, content: &[u8]) -> io::Result<bool> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    private_directory(directory)?;
+    // Created atomically, with mode 0600.
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(content)?;
+    give_to_owner(file.as_file(), directory)?;
+    file.as_file().sync_all()?;
+    match file.persist_noclobber(path) {
+        Ok(_) => File::open(directory)?.sync_all().map(|()| true),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error.error),
+    }
+}
+
+/// Whether this open file is the one with that name.
+pub fn is_same(file: &File, path: &Path) -> bool {
+    let number = |found: io::Result<Metadata>| found.map(|it| (it.dev(), it.ino())).ok();
+    number(file.metadata()) == number(metadata(path))
+}
+
+/// The directory for state that must survive a restart: systemd's `StateDirectory=`, else the user's, else the machine's.
+pub fn state_directory() -> PathBuf {
+    choose(|name| env::var_os(name), rustix::process::geteuid().is_root())
+}
+
+/// The directory for data that can be recreated: the user's cache.
+pub fn cache_directory() -> PathBuf {
+    choose_cache(|name| env::var_os(name))
+}
+
+/// Creates the directory, mode 0700, and its parents, if missing.
+///
+/// # Errors
+/// The directory cannot be created.
+pub fn private_directory(path: &Path) -> io::Result<()> {
+    let missing: Vec<_> = path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    for made in missing.iter().rev() {
+        give_to_owner(&File::open(made)?, &made.parent().map_or_else(PathBuf::new, |above| above.join(".")))?;
+    }
+    Ok(())
+}
+
+/// Gives a file that root created to the owner of its directory, such as a service's user, who must be able to read it.
+///
+/// # Errors
+/// The directory cannot be inspected, or the system does not let root change owners.
+pub fn give_to_owner(file: &File, directory: &Path) -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let directory = fs::metadata(directory)?;
+    fchown(file, Some(directory.uid()), Some(directory.gid()))
+}
+
+fn choose_cache(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    cache.unwrap_or_else(env::temp_dir).join("politely")
+}
+
+fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    // Several are separated by colons; the first is used.
+    let systemd = variable("STATE_DIRECTORY").and_then(|all| env::split_paths(&all).find(|path| path.is_absolute()));
+    let users = || absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
+    match systemd {
+        Some(directory) => directory,
+        None if root => PathBuf::from(MACHINE),
+        None => users().map_or_else(|| PathBuf::from(MACHINE), |data| data.join("politely")),
+    }
+}
+
+/// Bytes of a file that is read.
+const MOST: usize = 16 << 20;
+const MACHINE: &str = "/var/lib/politely";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{chown, symlink};
+
+    #[test]
+    fn root_follows_no_link_in_anothers_directory_and_leaves_it_what_it_makes() {
+        let home = tempfile::tempdir().unwrap();
+        let (link, target, file) = (home.path().join("link"), home.path().join("target"), home.path().join("file"));
+        symlink(&target, &link).unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root {
+            chown(home.path(), Some(61184), Some(61184)).unwrap();
+        }
+        let open = |path: &Path| open_own(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
+        assert_eq!((open(&link).is_err(), target.exists()), (is_root, !is_root));
+        let made = open(&file).unwrap().metadata().unwrap();
+        assert_eq!(made.uid(), home.path().metadata().unwrap().uid());
+    }
+
+    fn chosen(variables: &[(&str, &str)], root: bool) -> PathBuf {
+        choose(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()), root)
+    }
+
+    /// A service may first be tried with sudo.
+    #[test]
+    fn a_directory_that_root_makes_is_its_owners_who_has_the_one_above() {
+        let home = tempfile::tempdir().unwrap();
+        let made = home.path().join("one/two");
+        private_directory(&made).unwrap();
+        private_directory(&made).unwrap();
+        assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o700);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(home.path(), Some(61_184), Some(61_185)).unwrap();
+            let made = home.path().join("three/four");
+            private_directory(&made).unwrap();
+            for made in [made.parent().unwrap(), &made] {
+                let made = fs::metadata(made).unwrap();
+                assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (61_184, 61_185, 0o700));
+            }
+        }
+    }
+
+    #[test]
+    fn the_cache_is_the_users() {
+        let home = |name: &str| (name == "HOME").then(|| "/home/a".into());
+        assert_eq!(choose_cache(home), PathBuf::from("/home/a/.cache/politely"));
+        let both = |name: &str| Some(OsString::from(if name == "HOME" { "/home/a" } else { "/cache" }));
+        assert_eq!(choose_cache(both), PathBuf::from("/cache/politely"));
+    }
+
+    #[test]
+    fn systemd_overrides_the_user_and_root_has_the_machines() {
+        let user = [("HOME", "/home/a"), ("XDG_DATA_HOME", "/home/a/data")];
+        assert_eq!(
+            chosen(&[("STATE_DIRECTORY", "/var/lib/x:/var/lib/y"), user[0]], false),
+            PathBuf::from("/var/lib/x")
+        );
+        assert_eq!(chosen(&user, true), PathBuf::from("/var/lib/politely"));
+        assert_eq!(chosen(&user, false), PathBuf::from("/home/a/data/politely"));
+        assert_eq!(chosen(&user[..1], false), PathBuf::from("/home/a/.local/share/politely"));
+        assert_eq!(chosen(&[("XDG_DATA_HOME", "relative")], false), PathBuf::from("/var/lib/politely"));
+    }
+}
