@@ -7,12 +7,13 @@ mod host_queue;
 mod machine_share;
 mod permit;
 mod waiters;
+mod waiting;
 
 pub use host_queue::PaceFigures;
 pub(super) use host_queue::{HostQueue, Stand};
 pub use permit::Permit;
-pub(super) use permit::Waiting;
 pub(super) use waiters::WaitPlace;
+pub(super) use waiting::Waiting;
 
 use super::fleet::{Fleet, Machine, WaitNews};
 use crate::policy::PaceKey;

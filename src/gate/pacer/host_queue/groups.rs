@@ -2,7 +2,8 @@
 //! time, before they take their turn at the host. What holds for the host as a whole (`min_delay`, what its answers ask for, how many
 //! are in flight) is kept there, so that a crawler that is asked to be slow does not make the others wait.
 
-use super::super::permit::{Permit, refusal};
+use super::super::permit::Permit;
+use super::super::waiting::refusal;
 use super::{HostQueue, PacerShared, Stand};
 use crate::policy::pace::{ClientId, Debt, LastStarts, Schedule, Terms};
 use crate::policy::{PaceKey, Refusal};
