@@ -32,6 +32,7 @@ pub enum FieldKind {
     Expect,
     Via,
     CacheControl,
+    ContentType,
     Cookie,
     Authorization,
     MaxForwards,
@@ -68,6 +69,7 @@ impl FieldKind {
             10 if is(name, b"user-agent") => Self::UserAgent,
             10 if is(name, b"connection") => Self::Connection,
             10 if is(name, b"keep-alive") => Self::KeepAlive,
+            12 if is(name, b"content-type") => Self::ContentType,
             12 if is(name, b"max-forwards") => Self::MaxForwards,
             12 if is(name, b"proxy-status") => Self::ProxyStatus,
             12 if is(name, b"x-robots-tag") => Self::Signal,
@@ -229,13 +231,12 @@ pub fn find_field<'a>(raw: &'a [u8], name: &str) -> Option<&'a [u8]> {
 
 const MAX_NAMED: usize = 32;
 /// Fields without a kind that must not be trailers: credentials, conditions, content description, caching.
-const NO_TRAILERS: [&str; 19] = [
+const NO_TRAILERS: [&str; 18] = [
     "www-authenticate",
     "set-cookie",
     "content-encoding",
     "content-location",
     "content-range",
-    "content-type",
     "if-match",
     "if-none-match",
     "if-modified-since",

@@ -30,7 +30,7 @@ mod write;
 pub use body::{Body, BodyError, BodyPiece, Framing};
 pub use field_lines::FieldLines;
 pub use fields::{Field, FieldKind, FieldRoom, find_field, list};
-pub use request::{RequestHead, find_request_end, read_request};
+pub use request::{RequestHead, find_request_end, read_request, read_whole_request};
 pub use response::{ResponseHead, read_response};
 pub use scan::{below, equal, number};
 pub use write::{put_chunk_head, put_field, put_last_chunk, put_number, put_status_line};

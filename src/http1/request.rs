@@ -3,6 +3,8 @@
 use super::fields::{Field, FieldKind, FieldRoom, is_named};
 use super::scan::{number, target_end, text_end, token_end, trim, within};
 use super::{Framing, HeadError};
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
 
 /// The head of a request, up to its empty line. Borrowed parts are as sent.
 #[derive(Debug, Clone, Copy)]
@@ -57,8 +59,20 @@ pub fn read_request<'r, 'a: 'r>(
     room: &'r mut FieldRoom<'a>,
 ) -> Result<Option<RequestHead<'r>>, HeadError> {
     let Some(end) = find_request_end(input, scanned, limit)? else { return Ok(None) };
+    read_whole_request(&input[..end], room).map(Some)
+}
+
+/// The same for a head whose end has been found: that of `input`.
+///
+/// # Errors
+/// The head is ambiguous.
+#[inline]
+pub fn read_whole_request<'r, 'a: 'r>(
+    input: &'a [u8],
+    room: &'r mut FieldRoom<'a>,
+) -> Result<RequestHead<'r>, HeadError> {
     room.clear();
-    read(&input[..end], start(input), room).map(Some)
+    read(input, start(input), room).map_err(|error| every_line_has_cr(input, 0).err().unwrap_or(error))
 }
 
 /// Finds the end of the head that [`read_request`] would read. `None`: it is incomplete.
@@ -82,17 +96,23 @@ fn start(input: &[u8]) -> usize {
 }
 
 fn end_of_head(input: &[u8], start: usize, scanned: &mut usize) -> Result<Option<usize>, HeadError> {
-    let from = (*scanned).clamp(start, input.len());
-    *scanned = input.len();
-    for at in memchr::memchr_iter(b'\n', &input[from..]).map(|at| at + from) {
-        if at == 0 || input[at - 1] != b'\r' {
-            return Err(HeadError::Malformed("a line ends with LF instead of CRLF"));
-        }
-        if at >= start + 3 && input[at - 2] == b'\n' {
-            return Ok(Some(at + 1));
-        }
+    static END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\r\n\r\n"));
+    let scanned = std::mem::replace(scanned, input.len());
+    let from = scanned.saturating_sub(3).clamp(start, input.len());
+    let end = END.find(&input[from..]).map(|at| from + at + 4);
+    if end.is_none() {
+        every_line_has_cr(input, scanned.min(input.len()))?;
     }
-    Ok(None)
+    Ok(end)
+}
+
+#[cold]
+fn every_line_has_cr(input: &[u8], from: usize) -> Result<(), HeadError> {
+    let mut ends = memchr::memchr_iter(b'\n', &input[from..]).map(|at| at + from);
+    match ends.all(|at| at > 0 && input[at - 1] == b'\r') {
+        true => Ok(()),
+        false => Err(HeadError::Malformed("a line ends with LF instead of CRLF")),
+    }
 }
 
 fn read<'r, 'a: 'r>(input: &'a [u8], start: usize, room: &'r mut FieldRoom<'a>) -> Result<RequestHead<'r>, HeadError> {

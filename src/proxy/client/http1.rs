@@ -11,7 +11,7 @@ use super::connect;
 use super::connection::{Connection, identify};
 use super::foreign;
 use super::http2;
-use crate::http1::{self, FieldRoom, Framing, HeadError};
+use crate::http1::{self, FieldRoom, Framing};
 use crate::policy::{Authority, Refusal};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 /// What comes between two requests.
 enum Came {
+    /// At least the beginning of one.
     Head,
     /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
     Http2,
@@ -32,11 +33,15 @@ enum Came {
     Nothing,
     /// Others need the room.
     TakenAway,
+    /// Nothing so far.
+    Idle,
 }
 
 /// What follows a request.
 enum Then {
     Another,
+    /// No other so far, or another protocol.
+    Came(Came),
     /// Another protocol, or the inside of a CONNECT.
     Opened(Authority, Option<String>),
     /// Nothing: the answer says so.
@@ -52,58 +57,98 @@ impl Connection {
             return http2::serve(proxy, self).await;
         }
         let mut stop = Stop { stopped: Box::pin(proxy.stopped_for_a_while()), is_set: false };
-        let mut head = Buffer::new();
+        let mut since = Instant::now();
+        let mut came = Came::Idle;
         loop {
-            match self.next_head(proxy, &mut head, &mut stop).await {
-                Ok(Came::Head) => {}
-                Ok(Came::Nothing) => break,
-                Ok(Came::Http2) => return http2::serve(proxy, self).await,
-                Ok(Came::Foreign) => return Box::pin(foreign::serve(proxy, self)).await,
-                Ok(Came::TakenAway) => {
+            match came {
+                Came::Head | Came::Idle => {}
+                Came::Nothing => break,
+                Came::Http2 => return http2::serve(proxy, self).await,
+                Came::Foreign => return Box::pin(foreign::serve(proxy, self)).await,
+                Came::TakenAway => {
                     // TLS has a goodbye, for which nobody waits.
                     let _ = self.timer.limit(Instant::now(), self.wire.shutdown()).await;
                     return;
                 }
-                Err(refusal) => {
-                    let raw = std::mem::take(&mut self.input);
-                    let (unread, refused) = (Unread::of_http1(raw.bytes()), Outcome::Refused(refusal));
-                    let mut client = Http1Client::new(Http1::new(&mut self.wire, &mut self.input), Framing::None);
-                    let (peer, timer) = (&self.peer, &mut self.timer);
-                    answer_unread(proxy, &unread, refused, peer, Instant::now(), &mut client, timer).await;
-                    break;
-                }
             }
-            // What is needed while a request is under way takes no room in a connection that is idle. It is made where it
-            // stays: `Box::pin` would copy all of it.
-            let then = Box::into_pin(Box::write(Box::new_uninit(), self.answer(proxy, &head))).await;
-            head.release();
-            match then {
-                Then::Another => {}
+            came = self.idle(proxy, since, &mut stop).await;
+            if !matches!(came, Came::Head) {
+                continue;
+            }
+            // What is needed while requests come takes no room in a connection that is idle. It is made where it stays: `Box::pin`
+            // would copy all of it.
+            let requests = self.requests(proxy, &mut since, &mut stop);
+            came = match Box::into_pin(Box::write(Box::new_uninit(), requests)).await {
+                Then::Another => Came::Idle,
+                Then::Came(came) => came,
                 Then::Opened(authority, via) => {
                     // What most connections are not takes no room in them.
                     return Box::pin(connect::connect(proxy, self, authority, via, false)).await;
                 }
                 Then::Close => break,
                 Then::Cut => return,
-            }
+            };
         }
         self.linger(proxy).await;
     }
 
-    /// Reads until a whole head is there and moves it to `head`.
-    async fn next_head(&mut self, proxy: &Proxy, head: &mut Buffer, stop: &mut Stop<'_>) -> Result<Came, Refusal> {
-        let Connection { wire, input, timer, permit, last_place, .. } = self;
+    /// Waits for the beginning of a head. A client that asks for nothing keeps no host in memory. `since`: it has been idle.
+    async fn idle(&mut self, proxy: &Proxy, since: Instant, stop: &mut Stop<'_>) -> Came {
+        self.last_place = LastPlace::default();
         // Settings are never lent while anything is waited for: old ones would stay, and each loan makes others dearer.
+        let until = since + proxy.settings.load().limits.idle_timeout;
+        while self.input.is_empty() {
+            match self.more(proxy, since, until, stop).await {
+                Ok(()) => {}
+                Err(Came::Idle) => return Came::Nothing,
+                Err(came) => return came,
+            }
+        }
+        Came::Head
+    }
+
+    /// One after the other, until none comes for a moment.
+    async fn requests(&mut self, proxy: &Arc<Proxy>, since: &mut Instant, stop: &mut Stop<'_>) -> Then {
+        let mut head = Buffer::new();
+        loop {
+            match self.next_head(proxy, &mut head, since, stop).await {
+                Ok(Came::Head) => {}
+                Ok(came) => return Then::Came(came),
+                Err(refusal) => {
+                    let raw = std::mem::take(&mut self.input);
+                    let (unread, refused) = (Unread::of_http1(raw.bytes()), Outcome::Refused(refusal));
+                    let mut client = Http1Client::new(Http1::new(&mut self.wire, &mut self.input), Framing::None);
+                    let (peer, timer) = (&self.peer, &mut self.timer);
+                    answer_unread(proxy, &unread, refused, peer, Instant::now(), &mut client, timer).await;
+                    return Then::Close;
+                }
+            }
+            let then = self.answer(proxy, &head).await;
+            head.release();
+            match then {
+                Then::Another => *since = Instant::now(),
+                then => return then,
+            }
+        }
+    }
+
+    /// Reads until a whole head is there and moves it to `head`. `since`: it has been idle.
+    async fn next_head(
+        &mut self,
+        proxy: &Proxy,
+        head: &mut Buffer,
+        since: &Instant,
+        stop: &mut Stop<'_>,
+    ) -> Result<Came, Refusal> {
         let (idle, header, size) = {
             let limits = &proxy.settings.load().limits;
             (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
         };
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        let (mut deadline, mut is_forgotten) = (None, false);
-        let idle_since = Instant::now();
-        let idle_at = idle_since + idle;
+        let mut deadline = None;
         let mut scanned = 0;
         loop {
+            let input = &mut self.input;
             // RFC 9112 §2.2: an empty line before the request line is ignored.
             while input.bytes().starts_with(b"\r\n") {
                 input.consume(2);
@@ -126,33 +171,30 @@ impl Connection {
             if !input.is_empty() && deadline.is_none() {
                 deadline = Some(Instant::now() + header);
             }
-            let at = deadline.unwrap_or(if is_forgotten { idle_at } else { idle_at.min(idle_since + FORGET) });
-            let read = poll_fn(|cx| {
-                if let Poll::Ready(read) = input.poll_fill(cx, wire) {
-                    return Poll::Ready(Ok(read));
-                }
-                if stop.poll(cx, proxy).is_ready() {
-                    return Poll::Ready(Err(Came::Nothing));
-                }
-                if input.is_empty() && permit.poll_idle(cx, idle_since).is_ready() {
-                    return Poll::Ready(Err(Came::TakenAway));
-                }
-                timer.poll(cx, at).map(|()| Err(Came::Head))
-            });
-            let read = read.await;
-            permit.busy();
-            match read {
-                Err(came @ (Came::Nothing | Came::TakenAway | Came::Http2 | Came::Foreign)) => return Ok(came),
-                Ok(Ok(0) | Err(_)) => return Ok(Came::Nothing),
-                Ok(Ok(_)) => {}
-                // A client that asks for nothing more keeps no host in memory.
-                Err(Came::Head) if deadline.is_none() && !is_forgotten => {
-                    (is_forgotten, *last_place) = (true, LastPlace::default());
-                }
-                Err(Came::Head) if deadline.is_none() => return Ok(Came::Nothing),
-                Err(Came::Head) => return Err(Refusal::HeadTimeout { limit: header }),
+            let at = deadline.unwrap_or(*since + idle.min(FORGET));
+            match self.more(proxy, *since, at, stop).await {
+                Ok(()) => {}
+                Err(Came::Idle) if deadline.is_some() => return Err(Refusal::HeadTimeout { limit: header }),
+                Err(came) => return Ok(came),
             }
         }
+    }
+
+    /// Reads once, until then. `since`: it has been idle.
+    async fn more(&mut self, proxy: &Proxy, since: Instant, at: Instant, stop: &mut Stop<'_>) -> Result<(), Came> {
+        let Connection { wire, input, timer, permit, .. } = self;
+        let more = poll_fn(|cx| {
+            Poll::Ready(match input.poll_fill(cx, wire) {
+                Poll::Ready(Ok(0) | Err(_)) => Err(Came::Nothing),
+                Poll::Ready(Ok(_)) => Ok(()),
+                Poll::Pending if stop.poll(cx, proxy).is_ready() => Err(Came::Nothing),
+                Poll::Pending if input.is_empty() && permit.poll_idle(cx, since).is_ready() => Err(Came::TakenAway),
+                Poll::Pending => return timer.poll(cx, at).map(|()| Err(Came::Idle)),
+            })
+        });
+        let more = more.await;
+        permit.busy();
+        more
     }
 
     /// One request. Its head is read here, once.
@@ -162,19 +204,16 @@ impl Connection {
         let inside = peer.tunnel.as_ref().map(|tunnel| &tunnel.authority);
         let side = Http1::new(wire, input);
         let mut room = FieldRoom::new();
-        // Its end is known: that of the bytes.
-        let mut scanned = raw.bytes().len().saturating_sub(2);
-        let head = http1::read_request(raw.bytes(), &mut scanned, usize::MAX, &mut room);
-        let head = head.and_then(|head| head.ok_or(HeadError::Malformed("the head ends early")));
+        let head = http1::read_whole_request(raw.bytes(), &mut room);
         let read = match &head {
             Ok(head) => Request::of_http1(head, inside, &proxy.via, last),
             Err(error) => Err((*error).into()),
         };
         let request = match read {
-            Ok(request) => request,
+            Ok(ref request) => request,
             Err(refusal) => {
                 let mut client = Http1Client::new(side, Framing::None);
-                let directory = head.ok().and_then(|head| {
+                let directory = head.as_ref().ok().and_then(|head| {
                     client.is_head = head.method == "HEAD";
                     published(proxy, peer, head.method, head.target, None)
                 });
@@ -193,11 +232,16 @@ impl Connection {
         let settings = proxy.settings.load_full();
         match identify(proxy, &settings, peer, place, request.credentials).await {
             Err(refusal) => {
-                let exchange = Exchange::new(proxy, settings, &request, peer, began);
+                let mut exchange = Exchange::new(proxy, settings, request, peer, began);
                 exchange.finish(Outcome::Refused(refusal), &mut client, timer).await;
             }
-            Ok(()) if request.is_connect() => return Then::Opened(request.authority, request.via),
-            Ok(()) => Exchange::new(proxy, settings, &request, peer, began).run(&mut client, timer, last_place).await,
+            Ok(()) if request.is_connect() => {
+                return Then::Opened(request.authority.clone(), request.via.clone());
+            }
+            Ok(()) => {
+                let mut exchange = Exchange::new(proxy, settings, request, peer, began);
+                exchange.run(&mut client, timer, last_place).await;
+            }
         }
         if client.is_cut {
             if client.until_close {
@@ -249,5 +293,5 @@ impl Stop<'_> {
 
 /// How HTTP/2 begins.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
-/// After which a connection no longer knows where its last request went.
+/// After which a connection without a request no longer knows where its last one went.
 const FORGET: Duration = Duration::from_secs(1);

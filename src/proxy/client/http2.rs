@@ -139,7 +139,7 @@ async fn exchange(
             // A stream whose password is being judged holds up none whose password is known.
             let found = find_user(&proxy, &settings, &mut peer, credentials, Some(&asker.tries)).await;
             let identified = found.and_then(|()| take_place(&proxy, &peer, &mut asker.place.lock()));
-            let exchange = Exchange::new(&proxy, settings, &request, &peer, began);
+            let mut exchange = Exchange::new(&proxy, settings, &request, &peer, began);
             match identified {
                 Err(refusal) => exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await,
                 Ok(()) if request.is_connect() && inside.is_none() => {
@@ -169,7 +169,7 @@ async fn exchange(
 /// A connection in a stream. It counts as any other: in all, of its client and of its user.
 async fn connect(
     proxy: &Arc<Proxy>,
-    exchange: Exchange<'_>,
+    mut exchange: Exchange<'_>,
     outer: &ConnectionPermit,
     mut client: Http2Client,
     mut timer: Timer,

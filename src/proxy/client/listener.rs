@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use rustls::ServerConfig;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -75,31 +76,47 @@ impl Door {
 pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door>) {
     let mut connections = JoinSet::new();
     let mut changes = door.state.subscribe();
+    let closed = async {
+        while changes.changed().await.is_ok() {
+            let state = changes.borrow_and_update();
+            if state.is_closed {
+                return;
+            }
+            // Whose certificate was good by the terms before may have none that is good now.
+            if state.tls.as_ref().is_some_and(|tls| tls.identifies) {
+                proxy.room.retire(door.number);
+            }
+        }
+    };
+    let mut ended = pin!(async {
+        tokio::select! {
+            () = closed => {}
+            () = proxy.stopped() => {}
+        }
+    });
+    let limit = || proxy.settings.load().limits.max_connections.get();
     // A connection that is accepted, but for which there is no room yet.
     let mut arrived = None;
     let mut last_logged = None;
     loop {
-        let limit = proxy.settings.load().limits.max_connections.get();
-        tokio::select! {
+        let permit = tokio::select! {
             tcp = accept(&proxy, &listener, &mut last_logged), if arrived.is_none() => {
                 arrived = tcp.and_then(|(tcp, address)| admit(&proxy, tcp, address));
+                if arrived.is_none() { None } else { proxy.room.take(limit()) }
             }
-            permit = proxy.room.permit(limit), if arrived.is_some() => {
-                let arrived = arrived.take().expect("looked at one line above");
-                connections.spawn(served(proxy.clone(), arrived, door.clone(), permit));
+            permit = proxy.room.permit(limit), if arrived.is_some() => Some(permit),
+            Some(ended) = connections.join_next() => {
+                log_failed(ended);
+                None
             }
-            Some(ended) = connections.join_next() => log_failed(ended),
-            Ok(()) = changes.changed() => {
-                let state = changes.borrow_and_update();
-                if state.is_closed {
-                    break;
-                }
-                // Whose certificate was good by the terms before may have none that is good now.
-                if state.tls.as_ref().is_some_and(|tls| tls.identifies) {
-                    proxy.room.retire(door.number);
-                }
-            }
-            () = proxy.stopped() => break,
+            () = &mut ended => break,
+        };
+        if let Some(permit) = permit
+            && let Some(arrived) = arrived.take()
+        {
+            // The runtime moves what it is given about; and `Box::pin` would copy all of it.
+            let served = served(proxy.clone(), arrived, door.clone(), permit);
+            connections.spawn(Box::into_pin(Box::write(Box::new_uninit(), served)));
         }
     }
     // Connections that had arrived by then are served: closing the socket would reset them.
@@ -111,11 +128,10 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
     drop(listener);
     for arrived in left {
         let (proxy, door) = (proxy.clone(), door.clone());
-        connections.spawn(async move {
-            let limit = proxy.settings.load().limits.max_connections.get();
-            let permit = proxy.room.permit(limit).await;
+        connections.spawn(Box::pin(async move {
+            let permit = proxy.room.permit(|| proxy.settings.load().limits.max_connections.get()).await;
             served(proxy, arrived, door, permit).await;
-        });
+        }));
     }
     if !proxy.is_stopping() {
         proxy.room.retire(door.number);

@@ -7,7 +7,7 @@ use super::per_user::{asked, denied, hosts, intercept_mode, is_listed};
 use super::revisit::Remembered;
 use crate::config::{InterceptMode, User};
 use crate::gate::cache::StoredAnswer;
-use crate::gate::{Admitted, LastHost, Permit, Reported, RobotsCopy};
+use crate::gate::{Admitted, LastHost, Reported, RobotsCopy};
 use crate::policy::{self, Again, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::limits::per_client::Place;
@@ -19,9 +19,8 @@ use tokio::task::yield_now;
 
 /// It is not refused.
 pub enum Decided {
-    /// It goes now.
+    /// It goes now, and has its permit.
     Go {
-        permit: Permit,
         /// In report mode, what would have been.
         reported: Option<Reported>,
         /// Where to, if the host has an address.
@@ -74,7 +73,7 @@ impl Exchange<'_> {
                     self.settings = proxy.settings.load_full();
                 }
                 match answer? {
-                    Admitted::Go { permit, reported } => admitted = Some((permit, reported)),
+                    Admitted::Go { permit, reported } => (self.permit, admitted) = (Some(permit), Some(reported)),
                     Admitted::Robots(copy) => return Ok(Decided::Robots(copy)),
                     Admitted::NotModified => {
                         let Some(Remembered::Visited(visit, _)) = remembered else {
@@ -100,11 +99,12 @@ impl Exchange<'_> {
             }
             let is_current = Arc::ptr_eq(&self.settings, &proxy.settings.load());
             match admitted {
-                Some((permit, reported)) if is_current => {
+                Some(reported) if is_current => {
                     if self.cached.is_some()
                         && let Ok(route) = &route
                         && let Some(stored) = Box::pin(self.stored_meanwhile()).await
                     {
+                        self.permit = None;
                         return Ok(self.answered_by(stored, reported, route.clone()));
                     }
                     if let Some(answer) = self.asked_meanwhile()? {
@@ -113,7 +113,7 @@ impl Exchange<'_> {
                     if let Some(reported) = &reported {
                         proxy.log_reported(peer, &request.url(), reported);
                     }
-                    return Ok(Decided::Go { permit, reported, route });
+                    return Ok(Decided::Go { reported, route });
                 }
                 // What a reload forbids, it forbids to those too that were held meanwhile.
                 not_yet => (admitted, self.settings) = (not_yet, proxy.settings.load_full()),

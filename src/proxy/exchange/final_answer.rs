@@ -66,8 +66,8 @@ impl Exchange<'_> {
             return Ok(Next::Confirmed);
         }
         // It has no end, and is no more requests to the host than a WebSocket is.
-        if let Some(kind) = head.named(b"content-type")
-            && ENDLESS.iter().any(|endless| endless.eq_ignore_ascii_case(media_type(&kind)))
+        if let Some(kind) = head.content_type().map(media_type)
+            && ENDLESS.iter().any(|endless| endless.eq_ignore_ascii_case(kind))
         {
             self.permit = None;
         }
@@ -94,7 +94,7 @@ impl Exchange<'_> {
     pub(super) fn note_page(&self, head: &AnswerHead<'_>) {
         if Pages::are_wanted(&self.settings)
             && (200..300).contains(&head.status)
-            && head.named(b"content-type").is_some_and(|kind| Pages::is_one(&kind))
+            && head.content_type().is_some_and(Pages::is_one)
         {
             self.proxy.pages.hand(self.peer.client(), self.request, Instant::now());
         }

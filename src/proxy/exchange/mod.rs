@@ -68,7 +68,7 @@ use users::Cost;
 
 impl Exchange<'_> {
     /// From the decision to the end of the answer. `last`: where the request before on its connection went.
-    pub async fn run<C: Client>(mut self, client: &mut C, timer: &mut Timer, last: &mut LastPlace) {
+    pub async fn run<C: Client>(&mut self, client: &mut C, timer: &mut Timer, last: &mut LastPlace) {
         let outcome = self.outcome(client, timer, last).await;
         self.finish(outcome, client, timer).await;
     }
@@ -93,8 +93,7 @@ impl Exchange<'_> {
             None => return Outcome::Gone,
         };
         match decided {
-            Decided::Go { permit, reported, route } => {
-                self.permit = Some(permit);
+            Decided::Go { reported, route } => {
                 self.trip.reported = reported.or(self.trip.reported.take());
                 match route {
                     Ok(route) => {
@@ -125,7 +124,7 @@ impl Exchange<'_> {
     }
 
     /// A CONNECT is granted: its inside is served here. `false`: the client does not hear it.
-    pub async fn intercepted<C: Client>(mut self, client: &mut C, timer: &mut Timer) -> bool {
+    pub async fn intercepted<C: Client>(&mut self, client: &mut C, timer: &mut Timer) -> bool {
         self.trip.status = 200;
         client.grant();
         self.conclude(Outcome::Intercepted);
@@ -134,7 +133,7 @@ impl Exchange<'_> {
     }
 
     /// A CONNECT is granted: what is inside goes through unread, until one side ends it, or a TLS handshake names another host.
-    pub async fn tunnelled<C: Client>(mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
+    pub async fn tunnelled<C: Client>(&mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
         self.trip.status = 200;
         self.proxy.counters.tunnelled();
         self.proxy.counters.ended(Some(FORWARDED), self.peer, Cost::default());
@@ -168,7 +167,7 @@ impl Exchange<'_> {
     }
 
     /// The only end. The turn is given back before anything is written.
-    pub async fn finish<C: Client>(mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
+    pub async fn finish<C: Client>(&mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
         // Before its turn is another's, who may want the same page.
         match outcome {
             Outcome::Forwarded | Outcome::Cached => {

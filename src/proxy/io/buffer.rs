@@ -1,80 +1,76 @@
 //! Bytes on their way from one side to the other. A buffer holds memory only while there are bytes in it; the memory
 //! goes from exchange to exchange within a thread, so that an idle connection costs none.
 
-use super::Scratch;
 use std::cell::RefCell;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 /// Bytes that were read or are to be written, in their order.
 #[derive(Debug, Default)]
 pub struct Buffer {
     memory: Vec<u8>,
+    /// What is before it has been consumed.
     start: usize,
-    end: usize,
     /// What was read last filled it: a long body is coming.
     long: bool,
 }
 
 impl Buffer {
     pub const fn new() -> Self {
-        Buffer { memory: Vec::new(), start: 0, end: 0, long: false }
+        Buffer { memory: Vec::new(), start: 0, long: false }
     }
 
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..self.end]
+        &self.memory[self.start..]
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.end]
+        &mut self.memory[self.start..]
     }
 
     pub fn len(&self) -> usize {
-        self.end - self.start
+        self.memory.len() - self.start
     }
 
     pub fn is_empty(&self) -> bool {
-        self.start == self.end
+        self.memory.len() == self.start
     }
 
     /// Takes the first `n` away.
+    #[inline]
     pub fn consume(&mut self, n: usize) {
         debug_assert!(n <= self.len());
         self.start += n;
-        if self.start >= self.end {
+        if self.start >= self.memory.len() {
             self.release();
         }
     }
 
     /// Whether more can be read without more memory.
     pub fn has_room(&self) -> bool {
-        self.memory.is_empty() || self.end < self.memory.len()
+        self.memory.capacity() == 0 || self.memory.len() < self.memory.capacity()
     }
 
     /// Appends.
     pub fn put(&mut self, bytes: &[u8]) {
-        self.room(bytes.len());
-        self.memory[self.end..self.end + bytes.len()].copy_from_slice(bytes);
-        self.end += bytes.len();
+        self.make_room(bytes.len());
+        self.memory.extend_from_slice(bytes);
     }
 
     /// Appends as many as there is room for in memory that is held already. How many that were.
     pub fn put_some(&mut self, bytes: &[u8]) -> usize {
-        let n = bytes.len().min(self.memory.len() - self.end);
-        self.memory[self.end..self.end + n].copy_from_slice(&bytes[..n]);
-        self.end += n;
+        let n = bytes.len().min(self.memory.capacity() - self.memory.len());
+        self.memory.extend_from_slice(&bytes[..n]);
         n
     }
 
-    /// Lets `write` append what it likes: to memory without a length of its own, for what is beyond the end here is kept as it
-    /// is, so that it need not be cleared for each read.
+    /// Lets `write` append what it likes.
     pub fn put_with<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        let mut written = Scratch::new();
-        let done = write(&mut written);
-        self.put(&written);
-        done
+        self.make_room(0);
+        write(&mut self.memory)
     }
 
     /// Puts these in front of what is there.
@@ -82,39 +78,32 @@ impl Buffer {
         let mut all = Buffer::new();
         all.put(bytes);
         all.put(self.bytes());
-        self.release();
         *self = all;
     }
 
     /// Takes what `other` holds behind its first `end`.
     pub fn put_rest(&mut self, other: &mut Buffer, end: usize) {
         let rest = other.start + end;
-        if rest < other.end {
-            self.put(&other.memory[rest..other.end]);
-            other.end = rest;
+        if rest < other.memory.len() {
+            self.put(&other.memory[rest..]);
+            other.memory.truncate(rest);
         }
     }
 
     /// Reads once; 0 is the end. More memory is taken where it is full.
     pub fn poll_fill<S: AsyncRead + Unpin>(&mut self, cx: &mut Context<'_>, io: &mut S) -> Poll<io::Result<usize>> {
-        if self.memory.is_empty() {
+        if self.memory.capacity() == 0 {
             self.memory = take(if self.long { LONG } else { SMALL });
-        } else if self.end == self.memory.len() {
-            self.room(self.memory.len() / 2);
+        } else if self.memory.len() == self.memory.capacity() {
+            self.make_room(self.memory.len() / 2);
         }
-        let mut space = ReadBuf::new(&mut self.memory[self.end..]);
-        let polled = Pin::new(io).poll_read(cx, &mut space);
-        let (n, room) = (space.filled().len(), space.remaining());
-        if !matches!(polled, Poll::Ready(Ok(()))) || n == 0 {
-            if self.is_empty() {
-                self.release();
-            }
-            ready!(polled)?;
-            return Poll::Ready(Ok(0));
+        let polled = pin!(io.read_buf(&mut self.memory)).poll(cx);
+        if matches!(polled, Poll::Ready(Ok(1..))) {
+            self.long = self.memory.len() == self.memory.capacity();
+        } else if self.is_empty() {
+            self.release();
         }
-        self.end += n;
-        self.long = room == 0;
-        Poll::Ready(Ok(n))
+        polled
     }
 
     /// Writes until it is empty.
@@ -129,32 +118,24 @@ impl Buffer {
     }
 
     /// Gives the memory back, and what is in it up.
+    #[inline]
     pub fn release(&mut self) {
-        (self.start, self.end) = (0, 0);
-        if !self.memory.is_empty() {
+        self.start = 0;
+        if self.memory.capacity() > 0 {
             give(std::mem::take(&mut self.memory));
         }
     }
 
-    /// What is there goes to the front.
-    fn compact(&mut self) {
-        if self.start > 0 {
-            self.memory.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-    }
-
-    fn room(&mut self, more: usize) {
-        if self.memory.is_empty() {
+    /// What is there goes to the front where there is no room behind it, as far as that helps.
+    #[inline]
+    fn make_room(&mut self, more: usize) {
+        if self.memory.capacity() == 0 {
             self.memory = take(SMALL);
         }
-        if self.end + more > self.memory.len() {
-            self.compact();
+        if self.start > 0 && self.memory.len() + more.max(START) > self.memory.capacity() {
+            self.memory.drain(..std::mem::take(&mut self.start));
         }
-        if self.end + more > self.memory.len() {
-            let size = (self.end + more).next_power_of_two();
-            self.memory.resize(size, 0);
-        }
+        self.memory.reserve(more);
     }
 }
 
@@ -171,11 +152,11 @@ thread_local! {
 fn take(size: usize) -> Vec<u8> {
     let class = usize::from(size == LONG);
     let kept = FREE.try_with(|free| free.borrow_mut()[class].pop()).ok().flatten();
-    kept.unwrap_or_else(|| vec![0; size])
+    kept.unwrap_or_else(|| Vec::with_capacity(size))
 }
 
-fn give(memory: Vec<u8>) {
-    let class = match memory.len() {
+fn give(mut memory: Vec<u8>) {
+    let class = match memory.capacity() {
         SMALL => 0,
         LONG => 1,
         // A head of many kilobytes: rare.
@@ -185,6 +166,7 @@ fn give(memory: Vec<u8>) {
     let _ = FREE.try_with(|free| {
         let free = &mut free.borrow_mut()[class];
         if free.len() < KEPT[class] {
+            memory.clear();
             free.push(memory);
         }
     });
@@ -192,6 +174,8 @@ fn give(memory: Vec<u8>) {
 
 const SMALL: usize = 8 * 1024;
 const LONG: usize = 64 * 1024;
+/// Most heads take less.
+const START: usize = 1024;
 /// Of each size, by thread.
 const KEPT: [usize; 2] = [128, 16];
 
@@ -241,7 +225,7 @@ mod tests {
             }
             assert_eq!(buffer.bytes(), [round as u8; 100]);
         }
-        assert_eq!(buffer.memory.len(), SMALL);
+        assert_eq!(buffer.memory.capacity(), SMALL);
     }
 
     #[test]

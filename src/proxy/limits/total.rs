@@ -52,11 +52,11 @@ impl Room {
         Room { open: Arc::new(Open { count, members, next, began: Instant::now() }), most }
     }
 
-    /// Resolves when fewer than `limit` are open; until then, idle ones are closed. Cancel-safe.
-    pub async fn permit(&self, limit: usize) -> ConnectionPermit {
+    /// Resolves when fewer than `limit` are open, which is looked at again and again; until then, idle ones are closed. Cancel-safe.
+    pub async fn permit(&self, limit: impl Fn() -> usize) -> ConnectionPermit {
         let mut open = self.open.count.subscribe();
         loop {
-            if let Some(permit) = self.take(limit) {
+            if let Some(permit) = self.take(limit()) {
                 return permit;
             }
             self.close_longest_idle(|_| 1);
@@ -170,7 +170,11 @@ impl ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.open.members.lock().remove(&self.number);
-        self.open.count.send_modify(|open| *open -= 1);
+        self.open.count.send_if_modified(|open| {
+            *open -= 1;
+            // Who waits has subscribed before it looked.
+            self.open.count.receiver_count() > 0
+        });
     }
 }
 
@@ -187,9 +191,9 @@ mod tests {
     #[tokio::test]
     async fn who_waits_gets_the_next_seat_that_is_given_back() {
         let room = Room::new(100);
-        let (first, _second) = (room.permit(2).await, room.permit(2).await);
+        let (first, _second) = (room.permit(|| 2).await, room.permit(|| 2).await);
         assert!(room.take(2).is_none());
-        let (third, ()) = tokio::join!(room.permit(2), async { drop(first) });
+        let (third, ()) = tokio::join!(room.permit(|| 2), async { drop(first) });
         assert!(room.take(2).is_none());
         assert!(room.take(3).is_some(), "a reload may make room");
         drop(third);
@@ -201,7 +205,7 @@ mod tests {
         let room = Room::new(100);
         let mut permits = Vec::new();
         for _ in 0..6 {
-            permits.push(room.permit(10).await);
+            permits.push(room.permit(|| 10).await);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let goes = |permit: &ConnectionPermit, since| {
@@ -226,7 +230,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_on_which_nothing_has_come_yet_is_spared_for_a_moment() {
         let room = Room::new(100);
-        let permit = room.permit(10).await;
+        let permit = room.permit(|| 10).await;
         let goes = || permit.poll_idle(&mut Context::from_waker(Waker::noop()), Instant::now()).is_ready();
         assert!(!goes());
         assert_eq!(room.close_idle(1), 0, "its request may be under way");
@@ -238,7 +242,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_a_seat_gets_that_of_an_idle_one() {
         let room = Room::new(2);
-        let permits = [room.permit(10).await, room.permit(10).await];
+        let permits = [room.permit(|| 10).await, room.permit(|| 10).await];
         permits.iter().for_each(ConnectionPermit::busy);
         let [busy, idle] = permits;
         let since = Instant::now();
@@ -246,7 +250,7 @@ mod tests {
             poll_fn(|cx| idle.poll_idle(cx, since)).await;
             drop(idle);
         };
-        tokio::join!(room.permit(10), leaves);
+        tokio::join!(room.permit(|| 10), leaves);
         drop(busy);
     }
 }

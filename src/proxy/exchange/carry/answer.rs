@@ -7,7 +7,7 @@ use crate::http1::{
 };
 use crate::policy::override_fields::is_disguised;
 use crate::proxy::respond::PROXY_STATUS;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 
 /// A head as it came.
 pub struct AnswerHead<'a> {
@@ -130,6 +130,16 @@ impl<'a> AnswerHead<'a> {
         match self.fields {
             Fields::Http1(head) => head.fields.iter().any(|field| field.kind == FieldKind::Signal),
             Fields::Http2(fields) => SIGNALS.iter().any(|name| fields.contains_key(*name)),
+        }
+    }
+
+    pub fn content_type(&self) -> Option<&[u8]> {
+        match self.fields {
+            Fields::Http1(head) => {
+                let field = head.fields.iter().find(|field| field.kind == FieldKind::ContentType)?;
+                (!head.ends_here(field)).then_some(field.value)
+            }
+            Fields::Http2(fields) => fields.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes),
         }
     }
 

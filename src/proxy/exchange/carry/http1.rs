@@ -185,13 +185,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
     }
 
     fn trailers(&mut self) -> Option<HeaderMap> {
-        let mut trailers = HeaderMap::new();
+        let mut trailers = None;
         for Field { name, value, .. } in self.body.trailers() {
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-                trailers.append(name, value);
+                trailers.get_or_insert_with(HeaderMap::new).append(name, value);
             }
         }
-        (!trailers.is_empty()).then_some(trailers)
+        trailers
     }
 }
 
