@@ -36,6 +36,7 @@ SITES = {
 BEFORE = ("robots-content-usage", "robots-content-signal", "robots-purpose-group", "rsl", "tdmrep")
 # Where politely is told what `ExampleTraining` stands for, and that nothing else is agreed with the site.
 SETTINGS = {"POLITELY_IDENTITY__POLICY_TOKENS": "{ ai-train: [ExampleTraining] }", "POLITELY_USAGE__LICENSE": "enforce"}
+TEXT = "<p>What is on a page, at such a length that tools take it for one.</p>" * 20
 log = []
 
 
@@ -68,7 +69,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         files |= {path: ("text/plain", body) for path, body in others.items()}
         for seed, which in enumerate(("open", "reserved"), 1):
             meta = field if isinstance(field, str) and which == "reserved" else ""
-            files[f"/{which}.html"] = ("text/html", f"<head>{meta}<title>{which} of {name}</title></head><body>text</body>")
+            files[f"/{which}.html"] = ("text/html", f"<head>{meta}<title>{which} of {name}</title></head><body>{TEXT}</body>")
             files[f"/{which}.png"] = ("image/png", png(seed))
         kind, body = files.get(url.path, ("text/plain", None)) if name in SITES else ("text/plain", None)
         self.send_response(404 if body is None else 200)
