@@ -12,6 +12,6 @@ mod stored;
 mod wanted;
 
 pub use control::CacheControl;
-pub use range::Part;
+pub use range::BodyPart;
 pub use stored::{Received, StoredHead, Usable};
 pub use wanted::Wanted;

@@ -97,7 +97,9 @@ async fn a_part_is_served_from_the_whole_for_who_has_the_rest_of_it() {
     let origin = pages(|_| fresh("0123456789").field("Last-Modified", MODIFIED)).await;
     let (proxy, _directory) = caching("").await;
     let client = &mut proxy.client().await;
-    assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 200);
+    for is_stored in [false, true] {
+        assert_eq!(is_hit(&with(client, &origin, "GET", "/page", "").await), is_stored);
+    }
     for (fields, status, range, body) in [
         ("Range: bytes=2-4\r\n", 206, Some("bytes 2-4/10"), "234"),
         ("Range: bytes=7-\r\n", 206, Some("bytes 7-9/10"), "789"),
@@ -125,7 +127,8 @@ async fn parts_of_a_long_page_are_what_they_would_be_from_the_site() {
     .await;
     let (proxy, _directory) = caching("").await;
     let whole = proxy.curl(&[&origin.url("/page")]).await.stdout;
-    assert_eq!(whole.len(), LENGTH);
+    let again = proxy.curl(&[&origin.url("/page")]).await;
+    assert!(whole.len() == LENGTH && again.stdout == whole, "it is stored by now");
     for (range, expected) in [
         ("0-0", 0..1),
         ("262143-262144", 262_143..262_145),
@@ -163,6 +166,7 @@ async fn a_part_that_the_site_sends_answers_nobody_else() {
         }
         let whole = with(client, &origin, "GET", path, "").await;
         assert_eq!((whole.status(), whole.text().as_str(), is_hit(&whole)), (200, "0123456789", false));
+        assert!(is_hit(&with(client, &origin, "GET", path, "").await));
         let part = with(client, &origin, "GET", path, "Range: bytes=2-4\r\n").await;
         assert_eq!((part.status(), part.text().as_str(), is_hit(&part)), (206, "234", true));
         assert_eq!(origin.log.count(path), 3);

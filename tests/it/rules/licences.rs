@@ -217,7 +217,7 @@ async fn a_file_that_an_answer_links_to_is_read_as_the_sites() {
                 let href = named.split(['<', '>']).nth(1).unwrap();
                 let kind = if named.contains("rsl+xml") { "application/rsl+xml" } else { "" };
                 let page = format!("<head><link rel=license href='{href}' type='{kind}'></head>");
-                Reply::text(page).field("Content-Type", "text/html")
+                Reply::status(200).field("Content-Type", "text/html").body(page)
             }
             _ => Reply::text("the page").field("Link", named),
         })

@@ -9,7 +9,7 @@ use crate::gate::cache::{CacheResult, EntryBody, StoredAnswer};
 use crate::gate::decode_beginning;
 use crate::http1::Framing;
 use crate::policy::Refusal;
-use crate::policy::cache::{Part, StoredHead};
+use crate::policy::cache::{BodyPart, StoredHead};
 use crate::policy::usage::page::{LONGEST_HEAD, PageHead};
 use crate::proxy::io::Timer;
 use crate::upstream::Route;
@@ -50,9 +50,9 @@ impl Exchange<'_> {
         let part = self.part(&stored);
         let fields = fields_of(part.as_ref(), fields, stored.length);
         let (status, framing) = match &part {
-            Some(Part::Whole) => (stored.head.status, framing),
-            Some(Part::Bytes(bytes)) => (206, Framing::Length(bytes.end - bytes.start)),
-            Some(Part::Unsatisfiable) => (416, Framing::Length(0)),
+            Some(BodyPart::Whole) => (stored.head.status, framing),
+            Some(BodyPart::Bytes(bytes)) => (206, Framing::Length(bytes.end - bytes.start)),
+            Some(BodyPart::Unsatisfiable) => (416, Framing::Length(0)),
             None => (304, Framing::None),
         };
         self.begin_stored(&answer(&stored.head, status, &fields, framing), client, route, is_confirmed);
@@ -72,12 +72,12 @@ impl Exchange<'_> {
     }
 
     /// What the client gets of it. `None`: 304, as it has it already.
-    fn part(&self, stored: &StoredAnswer) -> Option<Part> {
-        let Some(cached) = &self.cached else { return Some(Part::Whole) };
+    fn part(&self, stored: &StoredAnswer) -> Option<BodyPart> {
+        let Some(cached) = &self.cached else { return Some(BodyPart::Whole) };
         match &cached.wanted {
             wanted if wanted.is_conditional() && stored.head.is_known_to(wanted) => None,
             wanted if self.request.method == "GET" => Some(stored.head.part(wanted, stored.length)),
-            _ => Some(Part::Whole),
+            _ => Some(BodyPart::Whole),
         }
     }
 
@@ -158,19 +158,19 @@ fn fields(stored: &StoredAnswer) -> HeaderMap {
 }
 
 /// The fields of a part, or of a 304, from those of the whole of so many bytes.
-fn fields_of(part: Option<&Part>, mut fields: HeaderMap, length: u64) -> HeaderMap {
+fn fields_of(part: Option<&BodyPart>, mut fields: HeaderMap, length: u64) -> HeaderMap {
     let range = match part {
-        Some(Part::Whole) => return fields,
+        Some(BodyPart::Whole) => return fields,
         None => {
             OF_CONTENT.iter().for_each(|name| _ = fields.remove(name));
             return fields;
         }
-        Some(Part::Bytes(bytes)) => {
+        Some(BodyPart::Bytes(bytes)) => {
             fields.insert(header::CONTENT_LENGTH, (bytes.end - bytes.start).into());
             format!("bytes {}-{}/{length}", bytes.start, bytes.end - 1)
         }
         // Another cache may take it for an answer to the whole.
-        Some(Part::Unsatisfiable) => {
+        Some(BodyPart::Unsatisfiable) => {
             fields = HeaderMap::from_iter([
                 (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
                 (header::CONTENT_LENGTH, 0.into()),
@@ -208,9 +208,9 @@ struct StoredBody {
 }
 
 impl StoredBody {
-    fn new(body: Option<EntryBody>, part: Option<Part>) -> Self {
+    fn new(body: Option<EntryBody>, part: Option<BodyPart>) -> Self {
         let (skip, left) = match part {
-            Some(Part::Bytes(bytes)) => (bytes.start, bytes.end - bytes.start),
+            Some(BodyPart::Bytes(bytes)) => (bytes.start, bytes.end - bytes.start),
             _ => (0, u64::MAX),
         };
         StoredBody { body, skip, left, piece: Bytes::new(), last: Bytes::new() }
