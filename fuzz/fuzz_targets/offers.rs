@@ -11,8 +11,9 @@ fuzz_target!(|bytes: &[u8]| {
     let licenses = offer::licenses(bytes).unwrap_or_default();
     assert!(licenses.len() <= 4);
     for license in licenses {
-        assert!(memchr::memmem::find(bytes, license.as_bytes()).is_some());
-        let alone = format!("<{license}>; rel=license");
+        assert!(memchr::memmem::find(bytes, license.target.as_bytes()).is_some());
+        let media_type = if license.is_rsl { "; type=\"application/rsl+xml\"" } else { "" };
+        let alone = format!("<{}>; rel=license{media_type}", license.target);
         assert_eq!(offer::licenses(alone.as_bytes()), Ok(vec![license]));
         // One more before it, of another relation, changes nothing.
         let second = format!("</x>; title=\"a, b\", {alone}");

@@ -3,7 +3,7 @@
 use super::line::{Decision, Kind, ReadError, SiteCopy, parse};
 use super::read::{decoded, each_line, rc1_file};
 use super::record::Hash;
-use crate::robots::{ProductToken, RobotsTxt, TdmRep, TdmReservation};
+use crate::robots::{ProductToken, RobotsTxt, RslFile, TdmRep, TdmReservation};
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -46,6 +46,7 @@ pub struct SiteBasis {
     pub domain: String,
     pub robots: Vec<CopyUse>,
     pub tdmrep: Vec<CopyUse>,
+    pub licenses: Vec<CopyUse>,
     /// Fields of answers that reserve a use.
     pub signals: BTreeSet<String>,
     product_tokens: BTreeSet<String>,
@@ -100,7 +101,12 @@ impl Basis {
         }
         let site = self.sites.entry(origin).or_insert_with(|| SiteBasis { domain, ..SiteBasis::default() });
         site.requests += 1;
-        for (all, copy) in [(&mut site.robots, &decision.robots), (&mut site.tdmrep, &decision.tdmrep)] {
+        let copies = [
+            (&mut site.robots, &decision.robots),
+            (&mut site.tdmrep, &decision.tdmrep),
+            (&mut site.licenses, &decision.license_file),
+        ];
+        for (all, copy) in copies {
             copy.iter().filter(|copy| **copy != SiteCopy::default()).for_each(|copy| see(all, copy));
         }
         decision.signals.iter().for_each(|fields| bounded(&mut site.signals, fields));
@@ -114,7 +120,8 @@ impl Basis {
     pub fn read_files(&mut self, directory: &Path) -> Result<(), ReadError> {
         let mut wanted: HashMap<Hash, Vec<String>> = self.configs.keys().map(|hash| (*hash, Vec::new())).collect();
         for (origin, site) in &self.sites {
-            for hash in site.robots.iter().chain(&site.tdmrep).filter_map(|used| used.copy.sha256) {
+            for hash in site.robots.iter().chain(&site.tdmrep).chain(&site.licenses).filter_map(|used| used.copy.sha256)
+            {
                 wanted.entry(hash).or_default().push(origin.clone());
             }
         }
@@ -149,6 +156,7 @@ impl Basis {
             let is_this = |used: &&mut CopyUse| used.copy.sha256 == Some(*hash);
             site.robots.iter_mut().filter(is_this).for_each(|used| used.reservations = of_robots(&robots, &tokens));
             site.tdmrep.iter_mut().filter(is_this).for_each(|used| used.reservations = of_tdmrep(&tdmrep));
+            site.licenses.iter_mut().filter(is_this).for_each(|used| used.reservations = of_licenses(bytes));
         }
     }
 }
@@ -182,6 +190,14 @@ fn of_tdmrep(tdmrep: &TdmRep) -> Vec<(String, String)> {
         None => format!("{} is reserved", it.location),
     };
     some(tdmrep.reservations().map(|it| (format!("entry {}", it.entry), text(it))))
+}
+
+fn of_licenses(bytes: &[u8]) -> Vec<(String, String)> {
+    let file = RslFile::parse(bytes);
+    some(
+        file.terms()
+            .map(|it| (format!("content {}", it.content), format!("{} {}: {}", it.location, it.element, it.uses))),
+    )
 }
 
 /// The first ones, and whether there are more.

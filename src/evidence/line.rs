@@ -87,6 +87,7 @@ pub struct Decision {
     pub line: Option<u32>,
     pub robots: Option<SiteCopy>,
     pub tdmrep: Option<SiteCopy>,
+    pub license_file: Option<SiteCopy>,
     /// Fields of the answer that reserve a use.
     pub signals: Option<String>,
     /// What the answer asked for in return: where its licence is, and a price.
@@ -102,7 +103,7 @@ pub struct Decision {
     pub ms: u64,
 }
 
-/// The robots.txt or tdmrep.json that it rests on.
+/// A file of the site that it rests on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct SiteCopy {

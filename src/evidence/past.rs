@@ -163,7 +163,7 @@ impl PastCopy {
                 let retry_at = at + Duration::from_secs(60);
                 let since = self.copy.failing_since.unwrap_or(self.found.time).min(at);
                 let trouble = Trouble { since, failures: 1, retry_at, why: why.as_str().into() };
-                Entry { answer: None, trouble: Some(Box::new(trouble)) }
+                Entry { trouble: Some(Box::new(trouble)), ..Entry::default() }
             }
         }
     }

@@ -225,7 +225,8 @@ impl Walk {
             Kind::Segment { .. } if number > 1 => self.fault(segment, Some(number), "a segment does not begin here"),
             Kind::Decision(decision) => {
                 found.records += 1;
-                let files = [decision.robots, decision.tdmrep].into_iter().flatten().filter_map(|file| file.sha256);
+                let files = [decision.robots, decision.tdmrep, decision.license_file];
+                let files = files.into_iter().flatten().filter_map(|file| file.sha256);
                 for hash in files.chain(decision.config) {
                     self.refer(hash, segment, number);
                 }

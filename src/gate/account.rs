@@ -1,7 +1,7 @@
 //! The result of one request's way through the gate, for the log.
 
 use super::budget::{Bill, Charge};
-use crate::policy::{Allowance, Entry, Refusal, RuleEvidence};
+use crate::policy::{Allowance, Entry, Refusal, RuleEvidence, SiteFile};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ pub struct AccountDetail {
 #[derive(Debug, Default)]
 pub struct Account {
     is_wanted: AccountDetail,
-    /// What was decided by: robots.txt, and tdmrep.json where that matters.
-    pub basis: Option<(Arc<Entry>, Option<Arc<Entry>>)>,
+    /// What was decided by, of each file that matters, in the order of [`SiteFile`].
+    pub basis: [Option<Arc<Entry>>; SiteFile::COUNT],
     /// `None`: it may not, or nothing has been decided.
     pub allowance: Option<Allowance>,
     pub rule: Option<RuleEvidence>,
@@ -39,11 +39,17 @@ impl Account {
         self.held + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// `allowance`: `None` if it may not go, or not yet. `entry`, `tdmrep`: what it was decided by.
+    /// `allowance`: `None` if it may not go, or not yet. `entry`, `others`: what it was decided by, and of which other files.
     #[inline]
-    pub(super) fn decided(&mut self, allowance: Option<Allowance>, entry: &Arc<Entry>, tdmrep: Option<&Arc<Entry>>) {
+    pub(super) fn decided(
+        &mut self,
+        allowance: Option<Allowance>,
+        entry: &Arc<Entry>,
+        others: [Option<Arc<Entry>>; 2],
+    ) {
         if self.is_wanted.basis {
-            self.basis = Some((entry.clone(), tdmrep.cloned()));
+            let [tdmrep, license] = others;
+            self.basis = [Some(entry.clone()), tdmrep, license];
         }
         let Some(allowance) = allowance else { return };
         self.allowance = Some(allowance);

@@ -144,7 +144,7 @@ impl Gate {
         let known = Known { robots: &entry, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
         let decision = decide(known, rules, request, SystemTime::now());
         let allowance = if let Ruling::Allow(allowance) = decision.ruling { Some(allowance) } else { None };
-        account.decided(allowance, &entry, tdmrep.as_ref());
+        account.decided(allowance, &entry, [tdmrep, license]);
         decision
     }
 

@@ -239,7 +239,7 @@ impl Gate {
     ) -> Result<Option<RobotsCopy>, Refusal> {
         let host = self.robots.host(SiteFile::Robots, request.authority);
         let (entry, now) = (host.load_full(), SystemTime::now());
-        account.decided(Some(Allowance::RobotsTxt), &entry, None);
+        account.decided(Some(Allowance::RobotsTxt), &entry, [None, None]);
         let usable = entry.usable(now);
         let is_fresh = usable.is_some_and(|(answer, _)| answer.freshness.is_fresh(now));
         if !matches!(usable, Some((_, CopyState::Fresh))) && entry.may_fetch(now) {
@@ -258,7 +258,7 @@ impl Gate {
                 return if self.settings.load().mode == Mode::Report { Ok(None) } else { Err(why) };
             }
         }
-        account.decided(Some(Allowance::RobotsTxt), &host.load_full(), None);
+        account.decided(Some(Allowance::RobotsTxt), &host.load_full(), [None, None]);
         Ok(as_served(&host, request, SystemTime::now()))
     }
 

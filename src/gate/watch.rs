@@ -100,6 +100,11 @@ impl Gate {
         self.robots.look_up(SiteFile::License, authority).await
     }
 
+    /// To be called when an answer links to a licence file: it is read as if robots.txt had named it, unless that names one.
+    pub fn link_license(&self, authority: &Authority, url: &str) {
+        self.robots.link_license(authority, url);
+    }
+
     /// To be called when the settings have been changed.
     pub fn reloaded(&self, before: &Settings) {
         let settings = self.settings.load();

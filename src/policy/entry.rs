@@ -16,6 +16,8 @@ pub struct Entry {
     pub answer: Option<SiteAnswer>,
     /// Set while all fetches since have failed.
     pub trouble: Option<Box<Trouble>>,
+    /// The licence file that an answer of the site has linked to. Of a robots.txt. Kept until the process ends.
+    pub linked: Option<Box<str>>,
 }
 
 /// A settling answer.
@@ -112,7 +114,7 @@ impl SiteAnswer {
 impl Entry {
     /// The entry after a conclusive answer.
     pub fn answered(answer: SiteAnswer) -> Self {
-        Self { answer: Some(answer), trouble: None }
+        Self { answer: Some(answer), ..Self::default() }
     }
 
     /// The entry after a 304: the same file, with a new lifetime. `None` if there is no copy to confirm.
@@ -136,7 +138,7 @@ impl Entry {
         // From here on the copy's age counts, which must not begin in the future.
         let answer =
             self.answer.clone().map(|answer| SiteAnswer { freshness: answer.freshness.sanitized(now), ..answer });
-        Self { answer, trouble: Some(Box::new(trouble)) }
+        Self { answer, trouble: Some(Box::new(trouble)), linked: None }
     }
 
     /// Corrects an entry that was stored, maybe under a wrong clock: ages become non-negative, and a retry further away than any
@@ -219,9 +221,16 @@ impl Entry {
         }
     }
 
-    /// Where its licence file is, of a robots.txt: the first that is named.
+    /// Where its licence file is, of a robots.txt: the first that is named, else the one that an answer has linked to.
     pub fn license_url(&self) -> Option<&str> {
-        self.robots_txt()?.licenses().find(|url| is_license_url(url))
+        let named = self.robots_txt().and_then(|file| file.licenses().find(|url| is_license_url(url)));
+        named.or(self.linked.as_deref())
+    }
+
+    /// The same with the URL of a licence file that an answer of the site has linked to. `None`: one is known already.
+    pub fn linking(&self, url: &str) -> Option<Self> {
+        let is_news = self.license_url().is_none() && is_license_url(url);
+        is_news.then(|| Self { linked: Some(url.into()), ..self.clone() })
     }
 
     /// The bytes of whatever file there is.

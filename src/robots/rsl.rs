@@ -131,6 +131,16 @@ impl RslFile {
         Ok(None)
     }
 
+    /// What it permits and prohibits, as written.
+    pub fn terms(&self) -> impl Iterator<Item = RslTerm<'_>> {
+        self.0.contents.iter().flat_map(|RslContent { number, url, permits, prohibits }| {
+            let lists = [("permits", permits), ("prohibits", prohibits)].into_iter();
+            lists.filter_map(|(element, uses)| {
+                Some(RslTerm { content: *number, location: url, element, uses: uses.as_deref()? })
+            })
+        })
+    }
+
     /// How many of its `content` elements can be used.
     pub fn len(&self) -> usize {
         self.0.contents.len()

@@ -7,12 +7,13 @@ import { readFileSync } from "node:fs";
 import http from "node:http";
 import http2 from "node:http2";
 import { component, verifySignature, webcrypto as ed25519 } from "http-message-sig";
-import { verify as verifyString } from "web-bot-auth";
-import { verifierFromJWK } from "web-bot-auth/crypto";
+import { jwkToKeyID, verify as verifyString } from "web-bot-auth";
+import { helpers, verifierFromJWK } from "web-bot-auth/crypto";
 
 const [certificate, key, file] = process.argv.slice(2);
 const AGENT = "https://bot.example";
 const PATH = "/.well-known/http-message-signatures-directory";
+const CARD = "/signature-agent-card";
 const now = () => Math.floor(Date.now() / 1000);
 
 async function keyFrom(jwk) {
@@ -20,9 +21,17 @@ async function keyFrom(jwk) {
   return ed25519.verifier(imported);
 }
 
+// The card is at the URL that it names, and leads to the directory.
+async function card(url) {
+  const told = await (await fetch(url.replace(PATH, CARD))).json();
+  if (told.client_id !== AGENT + CARD || told.jwks_uri !== AGENT + PATH) throw Error(`the card names ${told.client_id} and ${told.jwks_uri}`);
+}
+
 // The directory, and the proof in it that its keys are published by their holders.
 async function directory() {
-  const response = await fetch(readFileSync(file, "utf8").trim());
+  const url = readFileSync(file, "utf8").trim();
+  await card(url);
+  const response = await fetch(url);
   const body = await response.text();
   const type = response.headers.get("content-type");
   if (response.status !== 200 || type !== "application/http-message-signatures-directory+json") throw Error(`${response.status} ${type}`);
@@ -36,6 +45,7 @@ async function directory() {
     request: { kind: "request", method: "GET", targetUri: AGENT + PATH, fields: [] },
   };
   for (const [index, jwk] of keys.entries()) {
+    if (await jwkToKeyID(jwk, helpers.WEBCRYPTO_SHA256, helpers.BASE64URL_DECODE) !== jwk.kid) throw Error("the key has another name");
     await verifySignature(message, {
       label: index === 0 ? "binding" : `binding${index}`,
       policy: {

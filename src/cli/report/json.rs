@@ -48,6 +48,7 @@ pub(super) fn all_as_json(page: &Page<'_>) -> serde_json::Value {
             "requests": site.requests,
             "robots": site.robots.iter().map(copy).collect::<Vec<_>>(),
             "tdmrep": site.tdmrep.iter().map(copy).collect::<Vec<_>>(),
+            "licenses": site.licenses.iter().map(copy).collect::<Vec<_>>(),
             "signals": site.signals,
         })).collect::<Vec<_>>(),
     })

@@ -274,7 +274,8 @@ fn entry_cost(entry: &Entry) -> usize {
     let texts = entry.answer.as_ref().map_or(0, |answer| allocated(answer.validators.heap_size()));
     let trouble =
         entry.trouble.as_ref().map_or(0, |trouble| allocated(size_of_val(&**trouble)) + allocated(trouble.why.len()));
-    allocated(COUNTS + size_of::<Entry>()) + texts + trouble
+    let linked = entry.linked.as_ref().map_or(0, |url| allocated(url.len()));
+    allocated(COUNTS + size_of::<Entry>()) + texts + trouble + linked
 }
 
 /// Memory that an allocator uses for so many bytes: eight more, in steps of sixteen.

@@ -201,15 +201,18 @@ impl RobotsCache {
                 let Some(access) = inner.files.named(SiteFile::Robots, name, &options, body) else { continue };
                 let answer = old.answer.clone().map(|answer| SiteAnswer { access, ..answer });
                 // A concurrent fetch uses the new settings anyway.
-                inner.hosts.put_over(&host, &old, Arc::new(Entry { answer, trouble: old.trouble.clone() }));
+                inner.hosts.put_over(&host, &old, Arc::new(Entry { answer, ..(*old).clone() }));
             }
             inner.files.sweep();
         });
     }
 
-    fn keep(self: &Arc<Self>, host: &HostEntry, entry: Arc<Entry>) {
+    fn keep(self: &Arc<Self>, host: &HostEntry, mut entry: Arc<Entry>) {
         let names_another = {
             let old = host.load();
+            if let Some(linking) = old.linked.as_ref().and_then(|url| entry.linking(url)) {
+                entry = Arc::new(linking);
+            }
             old.robots_txt().is_some() && old.license_url() != entry.license_url()
         };
         // First, so that a request that finds the entry evicted meanwhile does not use an older copy.
@@ -229,6 +232,16 @@ impl RobotsCache {
                     .iter()
                     .for_each(|robots| robots.set_page_went(false));
             }
+        }
+    }
+
+    /// An answer of the site has linked to a licence file. It is the site's, if there is none yet.
+    pub fn link_license(self: &Arc<Self>, authority: &Authority, url: &str) {
+        let Some(host) = self.hosts.find(authority, SiteFile::Robots) else { return };
+        let old = host.load_full();
+        if let Some(linking) = old.linking(url) {
+            self.hosts.put_over(&host, &old, Arc::new(linking));
+            self.follow_license(authority);
         }
     }
 

@@ -181,7 +181,7 @@ impl<'a> EntryRecord<'a> {
             let (since, retry_at) = (time(trouble.since), time(trouble.retry_at));
             Box::new(Trouble { since, failures: trouble.failures, retry_at, why: trouble.why.into() })
         });
-        Some(Entry { answer, trouble }.sanitized(now))
+        Some(Entry { answer, trouble, linked: None }.sanitized(now))
     }
 }
 

@@ -6,10 +6,12 @@
 //! Not `pingora-cache` 0.9: its storage and locks have to be `'static`, and it knows neither Age nor what requests ask of a cache.
 
 mod control;
+mod range;
 mod storable;
 mod stored;
 mod wanted;
 
 pub use control::CacheControl;
+pub use range::BodyPart;
 pub use stored::{Received, StoredHead, Usable};
 pub use wanted::Wanted;

@@ -2,6 +2,7 @@
 //! and what a 304 changes (§3.2).
 
 use super::control::CacheControl;
+use super::range::BodyPart;
 use super::wanted::Wanted;
 use crate::policy::date::http_date;
 use crate::policy::entity_tag;
@@ -138,6 +139,27 @@ impl StoredHead {
         modified.zip(since).is_some_and(|(modified, since)| modified <= since)
     }
 
+    /// What a GET gets of this answer, whose body has so many bytes. Call after the other conditions (RFC 9110 §13.2.2).
+    pub fn part(&self, wanted: &Wanted, length: u64) -> BodyPart {
+        let is_same = wanted.if_range.as_deref().is_none_or(|validator| self.is_exactly(validator));
+        match wanted.range.filter(|_| self.status == 200 && is_same) {
+            None => BodyPart::Whole,
+            Some(range) => range.part_of(length),
+        }
+    }
+
+    /// If-Range (RFC 9110 §13.1.5): compared byte for byte; a date is exact only if the answer is younger than the second it names
+    /// (§8.8.2.2).
+    fn is_exactly(&self, validator: &[u8]) -> bool {
+        let (validator, modified) = (validator.trim_ascii(), self.value(b"last-modified"));
+        if validator.starts_with(b"\"") {
+            return self.value(b"etag") == Some(validator);
+        }
+        let dates = modified.and_then(http_date).zip(self.value(b"date").and_then(http_date));
+        let is_strong = dates.is_some_and(|(modified, date)| date >= modified + Duration::from_secs(1));
+        is_strong && modified == Some(validator)
+    }
+
     /// The conditions by which the site is asked whether it is current (§4.3.1).
     pub fn conditions(&self) -> Vec<(&'static str, Vec<u8>)> {
         let of = |name: &[u8]| self.value(name).map(<[u8]>::to_vec);
@@ -242,6 +264,7 @@ const MOST_HEURISTIC: Duration = Duration::from_secs(24 * 3600);
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::range::ByteRange;
     use super::*;
 
     /// Sun, 06 Nov 1994 12:00:00 GMT.
@@ -439,5 +462,50 @@ pub(super) mod tests {
         let stored = head(200, &[("Content-Length", "3"), ("Transfer-Encoding", "chunked"), ("Age", "3"), ("X", "y")]);
         let names: Vec<_> = stored.fields.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
         assert_eq!(names, ["x", "date"]);
+    }
+
+    fn part(range: &str, if_range: Option<&str>, length: u64) -> BodyPart {
+        let fields = [
+            ("etag", "\"a\""),
+            ("last-modified", "Sun, 06 Nov 1994 11:00:00 GMT"),
+            ("date", "Sun, 06 Nov 1994 11:00:01 GMT"),
+        ];
+        let wanted = Wanted {
+            range: ByteRange::parse(range.as_bytes()),
+            if_range: if_range.map(|it| it.as_bytes().to_vec()),
+            ..Wanted::default()
+        };
+        head(200, &fields).part(&wanted, length)
+    }
+
+    #[test]
+    fn section_13_1_5_the_part_is_for_who_has_the_rest_of_the_same() {
+        for (if_range, is_part) in [
+            ("\"a\"", true),
+            ("\"b\"", false),
+            ("W/\"a\"", false),
+            ("Sun, 06 Nov 1994 11:00:00 GMT", true),
+            ("Sun, 06 Nov 1994 11:00:01 GMT", false),
+            ("", false),
+        ] {
+            let expected = if is_part { BodyPart::Bytes(0..1) } else { BodyPart::Whole };
+            assert_eq!(part("bytes=0-0", Some(if_range), 9), expected, "{if_range}");
+        }
+        let wanted = |if_range: &str| Wanted {
+            range: ByteRange::parse(b"bytes=0-0"),
+            if_range: Some(if_range.into()),
+            ..Wanted::default()
+        };
+        let date = "Sun, 06 Nov 1994 11:00:00 GMT";
+        let fresh = head(200, &[("last-modified", date), ("date", date)]);
+        assert_eq!(fresh.part(&wanted(date), 9), BodyPart::Whole, "it may have changed in that second");
+        let weak = head(200, &[("etag", "W/\"a\"")]);
+        assert_eq!(weak.part(&wanted("W/\"a\""), 9), BodyPart::Whole);
+    }
+
+    #[test]
+    fn only_a_200_has_parts() {
+        let wanted = Wanted { range: ByteRange::parse(b"bytes=0-0"), ..Wanted::default() };
+        assert_eq!(head(404, &[]).part(&wanted, 9), BodyPart::Whole);
     }
 }

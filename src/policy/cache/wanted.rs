@@ -1,6 +1,7 @@
 //! What a request asks of a cache, and whether a cache may be used for it at all (RFC 9111 §3, §5.2.1).
 
 use super::control::CacheControl;
+use super::range::ByteRange;
 
 /// What a request asks of a cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -9,10 +10,14 @@ pub struct Wanted {
     /// The values of If-None-Match.
     pub none_match: Vec<Vec<u8>>,
     pub modified_since: Option<Vec<u8>>,
+    pub range: Option<ByteRange>,
+    /// The value of If-Range.
+    pub if_range: Option<Vec<u8>>,
 }
 
 impl Wanted {
-    /// `each`: passes the request's fields. `None`: its answer may be its client's alone, or is not a whole page.
+    /// `each`: passes the request's fields. `None`: its answer may be its client's alone, or it asks for
+    /// several parts.
     pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Option<Self> {
         let (mut wanted, mut lines, mut pragma, mut is_own) = (Self::default(), Vec::new(), false, false);
         each(&mut |name, value| {
@@ -23,6 +28,12 @@ impl Wanted {
                 b"pragma" => pragma |= value.to_ascii_lowercase().windows(8).any(|word| word == b"no-cache"),
                 b"if-none-match" => wanted.none_match.push(value.to_vec()),
                 b"if-modified-since" => wanted.modified_since = Some(value.to_vec()),
+                b"if-range" => wanted.if_range = Some(value.to_vec()),
+                b"range" => {
+                    is_own |= wanted.range.is_some();
+                    wanted.range = ByteRange::parse(value);
+                    is_own |= wanted.range.is_none();
+                }
                 name => is_own |= is_of_one_client(name),
             }
         });
@@ -37,7 +48,7 @@ impl Wanted {
     }
 }
 
-/// Whether this field of a request makes its answer the client's own, or a part of one. `name`: in lower case.
+/// Whether this field of a request makes its answer the client's own. `name`: in lower case.
 fn is_of_one_client(name: &[u8]) -> bool {
     let has = |word: &str| memchr::memmem::find(name, word.as_bytes()).is_some();
     OWN.iter().any(|own| own.as_bytes() == name)
@@ -45,13 +56,11 @@ fn is_of_one_client(name: &[u8]) -> bool {
         || SUSPECT.iter().any(|word| has(word)) && name != b"proxy-authorization"
 }
 
-/// Fields of requests whose answers are no others', by what they say or because they are not the whole answer.
-const OWN: [&str; 11] = [
+/// Fields of requests whose answers are no others'.
+const OWN: [&str; 9] = [
     "authorization",
     "cookie",
     "cookie2",
-    "range",
-    "if-range",
     "if-match",
     "if-unmodified-since",
     "signature",
@@ -94,8 +103,6 @@ mod tests {
         for name in [
             "Authorization",
             "COOKIE",
-            "Range",
-            "If-Range",
             "If-Match",
             "If-Unmodified-Since",
             "Signature-Input",
@@ -115,6 +122,15 @@ mod tests {
         {
             assert_eq!(wanted(&[(name, "x")]), Some(Wanted::default()), "{name}");
         }
+    }
+
+    #[test]
+    fn one_part_is_asked_of_the_cache_and_several_of_the_site() {
+        let asked = wanted(&[("Range", "bytes=1-2"), ("If-Range", "\"a\"")]).unwrap();
+        assert_eq!(asked.range, Some(ByteRange::From(1, Some(2))));
+        assert_eq!(asked.if_range.as_deref(), Some(&b"\"a\""[..]));
+        assert_eq!(wanted(&[("Range", "bytes=1-2, 4-5")]), None);
+        assert_eq!(wanted(&[("Range", "bytes=1-2"), ("Range", "bytes=4-5")]), None);
     }
 
     #[test]

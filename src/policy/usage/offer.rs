@@ -7,27 +7,36 @@ use crate::policy::Money;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The targets of a Link line's links whose relation is `license`, as written.
-pub fn licenses(line: &[u8]) -> Result<Vec<&str>, Malformed> {
+/// A link to a licence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LicenseLink<'a> {
+    /// As written.
+    pub target: &'a str,
+    /// By its `type` an RSL file is there.
+    pub is_rsl: bool,
+}
+
+/// A Link line's links whose relation is `license`.
+pub fn licenses(line: &[u8]) -> Result<Vec<LicenseLink<'_>>, Malformed> {
     let mut rest = str::from_utf8(line).ok().filter(|line| line.len() <= LONGEST).ok_or(Malformed)?.trim();
     let mut found = Vec::new();
     while !rest.is_empty() {
         let (target, after) = rest.strip_prefix('<').and_then(|rest| rest.split_once('>')).ok_or(Malformed)?;
-        let (is_license, after) = parameters(after)?;
+        let (is_license, is_rsl, after) = parameters(after)?;
         if is_license && found.len() < MOST {
             if target.is_empty() || target.contains(|c: char| c.is_control() || c.is_whitespace()) {
                 return Err(Malformed);
             }
-            found.push(target);
+            found.push(LicenseLink { target, is_rsl });
         }
         rest = after;
     }
     Ok(found)
 }
 
-/// Whether a link's parameters, up to the next link, make it a licence; and that next link.
-fn parameters(text: &str) -> Result<(bool, &str), Malformed> {
-    let (mut rest, mut relation) = (text.trim_start(), None);
+/// Whether a link's parameters, up to the next link, make it a licence, and one in RSL; and that next link.
+fn parameters(text: &str) -> Result<(bool, bool, &str), Malformed> {
+    let (mut rest, mut relation, mut media_type) = (text.trim_start(), None, None);
     while let Some(after) = rest.strip_prefix(';') {
         let end = after.find([';', ',', '=']).unwrap_or(after.len());
         let (name, after) = (after[..end].trim(), &after[end..]);
@@ -38,14 +47,17 @@ fn parameters(text: &str) -> Result<(bool, &str), Malformed> {
         // RFC 8288 §3.3: of several the first counts.
         if name.eq_ignore_ascii_case("rel") {
             relation.get_or_insert(value);
+        } else if name.eq_ignore_ascii_case("type") {
+            media_type.get_or_insert(value);
         }
         rest = after.trim_start();
     }
     let is_license =
         relation.is_some_and(|it| it.split_ascii_whitespace().any(|it| it.eq_ignore_ascii_case("license")));
+    let is_rsl = media_type.is_some_and(|it| it.trim().eq_ignore_ascii_case(RSL));
     match rest.strip_prefix(',') {
-        Some(next) => Ok((is_license, next.trim_start_matches([',', ' ', '\t']))),
-        None if rest.is_empty() => Ok((is_license, "")),
+        Some(next) => Ok((is_license, is_rsl, next.trim_start_matches([',', ' ', '\t']))),
+        None if rest.is_empty() => Ok((is_license, is_rsl, "")),
         None => Err(Malformed),
     }
 }
@@ -78,6 +90,8 @@ pub fn crawler_error(value: &[u8]) -> Result<&str, Malformed> {
     is_word.then_some(text).ok_or(Malformed)
 }
 
+/// The media type of a licence file (RSL 1.0).
+pub(super) const RSL: &str = "application/rsl+xml";
 /// Bytes of a line.
 const LONGEST: usize = 4096;
 /// Licences of one line.
@@ -99,7 +113,10 @@ mod tests {
             ("</a,b;c>; rel=license", "/a,b;c"),
             ("", ""),
         ] {
-            assert_eq!(licenses(line.as_bytes()).map(|all| all.join(" ")), Ok(expected.to_owned()), "{line}");
+            let found = licenses(line.as_bytes()).unwrap();
+            let targets: Vec<_> = found.iter().map(|link| link.target).collect();
+            assert_eq!(targets.join(" "), expected, "{line}");
+            assert_eq!(found.iter().any(|link| link.is_rsl), line.contains("rsl+xml"), "{line}");
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::answer::UsageLines;
 use super::field::UsageField;
+use super::offer::RSL;
 use crate::robots::ProductToken;
 use html5gum::{HtmlString, StartTag, Token, Tokenizer, naive_next_state};
 use std::borrow::Cow;
@@ -84,7 +85,9 @@ impl PageHead {
         let (Some(relation), Some(target)) = (attribute(tag, b"rel"), attribute(tag, b"href")) else { return };
         let mut words = relation.split(u8::is_ascii_whitespace);
         if words.any(|word| word.eq_ignore_ascii_case(b"license")) {
-            self.lines.take(b"link", &[b"<", target, b">; rel=license"].concat());
+            let is_rsl = attribute(tag, b"type").is_some_and(|kind| kind.eq_ignore_ascii_case(RSL.as_bytes()));
+            let media_type = if is_rsl { &b"; type=\"application/rsl+xml\""[..] } else { b"" };
+            self.lines.take(b"link", &[b"<", target, b">; rel=license", media_type].concat());
         }
     }
 }

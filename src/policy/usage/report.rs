@@ -12,6 +12,8 @@ pub struct UsageReport {
     pub reserved: Vec<(UsageField, Box<str>)>,
     /// URLs of the terms of use.
     pub licenses: Vec<Box<str>>,
+    /// The first of these that is a licence file by its media type.
+    pub rsl: Option<Box<str>>,
     /// Status 402.
     pub payment_required: bool,
     pub price: Option<Box<str>>,
@@ -36,7 +38,11 @@ impl UsageReport {
         }
         for line in &lines.links {
             match offer::licenses(line) {
-                Ok(licenses) => noted.licenses.extend(licenses.into_iter().map(Box::from)),
+                Ok(licenses) => {
+                    let rsl = licenses.iter().find(|license| license.is_rsl).map(|license| license.target.into());
+                    noted.rsl = noted.rsl.or(rsl);
+                    noted.licenses.extend(licenses.into_iter().map(|license| Box::from(license.target)));
+                }
                 // Of a line that is about something else nothing is wanted.
                 Err(_) if memchr::memmem::find(&line.to_ascii_lowercase(), b"license").is_none() => {}
                 Err(_) => noted.malformed.push(Signal::License),
@@ -70,6 +76,7 @@ impl UsageReport {
         self.reserved.splice(0..0, earlier.reserved);
         self.licenses.splice(0..0, earlier.licenses);
         self.licenses.truncate(MOST_LICENSES);
+        self.rsl = earlier.rsl.or(self.rsl.take());
         self.malformed.splice(0..0, earlier.malformed);
     }
 

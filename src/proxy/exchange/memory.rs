@@ -4,18 +4,19 @@ use super::per_user::asked;
 use super::request::Request;
 use crate::policy::{self, HostRules, Reservation, Visit};
 use crate::proxy::client::Peer;
+use crate::robots::ProductToken;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use ring::digest;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// What has been said, by URL and for whom.
-pub struct Reserved(Cache<Key, RememberedReservation>);
-
-type Key = [u8; 32];
+pub struct Reserved {
+    hasher: RandomState,
+    said: Cache<u64, RememberedReservation>,
+}
 
 #[derive(Clone)]
 pub(super) struct RememberedReservation {
@@ -26,17 +27,25 @@ pub(super) struct RememberedReservation {
 
 impl Default for Reserved {
     fn default() -> Self {
-        Reserved(Cache::new(MOST))
+        Reserved { hasher: RandomState::new(), said: Cache::new(MOST) }
     }
 }
 
 impl Reserved {
     pub(super) fn get(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules) -> Option<RememberedReservation> {
-        self.0.get(&key(request, peer, rules))
+        // Most sites say nothing.
+        if self.said.is_empty() { None } else { self.said.get(&self.key(request, peer, rules)) }
     }
 
     pub(super) fn put(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules, said: RememberedReservation) {
-        self.0.insert(key(request, peer, rules), said);
+        self.said.insert(self.key(request, peer, rules), said);
+    }
+
+    fn key(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules) -> u64 {
+        let asked = asked(request, peer);
+        let tokens = rules.product_tokens(&asked);
+        let tokens: Vec<_> = tokens.iter().map(ProductToken::as_str).collect();
+        self.hasher.hash_one((&request.authority, &request.target, tokens, rules.purposes()))
     }
 }
 
@@ -71,20 +80,6 @@ impl Visits {
         let visits = self.visits.get_or_init(|| Cache::with_weighter(ABOUT, MOST_BYTES, VisitBytes));
         visits.insert(key, Arc::new(visit));
     }
-}
-
-fn key(request: &Request<'_>, peer: &Peer, rules: &HostRules) -> Key {
-    let mut digest = digest::Context::new(&digest::SHA256);
-    digest.update(request.url().as_bytes());
-    for token in &*rules.product_tokens(&asked(request, peer)) {
-        digest.update(b"\n");
-        digest.update(token.as_str().as_bytes());
-    }
-    for purpose in rules.purposes() {
-        digest.update(b"\n ");
-        digest.update(purpose.as_str().as_bytes());
-    }
-    digest.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 /// URLs that are remembered.

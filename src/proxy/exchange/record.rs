@@ -21,12 +21,10 @@ impl About<'_> {
         error.iter().for_each(|error| draft.text("error", error));
         detail.iter().for_each(|detail| draft.text("detail", detail));
         self.verdict(outcome).iter().for_each(|verdict| verdict.record(&mut draft));
-        if let Some((robots, tdmrep)) = &trip.gate.basis {
-            for (name, entry) in [("robots", Some(robots)), ("tdmrep", tdmrep.as_ref())] {
-                // Of a file that nobody has looked at there is nothing to say.
-                if let Some(entry) = entry.filter(|entry| entry.answer.is_some() || entry.trouble.is_some()) {
-                    draft.object(name, |members| rests_on(entry, members));
-                }
+        for (name, entry) in ["robots", "tdmrep", "license_file"].into_iter().zip(&trip.gate.basis) {
+            // Of a file that nobody has looked at there is nothing to say.
+            if let Some(entry) = entry.as_ref().filter(|entry| entry.answer.is_some() || entry.trouble.is_some()) {
+                draft.object(name, |members| rests_on(entry, members));
             }
         }
         let (status, bytes_out) = self.sent(answer);
@@ -54,12 +52,7 @@ impl About<'_> {
             draft.number("origin_ms", millis(origin));
         }
         draft.number("ms", millis(self.began.elapsed()));
-        let basis = trip.gate.basis.iter();
-        evidence.put(
-            draft,
-            self.settings.kept(),
-            basis.flat_map(|(robots, tdmrep)| [robots].into_iter().chain(tdmrep)),
-        );
+        evidence.put(draft, self.settings.kept(), trip.gate.basis.iter().flatten());
     }
 
     fn client(&self, draft: &mut Draft) {

@@ -8,9 +8,10 @@ use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::{Charge, Reported};
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
-use crate::policy::is_for_one;
 use crate::policy::{HostRules, Refusal, Reservation, RobotsOverride, SiteFile, UsageLines, UsageReport, Use};
+use crate::policy::{is_for_one, resolved};
 use std::time::{Duration, Instant, SystemTime};
+use url::Url;
 
 /// Whether anything can say no. robots.txt has to be read to know of that.
 pub fn is_looked_for(rules: &HostRules, request: &Request<'_>) -> bool {
@@ -78,6 +79,10 @@ impl Exchange<'_> {
         if !noted.is_empty() {
             proxy.counters.noted(&noted);
             proxy.offers.note(&request.authority, &noted);
+            let link = noted.rsl.as_deref().filter(|_| !rules.licensed_purposes().is_empty());
+            if let Some(url) = link.and_then(|link| resolved(&Url::parse(&request.url()).ok()?, link)) {
+                proxy.gate.link_license(&request.authority, url.as_str());
+            }
             if let Some(before) = self.trip.noted.take() {
                 noted.join_before(*before);
             }

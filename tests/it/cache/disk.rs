@@ -56,10 +56,19 @@ async fn a_long_answer_that_is_damaged_is_cut_and_fetched_the_next_time() {
     let middle = content.len() / 2;
     content[middle] ^= 1;
     fs::write(&file, content).unwrap();
+    let part = proxy.curl(&["-r", "0-9", &origin.url("/page")]).await;
+    assert!(part.code != 0 && part.stdout.len() < 10, "no part of it, wherever the damage is: {}", part.stderr);
+    let again = proxy.curl(&[&origin.url("/page")]).await;
+    assert_eq!((again.code, again.stdout.len(), origin.log.count("/page")), (0, 1 << 20, 2));
+    eventually("it is stored", || files(directory.path()).len() == 1).await;
+    let file = files(directory.path()).remove(0);
+    let mut content = fs::read(&file).unwrap();
+    content[middle] ^= 1;
+    fs::write(&file, content).unwrap();
     let cut = proxy.curl(&[&origin.url("/page")]).await;
     assert!(cut.code != 0 && cut.stdout.len() < 1 << 20, "{}", cut.stderr);
     let again = proxy.curl(&[&origin.url("/page")]).await;
-    assert_eq!((again.code, again.stdout.len(), origin.log.count("/page")), (0, 1 << 20, 2));
+    assert_eq!((again.code, again.stdout.len(), origin.log.count("/page")), (0, 1 << 20, 3));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

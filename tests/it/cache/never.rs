@@ -17,7 +17,7 @@ async fn what_a_request_has_of_its_own_goes_to_the_site_and_is_not_kept() {
     for (number, field) in [
         "Authorization: Basic YTpi",
         "Cookie: a=b",
-        "Range: bytes=0-1",
+        "Range: bytes=0-1,3-4",
         "If-Match: \"a\"",
         "Signature-Input: sig1=()",
         "crawler-max-price: USD 1",

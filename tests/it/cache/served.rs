@@ -91,6 +91,88 @@ async fn what_is_stale_is_confirmed_by_its_validators_on_a_connection_that_is_ke
     assert_eq!((origin.log.count("/page"), origin.connections()), (5, connections));
 }
 
+/// RFC 9111 §3.4, RFC 9110 §14.2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_is_served_from_the_whole_for_who_has_the_rest_of_it() {
+    let origin = pages(|_| fresh("0123456789").field("Last-Modified", MODIFIED)).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    for is_stored in [false, true] {
+        assert_eq!(is_hit(&with(client, &origin, "GET", "/page", "").await), is_stored);
+    }
+    for (fields, status, range, body) in [
+        ("Range: bytes=2-4\r\n", 206, Some("bytes 2-4/10"), "234"),
+        ("Range: bytes=7-\r\n", 206, Some("bytes 7-9/10"), "789"),
+        ("Range: bytes=-3\r\nIf-Range: \"a\"\r\n", 206, Some("bytes 7-9/10"), "789"),
+        ("Range: bytes=-3\r\nIf-Range: \"b\"\r\n", 200, None, "0123456789"),
+        ("Range: bytes=10-\r\n", 416, Some("bytes */10"), ""),
+        ("Range: bytes=2-4\r\nIf-None-Match: \"a\"\r\n", 304, None, ""),
+    ] {
+        let response = with(client, &origin, "GET", "/page", fields).await;
+        assert!(response.status() == status && is_hit(&response), "{fields}: {response:?}");
+        assert_eq!((response.field("content-range"), response.text().as_str()), (range, body), "{fields}");
+    }
+    let head = with(client, &origin, "HEAD", "/page", "Range: bytes=2-4\r\n").await;
+    assert_eq!((head.status(), head.field("content-length")), (200, Some("10")), "it is for GET alone");
+    assert_eq!(origin.log.count("/page"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_of_a_long_page_are_what_they_would_be_from_the_site() {
+    const LENGTH: usize = 3 << 20;
+    let origin = Origin::https(Alpn::Both, |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => Reply::pattern(LENGTH as u64).field("Cache-Control", "max-age=600"),
+    })
+    .await;
+    let (proxy, _directory) = caching("").await;
+    let whole = proxy.curl(&[&origin.url("/page")]).await.stdout;
+    let again = proxy.curl(&[&origin.url("/page")]).await;
+    assert!(whole.len() == LENGTH && again.stdout == whole, "it is stored by now");
+    for (range, expected) in [
+        ("0-0", 0..1),
+        ("262143-262144", 262_143..262_145),
+        ("300000-1299999", 300_000..1_300_000),
+        ("2000000-", 2_000_000..LENGTH),
+        ("-1", LENGTH - 1..LENGTH),
+    ] {
+        for version in ["--http2", "--http1.1"] {
+            let part = proxy.curl(&[version, "-r", range, &origin.url("/page")]).await;
+            assert_eq!((part.code, part.status()), (0, 206), "{range} {}", part.stderr);
+            assert!(part.stdout == whole[expected.clone()], "{range} {version}");
+        }
+    }
+    assert_eq!(origin.log.count("/page"), 1);
+}
+
+/// What has no whole page stored goes to the site, and what comes of it is no page either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_that_the_site_sends_answers_nobody_else() {
+    let site = |seen: &Seen| {
+        let said = match (seen.path().as_str(), seen.field("range")) {
+            ("/none", Some(_)) => Reply { status: 416, ..fresh("") }.field("Content-Range", "bytes */10"),
+            (_, Some("bytes=2-4")) => Reply { status: 206, ..fresh("234") }.field("Content-Range", "bytes 2-4/10"),
+            _ => fresh("0123456789"),
+        };
+        said.field("Last-Modified", MODIFIED)
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    for (path, status) in [("/page", 206), ("/none", 416)] {
+        for _ in 0..2 {
+            let part = with(client, &origin, "GET", path, "Range: bytes=2-4\r\n").await;
+            assert_eq!((part.status(), is_hit(&part)), (status, false));
+        }
+        let whole = with(client, &origin, "GET", path, "").await;
+        assert_eq!((whole.status(), whole.text().as_str(), is_hit(&whole)), (200, "0123456789", false));
+        assert!(is_hit(&with(client, &origin, "GET", path, "").await));
+        let part = with(client, &origin, "GET", path, "Range: bytes=2-4\r\n").await;
+        assert_eq!((part.status(), part.text().as_str(), is_hit(&part)), (206, "234", true));
+        assert_eq!(origin.log.count(path), 3);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_has_it_is_told_so_from_the_cache() {
     let origin = pages(|_| fresh("page").field("Last-Modified", MODIFIED)).await;

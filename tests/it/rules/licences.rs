@@ -194,3 +194,43 @@ async fn a_licence_token_goes_to_the_origin_as_it_came() {
     assert_eq!(without.status(), 401);
     assert_eq!(without.field("www-authenticate"), Some("License error=\"invalid_request\""));
 }
+
+/// RSL 1.0 §3.1: an answer may name the file too, where robots.txt does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_an_answer_links_to_is_read_as_the_sites() {
+    const RSL: &str = r#"</terms.xml>; rel="license"; type="application/rsl+xml""#;
+    for (named, by_robots, status) in [
+        (RSL, "", 403),
+        (RSL, "License: http://HOST/not-here.xml\n", 200),
+        (r#"</terms.xml>; rel="license""#, "", 200),
+        (r#"</private/terms.xml>; rel="license"; type="application/rsl+xml""#, "", 200),
+        ("<ftp://a.localhost/>; rel=license; type=\"application/rsl+xml\"", "", 200),
+    ] {
+        let origin = Origin::http(move |seen| match seen.path().as_str() {
+            "/robots.txt" => {
+                let by_robots = by_robots.replace("HOST", seen.field("host").unwrap_or_default());
+                Reply::text(format!("{by_robots}User-agent: *\nDisallow: /private\n"))
+            }
+            "/not-here.xml" => Reply::status(404),
+            "/terms.xml" | "/private/terms.xml" => Reply::text(LICENCES),
+            "/tagged" => {
+                let href = named.split(['<', '>']).nth(1).unwrap();
+                let kind = if named.contains("rsl+xml") { "application/rsl+xml" } else { "" };
+                let page = format!("<head><link rel=license href='{href}' type='{kind}'></head>");
+                Reply::status(200).field("Content-Type", "text/html").body(page)
+            }
+            _ => Reply::text("the page").field("Link", named),
+        })
+        .await;
+        for first in ["/linked", "/tagged"] {
+            let proxy = Proxy::start(ENFORCED).await;
+            let before = origin.log.count("/terms.xml");
+            assert_eq!(proxy.get(&origin.url(first)).await.status(), 200, "it is not known yet: {named}");
+            for target in ["/a", "/b"] {
+                assert_eq!(proxy.get(&origin.url(target)).await.status(), status, "{named} {first} {target}");
+            }
+            let fetched = origin.log.count("/terms.xml") - before;
+            assert_eq!(fetched, if status == 403 { 1 } else { 0 }, "{named} {first}");
+        }
+    }
+}

@@ -70,7 +70,7 @@ pub(super) fn sites(page: &Page<'_>, out: &mut String) {
 }
 
 fn site_rows(origin: &str, site: &SiteBasis) -> Vec<[String; 7]> {
-    let files = [("robots.txt", &site.robots), ("tdmrep.json", &site.tdmrep)];
+    let files = [("robots.txt", &site.robots), ("tdmrep.json", &site.tdmrep), ("licence file", &site.licenses)];
     let copies = files.into_iter().flat_map(|(name, copies)| copies.iter().map(move |used| (name, used)));
     let mut rows: Vec<_> = copies.map(|(name, used)| copy_row(origin, name, used)).collect();
     let no = String::new;

@@ -1,4 +1,5 @@
-//! A stored answer as its client gets it: judged by what it says about its use as an origin's is, with its age; or 304.
+//! A stored answer as its client gets it: judged by what it says about its use as an origin's is, with its age; or
+//! a part of it, or 304.
 
 use super::super::carry::{AnswerHead, BodySource, Client, Fault, Stopped};
 use super::super::pages::media_type;
@@ -8,7 +9,7 @@ use crate::gate::cache::{CacheResult, EntryBody, StoredAnswer};
 use crate::gate::decode_beginning;
 use crate::http1::Framing;
 use crate::policy::Refusal;
-use crate::policy::cache::StoredHead;
+use crate::policy::cache::{BodyPart, StoredHead};
 use crate::policy::usage::page::{LONGEST_HEAD, PageHead};
 use crate::proxy::io::Timer;
 use crate::upstream::Route;
@@ -46,17 +47,17 @@ impl Exchange<'_> {
         if let Err(refusal) = checked {
             return Outcome::Refused(refusal);
         }
-        let wanted = self.cached.as_ref().map(|cached| &cached.wanted);
-        let is_known = wanted.is_some_and(|wanted| wanted.is_conditional() && stored.head.is_known_to(wanted));
-        if is_known {
-            let mut fields = fields;
-            OF_CONTENT.iter().for_each(|name| _ = fields.remove(name));
-            self.begin_stored(&answer(&stored.head, 304, &fields, Framing::None), client, route, is_confirmed);
-        } else {
-            self.begin_stored(&answer(&stored.head, stored.head.status, &fields, framing), client, route, is_confirmed);
-        }
-        let has_body = !is_known && framing != Framing::None;
-        let mut body = StoredBody { body: has_body.then_some(stored.body), piece: Bytes::new() };
+        let part = self.part(&stored);
+        let fields = fields_of(part.as_ref(), fields, stored.length);
+        let (status, framing) = match &part {
+            Some(BodyPart::Whole) => (stored.head.status, framing),
+            Some(BodyPart::Bytes(bytes)) => (206, Framing::Length(bytes.end - bytes.start)),
+            Some(BodyPart::Unsatisfiable) => (416, Framing::Length(0)),
+            None => (304, Framing::None),
+        };
+        self.begin_stored(&answer(&stored.head, status, &fields, framing), client, route, is_confirmed);
+        let has_body = !matches!(framing, Framing::None | Framing::Length(0));
+        let mut body = StoredBody::new(has_body.then_some(stored.body), part);
         match send_body(&self.settings, client, timer, &mut body, &mut self.trip.moved.down).await {
             Ok(()) => Outcome::Cached,
             Err(Stopped::To(_)) => Outcome::Gone,
@@ -67,6 +68,16 @@ impl Exchange<'_> {
                 }
                 Outcome::Cut(format!("the cache: {fault}"))
             }
+        }
+    }
+
+    /// What the client gets of it. `None`: 304, as it has it already.
+    fn part(&self, stored: &StoredAnswer) -> Option<BodyPart> {
+        let Some(cached) = &self.cached else { return Some(BodyPart::Whole) };
+        match &cached.wanted {
+            wanted if wanted.is_conditional() && stored.head.is_known_to(wanted) => None,
+            wanted if self.request.method == "GET" => Some(stored.head.part(wanted, stored.length)),
+            _ => Some(BodyPart::Whole),
         }
     }
 
@@ -146,6 +157,31 @@ fn fields(stored: &StoredAnswer) -> HeaderMap {
     fields
 }
 
+/// The fields of a part, or of a 304, from those of the whole of so many bytes.
+fn fields_of(part: Option<&BodyPart>, mut fields: HeaderMap, length: u64) -> HeaderMap {
+    let range = match part {
+        Some(BodyPart::Whole) => return fields,
+        None => {
+            OF_CONTENT.iter().for_each(|name| _ = fields.remove(name));
+            return fields;
+        }
+        Some(BodyPart::Bytes(bytes)) => {
+            fields.insert(header::CONTENT_LENGTH, (bytes.end - bytes.start).into());
+            format!("bytes {}-{}/{length}", bytes.start, bytes.end - 1)
+        }
+        // Another cache may take it for an answer to the whole.
+        Some(BodyPart::Unsatisfiable) => {
+            fields = HeaderMap::from_iter([
+                (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+                (header::CONTENT_LENGTH, 0.into()),
+            ]);
+            format!("bytes */{length}")
+        }
+    };
+    fields.insert(header::CONTENT_RANGE, HeaderValue::try_from(range).expect("it is ASCII"));
+    fields
+}
+
 fn answer<'a>(head: &StoredHead, status: u16, fields: &'a HeaderMap, framing: Framing) -> AnswerHead<'a> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     let version = match head.version {
@@ -162,8 +198,35 @@ fn answer<'a>(head: &StoredHead, status: u16, fields: &'a HeaderMap, framing: Fr
 struct StoredBody {
     /// `None`: it has none.
     body: Option<EntryBody>,
+    /// How many bytes of it are not wanted, and how many are after those.
+    skip: u64,
+    left: u64,
     /// What is at hand.
     piece: Bytes,
+    /// The last that is wanted, until all has been read: damage shows at the end.
+    last: Bytes,
+}
+
+impl StoredBody {
+    fn new(body: Option<EntryBody>, part: Option<BodyPart>) -> Self {
+        let (skip, left) = match part {
+            Some(BodyPart::Bytes(bytes)) => (bytes.start, bytes.end - bytes.start),
+            _ => (0, u64::MAX),
+        };
+        StoredBody { body, skip, left, piece: Bytes::new(), last: Bytes::new() }
+    }
+
+    /// What is wanted of a piece that has been read.
+    fn cut(&mut self, mut piece: Bytes) -> Bytes {
+        let length = piece.len() as u64;
+        let skipped = self.skip.min(length);
+        let wanted = self.left.min(length - skipped);
+        (self.skip, self.left) = (self.skip - skipped, self.left - wanted);
+        let place = |bytes: u64| usize::try_from(bytes).expect("it is within a piece");
+        drop(piece.split_to(place(skipped)));
+        piece.truncate(place(wanted));
+        piece
+    }
 }
 
 impl BodySource for StoredBody {
@@ -180,10 +243,21 @@ impl BodySource for StoredBody {
     }
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(Ok(false)) };
-        let Some(piece) = ready!(body.poll_piece(cx))? else { return Poll::Ready(Ok(false)) };
-        self.piece = piece;
-        Poll::Ready(Ok(true))
+        loop {
+            let Some(body) = &mut self.body else { return Poll::Ready(Ok(false)) };
+            let Some(piece) = ready!(body.poll_piece(cx))? else { break };
+            let piece = self.cut(piece);
+            if piece.is_empty() {
+                continue;
+            }
+            if self.left > 0 {
+                self.piece = piece;
+                return Poll::Ready(Ok(true));
+            }
+            self.last = piece;
+        }
+        self.piece = std::mem::take(&mut self.last);
+        Poll::Ready(Ok(!self.piece.is_empty()))
     }
 
     fn trailers(&mut self) -> Option<HeaderMap> {

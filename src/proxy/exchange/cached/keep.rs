@@ -74,6 +74,8 @@ impl Exchange<'_> {
         let may_be_stored = is_whole && !route.is_unverified() && !self.is_reserved() && request.method == "GET";
         let after = self.trip.origin.unwrap_or_default();
         let Some(cached) = &mut self.cached else { return };
+        // 416 is about the range.
+        let may_be_stored = may_be_stored && (head.status == 200 || cached.wanted.range.is_none());
         let each = |take: &mut dyn FnMut(&[u8], &[u8])| head.each(|_, name, value| take(name, value));
         let now = SystemTime::now();
         if head.status == 304 {

@@ -34,7 +34,7 @@ impl Exchange<'_> {
                 stale => cached.stale = stale,
             }
             let fetch = match request.method {
-                "GET" => Some(cached.cache.enter(cached.key)),
+                "GET" if cached.wanted.range.is_none() => Some(cached.cache.enter(cached.key)),
                 _ => None,
             };
             match fetch {
