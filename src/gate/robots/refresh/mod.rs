@@ -79,7 +79,7 @@ impl RobotsCache {
         }
         let refreshed = right.meanwhile(alone).await;
         if refreshed.is_ok() {
-            right.publish(host.load_full()).await;
+            right.publish(host.load_full());
         }
         refreshed
     }
