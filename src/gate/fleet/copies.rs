@@ -11,6 +11,7 @@ use crate::policy::site_file::SiteFileName;
 use redis::ScriptInvocation;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 /// The result of a claim for a copy.
@@ -113,12 +114,17 @@ impl Right {
         tokio::select! { done = work => done, never = keep => never }
     }
 
-    /// Hands the copy to all. Nobody here waits until a server has it; after a while no request does, and the next one that needs
-    /// it fetches it.
-    pub async fn publish(self, entry: Arc<Entry>) {
+    /// Hands the copy to all. Nobody here waits until it is there: others wait for the right, which is given back then. After a while
+    /// no request waits for a server, and the next one that needs the copy fetches it.
+    pub fn publish(self, entry: Arc<Entry>) {
         match &self.fleet.way {
             FleetWay::Server(_) => drop(tokio::spawn(timeout(HELD, self.put(entry)))),
-            FleetWay::Machine(machine) => machine.leave(&self.name, entry.clone(), fresh_until(&entry)).await,
+            // That it could not be had is each one's to find.
+            FleetWay::Machine(_) if entry.trouble.is_some() => {}
+            FleetWay::Machine(machine) => {
+                let machine = machine.clone();
+                drop(spawn_blocking(move || machine.leave(&self.name, &entry, fresh_until(&entry))));
+            }
         }
     }
 
@@ -127,7 +133,7 @@ impl Right {
         let FleetWay::Server(link) = &self.fleet.way else { return };
         loop {
             let now = SystemTime::now();
-            let Some(copy) = snapshot::pack(&entry, now) else { return };
+            let Some(copy) = snapshot::pack(&entry, now, snapshot::compress) else { return };
             let fresh_for = millis(fresh_until(&entry).duration_since(now).unwrap_or_default());
             let (granted, since) = self.granted;
             let at = granted + millis(now.duration_since(since).unwrap_or_default());

@@ -26,10 +26,15 @@ pub(in crate::gate) fn first_half(whole: &Hash) -> FileDigest {
     *whole.first_chunk().expect("32 bytes")
 }
 
-/// Serialises an entry with its file. `now`: the sender's clock. `None`: the file cannot be packed.
-pub(in crate::gate) fn pack(entry: &Entry, now: SystemTime) -> Option<Vec<u8>> {
+/// Serialises an entry with its file, packed by [`compress`] or [`store_plain`]. `now`: the sender's clock. `None`: the file cannot be
+/// packed.
+pub(in crate::gate) fn pack(
+    entry: &Entry,
+    now: SystemTime,
+    packer: fn(&[u8]) -> io::Result<Vec<u8>>,
+) -> Option<Vec<u8>> {
     let access = entry.answer.as_ref().map(|answer| &answer.access);
-    let packed = access.and_then(Access::source).map(compress).transpose().ok()?;
+    let packed = access.and_then(Access::source).map(packer).transpose().ok()?;
     let file = access.and_then(digest_of).zip(packed.as_deref());
     Some(with_version(&Snapshot { clock: millis(now), record: EntryRecord::of(entry), file }))
 }
@@ -59,22 +64,37 @@ pub(super) fn decode(bytes: &[u8], file: Option<Access>, now: SystemTime) -> Opt
     of_this_version::<EntryRecord<'_>>(bytes)?.into_entry(file, now)
 }
 
-pub(super) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
-    let mut packed = u32::try_from(file.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
+/// As it is, behind its length: for where room matters less than time.
+pub(in crate::gate) fn store_plain(file: &[u8]) -> io::Result<Vec<u8>> {
+    Ok([&length_of(file)[..], file].concat())
+}
+
+pub(in crate::gate) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
+    let mut packed = length_of(file).to_vec();
     // The compressor's 200 KB of working memory are reused instead of allocated for each file of a few kilobytes.
     let compressor = &mut *COMPRESSOR.lock();
     let compressor = match compressor {
         Some(compressor) => compressor,
         none => none.insert(Compressor::new(LEVEL)?),
     };
-    packed.extend_from_slice(&compressor.compress(file)?);
+    let frame = compressor.compress(file)?;
+    // What is no shorter is stored as it is, so that its length tells it from a frame.
+    packed.extend_from_slice(if frame.len() < file.len() { &frame } else { file });
     Ok(packed)
 }
 
+/// Reverses [`compress`] and [`store_plain`].
 pub(super) fn decompress(packed: &[u8]) -> Option<Vec<u8>> {
     let (length, file) = packed.split_first_chunk()?;
     let length = u32::from_le_bytes(*length) as usize;
+    if length == file.len() {
+        return Some(file.to_vec());
+    }
     zstd::bulk::decompress(file, length.min(LONGEST)).ok()
+}
+
+fn length_of(file: &[u8]) -> [u8; 4] {
+    u32::try_from(file.len()).unwrap_or(u32::MAX).to_le_bytes()
 }
 
 /// Milliseconds since 1970: only wall-clock time is meaningful across processes.
@@ -250,7 +270,7 @@ mod tests {
     #[test]
     fn what_is_packed_is_unpacked_by_the_receivers_clock() {
         for entry in entries() {
-            let packed = pack(&entry, at(1200)).unwrap();
+            let packed = pack(&entry, at(1200), compress).unwrap();
             for ahead in [0, 4000] {
                 let now = at(1200 + ahead);
                 let got = unpack(&packed, now, now, read).unwrap();
@@ -269,12 +289,29 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_read_again_however_it_was_packed() {
+        let noise: Vec<u8> = (0..4000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let files = [&b""[..], b"x", b"User-agent: *\nDisallow: /\n", &FILE.repeat(100), &noise];
+        for packer in [store_plain, compress] {
+            for file in files {
+                let packed = packer(file).unwrap();
+                assert!(packed.len() <= file.len() + 4);
+                assert_eq!(decompress(&packed).as_deref(), Some(file));
+            }
+        }
+        assert!(compress(files[3]).unwrap().len() < 100);
+        // Earlier versions kept a frame even if it was longer than the file.
+        let frame = zstd::bulk::compress(b"x", LEVEL).unwrap();
+        assert_eq!(decompress(&[&1_u32.to_le_bytes()[..], &frame].concat()).unwrap(), b"x");
+    }
+
+    #[test]
     fn what_another_version_wrote_is_absent() {
         for version in [0, 1, VERSION + 1, 255] {
             let mut bytes = encode(&Entry::default());
             bytes[0] = version;
             assert!(decode(&bytes, None, at(0)).is_none());
-            let mut bytes = pack(&Entry::default(), at(0)).unwrap();
+            let mut bytes = pack(&Entry::default(), at(0), compress).unwrap();
             bytes[0] = version;
             assert!(unpack(&bytes, at(0), at(0), read).is_none());
         }
@@ -314,7 +351,7 @@ mod tests {
     #[test]
     fn what_is_cut_or_changed_is_refused_or_at_least_no_fault() {
         for entry in entries() {
-            for whole in [encode(&entry), pack(&entry, at(1200)).unwrap()] {
+            for whole in [encode(&entry), pack(&entry, at(1200), compress).unwrap()] {
                 let read_all = |bytes: &[u8]| {
                     let decoded = decode(bytes, entry.robots_txt().cloned().map(Access::Rules), at(1200));
                     decoded.or_else(|| unpack(bytes, at(1200), at(1200), read))

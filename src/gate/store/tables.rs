@@ -42,28 +42,29 @@ impl<'t> Tables<'t> {
         if let (Some(name), Some(file)) = (body, file) {
             self.hold(&name, file)?;
         }
-        self.remove(authority)?;
-        self.insert(authority, body, &encode(entry))
+        let old = self.insert(authority, body, &encode(entry))?;
+        old.map_or(Ok(()), |old| self.removed(old))
     }
 
     /// Marks the authority as used now.
     pub fn touch(&mut self, authority: &str) -> Result<(), Error> {
         let kept = self.authorities.get(authority)?.map(|kept| {
-            let (number, body, record) = kept.value();
-            (number, body, record.to_vec())
+            let (_, body, record) = kept.value();
+            (body, record.to_vec())
         });
-        let Some((number, body, record)) = kept else { return Ok(()) };
-        self.uses.remove(number)?;
-        self.bytes = self.bytes.saturating_sub(row(authority, record.len()));
-        self.insert(authority, body, &record)
+        let Some((body, record)) = kept else { return Ok(()) };
+        let old = self.insert(authority, body, &record)?;
+        // The file has as many holders as before.
+        old.map_or(Ok(()), |(number, _, bytes)| self.removed((number, None, bytes)))
     }
 
-    fn insert(&mut self, authority: &str, body: Option<FileDigest>, record: &[u8]) -> Result<(), Error> {
+    /// Returns what is to be undone of the row before, if there was one.
+    fn insert(&mut self, authority: &str, body: Option<FileDigest>, record: &[u8]) -> Result<Option<OldRow>, Error> {
         self.use_number += 1;
         self.bytes += row(authority, record.len());
-        self.authorities.insert(authority, (self.use_number, body, record))?;
         self.uses.insert(self.use_number, authority)?;
-        Ok(())
+        let old = self.authorities.insert(authority, (self.use_number, body, record))?;
+        Ok(old.map(|old| parts(authority, old.value())))
     }
 
     pub fn remove(&mut self, authority: &str) -> Result<(), Error> {
@@ -81,7 +82,7 @@ impl<'t> Tables<'t> {
     }
 
     /// Updates the other tables after a row was removed.
-    fn removed(&mut self, (number, body, bytes): (u64, Option<FileDigest>, u64)) -> Result<(), Error> {
+    fn removed(&mut self, (number, body, bytes): OldRow) -> Result<(), Error> {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.uses.remove(number)?;
         body.map_or(Ok(()), |body| self.release(&body))
@@ -126,7 +127,9 @@ impl<'t> Tables<'t> {
 }
 
 /// What to undo when a row is removed: its use, its file, its bytes.
-fn parts(authority: &str, row_value: (u64, Option<FileDigest>, &[u8])) -> (u64, Option<FileDigest>, u64) {
+type OldRow = (u64, Option<FileDigest>, u64);
+
+fn parts(authority: &str, row_value: (u64, Option<FileDigest>, &[u8])) -> OldRow {
     let (number, body, record) = row_value;
     (number, body, row(authority, record.len()))
 }

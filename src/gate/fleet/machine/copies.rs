@@ -15,7 +15,6 @@ use std::io;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::task::spawn_blocking;
 
@@ -68,16 +67,16 @@ impl Machine {
         self.slots.give_right(self.slots.id(authority));
     }
 
-    /// Leaves what the origin has answered to the others. That it could not be had is each one's to find.
-    pub async fn leave(&self, authority: &str, entry: Arc<Entry>, until: SystemTime) {
-        let Some(answer) = entry.answer.as_ref().filter(|_| entry.trouble.is_none()) else { return };
-        let (copies, id, sent) = (self.copies.clone(), CopyId::of(authority), answer.freshness.validated_at());
-        let write = move || {
-            let copy = snapshot::pack(&entry, sent)?;
-            // What cannot be left here is fetched by each.
-            (copy.len() <= LONGEST).then(|| copies.write(id, &copy, sent, until))
-        };
-        let _ = spawn_blocking(write).await;
+    /// Leaves what the origin has answered to the others. What cannot be left here is fetched by each.
+    pub fn leave(&self, authority: &str, entry: &Entry, until: SystemTime) {
+        let Some(answer) = &entry.answer else { return };
+        let sent = answer.freshness.validated_at();
+        // There is room for most files as they are.
+        let packed = [snapshot::store_plain, snapshot::compress].into_iter();
+        let mut packed = packed.filter_map(|packer| snapshot::pack(entry, sent, packer));
+        if let Some(copy) = packed.find(|copy| copy.len() <= LONGEST) {
+            let _ = self.copies.write(CopyId::of(authority), &copy, sent, until);
+        }
     }
 }
 

@@ -79,7 +79,7 @@ impl RobotsCache {
         }
         let refreshed = right.meanwhile(alone).await;
         if refreshed.is_ok() {
-            right.publish(host.load_full()).await;
+            right.publish(host.load_full());
         }
         refreshed
     }
@@ -94,9 +94,9 @@ impl RobotsCache {
 
     /// Unpacks on another thread, as the sender determines how long it takes. The copy is fresh for at most this instance's `max_ttl`.
     async fn unpack(self: &Arc<Self>, file: SiteFile, copy: Option<Parcel>) -> Option<Entry> {
-        let (inner, copy) = (self.clone(), copy?);
+        let (inner, copy, settings) = (self.clone(), copy?, self.settings.load_full());
         let unpack = move || {
-            let robots = &inner.settings.load().robots;
+            let robots = &settings.robots;
             let options = robots.parse_options();
             let entry = snapshot::unpack(&copy.bytes, copy.sent, SystemTime::now(), |name, body| {
                 inner.files.named(file, name, &options, body)
@@ -188,9 +188,9 @@ impl RobotsCache {
         if !self.store.is_on_disk() {
             return None;
         }
-        let (inner, authority) = (self.clone(), authority.clone());
+        // Loaded here: a swap, of which each host has some, looks at every thread that has ever loaded anything.
+        let (inner, authority, settings) = (self.clone(), authority.clone(), self.settings.load_full());
         let load = move || {
-            let settings = inner.settings.load();
             let options = settings.robots.parse_options();
             let kept =
                 inner.store.load(file.of(&authority), |name, body| inner.files.named(file, name, &options, body))?;

@@ -261,7 +261,7 @@ async fn one_fetches_and_the_others_wait_for_that() {
     let waits = other.claim(SiteFile::Robots.of(&a), false);
     let publishes = async {
         sleep(ms(20)).await;
-        right.publish(Arc::new(entry)).await;
+        right.publish(Arc::new(entry));
     };
     let (claimed, ()) = tokio::join!(waits, publishes);
     assert!(matches!(claimed, Ok(Claim::Copy(_))));
@@ -276,7 +276,7 @@ async fn one_fetches_and_the_others_wait_for_that() {
         let Ok(Claim::Fetch(right, None)) = fleet.claim(SiteFile::Robots.of(&b), false).await else {
             panic!("nobody has it")
         };
-        right.publish(failed.clone()).await;
+        right.publish(failed.clone());
     }
 }
 
