@@ -13,6 +13,7 @@ use tempfile::NamedTempFile;
 
 use crate::tls::{Ca, Trusted};
 
+mod firefox_policy;
 mod java;
 pub(super) mod loan;
 mod nss;
@@ -119,7 +120,10 @@ impl UserMachine {
         let steps = wanted.flat_map(|place| {
             let outcomes = match place {
                 StoreKind::System => vec![system::change(self, change, &entry)],
-                StoreKind::Browsers => nss::change(self, change, &entry),
+                StoreKind::Browsers => nss::change(self, change, &entry)
+                    .into_iter()
+                    .chain(firefox_policy::change(self, change, &entry))
+                    .collect(),
                 StoreKind::Java => vec![java::change(self, change, &entry)],
             };
             outcomes.into_iter().map(move |outcome| TrustStep { place, outcome })

@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, run};
+use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine, firefox_policy, run};
 
 pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> Vec<TrustOutcome> {
     let databases = databases(machine, change == TrustChange::Install && has_browser(machine));
@@ -39,7 +39,7 @@ pub(super) fn no_certutil(what: &str) -> TrustOutcome {
 
 /// Whether the program is a browser.
 pub(in crate::cli) fn is_browser(program: &str) -> bool {
-    BROWSERS.contains(&program) || ["firefox", "firefox-esr"].contains(&program)
+    BROWSERS.contains(&program) || firefox_policy::FIREFOX.contains(&program)
 }
 
 /// Whether the command could start a Chromium: one on the PATH, or one of Playwright's or Puppeteer's.
