@@ -61,7 +61,7 @@ pub(super) enum TrustOutcome {
 }
 
 impl TrustOutcome {
-    fn failed(what: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub fn failed(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Failed { what: what.into(), hint: hint.into() }
     }
 }
