@@ -28,5 +28,7 @@ for url in sys.argv[1:]:
 browser.quit()
 END
 crawl() {
-    politely run sh -c 'python fetch.py "$@"' sh "$@"
+    # Isolated, root cannot make the namespaces of Firefox's sandbox.
+    export MOZ_ASSUME_USER_NS=0
+    politely run python fetch.py "$@"
 }
