@@ -6,36 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{TrustChange, TrustEntry, TrustOutcome, UserMachine};
 use crate::config::read_file;
-
-/// `None`: there is neither a Firefox nor an entry. A user who may not change the system's file is told, without an error: most use
-/// profiles that exist.
-pub(super) fn change(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> Option<TrustOutcome> {
-    let directory = machine.below_root(DIRECTORY);
-    let certificate = directory.join(format!("{}.pem", entry.name));
-    let has_firefox = FIREFOX.iter().any(|name| machine.tool(name).is_some());
-    if !certificate.exists() && (change == TrustChange::Uninstall || !has_firefox) {
-        return None;
-    }
-    let file = directory.join("policies.json");
-    let shown = file.display();
-    let changed = match change {
-        TrustChange::Install => install(&directory, &file, &certificate, entry.pem),
-        TrustChange::Uninstall => uninstall(&file, &certificate),
-    };
-    Some(match (changed, change) {
-        (Ok(()), TrustChange::Install) => TrustOutcome::Done(format!("added to {shown}, for new profiles of Firefox")),
-        (Ok(()), TrustChange::Uninstall) => TrustOutcome::Done(format!("removed from {shown}")),
-        (Err(error), TrustChange::Install) if error.kind() == io::ErrorKind::PermissionDenied => {
-            TrustOutcome::Nothing(format!("new profiles of Firefox do not trust it, as only root can change {shown}"))
-        }
-        (Err(error), _) => TrustOutcome::failed(
-            format!("{shown} cannot be changed: {error}"),
-            "it must be a file of JSON that you may write",
-        ),
-    })
-}
 
 /// The policies with the certificates in these files among those that Firefox trusts.
 ///
@@ -52,14 +23,15 @@ pub(super) fn trusting(policies: &[u8], certificates: &[PathBuf]) -> io::Result<
     Ok(format!("{all:#}\n").into_bytes())
 }
 
-fn install(directory: &Path, file: &Path, certificate: &Path, pem: &str) -> io::Result<()> {
+/// The system's file and a certificate beside it.
+pub(super) fn install(directory: &Path, file: &Path, certificate: &Path, pem: &str) -> io::Result<()> {
     let policies = trusting(&present(file)?, &[certificate.to_owned()])?;
     fs::create_dir_all(directory)?;
     fs::write(certificate, pem)?;
     fs::write(file, policies)
 }
 
-fn uninstall(file: &Path, certificate: &Path) -> io::Result<()> {
+pub(super) fn uninstall(file: &Path, certificate: &Path) -> io::Result<()> {
     let mut all = parsed(&present(file)?)?;
     let path = json!(certificate.display().to_string());
     installed(&mut all)?.retain(|other| *other != path);
@@ -98,5 +70,4 @@ fn installed(all: &mut Value) -> io::Result<&mut Vec<Value>> {
 }
 
 /// Read by every Firefox but Flatpak's.
-const DIRECTORY: &str = "/etc/firefox/policies";
-pub(super) const FIREFOX: [&str; 2] = ["firefox", "firefox-esr"];
+pub(super) const DIRECTORY: &str = "/etc/firefox/policies";
