@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::policy::HostPattern;
 use crate::robots::{ParseOptions, Purpose};
 
@@ -226,7 +228,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
         let known = || format!("known are {}", Purpose::KNOWN.map(|name| format!("`{name}`")).join(", "));
         Complaint::new(what, did_you_mean(purpose, &Purpose::KNOWN).unwrap_or_else(known))
     });
-    let suffixes = public_suffixes(settings).into_iter().map(|pattern| {
+    let suffixes = public_suffixes(&settings.whole.all).into_iter().map(|pattern| {
         Complaint::new(
             format!("`{pattern}` covers every site below a public suffix"),
             "name the domain itself, such as `*.example.co.uk`, if these sites are not all meant",
@@ -235,18 +237,22 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
     longer.map(warning).chain(purposes).chain(suffixes).collect()
 }
 
-/// Patterns such as `*.co.uk`, without duplicates. `*.uk` is omitted, as it obviously covers a whole country.
-fn public_suffixes(settings: &Settings) -> BTreeSet<String> {
-    let users = settings.access.users.iter().flat_map(|user| user.overrides.keys().chain(&user.listed.hosts));
-    let all =
-        settings.overrides.keys().chain(settings.intercept.hosts.keys()).chain(&settings.listed.hosts).chain(users);
-    let is_suffix = |pattern: &&HostPattern| match pattern {
-        HostPattern::Below(parent) => psl::suffix(parent.as_bytes())
-            .is_some_and(|suffix| suffix.typ() == Some(psl::Type::Icann) && suffix.as_bytes().len() == parent.len()),
-        HostPattern::Any | HostPattern::Host(_) => false,
+/// Patterns such as `*.co.uk` and `*.com`, without duplicates: keys and values of whatever section.
+fn public_suffixes(value: &Value) -> BTreeSet<String> {
+    let here = |text: &str| {
+        let Ok(HostPattern::Below(parent)) = HostPattern::parse(text) else { return None };
+        let suffix = psl::suffix(parent.as_bytes())?;
+        let is_whole = suffix.typ() == Some(psl::Type::Icann) && suffix.as_bytes().len() == parent.len();
+        is_whole.then(|| format!("*.{parent}"))
     };
-    let is_below_top = |pattern: &String| pattern.matches('.').count() > 1;
-    all.filter(is_suffix).map(ToString::to_string).filter(is_below_top).collect()
+    match value {
+        Value::String(text) => here(text).into_iter().collect(),
+        Value::Array(items) => items.iter().flat_map(public_suffixes).collect(),
+        Value::Object(entries) => {
+            entries.iter().flat_map(|(key, value)| public_suffixes(value).into_iter().chain(here(key))).collect()
+        }
+        _ => BTreeSet::new(),
+    }
 }
 
 /// Without duplicates.
@@ -266,3 +272,23 @@ const LEAST_KEPT: Duration = Duration::from_secs(3600);
 const LEAST_VALIDITY: Duration = Duration::from_secs(2);
 /// The limit advised by the drafts.
 const MOST_VALIDITY: Duration = Duration::from_secs(86_400);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_over_a_public_suffix_is_warned_of_wherever_it_stands() {
+        let yaml = "hosts: { '*.co.uk': {}, '*.example.co.uk': {} }\n\
+            intercept: { hosts: { '*.org.uk': tunnel } }\n\
+            admin: { hosts: ['*.co.nz', '*.cluster.local'] }\n\
+            egress: { hosts: ['*.com.au', '*.github.io', com.au], deny: ['*.gov.uk', 198.51.100.0/24, '*.COM'] }\n\
+            access: { users: [{ name: a, password: \"$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA\",\n\
+            egress: { hosts: ['*.co.jp'] }, hosts: { '*.ac.uk': {}, '*.com': {} } }] }\n";
+        let settings = Settings::parse("a.yaml", yaml).unwrap();
+        let warned = settings.warnings.iter().map(|warning| warning.what.as_str());
+        let patterns: Vec<_> = warned.filter(|what| what.contains("public suffix")).collect();
+        let all = ["ac.uk", "co.jp", "co.nz", "co.uk", "com", "com.au", "gov.uk", "org.uk"];
+        assert_eq!(patterns, all.map(|suffix| format!("`*.{suffix}` covers every site below a public suffix")));
+    }
+}

@@ -12,19 +12,17 @@ use std::path::Path;
 /// that fails: of others nobody knows whether they start one, and what a browser then rejects is reported.
 pub(super) fn lend(ca: &Ca, program: &OsStr, quiet: bool) -> Option<Loan> {
     let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
-    let (loan, failed) = match loan::lend(UserMachine::here(), ca, &config::cache_directory()) {
-        Ok(lent) => lent,
-        Err(error) => {
-            let hint = "check that `XDG_CACHE_HOME` or `HOME` is a directory that can be written".into();
-            (
-                None,
-                vec![TrustOutcome::Failed {
-                    what: format!("browsers cannot be made to trust the authority: {error}"),
-                    hint,
-                }],
-            )
-        }
-    };
+    let lent = loan::lend(UserMachine::here(), ca, &config::cache_directory());
+    let (loan, failed) = lent.unwrap_or_else(|error| {
+        let what = format!("browsers cannot be made to trust the authority: {error}");
+        (
+            None,
+            vec![TrustOutcome::failed(
+                what,
+                "check that `XDG_CACHE_HOME` or `HOME` is a directory that can be written",
+            )],
+        )
+    });
     for outcome in failed.iter().filter(|_| !quiet && is_browser(&name)) {
         if let TrustOutcome::Failed { what, hint } = outcome {
             let _ = writeln!(io::stderr(), "politely: warning: {what}\nhint: {hint}");

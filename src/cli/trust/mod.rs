@@ -13,6 +13,7 @@ use tempfile::NamedTempFile;
 
 use crate::tls::{Ca, Trusted};
 
+mod firefox_policy;
 mod java;
 pub(super) mod loan;
 mod nss;
@@ -60,7 +61,7 @@ pub(super) enum TrustOutcome {
 }
 
 impl TrustOutcome {
-    fn failed(what: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub fn failed(what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Failed { what: what.into(), hint: hint.into() }
     }
 }
@@ -119,7 +120,9 @@ impl UserMachine {
         let steps = wanted.flat_map(|place| {
             let outcomes = match place {
                 StoreKind::System => vec![system::change(self, change, &entry)],
-                StoreKind::Browsers => nss::change(self, change, &entry),
+                StoreKind::Browsers => {
+                    nss::change(self, change, &entry).into_iter().chain(change_firefox(self, change, &entry)).collect()
+                }
                 StoreKind::Java => vec![java::change(self, change, &entry)],
             };
             outcomes.into_iter().map(move |outcome| TrustStep { place, outcome })
@@ -134,6 +137,34 @@ impl UserMachine {
     fn below_root(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
+}
+
+/// `None`: there is neither a Firefox nor an entry. A user who may not change the system's file is told, without an error: most use
+/// profiles that exist.
+fn change_firefox(machine: &UserMachine, change: TrustChange, entry: &TrustEntry<'_>) -> Option<TrustOutcome> {
+    let directory = machine.below_root(firefox_policy::DIRECTORY);
+    let certificate = directory.join(format!("{}.pem", entry.name));
+    let has_firefox = nss::FIREFOX_PROGRAMS.iter().any(|name| machine.tool(name).is_some());
+    if !certificate.exists() && (change == TrustChange::Uninstall || !has_firefox) {
+        return None;
+    }
+    let file = directory.join("policies.json");
+    let shown = file.display();
+    let changed = match change {
+        TrustChange::Install => firefox_policy::install(&directory, &file, &certificate, entry.pem),
+        TrustChange::Uninstall => firefox_policy::uninstall(&file, &certificate),
+    };
+    Some(match (changed, change) {
+        (Ok(()), TrustChange::Install) => TrustOutcome::Done(format!("added to {shown}, for new profiles of Firefox")),
+        (Ok(()), TrustChange::Uninstall) => TrustOutcome::Done(format!("removed from {shown}")),
+        (Err(error), TrustChange::Install) if error.kind() == io::ErrorKind::PermissionDenied => {
+            TrustOutcome::Nothing(format!("new profiles of Firefox do not trust it, as only root can change {shown}"))
+        }
+        (Err(error), _) => TrustOutcome::failed(
+            format!("{shown} cannot be changed: {error}"),
+            "it must be a file of JSON that you may write",
+        ),
+    })
 }
 
 fn written(pem: &str) -> io::Result<NamedTempFile> {

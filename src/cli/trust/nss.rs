@@ -39,7 +39,7 @@ pub(super) fn no_certutil(what: &str) -> TrustOutcome {
 
 /// Whether the program is a browser.
 pub(in crate::cli) fn is_browser(program: &str) -> bool {
-    BROWSERS.contains(&program) || ["firefox", "firefox-esr"].contains(&program)
+    BROWSERS.contains(&program) || FIREFOX_PROGRAMS.contains(&program)
 }
 
 /// Whether the command could start a Chromium: one on the PATH, or one of Playwright's or Puppeteer's.
@@ -182,6 +182,8 @@ const BROWSERS: [&str; 7] = [
 ];
 /// Directories of Playwright's and Puppeteer's browsers.
 const OWN_CHROMIUM: [&str; 2] = [".cache/ms-playwright", ".cache/puppeteer"];
+pub(super) const FIREFOX_PROGRAMS: [&str; 2] = ["firefox", "firefox-esr"];
+/// Directories of its profiles.
 const FIREFOX: [&str; 4] = [
     ".mozilla/firefox",
     ".config/mozilla/firefox",

@@ -311,6 +311,37 @@ fn browsers_need_certutil_only_if_there_are_any() {
 }
 
 #[test]
+fn new_profiles_of_firefox_get_it_from_a_policy() {
+    let fake = Fake::new();
+    fake.tool("firefox", "");
+    let policies = fake.at("root/etc/firefox/policies");
+    let read = || fs::read_to_string(policies.join("policies.json")).ok();
+    let added = "browsers: added to /root/etc/firefox/policies/policies.json, for new profiles of Firefox";
+    assert_eq!(fake.install(StoreKind::Browsers)[1], added);
+    let certificate = policies.join(format!("politely-{}.pem", fake.ca.mark()));
+    assert_eq!(fs::read_to_string(&certificate).unwrap(), fake.ca.cert_pem());
+    let removed = "browsers: removed from /root/etc/firefox/policies/policies.json";
+    assert_eq!(fake.uninstall(StoreKind::Browsers)[1], removed);
+    assert_eq!((read(), certificate.exists()), (None, false), "it held nothing else");
+    assert_eq!(fake.uninstall(StoreKind::Browsers).len(), 1);
+    // What an administrator has written stays.
+    let theirs = r#"{"policies": {"Certificates": {"Install": ["/theirs.pem"]}, "DisableAppUpdate": true}}"#;
+    fs::write(policies.join("policies.json"), theirs).unwrap();
+    for _ in 0..2 {
+        assert_eq!(fake.install(StoreKind::Browsers)[1], added);
+    }
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let both = json(&read().unwrap())["policies"]["Certificates"]["Install"].clone();
+    assert_eq!(both, serde_json::json!(["/theirs.pem", certificate.to_str().unwrap()]));
+    fake.uninstall(StoreKind::Browsers);
+    assert_eq!(json(&read().unwrap()), json(theirs));
+    fs::write(policies.join("policies.json"), "[").unwrap();
+    let told = &fake.install(StoreKind::Browsers)[1];
+    assert!(told.starts_with("error: browsers: /root/etc/firefox/policies/policies.json cannot be changed"), "{told}");
+    assert_eq!(read().as_deref(), Some("["));
+}
+
+#[test]
 fn java_is_changed_by_its_keytool() {
     let fake = Fake::new();
     assert_eq!(fake.install(StoreKind::Java), ["java: there is no Java on the PATH"]);

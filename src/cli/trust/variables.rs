@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::firefox_policy;
 use crate::config::{Network, Settings, read_file};
 use crate::tls::{CaError, Roots, roots, secret_file};
 
@@ -50,6 +51,7 @@ impl TrustFiles<'_> {
         // Most programs need none of these: what cannot be written is left out.
         all.extend(php(self.directory, &bundle, set("PHP_INI_SCAN_DIR")).map(|value| ("PHP_INI_SCAN_DIR", value)));
         all.extend(apt(self.directory, &bundle, set("APT_CONFIG")).map(|value| ("APT_CONFIG", value)));
+        all.extend(playwright(self.directory, self.ca_pem, set(PLAYWRIGHT)).map(|value| (PLAYWRIGHT, value)));
         all.extend(wget(self.directory, &bundle, set("WGETRC")).map(|value| ("WGETRC", value)));
         if let Some((host, port)) = &self.proxy {
             let url = OsString::from(format!("http://{}{host}:{port}", self.credentials));
@@ -110,6 +112,20 @@ fn apt(directory: &Path, bundle: &Path, set: Option<OsString>) -> Option<OsStrin
     together(directory.join("apt.conf"), set.map(PathBuf::from), ours.as_bytes())
 }
 
+/// The policies of Playwright's Firefox, which has its own build and a new profile at each start. A policy takes a file for each
+/// certificate.
+fn playwright(directory: &Path, ca_pem: &str, set: Option<OsString>) -> Option<OsString> {
+    let theirs = set.and_then(|theirs| read_file(Path::new(&theirs)).ok()).unwrap_or_default();
+    let mut certificates = Vec::new();
+    for (index, pem) in ca_pem.split_inclusive("-----END CERTIFICATE-----\n").enumerate() {
+        certificates.push(directory.join(format!("firefox-{index}.pem")));
+        fs::write(&certificates[index], pem).ok()?;
+    }
+    let file = directory.join("firefox.json");
+    secret_file::write(&file, firefox_policy::trusting(&theirs, &certificates).ok()?, 0o600).ok()?;
+    Some(file.into())
+}
+
 /// The variable names one file, so ours must include the user's: once, even if called repeatedly.
 fn together(file: PathBuf, theirs: Option<PathBuf>, ours: &[u8]) -> Option<OsString> {
     if theirs.as_ref() != Some(&file) {
@@ -133,6 +149,7 @@ fn added(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
 /// Variables that name a proxy.
 pub(in crate::cli) const PROXY: [&str; 6] =
     ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+const PLAYWRIGHT: &str = "PLAYWRIGHT_FIREFOX_POLICIES_JSON";
 /// Variables that name a bundle of roots.
 const TRUST: [&str; 12] = [
     "SSL_CERT_FILE",
@@ -183,7 +200,10 @@ mod tests {
         assert_eq!(find(&none, "JAVA_TOOL_OPTIONS"), java);
         assert_eq!(find(&none, "PHP_INI_SCAN_DIR"), ":HOME/php");
         assert_eq!(find(&none, "NODE_OPTIONS"), "--require \"HOME/preload.cjs\"");
+        let policies = home.path().join("theirs.json");
+        fs::write(&policies, r#"{"policies": {"DisableAppUpdate": true}}"#).unwrap();
         let before = |name: &str| match name {
+            "PLAYWRIGHT_FIREFOX_POLICIES_JSON" => Some(policies.clone().into()),
             "JAVA_TOOL_OPTIONS" => Some("-Xmx1g".into()),
             "NODE_OPTIONS" => Some("--trace-warnings".into()),
             "PHP_INI_SCAN_DIR" => Some("/etc/php".into()),
@@ -196,9 +216,21 @@ mod tests {
         assert_eq!(find(&some, "PHP_INI_SCAN_DIR"), "/etc/php:HOME/php");
         let apt = || fs::read_to_string(home.path().join("apt.conf")).unwrap();
         assert!(apt().starts_with("Acquire::Retries 3;\nAcquire::https::CAInfo \""), "{}", apt());
+        let firefox = || {
+            let read: serde_json::Value =
+                serde_json::from_slice(&fs::read(home.path().join("firefox.json")).unwrap()).unwrap();
+            read["policies"].clone()
+        };
+        assert_eq!(find(&some, "PLAYWRIGHT_FIREFOX_POLICIES_JSON"), "HOME/firefox.json");
+        assert_eq!(firefox()["DisableAppUpdate"], true);
+        let certificate = home.path().join("firefox-0.pem");
+        let installed = serde_json::json!([certificate.to_str().unwrap()]);
+        assert_eq!(firefox()["Certificates"]["Install"], installed);
+        assert_eq!(fs::read_to_string(certificate).unwrap(), ca.cert_pem());
         let again = |name: &str| some.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
         let (twice, apt_before) = (told.variables(again).unwrap(), apt());
         assert_eq!((twice, apt()), (some.clone(), apt_before));
+        assert_eq!(firefox()["Certificates"]["Install"], installed);
     }
 
     #[test]

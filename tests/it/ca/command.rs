@@ -159,6 +159,7 @@ fn env_makes_a_shell_trust_the_systems_roots_and_ours() {
         "HTTPLIB2_CA_CERTS",
         "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
         "PERL_LWP_SSL_CA_FILE",
+        "PLAYWRIGHT_FIREFOX_POLICIES_JSON",
         "APT_CONFIG",
         "PHP_INI_SCAN_DIR",
         "JAVA_TOOL_OPTIONS",

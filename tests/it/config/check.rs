@@ -75,10 +75,11 @@ fn check_says_who_is_let_in_and_what_is_let_through() {
         "does not apply robots.txt to https of *.bank.example (intercept: tunnel)",
         "warning: `*.co.uk` covers every site below a public suffix",
         "warning: `*.com.au` covers every site below a public suffix",
+        "warning: `*.com` covers every site below a public suffix",
     ] {
         assert!(open.contains(&format!("  {line}\n")), "{line}: {open}");
     }
-    assert_eq!(open.matches("public suffix").count(), 2, "{open}");
+    assert_eq!(open.matches("public suffix").count(), 3, "{open}");
     let users = told(&format!(
         "access: {{ clients: [10.0.0.0/8, 192.0.2.1], users: [{{ name: alice, password: \"{hash}\" }}] }}\n"
     ));

