@@ -1,7 +1,7 @@
 //! A host queue's part in its key's pace among the processes of this machine: the start that is reserved for who waits, and the
 //! key's turn, which is taken when that is due and kept until the request has ended.
 
-use super::rivals;
+use super::rivals::rivals;
 use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView};
 use crate::policy::pace::{LastStarts, Observed, Schedule, Shares, Slot, TurnSource};
 use std::time::{Duration, Instant};

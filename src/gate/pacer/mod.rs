@@ -6,14 +6,15 @@ mod fleet_share;
 mod host_queue;
 mod machine_share;
 mod permit;
+mod refusal;
+mod rivals;
 mod waiters;
-mod waiting;
 
 pub use host_queue::PaceFigures;
 pub(super) use host_queue::{HostQueue, Stand};
 pub use permit::Permit;
+pub(super) use permit::Waiting;
 pub(super) use waiters::WaitPlace;
-pub(super) use waiting::Waiting;
 
 use super::fleet::{Fleet, Machine, WaitNews};
 use crate::policy::PaceKey;
@@ -155,15 +156,6 @@ pub(super) fn one_at_a_time(terms: &Terms) -> Terms {
     Terms { max_concurrent: 1, of_page: None, ..without_delay(terms.clone()) }
 }
 
-/// How many want the host, this one included, each of which has one start reserved: `start` is the newest. What lies further back than
-/// a gap is no sign of any: nobody has wanted the host then, or this one could not ask.
-fn rivals(last: Instant, start: Instant, gap: Duration, now: Instant) -> u32 {
-    let since = now.checked_sub(gap).map_or(last, |before| last.max(before));
-    let gaps = start.duration_since(since).as_secs_f64() / gap.as_secs_f64();
-    (gaps.round() as u32).clamp(1, MOST_RIVALS)
-}
-
-const MOST_RIVALS: u32 = 64;
 const SHARDS: usize = 256;
 /// For queues with a driver to report by themselves.
 const AT_ONCE: Duration = Duration::from_millis(20);

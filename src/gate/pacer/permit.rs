@@ -1,11 +1,16 @@
-//! The right to one request in flight.
+//! The right to one request in flight, and a place in the line for it.
 
 use super::host_queue::HostQueue;
-use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Slot, Terms};
+use super::refusal::refusal;
+use super::waiters::WaitPlace;
+use crate::gate::fleet::Fleet;
+use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
 use crate::policy::{Authority, KeyBy, Refusal};
+use futures_util::future::OptionFuture;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// Gives its slot back when dropped, with the outcome set until then.
 pub struct Permit {
@@ -198,8 +203,92 @@ fn is_paced(slot: &Slot) -> bool {
     slot.is_shared() || !slot.gap().is_zero()
 }
 
+/// A place in the line, given back when its holder goes.
+pub(in crate::gate) struct Waiting {
+    queue: Arc<HostQueue>,
+    pub(super) client: ClientId,
+    ticket: Ticket,
+    answer: oneshot::Receiver<Result<Slot, Refused>>,
+    pub(super) terms: Box<Terms>,
+    pub(super) since: Instant,
+    due: Option<Instant>,
+    /// `None`: it takes none from others.
+    place: Option<WaitPlace>,
+    /// It has its group's turn already.
+    pub(super) group: Option<Permit>,
+    /// It waits in its group's queue, and then in this.
+    pub(super) host: Option<Arc<HostQueue>>,
+}
+
+impl Waiting {
+    #[allow(clippy::too_many_arguments, reason = "made in one place")]
+    pub(super) fn new(
+        queue: &Arc<HostQueue>,
+        client: ClientId,
+        ticket: Ticket,
+        answer: oneshot::Receiver<Result<Slot, Refused>>,
+        terms: &Terms,
+        since: Instant,
+        due: Option<Instant>,
+        place: Option<WaitPlace>,
+    ) -> Self {
+        let (queue, terms) = (queue.clone(), Box::new(terms.clone()));
+        Waiting { queue, client, ticket, answer, terms, since, due, place, group: None, host: None }
+    }
+
+    /// Of the host.
+    pub fn queue(&self) -> &Arc<HostQueue> {
+        self.host.as_ref().unwrap_or(&self.queue)
+    }
+
+    /// When its turn is likely to come. `None`: nobody knows.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// What holds for it.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// In this queue alone.
+    pub(super) async fn turn_here(&mut self) -> Result<Permit, Refusal> {
+        let answer = tokio::select! {
+            biased;
+            answer = &mut self.answer => answer,
+            Some(refusal) = OptionFuture::from(self.queue.fleet().map(Fleet::refuses)) => return Err(refusal),
+            Some(refusal) = OptionFuture::from(self.place.as_mut().map(WaitPlace::crowded_out)) => return Err(refusal),
+        };
+        match answer {
+            Ok(Ok(slot)) => {
+                let mut permit = Permit::new(&self.queue, Some(slot), &self.terms);
+                permit.waited = self.since.elapsed();
+                Ok(match self.group.take() {
+                    Some(group) => permit.with_group(group, &self.terms),
+                    None => permit,
+                })
+            }
+            Ok(Err(refused)) => Err(refusal(refused, self.terms.max_wait)),
+            Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // The turn may have come in this very moment.
+        self.answer.close();
+        match self.answer.try_recv() {
+            Ok(Ok(slot)) => self.queue.give_back(slot, false, PaceOutcome::Unused, None),
+            Ok(Err(_)) => {}
+            Err(_) => self.queue.cancel(self.ticket),
+        }
+    }
+}
+
 /// Retries share their turns as one client does.
 const RETRIES: ClientId = ClientId(u64::MAX);
+const DRAINING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use super::reserved::ReservedStart;
 use super::{Calling, FleetShare, TICK};
 use crate::gate::fleet::{PaceAnswer, PaceCall, ServerClock, WantedStart};
-use crate::gate::pacer::rivals;
+use crate::gate::pacer::rivals::rivals;
 use crate::policy::pace::{LastStarts, Schedule};
 use std::time::{Duration, Instant};
 

@@ -2,8 +2,8 @@
 //! time, before they take their turn at the host. What holds for the host as a whole (`min_delay`, what its answers ask for, how many
 //! are in flight) is kept there, so that a crawler that is asked to be slow does not make the others wait.
 
-use super::super::permit::Permit;
-use super::super::waiting::refusal;
+use super::super::permit::{Permit, Waiting};
+use super::super::refusal::refusal;
 use super::{HostQueue, PacerShared, Stand};
 use crate::policy::pace::{ClientId, Debt, LastStarts, Schedule, Terms};
 use crate::policy::{PaceKey, Refusal};
@@ -97,6 +97,34 @@ impl HostQueue {
     pub(super) fn hold_groups(self: &Arc<Self>, now: Instant, debt: Debt) {
         let groups = self.groups.lock().clone();
         groups.iter().for_each(|group| group.restore(now, Debt { backoff: Duration::ZERO, ..debt }));
+    }
+}
+
+impl Waiting {
+    /// It waits for the host as well, when it has its group's turn. `terms`: its own, of host and group.
+    fn then(mut self, host: &Arc<HostQueue>, terms: &Terms) -> Self {
+        (self.host, self.terms) = (Some(host.clone()), Box::new(terms.clone()));
+        self
+    }
+
+    /// It has its group's turn already.
+    fn behind(mut self, group: Permit, terms: &Terms) -> Self {
+        (self.group, self.terms) = (Some(group), Box::new(terms.clone()));
+        self
+    }
+
+    /// Until its turn has come.
+    pub async fn turn(&mut self) -> Result<Permit, Refusal> {
+        let permit = self.turn_here().await?;
+        let Some(host) = self.host.take() else { return Ok(permit) };
+        let waited = self.since.elapsed();
+        let terms = Terms { max_wait: self.terms.max_wait.saturating_sub(waited), ..(*self.terms).clone() };
+        let mut permit = match host.stand_behind(permit, self.client, &terms)? {
+            Stand::Go(permit) => permit,
+            Stand::Wait(mut waiting) => waiting.turn_here().await?,
+        };
+        permit.waited = self.since.elapsed();
+        Ok(permit)
     }
 }
 

@@ -6,9 +6,9 @@ mod ends;
 mod groups;
 mod sharing;
 
-use super::permit::Permit;
+use super::permit::{Permit, Waiting};
+use super::refusal::refusal;
 use super::waiters::Waiters;
-use super::waiting::{Waiting, refusal};
 use crate::gate::fleet::{Fleet, Machine};
 use crate::gate::report_mode::Reported;
 use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};

@@ -45,7 +45,7 @@ fn gap_at(configured: &str) -> Duration {
     let fetch = Fetch::new(FetchReason::Renewal);
     let order = Order::background(FetchReason::Renewal);
     let hop = FetchHop { settings: &settings, order: &order, first: &authority, is_first_fetch: false, fetch: &fetch };
-    cache.terms(&hop, &authority).crawl_delay
+    cache.terms(&hop, &authority).gap()
 }
 
 #[tokio::test]
