@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use summary::{ReportTo, Summary};
+use summary::{ReportTo, Summary, without_background};
 use tally::Tally;
 use tokio::process::Command;
 use tokio::task::unconstrained;
@@ -137,6 +137,10 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         command.arg0("politely").arg("supervise").arg(theirs.as_raw_fd().to_string());
         command.args(args.isolate.then_some("--isolate")).args(args.quiet.then_some("--quiet"));
         command.arg("--").args(&args.command);
+        // Isolated, root cannot make the namespaces of Firefox's sandbox; it looks before, and wrongly.
+        if args.isolate && rustix::process::geteuid().is_root() && std::env::var_os(FIREFOX_NAMESPACES).is_none() {
+            command.env(FIREFOX_NAMESPACES, "0");
+        }
         equip(&mut command, proxy)?;
         // SAFETY: it makes one call, and an error of a number.
         unsafe { command.pre_exec(move || Ok(fcntl_setfd(&theirs, FdFlags::empty())?)) };
@@ -223,7 +227,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         program,
         tally,
         took: began.elapsed(),
-        totals,
+        totals: without_background(totals),
         max_wait,
         is_cut_off,
         still_waiting,
@@ -283,3 +287,4 @@ fn print_refusal(decision: &RecentDecision) {
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Says where this command's is to be kept.
 const EVIDENCE: &str = "POLITELY_EVIDENCE__DIRECTORY";
+const FIREFOX_NAMESPACES: &str = "MOZ_ASSUME_USER_NS";

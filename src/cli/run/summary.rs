@@ -49,6 +49,14 @@ pub(super) fn replace(mut file: File, report: &Value) -> io::Result<()> {
     file.write_all(format!("{report:#}\n").as_bytes())
 }
 
+/// What browsers ask by themselves is counted and listed nowhere.
+pub(super) fn without_background(mut totals: Totals) -> Totals {
+    totals.html_robots.retain(|authority| !authority.is_background());
+    totals.failures.retain(|host, _| !is_background(host));
+    totals.distrusted.retain(|one| !is_background(&one.host));
+    totals
+}
+
 /// All there is to report.
 pub(super) struct Summary<'a> {
     pub program: &'a OsStr,
@@ -107,12 +115,11 @@ impl Summary<'_> {
             used.urls.iter().take(SHOWN_URLS).for_each(|url| line(format!("  {url}")));
             certificate_hint(&rule.file, &rule.text).into_iter().for_each(&mut line);
         }
-        let pages: Vec<_> = html_robots.iter().filter(|authority| !authority.is_background()).collect();
-        for authority in pages.iter().take(SHOWN) {
+        for authority in html_robots.iter().take(SHOWN) {
             line(format!("{} is an HTML page, in which there are hardly any rules", authority.robots_url()));
         }
-        if pages.len() > SHOWN {
-            line(format!("and {} more like that", pages.len() - SHOWN));
+        if html_robots.len() > SHOWN {
+            line(format!("and {} more like that", html_robots.len() - SHOWN));
         }
         if let Some(address) = tally.private {
             line(format!("{} refused: {address} is not a public address", tally.private_in_all));
@@ -129,14 +136,14 @@ impl Summary<'_> {
             tally.too_long.iter().take(SHOWN).for_each(|url| line(format!("  {url}")));
             line(format!("hint: `--max-wait {}` or more holds them instead", self.at_least()));
         }
-        for (host, failures) in failures.iter().filter(|(host, _)| !is_background(host)).take(SHOWN) {
+        for (host, failures) in failures.iter().take(SHOWN) {
             line(format!("{} failed at {host}: {}", failures.count, failures.last));
             certificate_hint(host, &failures.last).into_iter().for_each(&mut line);
         }
         if tally.background > 0 {
             line(format!("{} of the browser refused", counted(tally.background, "background request")));
         }
-        for one in distrusted.iter().filter(|one| !is_background(&one.host)).take(SHOWN) {
+        for one in distrusted.iter().take(SHOWN) {
             let (host, times, what) = (&one.host, one.times, one.how.what());
             line(format!("the certificate for {host} was rejected {}: {what}", counted(times, "time")));
             line(format!("hint: {}", self.cure_of(one)));

@@ -10,7 +10,6 @@ crawl() {
     profile=$WORK/home/.mozilla/firefox/one
     mkdir -p "$profile"
     certutil -N --empty-password -d "sql:$profile"
-    export MOZ_ASSUME_USER_NS=0
     for url; do
         politely run sh -c 'timeout 60 firefox-esr --headless --profile "$0" --screenshot "$PWD/page.png" "$1"' "$profile" "$url"
     done

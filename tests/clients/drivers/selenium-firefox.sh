@@ -28,7 +28,5 @@ for url in sys.argv[1:]:
 browser.quit()
 END
 crawl() {
-    # Isolated, root cannot make the namespaces of Firefox's sandbox.
-    export MOZ_ASSUME_USER_NS=0
     politely run python fetch.py "$@"
 }

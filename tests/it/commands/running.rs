@@ -498,10 +498,16 @@ async fn what_a_browser_asks_by_itself_is_one_line_of_what_is_said() {
     let hosts = ["update.googleapis.com", "connectivitycheck.gstatic.com", "detectportal.firefox.com"];
     let own = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=x -keyout key -out own.pem 2> made";
     let distrusted = format!("cd $HOME; {own}; curl -q -s --cacert own.pem https://clients2.google.com/; exit 0");
-    let ended = politely_with(&["run", "sh", "-c", &(ask(&hosts) + &distrusted)], &[nobody]).await;
-    assert!(ended.stderr.contains("\n  3 background requests of the browser refused"), "{}", ended.stderr);
-    let named = hosts.into_iter().chain(["clients2.google.com", "WARN"]).find(|word| ended.stderr.contains(word));
-    assert_eq!(named, None, "{}", ended.stderr);
+    let script = ask(&hosts) + &distrusted;
+    for (flags, said) in [
+        (&["run"] as &[&str], "\n  3 background requests of the browser refused"),
+        (&["run", "-q", "--report", "json"], "\"background_refused\":3"),
+    ] {
+        let ended = politely_with(&[flags, &["sh", "-c", &script]].concat(), &[nobody]).await;
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+        let named = hosts.into_iter().chain(["clients2.google.com", "WARN"]).find(|word| ended.stderr.contains(word));
+        assert_eq!(named, None, "{}", ended.stderr);
+    }
     let ended = politely_with(&["run", "sh", "-c", &ask(&["a.example"])], &[nobody]).await;
     assert!(ended.stderr.contains("WARN") && ended.stderr.contains("a.example"), "{}", ended.stderr);
 }
