@@ -70,7 +70,6 @@ mod tests {
     #[test]
     fn our_own_listeners_are_ours() {
         let ours = Some(rustix::process::geteuid().as_raw());
-        // At an address that no other test has, which could get the port next.
         for at in ["127.83.1.9:0", "[::1]:0", "0.0.0.0:0"] {
             let Ok(listener) = TcpListener::bind(at) else { continue };
             let mut address = listener.local_addr().unwrap();
@@ -78,8 +77,8 @@ mod tests {
                 address.set_ip([127, 83, 1, 9].into());
             }
             assert_eq!(listener_owner(address), ours, "{at}");
-            drop(listener);
-            assert_eq!(listener_owner(address).filter(|_| address.is_ipv4()), None, "{at}");
         }
+        // Where nobody has listened: a socket that was closed may be open still in what another test has just forked.
+        assert_eq!(listener_owner("127.83.1.10:9".parse().unwrap()), None);
     }
 }
