@@ -5,9 +5,9 @@ use super::index::on_disk;
 use crate::policy::cache::StoredHead;
 use bytes::Bytes;
 use ring::digest::{Context, SHA256};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// As much of a SHA-256 as shows damage.
@@ -117,7 +117,7 @@ impl EntryWriter {
             let Some(folder) = name.parent().filter(|_| error.kind() == io::ErrorKind::NotFound) else {
                 return Err(error);
             };
-            fs::create_dir_all(folder)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
             fs::rename(path, name)?;
         }
         self.path = None;

@@ -10,16 +10,20 @@ impl StoredHead {
         let control = self.control();
         let forbids = |(name, value): &(Vec<u8>, Vec<u8>)| match &**name {
             b"set-cookie" | b"set-cookie2" | b"content-range" | b"accept-signature" | b"www-authenticate" => true,
-            b"vary" => value.split(|byte| *byte == b',').any(|name| name.trim_ascii() == b"*"),
+            // By the user, whose password is not to be on the disk.
+            b"vary" => value.split(|byte| *byte == b',').any(|name| {
+                let name = name.trim_ascii();
+                name == b"*" || name.eq_ignore_ascii_case(b"proxy-authorization")
+            }),
             name => name.starts_with(PRICE),
         };
         if control.no_store || control.private || self.fields.iter().any(forbids) {
             return false;
         }
         let (status, bytes) = (self.status, self.fields.iter().map(|(name, value)| name.len() + value.len()));
-        let is_final = (200..600).contains(&status) && !NEVER.contains(&status);
+        let is_of_page = (200..400).contains(&status) && !NEVER.contains(&status) || ERRORS.contains(&status);
         let may_be_heuristic = is_heuristic(status) || control.public;
-        is_final
+        is_of_page
             && (self.lifetime() > Duration::ZERO || self.has_validator())
             && (may_be_heuristic || self.has_explicit_lifetime())
             && bytes.sum::<usize>() <= MOST_FIELDS
@@ -27,8 +31,10 @@ impl StoredHead {
     }
 }
 
-/// Parts, what confirms something else, and what is said to one client: RFC 6585 forbids to store the last four.
-const NEVER: [u16; 10] = [206, 304, 401, 402, 407, 421, 428, 429, 431, 511];
+/// Parts, and what confirms something else.
+const NEVER: [u16; 2] = [206, 304];
+/// Errors that are about the page. Others may be about one request (too long, of an odd form), and would keep the page from everybody.
+const ERRORS: [u16; 3] = [404, 410, 451];
 /// Bytes.
 const MOST_FIELDS: usize = 64 * 1024;
 const MOST_SELECTING: usize = 16;
@@ -47,6 +53,7 @@ mod tests {
             ("cache-control", "private=\"set-cookie\""),
             ("set-cookie", "a=b"),
             ("vary", "accept, *"),
+            ("vary", "Proxy-Authorization"),
             ("content-range", "bytes 0-1/2"),
             ("crawler-price", "USD 1"),
             ("crawler-charged", "USD 1"),
@@ -55,18 +62,20 @@ mod tests {
         ] {
             assert!(!head(200, &[fresh, field]).is_storable(), "{field:?}");
         }
-        for status in [101, 206, 304, 401, 402, 407, 421, 428, 429, 431, 511, 600] {
+        for status in
+            [101, 206, 304, 400, 401, 402, 403, 405, 407, 413, 414, 421, 428, 429, 431, 500, 501, 503, 511, 600]
+        {
             assert!(!head(status, &[fresh]).is_storable(), "{status}");
         }
     }
 
     #[test]
     fn statuses_that_say_nothing_of_caches_need_a_lifetime() {
-        for status in [201, 302, 307, 400, 403, 500, 503] {
+        for status in [201, 302, 307, 451] {
             assert!(!head(status, &[("etag", "\"a\"")]).is_storable(), "{status}");
             assert!(head(status, &[("cache-control", "max-age=60")]).is_storable(), "{status}");
         }
-        for status in [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501] {
+        for status in [200, 203, 204, 300, 301, 308, 404, 410] {
             assert!(head(status, &[("etag", "\"a\"")]).is_storable(), "{status}");
         }
     }

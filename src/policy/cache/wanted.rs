@@ -53,8 +53,11 @@ fn is_of_one_client(name: &[u8]) -> bool {
     let has = |word: &str| memchr::memmem::find(name, word.as_bytes()).is_some();
     OWN.iter().any(|own| own.as_bytes() == name)
         || name.starts_with(PRICE)
-        || SUSPECT.iter().any(|word| has(word)) && name != b"proxy-authorization"
+        || SUSPECT.iter().any(|word| has(word)) && !HARMLESS.contains(&name)
 }
+
+/// They have such a word, and are in requests of anybody.
+const HARMLESS: [&[u8]; 3] = [b"proxy-authorization", b"user-agent", b"sec-fetch-user"];
 
 /// Fields of requests whose answers are no others'.
 const OWN: [&str; 9] = [
@@ -70,21 +73,35 @@ const OWN: [&str; 9] = [
 ];
 /// Words in names of fields by which an application may let somebody in, or take its own name, which pages repeat: an answer to one
 /// with such a field may be that client's own, or not fit for others (cache poisoning).
-const SUSPECT: [&str; 14] = [
+const SUSPECT: [&str; 28] = [
     "auth",
     "token",
     "key",
     "secret",
     "session",
     "credential",
-    "password",
+    "pass",
+    "jwt",
+    "wsse",
+    "dpop",
+    "otp",
+    "login",
+    "user",
+    "account",
+    "behalf",
+    "sudo",
+    "csrf",
+    "xsrf",
+    "cert",
     "forwarded",
     "original",
     "rewrite",
     "override",
+    "method",
+    "front-end",
+    "protection",
     "-host",
-    "real-ip",
-    "client-ip",
+    "-ip",
 ];
 /// What is paid for (Cloudflare, pay per crawl): `crawler-price`, `crawler-exact-price`, `crawler-max-price`, `crawler-charged`.
 pub(super) const PRICE: &[u8] = b"crawler-";
@@ -113,6 +130,21 @@ mod tests {
             "X-Forwarded-Host",
             "Forwarded",
             "X-HTTP-Method-Override",
+            "X-HTTP-Method",
+            "X-Appwrite-JWT",
+            "X-Vercel-Protection-Bypass",
+            "X-WSSE",
+            "Client-Cert",
+            "DPoP",
+            "X-GitHub-OTP",
+            "X-Passwd",
+            "Remote-User",
+            "X-On-Behalf-Of",
+            "Sudo",
+            "X-CSRF",
+            "X-Login",
+            "Front-End-Https",
+            "CF-Connecting-IP",
         ] {
             assert_eq!(wanted(&[(name, "x")]), None, "{name}");
         }

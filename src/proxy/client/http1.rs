@@ -14,7 +14,7 @@ use super::http2;
 use crate::http1::{self, FieldRoom, Framing};
 use crate::policy::{Authority, Refusal};
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -230,10 +230,15 @@ impl Connection {
         // RFC 9931 §8: what follows a refused CONNECT may be somebody's who is not to be trusted with requests.
         client.persists = request.persists && !request.is_connect();
         let settings = proxy.settings.load_full();
-        match identify(proxy, &settings, peer, place, request.credentials).await {
-            Err(refusal) => {
+        // Who has left takes no turn of those who wait for theirs.
+        let identified = {
+            let identifying = pin!(identify(proxy, &settings, peer, place, request.credentials));
+            client.wait(timer, identifying).await.map_or(Err(Outcome::Gone), |found| found.map_err(Outcome::Refused))
+        };
+        match identified {
+            Err(outcome) => {
                 let mut exchange = Exchange::new(proxy, settings, request, peer, began);
-                exchange.finish(Outcome::Refused(refusal), &mut client, timer).await;
+                exchange.finish(outcome, &mut client, timer).await;
             }
             Ok(()) if request.is_connect() => {
                 return Then::Opened(request.authority.clone(), request.via.clone());

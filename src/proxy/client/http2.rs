@@ -2,7 +2,7 @@
 //! task of its own, and may be a CONNECT itself. A stream that does not read what it is sent takes no other's window.
 
 use super::super::Proxy;
-use super::super::exchange::carry::Http2Client;
+use super::super::exchange::carry::{Client, Http2Client};
 use super::super::exchange::key_directory::published;
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread, websocket};
@@ -21,7 +21,7 @@ use h2::{Reason, RecvStream};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -137,11 +137,18 @@ async fn exchange(
             let settings = proxy.settings.load_full();
             let credentials = request.credentials;
             // A stream whose password is being judged holds up none whose password is known.
-            let found = find_user(&proxy, &settings, &mut peer, credentials, Some(&asker.tries)).await;
-            let identified = found.and_then(|()| take_place(&proxy, &peer, &mut asker.place.lock()));
+            let found = {
+                let finding = pin!(find_user(&proxy, &settings, &mut peer, credentials, Some(&asker.tries)));
+                client
+                    .wait(&mut timer, finding)
+                    .await
+                    .map_or(Err(Outcome::Gone), |found| found.map_err(Outcome::Refused))
+            };
+            let take = |()| take_place(&proxy, &peer, &mut asker.place.lock()).map_err(Outcome::Refused);
+            let identified = found.and_then(take);
             let mut exchange = Exchange::new(&proxy, settings, &request, &peer, began);
             match identified {
-                Err(refusal) => exchange.finish(Outcome::Refused(refusal), &mut client, &mut timer).await,
+                Err(outcome) => exchange.finish(outcome, &mut client, &mut timer).await,
                 Ok(()) if request.is_connect() && inside.is_none() => {
                     return connect(&proxy, exchange, &asker.permit, client, timer).await;
                 }

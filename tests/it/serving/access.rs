@@ -190,3 +190,21 @@ async fn what_another_host_gives_for_a_robots_txt_is_not_shown_to_who_may_not_as
         assert_eq!(get(&proxy, &origin.url("/x"), "alice").await.status(), 200);
     }
 }
+
+/// Guesses are judged 5 s apart under one name: those of clients that have left are not judged at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_left_takes_no_turn_of_who_waits_for_a_password_to_be_judged() {
+    let origin = Origin::site(ROBOTS).await;
+    let proxy = Proxy::start(&users("")).await;
+    let (url, guesses) = (origin.url("/x"), 8);
+    let host = url.split('/').nth(2).unwrap();
+    for number in 0..guesses {
+        let credentials = BASE64_STANDARD.encode(format!("alice:guess {number}"));
+        let mut client = proxy.client().await;
+        client
+            .send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic {credentials}\r\n\r\n"))
+            .await;
+    }
+    eventually("all but the first to be seen to leave", || proxy.counts().client_gone == guesses - 1).await;
+    assert_eq!(get(&proxy, &url, "alice").await.status(), 200);
+}
