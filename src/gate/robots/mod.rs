@@ -34,7 +34,9 @@ pub use places::most_fetches;
 use response::{Fetched, interpret_response};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::available_parallelism;
 use std::time::SystemTime;
+use tokio::sync::Semaphore;
 
 /// All authorities known so far.
 pub(super) struct RobotsCache {
@@ -45,6 +47,8 @@ pub(super) struct RobotsCache {
     places: FetchPlaces,
     /// Places for bodies that are longer than most.
     long_bodies: FetchPlaces,
+    /// Places for the parsing of long files: half of the cores.
+    reading: Semaphore,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
@@ -74,6 +78,7 @@ impl RobotsCache {
             upstream,
             places: FetchPlaces::new(most_fetches(&settings.load())),
             long_bodies: FetchPlaces::new(fetch::MOST_LONG),
+            reading: Semaphore::new((available_parallelism().map_or(1, usize::from) / 2).max(1)),
             pacer,
             settings,
             fleet,

@@ -160,10 +160,11 @@ impl RobotsCache {
         let is_long = matches!(&fetched, Fetched::Answer { body, .. } if body.len() > LONG);
         let inner = self.clone();
         let read = move || interpret_response(file, &old, &fetched, &inner.files, &settings, SystemTime::now());
-        match is_long {
-            true => tokio::task::spawn_blocking(read).await.map_err(rethrown).ok(),
-            false => Some(read()),
+        if !is_long {
+            return Some(read());
         }
+        let _place = self.reading.acquire().await.ok()?;
+        tokio::task::spawn_blocking(read).await.map_err(rethrown).ok()
     }
 
     /// A fetch that a fault of ours has ended is a failure like another, so that it is not begun again at once.
