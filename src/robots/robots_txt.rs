@@ -155,7 +155,9 @@ impl RobotsTxt {
             FileFaults {
                 license: licenses.clone().find(is_url),
                 has_unclear_license: !licenses.all(|value| is_url(&value)),
-                has_unclear_usage: [&groups.usages, &groups.signals].iter().any(|lines| lines.has_fault(source, options)),
+                has_unclear_usage: [&groups.usages, &groups.signals]
+                    .iter()
+                    .any(|lines| lines.has_fault(source, options)),
             }
         })
     }

@@ -1,6 +1,7 @@
 //! How an authority's robots.txt or tdmrep.json is obtained: from the fleet, from the store, or from the origin.
 
 mod ask;
+mod turn;
 
 use super::compare::{is_due, is_newer, is_older, is_unknown};
 use super::fetch::FetchError;
