@@ -223,8 +223,7 @@ impl Entry {
 
     /// Where its licence file is, of a robots.txt: the first that is named, else the one that an answer has linked to.
     pub fn license_url(&self) -> Option<&str> {
-        let named = self.robots_txt().and_then(|file| file.licenses().find(|url| is_license_url(url)));
-        named.or(self.linked.as_deref())
+        self.robots_txt().and_then(RobotsTxt::license_url).or(self.linked.as_deref())
     }
 
     /// The same with the URL of a licence file that an answer of the site has linked to. `None`: one is known already.
@@ -243,7 +242,7 @@ impl Entry {
         let robots = self.robots_txt();
         [
             robots.is_some_and(RobotsTxt::has_unclear_usage),
-            robots.is_some_and(|file| !file.licenses().all(is_license_url)),
+            robots.is_some_and(RobotsTxt::has_unclear_license),
             self.tdm_rep().is_some_and(|file| file.fault().is_some()),
             self.rsl().is_some_and(|file| file.fault().is_some()),
         ]

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::budget::StepBudget;
+use super::license::is_license_url;
 use super::options::ParseOptions;
 use super::parse::key::RecordKey;
 use super::parse::span::Span;
-use super::parse::{self, RobotsFile, line};
+use super::parse::{self, FileFaults, RobotsFile, line};
 use super::ruleset::RuleSet;
 use super::verdict::RuleRef;
 
@@ -58,10 +59,11 @@ impl RobotsTxt {
         Some(RuleSet::new(Arc::clone(&self.0), selection))
     }
 
-    /// Compiles the rules and preferences of all groups, which takes some tens of milliseconds for the longest files. Otherwise each
-    /// group is compiled on first use.
+    /// Compiles the rules and preferences of all groups and reads all licences, which takes some tens of milliseconds for the longest
+    /// files. Otherwise each is done on first use.
     pub fn compile(&self) {
         self.0.groups.compile_all(&self.0.source, &self.0.options);
+        self.faults();
     }
 
     /// The rule with this index among the file's rules.
@@ -79,6 +81,16 @@ impl RobotsTxt {
         self.texts(RecordKey::License)
     }
 
+    /// The first of the licences that is a URL.
+    pub fn license_url(&self) -> Option<&str> {
+        self.faults().license.map(|value| self.0.source.str_at(value))
+    }
+
+    /// Whether a `License` line is not a URL.
+    pub fn has_unclear_license(&self) -> bool {
+        self.faults().has_unclear_license
+    }
+
     /// Whether the body is an HTML or XML page rather than a robots.txt.
     pub fn is_html(&self) -> bool {
         let start = self.source()[line::byte_order_mark(self.source())..].trim_ascii_start();
@@ -88,8 +100,7 @@ impl RobotsTxt {
 
     /// Whether a Content-Signal or Content-Usage line cannot be understood.
     pub fn has_unclear_usage(&self) -> bool {
-        let RobotsFile { source, groups, options, .. } = &*self.0;
-        [&groups.usages, &groups.signals].into_iter().any(|lines| lines.has_fault(source, options))
+        self.faults().has_unclear_usage
     }
 
     /// Whether the file was longer than the limit.
@@ -129,6 +140,26 @@ impl RobotsTxt {
             + source.heap_size()
             + groups.heap_size()
             + values.capacity() * size_of::<(RecordKey, Span)>()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn knows_faults(&self) -> bool {
+        self.0.faults.get().is_some()
+    }
+
+    fn faults(&self) -> &FileFaults {
+        let RobotsFile { source, groups, options, values, faults, .. } = &*self.0;
+        faults.get_or_init(|| {
+            let mut licenses = values.iter().filter(|(key, _)| *key == RecordKey::License).map(|(_, value)| *value);
+            let is_url = |value: &Span| is_license_url(source.str_at(*value));
+            FileFaults {
+                license: licenses.clone().find(is_url),
+                has_unclear_license: !licenses.all(|value| is_url(&value)),
+                has_unclear_usage: [&groups.usages, &groups.signals]
+                    .iter()
+                    .any(|lines| lines.has_fault(source, options)),
+            }
+        })
     }
 
     fn texts(&self, wanted: RecordKey) -> impl Iterator<Item = &str> {

@@ -14,6 +14,7 @@ use crate::upstream::{
     BodyStream, DialError, DialFault, GetError, Got, Outgoing, OutgoingFields, ReachError, ResolveError, Route, Sent,
     Unanswered, Upstream, Want, asks_for_calm,
 };
+use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, Version, header};
 use std::time::{Duration, SystemTime};
@@ -30,16 +31,19 @@ pub(super) struct FileRequest<'a> {
     pub want: Want,
     /// The signature requested by the previous answer.
     pub asked: Option<SignatureRequest>,
+    /// For other fetches too that wait for this URL.
+    pub is_shared: bool,
 }
 
 /// A final answer.
+#[derive(Clone)]
 pub(super) struct Reply {
     /// When the request was sent: the time as of which the answer holds, however late it is read.
     pub asked: SystemTime,
     pub status: u16,
     pub headers: HeaderMap,
     /// Decoded; empty unless the status means that the body has rules.
-    pub body: Vec<u8>,
+    pub body: Bytes,
     pub version: HttpVersion,
     /// The signature that the origin requests; sent if the request is repeated.
     pub wanted: Option<SignatureRequest>,
@@ -202,7 +206,7 @@ pub(super) async fn get(
         }
     };
     let version = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
-    Ok(Reply { asked, status, headers, body, version, wanted })
+    Ok(Reply { asked, status, headers, body: body.into(), version, wanted })
 }
 
 impl From<GetError> for FetchError {

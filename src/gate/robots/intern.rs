@@ -202,6 +202,7 @@ mod tests {
                 }) else {
                     panic!("it is a robots.txt")
                 };
+                assert_eq!(robots.knows_faults(), is_compiled, "{count}");
                 let before = robots.heap_size();
                 robots.rules_for(&["a", "b"]).preferences_for(b"/x");
                 robots.rules_for(&["a", "b"]).check("/x");

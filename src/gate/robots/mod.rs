@@ -10,6 +10,7 @@ mod places;
 mod redirect;
 mod refresh;
 mod response;
+mod shared_reply;
 
 pub(super) use fetch_table::{FetchReason, Fetching, Order};
 pub use figures::CacheFigures;
@@ -23,6 +24,7 @@ use crate::histogram::{Distribution, Histogram};
 use crate::policy::{Access, Authority, Entry, Refusal, SiteAnswer, SiteFile};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use compare::{is_due, is_unknown};
 use fetch_table::{BACKGROUND, Fetch, FetchRow, FetchTable};
 use host_table::HostTable;
@@ -32,9 +34,12 @@ use parking_lot::Mutex;
 use places::FetchPlaces;
 pub use places::most_fetches;
 use response::{Fetched, interpret_response};
+use shared_reply::SharedReplies;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::available_parallelism;
 use std::time::SystemTime;
+use tokio::sync::Semaphore;
 
 /// All authorities known so far.
 pub(super) struct RobotsCache {
@@ -45,10 +50,14 @@ pub(super) struct RobotsCache {
     places: FetchPlaces,
     /// Places for bodies that are longer than most.
     long_bodies: FetchPlaces,
+    /// Places for the parsing of long files: half of the cores.
+    reading: Semaphore,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
     fetches: Mutex<FetchTable>,
+    /// Of robots.txt and tdmrep.json to which other hosts redirect.
+    shared_replies: SharedReplies,
     trimming: AtomicBool,
     /// Of each file.
     fetched: [AtomicU64; SiteFile::COUNT],
@@ -74,10 +83,12 @@ impl RobotsCache {
             upstream,
             places: FetchPlaces::new(most_fetches(&settings.load())),
             long_bodies: FetchPlaces::new(fetch::MOST_LONG),
+            reading: Semaphore::new((available_parallelism().map_or(1, usize::from) / 2).max(1)),
             pacer,
             settings,
             fleet,
             fetches: Mutex::default(),
+            shared_replies: SharedReplies::default(),
             trimming: AtomicBool::new(false),
             fetched: Default::default(),
             failed: Default::default(),
@@ -116,7 +127,7 @@ impl RobotsCache {
     pub fn insert(self: &Arc<Self>, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
         let host = self.host(SiteFile::Robots, authority);
         let (old, settings, asked) = (host.load_full(), self.settings.load(), SystemTime::now());
-        let (headers, body, asked_again) = (headers.clone(), body.to_vec(), None);
+        let (headers, body, asked_again) = (headers.clone(), Bytes::copy_from_slice(body), None);
         let (is_redirected, is_foreign) = (false, false);
         let fetched = Fetched::Answer { asked, status, headers, body, is_redirected, is_foreign, asked_again };
         let entry = interpret_response(host.file, &old, &fetched, &self.files, &settings, asked);

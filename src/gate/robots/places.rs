@@ -76,22 +76,21 @@ impl FetchPlaces {
         place
     }
 
-    /// Takes a place and the host's slot; `is_guest`: on another host than the file's. Neither is held for longer than `a_while` while
+    /// Takes a place and the host's slot. Neither is held for longer than `a_while` while
     /// waiting for the other.
     pub async fn take_in_turn(
         &self,
         client: ClientId,
         queue: &Arc<HostQueue>,
-        is_guest: bool,
+        line: FetchLine,
         terms: &Terms,
         a_while: Duration,
         fetch: &Fetch,
     ) -> Result<(FetchPlace<'_>, FetchTurn), Refusal> {
-        let guest = is_guest.then_some(client);
         let mut place = None;
         loop {
             let most = if place.is_some() { a_while } else { Duration::MAX };
-            let turn = timeout(most, FetchTurn::take(queue, guest, terms, fetch)).await;
+            let turn = timeout(most, FetchTurn::take(queue, line, terms, fetch)).await;
             fetch.set_due(None);
             match (turn, place.take().or_else(|| self.take(client).now_or_never())) {
                 (Ok(turn), Some(place)) => return Ok((place, turn?)),
@@ -105,6 +104,17 @@ impl FetchPlaces {
     }
 }
 
+/// Where a fetch waits for a host's slot.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum FetchLine {
+    /// At the host whose file is wanted.
+    Own,
+    /// Redirected from another host, to the host's own file: all that wait for it share one fetch.
+    Shared,
+    /// A guest for this client: redirected from another host, to any other URL.
+    Guest(ClientId),
+}
+
 /// A host's slot for a fetch. Of the guests (fetches redirected from other hosts), one at a time has or awaits the host's slot, and their
 /// clients take turns: however many sites redirect to this host, its own clients come first.
 pub(super) struct FetchTurn {
@@ -113,13 +123,7 @@ pub(super) struct FetchTurn {
 }
 
 impl FetchTurn {
-    /// `guest`: the client that a guest's fetch is for.
-    async fn take(
-        queue: &Arc<HostQueue>,
-        guest: Option<ClientId>,
-        terms: &Terms,
-        fetch: &Fetch,
-    ) -> Result<Self, Refusal> {
+    async fn take(queue: &Arc<HostQueue>, line: FetchLine, terms: &Terms, fetch: &Fetch) -> Result<Self, Refusal> {
         let turn = async |queue: &Arc<HostQueue>, client, terms: &Terms| match queue.stand(client, terms)? {
             Stand::Go(permit) => Ok(permit),
             Stand::Wait(mut waiting) => {
@@ -129,12 +133,15 @@ impl FetchTurn {
                 turn
             }
         };
-        let Some(client) = guest else {
-            return Ok(Self { permit: turn(queue, FETCHES, terms).await?, _among_guests: None });
+        let (client, _among_guests) = match line {
+            FetchLine::Own => (FETCHES, None),
+            FetchLine::Shared => (ClientId::GUESTS, None),
+            FetchLine::Guest(client) => {
+                let place = turn(queue.guests(), client, &one_at_a_time(terms)).await?;
+                (ClientId::GUESTS, Some(Box::new(place)))
+            }
         };
-        let among_guests = Box::new(turn(queue.guests(), client, &one_at_a_time(terms)).await?);
-        let permit = turn(queue, ClientId::GUESTS, terms).await?;
-        Ok(Self { permit, _among_guests: Some(among_guests) })
+        Ok(Self { permit: turn(queue, client, terms).await?, _among_guests })
     }
 }
 
@@ -222,7 +229,7 @@ mod tests {
         let queue = Pacer::new(None, None).queue(&PaceKey::from_text("a.example").unwrap());
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
         let under_way = Fetch::new(FetchReason::FirstUse);
-        let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, false, &terms, SOON, &under_way));
+        let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, FetchLine::Own, &terms, SOON, &under_way));
         assert!((&mut fetch).now_or_never().is_none());
         let page = queue.turn(ClientId(2), &terms).now_or_never();
         assert!(page.is_some_and(|turn| turn.is_ok()), "whoever can use it has it");

@@ -6,6 +6,7 @@ use crate::config::Settings;
 use crate::policy::freshness::{CacheFields, Freshness, FreshnessLimits};
 use crate::policy::{self, Access, AskedAgain, Entry, SiteAnswer, SiteFile, Validators, manners, retry_after};
 use crate::robots::access::{AccessKind, from_status};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +18,7 @@ pub(super) enum Fetched {
         asked: SystemTime,
         status: u16,
         headers: HeaderMap,
-        body: Vec<u8>,
+        body: Bytes,
         /// A redirect was followed.
         is_redirected: bool,
         /// The redirect led to another host.

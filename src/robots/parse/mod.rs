@@ -46,6 +46,17 @@ pub(crate) struct RobotsFile {
     pub(crate) is_wide: bool,
     /// Content digest, computed on first use.
     pub(crate) digest: OnceLock<[u8; 32]>,
+    /// Computed on first use.
+    pub(crate) faults: OnceLock<FileFaults>,
+}
+
+/// What a proxy asks of a file's preferences and licences each time it is fetched: finding it means reading all of their lines.
+#[derive(Debug)]
+pub(crate) struct FileFaults {
+    /// The first value of a `License` line that is a URL.
+    pub(crate) license: Option<Span>,
+    pub(crate) has_unclear_license: bool,
+    pub(crate) has_unclear_usage: bool,
 }
 
 impl RobotsFile {
@@ -86,8 +97,8 @@ pub(crate) fn parse(bytes: &[u8], options: &ParseOptions, limit: usize) -> Robot
     let source = FileSource::new(text.into(), marks, parser.repaired);
     let Parser { groups, values, crawl_delay, .. } = parser;
     let (is_wide, is_unreadable) = (matches!(encoding, Encoding::Wide(_)), encoding == Encoding::Unknown);
-    let (options, digest) = (options.clone(), OnceLock::new());
-    RobotsFile { options, source, groups, values, crawl_delay, is_cut, is_wide, is_unreadable, digest }
+    let (options, digest, faults) = (options.clone(), OnceLock::new(), OnceLock::new());
+    RobotsFile { options, source, groups, values, crawl_delay, is_cut, is_wide, is_unreadable, digest, faults }
 }
 
 struct Parser<'a> {

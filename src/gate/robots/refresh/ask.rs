@@ -1,21 +1,19 @@
 //! Fetches one file from its site: in the host's slots, along redirects, and once more in the plainest form if the answer says that our
 //! request is malformed.
 
-use super::super::fetch::{self, FetchError, FileRequest, Reply, TryError, no_resolver, target};
+use super::super::fetch::{self, FetchError, FileRequest, Reply, target};
 use super::super::fetch_table::Fetch;
-use super::super::places::guests_wait;
 use super::super::redirect::{DeadEnd, Trail};
-use super::super::response::{Fetched, asked_to_wait};
+use super::super::response::Fetched;
 use super::super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::gate::terms;
-use crate::policy::pace::{PaceOutcome, Terms};
+use crate::policy::pace::Terms;
 use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, PaceKey, Refusal, Ruling, SiteFile};
 use crate::robots::ProductToken;
 use crate::upstream::{Versions, Want};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
-use tokio::time::timeout;
+use std::time::{Duration, SystemTime};
 use url::Url;
 
 impl RobotsCache {
@@ -74,8 +72,9 @@ impl RobotsCache {
             // The validators belong to a file fetched without redirects; redirected ones are stored without.
             let validators = old.answer.as_ref().map(|answer| &answer.validators).filter(|_| !trail.is_redirected());
             let want = Want { versions: hop.order.versions, ..Want::default() };
-            let mut request = FileRequest { authority: &at, url, file, validators, want, asked: None };
-            let mut reply = self.in_turn(hop, &mut request, &mut left).await?;
+            let mut request =
+                FileRequest { authority: &at, url, file, validators, want, asked: None, is_shared: false };
+            let mut reply = self.in_turn_or_shared(hop, &mut request, &mut left).await?;
             if reply.wanted.is_some() {
                 request.asked = reply.wanted.take();
                 reply = self.in_turn(hop, &mut request, &mut left).await?;
@@ -152,74 +151,6 @@ impl RobotsCache {
         Ok(!matches!(ruling, Ruling::Refuse(_)))
     }
 
-    /// Sends the request in the host's next slot, like any other request.
-    async fn in_turn(
-        &self,
-        hop: &FetchHop<'_>,
-        request: &mut FileRequest<'_>,
-        left: &mut Duration,
-    ) -> Result<Reply, FetchError> {
-        // A lost slot counts as an attempt, but not as the site's failure.
-        let (mut retries, mut is_lost) = (0..RETRIES, false);
-        loop {
-            let (want, why) = match self.once_in_turn(hop, request, left).await {
-                Ok(reply) => return Ok(reply),
-                Err(TryError::Final(error)) => return Err(error),
-                Err(TryError::Again(want, why)) => (want, why),
-            };
-            is_lost |= why.is_none();
-            match (retries.next(), why) {
-                (Some(_), _) => request.want = want,
-                (None, Some(why)) if !is_lost => return Err(FetchError::Unreachable(why)),
-                (None, why) => {
-                    let last = why.map(|why| format!("; the last try: {why}")).unwrap_or_default();
-                    return Err(hop.comes_back(&format!("a slot expired before it could be sent{last}")));
-                }
-            }
-        }
-    }
-
-    async fn once_in_turn(
-        &self,
-        hop: &FetchHop<'_>,
-        request: &FileRequest<'_>,
-        left: &mut Duration,
-    ) -> Result<Reply, TryError> {
-        let settings = hop.settings;
-        let late = |_| format!("no complete answer within {:?}", settings.robots.timeout);
-        let began = Instant::now();
-        // Before the slot, which a slow resolver would waste. Its silence is not the site's fault.
-        let found = timeout(*left, fetch::reach(&self.upstream, request.authority, hop.order.client)).await;
-        let route = found.map_err(|_| no_resolver(request.authority))??;
-        *left = left.saturating_sub(began.elapsed());
-        let address = route.paced_at(request.want.first);
-        let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, address));
-        let (client, terms) = (hop.order.client, self.terms(hop, request.authority));
-        let (is_guest, a_while) = (!hop.is_at_home(request.authority), settings.robots.timeout);
-        let in_turn = self.places.take_in_turn(client, &pace, is_guest, &terms, a_while, hop.fetch).await;
-        let (_place, mut turn) = in_turn.map_err(FetchError::NotAsked)?;
-        let permit = &mut turn.permit;
-        hop.fetch.begin();
-        let began = Instant::now();
-        let room = (&self.long_bodies, hop.order.client);
-        let get = timeout(*left, fetch::get(&self.upstream, request, room, settings, permit));
-        let answered = tokio::select! {
-            answered = get => answered.map_err(late),
-            () = guests_wait(&pace), if is_guest => {
-                Err(format!("{} is slow to answer, and other redirected files wait for it", request.authority.host()))
-            }
-        };
-        *left = left.saturating_sub(began.elapsed());
-        let reply = answered??;
-        permit.outcome = match reply.status {
-            // Who has redirected there chooses what is asked for: what that is answered is no word to the host's own clients.
-            _ if is_guest => PaceOutcome::Failure,
-            429 | 503 => PaceOutcome::Backoff { retry_after: asked_to_wait(&reply.headers, SystemTime::now()) },
-            _ => PaceOutcome::Success,
-        };
-        Ok(reply)
-    }
-
     pub(super) fn terms(&self, hop: &FetchHop<'_>, at: &Authority) -> Terms {
         let FetchHop { settings, order, first, is_first_fetch, fetch } = *hop;
         let is_at_home = hop.is_at_home(at);
@@ -256,7 +187,7 @@ pub(super) struct FetchHop<'a> {
 
 impl FetchHop<'_> {
     /// Whether the request goes to the host whose file is wanted.
-    fn is_at_home(&self, at: &Authority) -> bool {
+    pub(super) fn is_at_home(&self, at: &Authority) -> bool {
         PaceKey::new(KeyBy::Host, self.first, None).is_of(KeyBy::Host, at, None)
     }
 
@@ -266,7 +197,7 @@ impl FetchHop<'_> {
     }
 
     /// An error that is not the site's failure: the next request tries again.
-    fn comes_back(&self, why: &str) -> FetchError {
+    pub(super) fn comes_back(&self, why: &str) -> FetchError {
         let (retry_after, authority) = (fetch::COME_BACK, self.first.clone());
         FetchError::NotAsked(Refusal::RobotsUnreachable { retry_after, authority, why: why.into() })
     }
@@ -283,5 +214,3 @@ fn is_our_fault(status: u16) -> bool {
 
 /// The name for fetching files, unless another is configured.
 const OWN_NAME: &str = "politely";
-/// Retries after connection failures.
-const RETRIES: usize = 2;

@@ -1,6 +1,7 @@
 //! How an authority's robots.txt or tdmrep.json is obtained: from the fleet, from the store, or from the origin.
 
 mod ask;
+mod turn;
 
 use super::compare::{is_due, is_newer, is_older, is_unknown};
 use super::fetch::FetchError;
@@ -160,10 +161,11 @@ impl RobotsCache {
         let is_long = matches!(&fetched, Fetched::Answer { body, .. } if body.len() > LONG);
         let inner = self.clone();
         let read = move || interpret_response(file, &old, &fetched, &inner.files, &settings, SystemTime::now());
-        match is_long {
-            true => tokio::task::spawn_blocking(read).await.map_err(rethrown).ok(),
-            false => Some(read()),
+        if !is_long {
+            return Some(read());
         }
+        let _place = self.reading.acquire().await.ok()?;
+        tokio::task::spawn_blocking(read).await.map_err(rethrown).ok()
     }
 
     /// A fetch that a fault of ours has ended is a failure like another, so that it is not begun again at once.

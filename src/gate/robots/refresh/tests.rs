@@ -102,6 +102,28 @@ fn what_a_clock_dated_that_was_ahead_holds_nothing_up_that_comes_now() {
 
 const DAY: i64 = 24 * 3600;
 
+/// A file with so many preferences.
+fn answer(lines: usize) -> Fetched {
+    let body = format!("User-agent: *\n{}", "Content-Usage: /x train-ai=n\n".repeat(lines)).into();
+    let (asked, headers) = (SystemTime::now(), http::HeaderMap::new());
+    Fetched::Answer { asked, status: 200, headers, body, is_redirected: false, is_foreign: false, asked_again: None }
+}
+
+#[tokio::test]
+async fn long_files_are_read_at_most_as_many_at_a_time_as_there_are_places() {
+    let cache = cache();
+    let read = |lines| cache.read(SiteFile::Robots, Arc::default(), answer(lines), Arc::default());
+    let places = u32::try_from(cache.reading.available_permits()).unwrap();
+    let all = cache.reading.acquire_many(places).await.unwrap();
+    let mut long = std::pin::pin!(read(1_000));
+    assert!((&mut long).now_or_never().is_none());
+    tokio::task::yield_now().await;
+    assert!((&mut long).now_or_never().is_none() && cache.files.count(SiteFile::Robots) == 0, "it waits for a place");
+    assert!(read(1).now_or_never().flatten().is_some(), "a short one needs none");
+    drop(all);
+    assert!(long.await.is_some());
+}
+
 /// Hundreds of sites may be slow at once.
 #[tokio::test]
 async fn a_fetch_under_way_takes_little_memory() {

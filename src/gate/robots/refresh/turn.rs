@@ -1,0 +1,111 @@
+//! Sends one request for a file in the host's next slot, alone or for all fetches that wait for the same answer.
+
+use super::super::RobotsCache;
+use super::super::fetch::{self, FetchError, FileRequest, Reply, TryError, no_resolver, target};
+use super::super::places::{FetchLine, guests_wait};
+use super::super::response::asked_to_wait;
+use super::ask::FetchHop;
+use crate::policy::PaceKey;
+use crate::policy::pace::PaceOutcome;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::time::timeout;
+
+impl RobotsCache {
+    /// Guests that ask for the host's own file, of which there is one, share a reply and need not wait for other guests. It may take the
+    /// whole timeout, whatever of it the fetch that asks has used up: others wait for it too.
+    pub(super) async fn in_turn_or_shared(
+        &self,
+        hop: &FetchHop<'_>,
+        request: &mut FileRequest<'_>,
+        left: &mut Duration,
+    ) -> Result<Reply, FetchError> {
+        let (file, url) = (request.file, request.url);
+        if hop.is_at_home(request.authority) || target(url) != file.path() || left.is_zero() {
+            return self.in_turn(hop, request, left).await;
+        }
+        request.is_shared = true;
+        let mut whole = hop.settings.robots.timeout;
+        let ask = Box::pin(self.in_turn(hop, request, &mut whole));
+        let reply = self.shared_replies.get((file, url.clone()), ask).await;
+        *left = left.saturating_sub(hop.settings.robots.timeout - whole);
+        request.is_shared = false;
+        reply
+    }
+
+    /// Sends the request in the host's next slot, like any other request.
+    pub(super) async fn in_turn(
+        &self,
+        hop: &FetchHop<'_>,
+        request: &mut FileRequest<'_>,
+        left: &mut Duration,
+    ) -> Result<Reply, FetchError> {
+        // A lost slot counts as an attempt, but not as the site's failure.
+        let (mut retries, mut is_lost) = (0..RETRIES, false);
+        loop {
+            let (want, why) = match self.once_in_turn(hop, request, left).await {
+                Ok(reply) => return Ok(reply),
+                Err(TryError::Final(error)) => return Err(error),
+                Err(TryError::Again(want, why)) => (want, why),
+            };
+            is_lost |= why.is_none();
+            match (retries.next(), why) {
+                (Some(_), _) => request.want = want,
+                (None, Some(why)) if !is_lost => return Err(FetchError::Unreachable(why)),
+                (None, why) => {
+                    let last = why.map(|why| format!("; the last try: {why}")).unwrap_or_default();
+                    return Err(hop.comes_back(&format!("a slot expired before it could be sent{last}")));
+                }
+            }
+        }
+    }
+
+    async fn once_in_turn(
+        &self,
+        hop: &FetchHop<'_>,
+        request: &FileRequest<'_>,
+        left: &mut Duration,
+    ) -> Result<Reply, TryError> {
+        let settings = hop.settings;
+        let late = |_| format!("no complete answer within {:?}", settings.robots.timeout);
+        let began = Instant::now();
+        // Before the slot, which a slow resolver would waste. Its silence is not the site's fault.
+        let found = timeout(*left, fetch::reach(&self.upstream, request.authority, hop.order.client)).await;
+        let route = found.map_err(|_| no_resolver(request.authority))??;
+        *left = left.saturating_sub(began.elapsed());
+        let address = route.paced_at(request.want.first);
+        let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, address));
+        let (client, terms) = (hop.order.client, self.terms(hop, request.authority));
+        let (is_guest, a_while) = (!hop.is_at_home(request.authority), settings.robots.timeout);
+        let line = match (is_guest, request.is_shared) {
+            (false, _) => FetchLine::Own,
+            (true, true) => FetchLine::Shared,
+            (true, false) => FetchLine::Guest(client),
+        };
+        let in_turn = self.places.take_in_turn(client, &pace, line, &terms, a_while, hop.fetch).await;
+        let (_place, mut turn) = in_turn.map_err(FetchError::NotAsked)?;
+        let permit = &mut turn.permit;
+        hop.fetch.begin();
+        let began = Instant::now();
+        let room = (&self.long_bodies, hop.order.client);
+        let get = timeout(*left, fetch::get(&self.upstream, request, room, settings, permit));
+        let answered = tokio::select! {
+            answered = get => answered.map_err(late),
+            () = guests_wait(&pace), if matches!(line, FetchLine::Guest(_)) => {
+                let why = format!("{} is slow to answer, and other redirected files wait for it", request.authority.host());
+                return Err(TryError::Final(hop.comes_back(&why)));
+            }
+        };
+        *left = left.saturating_sub(began.elapsed());
+        let reply = answered??;
+        permit.outcome = match reply.status {
+            // Who has redirected there chooses what is asked for: what that is answered is no word to the host's own clients.
+            _ if is_guest => PaceOutcome::Failure,
+            429 | 503 => PaceOutcome::Backoff { retry_after: asked_to_wait(&reply.headers, SystemTime::now()) },
+            _ => PaceOutcome::Success,
+        };
+        Ok(reply)
+    }
+}
+
+/// Retries after connection failures.
+const RETRIES: usize = 2;
