@@ -35,10 +35,10 @@ impl PageHead {
         let is_named = |kind: &[u8]| memchr::memmem::find(&content_type, kind).is_some();
         let (is_xml, is_parts) = (is_named(XHTML), is_named(PARTS));
         let readings = texts(page).into_iter().flat_map(|text| {
-            let xml = is_xml.then(|| Reading::of_xml(&text, product_tokens));
-            [Some(Reading::of_html(&text, is_parts, product_tokens)), xml]
+            let xml = is_xml.then(|| HeadReading::of_xml(&text, product_tokens));
+            [Some(HeadReading::of_html(&text, is_parts, product_tokens)), xml]
         });
-        let mut head = readings.flatten().map(Reading::end).reduce(Self::join).unwrap_or_default();
+        let mut head = readings.flatten().map(HeadReading::end).reduce(Self::join).unwrap_or_default();
         head.is_whole |= page.len() == LONGEST_HEAD;
         head
     }
@@ -52,15 +52,15 @@ impl PageHead {
 }
 
 /// One way to read a page.
-struct Reading<'a> {
+struct HeadReading<'a> {
     head: PageHead,
     policy: Option<Vec<u8>>,
     product_tokens: &'a [ProductToken],
 }
 
-impl<'a> Reading<'a> {
+impl<'a> HeadReading<'a> {
     fn new(product_tokens: &'a [ProductToken]) -> Self {
-        Reading { head: PageHead::default(), policy: None, product_tokens }
+        HeadReading { head: PageHead::default(), policy: None, product_tokens }
     }
 
     /// `is_parts`: the order of parts is the site's to choose, so that none ends the head.
