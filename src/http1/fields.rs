@@ -40,6 +40,7 @@ pub enum FieldKind {
     Accept,
     Prefer,
     SecFetchDest,
+    /// Proxy-Status (RFC 9209) and Cache-Status (RFC 9211), in which each proxy has members of its own.
     ProxyStatus,
     /// In an answer, something about its use: Content-Usage, Content-Signal, Robots-Tag, X-Robots-Tag, TDM-Reservation, or Link,
     /// which may name a licence; or of its price: crawler-charged, crawler-error.
@@ -71,7 +72,7 @@ impl FieldKind {
             10 if is(name, b"keep-alive") => Self::KeepAlive,
             12 if is(name, b"content-type") => Self::ContentType,
             12 if is(name, b"max-forwards") => Self::MaxForwards,
-            12 if is(name, b"proxy-status") => Self::ProxyStatus,
+            12 if is(name, b"proxy-status") || is(name, b"cache-status") => Self::ProxyStatus,
             12 if is(name, b"x-robots-tag") => Self::Signal,
             13 if is(name, b"authorization") => Self::Authorization,
             13 if is(name, b"cache-control") => Self::CacheControl,
@@ -110,15 +111,28 @@ impl FieldKind {
                 | Self::Alternative
         )
     }
-
-    /// Whether Connection can have the field removed: not framing, routing or loop detection.
-    #[inline]
-    pub(super) fn can_be_named(self) -> bool {
-        !matches!(self, Self::ContentLength | Self::TransferEncoding | Self::Host | Self::CacheControl | Self::Via)
-    }
 }
 
 impl Field<'_> {
+    /// Whether Connection can have the field removed: not framing, routing or loop detection, and nothing that is for all who receive the
+    /// message (RFC 9110 §7.6.1), as what an answer says of its form, of its use and to caches.
+    fn can_be_named(&self) -> bool {
+        match self.kind {
+            FieldKind::ContentLength
+            | FieldKind::TransferEncoding
+            | FieldKind::Host
+            | FieldKind::CacheControl
+            | FieldKind::Via
+            | FieldKind::ContentType
+            | FieldKind::Signal => false,
+            FieldKind::Other => {
+                let mut kept = NO_TRAILERS.iter().chain(&VALIDATORS);
+                !kept.any(|name| name.as_bytes().eq_ignore_ascii_case(self.name))
+            }
+            _ => true,
+        }
+    }
+
     /// Whether it may be a trailer (RFC 9110 §6.5.1): not if it frames or routes the message, ends with this hop, authenticates, or
     /// says how to read or cache the content before it.
     pub fn may_trail(&self) -> bool {
@@ -202,7 +216,7 @@ impl<'a> FieldRoom<'a> {
 
 #[inline]
 pub(super) fn is_named(named: &[&[u8]], field: &Field<'_>) -> bool {
-    !named.is_empty() && field.kind.can_be_named() && named.iter().any(|name| name.eq_ignore_ascii_case(field.name))
+    !named.is_empty() && named.iter().any(|name| name.eq_ignore_ascii_case(field.name)) && field.can_be_named()
 }
 
 /// Whether a token equals a name of lower-case letters and hyphens, ignoring case: no other token byte becomes one of these with the
@@ -251,6 +265,7 @@ const NO_TRAILERS: [&str; 18] = [
     "retry-after",
     "vary",
 ];
+const VALIDATORS: [&str; 2] = ["etag", "last-modified"];
 
 #[cfg(test)]
 mod tests {

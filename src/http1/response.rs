@@ -40,8 +40,7 @@ impl ResponseHead<'_> {
     /// Whether the field was meant for this connection only (RFC 9110 §7.6.1).
     #[inline]
     pub fn ends_here(&self, field: &Field<'_>) -> bool {
-        // What an answer says of its use is for all who receive it, whatever Connection names (RFC 9110 §7.6.1).
-        field.kind.is_hop_by_hop() || field.kind != FieldKind::Signal && is_named(self.named, field)
+        field.kind.is_hop_by_hop() || is_named(self.named, field)
     }
 }
 

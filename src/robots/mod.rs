@@ -45,6 +45,7 @@ pub use parse::delay::{RequestRate, VisitTime};
 pub use product_token::{ProductToken, TokenError};
 pub use robots_txt::RobotsTxt;
 pub use rsl::{RslFile, RslTerm};
+pub use rsl_xml::attribute as xml_attribute;
 pub use rule::RuleKind;
 pub use ruleset::RuleSet;
 pub use tdm_rep::{TdmRep, TdmReservation};

@@ -182,7 +182,8 @@ fn joined(before: Option<Box<str>>, list: &str) -> String {
 }
 
 /// Its value; one with an entity that XML does not have of itself, as it is written.
-fn attribute<'a>(element: &'a BytesStart<'_>, name: &str) -> Option<Cow<'a, str>> {
+/// The value of the attribute with this name, without character references.
+pub fn attribute<'a>(element: &'a BytesStart<'_>, name: &str) -> Option<Cow<'a, str>> {
     let mut attributes = element.attributes();
     let mut all = attributes.with_checks(false).flatten();
     let found = all.find(|attribute| attribute.key.into_inner() == name)?.value;

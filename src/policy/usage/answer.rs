@@ -64,6 +64,13 @@ impl UsageLines {
         }
     }
 
+    /// Adds what another reading of the same page has found besides.
+    pub(super) fn join(&mut self, other: Self) {
+        join(&mut self.lines, other.lines);
+        join(&mut self.links, other.links);
+        join(&mut self.left_out, other.left_out);
+    }
+
     fn leave_out(&mut self, signal: Signal) {
         if !self.left_out.contains(&signal) {
             self.left_out.push(signal);
@@ -128,6 +135,14 @@ impl UsageLines {
             UsageField::TdmReservation | UsageField::MetaTdm => {
                 purposes.find(|purpose| reservation(value) == b"1" && purpose.is_mining())
             }
+        }
+    }
+}
+
+fn join<T: PartialEq>(all: &mut Vec<T>, others: Vec<T>) {
+    for other in others {
+        if !all.contains(&other) {
+            all.push(other);
         }
     }
 }

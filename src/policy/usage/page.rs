@@ -4,8 +4,10 @@
 use super::answer::UsageLines;
 use super::field::UsageField;
 use super::offer::RSL;
-use crate::robots::ProductToken;
-use html5gum::{HtmlString, StartTag, Token, Tokenizer, naive_next_state};
+use crate::robots::{ProductToken, xml_attribute};
+use html5gum::{HtmlString, Token, Tokenizer, naive_next_state};
+use quick_xml::Reader;
+use quick_xml::events::Event;
 use std::borrow::Cow;
 
 /// Bytes of a page that are read, without its content coding.
@@ -20,114 +22,187 @@ pub struct PageHead {
 }
 
 impl PageHead {
-    /// Whether a media type is of pages that are read.
+    /// Whether a media type is of pages that are read. Parts of one (RFC 9110 §14.6) are read as one page.
     pub fn is_of(media_type: &[u8]) -> bool {
-        [HTML, XHTML].iter().any(|kind| kind.eq_ignore_ascii_case(media_type))
+        [HTML, XHTML, PARTS].iter().any(|kind| kind.eq_ignore_ascii_case(media_type))
     }
 
-    /// Reads a page up to `</head>` or `<body`. `content_type`: as its answer has it; its charset matters for UTF-16 alone, as all others
-    /// that are in use write names and rules as ASCII does. `product_tokens`: whose rules are wanted besides those for everybody.
+    /// Reads a page up to `</head>` or `<body`, in each way in which some client may read it. `content_type`: as its answer has it.
+    /// `product_tokens`: whose rules are wanted besides those for everybody.
     pub fn read(page: &[u8], content_type: &[u8], product_tokens: &[ProductToken]) -> Self {
         let page = &page[..page.len().min(LONGEST_HEAD)];
-        let text = ascii_compatible(page, content_type);
-        // In XML the content of `script` and `title` is markup like others, and `<script/>` is all of it.
-        let is_xml = content_type.get(..XHTML.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(XHTML));
-        let (mut head, mut policy) = (Self::default(), None);
-        // In a template, tags neither end the head nor begin the body.
-        let mut templates = 0_usize;
-        let mut tokens = Tokenizer::new(&text[..]);
-        while let Some(Ok(token)) = tokens.next().filter(|_| !head.is_whole) {
+        let content_type = content_type.to_ascii_lowercase();
+        let is_named = |kind: &[u8]| memchr::memmem::find(&content_type, kind).is_some();
+        let (is_xml, is_parts) = (is_named(XHTML), is_named(PARTS));
+        let readings = texts(page).into_iter().flat_map(|text| {
+            let xml = is_xml.then(|| HeadReading::of_xml(&text, product_tokens));
+            [Some(HeadReading::of_html(&text, is_parts, product_tokens)), xml]
+        });
+        let mut head = readings.flatten().map(HeadReading::end).reduce(Self::join).unwrap_or_default();
+        head.is_whole |= page.len() == LONGEST_HEAD;
+        head
+    }
+
+    /// What either says, until both are whole.
+    pub fn join(mut self, other: Self) -> Self {
+        self.lines.join(other.lines);
+        self.is_whole &= other.is_whole;
+        self
+    }
+}
+
+/// One way to read a page.
+struct HeadReading<'a> {
+    head: PageHead,
+    policy: Option<Vec<u8>>,
+    product_tokens: &'a [ProductToken],
+}
+
+impl<'a> HeadReading<'a> {
+    fn new(product_tokens: &'a [ProductToken]) -> Self {
+        HeadReading { head: PageHead::default(), policy: None, product_tokens }
+    }
+
+    /// `is_parts`: the order of parts is the site's to choose, so that none ends the head.
+    fn of_html(text: &[u8], is_parts: bool, product_tokens: &'a [ProductToken]) -> Self {
+        let mut reading = Self::new(product_tokens);
+        // In a template or `noscript`, tags neither end the head nor begin the body.
+        let (mut templates, mut is_in_noscript) = (0_usize, false);
+        let mut tokens = Tokenizer::new(text);
+        while let Some(Ok(token)) = tokens.next().filter(|_| !reading.head.is_whole) {
+            let is_apart = is_parts || templates > 0 || is_in_noscript;
             match token {
                 Token::StartTag(tag) => {
                     match &tag.name[..] {
-                        b"meta" => head.meta(&tag, product_tokens, &mut policy),
-                        b"link" => head.link(&tag),
                         b"template" => templates += 1,
-                        b"body" | b"frameset" => head.is_whole = templates == 0,
-                        _ => {}
+                        b"noscript" => is_in_noscript = true,
+                        b"body" | b"frameset" => reading.head.is_whole = !is_apart,
+                        name => reading.tag(name, |name| {
+                            let value = tag.attributes.get(&HtmlString(name.as_bytes().to_vec()))?;
+                            Some(value.value.trim_ascii().to_vec())
+                        }),
                     }
                     // Crawlers run no scripts, so that they see what is in `noscript`.
-                    let is_text = !is_xml && *tag.name != b"noscript"[..];
+                    let is_text = *tag.name != b"noscript"[..];
                     if let Some(state) = naive_next_state(&tag.name).filter(|_| is_text) {
                         tokens.set_state(state);
                     }
                 }
                 Token::EndTag(tag) => match &tag.name[..] {
                     b"template" => templates = templates.saturating_sub(1),
-                    b"head" => head.is_whole = templates == 0,
+                    b"noscript" => is_in_noscript = false,
+                    b"head" => reading.head.is_whole = !is_apart,
                     _ => {}
                 },
                 _ => {}
             }
         }
-        if let Some(policy) = policy {
+        reading
+    }
+
+    /// In XML the content of `script` and `title` is markup like others, `<script/>` is all of it, and names may have a prefix. Up to
+    /// where it is ill-formed.
+    fn of_xml(text: &[u8], product_tokens: &'a [ProductToken]) -> Self {
+        let mut reading = Self::new(product_tokens);
+        let text = String::from_utf8_lossy(text);
+        let mut reader = Reader::from_str(&text);
+        reader.config_mut().check_end_names = false;
+        // Only children of the root are its head and its body.
+        let mut depth = 0_u32;
+        while !reading.head.is_whole {
+            let event = reader.read_event();
+            match &event {
+                Ok(Event::Start(element) | Event::Empty(element)) => {
+                    let local = element.local_name().into_inner();
+                    reading.head.is_whole = depth == 1 && local == "body";
+                    depth += u32::from(matches!(event, Ok(Event::Start(_))));
+                    reading.tag(local.as_bytes(), |name| {
+                        let value = xml_attribute(element, name)?;
+                        Some(value.trim().as_bytes().to_vec())
+                    });
+                }
+                Ok(Event::End(element)) => {
+                    depth = depth.saturating_sub(1);
+                    reading.head.is_whole = depth == 1 && element.local_name().into_inner() == "head";
+                }
+                Ok(Event::Eof) | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+        reading
+    }
+
+    fn end(self) -> PageHead {
+        let mut head = self.head;
+        if let Some(policy) = self.policy {
             head.lines.add_policy(&policy);
         }
-        head.is_whole |= page.len() == LONGEST_HEAD;
         head
     }
 
-    fn meta(&mut self, tag: &StartTag<()>, product_tokens: &[ProductToken], policy: &mut Option<Vec<u8>>) {
-        let (Some(name), Some(content)) = (attribute(tag, b"name"), attribute(tag, b"content")) else { return };
-        let is_own = |token: &ProductToken| token.as_str().as_bytes().eq_ignore_ascii_case(name);
-        match name.to_ascii_lowercase().as_slice() {
-            b"robots" => self.lines.add(UsageField::MetaRobots, content),
-            b"tdm-reservation" => self.lines.add(UsageField::MetaTdm, content),
-            b"tdm-policy" => *policy = Some(content.to_owned()),
-            _ if product_tokens.iter().any(is_own) => {
-                self.lines.add(UsageField::MetaRobots, &[name, b": ", content].concat());
+    /// `attribute`: the value of the one with this name, without the space around it.
+    fn tag(&mut self, tag: &[u8], attribute: impl Fn(&str) -> Option<Vec<u8>>) {
+        match tag {
+            b"meta" => {
+                if let (Some(name), Some(content)) = (attribute("name"), attribute("content")) {
+                    self.meta(&name, content);
+                }
+            }
+            b"link" => {
+                if let (Some(relation), Some(target)) = (attribute("rel"), attribute("href")) {
+                    self.link(&relation, &target, attribute("type").as_deref());
+                }
             }
             _ => {}
         }
     }
 
-    fn link(&mut self, tag: &StartTag<()>) {
-        let (Some(relation), Some(target)) = (attribute(tag, b"rel"), attribute(tag, b"href")) else { return };
+    fn meta(&mut self, name: &[u8], content: Vec<u8>) {
+        let is_own = |token: &ProductToken| token.as_str().as_bytes().eq_ignore_ascii_case(name);
+        let lines = &mut self.head.lines;
+        match name.to_ascii_lowercase().as_slice() {
+            b"robots" => lines.add(UsageField::MetaRobots, &content),
+            b"tdm-reservation" => lines.add(UsageField::MetaTdm, &content),
+            b"tdm-policy" => self.policy = Some(content),
+            _ if self.product_tokens.iter().any(is_own) => {
+                lines.add(UsageField::MetaRobots, &[name, b": ", &content].concat());
+            }
+            _ => {}
+        }
+    }
+
+    fn link(&mut self, relation: &[u8], target: &[u8], kind: Option<&[u8]>) {
         let mut words = relation.split(u8::is_ascii_whitespace);
         if words.any(|word| word.eq_ignore_ascii_case(b"license")) {
-            let is_rsl = attribute(tag, b"type").is_some_and(|kind| kind.eq_ignore_ascii_case(RSL.as_bytes()));
+            let is_rsl = kind.is_some_and(|kind| kind.eq_ignore_ascii_case(RSL.as_bytes()));
             let media_type = if is_rsl { &b"; type=\"application/rsl+xml\""[..] } else { b"" };
-            self.lines.take(b"link", &[b"<", target, b">; rel=license", media_type].concat());
+            self.head.lines.take(b"link", &[b"<", target, b">; rel=license", media_type].concat());
         }
     }
 }
 
-/// Without the space around it.
-fn attribute<'a>(tag: &'a StartTag<()>, name: &[u8]) -> Option<&'a [u8]> {
-    tag.attributes.get(&HtmlString(name.to_vec())).map(|value| value.value.trim_ascii())
+/// The page in each encoding in which a client may read it. Marks and labels say different things to different clients, but markup in
+/// UTF-16 and UTF-32 has zeros; all other encodings that are in use write names and rules as ASCII does.
+fn texts(page: &[u8]) -> Vec<Cow<'_, [u8]>> {
+    let mut texts = vec![Cow::from(page)];
+    if memchr::memchr(0, page).is_some() {
+        texts.push(wide(page, |unit| u16::from_le_bytes(unit).into()).into());
+        texts.push(wide(page, |unit| u16::from_be_bytes(unit).into()).into());
+        texts.push(wide(page, u32::from_le_bytes).into());
+        texts.push(wide(page, u32::from_be_bytes).into());
+    }
+    texts
 }
 
-/// UTF-16 and UTF-32 as UTF-8, by the page's mark or the charset of its Content-Type; anything else as it is.
-fn ascii_compatible<'a>(page: &'a [u8], content_type: &[u8]) -> Cow<'a, [u8]> {
-    let content_type = content_type.to_ascii_lowercase();
-    let is_said = |charset: &[u8]| memchr::memmem::find(&content_type, charset).is_some();
-    let (is_32, is_big) = match page {
-        [0xFF, 0xFE, 0, 0, ..] => (true, false),
-        [0, 0, 0xFE, 0xFF, ..] => (true, true),
-        [0xFE, 0xFF, ..] => (false, true),
-        [0xFF, 0xFE, ..] => (false, false),
-        [0xEF, 0xBB, 0xBF, ..] => return page.into(),
-        _ if is_said(b"charset=utf-32") || is_said(b"charset=\"utf-32") => (true, is_said(b"utf-32be")),
-        _ if is_said(b"charset=utf-16") || is_said(b"charset=\"utf-16") => (false, is_said(b"utf-16be")),
-        _ => return page.into(),
-    };
-    let text: String = if is_32 {
-        let read = if is_big { u32::from_be_bytes } else { u32::from_le_bytes };
-        page.as_chunks()
-            .0
-            .iter()
-            .map(|unit| char::from_u32(read(*unit)).unwrap_or(char::REPLACEMENT_CHARACTER))
-            .collect()
-    } else {
-        let read = if is_big { u16::from_be_bytes } else { u16::from_le_bytes };
-        let units = page.as_chunks().0.iter().map(|unit| read(*unit));
-        char::decode_utf16(units).map(|it| it.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
-    };
-    text.into_bytes().into()
+/// Units of so many bytes as UTF-8, but for pairs of them.
+fn wide<const N: usize>(page: &[u8], read: fn([u8; N]) -> u32) -> Vec<u8> {
+    let char = |unit: &[u8; N]| char::from_u32(read(*unit)).unwrap_or(char::REPLACEMENT_CHARACTER);
+    page.as_chunks().0.iter().map(char).collect::<String>().into_bytes()
 }
 
 const HTML: &[u8] = b"text/html";
 const XHTML: &[u8] = b"application/xhtml+xml";
+const PARTS: &[u8] = b"multipart/byteranges";
 
 #[cfg(test)]
 mod tests {
@@ -190,6 +265,8 @@ mod tests {
                 "search",
             ),
             ("<noscript><meta name=robots content=noindex></noscript>", "search"),
+            ("<noscript></head><body></template></noscript><meta name=robots content=noindex>", "search"),
+            ("<template></noscript></head></template><meta name=robots content=noindex>", "search"),
         ] {
             for page in [
                 format!("<!DOCTYPE html>\n<html lang=en><head>{head}</head><body></body></html>"),
@@ -230,17 +307,18 @@ mod tests {
             big.extend(unit.to_be_bytes());
             little.extend(unit.to_le_bytes());
         }
-        assert_eq!(said_as("text/html; charset=UTF-16", &little), "search");
-        assert_eq!(said_as("text/html; charset=\"utf-16LE\"", &little), "search");
-        assert_eq!(said_as("text/html;charset=utf-16be", &big), "search");
-        assert_eq!(said_as("text/html", &[b"\xff\xfe", &little[..]].concat()), "search");
-        assert_eq!(said_as("text/html; charset=utf-8", &[b"\xfe\xff", &big[..]].concat()), "search");
+        // Which it is, clients know in different ways; what is not read to its end in one of them may go on.
+        assert_eq!(said_as("text/html; charset=UTF-16", &little), "search …");
+        assert_eq!(said_as("text/html; charset=\"utf-16LE\"", &little), "search …");
+        assert_eq!(said_as("text/html;charset=utf-16be", &big), "search …");
+        assert_eq!(said_as("text/html", &[b"\xff\xfe", &little[..]].concat()), "search …");
+        assert_eq!(said_as("text/html; charset=utf-8", &[b"\xfe\xff", &big[..]].concat()), "search …");
         let big: Vec<u8> = page.chars().flat_map(|char| u32::from(char).to_be_bytes()).collect();
         let little: Vec<u8> = page.chars().flat_map(|char| u32::from(char).to_le_bytes()).collect();
-        assert_eq!(said_as("text/html; charset=UTF-32", &little), "search");
-        assert_eq!(said_as("text/html; charset=\"utf-32BE\"", &big), "search");
-        assert_eq!(said_as("text/html", &[b"\xff\xfe\0\0", &little[..]].concat()), "search");
-        assert_eq!(said_as("text/html", &[b"\0\0\xfe\xff", &big[..]].concat()), "search");
+        assert_eq!(said_as("text/html; charset=UTF-32", &little), "search …");
+        assert_eq!(said_as("text/html; charset=\"utf-32BE\"", &big), "search …");
+        assert_eq!(said_as("text/html", &[b"\xff\xfe\0\0", &little[..]].concat()), "search …");
+        assert_eq!(said_as("text/html", &[b"\0\0\xfe\xff", &big[..]].concat()), "search …");
         let latin = [&b"<title>caf\xe9 \x83\x5c</title>"[..], b"<meta name=robots content=noindex></head>"].concat();
         for charset in ["iso-8859-1", "Shift_JIS", "windows-1252", "unknown"] {
             assert_eq!(said_as(&format!("text/html; charset={charset}"), &latin), "search");
@@ -250,7 +328,7 @@ mod tests {
     #[test]
     fn xhtml_is_read_as_xml() {
         let page = b"<html><head><script src='x'/><meta name='robots' content='noindex'/></head>";
-        assert_eq!(said_as("application/xhtml+xml; charset=utf-8", page), "search");
+        assert_eq!(said_as("application/xhtml+xml; charset=utf-8", page), "search …", "it is read as HTML, too");
         assert_eq!(said_as("text/html", page), "…", "in HTML nothing ends that script");
     }
 

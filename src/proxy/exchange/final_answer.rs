@@ -74,7 +74,7 @@ impl Exchange<'_> {
         if head.status == PAYMENT_REQUIRED || head.has_signals() {
             self.check_usage(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
         }
-        if self.reads_pages && !is_switched && self.hold_page(head) {
+        if self.reads_pages && self.hold_page(head) {
             return Ok(Next::Body);
         }
         Ok(self.hand_on(head, client, route))

@@ -19,22 +19,42 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// Whether the answer is a page that has to be read first. HEAD, 304 and parts (206) have no head of a page.
+    /// The content type and the codings of an answer, come or stored, that is a page which has to be read first. HEAD and 304 have no head
+    /// of a page, nor has a part from its middle.
     #[cold]
-    pub(super) fn hold_page(&mut self, head: &AnswerHead<'_>) -> bool {
+    pub(super) fn page_form(&self, head: &AnswerHead<'_>) -> Option<(Vec<u8>, String)> {
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0)) && self.request.method != "HEAD";
         let is_file = *self.request.target == *SiteFile::TdmRep.path().as_bytes();
-        if !has_body || is_file || !(200..300).contains(&head.status) || head.status == PARTIAL_CONTENT {
-            return false;
+        let is_page = self.reads_pages && has_body && !is_file && (200..300).contains(&head.status);
+        if !is_page || self.is_from_the_middle(head) {
+            return None;
         }
         // Which of several fields counts differs from one client to another.
         let is_page = |types: &Vec<u8>| types.split(|byte| *byte == b',').any(|it| PageHead::is_of(media_type(it)));
-        let Some(content_type) = head.joined(b"content-type").filter(is_page) else { return false };
+        let content_type = head.joined(b"content-type").filter(is_page)?;
         let codings = head.joined(b"content-encoding").unwrap_or_default();
+        Some((content_type, String::from_utf8_lossy(&codings).into()))
+    }
+
+    /// Whether it is a part (206) that was asked for, and begins behind the first byte.
+    fn is_from_the_middle(&self, head: &AnswerHead<'_>) -> bool {
+        let begins_at = |range: Vec<u8>| {
+            let (first, _) = str::from_utf8(&range).ok()?.strip_prefix("bytes ")?.split_once('-')?;
+            first.parse::<u64>().ok().filter(|_| !range.contains(&b','))
+        };
+        head.status == PARTIAL_CONTENT
+            && self.request.head.joined(b"range").is_some()
+            && head.joined(b"content-range").and_then(begins_at).is_some_and(|first| first > 0)
+    }
+
+    /// Whether the answer is held back to be read.
+    #[cold]
+    pub(super) fn hold_page(&mut self, head: &AnswerHead<'_>) -> bool {
+        let Some((content_type, codings)) = self.page_form(head) else { return false };
         self.held = Some(Box::new(HeldPage {
             head: head.keep(),
             content_type,
-            codings: String::from_utf8_lossy(&codings).into(),
+            codings,
             body: Vec::new(),
             read_at: 1,
             until: Instant::now() + PATIENCE,
@@ -127,7 +147,7 @@ impl Exchange<'_> {
                 }
                 held.read_at = held.body.len() + held.body.len() / 4 + 1;
                 if held.codings.is_empty() {
-                    let page = self.read_page(Some(&held.body), &held.content_type);
+                    let page = self.read_page(&held.body, None, &held.content_type);
                     if is_last || page.is_whole {
                         return Poll::Ready(page);
                     }
@@ -141,19 +161,22 @@ impl Exchange<'_> {
             let (decoded, spent) = ready!(Pin::new(reading).poll(cx)).unwrap_or((None, held.spent));
             let was_last = *was_last;
             (held.reading, held.spent) = (None, spent);
-            let page = self.read_page(decoded.as_deref(), &held.content_type);
+            let page = self.read_page(&held.body, decoded.as_deref(), &held.content_type);
             if was_last || page.is_whole {
                 return Poll::Ready(page);
             }
         }
     }
 
-    /// What is there of the page's head. What cannot be decoded says nothing.
-    pub(super) fn read_page(&self, decoded: Option<&[u8]>, content_type: &[u8]) -> PageHead {
-        let Some(page) = decoded else { return PageHead { is_whole: true, ..PageHead::default() } };
+    /// What is there of the page's head. `decoded`: without its codings, if it has any and they can be undone; what is not in them, whatever
+    /// it says of itself, some clients show as it came.
+    pub(super) fn read_page(&self, body: &[u8], decoded: Option<&[u8]>, content_type: &[u8]) -> PageHead {
         let asked = asked(self.request, self.peer);
         let product_tokens = rules(&self.settings, self.request, self.peer).product_tokens(&asked);
-        PageHead::read(page, content_type, &product_tokens)
+        let read = |page| PageHead::read(page, content_type, &product_tokens);
+        let Some(decoded) = decoded else { return read(body) };
+        let is_plain = decoded.is_empty() || body[..body.len().min(4)].contains(&b'<');
+        if is_plain { read(decoded).join(read(body)) } else { read(decoded) }
     }
 }
 

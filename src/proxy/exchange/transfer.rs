@@ -202,8 +202,11 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                     if self.interim > MAX_INTERIM {
                         return Err(Failure::malformed("interim answers without end").into());
                     }
-                    self.client.interim(head);
                     continues |= head.status == 100;
+                    // Of a page that has to be read nothing goes out before: early hints (103) are of its head.
+                    if !self.exchange.reads_pages || self.awaits_continue && head.status == 100 {
+                        self.client.interim(head);
+                    }
                     return Ok(Next::Interim);
                 }
                 now = Instant::now();

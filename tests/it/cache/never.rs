@@ -53,6 +53,8 @@ async fn what_an_answer_forbids_is_not_kept() {
         ("Cache-Control", "Private"),
         ("Cache-Control", "NO-STORE"),
         ("Vary", "*"),
+        ("Vary: *\r\nConnection", "Vary"),
+        ("Set-Cookie: a=b\r\nConnection", "set-cookie"),
         ("crawler-charged", "USD 1"),
         ("X-Robots-Tag", "noai"),
         ("Content-Usage", "train-ai=n"),

@@ -60,17 +60,18 @@ async fn an_opt_out_that_one_request_meets_ends_what_is_stored() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_said_to_one_crawler_alone_is_judged_for_who_asks() {
+    const PAGE: &str = "<html><head><meta name=otherbot content=noindex></head><body>page</body></html>";
     let site = |seen: &Seen| match seen.path().as_str() {
         "/field" => fresh("page").field("X-Robots-Tag", "otherbot: noindex"),
-        _ => {
-            let page = "<html><head><meta name=otherbot content=noindex></head><body>page</body></html>";
-            html(page)
-        }
+        "/types" => fresh(PAGE).field("Content-Type", "text/html"),
+        "/list" => fresh(PAGE).field("Content-Type", "image/x, text/html; charset=utf-16"),
+        "/coding" => html(PAGE).field("Content-Encoding", "br"),
+        _ => html(PAGE),
     };
     let origin = pages(site).await;
     let (proxy, _directory) = caching("identity: { purpose: [search] }").await;
     let client = &mut proxy.client().await;
-    for path in ["/field", "/meta"] {
+    for path in ["/field", "/meta", "/types", "/list", "/coding"] {
         let (foo, other) = ("User-Agent: FooBot\r\n", "User-Agent: otherbot\r\n");
         assert_eq!(with(client, &origin, "GET", path, foo).await.status(), 200);
         assert!(is_hit(&with(client, &origin, "GET", path, foo).await), "{path}");

@@ -98,6 +98,7 @@ async fn hop_by_hop_fields_of_responses_end_here() {
             .field("Proxy-Connection", "keep-alive")
             .field("Proxy-Authenticate", "Basic realm=\"not ours\"")
             .field("Upgrade", "h2,h2c")
+            .field("Cache-Status", "other; hit, politely; hit")
             .field("X-Hop", "1")
             .field("X-Stay", "3"),
     })
@@ -105,6 +106,7 @@ async fn hop_by_hop_fields_of_responses_end_here() {
     let proxy = Proxy::start("").await;
     let response = proxy.get(&origin.url("/x")).await;
     assert_eq!((response.status(), response.field("x-stay")), (200, Some("3")));
+    assert_eq!(response.head.all("cache-status"), ["other; hit"], "what is said in our name is ours to say");
     for name in HOP_BY_HOP {
         let all = response.head.all(name);
         let ours = name == "connection" && all == ["keep-alive"] || name == "keep-alive" && !all.contains(&"timeout=5");

@@ -2,7 +2,6 @@
 //! a part of it, or 304.
 
 use super::super::carry::{AnswerHead, BodySource, Client, Fault, Stopped};
-use super::super::pages::media_type;
 use super::super::{Exchange, Outcome, send_body};
 use super::CacheTrace;
 use crate::gate::cache::{CacheResult, EntryBody, StoredAnswer};
@@ -38,9 +37,9 @@ impl Exchange<'_> {
         let fields = fields(&stored);
         let is_head = self.request.method == "HEAD";
         let framing = if is_head || stored.head.status == 204 { Framing::None } else { Framing::Length(stored.length) };
-        let codings = answer(&stored.head, stored.head.status, &fields, framing).joined(b"content-encoding");
-        let page = self.decode_stored(&stored, framing, &codings.unwrap_or_default()).await;
-        let checked = self.check_stored(page, &stored, &answer(&stored.head, stored.head.status, &fields, framing));
+        let form = self.page_form(&answer(&stored.head, stored.head.status, &fields, framing));
+        let page = self.read_stored(&stored, form).await;
+        let checked = self.check_stored(page, &answer(&stored.head, stored.head.status, &fields, framing));
         if is_confirmed {
             self.keep_confirmed(&stored);
         }
@@ -89,29 +88,23 @@ impl Exchange<'_> {
         self.begin_answer(head, client, route);
     }
 
-    /// The beginning of a page that has to be read, as far as it can be decoded.
-    async fn decode_stored(&self, stored: &StoredAnswer, framing: Framing, codings: &[u8]) -> Option<Vec<u8>> {
-        let is_page = stored.head.value(b"content-type").is_some_and(|kind| PageHead::is_of(media_type(kind)));
-        if !is_page || !self.reads_pages || framing == Framing::None || !(200..300).contains(&stored.head.status) {
-            return None;
-        }
-        let codings = String::from_utf8_lossy(codings).into_owned();
-        decode_beginning(stored.body.beginning().to_vec(), codings, LONGEST_HEAD, Duration::ZERO).await.0
+    /// The head of a page that has to be read.
+    async fn read_stored(&self, stored: &StoredAnswer, form: Option<(Vec<u8>, String)>) -> Option<PageHead> {
+        let (content_type, codings) = form?;
+        let body = stored.body.beginning();
+        let decoded = match codings.is_empty() {
+            true => None,
+            false => decode_beginning(body.to_vec(), codings, LONGEST_HEAD, Duration::ZERO).await.0,
+        };
+        Some(self.read_page(body, decoded.as_deref(), &content_type))
     }
 
     /// What it says about its use, for this requester's purposes: in its head, and in the page's.
-    fn check_stored(
-        &mut self,
-        page: Option<Vec<u8>>,
-        stored: &StoredAnswer,
-        head: &AnswerHead<'_>,
-    ) -> Result<(), Refusal> {
+    fn check_stored(&mut self, page: Option<PageHead>, head: &AnswerHead<'_>) -> Result<(), Refusal> {
         if head.has_signals() {
             self.check_usage(head)?;
         }
-        if page.is_some() {
-            let content_type = stored.head.value(b"content-type").unwrap_or_default();
-            let page = self.read_page(page.as_deref(), content_type);
+        if let Some(page) = page {
             self.check_lines(&page.lines, head)?;
         }
         Ok(())

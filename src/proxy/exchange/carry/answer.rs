@@ -290,6 +290,7 @@ mod tests {
             ("authorization", "Basic YTpi"),
             ("x-original-url", "/private"),
             ("proxy-status", "politely; error=x, other"),
+            ("cache-status", "politely; hit"),
         ];
         let came = came.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let passed = passed_trailers(came.into_iter().collect());

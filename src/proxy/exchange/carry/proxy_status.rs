@@ -1,9 +1,9 @@
-//! Members of Proxy-Status (RFC 9209): what is said in our name is ours to say.
+//! Members of Proxy-Status (RFC 9209) and Cache-Status (RFC 9211): what is said in our name is ours to say.
 
 use crate::policy::list::members;
 use std::borrow::Cow;
 
-/// The members of Proxy-Status that are not in our name.
+/// The members that are not in our name.
 pub(super) fn others(value: &[u8]) -> Cow<'_, str> {
     let value = String::from_utf8_lossy(value);
     if !members(&value).any(is_ours) {
