@@ -21,7 +21,7 @@ pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
 pub use budget::{BudgetFigures, Charge};
-pub use decode::decode_beginning;
+pub use decode::{DECODERS_BUSY, DecodeTaker, decode_beginning};
 pub use fleet::FleetFigures;
 pub use pacer::{PaceFigures, Permit};
 pub use report_mode::Reported;

@@ -3,7 +3,7 @@
 
 use super::places::FetchPlaces;
 use crate::config::Settings;
-use crate::gate::decode::decode_apart;
+use crate::gate::decode::{DECODERS_BUSY, DecodeTaker, decode_apart};
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
 use crate::policy::pace::{ClientId, PaceOutcome};
@@ -194,7 +194,10 @@ pub(super) async fn get(
         signer.challenged(&asked?, of)
     });
     let body = match from_status(status) {
-        AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize, room).await?,
+        AccessKind::Rules => {
+            let taker = DecodeTaker::new(room.1, request.authority);
+            rules(body, &headers, settings.robots.max_size as usize, room, taker).await?
+        }
         _ => {
             // So that the connection can be kept, unless this takes too long.
             let _ = timeout(DISCARD_TIME, body.discard(DISCARD)).await;
@@ -222,6 +225,7 @@ async fn rules(
     headers: &HeaderMap,
     limit: usize,
     (long_bodies, client): (&FetchPlaces, ClientId),
+    taker: DecodeTaker,
 ) -> Result<Vec<u8>, FetchError> {
     let (mut read, mut place) = (Vec::new(), None);
     while read.len() <= limit
@@ -245,7 +249,9 @@ async fn rules(
     let codings =
         headers.get_all(header::CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let codings = codings.collect::<Vec<_>>().join(",");
-    decode_apart(read, codings, limit, cut).await.map_err(|error| FetchError::Unreachable(error.to_string()))
+    let decoded = timeout(COME_BACK, decode_apart(read, codings, limit, cut, taker)).await;
+    let own = |_| FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why: DECODERS_BUSY.into() });
+    decoded.map_err(own)?.map_err(|error| FetchError::Unreachable(error.to_string()))
 }
 
 /// The resolver has not answered within the time for the whole fetch.

@@ -29,7 +29,7 @@ use host_table::HostTable;
 use http::HeaderMap;
 use intern::Intern;
 use parking_lot::Mutex;
-use places::FetchPlaces;
+pub(super) use places::FetchPlaces;
 pub use places::most_fetches;
 use response::{Fetched, interpret_response};
 use std::sync::Arc;

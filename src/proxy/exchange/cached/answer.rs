@@ -2,6 +2,7 @@
 //! a part of it, or 304.
 
 use super::super::carry::{AnswerHead, BodySource, Client, Fault, Stopped};
+use super::super::held::LAST;
 use super::super::pages::media_type;
 use super::super::{Exchange, Outcome, send_body};
 use super::CacheTrace;
@@ -15,8 +16,10 @@ use crate::proxy::io::Timer;
 use crate::upstream::Route;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
+use tokio::time::timeout;
 
 impl Exchange<'_> {
     /// What the origin has confirmed, once it has.
@@ -40,7 +43,8 @@ impl Exchange<'_> {
         let framing = if is_head || stored.head.status == 204 { Framing::None } else { Framing::Length(stored.length) };
         let codings = answer(&stored.head, stored.head.status, &fields, framing).joined(b"content-encoding");
         let page = self.decode_stored(&stored, framing, &codings.unwrap_or_default()).await;
-        let checked = self.check_stored(page, &stored, &answer(&stored.head, stored.head.status, &fields, framing));
+        let head = answer(&stored.head, stored.head.status, &fields, framing);
+        let checked = page.and_then(|page| self.check_stored(page, &stored, &head));
         if is_confirmed {
             self.keep_confirmed(&stored);
         }
@@ -90,13 +94,23 @@ impl Exchange<'_> {
     }
 
     /// The beginning of a page that has to be read, as far as it can be decoded.
-    async fn decode_stored(&self, stored: &StoredAnswer, framing: Framing, codings: &[u8]) -> Option<Vec<u8>> {
+    async fn decode_stored(
+        &self,
+        stored: &StoredAnswer,
+        framing: Framing,
+        codings: &[u8],
+    ) -> Result<Option<Vec<u8>>, Refusal> {
         let is_page = stored.head.value(b"content-type").is_some_and(|kind| PageHead::is_of(media_type(kind)));
         if !is_page || !self.reads_pages || framing == Framing::None || !(200..300).contains(&stored.head.status) {
-            return None;
+            return Ok(None);
         }
         let codings = String::from_utf8_lossy(codings).into_owned();
-        decode_beginning(stored.body.beginning().to_vec(), codings, LONGEST_HEAD, Duration::ZERO).await.0
+        let beginning = Arc::new(stored.body.beginning().to_vec());
+        let decoding = decode_beginning(beginning, codings, LONGEST_HEAD, Duration::ZERO, self.decode_taker());
+        match timeout(LAST, decoding).await {
+            Ok((page, _)) => Ok(page),
+            Err(_) => self.unread().map(|()| None),
+        }
     }
 
     /// What it says about its use, for this requester's purposes: in its head, and in the page's.
