@@ -3,12 +3,9 @@
 //! thousands do as a rule. By hand over the decoders: `async-compression` has no bound for brotli's window, and treats what follows a
 //! gzip member as damage.
 
-use super::robots::FetchPlaces;
-use crate::policy::Authority;
-use crate::policy::pace::ClientId;
+use super::robots::{DecodeTaker, FetchPlaces};
 use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, Read};
 use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
@@ -31,21 +28,6 @@ pub(super) enum DecodeError {
     Costly(&'static str),
     #[error("the proxy is shutting down")]
     Stopped,
-}
-
-/// Whom a body is decoded for: takers take turns.
-#[derive(Debug, Clone, Copy)]
-pub struct DecodeTaker {
-    client: ClientId,
-    site: u64,
-}
-
-impl DecodeTaker {
-    pub fn new(client: ClientId, site: &Authority) -> Self {
-        let mut hasher = DefaultHasher::new();
-        site.host().hash(&mut hasher);
-        Self { client, site: hasher.finish() }
-    }
 }
 
 /// As [`decode`].
@@ -312,6 +294,7 @@ const AT_ONCE: Duration = Duration::from_millis(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::pace::ClientId;
     use futures_util::FutureExt;
     use std::io::Write;
 

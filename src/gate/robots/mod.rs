@@ -30,7 +30,7 @@ use http::HeaderMap;
 use intern::Intern;
 use parking_lot::Mutex;
 pub(super) use places::FetchPlaces;
-pub use places::most_fetches;
+pub use places::{DecodeTaker, most_fetches};
 use response::{Fetched, interpret_response};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -5,12 +5,13 @@
 use super::fetch_table::Fetch;
 use crate::config::Settings;
 use crate::gate::pacer::{HostQueue, Permit, Stand, one_at_a_time};
-use crate::policy::Refusal;
 use crate::policy::pace::{ClientId, Terms};
+use crate::policy::{Authority, Refusal};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -30,6 +31,21 @@ pub(in crate::gate) struct FetchPlace<'a> {
     all: &'a FetchPlaces,
     client: ClientId,
     waits: (u64, u64),
+}
+
+/// Whom a body is decoded for: takers take turns.
+#[derive(Debug, Clone, Copy)]
+pub struct DecodeTaker {
+    pub(in crate::gate) client: ClientId,
+    pub(in crate::gate) site: u64,
+}
+
+impl DecodeTaker {
+    pub fn new(client: ClientId, site: &Authority) -> Self {
+        let mut hasher = DefaultHasher::new();
+        site.host().hash(&mut hasher);
+        Self { client, site: hasher.finish() }
+    }
 }
 
 struct PlacesState {
