@@ -3,13 +3,14 @@
 //! thousands do as a rule. By hand over the decoders: `async-compression` has no bound for brotli's window, and treats what follows a
 //! gzip member as damage.
 
+use super::robots::{DecodeTaker, FetchPlaces};
 use rustix::time::{ClockId, clock_gettime};
+use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 use std::panic::resume_unwind;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
 /// The body could not be decoded.
@@ -35,41 +36,60 @@ pub(super) async fn decode_apart(
     codings: String,
     limit: usize,
     cut: bool,
+    taker: DecodeTaker,
 ) -> Result<Vec<u8>, DecodeError> {
     if codings.is_empty() && !body.starts_with(GZIP) {
         return Ok(body);
     }
-    apart(move || decode(body, &codings, limit, cut, false, thread_time() + LONGEST))
-        .await
-        .unwrap_or(Err(DecodeError::Stopped))
+    in_turn(Arc::new(body), codings, limit, (cut, false), Duration::ZERO, taker).await.0
 }
 
 /// As much of a body as its beginning shows, and at most `limit` + 1 bytes, up to where it is damaged, as many clients show that much;
 /// `None`: its coding is not known, or `spent`, the time for it and for what was decoded of the same body before, has become too long.
 pub async fn decode_beginning(
-    body: Vec<u8>,
+    body: Arc<Vec<u8>>,
     codings: String,
     limit: usize,
     spent: Duration,
+    taker: DecodeTaker,
 ) -> (Option<Vec<u8>>, Duration) {
     if codings.is_empty() {
-        return (Some(body), spent);
+        return (Some(Arc::unwrap_or_clone(body)), spent);
     }
-    let work = apart(move || {
-        let began = thread_time();
-        let decoded = decode(body, &codings, limit, true, true, began + LONGEST.saturating_sub(spent));
-        (decoded.ok(), spent + (thread_time() - began))
-    });
-    work.await.unwrap_or((None, spent))
+    let (decoded, spent) = in_turn(body, codings, limit, (true, true), spent, taker).await;
+    (decoded.ok(), spent)
 }
 
-/// On other threads, of which decoders keep at most half of the cores busy. `None`: the proxy is shutting down.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    static CORES: LazyLock<Semaphore> =
-        LazyLock::new(|| Semaphore::new((available_parallelism().map_or(1, usize::from) / 2).max(1)));
-    let _place = CORES.acquire().await.ok()?;
-    tokio::task::spawn_blocking(work).await.map_err(rethrown).ok()
+/// [`decode`], and the time that it has taken with what was `spent` before. What takes no longer than a moment, as most bodies do, is
+/// decoded at once; the rest on other threads, of which decoders keep at most half of the cores busy. Dropped: its wait is given up.
+async fn in_turn(
+    body: Arc<Vec<u8>>,
+    codings: String,
+    limit: usize,
+    (cut, lenient): (bool, bool),
+    spent: Duration,
+    taker: DecodeTaker,
+) -> (Result<Vec<u8>, DecodeError>, Duration) {
+    let work = move |spent: Duration, most: Duration| {
+        let began = thread_time();
+        let decoded = decode(&body, &codings, limit, cut, lenient, began + most.saturating_sub(spent));
+        (decoded, spent + (thread_time() - began))
+    };
+    let (decoded, spent) = work(spent, AT_ONCE);
+    if !matches!(decoded, Err(DecodeError::Costly(_))) || spent >= LONGEST {
+        return (decoded, spent);
+    }
+    let place = PLACES.take_for(taker.client, taker.site).await;
+    let work = tokio::task::spawn_blocking(move || {
+        // Kept to its end, whoever still waits for it.
+        let _place = place;
+        work(spent, LONGEST)
+    });
+    work.await.map_err(rethrown).unwrap_or((Err(DecodeError::Stopped), spent))
 }
+
+static PLACES: LazyLock<FetchPlaces> =
+    LazyLock::new(|| FetchPlaces::new((available_parallelism().map_or(1, usize::from) / 2).max(1)));
 
 /// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.
 pub(super) fn rethrown(error: JoinError) -> JoinError {
@@ -83,7 +103,7 @@ pub(super) fn rethrown(error: JoinError) -> JoinError {
 /// bytes of it. `cut`: the encoded body was not read to its end, so that an early end is no damage. `lenient`: what comes before damage
 /// is good enough. `until`: a [`thread_time`].
 fn decode(
-    body: Vec<u8>,
+    body: &[u8],
     codings: &str,
     limit: usize,
     mut cut: bool,
@@ -94,24 +114,24 @@ fn decode(
     if codings.len() > MAX_CODINGS {
         return Err(DecodeError::TooMany);
     }
-    let mut undo = |body, coding: &str| {
-        let decoded = one(body, coding, limit, cut, lenient, until)?;
+    let mut undo = |body: Cow<'_, [u8]>, coding: &str| {
+        let decoded = one(&body, coding, limit, cut, lenient, until)?;
         cut |= decoded.len() > limit;
         Ok(decoded)
     };
-    let mut body = codings.iter().rev().try_fold(body, |body, coding| undo(body, coding))?;
+    let mut body = codings.iter().rev().try_fold(Cow::from(body), |body, coding| undo(body, coding).map(Cow::from))?;
     // No rule begins so: it is a `.gz` that is served as it lies on the disk.
     for _ in 0..MAX_CODINGS {
         if !body.starts_with(GZIP) {
-            return Ok(body);
+            return Ok(body.into_owned());
         }
-        body = undo(body, "gzip")?;
+        body = undo(body, "gzip")?.into();
     }
     Err(DecodeError::TooMany)
 }
 
 fn one(
-    body: Vec<u8>,
+    body: &[u8],
     coding: &str,
     limit: usize,
     cut: bool,
@@ -120,14 +140,14 @@ fn one(
 ) -> Result<Vec<u8>, DecodeError> {
     if body.is_empty() {
         // Many servers name the coding of what they leave out.
-        return Ok(body);
+        return Ok(Vec::new());
     }
     let all = limit as u64 + 1;
     let mut out = Vec::new();
-    let mut input = Input { rest: &body, until, taken: 0, is_costly: false };
+    let mut input = Input { rest: body, until, taken: 0, is_costly: false };
     let (name, read) = match coding.to_ascii_lowercase().as_str() {
         "gzip" | "x-gzip" => ("gzip", gzip(&mut input, all, &mut out)),
-        "br" if asks_for_large_window(&body) => return Err(DecodeError::Window("br")),
+        "br" if asks_for_large_window(body) => return Err(DecodeError::Window("br")),
         "br" => {
             let read = brotli::Decompressor::new(&mut input, BUFFER).take(all).read_to_end(&mut out);
             // It says the same of an early end and of damage.
@@ -144,14 +164,14 @@ fn one(
         // RFC 9110 §8.4.1.2 means zlib; some servers leave its header out.
         "deflate" => match flate2::bufread::ZlibDecoder::new(&mut input).take(all).read_to_end(&mut out) {
             Err(_) if out.is_empty() && !input.is_costly => {
-                input.rest = &body;
+                input.rest = body;
                 ("deflate", flate2::bufread::DeflateDecoder::new(&mut input).take(all).read_to_end(&mut out))
             }
             read => ("deflate", read),
         },
-        "identity" => return Ok(body),
+        "identity" => return Ok(body.to_vec()),
         // Some servers write a charset here, or name a coding that they have not applied.
-        _ if is_text(&body, cut) => return Ok(body),
+        _ if is_text(body, cut) => return Ok(body.to_vec()),
         // Read as it is, this would be a file without a rule, which allows everything.
         other => return Err(DecodeError::Unknown(other.chars().take(MAX_NAME).collect())),
     };
@@ -256,6 +276,8 @@ fn asks_for_large_window(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first & 0x7F == 0b001_0001)
 }
 
+/// Why a body that waits for its turn too long is not known: the proxy's own want, not the site's.
+pub const DECODERS_BUSY: &str = "too many costly bodies are being decoded";
 /// How a gzip file begins: its magic number, and the only method that there is (RFC 1952 §2.3.1).
 const GZIP: &[u8] = b"\x1f\x8b\x08";
 /// Of a coding's name, in messages.
@@ -266,16 +288,48 @@ const MAX_MEMBERS: usize = 256;
 const BUFFER: usize = 4096;
 /// Half a megabyte of rules takes a tenth of it.
 const LONGEST: Duration = Duration::from_millis(50);
+/// Computing on a thread that serves requests: many times what the head of a page takes.
+const AT_ONCE: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::pace::ClientId;
+    use futures_util::FutureExt;
     use std::io::Write;
 
     const TEXT: &[u8] = b"User-agent: *\nDisallow: /private/\n";
+    const TAKER: DecodeTaker = DecodeTaker { client: ClientId(1), site: 1 };
+
+    /// With all places taken.
+    #[tokio::test]
+    async fn an_ordinary_body_waits_for_none_that_is_costly_and_a_wait_that_is_dropped_leaves_nothing() {
+        let most = (available_parallelism().map_or(1, usize::from) / 2).max(1) as u64;
+        let mut places = Vec::new();
+        for n in 0..most {
+            places.push(PLACES.take_for(ClientId(100 + n), 0).await);
+        }
+        let costly = Arc::new(gzip_of(&noise_of(2_000_000)));
+        let decode =
+            |body: &Arc<Vec<u8>>| decode_beginning(body.clone(), "gzip".into(), 8 << 20, Duration::ZERO, TAKER);
+        let mut waiting: Vec<_> = (0..20).map(|_| Box::pin(decode(&costly))).collect();
+        for wait in &mut waiting {
+            assert!(wait.as_mut().now_or_never().is_none(), "it waits for its turn");
+        }
+        let (read, _) = decode(&Arc::new(gzip_of(TEXT))).now_or_never().expect("it waits for nobody");
+        assert_eq!(read.as_deref(), Some(TEXT));
+        drop(waiting);
+        assert_eq!(Arc::strong_count(&costly), 1, "nothing of it is kept");
+        drop(places);
+        assert!(decode(&costly).await.1 > AT_ONCE, "there are places again");
+    }
+
+    fn noise_of(len: u32) -> Vec<u8> {
+        (0..len / 4).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect()
+    }
 
     fn decode(body: Vec<u8>, codings: &str, limit: usize, cut: bool) -> Result<Vec<u8>, DecodeError> {
-        super::decode(body, codings, limit, cut, false, Duration::MAX)
+        super::decode(&body, codings, limit, cut, false, Duration::MAX)
     }
 
     fn gzip_of(bytes: &[u8]) -> Vec<u8> {
@@ -324,12 +378,12 @@ mod tests {
             let body = encode(&noise);
             assert!(body.len() > 10 * BUFFER);
             for cut in [false, true] {
-                let late = super::decode(body.clone(), coding, noise.len(), cut, false, Duration::ZERO);
+                let late = super::decode(&body, coding, noise.len(), cut, false, Duration::ZERO);
                 assert_eq!(late, Err(DecodeError::Costly(coding)), "{coding}");
             }
             assert_eq!(decode(body, coding, noise.len(), false).unwrap(), noise, "{coding}");
             assert_eq!(
-                super::decode(encode(TEXT), coding, 1000, false, false, Duration::ZERO).unwrap(),
+                super::decode(&encode(TEXT), coding, 1000, false, false, Duration::ZERO).unwrap(),
                 TEXT,
                 "{coding}"
             );
@@ -341,9 +395,9 @@ mod tests {
     async fn what_comes_before_damage_counts_for_a_page_and_not_for_a_file() {
         let mut body = gzip_of(TEXT);
         *body.iter_mut().rev().nth(5).expect("it has a checksum") ^= 1;
-        let (read, _) = decode_beginning(body.clone(), "gzip".into(), 1000, Duration::ZERO).await;
+        let (read, _) = decode_beginning(Arc::new(body.clone()), "gzip".into(), 1000, Duration::ZERO, TAKER).await;
         assert_eq!(read.as_deref(), Some(TEXT));
-        let read = decode_apart(body, "gzip".into(), 1000, false).await;
+        let read = decode_apart(body, "gzip".into(), 1000, false, TAKER).await;
         assert_eq!(read, Err(DecodeError::Damaged("gzip")));
     }
 
@@ -351,9 +405,10 @@ mod tests {
     async fn what_a_page_may_cost_is_for_all_readings_of_it_together() {
         let noise: Vec<u8> = (0..40_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
         let body = br(&noise);
-        let (read, spent) = decode_beginning(body.clone(), "br".into(), noise.len(), Duration::ZERO).await;
+        let (read, spent) =
+            decode_beginning(Arc::new(body.clone()), "br".into(), noise.len(), Duration::ZERO, TAKER).await;
         assert_eq!((read.as_deref(), spent > Duration::ZERO), (Some(&noise[..]), true));
-        let (read, more) = decode_beginning(body, "br".into(), noise.len(), LONGEST).await;
+        let (read, more) = decode_beginning(Arc::new(body), "br".into(), noise.len(), LONGEST, TAKER).await;
         assert!(read.is_none() && more > LONGEST);
     }
 
@@ -368,11 +423,11 @@ mod tests {
     #[tokio::test]
     async fn a_gzip_file_that_is_not_said_to_be_one_is_undone() {
         let whole = gzip_of(TEXT);
-        assert_eq!(decode_apart(whole.clone(), String::new(), 1000, false).await.unwrap(), TEXT);
+        assert_eq!(decode_apart(whole.clone(), String::new(), 1000, false, TAKER).await.unwrap(), TEXT);
         let half = whole[..whole.len() - 9].to_vec();
-        assert_eq!(decode_apart(half, String::new(), 1000, false).await, Err(DecodeError::Damaged("gzip")));
+        assert_eq!(decode_apart(half, String::new(), 1000, false, TAKER).await, Err(DecodeError::Damaged("gzip")));
         for other in [&b""[..], b"\x1f\x8b", TEXT] {
-            assert_eq!(decode_apart(other.to_vec(), String::new(), 1000, false).await.unwrap(), other);
+            assert_eq!(decode_apart(other.to_vec(), String::new(), 1000, false, TAKER).await.unwrap(), other);
         }
     }
 

@@ -1,9 +1,9 @@
 //! Requests a robots.txt or tdmrep.json over the network (RFC 9309 §2.3), through the same guard as any request: one request, one
 //! answer. Only this file uses connections; `refresh` follows redirects and waits for slots.
 
-use super::places::FetchPlaces;
+use super::places::{DecodeTaker, FetchPlaces};
 use crate::config::Settings;
-use crate::gate::decode::decode_apart;
+use crate::gate::decode::{DECODERS_BUSY, decode_apart};
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
 use crate::policy::pace::{ClientId, PaceOutcome};
@@ -198,7 +198,7 @@ pub(super) async fn get(
         signer.challenged(&asked?, of)
     });
     let body = match from_status(status) {
-        AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize, room).await?,
+        AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize, room, request.authority).await?,
         _ => {
             // So that the connection can be kept, unless this takes too long.
             let _ = timeout(DISCARD_TIME, body.discard(DISCARD)).await;
@@ -226,6 +226,7 @@ async fn rules(
     headers: &HeaderMap,
     limit: usize,
     (long_bodies, client): (&FetchPlaces, ClientId),
+    site: &Authority,
 ) -> Result<Vec<u8>, FetchError> {
     let (mut read, mut place) = (Vec::new(), None);
     while read.len() <= limit
@@ -249,7 +250,9 @@ async fn rules(
     let codings =
         headers.get_all(header::CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let codings = codings.collect::<Vec<_>>().join(",");
-    decode_apart(read, codings, limit, cut).await.map_err(|error| FetchError::Unreachable(error.to_string()))
+    let decoded = timeout(COME_BACK, decode_apart(read, codings, limit, cut, DecodeTaker::new(client, site))).await;
+    let own = |_| FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why: DECODERS_BUSY.into() });
+    decoded.map_err(own)?.map_err(|error| FetchError::Unreachable(error.to_string()))
 }
 
 /// The resolver has not answered within the time for the whole fetch.

@@ -1,15 +1,17 @@
 //! Limits concurrent fetches of robots.txt: `limits.max_robots_fetches` in all. A client never has more places than remain free, so
 //! that one client with thousands of dead or slow hosts leaves half of the places to others, and two such clients leave a third.
+//! Clients with as many places take turns, and so do the sites that one client waits for, where they are told apart.
 
 use super::fetch_table::Fetch;
 use crate::config::Settings;
 use crate::gate::pacer::{HostQueue, Permit, Stand, one_at_a_time};
-use crate::policy::Refusal;
 use crate::policy::pace::{ClientId, Terms};
+use crate::policy::{Authority, Refusal};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -22,13 +24,28 @@ pub fn most_fetches(settings: &Settings) -> usize {
 }
 
 /// The places for fetches.
-pub(super) struct FetchPlaces(Mutex<PlacesState>);
+pub(in crate::gate) struct FetchPlaces(Mutex<PlacesState>);
 
 /// One place, or the wait for one. Released on drop.
-pub(super) struct FetchPlace<'a> {
+pub(in crate::gate) struct FetchPlace<'a> {
     all: &'a FetchPlaces,
     client: ClientId,
-    number: u64,
+    waits: (u64, u64),
+}
+
+/// Whom a body is decoded for: takers take turns.
+#[derive(Debug, Clone, Copy)]
+pub struct DecodeTaker {
+    pub(in crate::gate) client: ClientId,
+    pub(in crate::gate) site: u64,
+}
+
+impl DecodeTaker {
+    pub fn new(client: ClientId, site: &Authority) -> Self {
+        let mut hasher = DefaultHasher::new();
+        site.host().hash(&mut hasher);
+        Self { client, site: hasher.finish() }
+    }
 }
 
 struct PlacesState {
@@ -36,7 +53,7 @@ struct PlacesState {
     taken: usize,
     /// Clients that have places or wait for one.
     clients: HashMap<ClientId, ClientPlaces>,
-    /// Waiting clients: the one with the fewest places comes first, then the one that has waited longest.
+    /// Waiting clients: the one with the fewest places comes first, then the one whose last turn is longest ago.
     waiting: BTreeMap<(usize, u64), ClientId>,
     next: u64,
 }
@@ -44,7 +61,13 @@ struct PlacesState {
 #[derive(Default)]
 struct ClientPlaces {
     taken: usize,
-    waiting: BTreeMap<u64, oneshot::Sender<()>>,
+    /// When it began to wait, or had its last turn.
+    since: u64,
+    /// By round, in which each site has one turn, and in their order.
+    waiting: BTreeMap<(u64, u64), oneshot::Sender<()>>,
+    round: u64,
+    /// The last round that each site has a turn in, if that is not over.
+    sites: HashMap<u64, u64>,
 }
 
 impl FetchPlaces {
@@ -62,14 +85,27 @@ impl FetchPlaces {
 
     /// Takes a place; a client's own requests are served in order. Cancel-safe.
     pub async fn take(&self, client: ClientId) -> FetchPlace<'_> {
+        self.take_for(client, 0).await
+    }
+
+    /// As [`Self::take`], in order for each of the client's sites, which take turns.
+    pub async fn take_for(&self, client: ClientId, site: u64) -> FetchPlace<'_> {
         let (tell, told) = oneshot::channel();
         let place = {
             let mut state = self.0.lock();
             let number = state.next;
             state.next += 1;
-            state.change(client, |places| places.waiting.insert(number, tell));
+            let waits = state.change(client, |places| {
+                if places.waiting.is_empty() {
+                    places.since = number;
+                }
+                let round = places.sites.get(&site).map_or(places.round, |last| last + 1);
+                places.sites.insert(site, round);
+                places.waiting.insert((round, number), tell);
+                (round, number)
+            });
             state.hand_out();
-            FetchPlace { all: self, client, number }
+            FetchPlace { all: self, client, waits }
         };
         // The sender is kept until a place is assigned.
         let _ = told.await;
@@ -78,7 +114,7 @@ impl FetchPlaces {
 
     /// Takes a place and the host's slot. Neither is held for longer than `a_while` while
     /// waiting for the other.
-    pub async fn take_in_turn(
+    pub(super) async fn take_in_turn(
         &self,
         client: ClientId,
         queue: &Arc<HostQueue>,
@@ -160,10 +196,18 @@ impl PlacesState {
             && has < self.most.saturating_sub(self.taken)
         {
             self.taken += 1;
+            let now = self.next;
+            self.next += 1;
             self.change(client, |places| {
                 places.taken += 1;
+                places.since = now;
+                let ((round, _), waits) = places.waiting.pop_first()?;
+                if round > places.round {
+                    places.round = round;
+                    places.sites.retain(|_, last| *last >= round);
+                }
                 // If the receiver is gone, its drop returns the place.
-                places.waiting.pop_first().map(|(_, waits)| waits.send(()))
+                waits.send(()).ok()
             });
         }
     }
@@ -185,14 +229,14 @@ impl PlacesState {
 
 impl ClientPlaces {
     fn rank(&self) -> Option<(usize, u64)> {
-        self.waiting.first_key_value().map(|(number, _)| (self.taken, *number))
+        Some((self.taken, self.since)).filter(|_| !self.waiting.is_empty())
     }
 }
 
 impl Drop for FetchPlace<'_> {
     fn drop(&mut self) {
         let mut state = self.all.0.lock();
-        let waited = state.change(self.client, |places| places.waiting.remove(&self.number).is_some());
+        let waited = state.change(self.client, |places| places.waiting.remove(&self.waits).is_some());
         if !waited {
             state.taken -= 1;
             state.change(self.client, |places| places.taken -= 1);
@@ -266,6 +310,30 @@ mod tests {
         drop((third, second.pop()));
         drop(greedy);
         assert!(of_greedy.now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_take_turns_and_so_do_the_sites_of_each() {
+        let places = FetchPlaces::new(1);
+        let taken = places.take(ClientId(9)).await;
+        let served = Mutex::new(Vec::new());
+        // Many bodies of two sites for one client, and then one of another site, and one for another client.
+        let takers = [1, 1, 1, 1, 2, 2, 2, 3].map(|site| (1, site)).into_iter().chain([(2, 1)]);
+        let waits = takers.map(|(client, site)| {
+            let (places, served) = (&places, &served);
+            async move {
+                let place = places.take_for(ClientId(client), site).await;
+                served.lock().push((client, site));
+                drop(place);
+            }
+        });
+        let mut all = pin!(futures_util::future::join_all(waits));
+        assert!((&mut all).now_or_never().is_none());
+        drop(taken);
+        all.await;
+        let expected = [(1, 1), (2, 1), (1, 2), (1, 3), (1, 1), (1, 2), (1, 1), (1, 2), (1, 1)];
+        assert_eq!(*served.lock(), expected);
+        assert!(places.0.lock().clients.is_empty());
     }
 
     #[test]

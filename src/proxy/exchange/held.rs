@@ -4,9 +4,10 @@ use super::carry::{BodySource, Fault, KeptHead, Side};
 use crate::policy::usage::page::LONGEST_HEAD;
 use bytes::Bytes;
 use http::HeaderMap;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// The answer so far.
@@ -15,7 +16,7 @@ pub(super) struct HeldPage {
     pub(super) content_type: Vec<u8>,
     pub(super) codings: String,
     /// What has come of its body.
-    pub(super) body: Vec<u8>,
+    pub(super) body: Arc<Vec<u8>>,
     /// It is read again when so much has come: all readings together take a few times what one of the whole takes.
     pub(super) read_at: usize,
     /// Until then something has to be known, or, once it goes out, taken.
@@ -26,7 +27,7 @@ pub(super) struct HeldPage {
     pub(super) spent: Duration,
     /// No more is waited for.
     pub(super) is_over: bool,
-    /// Nor is what is being decoded.
+    /// Nor is what waits to be decoded.
     pub(super) is_unknown: bool,
     /// How the body has broken off.
     pub(super) fault: Option<Fault>,
@@ -35,7 +36,7 @@ pub(super) struct HeldPage {
 }
 
 /// What was decoded, if it can be, and the time that all decoding of the page has taken.
-pub(super) type Reading = JoinHandle<(Option<Vec<u8>>, Duration)>;
+pub(super) type Reading = Pin<Box<dyn Future<Output = (Option<Vec<u8>>, Duration)> + Send + Sync>>;
 
 impl HeldPage {
     /// The time is up: what has come by now decides, if it can be decoded soon. `false`: it goes out already.
@@ -54,7 +55,7 @@ impl HeldPage {
         loop {
             let piece = from.bytes();
             let n = piece.len().min(most - self.body.len());
-            self.body.extend_from_slice(&piece[..n]);
+            Arc::make_mut(&mut self.body).extend_from_slice(&piece[..n]);
             from.consume(n);
             if self.body.len() == most {
                 return Poll::Ready(());
@@ -97,7 +98,7 @@ impl BodySource for HeldBody {
 }
 
 /// So long is waited for what has come to be decoded.
-const LAST: Duration = Duration::from_secs(1);
+pub(super) const LAST: Duration = Duration::from_secs(1);
 /// Bytes that are held in a content coding: a block of zstd has up to 128 KiB and shows nothing before it is whole (RFC 8878
 /// §3.1.1.2.4).
 const MOST_CODED: usize = LONGEST_HEAD + 128 * 1024;

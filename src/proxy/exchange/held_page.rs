@@ -3,17 +3,17 @@
 
 use super::carry::{AnswerHead, BodySource, Client, Flow, Origin, Side};
 use super::carry_end::Broken;
-use super::held::{HeldBody, HeldPage};
+use super::held::{HeldBody, HeldPage, LAST};
 use super::pages::media_type;
 use super::per_user::{asked, rules};
 use super::{Exchange, Outcome};
-use crate::gate::decode_beginning;
+use crate::gate::{DECODERS_BUSY, DecodeTaker, decode_beginning};
 use crate::http1::Framing;
-use crate::policy::SiteFile;
 use crate::policy::usage::page::{LONGEST_HEAD, PageHead};
+use crate::policy::{Refusal, RobotsOverride, SiteFile};
 use crate::upstream::Route;
 use bytes::Bytes;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -55,7 +55,7 @@ impl Exchange<'_> {
             head: head.keep(),
             content_type,
             codings,
-            body: Vec::new(),
+            body: Arc::default(),
             read_at: 1,
             until: Instant::now() + PATIENCE,
             reading: None,
@@ -98,7 +98,8 @@ impl Exchange<'_> {
         over: Duration,
     ) -> Poll<Result<(), Broken>> {
         if held.released.is_none() {
-            let page = ready!(self.poll_read(cx, held, origin));
+            let refused = |refusal| Broken::Head(Box::new(Outcome::Refused(refusal)));
+            let page = ready!(self.poll_read(cx, held, origin)).map_err(refused)?;
             down.moved += held.body.len() as u64;
             let method = self.request.method;
             let checked = held.head.with(method, |head| {
@@ -106,8 +107,8 @@ impl Exchange<'_> {
                 self.hand_on(head, client, route);
                 Ok(())
             });
-            checked.map_err(|refusal| Broken::Head(Box::new(Outcome::Refused(refusal))))?;
-            let body = Bytes::from(std::mem::take(&mut held.body));
+            checked.map_err(refused)?;
+            let body = Bytes::from(Arc::unwrap_or_clone(std::mem::take(&mut held.body)));
             if let Some(storing) = self.cached.as_mut().and_then(|cached| cached.storing.as_mut()) {
                 storing.push(body.clone());
             }
@@ -135,13 +136,15 @@ impl Exchange<'_> {
     }
 
     /// Ready when the page's head is known, or will not be.
-    fn poll_read<O: Origin>(&self, cx: &mut Context<'_>, held: &mut HeldPage, origin: &mut O) -> Poll<PageHead> {
+    fn poll_read<O: Origin>(
+        &self,
+        cx: &mut Context<'_>,
+        held: &mut HeldPage,
+        origin: &mut O,
+    ) -> Poll<Result<PageHead, Refusal>> {
         loop {
-            let is_last = held.poll_fill(cx, origin.side()).is_ready() || held.is_over;
-            if held.is_unknown {
-                return Poll::Ready(PageHead::default());
-            }
             if held.reading.is_none() {
+                let is_last = held.poll_fill(cx, origin.side()).is_ready() || held.is_over;
                 if !is_last && held.body.len() < held.read_at {
                     return Poll::Pending;
                 }
@@ -149,23 +152,42 @@ impl Exchange<'_> {
                 if held.codings.is_empty() {
                     let page = self.read_page(&held.body, None, &held.content_type);
                     if is_last || page.is_whole {
-                        return Poll::Ready(page);
+                        return Poll::Ready(Ok(page));
                     }
                     continue;
                 }
-                let decoding = decode_beginning(held.body.clone(), held.codings.clone(), LONGEST_HEAD, held.spent);
-                held.reading = Some((tokio::spawn(decoding), is_last));
+                let (body, codings) = (held.body.clone(), held.codings.clone());
+                let decoding = decode_beginning(body, codings, LONGEST_HEAD, held.spent, self.decode_taker());
+                held.reading = Some((Box::pin(decoding), is_last));
             }
             let (reading, was_last) = held.reading.as_mut().expect("it has just been begun");
-            // Else the process is ending.
-            let (decoded, spent) = ready!(Pin::new(reading).poll(cx)).unwrap_or((None, held.spent));
+            let Poll::Ready((decoded, spent)) = reading.as_mut().poll(cx) else {
+                if !held.is_unknown {
+                    return Poll::Pending;
+                }
+                held.reading = None;
+                return Poll::Ready(self.unread().map(|()| PageHead::default()));
+            };
             let was_last = *was_last;
             (held.reading, held.spent) = (None, spent);
             let page = self.read_page(&held.body, decoded.as_deref(), &held.content_type);
             if was_last || page.is_whole {
-                return Poll::Ready(page);
+                return Poll::Ready(Ok(page));
             }
         }
+    }
+
+    pub(super) fn decode_taker(&self) -> DecodeTaker {
+        DecodeTaker::new(self.peer.client(), &self.request.authority)
+    }
+
+    /// Whether a page goes on though the proxy has had no time to decode it.
+    pub(super) fn unread(&self) -> Result<(), Refusal> {
+        let rules = rules(&self.settings, self.request, self.peer);
+        if rules.options.report_only || rules.usage.page != RobotsOverride::Enforce {
+            return Ok(());
+        }
+        Err(Refusal::OwnLimit { retry_after: LAST, why: DECODERS_BUSY.into() })
     }
 
     /// What is there of the page's head. `decoded`: without its codings, if it has any and they can be undone; what is not in them, whatever

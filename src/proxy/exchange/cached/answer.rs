@@ -2,6 +2,7 @@
 //! a part of it, or 304.
 
 use super::super::carry::{AnswerHead, BodySource, Client, Fault, Stopped};
+use super::super::held::LAST;
 use super::super::{Exchange, Outcome, send_body};
 use super::CacheTrace;
 use crate::gate::cache::{CacheResult, EntryBody, StoredAnswer};
@@ -14,8 +15,10 @@ use crate::proxy::io::Timer;
 use crate::upstream::Route;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
+use tokio::time::timeout;
 
 impl Exchange<'_> {
     /// What the origin has confirmed, once it has.
@@ -39,7 +42,8 @@ impl Exchange<'_> {
         let framing = if is_head || stored.head.status == 204 { Framing::None } else { Framing::Length(stored.length) };
         let form = self.page_form(&answer(&stored.head, stored.head.status, &fields, framing));
         let page = self.read_stored(&stored, form).await;
-        let checked = self.check_stored(page, &answer(&stored.head, stored.head.status, &fields, framing));
+        let head = answer(&stored.head, stored.head.status, &fields, framing);
+        let checked = page.and_then(|page| self.check_stored(page, &head));
         if is_confirmed {
             self.keep_confirmed(&stored);
         }
@@ -89,14 +93,24 @@ impl Exchange<'_> {
     }
 
     /// The head of a page that has to be read.
-    async fn read_stored(&self, stored: &StoredAnswer, form: Option<(Vec<u8>, String)>) -> Option<PageHead> {
-        let (content_type, codings) = form?;
+    async fn read_stored(
+        &self,
+        stored: &StoredAnswer,
+        form: Option<(Vec<u8>, String)>,
+    ) -> Result<Option<PageHead>, Refusal> {
+        let Some((content_type, codings)) = form else { return Ok(None) };
         let body = stored.body.beginning();
-        let decoded = match codings.is_empty() {
-            true => None,
-            false => decode_beginning(body.to_vec(), codings, LONGEST_HEAD, Duration::ZERO).await.0,
+        let decoded = if codings.is_empty() {
+            None
+        } else {
+            let beginning = Arc::new(body.to_vec());
+            let decoding = decode_beginning(beginning, codings, LONGEST_HEAD, Duration::ZERO, self.decode_taker());
+            match timeout(LAST, decoding).await {
+                Ok((decoded, _)) => decoded,
+                Err(_) => return self.unread().map(|()| None),
+            }
         };
-        Some(self.read_page(body, decoded.as_deref(), &content_type))
+        Ok(Some(self.read_page(body, decoded.as_deref(), &content_type)))
     }
 
     /// What it says about its use, for this requester's purposes: in its head, and in the page's.
