@@ -251,8 +251,7 @@ async fn rules(
         headers.get_all(header::CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let codings = codings.collect::<Vec<_>>().join(",");
     let decoded = timeout(COME_BACK, decode_apart(read, codings, limit, cut, DecodeTaker::new(client, site))).await;
-    let own = |_| FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why: DECODERS_BUSY.into() });
-    decoded.map_err(own)?.map_err(|error| FetchError::Unreachable(error.to_string()))
+    decoded.map_err(|_| own_limit(&DECODERS_BUSY))?.map_err(|error| FetchError::Unreachable(error.to_string()))
 }
 
 /// The resolver has not answered within the time for the whole fetch.
@@ -260,8 +259,8 @@ pub(super) fn no_resolver(authority: &Authority) -> FetchError {
     own_limit(&ResolveError::TimedOut { name: authority.host().to_string().into() })
 }
 
-fn own_limit(error: &dyn std::error::Error) -> FetchError {
-    FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why: error.to_string().into() })
+fn own_limit(why: &dyn std::fmt::Display) -> FetchError {
+    FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why: why.to_string().into() })
 }
 
 /// Whether an intermediary made the answer (RFC 9209 §2.1.1).
@@ -271,10 +270,7 @@ fn says_a_proxy(headers: &HeaderMap) -> bool {
 }
 
 pub(super) fn target(url: &Url) -> String {
-    match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_owned(),
-    }
+    url[url::Position::BeforePath..url::Position::AfterQuery].to_owned()
 }
 
 /// Names the crawler, so that the site's owner knows for whom the file is read and whom to ask.

@@ -235,18 +235,13 @@ impl Connection {
             let identifying = pin!(identify(proxy, &settings, peer, place, request.credentials));
             client.wait(timer, identifying).await.map_or(Err(Outcome::Gone), |found| found.map_err(Outcome::Refused))
         };
+        if identified.is_ok() && request.is_connect() {
+            return Then::Opened(request.authority.clone(), request.via.clone());
+        }
+        let mut exchange = Exchange::new(proxy, settings, request, peer, began);
         match identified {
-            Err(outcome) => {
-                let mut exchange = Exchange::new(proxy, settings, request, peer, began);
-                exchange.finish(outcome, &mut client, timer).await;
-            }
-            Ok(()) if request.is_connect() => {
-                return Then::Opened(request.authority.clone(), request.via.clone());
-            }
-            Ok(()) => {
-                let mut exchange = Exchange::new(proxy, settings, request, peer, began);
-                exchange.run(&mut client, timer, last_place).await;
-            }
+            Err(outcome) => exchange.finish(outcome, &mut client, timer).await,
+            Ok(()) => exchange.run(&mut client, timer, last_place).await,
         }
         if client.is_cut {
             if client.until_close {
