@@ -1,6 +1,6 @@
-//! Content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), undone away from the threads that serve requests,
-//! with bounds on what comes out, on windows, and on the time that it takes: a few bytes of brotli can ask for as much work as
-//! thousands do as a rule. By hand over the decoders: `async-compression` has no bound for brotli's window, and treats what follows a
+//! Content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), undone at once if that takes no longer than a
+//! moment, else away from the threads that serve requests, with bounds on what comes out, on windows, and on the time that it takes: a
+//! few bytes of brotli can ask for as much work as thousands do as a rule. By hand over the decoders: `async-compression` has no bound for brotli's window, and treats what follows a
 //! gzip member as damage.
 
 use super::robots::{DecodeTaker, FetchPlaces};
