@@ -1,15 +1,14 @@
 //! Content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), undone at once if that takes no longer than a
 //! moment, else away from the threads that serve requests, with bounds on what comes out, on windows, and on the time that it takes: a
-//! few bytes of brotli can ask for as much work as thousands do as a rule. By hand over the decoders: `async-compression` has no bound for brotli's window, and treats what follows a
-//! gzip member as damage.
+//! few bytes of brotli can ask for as much work as thousands do as a rule. By hand over the decoders: `async-compression` has no bound
+//! for brotli's window, and treats what follows a gzip member as damage.
 
-use super::robots::{DecodeTaker, FetchPlaces};
+use super::fair_places::{DecodeTaker, FairPlaces, half_of_the_cores};
 use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
-use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::task::JoinError;
 
@@ -53,9 +52,6 @@ pub async fn decode_beginning(
     spent: Duration,
     taker: DecodeTaker,
 ) -> (Option<Vec<u8>>, Duration) {
-    if codings.is_empty() {
-        return (Some(Arc::unwrap_or_clone(body)), spent);
-    }
     let (decoded, spent) = in_turn(body, codings, limit, (true, true), spent, taker).await;
     (decoded.ok(), spent)
 }
@@ -88,8 +84,7 @@ async fn in_turn(
     work.await.map_err(rethrown).unwrap_or((Err(DecodeError::Stopped), spent))
 }
 
-static PLACES: LazyLock<FetchPlaces> =
-    LazyLock::new(|| FetchPlaces::new((available_parallelism().map_or(1, usize::from) / 2).max(1)));
+static PLACES: LazyLock<FairPlaces> = LazyLock::new(|| FairPlaces::new(half_of_the_cores()));
 
 /// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.
 pub(super) fn rethrown(error: JoinError) -> JoinError {
@@ -304,7 +299,7 @@ mod tests {
     /// With all places taken.
     #[tokio::test]
     async fn an_ordinary_body_waits_for_none_that_is_costly_and_a_wait_that_is_dropped_leaves_nothing() {
-        let most = (available_parallelism().map_or(1, usize::from) / 2).max(1) as u64;
+        let most = half_of_the_cores() as u64;
         let mut places = Vec::new();
         for n in 0..most {
             places.push(PLACES.take_for(ClientId(100 + n), 0).await);

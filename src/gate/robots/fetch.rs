@@ -1,9 +1,9 @@
 //! Requests a robots.txt or tdmrep.json over the network (RFC 9309 §2.3), through the same guard as any request: one request, one
 //! answer. Only this file uses connections; `refresh` follows redirects and waits for slots.
 
-use super::places::{DecodeTaker, FetchPlaces};
 use crate::config::Settings;
 use crate::gate::decode::{DECODERS_BUSY, decode_apart};
+use crate::gate::fair_places::{DecodeTaker, FairPlaces};
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
 use crate::policy::pace::{ClientId, PaceOutcome};
@@ -113,7 +113,7 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
 pub(super) async fn get(
     upstream: &Upstream,
     request: &FileRequest<'_>,
-    room: (&FetchPlaces, ClientId),
+    room: (&FairPlaces, ClientId),
     settings: &Settings,
     permit: &mut Permit,
 ) -> Result<Reply, TryError> {
@@ -225,7 +225,7 @@ async fn rules(
     mut body: BodyStream,
     headers: &HeaderMap,
     limit: usize,
-    (long_bodies, client): (&FetchPlaces, ClientId),
+    (long_bodies, client): (&FairPlaces, ClientId),
     site: &Authority,
 ) -> Result<Vec<u8>, FetchError> {
     let (mut read, mut place) = (Vec::new(), None);

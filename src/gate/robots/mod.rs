@@ -16,6 +16,7 @@ pub(super) use fetch_table::{FetchReason, Fetching, Order};
 pub use figures::CacheFigures;
 pub(super) use host_table::HostEntry;
 
+use super::fair_places::{FairPlaces, half_of_the_cores};
 use super::fleet::Fleet;
 use super::pacer::Pacer;
 use super::store::{Store, digest_of};
@@ -31,13 +32,11 @@ use host_table::HostTable;
 use http::HeaderMap;
 use intern::Intern;
 use parking_lot::Mutex;
-pub(super) use places::FetchPlaces;
-pub use places::{DecodeTaker, most_fetches};
+pub use places::most_fetches;
 use response::{Fetched, interpret_response};
 use shared_reply::SharedReplies;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::available_parallelism;
 use std::time::SystemTime;
 use tokio::sync::Semaphore;
 
@@ -47,9 +46,9 @@ pub(super) struct RobotsCache {
     files: Intern,
     store: Arc<Store>,
     upstream: Arc<Upstream>,
-    places: FetchPlaces,
+    places: FairPlaces,
     /// Places for bodies that are longer than most.
-    long_bodies: FetchPlaces,
+    long_bodies: FairPlaces,
     /// Places for the parsing of long files: half of the cores.
     reading: Semaphore,
     pacer: Arc<Pacer>,
@@ -81,9 +80,9 @@ impl RobotsCache {
             files: Intern::default(),
             store,
             upstream,
-            places: FetchPlaces::new(most_fetches(&settings.load())),
-            long_bodies: FetchPlaces::new(fetch::MOST_LONG),
-            reading: Semaphore::new((available_parallelism().map_or(1, usize::from) / 2).max(1)),
+            places: FairPlaces::new(most_fetches(&settings.load())),
+            long_bodies: FairPlaces::new(fetch::MOST_LONG),
+            reading: Semaphore::new(half_of_the_cores()),
             pacer,
             settings,
             fleet,

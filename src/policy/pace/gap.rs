@@ -21,9 +21,15 @@ impl Terms {
     pub fn of_group(&self) -> Option<Self> {
         let has_group = !self.group_delay.is_zero() && !self.first_fetch;
         let (crawl_delay, none) = (self.group_delay, Duration::ZERO);
-        let of =
-            Self { crawl_delay, group_delay: none, min_delay: none, adaptive: None, of_page: None, ..self.clone() };
-        has_group.then_some(of)
+        // Most requests have none, and need no copy.
+        has_group.then(|| Self {
+            crawl_delay,
+            group_delay: none,
+            min_delay: none,
+            adaptive: None,
+            of_page: None,
+            ..self.clone()
+        })
     }
 
     /// What holds in the host's.

@@ -1,8 +1,9 @@
 //! One client connection, whatever protocol it speaks, and its user.
 
 use super::super::Proxy;
-use super::super::exchange::LastPlace;
+use super::super::exchange::carry::Client;
 use super::super::exchange::request::PreviousRequest;
+use super::super::exchange::{LastPlace, Outcome};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
 use super::super::limits::total::ConnectionPermit;
@@ -10,6 +11,7 @@ use super::wire::{GOODBYE, Wire};
 use super::{Peer, auth};
 use crate::config::{Settings, User};
 use crate::policy::Refusal;
+use std::pin::Pin;
 use std::time::Duration;
 
 /// A connection between two requests, or inside of one.
@@ -67,6 +69,15 @@ pub(super) async fn identify(
 ) -> Result<(), Refusal> {
     find_user(proxy, settings, peer, credentials, None).await?;
     take_place(proxy, peer, place)
+}
+
+/// Who it is, if the client stays for that: who has left takes no turn of those whose password has yet to be judged.
+pub(super) async fn while_there<C: Client>(
+    client: &mut C,
+    timer: &mut Timer,
+    found: Pin<&mut impl Future<Output = Result<(), Refusal>>>,
+) -> Result<(), Outcome> {
+    client.wait(timer, found).await.map_or(Err(Outcome::Gone), |found| found.map_err(Outcome::Refused))
 }
 
 /// What comes through a tunnel belongs to the user who opened it. `tries`: as in [`auth::Passwords::identify`].

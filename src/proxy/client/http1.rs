@@ -8,7 +8,7 @@ use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};
 use super::super::io::{Buffer, Timer};
 use super::connect;
-use super::connection::{Connection, identify};
+use super::connection::{Connection, identify, while_there};
 use super::foreign;
 use super::http2;
 use crate::http1::{self, FieldRoom, Framing};
@@ -230,11 +230,8 @@ impl Connection {
         // RFC 9931 §8: what follows a refused CONNECT may be somebody's who is not to be trusted with requests.
         client.persists = request.persists && !request.is_connect();
         let settings = proxy.settings.load_full();
-        // Who has left takes no turn of those who wait for theirs.
-        let identified = {
-            let identifying = pin!(identify(proxy, &settings, peer, place, request.credentials));
-            client.wait(timer, identifying).await.map_or(Err(Outcome::Gone), |found| found.map_err(Outcome::Refused))
-        };
+        let identifying = identify(proxy, &settings, peer, place, request.credentials);
+        let identified = while_there(&mut client, timer, pin!(identifying)).await;
         if identified.is_ok() && request.is_connect() {
             return Then::Opened(request.authority.clone(), request.via.clone());
         }

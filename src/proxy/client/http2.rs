@@ -2,7 +2,7 @@
 //! task of its own, and may be a CONNECT itself. A stream that does not read what it is sent takes no other's window.
 
 use super::super::Proxy;
-use super::super::exchange::carry::{Client, Http2Client};
+use super::super::exchange::carry::Http2Client;
 use super::super::exchange::key_directory::published;
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread, websocket};
@@ -11,7 +11,7 @@ use super::super::limits::per_client::{self, Place};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connect::{self, Granted};
-use super::connection::{Connection, find_user, take_place, user_place};
+use super::connection::{Connection, find_user, take_place, user_place, while_there};
 use super::wire::Wire;
 use crate::policy::Refusal;
 use crate::upstream::{Gathered, TaskTurns};
@@ -137,13 +137,8 @@ async fn exchange(
             let settings = proxy.settings.load_full();
             let credentials = request.credentials;
             // A stream whose password is being judged holds up none whose password is known.
-            let found = {
-                let finding = pin!(find_user(&proxy, &settings, &mut peer, credentials, Some(&asker.tries)));
-                client
-                    .wait(&mut timer, finding)
-                    .await
-                    .map_or(Err(Outcome::Gone), |found| found.map_err(Outcome::Refused))
-            };
+            let finding = find_user(&proxy, &settings, &mut peer, credentials, Some(&asker.tries));
+            let found = while_there(&mut client, &mut timer, pin!(finding)).await;
             let take = |()| take_place(&proxy, &peer, &mut asker.place.lock()).map_err(Outcome::Refused);
             let identified = found.and_then(take);
             let mut exchange = Exchange::new(&proxy, settings, &request, &peer, began);

@@ -1,0 +1,275 @@
+//! Places for work that many clients want done: so many in all. A client never has more places than remain free, so that one with
+//! thousands of dead or slow hosts leaves half of the places to others, and two such clients leave a third. Clients with as many places
+//! take turns, and so do the sites that one client waits for, where they are told apart.
+
+use crate::policy::Authority;
+use crate::policy::pace::ClientId;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::thread::available_parallelism;
+use tokio::sync::oneshot;
+
+pub(super) struct FairPlaces(Mutex<PlacesState>);
+
+/// One place, or the wait for one. Released on drop.
+pub(super) struct FairPlace<'a> {
+    all: &'a FairPlaces,
+    client: ClientId,
+    waits: (u64, u64),
+}
+
+/// Whom a body is decoded for: takers take turns.
+#[derive(Debug, Clone, Copy)]
+pub struct DecodeTaker {
+    pub(super) client: ClientId,
+    pub(super) site: u64,
+}
+
+impl DecodeTaker {
+    pub fn new(client: ClientId, site: &Authority) -> Self {
+        let mut hasher = DefaultHasher::new();
+        site.host().hash(&mut hasher);
+        Self { client, site: hasher.finish() }
+    }
+}
+
+struct PlacesState {
+    most: usize,
+    taken: usize,
+    /// Clients that have places or wait for one.
+    clients: HashMap<ClientId, ClientPlaces>,
+    /// Waiting clients: the one with the fewest places comes first, then the one whose last turn is longest ago.
+    waiting: BTreeMap<(usize, u64), ClientId>,
+    next: u64,
+}
+
+#[derive(Default)]
+struct ClientPlaces {
+    taken: usize,
+    /// When it began to wait, or had its last turn.
+    since: u64,
+    /// By round, in which each site has one turn, and in their order.
+    waiting: BTreeMap<(u64, u64), oneshot::Sender<()>>,
+    round: u64,
+    /// The last round that each site has a turn in, if that is not over.
+    sites: HashMap<u64, u64>,
+}
+
+impl FairPlaces {
+    pub fn new(most: usize) -> Self {
+        let (clients, waiting) = Default::default();
+        Self(Mutex::new(PlacesState { most, taken: 0, clients, waiting, next: 0 }))
+    }
+
+    /// Call after the limit may have changed.
+    pub fn resize(&self, most: usize) {
+        let mut state = self.0.lock();
+        state.most = most;
+        state.hand_out();
+    }
+
+    /// Takes a place; a client's own requests are served in order. Cancel-safe.
+    pub async fn take(&self, client: ClientId) -> FairPlace<'_> {
+        self.take_for(client, 0).await
+    }
+
+    /// As [`Self::take`], in order for each of the client's sites, which take turns.
+    pub async fn take_for(&self, client: ClientId, site: u64) -> FairPlace<'_> {
+        let (tell, told) = oneshot::channel();
+        let place = {
+            let mut state = self.0.lock();
+            let number = state.next;
+            state.next += 1;
+            let waits = state.change(client, |places| {
+                if places.waiting.is_empty() {
+                    places.since = number;
+                }
+                let round = places.sites.get(&site).map_or(places.round, |last| last + 1);
+                places.sites.insert(site, round);
+                places.waiting.insert((round, number), tell);
+                (round, number)
+            });
+            state.hand_out();
+            FairPlace { all: self, client, waits }
+        };
+        // The sender is kept until a place is assigned.
+        let _ = told.await;
+        place
+    }
+}
+
+impl PlacesState {
+    /// Assigns free places to waiting clients.
+    fn hand_out(&mut self) {
+        while let Some((&(has, _), &client)) = self.waiting.first_key_value()
+            && has < self.most.saturating_sub(self.taken)
+        {
+            self.taken += 1;
+            let now = self.next;
+            self.next += 1;
+            self.change(client, |places| {
+                places.taken += 1;
+                places.since = now;
+                let ((round, _), waits) = places.waiting.pop_first()?;
+                if round > places.round {
+                    places.round = round;
+                    places.sites.retain(|_, last| *last >= round);
+                }
+                // If the receiver is gone, its drop returns the place.
+                waits.send(()).ok()
+            });
+        }
+    }
+
+    fn change<T>(&mut self, client: ClientId, change: impl FnOnce(&mut ClientPlaces) -> T) -> T {
+        let places = self.clients.entry(client).or_default();
+        if let Some(before) = places.rank() {
+            self.waiting.remove(&before);
+        }
+        let changed = change(places);
+        match places.rank() {
+            Some(now) => _ = self.waiting.insert(now, client),
+            None if places.taken == 0 => _ = self.clients.remove(&client),
+            None => {}
+        }
+        changed
+    }
+}
+
+impl ClientPlaces {
+    fn rank(&self) -> Option<(usize, u64)> {
+        Some((self.taken, self.since)).filter(|_| !self.waiting.is_empty())
+    }
+}
+
+impl Drop for FairPlace<'_> {
+    fn drop(&mut self) {
+        let mut state = self.all.0.lock();
+        let waited = state.change(self.client, |places| places.waiting.remove(&self.waits).is_some());
+        if !waited {
+            state.taken -= 1;
+            state.change(self.client, |places| places.taken -= 1);
+            state.hand_out();
+        }
+    }
+}
+
+/// Places for what only computes.
+pub(super) fn half_of_the_cores() -> usize {
+    (available_parallelism().map_or(1, usize::from) / 2).max(1)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::pin::pin;
+
+    /// As many places as the client gets at once.
+    pub fn all_that(places: &FairPlaces, client: u64) -> Vec<FairPlace<'_>> {
+        std::iter::from_fn(|| places.take(ClientId(client)).now_or_never()).collect()
+    }
+
+    #[test]
+    fn each_client_leaves_as_many_places_as_it_has() {
+        let places = FairPlaces::new(100);
+        for (client, count) in [(1, 50), (2, 25), (3, 13), (4, 6), (5, 3), (6, 2), (7, 1), (8, 0)] {
+            let taken = all_that(&places, client);
+            assert_eq!(taken.len(), count, "client {client}");
+            std::mem::forget(taken);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_is_given_back_goes_to_who_has_the_fewest() {
+        let places = FairPlaces::new(8);
+        let mut greedy = all_that(&places, 1);
+        let mut second = all_that(&places, 2);
+        assert_eq!((greedy.len(), second.len()), (4, 2));
+        let mut of_greedy = pin!(places.take(ClientId(1)));
+        let mut of_second = pin!(places.take(ClientId(2)));
+        assert!((&mut of_greedy).now_or_never().is_none() && (&mut of_second).now_or_never().is_none());
+        greedy.pop();
+        assert!((&mut of_greedy).now_or_never().is_none(), "it has more of them still");
+        let third = (&mut of_second).now_or_never().expect("it came later, and has fewer");
+        drop((third, second.pop()));
+        drop(greedy);
+        assert!(of_greedy.now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_take_turns_and_so_do_the_sites_of_each() {
+        let places = FairPlaces::new(1);
+        let taken = places.take(ClientId(9)).await;
+        let served = Mutex::new(Vec::new());
+        // Many bodies of two sites for one client, and then one of another site, and one for another client.
+        let takers = [1, 1, 1, 1, 2, 2, 2, 3].map(|site| (1, site)).into_iter().chain([(2, 1)]);
+        let waits = takers.map(|(client, site)| {
+            let (places, served) = (&places, &served);
+            async move {
+                let place = places.take_for(ClientId(client), site).await;
+                served.lock().push((client, site));
+                drop(place);
+            }
+        });
+        let mut all = pin!(futures_util::future::join_all(waits));
+        assert!((&mut all).now_or_never().is_none());
+        drop(taken);
+        all.await;
+        let expected = [(1, 1), (2, 1), (1, 2), (1, 3), (1, 1), (1, 2), (1, 1), (1, 2), (1, 1)];
+        assert_eq!(*served.lock(), expected);
+        assert!(places.0.lock().clients.is_empty());
+    }
+
+    #[test]
+    fn a_wait_that_is_given_up_takes_no_place() {
+        let places = FairPlaces::new(2);
+        let first = places.take(ClientId(1)).now_or_never().expect("it is free");
+        {
+            let mut given_up = Box::pin(places.take(ClientId(1)));
+            assert!((&mut given_up).now_or_never().is_none());
+            drop(first);
+            // Assigned, but not yet received.
+        }
+        assert!(places.take(ClientId(1)).now_or_never().is_some());
+        let state = places.0.lock();
+        assert_eq!((state.taken, state.clients.len(), state.waiting.len()), (0, 0, 0), "nothing is left behind");
+    }
+
+    #[test]
+    fn more_places_go_to_those_that_wait_and_fewer_end_nothing() {
+        let places = FairPlaces::new(2);
+        let first = places.take(ClientId(1)).now_or_never().expect("it is free");
+        let mut second = pin!(places.take(ClientId(1)));
+        assert!((&mut second).now_or_never().is_none());
+        places.resize(4);
+        let second = second.now_or_never().expect("there is one more");
+        places.resize(1);
+        assert!(places.take(ClientId(2)).now_or_never().is_none());
+        drop((first, second));
+        assert!(places.take(ClientId(2)).now_or_never().is_some());
+    }
+
+    /// Each step costs no more than a search tree operation, however many wait.
+    #[tokio::test]
+    async fn a_hundred_thousand_that_wait_are_served_in_their_order() {
+        let places = FairPlaces::new(1000);
+        let (served, clients) = (Mutex::new(HashMap::<u64, Vec<u64>>::new()), 100);
+        let waits = (0..100_000).map(|number| {
+            let (places, served) = (&places, &served);
+            async move {
+                let place = places.take(ClientId(number % clients)).await;
+                served.lock().entry(number % clients).or_default().push(number);
+                tokio::task::yield_now().await;
+                drop(place);
+            }
+        });
+        // With Tokio's budget, some would go to the back of their queue.
+        tokio::task::unconstrained(futures_util::future::join_all(waits)).await;
+        let served = served.lock();
+        assert_eq!(served.len(), 100);
+        assert!(served.values().all(|numbers| numbers.len() == 1000 && numbers.is_sorted()));
+        assert!(places.0.lock().clients.is_empty());
+    }
+}
