@@ -91,27 +91,37 @@ impl EntryWriter {
         Ok(())
     }
 
-    /// Under its name. Returns what it takes on disk.
-    pub fn finish(mut self, name: &Path) -> io::Result<u64> {
+    /// All of the body has been written.
+    pub fn finish(&mut self) -> io::Result<()> {
         let (sum, length) = (short(self.sum.clone()), self.body_len);
-        self.end(name, length, sum)
+        self.end(length, sum)
     }
 
     /// With the body of another, as it is there.
-    pub fn finish_as(mut self, name: &Path, other: &OpenEntry) -> io::Result<u64> {
+    pub fn finish_as(&mut self, other: &OpenEntry) -> io::Result<()> {
         let mut from = other.file.try_clone()?;
         from.seek(SeekFrom::Start(other.body_at))?;
         if io::copy(&mut from, &mut self.file)? != other.body_len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.end(name, other.body_len, other.body_sum)
+        self.end(other.body_len, other.body_sum)
     }
 
-    fn end(&mut self, name: &Path, body_len: u64, body_sum: EntrySum) -> io::Result<u64> {
+    fn end(&mut self, body_len: u64, body_sum: EntrySum) -> io::Result<()> {
+        self.body_len = body_len;
         let head_len = u32::try_from(self.head.len()).expect("it is bounded");
         let prologue =
             EntryPrologue { head_len, body_len, body_sum, head_sum: sum_of_head(&self.head, body_len, &body_sum) };
-        self.file.write_all_at(&prologue.to_bytes(), 0)?;
+        self.file.write_all_at(&prologue.to_bytes(), 0)
+    }
+
+    /// What it takes on disk.
+    pub fn size(&self) -> u64 {
+        on_disk((PROLOGUE + self.head.len()) as u64 + self.body_len)
+    }
+
+    /// It is finished, and gets its name.
+    pub fn rename(&mut self, name: &Path) -> io::Result<()> {
         let path = self.path.as_ref().expect("it is renamed once");
         if let Err(error) = fs::rename(path, name) {
             let Some(folder) = name.parent().filter(|_| error.kind() == io::ErrorKind::NotFound) else {
@@ -121,7 +131,7 @@ impl EntryWriter {
             fs::rename(path, name)?;
         }
         self.path = None;
-        Ok(on_disk(PROLOGUE as u64 + u64::from(head_len) + body_len))
+        Ok(())
     }
 }
 
@@ -219,8 +229,9 @@ mod tests {
         let mut writer = EntryWriter::create(folder.join("tmp"), head).unwrap();
         body.chunks(7).for_each(|piece| writer.write(&[Bytes::copy_from_slice(piece)]).unwrap());
         let name = folder.join("ab").join("entry");
-        let size = writer.finish(&name).unwrap();
-        assert_eq!(size, on_disk(name.metadata().unwrap().len()));
+        writer.finish().unwrap();
+        writer.rename(&name).unwrap();
+        assert_eq!(writer.size(), on_disk(name.metadata().unwrap().len()));
         assert!(!folder.join("tmp").exists());
         name
     }
@@ -243,8 +254,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let name = written(folder.path(), &head("old"), b"the body");
         let old = OpenEntry::open(&name).unwrap().unwrap();
-        let writer = EntryWriter::create(folder.path().join("tmp"), &head("a longer one")).unwrap();
-        writer.finish_as(&name, &old).unwrap();
+        let mut writer = EntryWriter::create(folder.path().join("tmp"), &head("a longer one")).unwrap();
+        writer.finish_as(&old).unwrap();
+        writer.rename(&name).unwrap();
         let new = OpenEntry::open(&name).unwrap().unwrap();
         assert_eq!((new.head, new.body_len, new.body_sum), (head("a longer one"), old.body_len, old.body_sum));
     }

@@ -105,7 +105,7 @@ impl PageCache {
         }
         let shared = self.shared.clone();
         let newest = spawn_blocking(move || {
-            let opened = ids.into_iter().filter_map(|(id, made)| Some((id, made, shared.open_entry(id)?)));
+            let opened = ids.into_iter().filter_map(|(id, made)| Some((id, made, shared.open_entry(id, made)?)));
             let wanted = opened.filter(|(.., entry)| is_wanted(&entry.head));
             let (id, made, entry) = wanted.max_by_key(|(.., entry)| entry.head.received)?;
             shared.begin(id, made, entry)
@@ -194,5 +194,51 @@ impl CacheResult {
             Self::Revalidated => "revalidated",
             Self::Miss => "miss",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::cache::Received;
+    use bytes::Bytes;
+    use std::time::{Duration, SystemTime};
+
+    fn head() -> StoredHead {
+        let at = SystemTime::now();
+        let received =
+            Received { url: b"http://a.example/", status: 200, version: 11, at, delay: Duration::ZERO, fetch: "x-1" };
+        StoredHead::new(&received, |_| (), |_| None)
+    }
+
+    async fn store(cache: &PageCache, key: u128) {
+        let PageFetch::Own(fetch) = cache.enter(key) else { panic!("nobody else fetches it") };
+        let order = StoreOrder { key, replaces: None, invalidations: cache.invalidations(), fetch: Some(fetch) };
+        let mut storing = cache.store(head(), order).expect("the cache is ready");
+        storing.push(Bytes::from_static(b"page"));
+        storing.finish();
+        if let PageFetch::Others(others) = cache.enter(key) {
+            others.end().await;
+        }
+    }
+
+    /// Files are removed after their rows.
+    #[tokio::test]
+    async fn what_is_stored_in_the_place_of_what_was_invalidated_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = PageCache::open(directory.path(), 1 << 20).unwrap();
+        store(&cache, 1).await;
+        let before = cache.shared.index.lock().invalidate(1);
+        let found_before = cache.made(1);
+        store(&cache, 1).await;
+        before.into_iter().for_each(|id| cache.shared.unlink(id));
+        assert!(cache.find(1, |_| true).await.is_some());
+        // A look-up from before that finds no file, or a torn one, says nothing of the one that is there now.
+        let id = EntryId { key: 1, slot: 0 };
+        std::fs::write(cache.shared.path(id), "").unwrap();
+        assert!(cache.shared.open_entry(id, found_before).is_none());
+        assert_ne!(cache.made(1), 0);
+        assert!(cache.find(1, |_| true).await.is_none());
+        assert_eq!((cache.made(1), cache.shared.path(id).exists()), (0, false));
     }
 }

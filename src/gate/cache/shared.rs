@@ -2,7 +2,7 @@
 //! touches a file blocks, and belongs on the blocking threads.
 
 use super::entry_body::EntryBody;
-use super::entry_file::OpenEntry;
+use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::{EntryId, EntryIndex, on_disk};
 use crate::policy::cache::StoredHead;
 use parking_lot::Mutex;
@@ -20,6 +20,8 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) struct CacheShared {
     directory: PathBuf,
     pub(super) index: Mutex<EntryIndex>,
+    /// Held while a file gets or loses its name, so that no answer loses the name that it has from another.
+    names: Mutex<()>,
     /// Its files are known. Before, nothing is stored or found.
     pub(super) is_ready: AtomicBool,
     /// Held as long as this process uses the directory.
@@ -63,6 +65,7 @@ impl CacheShared {
         let shared = Arc::new(CacheShared {
             directory: directory.to_owned(),
             index: Mutex::new(EntryIndex::new(size)),
+            names: Mutex::default(),
             is_ready: AtomicBool::new(false),
             lock: OnceLock::new(),
             number: AtomicU64::new(0),
@@ -125,26 +128,30 @@ impl CacheShared {
         found
     }
 
-    /// `None`: it is gone, or damaged.
-    pub(super) fn open_entry(&self, id: EntryId) -> Option<OpenEntry> {
-        self.intact(id, OpenEntry::open(&self.path(id)))
+    /// `made`: when it was written, as the index had it. `None`: it is gone, or damaged.
+    pub(super) fn open_entry(&self, id: EntryId, made: u64) -> Option<OpenEntry> {
+        self.intact(id, made, OpenEntry::open(&self.path(id)))
     }
 
     /// With the beginning of its body.
     pub(super) fn begin(&self, id: EntryId, made: u64, entry: OpenEntry) -> Option<StoredAnswer> {
-        let body = self.intact(id, EntryBody::open(&entry))?;
+        let body = self.intact(id, made, EntryBody::open(&entry))?;
         Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry: Arc::new(entry), made })
     }
 
-    /// What was read of a file, which is removed if it is damaged.
-    fn intact<T>(&self, id: EntryId, read: io::Result<Option<T>>) -> Option<T> {
+    /// What was read of a file, which is removed if it is damaged, unless it has been replaced since.
+    fn intact<T>(&self, id: EntryId, made: u64, read: io::Result<Option<T>>) -> Option<T> {
         let error = match read {
             Ok(Some(read)) => return Some(read),
             Ok(None) => None,
             Err(error) => Some(error),
         };
         tracing::debug!(name = id.name(), error = error.map(tracing::field::display), "a damaged file of the cache");
-        if self.index.lock().remove(id) {
+        let is_removed = {
+            let mut index = self.index.lock();
+            index.made_of(id) == made && index.remove(id)
+        };
+        if is_removed {
             self.unlink(id);
         }
         None
@@ -173,15 +180,28 @@ impl CacheShared {
         true
     }
 
-    /// It is on disk. Blocks. `reserved`: for it.
-    pub(super) fn put(&self, id: EntryId, size: u64, reserved: u64) {
-        let evicted = {
-            let mut index = self.index.lock();
-            index.put(id, size, reserved);
-            index.evict()
-        };
+    /// It is whole, and gets its name. Blocks. `place`: where it goes, `None` if it is no longer to be stored. `reserved`: for it.
+    pub(super) fn put(
+        &self,
+        mut file: EntryWriter,
+        reserved: &mut u64,
+        place: impl Fn(&EntryIndex) -> Option<EntryId>,
+    ) -> io::Result<()> {
+        let names = self.names.lock();
+        let Some(id) = place(&self.index.lock()) else { return Ok(()) };
+        file.rename(&self.path(id))?;
+        let mut index = self.index.lock();
+        if place(&index).is_none() {
+            drop((index, names));
+            self.unlink(id);
+            return Ok(());
+        }
+        index.put(id, file.size(), std::mem::take(reserved));
+        let evicted = index.evict();
+        drop((index, names));
         self.counts.stored.fetch_add(1, Relaxed);
         self.unlink_evicted(&evicted);
+        Ok(())
     }
 
     pub(super) fn evict(&self) {
@@ -194,9 +214,13 @@ impl CacheShared {
         evicted.iter().for_each(|id| self.unlink(*id));
     }
 
+    /// What is no longer in the index goes, but for an answer that has taken its place since. Blocks.
     pub(super) fn unlink(&self, id: EntryId) {
-        // One that is left is found by the next start.
-        let _ = fs::remove_file(self.path(id));
+        let _names = self.names.lock();
+        if self.index.lock().made_of(id) == 0 {
+            // One that is left is found by the next start.
+            let _ = fs::remove_file(self.path(id));
+        }
     }
 
     /// Something could not be written.

@@ -153,18 +153,12 @@ impl Writing {
     }
 
     fn finish(&mut self, (key, replaces, invalidations): (u128, Option<EntryId>, u64)) -> io::Result<()> {
-        let file = self.file.take().expect("it has been written");
-        let shared = &self.shared;
-        let id = {
-            let index = shared.index.lock();
-            if index.is_invalidated_since(invalidations, key) {
-                return Ok(());
-            }
-            replaces.unwrap_or_else(|| index.free_slot(key))
-        };
-        let size = file.finish(&shared.path(id))?;
-        shared.put(id, size, std::mem::take(&mut self.reserved));
-        Ok(())
+        let mut file = self.file.take().expect("it has been written");
+        file.finish()?;
+        self.shared.put(file, &mut self.reserved, |index| {
+            let is_current = !index.is_invalidated_since(invalidations, key);
+            is_current.then(|| replaces.unwrap_or_else(|| index.free_slot(key)))
+        })
     }
 
     /// With the body of another. `holds`: whether that is still to be done.
@@ -173,12 +167,9 @@ impl Writing {
             return Ok(());
         }
         self.reserved = other.body_len;
-        let file = EntryWriter::create(self.shared.unfinished(), &self.head)?;
-        if holds(&self.shared.index.lock()) {
-            let size = file.finish_as(&self.shared.path(id), other)?;
-            self.shared.put(id, size, std::mem::take(&mut self.reserved));
-        }
-        Ok(())
+        let mut file = EntryWriter::create(self.shared.unfinished(), &self.head)?;
+        file.finish_as(other)?;
+        self.shared.put(file, &mut self.reserved, |index| holds(index).then_some(id))
     }
 }
 
