@@ -57,13 +57,14 @@ fn put_key(out: &mut String, path: &[String], default: &str, comment: &mut Vec<&
     let is_of_list = path[0] == "listen" && path.len() > 1;
     let name = if is_of_list { format!("listen[].{}", path[1..].join(".")) } else { path.join(".") };
     let level = if path.len() == 1 { "##" } else { "###" };
-    *out += &format!("\n{level} `{name}`\n");
+    let shown = if is_section { name } else { format!("{name}: {default}") };
+    *out += &format!("\n{level} `{shown}`\n");
     let words = match is_section {
         true => Vec::new(),
         false => {
             let key = ask(path);
             let words: Vec<String> = key.kind.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-            put_facts(out, path, is_of_list, default, &key);
+            put_facts(out, default, &key);
             words
         }
     };
@@ -89,25 +90,21 @@ fn put_key(out: &mut String, path: &[String], default: &str, comment: &mut Vec<&
     }
 }
 
-fn put_facts(out: &mut String, path: &[String], is_of_list: bool, default: &str, key: &Key) {
-    let variable = match is_of_list {
-        true => "POLITELY_LISTEN".to_owned(),
-        false => format!("POLITELY_{}", path.join("__").to_uppercase()),
-    };
+fn put_facts(out: &mut String, default: &str, key: &Key) {
     let change = if key.needs_restart { "; needs a restart" } else { "" };
     let kind = match (default, key.kind.as_str()) {
         ("{}", "map of keys") => "map of entries".to_owned(),
-        ("{}", each) => format!("map; each value is {each}"),
+        ("{}", each) => format!("map to {each}"),
         (_, kind) => kind.to_owned(),
     };
-    *out += &format!("\n{kind}, default `{default}`, `{variable}`{change}\n");
+    *out += &format!("\n{kind}{change}\n");
 }
 
 /// The keys that an entry of a list or a map has.
 fn put_entry(out: &mut String, keys: BTreeSet<String>, at: impl Fn(&str) -> String) {
-    *out += "\n| Key of an entry | Type |\n|---|---|\n";
+    *out += "\nThe keys of an entry:\n\n";
     for key in keys {
-        *out += &format!("| `{key}` | {} |\n", kind(|value| at(&format!("{key}: {value}"))));
+        *out += &format!("- `{key}`: {}\n", kind(|value| at(&format!("{key}: {value}"))));
     }
 }
 
@@ -207,10 +204,10 @@ fn kind(at: impl Fn(&str) -> String) -> String {
         "one word" => hint.trim_start_matches("write ").to_owned(),
         "a list" => match at("[{ qqqqqqqq: 1 }]") {
             entry if short(&entry).iter().any(|said| said.contains("keys here")) => "list of entries".to_owned(),
-            _ => format!("list; each is {}", ask("[{ qqqqqqqq: 1 }]").0),
+            _ => format!("list, each {}", ask("[{ qqqqqqqq: 1 }]").0),
         },
         // It takes maps: of keys that it names, or of any.
-        "" => hint.replace("the keys here are ", "map with the keys "),
+        "" => hint.replace("the keys here are ", "map of "),
         what => without_article(what).to_owned(),
     }
 }
@@ -251,4 +248,4 @@ const VALUES: [&str; 26] = [
 
 const HEAD: &str = "# Configuration reference\n\n\
     <!-- Made of conf/politely.yaml by `UPDATE=1 cargo test --test it config::reference`: change that file. -->\n\n\
-    Below each key: its type, its default and its environment variable. A change takes effect on reload, unless it needs a restart.\n";
+    Each key with its default, its type, and what it does. A change takes effect on reload, unless it needs a restart.\n";
