@@ -71,7 +71,8 @@ fn put_key(out: &mut String, path: &[String], default: &str, comment: &mut Vec<&
             let is_said = |word: &String| {
                 said.split(|c: char| !c.is_alphanumeric() && !"-_".contains(c)).any(|said| said == word)
             };
-            put_facts(out, default, &key, !words.is_empty() && words.iter().all(is_said));
+            let has_example = comment.iter().any(|line| line.contains(['[', '{']) && !line.starts_with("[]"));
+            put_facts(out, default, &key, has_example || !words.is_empty() && words.iter().all(is_said));
             words
         }
     };
