@@ -92,7 +92,7 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
             "clients": admin.proxy.distrusted.latest().iter().filter(|one| one.is_sure).map(|one| json::distrusted(one)).collect::<Vec<_>>(),
         },
         "waiting": figures.waiting,
-        "users": busiest(&admin, SHOWN),
+        "users": busiest(&admin, USERS_SHOWN),
         "budgets": admin.gate().budgets().iter().take(SHOWN).map(json::budget).collect::<Vec<_>>(),
         "fleet": figures.fleet.map(|fleet| json!({
             "up": fleet.is_up,
@@ -232,4 +232,6 @@ pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value
 }
 
 const SHOWN: usize = 50;
+/// Each team of a large shared proxy.
+const USERS_SHOWN: usize = 500;
 const MOST_SHOWN: usize = 10_000;

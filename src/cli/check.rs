@@ -19,13 +19,17 @@ use super::{CommandError, kept};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
+    /// The same as `--config FILE`
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
     #[command(flatten)]
     config: super::ConfigArg,
 }
 
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
-    let path = args.config.path();
-    let settings = args.config.load()?;
+    let config = super::ConfigArg { config: args.file.clone().or(args.config.config.clone()), ..args.config.clone() };
+    let path = config.path();
+    let settings = config.load()?;
     telemetry::check(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     let mut told = match &path {
         Some(path) => format!("{} is valid\n", path.display()),

@@ -210,6 +210,10 @@ impl HeldRequests {
         state.now.values().filter_map(One::turn_held).fold(before, HeldFigures::with)
     }
 
+    pub fn count(&self) -> usize {
+        self.state.lock().now.len()
+    }
+
     /// The one that has waited longest, if for so long.
     pub fn longest(&self, at_least: Duration) -> Option<HeldRequest> {
         let state = self.state.lock();

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 #[non_exhaustive]
 pub struct GateFigures {
     pub robots: CacheFigures,
-    /// Requests waiting for their crawl-delay.
+    /// Requests that are held.
     pub waiting: usize,
     pub held: HeldFigures,
     /// `None`: it is in no fleet with a server.
@@ -39,7 +39,7 @@ pub struct Times {
 impl Gate {
     pub fn figures(&self) -> GateFigures {
         let fleet = self.fleet.as_ref().and_then(|fleet| fleet.figures());
-        GateFigures { robots: self.robots.figures(), waiting: self.pacer.waiting(), held: self.held.figures(), fleet }
+        GateFigures { robots: self.robots.figures(), waiting: self.held.count(), held: self.held.figures(), fleet }
     }
 
     /// How long things have taken.

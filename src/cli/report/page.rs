@@ -59,7 +59,7 @@ pub fn meaning(reason: &str) -> &'static str {
             "it came too soon after the request before it, or outside the hours of the site's robots.txt, and was not sent"
         }
         "held" => "it would have been held back for a while, but nothing is enforced",
-        "queue-full" => "too many requests waited for the host already",
+        "queue-full" => "too many requests waited for the host, in all, or of the user already",
         "operator-denied" => "the operator's own rules forbid it",
         "egress-denied" => "its address, port, host or method is not among those that may be asked",
         "client-denied" => "the client may not use this proxy",

@@ -30,6 +30,7 @@ pub(in crate::gate) struct WaitPlace {
 }
 
 impl Waiters {
+    #[cfg(test)]
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }

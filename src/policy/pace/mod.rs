@@ -140,7 +140,12 @@ impl<W> Schedule<W> {
         let patience = terms.max_wait.min(terms::FAR).max(least);
         let wait_queue = self.wait_queue.get_or_insert_default();
         let queue = terms.queue.max(usize::from(asks || is_nearly_due));
-        if !terms.is_renewal && wait_queue.is_full(queue) && !wait_queue.make_room(client, retry_after) {
+        // Who may not wait at all takes nobody's place.
+        let may_take_place = terms.queue > 0;
+        if !terms.is_renewal
+            && wait_queue.is_full(queue)
+            && !(may_take_place && wait_queue.make_room(client, retry_after))
+        {
             self.drop_empty_queue();
             return Turn::Refuse(Refused::Full { retry_after });
         }

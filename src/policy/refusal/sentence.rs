@@ -65,7 +65,7 @@ impl Refusal {
                 "{authority}/robots.txt allows crawling only during `Visit-time: {hours}` (UTC); it opens in {wait}"
             ),
             Self::QueueFull { .. } => {
-                write!(f, "too many requests are waiting for this host; try again in {wait}")
+                write!(f, "too many requests are waiting for this host, in all, or of this user; try again in {wait}")
             }
             Self::ConnectionLimit { limit } => {
                 write!(f, "this user already has {limit} connections open, the maximum allowed")

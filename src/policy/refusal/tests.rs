@@ -94,7 +94,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::QueueFull { retry_after: Duration::from_secs(60) },
             "queue-full",
-            "too many requests are waiting for this host; try again in 60 s",
+            "too many requests are waiting for this host, in all, or of this user; try again in 60 s",
         ),
         (
             Refusal::EgressDenied {
