@@ -1,4 +1,5 @@
-//! Who may use the proxy, by address and by password (RFC 7617). A tunnel belongs to the user who opened it, for as long as that user exists.
+//! Access control by client address and by password (RFC 7617). A tunnel keeps the user who opened it, as long as
+//! that user exists.
 
 use super::super::limits::per_client;
 use super::Peer;
@@ -18,8 +19,8 @@ use std::time::Duration;
 use tokio::sync::{self, OwnedMutexGuard, Semaphore, oneshot};
 use tokio::time::sleep;
 
-/// Whether a client at this address may ask anything. No rules: this machine alone, and clients that have shown a certificate. Then
-/// nothing else listens beyond loopback; but a connection may be from before a reload took the rules away.
+/// Checks a client's address. If `access` is empty, only loopback and clients with a certificate are allowed,
+/// including on connections that were opened before a reload.
 pub fn admit(access: &AccessSettings, peer: &Peer) -> Result<(), Refusal> {
     let client = peer.address.ip().to_canonical();
     let why = if access.clients.is_empty() {
@@ -36,8 +37,7 @@ pub fn admit(access: &AccessSettings, peer: &Peer) -> Result<(), Refusal> {
     Err(Refusal::ClientDenied { credentials: false, why: why.into() })
 }
 
-/// Whether the user who opened a tunnel may still use it: a reload may have removed that user, or changed the
-/// settings.
+/// Checks that the user who opened a tunnel still exists: a reload may have removed or changed the user.
 pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Result<(), Refusal> {
     let users = &access.users;
     if opener.as_ref().is_some_and(|opener| users.iter().any(|user| Arc::ptr_eq(user, opener))) {
@@ -54,26 +54,26 @@ pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Resul
     Ok(())
 }
 
-/// Verifies passwords. Each is hashed once, right or wrong. Whatever name is given, and whether anybody has it, a try computes one hash
-/// of each cost that any user's hash has: its time tells nothing of the name.
+/// Verifies passwords and caches the results, right or wrong. Each attempt computes one hash of every cost in use, so
+/// its duration does not show whether the name exists.
 ///
-/// Guessing is slow, and locks nobody out: the tries at an address are judged one after the other, those under one name as well,
-/// and the next one waits a while after a wrong one. Connections take turns: each has one try in these lines.
+/// Attempts from one address are verified one after the other, as are attempts under one name, with a pause after a
+/// wrong password. This slows guessing and locks nobody out. Each connection has one attempt in the queue.
 pub struct Passwords {
-    /// Of this process alone, so that what is kept of a password is worth nothing elsewhere.
+    /// Random per process, so that the cached digests are useless elsewhere.
     key: hmac::Key,
-    /// Whether they are right, by the digest of name and password.
+    /// Results, by digest of name and password.
     judged: Arc<Cache<Digest, bool>>,
     turns: Mutex<HashMap<Guesser, Arc<sync::Mutex<()>>>>,
-    /// A hash takes a thread and 19 MiB or more while it is computed.
+    /// Each hash takes a thread and at least 19 MiB.
     hashing: Arc<Semaphore>,
-    /// What each try has computed.
+    /// The hash costs of each attempt.
     #[cfg(test)]
     computed: Mutex<Vec<Vec<crate::config::HashCost>>>,
 }
 
 type Digest = [u8; 32];
-/// An address, and the digest of a name where it is about the tries under that name.
+/// An address; with the digest of a name, attempts under that name.
 type Guesser = (IpAddr, Option<Digest>);
 
 impl Passwords {
@@ -89,8 +89,8 @@ impl Passwords {
         }
     }
 
-    /// The user that the value of Proxy-Authorization names. `None`: there are no users, anybody may ask. `tries`: held by the one
-    /// try of a connection that is judged or waits for that; `None`: it has no other.
+    /// Returns the user that Proxy-Authorization names, or `None` if no users are configured. `tries`: limits a
+    /// connection to one attempt at a time.
     pub async fn identify(
         &self,
         users: &[Arc<User>],
@@ -127,11 +127,11 @@ impl Passwords {
         digest: Digest,
     ) -> bool {
         if let Some(is_right) = self.judged.get(&digest) {
-            // By one before it on its connection.
+            // An earlier attempt on this connection verified it.
             return is_right;
         }
         let of_name = self.turn((client, Some(self.digest(&[name])))).await;
-        // A crawler opens many connections at once, and all of them show the same password.
+        // Crawlers open many connections at once with the same password.
         if let Some(is_right) = self.judged.get(&digest) {
             return is_right;
         }
@@ -145,7 +145,7 @@ impl Passwords {
             let is_right = |hash: &Secret| Argon2::default().verify_password(&password, hash.expose()).is_ok();
             let right = own.as_ref().is_some_and(is_right);
             for other in &others {
-                // For the time that it takes.
+                // Computed only for its duration.
                 std::hint::black_box(is_right(other));
             }
             drop(hashing);
@@ -153,7 +153,7 @@ impl Passwords {
         };
         let (tell, told) = oneshot::channel();
         let judged = self.judged.clone();
-        // Who hangs up is not judged any sooner the next time.
+        // The pause applies even if the client hangs up.
         tokio::spawn(async move {
             let Ok(is_right) = tokio::task::spawn_blocking(verify).await else { return };
             judged.insert(digest, is_right);
@@ -168,7 +168,7 @@ impl Passwords {
         told.await.unwrap_or(false)
     }
 
-    /// Waits for its turn, which ends with the guard.
+    /// Waits for the turn, which ends when the guard is dropped.
     async fn turn(&self, guesser: Guesser) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.turns.lock();
@@ -188,7 +188,7 @@ impl Passwords {
     }
 }
 
-/// One hash of each cost that there is among the users, but for that of the named one's own.
+/// One stored hash of each cost in use except the named user's.
 fn stand_ins(users: &[Arc<User>], named: Option<&Arc<User>>) -> Vec<Secret> {
     let mut all: Vec<&Secret> = named.iter().map(|user| &user.password).collect();
     for user in users {
@@ -199,7 +199,7 @@ fn stand_ins(users: &[Arc<User>], named: Option<&Arc<User>>) -> Vec<Secret> {
     all.into_iter().skip(usize::from(named.is_some())).cloned().collect()
 }
 
-/// Name and password (RFC 7617 §2).
+/// Decodes Basic credentials (RFC 7617 §2).
 fn basic(sent: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, coded) = sent.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
@@ -216,12 +216,12 @@ fn denied(why: &str) -> Refusal {
     Refusal::ClientDenied { credentials: true, why: why.into() }
 }
 
-/// Of passwords that are not hashed again.
+/// Cached results.
 const JUDGED: usize = 10_000;
 const AT_A_TIME: usize = 2;
-/// Between a wrong password and the next try at an address, so that it takes little of the processor:
+/// Pause at an address after a wrong password, which bounds the CPU used.
 const AT_AN_ADDRESS: Duration = Duration::from_millis(100);
-/// and so much longer until the next one under the same name there: twelve a minute.
+/// Further pause under the same name there: 12 attempts a minute.
 const UNDER_A_NAME: Duration = Duration::from_millis(4900);
 
 #[cfg(test)]
@@ -235,7 +235,7 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    /// Two with one password, hashed at the least cost that there is.
+    /// Two users with the same password, hashed at the lowest cost.
     fn users() -> Vec<Arc<User>> {
         let cheap = Params::new(8, 1, 1, None).unwrap();
         let hash = Argon2::from(cheap).hash_password(b"correct horse").unwrap().to_string();
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Else names are found by the time that a refusal takes.
+    /// Otherwise the response time would reveal names.
     #[tokio::test]
     async fn a_name_that_nobody_has_costs_what_each_users_does() {
         let hash = |memory, passes| {
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(began.elapsed().as_secs(), 55, "at once");
     }
 
-    /// Also by somebody who hangs up without waiting to hear of it.
+    /// Hanging up does not shorten the pause.
     #[tokio::test(start_paused = true)]
     async fn nor_are_they_judged_sooner_for_one_who_hangs_up() {
         let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
@@ -357,7 +357,7 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(8), "20 pauses at the address, one under the name of another");
     }
 
-    /// However many tries wait on one connection: between two of them, the others have theirs.
+    /// However many attempts one connection queues, other connections go in between.
     #[tokio::test(start_paused = true)]
     async fn connections_take_turns_and_not_tries() {
         for name_of in [|_| "alice".to_owned(), |number| format!("nobody{number}")] {
@@ -379,8 +379,8 @@ mod tests {
         }
     }
 
-    /// What SECURITY.md says of those who share an address with somebody who guesses: nothing tells their connections apart before
-    /// a password is judged. Whoever has been let in is not judged again.
+    /// SECURITY.md describes this wait: connections at one address cannot be told apart before a password is
+    /// verified. A verified client does not wait again.
     #[tokio::test(start_paused = true)]
     async fn who_is_new_waits_for_one_try_of_each_connection_that_asked_before_and_once() {
         for (name_of, wait) in [
@@ -394,7 +394,7 @@ mod tests {
             let tries = tries.iter().zip(connections.iter().cycle());
             let tries = tries.map(|(sent, tries)| passwords.identify(&users, HERE, Some(sent), Some(tries)));
             let mut guessing = pin!(futures_util::future::join_all(tries));
-            // All of them stand in line.
+            // All attempts are queued.
             assert!(tokio::time::timeout(Duration::from_millis(50), &mut guessing).await.is_err());
             for wait in [wait, 0..=0] {
                 let began = Instant::now();
@@ -409,7 +409,7 @@ mod tests {
         }
     }
 
-    /// A crawler that still has last year's password asks with it again and again: that is one guess.
+    /// A crawler that repeats an outdated password makes one guess.
     #[tokio::test(start_paused = true)]
     async fn one_wrong_password_is_one_guess() {
         let (passwords, users, began) = (Passwords::new(), users(), Instant::now());

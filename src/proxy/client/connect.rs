@@ -1,5 +1,5 @@
-//! CONNECT (RFC 9110 §9.3.6): a tunnel is granted or refused. One to a host that is intercepted is granted: what may not be asked is
-//! refused inside, with a reason that its client can read (exchange/decide.rs).
+//! CONNECT (RFC 9110 §9.3.6). For an intercepted host it is always granted: requests inside are refused with an
+//! answer that the client can read (exchange/decide.rs).
 
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
@@ -35,8 +35,8 @@ pub enum Granted {
     Inside,
 }
 
-/// In HTTP/1 or SOCKS, to the end of the connection: nothing that follows a refusal is read (RFC 9931 §8). `via`: what the CONNECT
-/// says of the way so far.
+/// Handles a CONNECT over HTTP/1 or SOCKS. Nothing is read after a refusal (RFC 9931 §8). `via`: the Via fields of
+/// the CONNECT.
 pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Connection,
@@ -46,7 +46,7 @@ pub async fn connect(
 ) {
     let agent = connection.last.agent();
     let Connection { wire, input, peer, timer, .. } = &mut connection;
-    // For the log and for the answer to it: it goes no further.
+    // For the log and the answer only; the request is not forwarded.
     let nothing = HeaderMap::new();
     let request = Request {
         user_agent: agent.as_deref().map(str::as_bytes),
@@ -64,7 +64,7 @@ pub async fn connect(
     }
 }
 
-/// `via`: what the CONNECT says of the way so far.
+/// `via`: the Via fields of the CONNECT.
 pub async fn grant<C: Client>(
     mut exchange: Exchange<'_>,
     via: Option<&str>,
@@ -77,7 +77,7 @@ pub async fn grant<C: Client>(
     let opened = match intercept_mode(&exchange.settings, authority, user) {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
         InterceptMode::Deny => Err(Outcome::Refused(denied(&exchange.settings, authority, user))),
-        // What may not be reached (`egress`, `deny`) is refused inside, where the client sees the status: `exchange/decide.rs`.
+        // `exchange/decide.rs` applies `egress` and `deny` inside, where the client sees the status.
         InterceptMode::Intercept => Ok(None),
         InterceptMode::Tunnel => match client.wait(timer, Box::pin(exchange.open_tunnel(via)).as_mut()).await {
             Some(opened) => opened.map(Some),
@@ -100,14 +100,14 @@ pub async fn grant<C: Client>(
     }
 }
 
-/// Serves what is inside. `agent`: the User-Agent of the CONNECT.
+/// Serves an intercepted connection. `agent`: the User-Agent of the CONNECT.
 pub async fn inside(proxy: &Arc<Proxy>, connection: Connection, authority: Authority, agent: Option<String>) {
     if let Err(error) = intercept(proxy, connection, authority, agent).await {
         tracing::debug!(%error, "what is inside a CONNECT has ended");
     }
 }
 
-/// Serves what the client sends inside: TLS on our leaf, or plain HTTP. Anything else is closed.
+/// Serves TLS with our leaf certificate, or plain HTTP. Closes the connection on anything else.
 async fn intercept(
     proxy: &Arc<Proxy>,
     mut connection: Connection,
@@ -133,7 +133,7 @@ async fn intercept(
                     return Err(error);
                 }
             };
-            // Some look at the certificate only now, and leave without a word.
+            // Some clients check the certificate only now and close without an alert.
             let at = Instant::now() + LOOKS_AT_LEAF;
             let first = first_byte(proxy, &mut inside, at).await;
             if let Some(Ok(Some(_))) = first {
@@ -150,7 +150,7 @@ async fn intercept(
             }
         }
         Some(byte) if byte.is_ascii_alphabetic() => {
-            // What was said outside says nothing inside.
+            // State from outside the tunnel does not apply inside.
             let Connection { wire, input, peer, timer, permit, place, .. } = connection;
             let peer = peer.within(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
             Box::pin(Connection::new(wire, input, peer, timer, permit, place).serve(proxy)).await;
@@ -164,7 +164,7 @@ async fn intercept(
     Ok(())
 }
 
-/// Left where it is. The inner `None`: the client sends nothing more, or the proxy stops; the outer: nothing has come in time.
+/// Peeks at the first byte. Inner `None`: end of input, or the proxy stops. Outer `None`: timeout.
 async fn first_byte(proxy: &Proxy, connection: &mut Connection, at: Instant) -> Option<io::Result<Option<u8>>> {
     let Connection { wire, input, timer, .. } = connection;
     let peeked = async {
@@ -179,12 +179,12 @@ async fn first_byte(proxy: &Proxy, connection: &mut Connection, at: Instant) -> 
     }
 }
 
-/// Why there is no TLS with a client.
+/// A failed TLS handshake with a client.
 struct Undecrypted {
     error: io::Error,
-    /// It had been shown its certificate.
+    /// The client had received the certificate.
     saw_leaf: bool,
-    /// What has an alert to deliver.
+    /// Set if an alert is still to be delivered.
     io: Option<Wire>,
 }
 
@@ -199,7 +199,7 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
         };
         let name = hello.client_hello().server_name().map(str::to_owned);
         let tunnel = agree(connected, name.as_deref());
-        // The leaf is for the name that the client asks for, so that it can read the 421 that a wrong name earns.
+        // The leaf is for the name that the client asks for, so that it can read the 421 for a wrong name.
         let host = match &tunnel.other_name {
             Some(name) => match Host::parse(name) {
                 Ok(host) => host,
@@ -229,8 +229,8 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
     Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), peer, timer, permit, place))
 }
 
-/// The authority that CONNECT and ClientHello mean together. A name stands for an address that CONNECT gave; two
-/// different names do not agree.
+/// Combines the authority of the CONNECT with the name in the ClientHello. The name replaces an IP address; any other
+/// difference goes into `other_name`.
 fn agree(connected: Authority, name: Option<&str>) -> Tunnel {
     let Some(name) = name else { return Tunnel { authority: connected, other_name: None } };
     match Authority::new(Scheme::Https, name, Some(connected.port())) {
@@ -242,7 +242,7 @@ fn agree(connected: Authority, name: Option<&str>) -> Tunnel {
     }
 }
 
-/// A client that leaves within this time of the handshake, and has asked for nothing, rejects the certificate.
+/// A client that closes this soon after the handshake, without a request, has rejected the certificate.
 const LOOKS_AT_LEAF: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A client's connection in HTTP/1: each head is read here, then the request is carried, or a CONNECT opened. What turns out to be
-//! another protocol is passed on.
+//! A client connection in HTTP/1: reads each head, then forwards the request or opens a CONNECT. Hands other
+//! protocols over.
 
 use super::super::Proxy;
 use super::super::exchange::carry::{BodySource, Client, Http1, Http1Client, UNWANTED};
@@ -51,7 +51,7 @@ enum Then {
 }
 
 impl Connection {
-    /// Until one side ends it.
+    /// Serves the connection until one side ends it.
     pub async fn serve(mut self, proxy: &Arc<Proxy>) {
         if self.wire.is_h2() {
             return http2::serve(proxy, self).await;
@@ -66,7 +66,7 @@ impl Connection {
                 Came::Http2 => return http2::serve(proxy, self).await,
                 Came::Foreign => return Box::pin(foreign::serve(proxy, self)).await,
                 Came::TakenAway => {
-                    // TLS has a goodbye, for which nobody waits.
+                    // Sends close_notify without waiting.
                     let _ = self.timer.limit(Instant::now(), self.wire.shutdown()).await;
                     return;
                 }
@@ -75,14 +75,14 @@ impl Connection {
             if !matches!(came, Came::Head) {
                 continue;
             }
-            // What is needed while requests come takes no room in a connection that is idle. It is made where it stays: `Box::pin`
-            // would copy all of it.
+            // Boxed, so that an idle connection does not hold the state of a request. `Box::pin` would copy the
+            // future.
             let requests = self.requests(proxy, &mut since, &mut stop);
             came = match Box::into_pin(Box::write(Box::new_uninit(), requests)).await {
                 Then::Another => Came::Idle,
                 Then::Came(came) => came,
                 Then::Opened(authority, via) => {
-                    // What most connections are not takes no room in them.
+                    // Boxed, because most connections are not tunnels.
                     return Box::pin(connect::connect(proxy, self, authority, via, false)).await;
                 }
                 Then::Close => break,
@@ -92,10 +92,10 @@ impl Connection {
         self.linger(proxy).await;
     }
 
-    /// Waits for the beginning of a head. A client that asks for nothing keeps no host in memory. `since`: it has been idle.
+    /// Waits for the start of a head and forgets the last host. `since`: start of the idle time.
     async fn idle(&mut self, proxy: &Proxy, since: Instant, stop: &mut Stop<'_>) -> Came {
         self.last_place = LastPlace::default();
-        // Settings are never lent while anything is waited for: old ones would stay, and each loan makes others dearer.
+        // Settings are not borrowed across an await: that would keep old ones alive and slow other borrowers down.
         let until = since + proxy.settings.load().limits.idle_timeout;
         while self.input.is_empty() {
             match self.more(proxy, since, until, stop).await {
@@ -107,7 +107,7 @@ impl Connection {
         Came::Head
     }
 
-    /// One after the other, until none comes for a moment.
+    /// Serves requests until the connection is idle.
     async fn requests(&mut self, proxy: &Arc<Proxy>, since: &mut Instant, stop: &mut Stop<'_>) -> Then {
         let mut head = Buffer::new();
         loop {
@@ -132,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// Reads until a whole head is there and moves it to `head`. `since`: it has been idle.
+    /// Reads a whole head and moves it to `head`. `since`: start of the idle time.
     async fn next_head(
         &mut self,
         proxy: &Proxy,
@@ -180,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Reads once, until then. `since`: it has been idle.
+    /// Reads once, until `at`. `since`: start of the idle time.
     async fn more(&mut self, proxy: &Proxy, since: Instant, at: Instant, stop: &mut Stop<'_>) -> Result<(), Came> {
         let Connection { wire, input, timer, permit, .. } = self;
         let more = poll_fn(|cx| {
@@ -197,7 +197,7 @@ impl Connection {
         more
     }
 
-    /// One request. Its head is read here, once.
+    /// Answers one request. The head is parsed once, here.
     async fn answer(&mut self, proxy: &Arc<Proxy>, raw: &Buffer) -> Then {
         let began = Instant::now();
         let Connection { wire, input, peer, timer, place, last, last_place, .. } = self;
@@ -227,7 +227,7 @@ impl Connection {
         client.is_old = request.version == http::Version::HTTP_10;
         client.is_head = request.method == "HEAD";
         client.expects_continue = request.expects_continue;
-        // RFC 9931 §8: what follows a refused CONNECT may be somebody's who is not to be trusted with requests.
+        // RFC 9931 §8: the bytes after a refused CONNECT may come from an untrusted source.
         client.persists = request.persists && !request.is_connect();
         let settings = proxy.settings.load_full();
         let identifying = identify(proxy, &settings, peer, place, request.credentials);
@@ -250,7 +250,7 @@ impl Connection {
     }
 }
 
-/// Takes the rest of a body that nobody wants, for the sake of the next request. `false`: it does not come.
+/// Drains an unwanted body, so that the next request can be read. Returns false if its end does not come in time.
 async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
     if client.is_received() {
         return true;
@@ -271,10 +271,10 @@ async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
     timer.limit(at, drained).await.unwrap_or(false)
 }
 
-/// That the proxy stops, for one connection: not before what its client may be sending has come.
+/// The stop signal for one connection, delayed until requests in flight have been read.
 struct Stop<'a> {
     stopped: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
-    /// The connection's task is woken.
+    /// The stop signal will wake the task.
     is_set: bool,
 }
 
@@ -288,7 +288,7 @@ impl Stop<'_> {
     }
 }
 
-/// How HTTP/2 begins.
+/// Start of the HTTP/2 preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
-/// After which a connection without a request no longer knows where its last one went.
+/// A connection without requests for this long forgets its last host.
 const FORGET: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! A client's connection in HTTP/2 (RFC 9113), to the proxy or inside a CONNECT: each stream is an exchange of its own, in a
-//! task of its own, and may be a CONNECT itself. A stream that does not read what it is sent takes no other's window.
+//! A client connection in HTTP/2 (RFC 9113), to the proxy or inside a CONNECT. Each stream is an exchange in a task
+//! of its own and may be a CONNECT. A client that does not read one stream does not block the others.
 
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// Until one side ends it. Boxed, for a stream may hold another connection inside.
+/// Serves the connection until one side ends it. Boxed, because a stream can contain another connection.
 pub fn serve(proxy: &Arc<Proxy>, connection: Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let turns = TaskTurns::default();
     Box::pin(turns.clone().of(serve_streams(proxy.clone(), connection, turns)))
@@ -62,7 +62,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
                     asker.permit.busy();
-                    // The runtime moves what it is given about; and `Box::pin` would copy all of it.
+                    // Boxed in place: spawning would move the future, and `Box::pin` would copy it.
                     let exchange = exchange(proxy.clone(), asker.clone(), request, respond);
                     exchanges.spawn(Box::into_pin(Box::write(Box::new_uninit(), exchange)));
                 }
@@ -81,7 +81,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
             }
             () = idle_enough(&asker.permit, idle_at - idle, idle_at), if exchanges.is_empty() => {
                 streams.abrupt_shutdown(Reason::NO_ERROR);
-                // What was said last goes out, if somebody reads it.
+                // Sends the last frames if the client reads.
                 let _ = timeout_at(Instant::now() + GOODBYE, poll_fn(|cx| streams.poll_closed(cx))).await;
                 return;
             }
@@ -89,7 +89,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
     }
 }
 
-/// Resolves when the connection has been idle long enough, or others need the room.
+/// Resolves after the idle timeout, or if another connection needs the place.
 async fn idle_enough(permit: &ConnectionPermit, since: Instant, until: Instant) {
     tokio::select! {
         () = tokio::time::sleep_until(until) => {}
@@ -97,18 +97,18 @@ async fn idle_enough(permit: &ConnectionPermit, since: Instant, until: Instant) 
     }
 }
 
-/// Who is at the other end, for all streams.
+/// Connection state shared by all streams.
 struct Asker {
     peer: Peer,
     turns: TaskTurns,
     permit: ConnectionPermit,
-    /// Among the connections of the user who asked last.
+    /// Place among the connections of the latest user.
     place: Mutex<Option<Place<String>>>,
-    /// Held by the stream whose password is judged.
+    /// Held while a stream's password is verified.
     tries: tokio::sync::Mutex<()>,
 }
 
-/// One stream.
+/// Serves one stream.
 async fn exchange(
     proxy: Arc<Proxy>,
     asker: Arc<Asker>,
@@ -136,7 +136,7 @@ async fn exchange(
             let mut peer = asker.peer.clone();
             let settings = proxy.settings.load_full();
             let credentials = request.credentials;
-            // A stream whose password is being judged holds up none whose password is known.
+            // A stream that waits for its password check does not block streams whose password is cached.
             let finding = find_user(&proxy, &settings, &mut peer, credentials, Some(&asker.tries));
             let found = while_there(&mut client, &mut timer, pin!(finding)).await;
             let take = |()| take_place(&proxy, &peer, &mut asker.place.lock()).map_err(Outcome::Refused);
@@ -157,7 +157,7 @@ async fn exchange(
         }
         Err(refusal) => {
             let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
-            // What stands before an `@` is a secret.
+            // Userinfo before an `@` is secret.
             let named = || Some(parts.uri.to_string()).filter(|url| !url.contains('@'));
             let url = inside.map_or_else(named, |authority| Some(format!("{authority}{path}")));
             let accept = parts.headers.get(http::header::ACCEPT).map(|accept| accept.as_bytes());
@@ -168,7 +168,7 @@ async fn exchange(
     client.finish().await;
 }
 
-/// A connection in a stream. It counts as any other: in all, of its client and of its user.
+/// Serves a CONNECT stream, which counts against all connection limits.
 async fn connect(
     proxy: &Arc<Proxy>,
     mut exchange: Exchange<'_>,
@@ -196,7 +196,7 @@ async fn connect(
     }
 }
 
-/// What a connection is counted by: in all, of its client, of its user.
+/// Places under the limits for all connections, by client and by user.
 type Places = (ConnectionPermit, Place<IpAddr>, Option<Place<String>>);
 
 fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
@@ -212,9 +212,9 @@ fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
     Ok((permit, client, user_place(proxy, peer.user.as_deref(), None)?))
 }
 
-/// Requests at a time on one connection.
+/// Concurrent streams per connection.
 const MAX_STREAMS: u32 = 100;
-/// What a client may send on one stream before it is taken on; the connection has room for that of all streams.
+/// Receive window of a stream. The connection's window covers all streams.
 const WINDOW: u32 = 64 * 1024;
 const SEND_BUFFER: usize = 64 * 1024;
 const GOODBYE: Duration = Duration::from_secs(1);

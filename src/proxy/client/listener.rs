@@ -1,4 +1,4 @@
-//! Accepts connections and serves each; ends them when the proxy stops.
+//! Accepts and serves connections; drains them when the proxy stops.
 
 use super::super::Proxy;
 use super::super::io::{Buffer, Timer};
@@ -24,14 +24,14 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// What the connections of one listener have in common.
+/// State shared by the connections of one listener.
 pub struct Door {
     number: u64,
-    /// Whenever this is sent, the listener looks at the settings again.
+    /// Each change makes the listener reread the state.
     state: watch::Sender<DoorState>,
 }
 
-/// What may be changed while it is open.
+/// The part of a listener that can change while it is open.
 #[derive(Clone)]
 struct DoorState {
     tls: Option<Arc<Tls>>,
@@ -39,15 +39,15 @@ struct DoorState {
     is_closed: bool,
 }
 
-/// How clients speak TLS to the proxy itself.
+/// TLS between clients and the proxy itself.
 pub struct Tls {
     pub config: Arc<ServerConfig>,
-    /// They have to show a certificate.
+    /// Clients must present a certificate.
     pub identifies: bool,
 }
 
 impl Door {
-    /// One without TLS.
+    /// A listener without TLS.
     pub fn new() -> Arc<Self> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -55,8 +55,8 @@ impl Door {
         Arc::new(Self { number, state: watch::Sender::new(state) })
     }
 
-    /// To be called after a reload. `tls`: for connections that come from now on; `None`: clients speak none.
-    /// `serves_directory`: that of signing keys.
+    /// Applies a reload to new connections. `tls`: `None` for plain text. `serves_directory`: serve the directory of
+    /// signing keys.
     pub fn reloaded(&self, tls: Option<Arc<Tls>>, serves_directory: bool) {
         self.state.send_modify(|state| (state.tls, state.serves_directory) = (tls, serves_directory));
     }
@@ -65,14 +65,14 @@ impl Door {
         self.state.borrow().tls.is_some()
     }
 
-    /// Nothing more is accepted, and each connection ends as soon as it is idle.
+    /// Stops accepting; each connection closes once it is idle.
     pub fn close(&self) {
         self.state.send_modify(|state| state.is_closed = true);
     }
 }
 
-/// Serves one listening socket until it is closed or the proxy stops. Then requests under way get `drain_timeout` to finish;
-/// what is left after it is cut off.
+/// Serves a listening socket until it is closed or the proxy stops. Requests in flight then have `drain_timeout` to
+/// finish; the rest is cut off.
 pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door>) {
     let mut connections = JoinSet::new();
     let mut changes = door.state.subscribe();
@@ -82,7 +82,7 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
             if state.is_closed {
                 return;
             }
-            // Whose certificate was good by the terms before may have none that is good now.
+            // A client certificate that was valid before the reload may not be valid now.
             if state.tls.as_ref().is_some_and(|tls| tls.identifies) {
                 proxy.room.retire(door.number);
             }
@@ -95,7 +95,7 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
         }
     });
     let limit = || proxy.settings.load().limits.max_connections.get();
-    // A connection that is accepted, but for which there is no room yet.
+    // An accepted connection that has no place yet.
     let mut arrived = None;
     let mut last_logged = None;
     loop {
@@ -114,12 +114,12 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
         if let Some(permit) = permit
             && let Some(arrived) = arrived.take()
         {
-            // The runtime moves what it is given about; and `Box::pin` would copy all of it.
+            // Boxed in place: spawning would move the future, and `Box::pin` would copy it.
             let served = served(proxy.clone(), arrived, door.clone(), permit);
             connections.spawn(Box::into_pin(Box::write(Box::new_uninit(), served)));
         }
     }
-    // Connections that had arrived by then are served: closing the socket would reset them.
+    // Serves connections that have already arrived: closing the socket would reset them.
     tokio::task::yield_now().await;
     let mut left: Vec<_> = arrived.into_iter().collect();
     while let Some(tcp) = accept(&proxy, &listener, &mut last_logged).now_or_never().filter(|_| left.len() < BACKLOG) {
@@ -153,16 +153,16 @@ fn log_failed(ended: Result<(), JoinError>) {
     }
 }
 
-/// A connection, before there is room for it.
+/// An accepted connection that has no place yet.
 type Arrived = (TcpStream, SocketAddr, Place<IpAddr>);
 
-/// A connection is served unless its client has too many already.
+/// Rejects a connection if its client has too many.
 fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> {
     let limit = proxy.settings.load().limits.max_connections_per_client.get();
     match proxy.clients.enter(client(address.ip()), limit) {
         Some(place) => Some((tcp, address, place)),
         None => {
-            // An answer would need a reader; a client with so many connections may not be one.
+            // No answer: a client with so many connections may not read it.
             tracing::info!(client = %address, limit, "this client has too many connections: closed");
             None
         }
@@ -197,7 +197,7 @@ async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Do
     Connection::new(wire, Buffer::new(), peer, Timer::new(), permit, None).serve(&proxy).await;
 }
 
-/// Whether the client has shown a certificate that is not accepted, or none.
+/// Whether the client presented an invalid certificate or none.
 fn is_about_certificate(error: &io::Error) -> bool {
     let error = error.get_ref().and_then(|error| error.downcast_ref());
     matches!(error, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented))
@@ -220,7 +220,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     match handshake? {
         Ok(tls) => Ok(Wire::Tls(Box::new(tls))),
         Err((error, mut io)) => {
-            // A client that connects and leaves without a word has seen no certificate.
+            // A client that closes at once has not seen the certificate.
             if let Some(how) = Distrust::of(&error).filter(|how| *how != Distrust::Closed) {
                 proxy.log_distrust(address, &here?.to_string(), None, how);
             }
@@ -230,7 +230,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     }
 }
 
-/// The next connection. `None`: there was none after all. `last_logged`: when that was logged last.
+/// Accepts the next connection. `None`: an error, which is logged. `last_logged`: time of the last log line.
 pub(crate) async fn accept(
     proxy: &Proxy,
     listener: &TcpListener,
@@ -257,7 +257,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// Closes idle connections, to origins and of clients, as a new client needs one of each kind. Returns how many.
+/// Closes idle connections on both sides, because a new client needs one of each. Returns how many.
 fn make_room(proxy: &Proxy) -> usize {
     proxy.upstream.close_idle() + proxy.room.close_idle(MAKE_ROOM)
 }
@@ -270,12 +270,12 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
 const NOT_TLS: &[u8] =
     b"HTTP/1.1 400 TLS Wanted\r\nContent-Type: text/plain\r\nContent-Length: 75\r\nConnection: close\r\n\r\n\
     politely speaks TLS on this port: write https:// in the client's proxy URL\n";
-/// Connections that may have come before the last look.
+/// Connections that may have arrived before the last check.
 const BACKLOG: usize = 1024;
-/// Idle connections that are closed at least where there is no descriptor left.
+/// Idle connections to close at least when descriptors run out.
 const MAKE_ROOM: usize = 16;
-/// It is logged once in this time, and not at each try.
+/// At most one log line per interval.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// Until those that were asked to go have gone.
+/// Retry delay after idle connections were asked to close.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(5);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! SOCKS5 (RFC 1928, with the passwords of RFC 1929): handled as a CONNECT, for tools that speak nothing else.
+//! SOCKS5 (RFC 1928, with passwords as in RFC 1929), handled like a CONNECT, for tools that speak nothing else.
 
 use super::super::Proxy;
 use super::super::exchange::request::Unread;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
-/// To the end of the connection.
+/// Serves the connection to its end.
 pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     let Connection { wire, input, mut peer, mut timer, permit, mut place, .. } = connection;
     let mut io = wire.ahead(input);
@@ -40,8 +40,8 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     }
 }
 
-/// Who it is, and where it wants to go. What is wrong has been answered. `None`: it takes longer than a head may, without the time
-/// in which its password is judged.
+/// Identifies the client and reads its destination. Errors have been answered. `None`: timeout, not counting the
+/// password check.
 async fn negotiate(
     proxy: &Proxy,
     io: &mut Wire,
@@ -67,7 +67,7 @@ async fn negotiate(
                 io.write_all(&reply(NOT_ALLOWED)).await?;
             }
             let why = wrong(refusal.to_string());
-            // It has been told in the words of SOCKS.
+            // The error was sent in SOCKS form.
             conclude_unread(proxy, &Unread::default(), Outcome::Refused(refusal), peer, began);
             return Err(why);
         }
@@ -82,7 +82,7 @@ async fn negotiate(
     timer.limit(at, directed).await
 }
 
-/// The credentials that are required, if any.
+/// Returns the credentials if users are configured.
 async fn introduction(proxy: &Proxy, io: &mut Wire) -> io::Result<Option<Vec<u8>>> {
     let [_, count] = take(io).await?;
     let methods = take_some(io, count).await?;
@@ -95,7 +95,7 @@ async fn introduction(proxy: &Proxy, io: &mut Wire) -> io::Result<Option<Vec<u8>
     if method == PASSWORD { credentials(io).await.map(Some) } else { Ok(None) }
 }
 
-/// Name and password, as HTTP would have them.
+/// Name and password as a Proxy-Authorization value.
 async fn credentials(io: &mut Wire) -> io::Result<Vec<u8>> {
     let [_, length] = take(io).await?;
     let mut both = take_some(io, length).await?;
@@ -105,7 +105,7 @@ async fn credentials(io: &mut Wire) -> io::Result<Vec<u8>> {
     Ok(format!("Basic {}", BASE64_STANDARD.encode(both)).into_bytes())
 }
 
-/// The inner error: what is answered, and why.
+/// Reads the destination. Inner error: reply code and reason.
 async fn destination(io: &mut Wire) -> io::Result<Result<Authority, (u8, String)>> {
     let [_, command, _, kind] = take(io).await?;
     let host = match kind {

@@ -1,4 +1,4 @@
-//! The bytes of a client's connection: TCP, or a stream of HTTP/2, or TLS inside of it as often as it takes.
+//! The bytes of a client connection: TCP, an HTTP/2 stream, or TLS over either, nested as needed.
 
 use super::super::exchange::carry::Http2;
 use super::super::io::{Buffer, Timer};
@@ -17,20 +17,20 @@ use tokio_rustls::server::TlsStream;
 pub enum Wire {
     Tcp(TcpStream),
     Tls(Box<TlsStream<Wire>>),
-    /// What is inside of a CONNECT that came in HTTP/2.
+    /// The inside of a CONNECT over HTTP/2.
     Stream(Box<Http2>),
-    /// One of which some has been read already.
+    /// A connection with input that was already read.
     Ahead(Box<(Buffer, Wire)>),
 }
 
 impl Wire {
-    /// The same, and what has been read of it comes first.
+    /// Puts `input`, which was already read, in front.
     pub fn ahead(self, input: Buffer) -> Self {
         if input.is_empty() { self } else { Wire::Ahead(Box::new((input, self))) }
     }
 
-    /// Says no more, and reads on for a moment: closing with unread bytes would reset the connection, and take away what
-    /// was said last.
+    /// Lingering close: ends output, then reads on for a moment. Closing with unread input would reset the connection
+    /// and lose the last answer.
     pub async fn say_goodbye(&mut self, timer: &mut Timer, patience: Duration, mut most: usize) {
         let read_on = async {
             self.shutdown().await?;
@@ -47,7 +47,7 @@ impl Wire {
         let _ = timer.limit(Instant::now() + patience, read_on).await;
     }
 
-    /// Whether HTTP/2 was agreed on.
+    /// Whether ALPN selected HTTP/2.
     pub fn is_h2(&self) -> bool {
         match self {
             Wire::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
@@ -55,17 +55,17 @@ impl Wire {
         }
     }
 
-    /// Whether the other end has closed its half at least, though not all that it sent has been read.
+    /// Whether the client has closed its sending half, even if unread input is left.
     pub fn is_shut(&self) -> bool {
         self.readiness(Interest::READABLE).is_some_and(|ready| ready.is_read_closed())
     }
 
-    /// Whether the other end takes nothing any more: it has answered something with a reset.
+    /// Whether the client has reset the connection.
     pub fn is_broken(&self) -> bool {
         self.readiness(Interest::WRITABLE).is_some_and(|ready| ready.is_write_closed())
     }
 
-    /// As the runtime knows it.
+    /// Readiness as the runtime knows it.
     fn readiness(&self, interest: Interest) -> Option<Ready> {
         let tcp = match self {
             Wire::Tcp(tcp) => tcp,
@@ -79,7 +79,7 @@ impl Wire {
         }
     }
 
-    /// Dropped, it will end in a way that cannot be taken for a good one.
+    /// Makes a drop reset the connection, so that a cut answer is not taken for complete.
     pub fn will_reset(&mut self) {
         match self {
             Wire::Tcp(tcp) => {
@@ -100,7 +100,7 @@ impl AsyncRead for Wire {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Wire::Stream(stream) => Pin::new(stream).poll_read(cx, buf),
             Wire::Tls(tls) => match Pin::new(tls).poll_read(cx, buf) {
-                // Peers that close TCP without close_notify are common: what a request is says itself where it ends.
+                // Many peers close TCP without close_notify; HTTP framing shows whether the input is complete.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
                 read => read,
             },
@@ -128,7 +128,7 @@ impl AsyncWrite for Wire {
         }
     }
 
-    // Frames of HTTP/2 and records of TLS leave together, in one call of the system's.
+    // HTTP/2 frames and TLS records leave in one system call.
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -170,7 +170,7 @@ impl AsyncWrite for Wire {
 
 /// The content type of a TLS record that begins a handshake (RFC 8446 §5.1).
 pub(super) const TLS_HANDSHAKE: u8 = 0x16;
-/// How long is read on behind what was said last.
+/// Duration of a lingering close.
 pub(super) const GOODBYE: Duration = Duration::from_secs(2);
-/// How much, of who has not said anything that is served.
+/// Bytes that a lingering close reads from a client that sent no valid request.
 pub(super) const GOODBYE_BYTES: usize = 64 * 1024;

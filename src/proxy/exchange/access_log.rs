@@ -1,5 +1,5 @@
-//! The access log: one line for each request that was answered, and each that was not for its client had left. What its
-//! fields mean is in docs/logs.md; they are written by `telemetry`.
+//! The access log: one line for each request, including requests whose client left. docs/logs.md defines the fields;
+//! `telemetry` writes them.
 
 use super::outcome::{About, Outcome, RequestVerdict};
 use super::per_user::{asked, rules};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 impl About<'_> {
-    /// `answer`: one of ours.
+    /// `answer`: the proxy's own answer, if any.
     pub(super) fn log(&self, outcome: &Outcome, answer: Option<&Answer>) {
         let (trip, request) = (self.trip, self.request.ok());
         let (name, error, why) = outcome.words();
@@ -96,7 +96,7 @@ impl About<'_> {
         );
     }
 
-    /// For whom robots.txt is read.
+    /// The product tokens that robots.txt was read for.
     fn tokens(&self, request: &Request<'_>) -> Option<String> {
         let asked = asked(request, self.peer);
         let tokens = rules(self.settings, request, self.peer).product_tokens(&asked);
@@ -105,14 +105,14 @@ impl About<'_> {
     }
 }
 
-/// One that no other line has, of this process or another.
+/// An id that is unique among all processes.
 fn next_id(instance: &str) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let instance = instance.rsplit('-').next().unwrap_or_default();
     format!("{instance}-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// As the client sent it (W3C Trace Context §3.2), if it is one: origins have it too.
+/// The client's traceparent (W3C Trace Context §3.2) if it is valid. Origins receive it too.
 fn traceparent(request: &Request<'_>) -> Option<String> {
     let name = HeaderName::from_static("traceparent");
     let fields = request.head.fields_named(std::slice::from_ref(&name));

@@ -1,5 +1,5 @@
-//! One try to have a request answered, over a connection of either version, and what follows one that broke off: another,
-//! where that is safe, or its failure.
+//! One attempt to have a request answered over one connection, and the choice between a retry and a failure if it
+//! breaks off.
 
 use super::carry::{Client, Fault, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending};
 use super::carry_end::Broken;
@@ -47,7 +47,7 @@ impl Exchange<'_> {
         let carried = self.carry(client, &mut origin, timer, route).await;
         match carried {
             Ok(carried) if carried.is_switched => {
-                // What follows are no requests, and may go on for hours: the turn is over.
+                // The upgraded protocol is not paced and may last for hours: the slot is released.
                 self.permit = None;
                 client.open();
                 origin.side.open();
@@ -86,7 +86,7 @@ impl Exchange<'_> {
             );
         };
         let ends = !self.request.has_body();
-        // The connection's own task may write it before this one goes on.
+        // The connection's task may write the request at once.
         self.leaves(upstream.1);
         let (response, sending, head) = match link.send_request(request, ends) {
             Ok(sent) => sent,
@@ -120,14 +120,14 @@ impl Exchange<'_> {
         }
     }
 
-    /// `reused`: its connection was there before.
+    /// `reused`: the connection was opened earlier.
     fn leaves(&mut self, reused: bool) {
         if let Some(permit) = &mut self.permit {
             permit.leaves(!reused);
         }
     }
 
-    /// The head of the request as it goes out.
+    /// Builds the outgoing head.
     #[inline]
     fn outgoing<R>(&mut self, route: &Route, write: impl FnOnce(&Outgoing<'_>) -> R) -> R {
         let request = self.request;
@@ -154,7 +154,7 @@ impl Exchange<'_> {
         write(&outgoing)
     }
 
-    /// What follows an attempt that broke off. `shared`: with requests before or beside it; `over`: the connection is.
+    /// Decides what follows a failed attempt. `shared`: the connection carried other requests. `over`: it is closed.
     #[cold]
     fn after(&mut self, broken: Broken, shared: bool, over: bool, untouched: bool, want: Want, route: &Route) -> Tried {
         let limits = &self.settings.limits;
@@ -180,17 +180,17 @@ impl Exchange<'_> {
                 let goes_away = fault.goes_away();
                 let again = match &fault {
                     _ if !untouched => None,
-                    // Over HTTP/1.1 the server may say what is wrong with its head.
+                    // Over HTTP/1.1 the server may answer what is wrong with the head.
                     Fault::Http2(error) if want.alone && !error.is_reset() && self.request.is_idempotent() => {
                         Some(Want { versions: Versions::Http1Only, alone: false, ..want })
                     }
                     fault if fault.wants_http1() => Some(Want { versions: Versions::Http1Only, ..want }),
                     fault if fault.is_unprocessed() => Some(want),
-                    // It may be this answer or that to somebody else.
+                    // The invalid data may belong to another request's answer.
                     fault if fault.is_broken_off() && self.request.is_idempotent() && (shared || !want.fresh) => {
                         Some(Want { fresh: true, versions: route.http1_first(want.versions), ..want })
                     }
-                    // It was closed while it was kept, or for what somebody else asked, or it may speak only HTTP/2.
+                    // The pooled connection was closed, another request broke it, or the server speaks only HTTP/2.
                     fault
                         if self.request.is_idempotent()
                             && (shared && (over || fault.is_end())

@@ -1,31 +1,31 @@
-//! How the carrying of one request ended, and why it broke off.
+//! How the transfer of one request ended, and why it broke off.
 
 use super::Outcome;
 use super::carry::Fault;
 
-/// How it ended, as far as it was no fault.
+/// A completed transfer.
 pub(super) struct Carried {
-    /// The origin has taken all of the request.
+    /// The whole request was sent.
     pub(super) is_sent: bool,
     pub(super) is_switched: bool,
 }
 
-/// Why it broke off.
+/// Why a transfer broke off.
 pub(super) enum Broken {
     /// The client has gone.
     Gone,
-    /// The body of the request is not what its framing says.
+    /// The request's body does not match its framing.
     BadRequest(String),
-    /// It comes too slowly, or not at all.
+    /// The request's body is too slow or has stalled.
     SlowRequest,
-    /// The origin takes nothing of the request.
+    /// The origin does not read the request.
     NotTaken,
-    /// The origin has not answered in time.
+    /// The origin did not answer in time.
     NoAnswer,
-    /// The origin's end, before its answer began.
+    /// The origin failed before its answer began.
     Origin(Fault),
-    /// Its answer is not one to hand on.
+    /// The answer must not be forwarded.
     Head(Box<Outcome>),
-    /// The answer had begun.
+    /// The answer broke off after it began.
     Cut(String),
 }

@@ -1,4 +1,4 @@
-//! Whether a request may go, and where to: egress, then the gate.
+//! Decides a request: egress first, then the gate.
 
 use super::Exchange;
 use super::cached::CacheLookup;
@@ -36,7 +36,7 @@ pub enum Decided {
     Setup,
 }
 
-/// Where the request before on a connection went: most go to the same place.
+/// Destination of the previous request on a connection: most requests go to the same host.
 #[derive(Default)]
 pub struct LastPlace {
     host: LastHost,
@@ -44,7 +44,7 @@ pub struct LastPlace {
 }
 
 impl Exchange<'_> {
-    /// Resolves when it may go, or may not.
+    /// Resolves when the request may go or is refused.
     pub(super) async fn decide(&mut self, last: &mut LastPlace) -> Result<Decided, Refusal> {
         let Exchange { proxy, request, peer, .. } = *self;
         if request.is_looped {
@@ -54,7 +54,7 @@ impl Exchange<'_> {
         loop {
             let route = match self.route(&mut last.route).await? {
                 Ok(route) => Ok(route),
-                // A host without an address has no readable robots.txt either: the gate says so.
+                // The gate refuses: a host without an address has no readable robots.txt.
                 Err(ReachError::Resolve(error)) => Err(error),
                 Err(ReachError::Denied(Denied::SetupHost(_))) => return Ok(Decided::Setup),
                 Err(ReachError::Denied(denied)) => return Err(denied.into()),
@@ -69,7 +69,7 @@ impl Exchange<'_> {
                 let asks_cache = route.is_ok() && self.cached.as_ref().is_some_and(|cached| !cached.is_tried);
                 let answer = self.admit(route.as_ref().ok(), again, asks_cache, &mut last.host).await;
                 if answer.is_err() {
-                    // Those of the end of its wait have refused it.
+                    // The settings at the end of the wait refused it.
                     self.settings = proxy.settings.load_full();
                 }
                 match answer? {
@@ -81,7 +81,7 @@ impl Exchange<'_> {
                         };
                         return Ok(Decided::NotModified(not_modified(&visit)));
                     }
-                    // It may have waited for what another fetched.
+                    // A reload came during the wait.
                     Admitted::Allowed { .. } if !Arc::ptr_eq(&self.settings, &proxy.settings.load()) => {
                         self.settings = proxy.settings.load_full();
                         continue;
@@ -93,7 +93,7 @@ impl Exchange<'_> {
                     },
                 }
                 if route.is_err() {
-                    // It may have been held since the name was looked up.
+                    // Resolves the name again after the wait.
                     continue;
                 }
             }
@@ -115,7 +115,7 @@ impl Exchange<'_> {
                     }
                     return Ok(Decided::Go { reported, route });
                 }
-                // What a reload forbids, it forbids to those too that were held meanwhile.
+                // A reload also applies to requests that waited.
                 not_yet => (admitted, self.settings) = (not_yet, proxy.settings.load_full()),
             }
         }
@@ -128,18 +128,18 @@ impl Exchange<'_> {
         Decided::Cached { stored, reported, route }
     }
 
-    /// Where to, if anywhere: by one and the same configuration.
+    /// Finds the route, all under one configuration.
     async fn route(&mut self, last: &mut LastRoute) -> Result<Result<Route, ReachError>, Refusal> {
         let Exchange { proxy, request, peer, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
-        // It came without a CONNECT, or its name in the handshake is another than that of the CONNECT, or a reload has denied it since.
+        // The request came without a CONNECT, its TLS name differs from the CONNECT, or a reload denied the host.
         if (peer.tunnel.is_some() || authority.scheme() == Scheme::Https)
             && intercept_mode(settings, authority, user) == InterceptMode::Deny
         {
             return Err(denied(settings, authority, user));
         }
-        // Before the name is looked up, which shows it to somebody.
+        // Before DNS, which would reveal the name.
         if *authority.host() != settings.intercept.setup_host {
             is_listed(settings, authority.host(), request.method, user)?;
         }
@@ -149,7 +149,7 @@ impl Exchange<'_> {
         Ok(route)
     }
 
-    /// Goes by the settings that are in force now. They follow the routes at once.
+    /// Adopts the current settings, which change right after the routes.
     pub(super) async fn follow_reload(&mut self) {
         yield_now().await;
         self.settings = self.proxy.settings.load_full();
@@ -196,7 +196,7 @@ impl Exchange<'_> {
 }
 
 impl Proxy {
-    /// A place among the user's that wait, and whether there was one.
+    /// A place among the user's waiting requests, and whether the request may wait.
     fn place_in_line(&self, user: Option<&User>) -> (Option<Place<String>>, bool) {
         let Some((user, limit)) = user.and_then(|user| Some((user, user.max_waiting?))) else { return (None, true) };
         let place = self.waiting.enter(user.name.as_ref().to_owned(), limit);

@@ -1,4 +1,4 @@
-//! A request on its way to its origin, tried again where that is safe.
+//! Forwards a request to its origin, with retries where they are safe.
 
 use super::attempt::Tried;
 use super::carry::Client;
@@ -23,16 +23,16 @@ impl Exchange<'_> {
             None => return Outcome::Gone,
         };
         if self.request.is_upgrade {
-            // What most requests are not takes no room in them, here and below.
+            // Boxed, because upgrades are rare; the same below.
             return Box::pin(self.upgrade(client, timer, route)).await;
         }
         let versions = match self.request.authenticates_connection {
-            // HTTP/2 knows no such connections.
+            // HTTP/2 has no connection authentication.
             true => Versions::Http1Only,
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
         };
         let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
-        // Some servers end the connection for a head that is too large for them.
+        // Some servers end the connection because of a large head.
         let may_be_http2 = versions == Versions::Http2Known || self.request.authority.scheme() == Scheme::Https;
         let alone = may_be_http2 && has_large_head(self.request);
         let mut want = Want { versions, once, uploads, alone, ..Want::default() };
@@ -48,12 +48,12 @@ impl Exchange<'_> {
                 None => return Outcome::Gone,
             };
             let OriginConnection { reused, address, link } = connection;
-            // What comes next goes to the same place.
+            // The next attempt goes to the same address.
             want.first = Some(address);
             let upstream = (address, reused);
             let tried = match link {
                 link if !self.turn_holds(route, address) => {
-                    // It may have been closed by the time of the next.
+                    // The connection may be closed before the next attempt.
                     link.put_back();
                     Tried::Again(Want { fresh: false, ..want }, Failure::turns_over())
                 }
@@ -69,13 +69,13 @@ impl Exchange<'_> {
                 Tried::Over(outcome) => return outcome,
                 Tried::Again(again, failure) | Tried::Untried(again, failure) => (again, failure),
             };
-            // Each head that the origin sees counts as a try where it has said how often it wants to see one; so does a turn that was lost,
-            // and a connection that it ends before it has served anything.
+            // Few retries are allowed if the host has a pacing gap and saw a head, if a slot expired, or if a new
+            // connection ended before it served anything.
             match is_untried && reused && self.permit.as_ref().is_some_and(|permit| permit.gap().is_zero()) {
                 true => untried += 1,
                 false => tries += 1,
             }
-            // One more request to the host. A client that has stalled has no turn for it.
+            // A retry is another request to the host. A client that stalled has no slot for it.
             if !self.permit.as_ref().is_some_and(Permit::has_turn) || tries >= MAX_TRIES || untried >= MAX_UNTRIED {
                 return Outcome::Failed(failure);
             }
@@ -85,13 +85,13 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether the turn is still there, and is one at this address.
+    /// Whether the slot is still held and valid for this address.
     fn turn_holds(&self, route: &Route, address: SocketAddr) -> bool {
         let address = route.paced_at(Some(address));
         self.permit.as_ref().is_none_or(|permit| permit.holds_at(&self.request.authority, address))
     }
 
-    /// Another, unless the first is still there. `first`: the address to try before the others.
+    /// Takes another slot unless the first is still held. `first`: the address to try first.
     async fn take_turn<C: Client>(
         &mut self,
         client: &mut C,
@@ -108,7 +108,7 @@ impl Exchange<'_> {
         self.asked_meanwhile().map_err(Outcome::Refused)?.map_or(Ok(()), |answer| Err(Outcome::Answered(answer)))
     }
 
-    /// On a connection of its own, which may become another protocol's.
+    /// Uses a connection of its own, which may switch protocols.
     async fn upgrade<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: &Route) -> Outcome {
         let mut first = None;
         for _ in 0..MAX_TRIES {
@@ -133,10 +133,10 @@ impl Exchange<'_> {
     }
 }
 
-/// Origins that end each connection after a few requests: of many at once, the last wait for that many connections.
+/// Retries after connections that ended unprocessed: some origins close each one after a few requests.
 const MAX_UNTRIED: u32 = 32;
 
-/// Whether its head is larger than some server takes as it is set up by default: nginx takes 4 or 8 KiB of a field.
+/// Whether the head exceeds what some servers accept by default: nginx accepts 4 or 8 KiB a field.
 fn has_large_head(request: &Request<'_>) -> bool {
     let mut all = request.target.len();
     let mut is_large = all > LARGE_FIELD;
@@ -151,6 +151,6 @@ fn has_large_head(request: &Request<'_>) -> bool {
     is_large || all > LARGE_HEAD
 }
 
-/// Bytes, of a field or of the target, and of all of them.
+/// Bytes, of a field or the target, and of the whole head.
 const LARGE_FIELD: usize = 3072;
 const LARGE_HEAD: usize = 12 * 1024;

@@ -1,4 +1,4 @@
-//! What is remembered of answers: what they have said about their use, and when pages were delivered.
+//! Memory of answers: usage reservations, and when pages were delivered.
 
 use super::per_user::asked;
 use super::request::Request;
@@ -12,7 +12,7 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// What has been said, by URL and for whom.
+/// Reservations by URL, product tokens and purposes.
 pub struct Reserved {
     hasher: RandomState,
     said: Cache<u64, RememberedReservation>,
@@ -21,7 +21,7 @@ pub struct Reserved {
 #[derive(Clone)]
 pub(super) struct RememberedReservation {
     pub(super) reservation: Box<Reservation>,
-    /// Whatever the clock is set to meanwhile.
+    /// Monotonic: clock changes do not matter.
     pub(super) until: Instant,
 }
 
@@ -33,7 +33,7 @@ impl Default for Reserved {
 
 impl Reserved {
     pub(super) fn get(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules) -> Option<RememberedReservation> {
-        // Most sites say nothing.
+        // Most sites reserve nothing.
         if self.said.is_empty() { None } else { self.said.get(&self.key(request, peer, rules)) }
     }
 
@@ -49,11 +49,11 @@ impl Reserved {
     }
 }
 
-/// The pages that were delivered last: hashes of their URLs, and when.
+/// Recently delivered pages, by hash of their URL.
 #[derive(Default)]
 pub struct Visits {
     hasher: RandomState,
-    /// Once any host has a `min_revisit`.
+    /// Created once a host has `min_revisit`.
     visits: OnceLock<Cache<u64, Arc<Visit>, VisitBytes>>,
 }
 
@@ -67,7 +67,7 @@ impl Weighter<u64, Arc<Visit>> for VisitBytes {
 }
 
 impl Visits {
-    /// However its path is spelt: that makes no other page of it (RFC 9110 §4.2.3).
+    /// Normalizes the path: all spellings are one page (RFC 9110 §4.2.3).
     pub(super) fn key(&self, request: &Request<'_>) -> u64 {
         self.hasher.hash_one((&request.authority, policy::normalised(&request.target)))
     }
@@ -82,10 +82,10 @@ impl Visits {
     }
 }
 
-/// URLs that are remembered.
+/// Remembered URLs.
 const MOST: usize = 100_000;
-/// What URLs that are remembered take together, and how many that is about.
+/// Memory of visits in bytes, and their expected number.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 const ABOUT: usize = 200_000;
-/// What one takes beside its fields.
+/// Overhead of an entry in bytes.
 const ROW: usize = 64;

@@ -1,5 +1,5 @@
-//! One request, from its head to the line in the log: decided, carried to its origin, answered. What ends here ends in
-//! `finish`, which alone counts, records, logs and answers.
+//! One request, from its head to its log line: decide, forward, answer. Every exchange ends in `finish`, which alone
+//! counts, records, logs and answers.
 
 mod access_log;
 mod attempt;
@@ -67,7 +67,7 @@ use tunnel_sni::{Introduced, misnamed};
 use users::Cost;
 
 impl Exchange<'_> {
-    /// From the decision to the end of the answer. `last`: where the request before on its connection went.
+    /// Runs the exchange. `last`: destination of the previous request on the connection.
     pub async fn run<C: Client>(&mut self, client: &mut C, timer: &mut Timer, last: &mut LastPlace) {
         let outcome = self.outcome(client, timer, last).await;
         self.finish(outcome, client, timer).await;
@@ -123,7 +123,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// A CONNECT is granted: its inside is served here. `false`: the client does not hear it.
+    /// Grants an intercepted CONNECT. Returns false if the client does not receive it.
     pub async fn intercepted<C: Client>(&mut self, client: &mut C, timer: &mut Timer) -> bool {
         self.trip.status = 200;
         client.grant();
@@ -132,7 +132,7 @@ impl Exchange<'_> {
         flush(&settings, client, timer).await
     }
 
-    /// A CONNECT is granted: what is inside goes through unread, until one side ends it, or a TLS handshake names another host.
+    /// Grants a tunnel and passes bytes until one side ends it, or until the TLS handshake names another host.
     pub async fn tunnelled<C: Client>(&mut self, mut origin: Stream, client: &mut C, timer: &mut Timer) {
         self.trip.status = 200;
         self.proxy.counters.tunnelled();
@@ -158,7 +158,7 @@ impl Exchange<'_> {
         self.conclude(Outcome::Tunnelled);
     }
 
-    /// The name in the TLS handshake has to be that of the CONNECT around it.
+    /// Checks that the TLS handshake names the host of the CONNECT.
     fn agree(&self) -> Result<(), Refusal> {
         match self.peer.tunnel.as_ref().and_then(|tunnel| Some((tunnel, tunnel.other_name.as_ref()?))) {
             Some((tunnel, name)) => Err(misnamed(&tunnel.authority, name)),
@@ -166,9 +166,9 @@ impl Exchange<'_> {
         }
     }
 
-    /// The only end. The turn is given back before anything is written.
+    /// Ends the exchange. The pacing slot is released before anything is written.
     pub async fn finish<C: Client>(&mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
-        // Before its turn is another's, who may want the same page.
+        // Before the slot goes to another request, which may want the same page.
         match outcome {
             Outcome::Forwarded | Outcome::Cached => {
                 self.delivered();
@@ -178,12 +178,12 @@ impl Exchange<'_> {
             _ => {}
         }
         self.permit = None;
-        // Where the body has stopped nobody waits for its rest.
+        // Nobody waits for the rest of a body that the origin stopped reading.
         let is_after_origin = matches!(outcome, Outcome::Failed(_) | Outcome::Refused(Refusal::AnswerReserved(_)));
         let is_last = is_after_origin && !client.is_received();
         match self.conclude(outcome) {
             FinalStep::Answer(answer) => {
-                // The connection stays usable unless the rest of the request cannot be separated from the next.
+                // Keeps the connection unless the body cannot be told apart from the next request.
                 let is_last = is_last || self.proxy.is_leaving() || !client.may_skip_body();
                 answer_locally(&self.settings, client, timer, answer, is_last).await;
             }
@@ -195,7 +195,7 @@ impl Exchange<'_> {
     fn conclude(&mut self, outcome: Outcome) -> FinalStep {
         self.is_concluded = true;
         let charged = self.trip.origin.map(|_| self.charged());
-        // What comes from the cache is nothing that the site has sent.
+        // The site did not send what comes from the cache.
         let bytes = if matches!(outcome, Outcome::Cached) { 0 } else { self.trip.moved.down };
         self.trip.gate.settle(self.trip.upstream.is_some(), bytes, charged);
         let Exchange { proxy, ref settings, peer, began, request, ref trip, .. } = *self;
@@ -203,11 +203,11 @@ impl Exchange<'_> {
     }
 }
 
-/// Its task has ended before it: with the client's HTTP/2 connection, or the proxy.
+/// The task was dropped, with the client's HTTP/2 connection or at shutdown.
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         if !self.is_concluded {
-            // A CONNECT that was granted: one whose inside is served here has been concluded.
+            // A granted tunnel: an intercepted CONNECT was concluded earlier.
             let is_tunnel = self.request.is_connect() && self.trip.status == 200;
             self.conclude(match (is_tunnel, self.proxy.is_stopping()) {
                 (true, _) => Outcome::Tunnelled,
@@ -218,7 +218,7 @@ impl Drop for Exchange<'_> {
     }
 }
 
-/// Answers what is no request to carry. In HTTP/1 nothing is kept of the connection.
+/// Answers a request that could not be read. Over HTTP/1 the connection closes.
 pub async fn answer_unread<C: Client>(
     proxy: &Proxy,
     unread: &Unread<'_>,
@@ -233,13 +233,13 @@ pub async fn answer_unread<C: Client>(
     }
 }
 
-/// Counts, logs and records it; what it is answered with is for the caller.
+/// Counts, logs and records the request; the caller sends the answer.
 pub fn conclude_unread(proxy: &Proxy, unread: &Unread<'_>, outcome: Outcome, peer: &Peer, began: Instant) -> FinalStep {
     let settings = proxy.settings.load_full();
     About { proxy, settings: &settings, peer, began, request: Err(unread), trip: &Trip::default() }.conclude(outcome)
 }
 
-/// Whether the time that this decision took is taken: one in so many is enough to know.
+/// Whether to sample this decision's latency.
 fn is_timed() -> bool {
     thread_local!(static COUNT: Cell<u8> = const { Cell::new(0) });
     COUNT.with(|count| count.replace((count.get() + 1) % TIMED)) == 0
@@ -247,7 +247,7 @@ fn is_timed() -> bool {
 
 const TIMED: u8 = 64;
 
-/// Sends an answer of the proxy's own, as the client takes it. One that does not, or too slowly, loses its connection.
+/// Sends a local answer. A client that reads too slowly loses its connection.
 async fn answer_locally<C: Client>(
     settings: &Settings,
     client: &mut C,
@@ -262,7 +262,7 @@ async fn answer_locally<C: Client>(
     }
 }
 
-/// Sends a body whose head has been sent, as the client takes it. `moved`: bytes that have come of it.
+/// Sends the body of a head that was sent. `moved`: bytes taken from `body`.
 async fn send_body<C: Client>(
     settings: &Settings,
     client: &mut C,
@@ -283,7 +283,7 @@ async fn send_body<C: Client>(
     .await
 }
 
-/// A client that does not read loses its connection.
+/// Flushes output. A client that does not read loses its connection.
 async fn flush<C: Client>(settings: &Settings, client: &mut C, timer: &mut Timer) -> bool {
     let at = Instant::now() + settings.limits.read_timeout;
     let flushed = poll_fn(|cx| match client.side().poll_flush(cx) {

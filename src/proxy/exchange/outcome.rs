@@ -1,4 +1,4 @@
-//! How an exchange ended: what is counted, recorded, logged and answered then.
+//! How an exchange ended, and what is counted, recorded, logged and answered then.
 
 use super::outcome_counts::FORWARDED;
 use super::request::{Request, Unread};
@@ -13,18 +13,18 @@ use crate::proxy::respond::{Answer, Failure};
 use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
-/// How it ended.
+/// How an exchange ended.
 #[non_exhaustive]
 pub enum Outcome {
-    /// The origin's answer was handed on, or the connection is another protocol's from now on.
+    /// The origin's answer was forwarded, or the connection switched protocols.
     Forwarded,
-    /// Answered with what is stored, which the origin may have confirmed.
+    /// Answered from the cache, possibly after revalidation.
     Cached,
-    /// Answered from here, with what was asked for.
+    /// Answered by the proxy itself.
     Answered(Answer),
-    /// A CONNECT whose inside is served here was granted.
+    /// An intercepted CONNECT was granted.
     Intercepted,
-    /// A CONNECT was granted, and what came of it is over.
+    /// A granted tunnel has ended.
     Tunnelled,
     Refused(Refusal),
     Failed(Failure),
@@ -32,12 +32,12 @@ pub enum Outcome {
     Cut(String),
     /// The client has left.
     Gone,
-    /// The proxy does not wait for it any longer.
+    /// The proxy stopped before the exchange ended.
     Stopped,
 }
 
 impl Outcome {
-    /// Its name, the proxy error type of RFC 9209, and the reason, as far as there are any.
+    /// Name, proxy error type of RFC 9209, and reason.
     pub(super) fn words(&self) -> (&'static str, Option<&'static str>, Option<&str>) {
         match self {
             Outcome::Forwarded => ("forwarded", None, None),
@@ -60,17 +60,17 @@ impl From<Failure> for Box<Outcome> {
     }
 }
 
-/// What was decided about a request.
+/// The decision on a request.
 #[derive(Clone, Copy)]
 pub(super) enum RequestVerdict<'a> {
     Refused(&'a Refusal),
-    /// In report mode.
+    /// Not enforced, in report mode.
     Reported(&'a Reported),
-    /// By this rule, if one matched.
+    /// With the rule that matched, if any.
     Allowed(Allowance, Option<&'a RuleEvidence>),
 }
 
-/// What is known of an exchange at its end. `request`: what there is of one that could not be read.
+/// An exchange at its end. `request`: `Err` if it could not be read.
 pub(super) struct About<'a> {
     pub(super) proxy: &'a Proxy,
     pub(super) settings: &'a Settings,
@@ -80,17 +80,17 @@ pub(super) struct About<'a> {
     pub(super) trip: &'a Trip,
 }
 
-/// What is left to be done for the client.
+/// What is left to send to the client.
 pub enum FinalStep {
-    /// It has its answer.
+    /// The client has its answer.
     AlreadySent,
     Answer(Answer),
-    /// There is none.
+    /// Nothing: the connection is cut.
     Cut,
 }
 
 impl<'a> About<'a> {
-    /// Counts, logs and records.
+    /// Counts, logs and records the outcome.
     pub(super) fn conclude(&self, outcome: Outcome) -> FinalStep {
         let proxy = self.proxy;
         let is_problem = matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_));
@@ -120,7 +120,7 @@ impl<'a> About<'a> {
         made.map_or(FinalStep::Cut, FinalStep::Answer)
     }
 
-    /// What was decided. `None`: nothing was.
+    /// The decision; `None` if there was none.
     pub(super) fn verdict(&self, outcome: &'a Outcome) -> Option<RequestVerdict<'a>> {
         let trip = self.trip;
         match (outcome, &trip.reported) {
@@ -130,7 +130,7 @@ impl<'a> About<'a> {
         }
     }
 
-    /// The status that the client has, and the bytes of its body.
+    /// Status and body bytes sent to the client.
     pub(super) fn sent(&self, answer: Option<&Answer>) -> (u16, u64) {
         let ours = answer.map(|answer| (answer.status.as_u16(), answer.body().len() as u64));
         ours.unwrap_or((self.trip.status, self.trip.moved.down))

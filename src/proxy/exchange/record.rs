@@ -1,4 +1,4 @@
-//! The record of a request in the evidence: what was decided, by what, and the result. docs/evidence.md has its members.
+//! The evidence record of a request: decision, basis and result. docs/evidence.md lists the members.
 
 use super::access_log::millis;
 use super::outcome::{About, Outcome, RequestVerdict};
@@ -11,7 +11,7 @@ use crate::robots::{ProductToken, Purpose};
 use std::time::{Duration, SystemTime};
 
 impl About<'_> {
-    /// Puts it on record. `answer`: one of ours.
+    /// Records the exchange. `answer`: the proxy's own answer, if any.
     pub(super) fn record(&self, evidence: &Evidence, outcome: &Outcome, answer: Option<&Answer>) {
         let (now, trip) = (SystemTime::now(), self.trip);
         let mut draft = evidence.draft(now.checked_sub(self.began.elapsed()).unwrap_or(now));
@@ -22,7 +22,7 @@ impl About<'_> {
         detail.iter().for_each(|detail| draft.text("detail", detail));
         self.verdict(outcome).iter().for_each(|verdict| verdict.record(&mut draft));
         for (name, entry) in ["robots", "tdmrep", "license_file"].into_iter().zip(&trip.gate.basis) {
-            // Of a file that nobody has looked at there is nothing to say.
+            // A file that was never requested is left out.
             if let Some(entry) = entry.as_ref().filter(|entry| entry.answer.is_some() || entry.trouble.is_some()) {
                 draft.object(name, |members| rests_on(entry, members));
             }
@@ -98,7 +98,7 @@ impl RequestVerdict<'_> {
                 draft.pieces(name, pieces);
             }
             ("line" | "entry", Member::Number(number)) => draft.number(name, number),
-            // It has these already.
+            // Other members are recorded elsewhere.
             _ => {}
         });
         if !is_ruled {
@@ -107,7 +107,7 @@ impl RequestVerdict<'_> {
     }
 }
 
-/// What is known of a file of the site's.
+/// The state of a policy file of the site.
 fn rests_on(entry: &Entry, members: &mut Draft) {
     if let Some(answer) = &entry.answer {
         members.number("status", answer.status.into());

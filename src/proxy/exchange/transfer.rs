@@ -1,4 +1,4 @@
-//! Carries one request to its origin and the answer back: both bodies at once, in both directions, by one task.
+//! Carries one request to its origin and the answer back: one task moves both bodies.
 
 use super::Exchange;
 use super::carry::{AnswerHead, Client, Fault, Flow, Moved, Next, Origin, Side, Stopped};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// Until the answer has been handed on, or another protocol follows.
+    /// Resolves when the answer was forwarded or another protocol follows.
     pub(super) async fn carry<C: Client, O: Origin>(
         &mut self,
         client: &mut C,
@@ -26,7 +26,7 @@ impl Exchange<'_> {
         let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
         let (limits, expects_continue) = (&self.settings.limits, self.request.expects_continue);
         let least = Least { rate: limits.min_rate, over: limits.read_timeout };
-        // A request that waits for the host has waited for its gap anyway.
+        // Stalls within the pacing gap delay nobody: the next start waits for the gap anyway.
         let stall = gap.max(limits.read_timeout / STALL);
         let began = Instant::now();
         let at = began + least.over;
@@ -49,7 +49,7 @@ impl Exchange<'_> {
         };
         poll_fn(|cx| {
             let polled = carry.poll(cx, timer);
-            // The task may end any time.
+            // Saved each time, because the task may be dropped.
             carry.exchange.trip.moved = Moved { up: carry.up.moved, down: carry.down.moved };
             polled
         })
@@ -73,18 +73,18 @@ struct Carry<'c, 'e, C, O> {
     began: Instant,
     up: Flow,
     down: Flow,
-    /// Why the rest of the request is not sent any more; the answer may come all the same.
+    /// Why the rest of the request is not sent; an answer may still come.
     unsent: Option<Option<Fault>>,
     answered: bool,
     left: bool,
-    /// Nothing of its body comes before the origin's 100, or before the client is tired of waiting (RFC 9110 §10.1.1).
+    /// The body waits for the origin's 100, or until the client sends it anyway (RFC 9110 §10.1.1).
     awaits_continue: bool,
-    /// From when on, and behind how many bytes, it is seen whether the bodies go on.
+    /// Start of the stall window, and the bytes moved before it.
     window: (Instant, u64),
     /// Interim answers so far.
     interim: u32,
     least: Least,
-    /// A client that has sent next to nothing of its request, or taken next to nothing of its answer, for so long has stalled.
+    /// A client that has moved next to nothing of its request or answer for this long has stalled.
     stall: Duration,
 }
 
@@ -118,7 +118,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             if self.window_ends().is_some_and(|at| at <= now) {
                 let has_stalled = self.has_stalled();
                 if let Some(permit) = self.exchange.permit.as_mut().filter(|_| has_stalled) {
-                    // It may go on whenever it likes; the host is others' meanwhile.
+                    // The client may go on later; the slot goes to another request.
                     permit.pass_on();
                 }
                 self.window = (now, self.up.moved + self.down.moved);
@@ -127,20 +127,20 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         }
     }
 
-    /// When to see whether the client goes on. `None`: nothing of it is waited for, or it has no turn.
+    /// When to check for a stall. `None`: the client is not waited for, or has no slot.
     fn window_ends(&self) -> Option<Instant> {
         let has_turn = self.left && self.exchange.permit.as_ref().is_some_and(Permit::has_turn);
         (has_turn && (self.answered || !self.is_origins_turn())).then(|| self.window.0 + self.stall)
     }
 
-    /// At the end of a window.
+    /// Whether the client stalled in the last window.
     fn has_stalled(&self) -> bool {
         let is_waited_for = if self.answered { self.down.is_held_up } else { !self.up.is_held_up };
         let moved = self.up.moved + self.down.moved - self.window.1;
         is_waited_for && u128::from(moved) * 1000 < SLOW * self.stall.as_millis()
     }
 
-    /// Until when something of the answer has to move. A client that says no more shows that it is there by what it takes.
+    /// Deadline for progress of the answer. A half-closed client shows by reading that it is there.
     fn down_ends(&self) -> Instant {
         if let Some(held) = &self.exchange.held {
             return held.until;
@@ -155,7 +155,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         self.up.is_done || self.unsent.is_some()
     }
 
-    /// It has all that it is to have for now.
+    /// The origin has all that it needs for now.
     fn is_origins_turn(&self) -> bool {
         self.is_sent() || self.awaits_continue && !self.up.is_held_up
     }
@@ -167,14 +167,14 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         self.up.at = now + self.least.over;
     }
 
-    /// The request.
+    /// Moves the request.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
         let polled = self.up.poll(cx, self.client.side(), self.origin.side(), self.least);
         if self.awaits_continue && self.up.moved > 0 {
             self.continues(Instant::now());
         }
         let Poll::Ready(ended) = polled else { return Ok(()) };
-        // The answer has its time from now on.
+        // The answer's timeout starts now.
         self.down.at = Instant::now() + self.least.over;
         match ended {
             Ok(()) => Ok(()),
@@ -189,7 +189,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         }
     }
 
-    /// The answer.
+    /// Moves the answer.
     #[inline]
     fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<Carried, Broken>> {
         while !self.answered {
@@ -203,7 +203,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                         return Err(Failure::malformed("interim answers without end").into());
                     }
                     continues |= head.status == 100;
-                    // Of a page that has to be read nothing goes out before: early hints (103) are of its head.
+                    // Early hints (103) belong to the page's head, so a page that is read first sends none.
                     if !self.exchange.reads_pages || self.awaits_continue && head.status == 100 {
                         self.client.interim(head);
                     }
@@ -236,12 +236,12 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                 }
                 Poll::Ready(Ok(Err(error))) => return Poll::Ready(Err(Broken::Head(error))),
                 Poll::Ready(Err(fault)) => {
-                    // What was not taken says more than that nothing came.
+                    // A write error says more than an early end.
                     let unsent = self.unsent.take().flatten().filter(|_| matches!(fault, Fault::Ended));
                     return Poll::Ready(Err(Broken::Origin(unsent.unwrap_or(fault))));
                 }
                 Poll::Pending => {
-                    // Interim answers go out as they come.
+                    // Interim answers are flushed at once.
                     return match self.client.side().poll_flush(cx) {
                         Poll::Ready(Err(_)) => Poll::Ready(Err(Broken::Gone)),
                         Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
@@ -264,7 +264,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         }
     }
 
-    /// A deadline has passed.
+    /// Handles a deadline that has passed.
     #[cold]
     fn late(&mut self, now: Instant) -> Result<(), Broken> {
         if !self.is_origins_turn() && now >= self.up.at {
@@ -291,9 +291,9 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     }
 }
 
-/// A client that has said that it sends no more has gone when nothing of its answer has moved for so long.
+/// A half-closed client has gone if its answer has not moved for this long.
 const PRESENT: Duration = Duration::from_secs(5);
-/// The part of `read_timeout` after which a client that moves next to nothing has the host's turn no longer:
+/// The part of `read_timeout` after which a stalled client loses its slot.
 const STALL: u32 = 12;
-/// fewer bytes a second than any way to a client has.
+/// A client that moves fewer bytes a second has stalled.
 const SLOW: u128 = 1024;

@@ -1,4 +1,4 @@
-//! Bytes that pass unread, both ways: an upgraded protocol, or a host whose policy is `tunnel`.
+//! Bytes passed unread in both directions: an upgraded protocol, or a host with `intercept: tunnel`.
 
 use super::carry::{Flow, Moved, Side, Stopped};
 use super::per_user::{hosts, is_listed};
@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// Connects before the CONNECT is granted, so that a failure is an answer and not an end. Only starts are paced: the turn
-    /// ends here. `via`: what the CONNECT says of the way so far.
+    /// Connects before the CONNECT is granted, so that a failure can be answered. Only the start is paced. `via`: the
+    /// Via fields of the CONNECT.
     pub async fn open_tunnel(&mut self, via: Option<&str>) -> Result<Stream, Outcome> {
         let (proxy, peer, authority) = (self.proxy, self.peer, &self.request.authority);
         let route = loop {
@@ -62,7 +62,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Hands on until both directions have ended, one has failed, or nothing has come for `idle`. `moved` is kept up to date.
+/// Passes bytes until both directions have ended, one has failed, or nothing came for `idle`. Updates `moved`.
 pub async fn run<A: Side, B: Side>(
     client: &mut A,
     origin: &mut B,
@@ -94,7 +94,7 @@ pub async fn run<A: Side, B: Side>(
     .await;
 }
 
-/// One direction, unless it has ended.
+/// Polls one direction unless it has ended.
 fn step<A: Side, B: Side>(
     flow: &mut Flow,
     cx: &mut Context<'_>,

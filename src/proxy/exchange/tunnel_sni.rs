@@ -1,5 +1,5 @@
-//! The client's side of a tunnel, whose TLS handshake has to name the tunnel's host: at one address there may be many sites, and
-//! only that one's are meant to go by unread.
+//! The client side of a tunnel, whose TLS handshake must name the tunnel's host: other sites at the same address may
+//! not pass unread.
 
 use super::carry::{BodySource, Fault, Side};
 use crate::policy::{Authority, Host, Refusal};
@@ -8,18 +8,19 @@ use bytes::Bytes;
 use http::HeaderMap;
 use std::task::{Context, Poll, ready};
 
-/// A client that says whom it speaks to with what it sends first. Nothing waits for that: servers of other protocols speak first.
+/// A client whose ClientHello is checked as it passes. Nothing waits for it: in other protocols the server speaks
+/// first.
 pub(super) struct Introduced<'a, S> {
     side: &'a mut S,
     host: &'a Host,
-    /// As long as a name may come.
+    /// Set while a ClientHello may come.
     hello: Option<HelloReader>,
-    /// Whom it named in place of the host. What it said so with goes no further.
+    /// The name in the ClientHello if it is not the host. The ClientHello is not forwarded.
     pub(super) other: Option<String>,
 }
 
 impl<'a, S: Side> Introduced<'a, S> {
-    /// An address is named by nobody, or by any name.
+    /// Checks nothing if the host is an IP address.
     pub(super) fn new(side: &'a mut S, host: &'a Host) -> Self {
         Introduced { side, host, hello: host.name().map(|_| HelloReader::default()), other: None }
     }
@@ -79,7 +80,7 @@ impl<S: Side> Side for Introduced<'_, S> {
     }
 }
 
-/// The name in the handshake is another than that of the CONNECT.
+/// The refusal of a TLS handshake that does not name the host of the CONNECT.
 pub(super) fn misnamed(connected: &Authority, name: &str) -> Refusal {
     Refusal::AuthorityMismatch {
         connection: connected.to_string().into(),

@@ -1,31 +1,31 @@
-//! How fast a body comes (`limits.min_rate`): one that drips would hold its connections and its turn for as long as it
-//! likes. Pure.
+//! Minimum rate of a body (`limits.min_rate`): a body that drips would hold its connections and its slot for as long
+//! as it likes. Pure.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What has come of a body since a while.
+/// Bytes of a body in the current window.
 #[derive(Debug, Clone, Copy)]
 pub struct Meter {
     since: Instant,
     bytes: u64,
 }
 
-/// The least that has to come.
+/// The minimum rate.
 #[derive(Debug, Clone, Copy)]
 pub struct Least {
-    /// Bytes a second, on the average of `over`.
+    /// Bytes a second, averaged over `over`.
     pub rate: u64,
     pub over: Duration,
 }
 
 impl Meter {
-    /// Of a body that begins now.
+    /// Starts the first window.
     pub fn begin(now: Instant) -> Self {
         Meter { since: now, bytes: 0 }
     }
 
-    /// A piece has come. `false`: less than the least has, since a while as long as that.
+    /// Adds a piece. Returns false if the rate over the last window is below the minimum.
     pub fn moved(&mut self, now: Instant, bytes: usize, least: Least) -> bool {
         self.bytes += bytes as u64;
         let passed = now - self.since;
@@ -44,7 +44,7 @@ mod tests {
 
     const LEAST: Least = Least { rate: 10, over: Duration::from_secs(60) };
 
-    /// Pieces of so many bytes, one after each pause, until one is too slow.
+    /// Adds a piece after each pause until the rate is too low.
     fn cut_after(bytes: usize, pause: Duration) -> Option<Duration> {
         let began = Instant::now();
         let mut meter = Meter::begin(began);

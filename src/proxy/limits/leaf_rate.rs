@@ -1,5 +1,4 @@
-//! How fast one client may have certificates made: each new name costs a signature, and a client can name as many hosts
-//! as it likes.
+//! Rate limit on certificates by client: each new name costs a signature, and a client can name any number of hosts.
 
 use super::per_client;
 use quick_cache::sync::Cache;
@@ -7,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Until when each client has used up what it may have made.
+/// When each client's bucket is full again.
 pub struct Mints(Cache<IpAddr, Instant>);
 
 impl Mints {
@@ -15,13 +14,13 @@ impl Mints {
         Mints(Cache::new(CLIENTS))
     }
 
-    /// Resolves when it is this client's turn. Other clients do not wait for it.
+    /// Waits until this client may have another certificate.
     pub async fn turn(&self, client: IpAddr) {
         let at = self.next(per_client::client(client), Instant::now());
         sleep_until(at).await;
     }
 
-    /// A bucket of [`AT_ONCE`] that fills up with one each [`EACH`].
+    /// A token bucket: [`AT_ONCE`] tokens, one refilled each [`EACH`].
     fn next(&self, client: IpAddr, now: Instant) -> Instant {
         let until = self.0.get(&client).unwrap_or(now).max(now) + EACH;
         self.0.insert(client, until);

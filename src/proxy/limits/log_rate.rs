@@ -1,9 +1,9 @@
-//! How often the log has a line about what clients can cause as often as they like. Pure.
+//! Rate limit on log lines that clients can cause at will. Pure.
 
 use parking_lot::Mutex;
 use std::time::{Duration, SystemTime};
 
-/// Lets a few through in a while, and counts the others.
+/// Allows a few lines in each window and counts the rest.
 #[derive(Default)]
 pub struct LogRate(Mutex<State>);
 
@@ -15,10 +15,10 @@ struct State {
 }
 
 impl LogRate {
-    /// Whether this one is logged; then, how many before it were not.
+    /// `Some` if the line is logged: the number of lines dropped before it.
     pub fn allow(&self, now: SystemTime) -> Option<u64> {
         let mut state = self.0.lock();
-        // A clock that was set back begins again as well.
+        // A clock that was set back starts a new window.
         let passed = state.since.and_then(|since| now.duration_since(since).ok());
         if passed.is_none_or(|passed| passed >= WHILE) {
             (state.since, state.logged) = (Some(now), 0);

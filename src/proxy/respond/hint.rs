@@ -1,10 +1,10 @@
-//! What a client, a model or a person, can do about a refusal now: one sentence, the same in JSON and on the page. Pure.
+//! What a client, model or person can do about a refusal: one sentence, in JSON and on the page. Pure.
 
 use crate::config::Settings;
 use crate::policy::{EgressReason, ListedBy, Refusal};
 use std::borrow::Cow;
 
-/// With names of keys and commands in backticks. `wait`: seconds until it makes sense to try again.
+/// Keys and commands are in backticks. `wait`: seconds until a retry makes sense.
 pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) -> Cow<'static, str> {
     let wait = wait.unwrap_or_default();
     Cow::Borrowed(match refusal {
@@ -92,7 +92,7 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
     })
 }
 
-/// The first of them.
+/// The first hosts of the allowlist.
 fn listed(settings: &Settings) -> String {
     let hosts = &settings.listed.hosts;
     let mut all = hosts.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -1,6 +1,5 @@
-//! Content of a stream that comes faster than it is taken. The h2 crate keeps each frame apart, at a cost of some 256 bytes however short it
-//! is, and ends the connection when they are too many: here short ones are joined. Flow control bounds it (RFC 9113 §5.2), as the
-//! window is given back when content is taken.
+//! A queue of received stream content. The h2 crate spends some 256 bytes on each frame and ends the connection if
+//! there are too many; here short frames are joined. Flow control bounds the queue (RFC 9113 §5.2).
 
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -9,7 +8,7 @@ use std::mem;
 #[derive(Default)]
 pub struct Ahead {
     pieces: VecDeque<Bytes>,
-    /// Short pieces, behind those.
+    /// Short pieces joined, after `pieces`.
     joined: Vec<u8>,
 }
 
@@ -35,7 +34,7 @@ impl Ahead {
     }
 }
 
-/// Where the h2 crate begins to count what a frame costs.
+/// The h2 crate counts the cost of shorter frames.
 const SHORT: usize = 256;
 const JOINED: usize = 16 * 1024;
 

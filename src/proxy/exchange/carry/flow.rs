@@ -1,4 +1,4 @@
-//! One direction of an exchange: content goes from one side to the other as it comes.
+//! One direction of an exchange: content passes from one side to the other.
 
 use super::answer::passed_trailers;
 use super::side::{BodySource, Fault, Side};
@@ -6,17 +6,17 @@ use crate::proxy::limits::body_rate::{Least, Meter};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
-/// How far one body has got.
+/// The state of one body.
 pub struct Flow {
     pub is_done: bool,
-    /// Until then something has to move.
+    /// Deadline for progress.
     pub at: Instant,
     meter: Option<Meter>,
     ended: bool,
     fault: Option<Fault>,
-    /// Bytes of content that have come.
+    /// Bytes of content received.
     pub moved: u64,
-    /// It waits for the side that it goes to.
+    /// The destination accepts no more for now.
     pub is_held_up: bool,
 }
 
@@ -53,7 +53,7 @@ impl Flow {
                     return Poll::Pending;
                 };
                 sent.map_err(Stopped::To)?;
-                // Timed where it comes, too: a reader that goes on reading is not cut.
+                // A write also moves the deadline: a client that keeps reading is not cut off.
                 if !from.bytes().is_empty() {
                     self.at = Instant::now() + least.over;
                 }
@@ -70,7 +70,7 @@ impl Flow {
             }
             let more = match pieces {
                 ..PIECES => from.poll_more(cx),
-                // However short they are, others have their turns between them.
+                // Yields to other tasks after many pieces.
                 PIECES.. => {
                     cx.waker().wake_by_ref();
                     Poll::Pending
@@ -92,7 +92,7 @@ impl Flow {
                     self.ended = true;
                 }
                 Poll::Ready(Err(fault)) => self.fault = Some(fault),
-                // The other end pauses: what has come is passed on.
+                // The source pauses: received content is flushed.
                 Poll::Pending => {
                     ready!(to.poll_flush(cx)).map_err(Stopped::To)?;
                     self.is_held_up = false;
@@ -103,6 +103,5 @@ impl Flow {
     }
 }
 
-/// Pieces of content, frames or chunks, that are passed on in one turn of a task.
-/// More than an HTTP/2 connection reads in one, or they would pile up.
+/// Frames or chunks passed in one poll: more than an HTTP/2 connection reads in one, so that they do not pile up.
 pub(super) const PIECES: u32 = 256;

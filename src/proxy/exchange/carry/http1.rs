@@ -1,4 +1,4 @@
-//! A side that speaks HTTP/1.
+//! An HTTP/1 side of an exchange.
 
 use super::side::{BodySource, Fault, Side};
 use crate::http1::{Body, BodyError, Field, FieldKind, Framing, put_chunk_head, put_last_chunk};
@@ -10,33 +10,33 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A connection for the length of one exchange.
+/// A connection during one exchange.
 pub struct Http1<'a, T> {
     pub io: &'a mut T,
     pub input: &'a mut Buffer,
-    /// Written next.
+    /// Pending output.
     pub out: Buffer,
-    /// What comes.
+    /// Decoder of the incoming body.
     body: Body,
-    /// So many at the front of the input are content.
+    /// Bytes of content at the front of the input.
     cleared: usize,
     sending: Sending,
-    /// Of the chunk whose head has been put out: content that is still to follow it.
+    /// Bytes of the current chunk still to be written.
     chunk: usize,
     unflushed: bool,
-    /// Nothing more is written: to be passed on.
+    /// Output has ended: shut down after the flush.
     is_shut: bool,
-    /// What has been taken of the body, framing included, as long as all of it may have to be taken once more.
+    /// Consumed input of the body, kept for a retry while it is short enough.
     kept: Option<Vec<u8>>,
 }
 
-/// How content goes out.
+/// Framing of outgoing content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sending {
-    /// As it comes.
+    /// Unframed.
     Plain,
     Chunked,
-    /// As it comes, and its end is that of the stream.
+    /// Unframed; the end is a shutdown of the stream.
     UntilShutdown,
 }
 
@@ -65,7 +65,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         }
     }
 
-    /// A body comes next.
+    /// Starts an incoming body.
     pub fn receive(&mut self, body: Body) {
         (self.body, self.cleared) = (body, 0);
     }
@@ -74,7 +74,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         self.body.is_done() && self.cleared == 0
     }
 
-    /// From now on all that comes is content, and all content goes out as it is: another protocol is spoken.
+    /// Passes all bytes unframed in both directions, for another protocol.
     pub fn open(&mut self) {
         self.receive(Body::of_response(Framing::UntilClose));
         self.sending = Sending::UntilShutdown;
@@ -84,12 +84,12 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         self.sending = sending;
     }
 
-    /// From now on the body can be taken once more, as long as it is short.
+    /// Keeps the body for a retry while it is short enough.
     pub fn keep(&mut self) {
         self.kept = Some(Vec::new());
     }
 
-    /// Puts back what was taken of the body. `false`: not all of it is there.
+    /// Rewinds to the beginning of the body. Returns false if not all of it was kept.
     pub fn unread(&mut self) -> bool {
         let Some(kept) = self.kept.take() else { return false };
         if !kept.is_empty() {
@@ -98,10 +98,10 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         true
     }
 
-    /// Ready when nothing of what was put out is still held back by TLS.
+    /// Ready when TLS holds back no output.
     #[inline]
     pub fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // That it fails shows in what comes next.
+        // An error shows in the next operation.
         if self.unflushed { Pin::new(&mut *self.io).poll_flush(cx).map(drop) } else { Poll::Ready(()) }
     }
 
@@ -116,7 +116,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         self.input.consume(n);
     }
 
-    /// Reads once. An end without TLS's goodbye is an end: framing shows whether it came too early.
+    /// Reads once. A TLS end without close_notify is an end; framing shows whether it is premature.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self.input.poll_fill(cx, self.io) {
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),
@@ -124,7 +124,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         }
     }
 
-    /// Content in the input is made known. `false`: more has to be read.
+    /// Decodes the next content in the input. Returns false if more input is needed.
     fn clear(&mut self) -> Result<bool, BodyError> {
         while !self.input.is_empty() && !self.body.is_done() {
             let piece = self.body.decode(self.input.bytes())?;
@@ -138,7 +138,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         Ok(false)
     }
 
-    /// The first `n` of what `from` has at hand have gone out.
+    /// Accounts for `n` bytes of `from` that were written.
     fn sent(&mut self, from: &mut impl BodySource, n: usize) {
         from.consume(n);
         if self.chunk > 0 && n > 0 {
@@ -212,14 +212,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
             self.out.put_with(|out| put_chunk_head(out, n));
             self.chunk = n;
             if n <= SMALL_CHUNK {
-                // With others that are as small, in one write.
+                // Small chunks are gathered into one write.
                 self.out.put(content);
                 self.sent(from, n);
                 return Poll::Ready(Ok(()));
             }
         }
         if !self.out.is_empty() {
-            // The head and the first of the body in one write.
+            // The head and the start of the body share one write.
             let n = self.out.put_some(from.bytes());
             self.sent(from, n);
             ready!(self.out.poll_drain(cx, self.io))?;
@@ -262,9 +262,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
     }
 }
 
-/// Of a request's body, for another try.
+/// Bytes of a request body kept for a retry.
 const KEPT: usize = 64 * 1024;
-/// No more is gathered for one write,
+/// Most bytes gathered for one write.
 const GATHERED: usize = 16 * 1024;
-/// nor is a larger chunk: it goes from where it is.
+/// Larger chunks are written in place.
 const SMALL_CHUNK: usize = 8 * 1024;

@@ -1,4 +1,4 @@
-//! A client that speaks HTTP/1, for one exchange.
+//! The client side in HTTP/1, for one exchange.
 
 use super::answer::{Added, AnswerHead};
 use super::client::Client;
@@ -18,33 +18,33 @@ pub struct Http1Client<'a> {
     /// HTTP/1.0.
     pub is_old: bool,
     pub is_head: bool,
-    /// It asked for a connection in the words of SOCKS, and is answered in them.
+    /// The client speaks SOCKS and gets SOCKS replies.
     pub is_socks: bool,
     pub expects_continue: bool,
-    /// It would keep the connection.
+    /// The client wants to keep the connection.
     pub persists: bool,
     /// The connection ends after this exchange.
     pub is_last: bool,
-    /// An answer ended that the client must not take for whole.
+    /// The answer was cut off, and the client must be able to see that.
     pub is_cut: bool,
-    /// The answer has no other end than the connection's.
+    /// The end of the connection ends the answer.
     pub until_close: bool,
     began: bool,
     answered: bool,
     leaving: Leaving,
 }
 
-/// Whether it may have gone. A client that has closed its connection and one that has but said all look the same until something
-/// is sent: an interim answer, which a live one passes over (RFC 9110 §15.2), and to which a closed connection answers with a reset.
+/// Whether the client may have gone. A closed connection and a half-closed one look the same until something is sent:
+/// an interim answer, which a live client ignores (RFC 9110 §15.2) and a closed connection answers with a reset.
 enum Leaving {
     Not,
-    /// It has sent more ahead than is read; whether it has closed its half is looked at from time to time.
+    /// The input is full; `next` is when to check for a half-close.
     Unread {
         next: Instant,
     },
-    /// It says no more.
+    /// The client has closed its sending half.
     Silent {
-        /// It has been sent something, or may not be.
+        /// A probe was sent, or must not be.
         is_told: bool,
         looks: usize,
         next: Instant,
@@ -75,15 +75,15 @@ impl<'a> Http1Client<'a> {
         self.is_last = is_last || !self.persists;
         match (self.is_last, self.is_old) {
             (true, _) => Some("close"),
-            // RFC 9112 §C.2.2: HTTP/1.0 has to hear it.
+            // RFC 9112 §C.2.2: HTTP/1.0 clients need the field.
             (false, true) => Some("keep-alive"),
             (false, false) => None,
         }
     }
 
-    /// It says no more. `false`: it has not said all of its request, and never will.
+    /// Records a half-close. Returns false if the request is incomplete.
     fn note_silence(&mut self) -> bool {
-        // A body that is malformed is passed on when its turn comes.
+        // A malformed body is reported when it is forwarded.
         let is_malformed = match self.is_whole() {
             Ok(true) => false,
             Ok(false) => return false,
@@ -93,7 +93,7 @@ impl<'a> Http1Client<'a> {
         true
     }
 
-    /// Whether the whole body of the request is there.
+    /// Whether the input has the whole body.
     fn is_whole(&self) -> Result<bool, BodyError> {
         let (mut body, mut bytes) = (Body::of_request(self.framing), self.side.input.bytes());
         while !self.began && !body.is_done() {
@@ -105,7 +105,7 @@ impl<'a> Http1Client<'a> {
         Ok(true)
     }
 
-    /// Whether it says no more behind what it has sent ahead, which only the connection itself can show.
+    /// Checks the socket for a half-close behind unread input.
     fn look_past_unread(&mut self) {
         let now = Instant::now();
         match self.leaving {
@@ -118,7 +118,7 @@ impl<'a> Http1Client<'a> {
         }
     }
 
-    /// Looks whether it has gone, which shows once it has been sent something.
+    /// Probes whether a half-closed client has gone.
     fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Leaving::Silent { is_told, looks, next } = &mut self.leaving else { return Poll::Pending };
         if self.side.io.is_broken() {
@@ -136,7 +136,7 @@ impl<'a> Http1Client<'a> {
         if self.answered {
             return Poll::Pending;
         }
-        // What is not taken yet stays before whatever follows.
+        // Unsent output stays queued in front of what follows.
         match self.side.poll_flush(cx) {
             Poll::Ready(Err(_)) => Poll::Ready(()),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
@@ -202,7 +202,7 @@ impl<'a> Client for Http1Client<'a> {
     }
 
     fn may_skip_body(&self) -> bool {
-        // A client that waits for 100 may send its body all the same, or the next request: nothing distinguishes the two.
+        // A client that waits for 100 may send its body anyway, or the next request: they cannot be told apart.
         !self.expects_continue || self.is_received() || !self.side.input.is_empty()
     }
 
@@ -234,10 +234,10 @@ impl<'a> Client for Http1Client<'a> {
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // What it sends ahead is kept for later, as far as there is room.
+        // Early input is kept while there is room.
         while matches!(self.leaving, Leaving::Not | Leaving::Unread { .. }) && self.side.input.has_room() {
             match self.side.poll_fill(cx) {
-                // An interim answer, by which it would differ from one that only says no more, is of HTTP.
+                // SOCKS has no interim answer to probe with.
                 Poll::Ready(Ok(0)) if self.is_socks => return Poll::Ready(()),
                 Poll::Ready(Ok(0)) if !self.note_silence() => return Poll::Ready(()),
                 Poll::Ready(Ok(_)) => {}
@@ -246,7 +246,7 @@ impl<'a> Client for Http1Client<'a> {
             }
         }
         match self.leaving {
-            // The reader gets the error.
+            // Reading shows again whether the client has gone.
             Leaving::Unread { .. } if self.side.input.has_room() => self.leaving = Leaving::Not,
             Leaving::Not | Leaving::Unread { .. } if !self.side.input.has_room() => self.look_past_unread(),
             Leaving::Not | Leaving::Unread { .. } | Leaving::Silent { .. } => {}
@@ -262,12 +262,11 @@ impl<'a> Client for Http1Client<'a> {
     }
 }
 
-/// Most are answered before anybody has to look.
+/// Delay of the first probe: most requests are answered earlier.
 const PATIENCE: Duration = Duration::from_millis(30);
-/// Between two looks at a client that has sent much ahead, or says no more.
+/// Interval of checks and later probes.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long after each of the first looks at one that says no more the next one is: a closed connection answers at once, from
-/// however far.
+/// Intervals after the first probes: a closed connection resets at once, however far away.
 const LOOKS: [Duration; 3] = [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(400)];
 
 #[cfg(test)]
@@ -278,7 +277,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
 
-    /// What looks again without end takes the thread from everybody.
+    /// A check that is always due would block the thread.
     #[tokio::test]
     async fn a_client_is_looked_at_from_time_to_time_only_while_there_is_no_room_for_what_it_sends() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! A side that speaks HTTP/2: one stream.
+//! An HTTP/2 side of an exchange: one stream.
 
 use super::ahead::Ahead;
 use super::flow::PIECES;
@@ -10,25 +10,25 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
-/// A stream's two directions, as far as they are open.
+/// The directions of a stream that are open.
 #[derive(Default)]
 pub struct Http2 {
     pub receiving: Option<RecvStream>,
     pub sending: Option<SendStream<Bytes>>,
-    /// Content still to come, where its length was given.
+    /// Content still to come, if Content-Length was given.
     pub left: Option<u64>,
-    /// At hand.
+    /// The current piece.
     current: Bytes,
-    /// What has come behind it.
+    /// Pieces received after it.
     ahead: Ahead,
-    /// It was at hand before: its window is given back already.
+    /// The current piece is replayed: its window was released before.
     again: bool,
     trailers: Option<HeaderMap>,
-    /// What has been taken of the body, as long as all of it may have to be taken once more.
+    /// Consumed content, kept for a retry while it is short enough.
     kept: Option<Vec<Bytes>>,
     unread: VecDeque<Bytes>,
     fault: Option<h2::Error>,
-    /// Nothing more is sent.
+    /// Output has ended.
     ended: bool,
 }
 
@@ -37,15 +37,15 @@ impl Http2 {
         self.kept = Some(Vec::new());
     }
 
-    /// Puts back what was taken of the body. `false`: not all of it is there.
+    /// Rewinds to the beginning of the body. Returns false if not all of it was kept.
     pub fn unread(&mut self) -> bool {
         let Some(kept) = self.kept.take() else { return false };
         let rest = std::mem::take(&mut self.current);
-        // What is left of a piece has not been given back to the window yet.
+        // The window of the unconsumed rest has not been released.
         if !rest.is_empty() && !self.again {
             self.release(rest.len());
         }
-        // Before what an earlier try has left.
+        // Goes before the rest of an earlier replay.
         let later = std::mem::take(&mut self.unread);
         self.unread = kept.into_iter().chain((!rest.is_empty()).then_some(rest)).chain(later).collect();
         self.again = true;
@@ -58,7 +58,7 @@ impl Http2 {
         }
     }
 
-    /// Resolves when all that was sent has gone out, or never will.
+    /// Resolves when all output has been written, or never will be.
     pub async fn sent(&mut self) {
         let Some(sending) = &mut self.sending else { return };
         let (mark, gone) = oneshot::channel();
@@ -67,17 +67,17 @@ impl Http2 {
         }
     }
 
-    /// Both directions have come to their end.
+    /// Both directions have ended.
     pub fn is_over(&self) -> bool {
         self.ended && self.is_received()
     }
 
-    /// The piece at hand is the last one, if there is one.
+    /// No piece follows the current one.
     pub fn is_received(&self) -> bool {
         self.ahead.is_empty() && self.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
-    /// Passes over what has come.
+    /// Discards received content.
     pub fn discard(&mut self) {
         self.consume(self.current.len());
         while let Some(piece) = self.ahead.pop() {
@@ -85,7 +85,7 @@ impl Http2 {
         }
     }
 
-    /// How much of `wanted` may be sent now.
+    /// Reserves send capacity, up to `wanted` bytes.
     pub(super) fn poll_room(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<Result<usize, Fault>> {
         let Some(sending) = &mut self.sending else { return Poll::Ready(Err(Fault::Ended)) };
         let wanted = wanted.min(PIECE);
@@ -102,7 +102,7 @@ impl Http2 {
 
     fn release(&mut self, n: usize) {
         if let Some(receiving) = &mut self.receiving {
-            // It fails where the stream has ended, which is reported elsewhere.
+            // Fails if the stream has ended, which is reported elsewhere.
             let _ = receiving.flow_control().release_capacity(n);
         }
     }
@@ -153,12 +153,12 @@ impl BodySource for Http2 {
                     self.current = next;
                     return Poll::Ready(Ok(true));
                 }
-                // All has come that was announced, and is with the other side: how the stream ends does not matter.
+                // All announced content has been received: how the stream ends does not matter.
                 Some(Err(_)) if self.left == Some(0) => return Poll::Ready(Ok(false)),
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
                 None => {
                     let trailers = ready!(receiving.poll_trailers(cx))?;
-                    // On another try they have been taken already.
+                    // On a retry the trailers were already read.
                     self.trailers = trailers.or(self.trailers.take());
                     return Poll::Ready(Ok(false));
                 }
@@ -169,7 +169,7 @@ impl BodySource for Http2 {
     fn gather(&mut self, cx: &mut Context<'_>) {
         let Some(receiving) = &mut self.receiving else { return };
         for _ in 0..PIECES {
-            // Its end shows again once what is ahead has been taken.
+            // An end or error shows again once the queue is empty.
             let Poll::Ready(Some(Ok(piece))) = receiving.poll_data(cx) else { return };
             self.ahead.push(piece);
         }
@@ -204,12 +204,12 @@ impl Side for Http2 {
     }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        // The connection's task sends.
+        // The connection's task writes.
         Poll::Ready(self.fault.take().map_or(Ok(()), |error| Err(error.into())))
     }
 }
 
-/// No content, behind other content: released once it has been written.
+/// An empty payload that is dropped once the content before it has been written.
 struct Mark {
     _gone: oneshot::Sender<()>,
 }
@@ -220,7 +220,7 @@ impl AsRef<[u8]> for Mark {
     }
 }
 
-/// Of a request's body, for another try.
+/// Bytes of a request body kept for a retry.
 const KEPT: usize = 64 * 1024;
-/// At most this much of one stream waits to be written.
+/// Most bytes of one stream that wait to be written.
 const PIECE: usize = 32 * 1024;

@@ -25,10 +25,10 @@ pub struct Http2Client {
     is_head: bool,
     began: bool,
     answered: bool,
-    /// Its stream was reset before its answer could begin.
+    /// The stream was reset before the answer began.
     is_gone: bool,
     is_cut: bool,
-    /// What follows the request, and is no body of it: for the protocol that it asks for.
+    /// Content for the protocol that the request asks for.
     held_back: Option<RecvStream>,
     is_open: bool,
 }
@@ -51,12 +51,12 @@ impl Http2Client {
         }
     }
 
-    /// What follows the request comes once it is [`open`](Client::open), and not before.
+    /// Withholds content until [`open`](Client::open).
     pub fn hold_back(&mut self) {
         self.held_back = self.side.receiving.take();
     }
 
-    /// `ends`: it has no body.
+    /// `ends`: the answer has no body.
     fn begin(&mut self, head: http::Response<()>, ends: bool) {
         self.answered = true;
         match self.respond.send_response(head, ends) {
@@ -68,21 +68,21 @@ impl Http2Client {
         }
     }
 
-    /// The end of the stream, behind the exchange.
+    /// Ends the stream after the exchange.
     pub async fn finish(&mut self) {
-        // A client that is refused another protocol sends nothing of it.
+        // A client whose upgrade was refused sends none of the other protocol.
         let patience = if self.held_back.is_some() { SENT_TIME } else { UNWANTED };
         self.side.receiving = self.held_back.take().or(self.side.receiving.take());
         match (self.answered, self.is_cut) {
             (true, true) => self.end_early(Reason::INTERNAL_ERROR).await,
-            // RFC 9113 §8.5: the connection at the other end broke.
+            // RFC 9113 §8.5: the connection to the origin broke.
             (true, false) if self.is_open && !self.side.is_over() => self.end_early(Reason::CONNECT_ERROR).await,
             (true, false) => self.pass_over_rest(patience).await,
             (false, _) => {}
         }
     }
 
-    /// A reset overtakes what has not gone out; and what comes together with one, some clients do not read.
+    /// Waits for pending output: a reset overtakes it, and some clients do not read what arrives with a reset.
     async fn end_early(&mut self, reason: Reason) {
         let written = async {
             self.side.sent().await;
@@ -92,14 +92,14 @@ impl Http2Client {
         self.side.reset(reason);
     }
 
-    /// What still comes of the request behind its whole answer, for a while. With the stream's last handle a reset goes out
-    /// (RFC 9113 §8.1), and clients lose an answer that they have not read by then; some wait for room to send without end.
+    /// Discards the rest of the request for a while after the answer. Dropping the last handle sends a reset (RFC
+    /// 9113 §8.1), and clients lose an answer they have not read; some wait for window for ever.
     async fn pass_over_rest(&mut self, patience: Duration) {
         self.side.discard();
         let Some(receiving) = &mut self.side.receiving else { return };
         let rest = async {
             while let Some(Ok(piece)) = receiving.data().await {
-                // It fails where the stream has ended.
+                // Fails if the stream has ended.
                 let _ = receiving.flow_control().release_capacity(piece.len());
             }
         };
@@ -130,7 +130,7 @@ impl Client for Http2Client {
     }
 
     fn interim(&mut self, head: &AnswerHead<'_>) {
-        // It fails where the stream has ended, which is reported elsewhere.
+        // Fails if the stream has ended, which is reported elsewhere.
         let _ = self.respond.send_informational(head.to_http2(&Added::default()));
     }
 
@@ -159,7 +159,7 @@ impl Client for Http2Client {
 
     fn tell(&mut self, bytes: &'static [u8]) {
         if let Some(sending) = &mut self.side.sending {
-            // It fails where the stream has ended, which is reported elsewhere.
+            // Fails if the stream has ended, which is reported elsewhere.
             let _ = sending.send_data(Bytes::from_static(bytes), false);
         }
     }
@@ -198,7 +198,7 @@ impl Client for Http2Client {
     }
 }
 
-/// So long is waited for what is there of an answer to go out before it is cut.
+/// Longest wait for pending output before a reset.
 const SENT_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -207,7 +207,7 @@ mod tests {
     use std::future::poll_fn;
     use tokio::io::duplex;
 
-    /// The reset and the head pass each other.
+    /// The reset and the head cross.
     #[tokio::test]
     async fn a_client_that_reset_its_stream_has_gone_though_its_answer_has_begun() {
         let (ours, theirs) = duplex(64 * 1024);

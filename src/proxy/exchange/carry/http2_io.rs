@@ -1,4 +1,4 @@
-//! A stream of HTTP/2 as a connection: what is inside of a CONNECT (RFC 9113 §8.5).
+//! An HTTP/2 stream as a byte stream: the inside of a CONNECT (RFC 9113 §8.5).
 
 use super::http2::Http2;
 use super::side::{BodySource, Fault, Side};
@@ -34,7 +34,7 @@ impl AsyncWrite for Http2 {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The connection's task sends.
+        // The connection's task writes.
         Poll::Ready(Ok(()))
     }
 

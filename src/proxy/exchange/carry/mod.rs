@@ -1,5 +1,5 @@
-//! The two sides of an exchange, in either version of HTTP. Content goes from one to the other in pieces as it comes; each side
-//! frames it as its version has it.
+//! The two sides of an exchange, in either HTTP version. Content passes in pieces; each side frames it for its
+//! version.
 
 mod ahead;
 mod answer;
@@ -28,19 +28,19 @@ pub use side::{BodySource, Fault, Side};
 
 use std::time::Duration;
 
-/// What is to be done about a head of an answer.
+/// How to go on after an answer's head.
 pub enum Next {
-    /// It was passed on, another follows.
+    /// An interim head was forwarded; another head follows.
     Interim,
-    /// Its body follows.
+    /// The body follows.
     Body,
     /// Another protocol follows.
     Switched,
-    /// It confirms what is stored, and is not passed on.
+    /// The stored answer is confirmed; this head is not forwarded.
     Confirmed,
 }
 
-/// Bytes of bodies that have come.
+/// Body bytes received.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Moved {
     /// From the client.
@@ -49,5 +49,5 @@ pub struct Moved {
     pub down: u64,
 }
 
-/// What is left of a request that has its answer is passed over for so long: many a client reads nothing before it has sent all.
+/// How long the rest of an answered request is drained: many clients read nothing before they have sent all.
 pub const UNWANTED: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! The origin's side: it is asked, and answers once.
+//! The origin side of an exchange.
 
 use super::answer::AnswerHead;
 use super::http1::Http1;
@@ -18,7 +18,7 @@ pub trait Origin {
 
     fn side(&mut self) -> &mut Self::Side;
 
-    /// The next head of an answer to this method, interim ones too, as `read` sees it. `limit`: of its size.
+    /// Reads the next head, interim or final. `limit`: its size in bytes.
     fn poll_head<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -27,10 +27,10 @@ pub trait Origin {
         read: impl FnMut(&AnswerHead<'_>) -> R,
     ) -> Poll<Result<R, Fault>>;
 
-    /// The body of the head read last comes next.
+    /// Starts the body of the last head.
     fn begin_body(&mut self);
 
-    /// Nothing of an answer has come.
+    /// No byte of an answer has arrived.
     fn is_untouched(&self) -> bool;
 
     /// Ready when the head of the request has been written.
@@ -42,7 +42,7 @@ pub struct Http1Origin<'a, T> {
     pub side: Http1<'a, T>,
     scanned: usize,
     framing: Framing,
-    /// The connection ends with this answer.
+    /// The connection closes after this answer.
     closes: bool,
     touched: bool,
 }
@@ -52,7 +52,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1Origin<'a, T> {
         Http1Origin { side, scanned: 0, framing: Framing::None, closes: true, touched: false }
     }
 
-    /// Whether another request can follow: the answer is whole, and nothing stands behind it.
+    /// Whether the connection can be reused: the answer is complete and nothing follows it.
     pub fn is_kept(&self) -> bool {
         !self.closes && self.side.is_received() && self.side.input.is_empty() && self.side.out.is_empty()
     }
@@ -116,9 +116,9 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
 pub struct Http2Origin {
     pub side: Http2,
     response: ResponseFuture,
-    /// Its head, where it matters when that has been written.
+    /// Tells when the head has been written, for a paced request.
     sent_head: Option<SentHead>,
-    /// Interim answers may come.
+    /// Interim heads may come.
     interim: bool,
     touched: bool,
 }
@@ -179,7 +179,7 @@ impl Origin for Http2Origin {
     }
 }
 
-/// RFC 9113 §8.1.1: a length is there once, and true.
+/// Body framing (RFC 9113 §8.1.1). Content-Length fields must agree.
 fn framing(method: &str, status: u16, fields: &HeaderMap, ends: bool) -> Result<Framing, Fault> {
     let mut length = None;
     for field in fields.get_all(header::CONTENT_LENGTH) {

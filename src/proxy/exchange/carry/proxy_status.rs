@@ -1,4 +1,4 @@
-//! Members of Proxy-Status (RFC 9209) and Cache-Status (RFC 9211): what is said in our name is ours to say.
+//! Members of Proxy-Status (RFC 9209) and Cache-Status (RFC 9211). Members in our name are removed.
 
 use crate::policy::list::members;
 use std::borrow::Cow;
