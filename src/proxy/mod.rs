@@ -41,7 +41,7 @@ pub struct Proxy {
     pub leaves: LeafCache,
     pub shutdown: watch::Receiver<bool>,
     /// Each task that serves a client holds a receiver, so that shutdown can wait for all of them.
-    under_way: watch::Sender<()>,
+    in_flight: watch::Sender<()>,
     /// Shutdown comes soon: each answer closes its connection.
     is_leaving: AtomicBool,
     pub counters: Counters,
@@ -61,13 +61,13 @@ pub struct Proxy {
     /// Waiting requests, by user.
     waiting: limits::per_client::Clients<String>,
     passwords: client::auth::Passwords,
-    mints: limits::leaf_rate::Mints,
+    leaf_rate: limits::leaf_rate::LeafRate,
     room: limits::total::Room,
     /// HTTP/2 streams beside the first of each connection.
     streams: limits::streams::Streams,
     via: exchange::via::Via,
     pages: exchange::pages::Pages,
-    reserved: exchange::memory::Reserved,
+    reservations: exchange::memory::Reservations,
     visits: exchange::memory::Visits,
 }
 
@@ -94,7 +94,7 @@ impl Proxy {
             upstream,
             leaves,
             shutdown,
-            under_way: watch::Sender::new(()),
+            in_flight: watch::Sender::new(()),
             is_leaving: AtomicBool::new(false),
             counters,
             decisions: Decisions::default(),
@@ -108,12 +108,12 @@ impl Proxy {
             users: limits::per_client::Clients::default(),
             waiting: limits::per_client::Clients::default(),
             passwords: client::auth::Passwords::new(),
-            mints: limits::leaf_rate::Mints::new(),
+            leaf_rate: limits::leaf_rate::LeafRate::new(),
             room,
             streams,
             via,
             pages: exchange::pages::Pages::default(),
-            reserved: exchange::memory::Reserved::default(),
+            reservations: exchange::memory::Reservations::default(),
             visits: exchange::memory::Visits::default(),
         }
     }
@@ -157,16 +157,16 @@ impl Proxy {
     /// Resolves when no task serves a client, including tasks that were cut off: then everything is counted and
     /// recorded.
     pub(crate) async fn served(&self) {
-        self.under_way.closed().await;
+        self.in_flight.closed().await;
     }
 
     /// Like `stopped`, but leaves clients that have just connected or been answered time to send.
-    async fn stopped_for_a_while(&self) {
+    async fn stopped_after_grace(&self) {
         self.stopped().await;
-        sleep(LAST_REQUEST.min(self.settings.load().limits.drain_timeout)).await;
+        sleep(STOP_GRACE.min(self.settings.load().limits.drain_timeout)).await;
     }
 
-    fn wanted(&self) -> AccountDetail {
+    fn account_detail(&self) -> AccountDetail {
         let basis = self.evidence.is_some();
         AccountDetail { rule: basis || self.is_logging.load(Relaxed), basis }
     }
@@ -201,4 +201,4 @@ fn logs(settings: &Settings) -> bool {
 }
 
 /// At shutdown, requests in flight have this long to arrive.
-const LAST_REQUEST: Duration = Duration::from_millis(500);
+const STOP_GRACE: Duration = Duration::from_millis(500);

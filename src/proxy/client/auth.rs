@@ -63,8 +63,8 @@ pub struct Passwords {
     /// Random per process, so that the cached digests are useless elsewhere.
     key: hmac::Key,
     /// Results, by digest of name and password.
-    judged: Arc<Cache<Digest, bool>>,
-    turns: Mutex<HashMap<Guesser, Arc<sync::Mutex<()>>>>,
+    results: Arc<Cache<Digest, bool>>,
+    turns: Mutex<HashMap<AttemptKey, Arc<sync::Mutex<()>>>>,
     /// Each hash takes a thread and at least 19 MiB.
     hashing: Arc<Semaphore>,
     /// The hash costs of each attempt.
@@ -74,16 +74,16 @@ pub struct Passwords {
 
 type Digest = [u8; 32];
 /// An address; with the digest of a name, attempts under that name.
-type Guesser = (IpAddr, Option<Digest>);
+type AttemptKey = (IpAddr, Option<Digest>);
 
 impl Passwords {
     pub fn new() -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new());
         Passwords {
             key: key.expect("the system has random numbers, or TLS would have failed before"),
-            judged: Arc::new(Cache::new(JUDGED)),
+            results: Arc::new(Cache::new(CACHED_RESULTS)),
             turns: Mutex::default(),
-            hashing: Arc::new(Semaphore::new(AT_A_TIME)),
+            hashing: Arc::new(Semaphore::new(CONCURRENT_HASHES)),
             #[cfg(test)]
             computed: Mutex::default(),
         }
@@ -106,18 +106,18 @@ impl Passwords {
         let named = users.iter().find(|user| user.name.as_ref().as_bytes() == name);
         let hash = named.map_or(&b""[..], |user| user.password.expose().as_bytes());
         let digest = self.digest(&[&name, hash, &password]);
-        let is_right = match self.judged.get(&digest) {
+        let is_right = match self.results.get(&digest) {
             Some(is_right) => is_right,
             None => {
                 let _only = OptionFuture::from(tries.map(sync::Mutex::lock)).await;
-                self.judge(users, named, per_client::client(client), &name, password, digest).await
+                self.verify(users, named, per_client::client(client), &name, password, digest).await
             }
         };
         let user = named.filter(|_| is_right).cloned();
         user.map(Some).ok_or_else(|| denied("wrong user name or password"))
     }
 
-    async fn judge(
+    async fn verify(
         &self,
         users: &[Arc<User>],
         named: Option<&Arc<User>>,
@@ -126,13 +126,13 @@ impl Passwords {
         password: Vec<u8>,
         digest: Digest,
     ) -> bool {
-        if let Some(is_right) = self.judged.get(&digest) {
+        if let Some(is_right) = self.results.get(&digest) {
             // An earlier attempt on this connection verified it.
             return is_right;
         }
         let of_name = self.turn((client, Some(self.digest(&[name])))).await;
         // Crawlers open many connections at once with the same password.
-        if let Some(is_right) = self.judged.get(&digest) {
+        if let Some(is_right) = self.results.get(&digest) {
             return is_right;
         }
         let of_address = self.turn((client, None)).await;
@@ -152,16 +152,16 @@ impl Passwords {
             right
         };
         let (tell, told) = oneshot::channel();
-        let judged = self.judged.clone();
+        let results = self.results.clone();
         // The pause applies even if the client hangs up.
         tokio::spawn(async move {
             let Ok(is_right) = tokio::task::spawn_blocking(verify).await else { return };
-            judged.insert(digest, is_right);
+            results.insert(digest, is_right);
             let _ = tell.send(is_right);
             if !is_right {
-                sleep(AT_AN_ADDRESS).await;
+                sleep(ADDRESS_PAUSE).await;
                 drop(of_address);
-                sleep(UNDER_A_NAME).await;
+                sleep(NAME_PAUSE).await;
                 drop(of_name);
             }
         });
@@ -169,11 +169,11 @@ impl Passwords {
     }
 
     /// Waits for the turn, which ends when the guard is dropped.
-    async fn turn(&self, guesser: Guesser) -> OwnedMutexGuard<()> {
+    async fn turn(&self, key: AttemptKey) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.turns.lock();
             turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-            turns.entry(guesser).or_default().clone()
+            turns.entry(key).or_default().clone()
         };
         turn.lock_owned().await
     }
@@ -217,12 +217,12 @@ fn denied(why: &str) -> Refusal {
 }
 
 /// Cached results.
-const JUDGED: usize = 10_000;
-const AT_A_TIME: usize = 2;
+const CACHED_RESULTS: usize = 10_000;
+const CONCURRENT_HASHES: usize = 2;
 /// Pause at an address after a wrong password, which bounds the CPU used.
-const AT_AN_ADDRESS: Duration = Duration::from_millis(100);
+const ADDRESS_PAUSE: Duration = Duration::from_millis(100);
 /// Further pause under the same name there: 12 attempts a minute.
-const UNDER_A_NAME: Duration = Duration::from_millis(4900);
+const NAME_PAUSE: Duration = Duration::from_millis(4900);
 
 #[cfg(test)]
 mod tests {
@@ -268,7 +268,7 @@ mod tests {
 
     /// Otherwise the response time would reveal names.
     #[tokio::test]
-    async fn a_name_that_nobody_has_costs_what_each_users_does() {
+    async fn an_unknown_name_costs_as_much_as_a_known_one() {
         let hash = |memory, passes| {
             let params = Params::new(memory, passes, 1, None).unwrap();
             Argon2::from(params).hash_password(b"correct horse").unwrap().to_string()
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn guesses_under_a_name_are_judged_seconds_apart() {
+    async fn guesses_under_a_name_are_verified_seconds_apart() {
         let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
         let guesses: Vec<_> = (0..12).map(|number| format!("alice:guess {number}")).collect();
         let all = guesses.iter().map(|guess| name(&passwords, &users, HERE, guess));
@@ -333,7 +333,7 @@ mod tests {
 
     /// Hanging up does not shorten the pause.
     #[tokio::test(start_paused = true)]
-    async fn nor_are_they_judged_sooner_for_one_who_hangs_up() {
+    async fn hanging_up_does_not_shorten_the_pause() {
         let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
         for number in 0..12 {
             let guess = format!("alice:guess {number}");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_right_password_is_let_in_whatever_others_at_the_address_have_tried() {
+    async fn the_right_password_passes_whatever_others_at_the_address_tried() {
         let (passwords, users) = (Passwords::new(), users());
         let began = Instant::now();
         let tried: Vec<_> = (0..20).map(|number| format!("nobody{number}:guess")).collect();
@@ -359,7 +359,7 @@ mod tests {
 
     /// However many attempts one connection queues, other connections go in between.
     #[tokio::test(start_paused = true)]
-    async fn connections_take_turns_and_not_tries() {
+    async fn connections_take_turns_however_many_attempts_they_queue() {
         for name_of in [|_| "alice".to_owned(), |number| format!("nobody{number}")] {
             let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
             let connection = sync::Mutex::new(());
@@ -375,14 +375,14 @@ mod tests {
             assert_eq!(asked.as_deref(), Some("alice"));
             let computed = passwords.computed.lock().len();
             assert!(computed <= 3 && began.elapsed() <= Duration::from_secs(5), "{computed} in {:?}", began.elapsed());
-            assert!(guessing.await.iter().all(Result::is_err), "they are judged, in their turns");
+            assert!(guessing.await.iter().all(Result::is_err), "all are verified in turn");
         }
     }
 
     /// SECURITY.md describes this wait: connections at one address cannot be told apart before a password is
     /// verified. A verified client does not wait again.
     #[tokio::test(start_paused = true)]
-    async fn who_is_new_waits_for_one_try_of_each_connection_that_asked_before_and_once() {
+    async fn a_new_user_waits_once_for_one_attempt_of_each_earlier_connection() {
         for (name_of, wait) in [
             ((|number| format!("nobody{number}")) as fn(usize) -> String, 9..=11),
             (|_| "alice".to_owned(), 495..=510),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_kept_of_those_who_have_had_their_turns() {
+    async fn finished_turns_take_no_memory() {
         let (passwords, users) = (Passwords::new(), users());
         for number in 0..100 {
             let client = IpAddr::from([192, 0, 2, number]);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_who_come_at_once_with_the_right_password_are_let_in() {
+    async fn concurrent_right_passwords_take_one_hash() {
         let (passwords, users) = (Passwords::new(), users());
         let all = (0..50).map(|_| name(&passwords, &users, HERE, "alice:correct horse"));
         assert!(futures_join(all).await.iter().all(Option::is_some));
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_repeats_no_secret() {
+    async fn a_refusal_contains_no_secret() {
         let (passwords, users) = (Passwords::new(), users());
         let refusal = passwords.identify(&users, HERE, Some(&sent("alice:hunter2")), None).await.unwrap_err();
         assert!(!format!("{refusal} {refusal:?} {users:?}").contains("hunter2"));

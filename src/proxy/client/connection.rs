@@ -7,7 +7,7 @@ use super::super::exchange::{LastPlace, Outcome};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
 use super::super::limits::total::ConnectionPermit;
-use super::wire::{GOODBYE, Wire};
+use super::wire::{LINGER_TIME, Wire};
 use super::{Peer, auth};
 use crate::config::{Settings, User};
 use crate::policy::Refusal;
@@ -54,8 +54,8 @@ impl Connection {
     /// Ends the connection with a lingering close.
     pub(super) async fn linger(mut self, proxy: &Proxy) {
         self.input.release();
-        let patience = if proxy.is_stopping() { LAST_LINGER } else { GOODBYE };
-        self.wire.say_goodbye(&mut self.timer, patience, usize::MAX).await;
+        let limit = if proxy.is_stopping() { STOP_LINGER_TIME } else { LINGER_TIME };
+        self.wire.lingering_close(&mut self.timer, limit, usize::MAX).await;
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn while_there<C: Client>(
     timer: &mut Timer,
     found: Pin<&mut impl Future<Output = Result<(), Refusal>>>,
 ) -> Result<(), Outcome> {
-    client.wait(timer, found).await.map_or(Err(Outcome::Gone), |found| found.map_err(Outcome::Refused))
+    client.wait(timer, found).await.map_or(Err(Outcome::ClientGone), |found| found.map_err(Outcome::Refused))
 }
 
 /// Requests inside a tunnel belong to the user who opened it. `tries`: as in [`auth::Passwords::identify`].
@@ -126,4 +126,4 @@ pub(super) fn user_place(
 }
 
 /// Duration of a lingering close while the proxy stops.
-const LAST_LINGER: Duration = Duration::from_millis(500);
+const STOP_LINGER_TIME: Duration = Duration::from_millis(500);

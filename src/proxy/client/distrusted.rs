@@ -128,7 +128,7 @@ mod tests {
 
     /// Port checks and preconnecting browsers do this.
     #[test]
-    fn who_leaves_once_may_have_had_another_reason() {
+    fn one_close_without_an_alert_is_not_certain_distrust() {
         let clients = DistrustedClients::default();
         let left = || clients.add(HERE, "a", None, Distrust::Closed);
         assert_eq!([left(), left(), left()], [false, true, false]);

@@ -2,15 +2,15 @@
 //! protocols over.
 
 use super::super::Proxy;
-use super::super::exchange::carry::{BodySource, Client, Http1, Http1Client, UNWANTED};
+use super::super::exchange::carry::{BodySource, Client, DRAIN_TIMEOUT, Http1, Http1Client};
 use super::super::exchange::key_directory::published;
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};
 use super::super::io::{Buffer, Timer};
 use super::connect;
 use super::connection::{Connection, identify, while_there};
-use super::foreign;
 use super::http2;
+use super::other_protocol;
 use crate::http1::{self, FieldRoom, Framing};
 use crate::policy::{Authority, Refusal};
 use std::future::poll_fn;
@@ -21,32 +21,22 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-/// What comes between two requests.
-enum Came {
-    /// At least the beginning of one.
+/// What a connection does next.
+enum Next {
+    /// Wait for a request.
+    Idle,
+    /// Read a head, of which at least the beginning has come.
     Head,
     /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
     Http2,
-    /// No HTTP.
-    Foreign,
-    /// The client has left, was idle too long, or the proxy stops.
-    Nothing,
-    /// Others need the room.
-    TakenAway,
-    /// Nothing so far.
-    Idle,
-}
-
-/// What follows a request.
-enum Then {
-    Another,
-    /// No other so far, or another protocol.
-    Came(Came),
-    /// Another protocol, or the inside of a CONNECT.
-    Opened(Authority, Option<String>),
-    /// Nothing: the answer says so.
+    OtherProtocol,
+    /// Open a CONNECT, with its Via.
+    Connect(Authority, Option<String>),
+    /// The client has left, was idle too long, the proxy stops, or the last answer said so.
     Close,
-    /// Nothing, and the last answer is not whole.
+    /// Another connection needs the place.
+    MakeRoom,
+    /// The last answer is incomplete.
     Cut,
 }
 
@@ -56,78 +46,73 @@ impl Connection {
         if self.wire.is_h2() {
             return http2::serve(proxy, self).await;
         }
-        let mut stop = Stop { stopped: Box::pin(proxy.stopped_for_a_while()), is_set: false };
+        let mut stop = Stop { stopped: Box::pin(proxy.stopped_after_grace()), is_set: false };
         let mut since = Instant::now();
-        let mut came = Came::Idle;
         loop {
-            match came {
-                Came::Head | Came::Idle => {}
-                Came::Nothing => break,
-                Came::Http2 => return http2::serve(proxy, self).await,
-                Came::Foreign => return Box::pin(foreign::serve(proxy, self)).await,
-                Came::TakenAway => {
+            let next = match self.idle(proxy, since, &mut stop).await {
+                Next::Head => {
+                    // Boxed, so that an idle connection does not hold the state of a request. `Box::pin` would copy it.
+                    let requests = self.requests(proxy, &mut since, &mut stop);
+                    Box::into_pin(Box::write(Box::new_uninit(), requests)).await
+                }
+                next => next,
+            };
+            match next {
+                Next::Idle | Next::Head => {}
+                Next::Http2 => return http2::serve(proxy, self).await,
+                Next::OtherProtocol => return Box::pin(other_protocol::serve(proxy, self)).await,
+                Next::Connect(authority, via) => {
+                    // Boxed, because most connections are not tunnels.
+                    return Box::pin(connect::connect(proxy, self, authority, via, false)).await;
+                }
+                Next::Close => break,
+                Next::MakeRoom => {
                     // Sends close_notify without waiting.
                     let _ = self.timer.limit(Instant::now(), self.wire.shutdown()).await;
                     return;
                 }
+                Next::Cut => return,
             }
-            came = self.idle(proxy, since, &mut stop).await;
-            if !matches!(came, Came::Head) {
-                continue;
-            }
-            // Boxed, so that an idle connection does not hold the state of a request. `Box::pin` would copy the
-            // future.
-            let requests = self.requests(proxy, &mut since, &mut stop);
-            came = match Box::into_pin(Box::write(Box::new_uninit(), requests)).await {
-                Then::Another => Came::Idle,
-                Then::Came(came) => came,
-                Then::Opened(authority, via) => {
-                    // Boxed, because most connections are not tunnels.
-                    return Box::pin(connect::connect(proxy, self, authority, via, false)).await;
-                }
-                Then::Close => break,
-                Then::Cut => return,
-            };
         }
         self.linger(proxy).await;
     }
 
     /// Waits for the start of a head and forgets the last host. `since`: start of the idle time.
-    async fn idle(&mut self, proxy: &Proxy, since: Instant, stop: &mut Stop<'_>) -> Came {
+    async fn idle(&mut self, proxy: &Proxy, since: Instant, stop: &mut Stop<'_>) -> Next {
         self.last_place = LastPlace::default();
         // Settings are not borrowed across an await: that would keep old ones alive and slow other borrowers down.
         let until = since + proxy.settings.load().limits.idle_timeout;
         while self.input.is_empty() {
             match self.more(proxy, since, until, stop).await {
                 Ok(()) => {}
-                Err(Came::Idle) => return Came::Nothing,
-                Err(came) => return came,
+                Err(Next::Idle) => return Next::Close,
+                Err(next) => return next,
             }
         }
-        Came::Head
+        Next::Head
     }
 
     /// Serves requests until the connection is idle.
-    async fn requests(&mut self, proxy: &Arc<Proxy>, since: &mut Instant, stop: &mut Stop<'_>) -> Then {
+    async fn requests(&mut self, proxy: &Arc<Proxy>, since: &mut Instant, stop: &mut Stop<'_>) -> Next {
         let mut head = Buffer::new();
         loop {
             match self.next_head(proxy, &mut head, since, stop).await {
-                Ok(Came::Head) => {}
-                Ok(came) => return Then::Came(came),
+                Ok(Next::Head) => {}
+                Ok(next) => return next,
                 Err(refusal) => {
                     let raw = std::mem::take(&mut self.input);
                     let (unread, refused) = (Unread::of_http1(raw.bytes()), Outcome::Refused(refusal));
                     let mut client = Http1Client::new(Http1::new(&mut self.wire, &mut self.input), Framing::None);
                     let (peer, timer) = (&self.peer, &mut self.timer);
                     answer_unread(proxy, &unread, refused, peer, Instant::now(), &mut client, timer).await;
-                    return Then::Close;
+                    return Next::Close;
                 }
             }
-            let then = self.answer(proxy, &head).await;
+            let next = self.answer(proxy, &head).await;
             head.release();
-            match then {
-                Then::Another => *since = Instant::now(),
-                then => return then,
+            match next {
+                Next::Idle => *since = Instant::now(),
+                next => return next,
             }
         }
     }
@@ -139,7 +124,7 @@ impl Connection {
         head: &mut Buffer,
         since: &Instant,
         stop: &mut Stop<'_>,
-    ) -> Result<Came, Refusal> {
+    ) -> Result<Next, Refusal> {
         let (idle, header, size) = {
             let limits = &proxy.settings.load().limits;
             (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
@@ -155,10 +140,10 @@ impl Connection {
                 scanned = 0;
             }
             if input.bytes().starts_with(PREFACE) {
-                return Ok(Came::Http2);
+                return Ok(Next::Http2);
             }
-            if foreign::is_foreign(input.bytes()) {
-                return Ok(Came::Foreign);
+            if other_protocol::is_other_protocol(input.bytes()) {
+                return Ok(Next::OtherProtocol);
             }
             if !input.is_empty()
                 && let Some(end) = http1::find_request_end(input.bytes(), &mut scanned, size)?
@@ -166,7 +151,7 @@ impl Connection {
                 head.release();
                 std::mem::swap(head, input);
                 input.put_rest(head, end);
-                return Ok(Came::Head);
+                return Ok(Next::Head);
             }
             if !input.is_empty() && deadline.is_none() {
                 deadline = Some(Instant::now() + header);
@@ -174,22 +159,22 @@ impl Connection {
             let at = deadline.unwrap_or(*since + idle.min(FORGET));
             match self.more(proxy, *since, at, stop).await {
                 Ok(()) => {}
-                Err(Came::Idle) if deadline.is_some() => return Err(Refusal::HeadTimeout { limit: header }),
-                Err(came) => return Ok(came),
+                Err(Next::Idle) if deadline.is_some() => return Err(Refusal::HeadTimeout { limit: header }),
+                Err(next) => return Ok(next),
             }
         }
     }
 
     /// Reads once, until `at`. `since`: start of the idle time.
-    async fn more(&mut self, proxy: &Proxy, since: Instant, at: Instant, stop: &mut Stop<'_>) -> Result<(), Came> {
+    async fn more(&mut self, proxy: &Proxy, since: Instant, at: Instant, stop: &mut Stop<'_>) -> Result<(), Next> {
         let Connection { wire, input, timer, permit, .. } = self;
         let more = poll_fn(|cx| {
             Poll::Ready(match input.poll_fill(cx, wire) {
-                Poll::Ready(Ok(0) | Err(_)) => Err(Came::Nothing),
+                Poll::Ready(Ok(0) | Err(_)) => Err(Next::Close),
                 Poll::Ready(Ok(_)) => Ok(()),
-                Poll::Pending if stop.poll(cx, proxy).is_ready() => Err(Came::Nothing),
-                Poll::Pending if input.is_empty() && permit.poll_idle(cx, since).is_ready() => Err(Came::TakenAway),
-                Poll::Pending => return timer.poll(cx, at).map(|()| Err(Came::Idle)),
+                Poll::Pending if stop.poll(cx, proxy).is_ready() => Err(Next::Close),
+                Poll::Pending if input.is_empty() && permit.poll_idle(cx, since).is_ready() => Err(Next::MakeRoom),
+                Poll::Pending => return timer.poll(cx, at).map(|()| Err(Next::Idle)),
             })
         });
         let more = more.await;
@@ -198,7 +183,7 @@ impl Connection {
     }
 
     /// Answers one request. The head is parsed once, here.
-    async fn answer(&mut self, proxy: &Arc<Proxy>, raw: &Buffer) -> Then {
+    async fn answer(&mut self, proxy: &Arc<Proxy>, raw: &Buffer) -> Next {
         let began = Instant::now();
         let Connection { wire, input, peer, timer, place, last, last_place, .. } = self;
         let inside = peer.tunnel.as_ref().map(|tunnel| &tunnel.authority);
@@ -220,11 +205,11 @@ impl Connection {
                 let outcome = directory.map_or(Outcome::Refused(refusal), Outcome::Answered);
                 let unread = Unread::of_http1(raw.bytes());
                 Box::pin(answer_unread(proxy, &unread, outcome, peer, began, &mut client, timer)).await;
-                return Then::Close;
+                return Next::Close;
             }
         };
         let mut client = Http1Client::new(side, request.framing);
-        client.is_old = request.version == http::Version::HTTP_10;
+        client.is_http10 = request.version == http::Version::HTTP_10;
         client.is_head = request.method == "HEAD";
         client.expects_continue = request.expects_continue;
         // RFC 9931 §8: the bytes after a refused CONNECT may come from an untrusted source.
@@ -233,7 +218,7 @@ impl Connection {
         let identifying = identify(proxy, &settings, peer, place, request.credentials);
         let identified = while_there(&mut client, timer, pin!(identifying)).await;
         if identified.is_ok() && request.is_connect() {
-            return Then::Opened(request.authority.clone(), request.via.clone());
+            return Next::Connect(request.authority.clone(), request.via.clone());
         }
         let mut exchange = Exchange::new(proxy, settings, request, peer, began);
         match identified {
@@ -244,9 +229,9 @@ impl Connection {
             if client.until_close {
                 wire.will_reset();
             }
-            return Then::Cut;
+            return Next::Cut;
         }
-        if client.is_last || !drain(&mut client, timer).await { Then::Close } else { Then::Another }
+        if client.is_last || !drain(&mut client, timer).await { Next::Close } else { Next::Idle }
     }
 }
 
@@ -255,7 +240,7 @@ async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
     if client.is_received() {
         return true;
     }
-    let at = Instant::now() + UNWANTED;
+    let at = Instant::now() + DRAIN_TIMEOUT;
     let drained = poll_fn(|cx| {
         loop {
             let n = client.side.bytes().len();

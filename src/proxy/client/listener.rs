@@ -6,7 +6,7 @@ use super::super::limits::per_client::{Place, client};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connection::Connection;
-use super::wire::{GOODBYE, GOODBYE_BYTES, Wire};
+use super::wire::{LINGER_BYTES, LINGER_TIME, Wire};
 use crate::tls::Distrust;
 use crate::upstream::is_own_limit;
 use futures_util::FutureExt;
@@ -25,15 +25,15 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 /// State shared by the connections of one listener.
-pub struct Door {
+pub struct ListenerState {
     number: u64,
     /// Each change makes the listener reread the state.
-    state: watch::Sender<DoorState>,
+    settings: watch::Sender<ListenerSettings>,
 }
 
 /// The part of a listener that can change while it is open.
 #[derive(Clone)]
-struct DoorState {
+struct ListenerSettings {
     tls: Option<Arc<Tls>>,
     serves_directory: bool,
     is_closed: bool,
@@ -46,45 +46,45 @@ pub struct Tls {
     pub identifies: bool,
 }
 
-impl Door {
+impl ListenerState {
     /// A listener without TLS.
     pub fn new() -> Arc<Self> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let state = DoorState { tls: None, serves_directory: false, is_closed: false };
-        Arc::new(Self { number, state: watch::Sender::new(state) })
+        let settings = ListenerSettings { tls: None, serves_directory: false, is_closed: false };
+        Arc::new(Self { number, settings: watch::Sender::new(settings) })
     }
 
     /// Applies a reload to new connections. `tls`: `None` for plain text. `serves_directory`: serve the directory of
     /// signing keys.
     pub fn reloaded(&self, tls: Option<Arc<Tls>>, serves_directory: bool) {
-        self.state.send_modify(|state| (state.tls, state.serves_directory) = (tls, serves_directory));
+        self.settings.send_modify(|settings| (settings.tls, settings.serves_directory) = (tls, serves_directory));
     }
 
     pub fn is_tls(&self) -> bool {
-        self.state.borrow().tls.is_some()
+        self.settings.borrow().tls.is_some()
     }
 
     /// Stops accepting; each connection closes once it is idle.
     pub fn close(&self) {
-        self.state.send_modify(|state| state.is_closed = true);
+        self.settings.send_modify(|settings| settings.is_closed = true);
     }
 }
 
 /// Serves a listening socket until it is closed or the proxy stops. Requests in flight then have `drain_timeout` to
 /// finish; the rest is cut off.
-pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door>) {
+pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<ListenerState>) {
     let mut connections = JoinSet::new();
-    let mut changes = door.state.subscribe();
+    let mut changes = state.settings.subscribe();
     let closed = async {
         while changes.changed().await.is_ok() {
-            let state = changes.borrow_and_update();
-            if state.is_closed {
+            let settings = changes.borrow_and_update();
+            if settings.is_closed {
                 return;
             }
             // A client certificate that was valid before the reload may not be valid now.
-            if state.tls.as_ref().is_some_and(|tls| tls.identifies) {
-                proxy.room.retire(door.number);
+            if settings.tls.as_ref().is_some_and(|tls| tls.identifies) {
+                proxy.room.retire(state.number);
             }
         }
     };
@@ -115,7 +115,7 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
             && let Some(arrived) = arrived.take()
         {
             // Boxed in place: spawning would move the future, and `Box::pin` would copy it.
-            let served = served(proxy.clone(), arrived, door.clone(), permit);
+            let served = served(proxy.clone(), arrived, state.clone(), permit);
             connections.spawn(Box::into_pin(Box::write(Box::new_uninit(), served)));
         }
     }
@@ -127,14 +127,14 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
     }
     drop(listener);
     for arrived in left {
-        let (proxy, door) = (proxy.clone(), door.clone());
+        let (proxy, state) = (proxy.clone(), state.clone());
         connections.spawn(Box::pin(async move {
             let permit = proxy.room.permit(|| proxy.settings.load().limits.max_connections.get()).await;
-            served(proxy, arrived, door, permit).await;
+            served(proxy, arrived, state, permit).await;
         }));
     }
     if !proxy.is_stopping() {
-        proxy.room.retire(door.number);
+        proxy.room.retire(state.number);
         tokio::select! {
             () = async { while let Some(ended) = connections.join_next().await { log_failed(ended) } } => return,
             () = proxy.stopped() => {}
@@ -169,11 +169,16 @@ fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> 
     }
 }
 
-async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Door>, permit: ConnectionPermit) {
-    let _under_way = proxy.under_way.subscribe();
-    permit.came_to(door.number);
-    let DoorState { tls, serves_directory: gets_directory, .. } = door.state.borrow().clone();
-    drop(door);
+async fn served(
+    proxy: Arc<Proxy>,
+    (tcp, address, _place): Arrived,
+    state: Arc<ListenerState>,
+    permit: ConnectionPermit,
+) {
+    let _in_flight = proxy.in_flight.subscribe();
+    permit.set_listener(state.number);
+    let ListenerSettings { tls, serves_directory: gets_directory, .. } = state.settings.borrow().clone();
+    drop(state);
     let is_identified = tls.as_ref().is_some_and(|tls| tls.identifies);
     let peer = Peer::new(address, is_identified, gets_directory);
     let wire = match tls {
@@ -181,7 +186,7 @@ async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Do
         Some(tls) => {
             let wire = tokio::select! {
                 wire = Box::pin(decrypt(&proxy, tcp, address, tls.config.clone())) => wire,
-                () = proxy.stopped_for_a_while() => return,
+                () = proxy.stopped_after_grace() => return,
             };
             match wire {
                 Ok(wire) => wire,
@@ -211,7 +216,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     let mut wire = Wire::Tcp(tcp);
     if is_plain {
         timeout(limit, wire.write_all(NOT_TLS)).await??;
-        wire.say_goodbye(&mut Timer::new(), GOODBYE, GOODBYE_BYTES).await;
+        wire.lingering_close(&mut Timer::new(), LINGER_TIME, LINGER_BYTES).await;
         tracing::info!(client = %address, "plain HTTP on a TLS listener: write https:// in the client's proxy URL");
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -224,7 +229,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
             if let Some(how) = Distrust::of(&error).filter(|how| *how != Distrust::Closed) {
                 proxy.log_distrust(address, &here?.to_string(), None, how);
             }
-            io.say_goodbye(&mut Timer::new(), GOODBYE, GOODBYE_BYTES).await;
+            io.lingering_close(&mut Timer::new(), LINGER_TIME, LINGER_BYTES).await;
             Err(error)
         }
     }

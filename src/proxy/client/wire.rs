@@ -20,18 +20,18 @@ pub enum Wire {
     /// The inside of a CONNECT over HTTP/2.
     Stream(Box<Http2>),
     /// A connection with input that was already read.
-    Ahead(Box<(Buffer, Wire)>),
+    Prefixed(Box<(Buffer, Wire)>),
 }
 
 impl Wire {
     /// Puts `input`, which was already read, in front.
-    pub fn ahead(self, input: Buffer) -> Self {
-        if input.is_empty() { self } else { Wire::Ahead(Box::new((input, self))) }
+    pub fn prefixed(self, input: Buffer) -> Self {
+        if input.is_empty() { self } else { Wire::Prefixed(Box::new((input, self))) }
     }
 
     /// Lingering close: ends output, then reads on for a moment. Closing with unread input would reset the connection
     /// and lose the last answer.
-    pub async fn say_goodbye(&mut self, timer: &mut Timer, patience: Duration, mut most: usize) {
+    pub async fn lingering_close(&mut self, timer: &mut Timer, limit: Duration, mut most: usize) {
         let read_on = async {
             self.shutdown().await?;
             let mut input = Buffer::new();
@@ -44,14 +44,14 @@ impl Wire {
             }
             Ok::<_, io::Error>(())
         };
-        let _ = timer.limit(Instant::now() + patience, read_on).await;
+        let _ = timer.limit(Instant::now() + limit, read_on).await;
     }
 
     /// Whether ALPN selected HTTP/2.
     pub fn is_h2(&self) -> bool {
         match self {
             Wire::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
-            Wire::Tcp(_) | Wire::Stream(_) | Wire::Ahead(_) => false,
+            Wire::Tcp(_) | Wire::Stream(_) | Wire::Prefixed(_) => false,
         }
     }
 
@@ -70,7 +70,7 @@ impl Wire {
         let tcp = match self {
             Wire::Tcp(tcp) => tcp,
             Wire::Tls(tls) => return tls.get_ref().0.readiness(interest),
-            Wire::Ahead(ahead) => return ahead.1.readiness(interest),
+            Wire::Prefixed(prefixed) => return prefixed.1.readiness(interest),
             Wire::Stream(_) => return None,
         };
         match pin!(tcp.ready(interest)).poll(&mut Context::from_waker(Waker::noop())) {
@@ -84,11 +84,11 @@ impl Wire {
         match self {
             Wire::Tcp(tcp) => {
                 if let Err(error) = tcp.set_zero_linger() {
-                    tracing::debug!(%error, "a connection ends as if all were well");
+                    tracing::debug!(%error, "cannot reset a connection: its cut answer may look complete");
                 }
             }
             Wire::Tls(tls) => tls.get_mut().0.will_reset(),
-            Wire::Ahead(ahead) => ahead.1.will_reset(),
+            Wire::Prefixed(prefixed) => prefixed.1.will_reset(),
             Wire::Stream(stream) => stream.reset(Reason::INTERNAL_ERROR),
         }
     }
@@ -104,8 +104,8 @@ impl AsyncRead for Wire {
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
                 read => read,
             },
-            Wire::Ahead(ahead) => {
-                let (input, wire) = &mut **ahead;
+            Wire::Prefixed(prefixed) => {
+                let (input, wire) = &mut **prefixed;
                 if input.is_empty() {
                     return Pin::new(wire).poll_read(cx, buf);
                 }
@@ -124,7 +124,7 @@ impl AsyncWrite for Wire {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Wire::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
             Wire::Stream(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_write(cx, bytes),
+            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_write(cx, bytes),
         }
     }
 
@@ -138,7 +138,7 @@ impl AsyncWrite for Wire {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, parts),
             Wire::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, parts),
             Wire::Stream(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_write_vectored(cx, parts),
+            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_write_vectored(cx, parts),
         }
     }
 
@@ -146,7 +146,7 @@ impl AsyncWrite for Wire {
         match self {
             Wire::Tcp(_) | Wire::Tls(_) => true,
             Wire::Stream(_) => false,
-            Wire::Ahead(ahead) => ahead.1.is_write_vectored(),
+            Wire::Prefixed(prefixed) => prefixed.1.is_write_vectored(),
         }
     }
 
@@ -154,7 +154,7 @@ impl AsyncWrite for Wire {
         match self.get_mut() {
             Wire::Tcp(_) | Wire::Stream(_) => Poll::Ready(Ok(())),
             Wire::Tls(tls) => Pin::new(tls).poll_flush(cx),
-            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_flush(cx),
+            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_flush(cx),
         }
     }
 
@@ -163,7 +163,7 @@ impl AsyncWrite for Wire {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Wire::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
             Wire::Stream(stream) => Pin::new(stream).poll_shutdown(cx),
-            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_shutdown(cx),
+            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_shutdown(cx),
         }
     }
 }
@@ -171,6 +171,6 @@ impl AsyncWrite for Wire {
 /// The content type of a TLS record that begins a handshake (RFC 8446 §5.1).
 pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 /// Duration of a lingering close.
-pub(super) const GOODBYE: Duration = Duration::from_secs(2);
+pub(super) const LINGER_TIME: Duration = Duration::from_secs(2);
 /// Bytes that a lingering close reads from a client that sent no valid request.
-pub(super) const GOODBYE_BYTES: usize = 64 * 1024;
+pub(super) const LINGER_BYTES: usize = 64 * 1024;

@@ -2,38 +2,30 @@
 
 use super::Exchange;
 use super::cached::CacheLookup;
+use super::min_revisit::Remembered;
 use super::pages::{self, Pages};
 use super::per_user::{asked, denied, hosts, intercept_mode, is_listed};
-use super::revisit::Remembered;
+use super::request::Request;
 use crate::config::{InterceptMode, User};
 use crate::gate::cache::StoredAnswer;
-use crate::gate::{Admitted, LastHost, Reported, RobotsCopy};
+use crate::gate::{Admitted, LastHost, Reported};
 use crate::policy::{self, Again, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::limits::per_client::Place;
-use crate::proxy::respond::{Answer, not_modified, not_stored};
+use crate::proxy::respond::{Answer, not_modified, not_stored, robots_copy, setup};
 use crate::upstream::{Denied, LastRoute, ReachError, ResolveError, Route};
-use http::Version;
+use http::{Version, header};
 use std::sync::Arc;
 use tokio::task::yield_now;
 
-/// It is not refused.
-pub enum Decided {
-    /// It goes now, and has its permit.
-    Go {
-        /// In report mode, what would have been.
-        reported: Option<Reported>,
-        /// Where to, if the host has an address.
-        route: Result<Route, ResolveError>,
-    },
-    /// It is answered with what is stored.
+/// How a request that is not refused is answered. `reported`: the decision that report mode did not enforce.
+pub enum RequestDecision {
+    /// By the origin, now. `route`: unless the name cannot be resolved.
+    Forward { reported: Option<Reported>, route: Result<Route, ResolveError> },
+    /// From the cache.
     Cached { stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route },
-    /// The client has what it asks for, or asks for what only a cache has.
-    NotModified(Answer),
-    /// It is answered with our copy of robots.txt.
-    Robots(RobotsCopy),
-    /// It is for the proxy itself.
-    Setup,
+    /// By the proxy itself.
+    Local(Answer),
 }
 
 /// Destination of the previous request on a connection: most requests go to the same host.
@@ -45,7 +37,7 @@ pub struct LastPlace {
 
 impl Exchange<'_> {
     /// Resolves when the request may go or is refused.
-    pub(super) async fn decide(&mut self, last: &mut LastPlace) -> Result<Decided, Refusal> {
+    pub(super) async fn decide(&mut self, last: &mut LastPlace) -> Result<RequestDecision, Refusal> {
         let Exchange { proxy, request, peer, .. } = *self;
         if request.is_looped {
             return Err(Refusal::Loop);
@@ -56,7 +48,9 @@ impl Exchange<'_> {
                 Ok(route) => Ok(route),
                 // The gate refuses: a host without an address has no readable robots.txt.
                 Err(ReachError::Resolve(error)) => Err(error),
-                Err(ReachError::Denied(Denied::SetupHost(_))) => return Ok(Decided::Setup),
+                Err(ReachError::Denied(Denied::SetupHost(_))) => {
+                    return Ok(RequestDecision::Local(self.setup_page()));
+                }
                 Err(ReachError::Denied(denied)) => return Err(denied.into()),
                 Err(ReachError::Reloaded) => {
                     self.follow_reload().await;
@@ -74,12 +68,15 @@ impl Exchange<'_> {
                 }
                 match answer? {
                     Admitted::Go { permit, reported } => (self.permit, admitted) = (Some(permit), Some(reported)),
-                    Admitted::Robots(copy) => return Ok(Decided::Robots(copy)),
+                    Admitted::Robots(copy) => {
+                        let conditions = request.head.fields_named(&[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]);
+                        return Ok(RequestDecision::Local(robots_copy(&copy, &conditions)));
+                    }
                     Admitted::NotModified => {
                         let Some(Remembered::Visited(visit, _)) = remembered else {
-                            unreachable!("it was told of one")
+                            unreachable!("the gate was given the visit")
                         };
-                        return Ok(Decided::NotModified(not_modified(&visit)));
+                        return Ok(RequestDecision::Local(not_modified(&visit)));
                     }
                     // A reload came during the wait.
                     Admitted::Allowed { .. } if !Arc::ptr_eq(&self.settings, &proxy.settings.load()) => {
@@ -88,7 +85,7 @@ impl Exchange<'_> {
                     }
                     Admitted::Allowed { reported } => match (Box::pin(self.look_up()).await, route) {
                         (CacheLookup::Hit(stored), Ok(route)) => return Ok(self.answered_by(stored, reported, route)),
-                        (CacheLookup::Absent, _) => return Ok(Decided::NotModified(not_stored())),
+                        (CacheLookup::Absent, _) => return Ok(RequestDecision::Local(not_stored())),
                         (CacheLookup::Hit(_) | CacheLookup::Again, _) => continue,
                     },
                 }
@@ -107,13 +104,13 @@ impl Exchange<'_> {
                         self.permit = None;
                         return Ok(self.answered_by(stored, reported, route.clone()));
                     }
-                    if let Some(answer) = self.asked_meanwhile()? {
-                        return Ok(Decided::NotModified(answer));
+                    if let Some(answer) = self.recheck_remembered()? {
+                        return Ok(RequestDecision::Local(answer));
                     }
                     if let Some(reported) = &reported {
                         proxy.log_reported(peer, &request.url(), reported);
                     }
-                    return Ok(Decided::Go { reported, route });
+                    return Ok(RequestDecision::Forward { reported, route });
                 }
                 // A reload also applies to requests that waited.
                 not_yet => (admitted, self.settings) = (not_yet, proxy.settings.load_full()),
@@ -121,11 +118,17 @@ impl Exchange<'_> {
         }
     }
 
-    fn answered_by(&self, stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route) -> Decided {
+    fn answered_by(&self, stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route) -> RequestDecision {
         if let Some(reported) = &reported {
             self.proxy.log_reported(self.peer, &self.request.url(), reported);
         }
-        Decided::Cached { stored, reported, route }
+        RequestDecision::Cached { stored, reported, route }
+    }
+
+    /// The answer of `intercept.setup_host`.
+    fn setup_page(&self) -> Answer {
+        let Request { method, target, accept, authority, .. } = self.request;
+        setup(&self.proxy.leaves.ca(), method, target, *accept, &authority.host().to_string())
     }
 
     /// Finds the route, all under one configuration.

@@ -13,9 +13,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Reservations by URL, product tokens and purposes.
-pub struct Reserved {
+pub struct Reservations {
     hasher: RandomState,
-    said: Cache<u64, RememberedReservation>,
+    reservations: Cache<u64, RememberedReservation>,
 }
 
 #[derive(Clone)]
@@ -25,20 +25,26 @@ pub(super) struct RememberedReservation {
     pub(super) until: Instant,
 }
 
-impl Default for Reserved {
+impl Default for Reservations {
     fn default() -> Self {
-        Reserved { hasher: RandomState::new(), said: Cache::new(MOST) }
+        Reservations { hasher: RandomState::new(), reservations: Cache::new(MAX_RESERVATIONS) }
     }
 }
 
-impl Reserved {
+impl Reservations {
     pub(super) fn get(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules) -> Option<RememberedReservation> {
         // Most sites reserve nothing.
-        if self.said.is_empty() { None } else { self.said.get(&self.key(request, peer, rules)) }
+        if self.reservations.is_empty() { None } else { self.reservations.get(&self.key(request, peer, rules)) }
     }
 
-    pub(super) fn put(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules, said: RememberedReservation) {
-        self.said.insert(self.key(request, peer, rules), said);
+    pub(super) fn put(
+        &self,
+        request: &Request<'_>,
+        peer: &Peer,
+        rules: &HostRules,
+        reservations: RememberedReservation,
+    ) {
+        self.reservations.insert(self.key(request, peer, rules), reservations);
     }
 
     fn key(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules) -> u64 {
@@ -62,7 +68,7 @@ struct VisitBytes;
 
 impl Weighter<u64, Arc<Visit>> for VisitBytes {
     fn weight(&self, _: &u64, visit: &Arc<Visit>) -> u64 {
-        (visit.bytes() + ROW) as u64
+        (visit.bytes() + OVERHEAD) as u64
     }
 }
 
@@ -77,15 +83,15 @@ impl Visits {
     }
 
     pub(super) fn put(&self, key: u64, visit: Visit) {
-        let visits = self.visits.get_or_init(|| Cache::with_weighter(ABOUT, MOST_BYTES, VisitBytes));
+        let visits = self.visits.get_or_init(|| Cache::with_weighter(EXPECTED, MAX_BYTES, VisitBytes));
         visits.insert(key, Arc::new(visit));
     }
 }
 
 /// Remembered URLs.
-const MOST: usize = 100_000;
+const MAX_RESERVATIONS: usize = 100_000;
 /// Memory of visits in bytes, and their expected number.
-const MOST_BYTES: u64 = 64 * 1024 * 1024;
-const ABOUT: usize = 200_000;
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+const EXPECTED: usize = 200_000;
 /// Overhead of an entry in bytes.
-const ROW: usize = 64;
+const OVERHEAD: usize = 64;

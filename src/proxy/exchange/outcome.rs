@@ -31,9 +31,9 @@ pub enum Outcome {
     /// The origin's answer broke off.
     Cut(String),
     /// The client has left.
-    Gone,
+    ClientGone,
     /// The proxy stopped before the exchange ended.
-    Stopped,
+    ProxyStopped,
 }
 
 impl Outcome {
@@ -48,8 +48,8 @@ impl Outcome {
             Outcome::Refused(_) => ("refused", None, None),
             Outcome::Failed(failure) => ("failed", Some(failure.error), Some(&failure.detail)),
             Outcome::Cut(why) => ("cut", None, Some(why)),
-            Outcome::Gone => ("client-gone", None, None),
-            Outcome::Stopped => ("cut", None, Some("the proxy has stopped")),
+            Outcome::ClientGone => ("client-gone", None, None),
+            Outcome::ProxyStopped => ("cut", None, Some("the proxy has stopped")),
         }
     }
 }
@@ -71,7 +71,7 @@ pub(super) enum RequestVerdict<'a> {
 }
 
 /// An exchange at its end. `request`: `Err` if it could not be read.
-pub(super) struct About<'a> {
+pub(super) struct EndedExchange<'a> {
     pub(super) proxy: &'a Proxy,
     pub(super) settings: &'a Settings,
     pub(super) peer: &'a Peer,
@@ -81,28 +81,28 @@ pub(super) struct About<'a> {
 }
 
 /// What is left to send to the client.
-pub enum FinalStep {
+pub enum ClientReply {
     /// The client has its answer.
     AlreadySent,
-    Answer(Answer),
+    Send(Answer),
     /// Nothing: the connection is cut.
     Cut,
 }
 
-impl<'a> About<'a> {
+impl<'a> EndedExchange<'a> {
     /// Counts, logs and records the outcome.
-    pub(super) fn conclude(&self, outcome: Outcome) -> FinalStep {
+    pub(super) fn conclude(&self, outcome: Outcome) -> ClientReply {
         let proxy = self.proxy;
         let is_problem = matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_));
         let url = if is_problem { self.url() } else { None };
         let (of, accept) = (url.as_deref(), self.accept());
-        let made = match &outcome {
+        let error_answer = match &outcome {
             Outcome::Refused(refusal) => Some(Answer::refusal(refusal, of, accept, self.settings)),
             Outcome::Failed(failure) => Some(Answer::failure(failure, of, accept)),
             _ => None,
         };
         self.count(&outcome);
-        let answer = if let Outcome::Answered(answer) = &outcome { Some(answer) } else { made.as_ref() };
+        let answer = if let Outcome::Answered(answer) = &outcome { Some(answer) } else { error_answer.as_ref() };
         if proxy.is_logging.load(Ordering::Relaxed) {
             self.log(&outcome, answer);
         }
@@ -110,14 +110,14 @@ impl<'a> About<'a> {
             self.record(evidence, &outcome, answer);
         }
         match outcome {
-            Outcome::Answered(answer) => return FinalStep::Answer(answer),
+            Outcome::Answered(answer) => return ClientReply::Send(answer),
             Outcome::Forwarded | Outcome::Cached | Outcome::Tunnelled | Outcome::Intercepted => {
-                return FinalStep::AlreadySent;
+                return ClientReply::AlreadySent;
             }
             Outcome::Refused(refusal) => proxy.log_refused(self.peer, url, refusal),
-            Outcome::Failed(_) | Outcome::Cut(_) | Outcome::Gone | Outcome::Stopped => {}
+            Outcome::Failed(_) | Outcome::Cut(_) | Outcome::ClientGone | Outcome::ProxyStopped => {}
         }
-        made.map_or(FinalStep::Cut, FinalStep::Answer)
+        error_answer.map_or(ClientReply::Cut, ClientReply::Send)
     }
 
     /// The decision; `None` if there was none.
@@ -143,10 +143,10 @@ impl<'a> About<'a> {
                 self.request.iter().for_each(|request| self.proxy.counters.failed_at(&request.authority, why));
                 Some("failed")
             }
-            Outcome::Gone => Some("client-gone"),
+            Outcome::ClientGone => Some("client-gone"),
             Outcome::Refused(refusal) => Some(refusal.slug()),
             // A CONNECT was counted when it was granted.
-            Outcome::Tunnelled | Outcome::Intercepted | Outcome::Stopped => None,
+            Outcome::Tunnelled | Outcome::Intercepted | Outcome::ProxyStopped => None,
         };
         let cost = Cost { bytes: self.trip.moved.down, held: self.trip.gate.held() };
         self.proxy.counters.ended(slug, self.peer, cost);

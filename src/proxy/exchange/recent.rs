@@ -87,7 +87,7 @@ impl Decisions {
             Some(place) => {
                 let before = std::mem::replace(&mut place.what, Reported::Held(Duration::ZERO));
                 *place = RecentDecision { number, at, client, user, url, what: what(Some(before)), enforced };
-                oldest.expect("it was looked at some lines above")
+                oldest.expect("the entry was checked above")
             }
             None => Arc::new(RecentDecision { number, at, client, user, url, what: what(None), enforced }),
         };
@@ -107,13 +107,13 @@ impl Decisions {
     /// at once.
     pub fn follow(&self, after: u64) -> impl Stream<Item = Arc<RecentDecision>> + Send + use<> {
         let kept = self.kept.lock();
-        let live = stream::unfold(self.live.subscribe(), async |mut live| Some((heard(&mut live).await?, live)));
+        let live = stream::unfold(self.live.subscribe(), async |mut live| Some((next_value(&mut live).await?, live)));
         stream::iter(kept.after(after)).chain(live)
     }
 }
 
 /// The next value that is still available.
-async fn heard<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
+async fn next_value<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
     loop {
         match live.recv().await {
             Ok(one) => return Some(one),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_are_kept_in_their_order() {
+    fn the_latest_decisions_are_kept_in_order() {
         let decisions = Decisions::default();
         for number in 1..=KEPT + 3 {
             add(&decisions, &number.to_string());
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_follower_misses_none() {
+    async fn a_follower_misses_no_decision() {
         let decisions = Decisions::default();
         add(&decisions, "a");
         let followed = decisions.follow(0);
@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_behind_too_many_at_once_is_heard() {
+    async fn a_lagging_reader_gets_the_latest_values() {
         let (sender, mut live) = broadcast::channel(2);
         (1..=5).for_each(|number| _ = sender.send(number).unwrap());
-        assert_eq!(heard(&mut live).now_or_never(), Some(Some(4)));
-        assert_eq!(heard(&mut live).now_or_never(), Some(Some(5)));
-        assert_eq!(heard(&mut live).now_or_never(), None);
+        assert_eq!(next_value(&mut live).now_or_never(), Some(Some(4)));
+        assert_eq!(next_value(&mut live).now_or_never(), Some(Some(5)));
+        assert_eq!(next_value(&mut live).now_or_never(), None);
         drop(sender);
-        assert_eq!(heard(&mut live).await, None);
+        assert_eq!(next_value(&mut live).await, None);
     }
 }

@@ -1,7 +1,7 @@
 //! The evidence record of a request: decision, basis and result. docs/evidence.md lists the members.
 
 use super::access_log::millis;
-use super::outcome::{About, Outcome, RequestVerdict};
+use super::outcome::{EndedExchange, Outcome, RequestVerdict};
 use super::per_user::{asked, rules};
 use crate::evidence::{Draft, Evidence, digest_of};
 use crate::gate::Reported;
@@ -10,7 +10,7 @@ use crate::proxy::respond::{Answer, Member, each_member};
 use crate::robots::{ProductToken, Purpose};
 use std::time::{Duration, SystemTime};
 
-impl About<'_> {
+impl EndedExchange<'_> {
     /// Records the exchange. `answer`: the proxy's own answer, if any.
     pub(super) fn record(&self, evidence: &Evidence, outcome: &Outcome, answer: Option<&Answer>) {
         let (now, trip) = (SystemTime::now(), self.trip);
@@ -29,7 +29,7 @@ impl About<'_> {
         }
         let (status, bytes_out) = self.sent(answer);
         draft.number("status", status.into());
-        if let Some(noted) = &trip.noted {
+        if let Some(noted) = &trip.usage_report {
             noted.reserved_text().iter().for_each(|signals| draft.text("signals", signals));
             noted.licenses.first().iter().for_each(|license| draft.text("license", license));
             noted.price.iter().for_each(|price| draft.text("price", price));

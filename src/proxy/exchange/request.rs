@@ -2,9 +2,9 @@
 
 pub use super::head::Head;
 
-use super::hints::{is_subresource, prefer_wait};
-use super::private::authenticates_connection;
-use super::promise::note_promise;
+use super::connection_auth::authenticates_connection;
+use super::offered_price::read_offered_price;
+use super::request_preferences::{is_subresource, prefer_wait};
 use super::target;
 use super::via::Via;
 use super::websocket;
@@ -62,7 +62,7 @@ pub struct PreviousRequest {
 impl PreviousRequest {
     /// The User-Agent as text, truncated.
     pub fn agent(&self) -> Option<String> {
-        Some(String::from_utf8_lossy(&self.agent.0).chars().take(MOST_OF_AGENT).collect::<String>())
+        Some(String::from_utf8_lossy(&self.agent.0).chars().take(MAX_AGENT_CHARS).collect::<String>())
             .filter(|agent| !agent.is_empty())
     }
 
@@ -195,7 +195,7 @@ impl<'a> Request<'a> {
                 self.authenticates_connection |= authenticates_connection(value);
                 self.is_licensed |= value.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"license "));
             }
-            FieldKind::CrawlerPrice => note_promise(&mut self.promised, value)?,
+            FieldKind::CrawlerPrice => read_offered_price(&mut self.promised, value)?,
             // RFC 9110 §10.1.1: only 100-continue is supported.
             FieldKind::Expect if self.expects_continue || !value.eq_ignore_ascii_case(b"100-continue") => {
                 return Err(Refusal::ExpectationFailed);
@@ -283,4 +283,4 @@ fn length(fields: &HeaderMap) -> Result<Option<u64>, Refusal> {
 }
 
 /// Characters kept for people to read.
-const MOST_OF_AGENT: usize = 200;
+const MAX_AGENT_CHARS: usize = 200;

@@ -58,7 +58,7 @@ pub(super) struct Trip {
     /// The decision that report mode did not enforce.
     pub(super) reported: Option<Reported>,
     /// Usage preferences of the answer.
-    pub(super) noted: Option<Box<UsageReport>>,
+    pub(super) usage_report: Option<Box<UsageReport>>,
     /// Address of the origin connection, and whether it was reused. `None`: no head was sent.
     pub(super) upstream: Option<(SocketAddr, bool)>,
     /// Time from sending the request to the head of the answer.
@@ -80,7 +80,7 @@ impl<'a> Exchange<'a> {
         peer: &'a Peer,
         began: Instant,
     ) -> Self {
-        let trip = Trip { gate: Account::new(proxy.wanted()), ..Trip::default() };
+        let trip = Trip { gate: Account::new(proxy.account_detail()), ..Trip::default() };
         Exchange {
             proxy,
             request,

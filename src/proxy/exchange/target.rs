@@ -122,7 +122,7 @@ fn connect(target: &[u8], inside: Option<&Authority>) -> Result<Authority, Refus
         return Err(Refusal::bad_request("CONNECT inside a CONNECT tunnel"));
     }
     Authority::parse_connect(Scheme::Https, target)
-        .map_err(|error| Refusal::bad_request(format!("CONNECT wants host:port: {error}")))
+        .map_err(|error| Refusal::bad_request(format!("CONNECT requires host:port: {error}")))
 }
 
 fn scheme(text: &str) -> Result<Scheme, Refusal> {
@@ -136,7 +136,7 @@ fn parse(scheme: Scheme, written: &[u8]) -> Result<Authority, Refusal> {
 /// RFC 9112 §3.2.4: `*` is the whole server, for OPTIONS only. No robots.txt rule matches it.
 fn asterisk(method: &str, target: &[u8]) -> Result<(), Refusal> {
     if target.starts_with(b"*") && method != "OPTIONS" {
-        return Err(Refusal::bad_request("`*` as the target of another method than OPTIONS"));
+        return Err(Refusal::bad_request("only OPTIONS can have `*` as its target"));
     }
     Ok(())
 }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_a_tunnel_the_authority_is_the_tunnels() {
+    fn inside_a_tunnel_the_authority_must_be_that_of_the_tunnel() {
         let tunnel = Authority::new(Scheme::Https, "a.example", None).unwrap();
         let ok = asked("GET /x HTTP/1.1\r\nHost: A.example:443\r\n\r\n", Some(&tunnel)).unwrap();
         assert_eq!(ok, ("https://a.example".to_owned(), "/x".to_owned()));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_a_plain_tunnel_to_an_address_a_name_stands_for_it() {
+    fn inside_a_plain_tunnel_a_name_replaces_an_address() {
         let tunnel = |url| Authority::from_url(url).unwrap();
         let raw = "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n";
         let ok = asked(raw, Some(&tunnel("http://192.0.2.1"))).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn connect_wants_a_host_and_a_port() {
+    fn connect_requires_a_host_and_a_port() {
         for good in ["a.example:443", "[::1]:9", "A.Example:8443"] {
             assert!(asked(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n"), None).is_ok(), "{good}");
         }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_that_is_unclear_is_refused() {
+    fn an_ambiguous_authority_is_refused() {
         for raw in [
             "GET http://u:p@a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
             "GET http://a.example/ HTTP/1.1\r\nHost: u@a.example\r\n\r\n",

@@ -196,7 +196,7 @@ mod tests {
     const HERE: [u8; 4] = [127, 0, 0, 1];
 
     #[test]
-    fn each_request_counts_once_for_its_user_or_for_the_others_and_no_count_falls() {
+    fn each_request_is_counted_once_and_no_count_falls() {
         let users = users(MOST_LABELLED + 2);
         let counters = counters(&users);
         let ended = |slug, user| counters.ended(Some(slug), &peer(HERE, user), Cost::default());
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_users_and_addresses_the_busiest_are_shown_first() {
+    fn the_busiest_users_and_addresses_come_first() {
         for count in [100, 100_000] {
             let users = users(count);
             let counters = counters(&users);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn only_configured_names_have_an_entry_and_an_address_that_asks_much_stays() {
+    fn unconfigured_names_get_no_entry_and_busy_addresses_stay() {
         let (configured, unknown) = (users(1), users(2).remove(1));
         let counters = counters(&configured);
         let network = |host: u16| [0x2001, 0xdb8, 0, 0, 0, 0, 0, host];

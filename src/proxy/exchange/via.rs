@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_name_is_found_whatever_stands_beside_it() {
+    fn our_name_is_found_among_other_members() {
         let via = Via::new(&"politely-1234abcd".into());
         for line in [
             via.line(Version::HTTP_11).to_owned(),

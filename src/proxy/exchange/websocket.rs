@@ -44,7 +44,7 @@ mod tests {
 
     /// RFC 6455 §1.3.
     #[test]
-    fn the_key_has_one_answer() {
+    fn the_accept_value_is_the_hash_of_the_key() {
         let mut asked = HeaderMap::new();
         asked.insert(header::SEC_WEBSOCKET_KEY, HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ=="));
         assert!(is_accepted(&asked, Some(b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")));

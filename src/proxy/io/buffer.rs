@@ -185,7 +185,7 @@ mod tests {
     use std::future::poll_fn;
 
     #[tokio::test]
-    async fn what_is_read_is_there_until_it_is_consumed_and_memory_only_as_long() {
+    async fn memory_is_held_only_until_the_bytes_are_consumed() {
         let mut buffer = Buffer::new();
         let mut source: &[u8] = &[b'x'; 20_000];
         let mut seen = 0;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_grows_where_nothing_is_consumed() {
+    async fn a_buffer_grows_if_nothing_is_consumed() {
         let mut buffer = Buffer::new();
         let whole: Vec<u8> = (0..30_000).map(|n| n as u8).collect();
         let mut source: &[u8] = &whole;
@@ -216,7 +216,7 @@ mod tests {
 
     /// A reader that is always a little behind.
     #[test]
-    fn what_was_consumed_takes_no_memory() {
+    fn consumed_bytes_take_no_memory() {
         let mut buffer = Buffer::new();
         for round in 0..1000 {
             buffer.put_with(|out| out.extend_from_slice(&[round as u8; 100]));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_follows_what_is_there() {
+    fn bytes_are_appended_in_order() {
         let mut buffer = Buffer::new();
         buffer.put(b"a");
         buffer.put_with(|out| out.extend_from_slice(b"bc"));

@@ -63,7 +63,7 @@ mod tests {
     use tokio::time::sleep;
 
     #[tokio::test(start_paused = true)]
-    async fn a_deadline_holds_whether_it_was_moved_forward_or_back() {
+    async fn a_deadline_holds_when_moved_forward_or_back() {
         let mut timer = Timer::new();
         for seconds in [60, 1, 300, 5, 5, 0] {
             let began = Instant::now();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_has_used_up_its_budget_is_woken_too() {
+    async fn a_task_without_budget_is_woken_too() {
         let mut timer = Timer::new();
         let at = Instant::now() + Duration::from_secs(1);
         let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_done_in_time_is_not_cut() {
+    async fn a_future_that_ends_in_time_is_not_cut_off() {
         let mut timer = Timer::new();
         for _ in 0..100 {
             let at = Instant::now() + Duration::from_secs(10);

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// When each client's bucket is full again.
-pub struct Mints(Cache<IpAddr, Instant>);
+pub struct LeafRate(Cache<IpAddr, Instant>);
 
-impl Mints {
+impl LeafRate {
     pub fn new() -> Self {
-        Mints(Cache::new(CLIENTS))
+        LeafRate(Cache::new(CLIENTS))
     }
 
     /// Waits until this client may have another certificate.
@@ -20,17 +20,17 @@ impl Mints {
         sleep_until(at).await;
     }
 
-    /// A token bucket: [`AT_ONCE`] tokens, one refilled each [`EACH`].
+    /// A token bucket: [`BURST`] tokens, one refilled each [`REFILL`].
     fn next(&self, client: IpAddr, now: Instant) -> Instant {
-        let until = self.0.get(&client).unwrap_or(now).max(now) + EACH;
+        let until = self.0.get(&client).unwrap_or(now).max(now) + REFILL;
         self.0.insert(client, until);
-        (until - EACH * AT_ONCE).max(now)
+        (until - REFILL * BURST).max(now)
     }
 }
 
 const CLIENTS: usize = 10_000;
-const EACH: Duration = Duration::from_millis(5);
-const AT_ONCE: u32 = 500;
+const REFILL: Duration = Duration::from_millis(5);
+const BURST: u32 = 500;
 
 #[cfg(test)]
 mod tests {
@@ -38,13 +38,13 @@ mod tests {
 
     #[test]
     fn a_burst_goes_at_once_and_the_rest_one_by_one() {
-        let (mints, now) = (Mints::new(), Instant::now());
+        let (leaf_rate, now) = (LeafRate::new(), Instant::now());
         let client = "192.0.2.1".parse().unwrap();
-        let mut waits = (0..AT_ONCE + 3).map(|_| mints.next(client, now) - now);
-        assert!(waits.by_ref().take(AT_ONCE as usize).all(|wait| wait.is_zero()));
-        assert_eq!(waits.collect::<Vec<_>>(), [EACH, EACH * 2, EACH * 3]);
-        assert_eq!(mints.next("192.0.2.2".parse().unwrap(), now), now, "another client's");
-        let later = now + EACH * (AT_ONCE + 3);
-        assert_eq!(mints.next(client, later), later);
+        let mut waits = (0..BURST + 3).map(|_| leaf_rate.next(client, now) - now);
+        assert!(waits.by_ref().take(BURST as usize).all(|wait| wait.is_zero()));
+        assert_eq!(waits.collect::<Vec<_>>(), [REFILL, REFILL * 2, REFILL * 3]);
+        assert_eq!(leaf_rate.next("192.0.2.2".parse().unwrap(), now), now, "another client's");
+        let later = now + REFILL * (BURST + 3);
+        assert_eq!(leaf_rate.next(client, later), later);
     }
 }

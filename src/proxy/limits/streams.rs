@@ -36,11 +36,11 @@ impl Streams {
     }
 
     async fn other(&self) -> Result<StreamPlace<'_>, Refusal> {
-        match timeout(FOR_A_PLACE, self.0.acquire()).await {
-            Ok(place) => Ok(StreamPlace::Other(place.expect("it is never closed"))),
+        match timeout(PLACE_TIMEOUT, self.0.acquire()).await {
+            Ok(place) => Ok(StreamPlace::Other(place.expect("the semaphore is never closed"))),
             Err(_) => {
-                let why = "too many HTTP/2 streams are under way for the limit on open files".into();
-                Err(Refusal::OwnLimit { retry_after: FOR_A_PLACE, why })
+                let why = "too many HTTP/2 streams are in flight for the limit on open files".into();
+                Err(Refusal::OwnLimit { retry_after: PLACE_TIMEOUT, why })
             }
         }
     }
@@ -54,14 +54,14 @@ impl Drop for StreamPlace<'_> {
     }
 }
 
-const FOR_A_PLACE: Duration = Duration::from_secs(10);
+const PLACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn each_connection_has_one_and_all_together_so_many_more() {
+    async fn each_connection_has_one_place_and_all_share_the_rest() {
         let (streams, one, other) = (Streams::new(2), FirstStream::default(), FirstStream::default());
         let mut held = Vec::new();
         for _ in 0..3 {

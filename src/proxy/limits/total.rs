@@ -149,13 +149,13 @@ impl ConnectionPermit {
     }
 
     /// Sets the listener.
-    pub fn came_to(&self, listener: u64) {
+    pub fn set_listener(&self, listener: u64) {
         self.member.listener.store(listener, Relaxed);
     }
 
     /// Marks the connection as nested in `outer`.
     pub fn set_outer(&self, outer: &ConnectionPermit) {
-        self.came_to(outer.member.listener.load(Relaxed));
+        self.set_listener(outer.member.listener.load(Relaxed));
         self.member.is_last.store(outer.member.is_last.load(Relaxed), Relaxed);
     }
 
@@ -189,7 +189,7 @@ mod tests {
     use std::future::poll_fn;
 
     #[tokio::test]
-    async fn who_waits_gets_the_next_seat_that_is_given_back() {
+    async fn a_waiter_gets_the_next_free_place() {
         let room = Room::new(100);
         let (first, _second) = (room.permit(|| 2).await, room.permit(|| 2).await);
         assert!(room.take(2).is_none());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_that_have_been_idle_longest_go_first_and_none_that_is_busy() {
+    async fn the_longest_idle_connections_close_first_and_busy_ones_stay() {
         let room = Room::new(100);
         let mut permits = Vec::new();
         for _ in 0..6 {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_on_which_nothing_has_come_yet_is_spared_for_a_moment() {
+    async fn a_new_connection_is_spared_for_a_moment() {
         let room = Room::new(100);
         let permit = room.permit(|| 10).await;
         let goes = || permit.poll_idle(&mut Context::from_waker(Waker::noop()), Instant::now()).is_ready();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_for_a_seat_gets_that_of_an_idle_one() {
+    async fn a_waiter_gets_the_place_of_an_idle_connection() {
         let room = Room::new(2);
         let permits = [room.permit(|| 10).await, room.permit(|| 10).await];
         permits.iter().for_each(ConnectionPermit::busy);

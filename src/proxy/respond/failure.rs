@@ -58,16 +58,16 @@ impl Failure {
         )
     }
 
-    pub fn turns_over() -> Self {
-        let detail = "each of its turns at the host was over before there was a connection";
+    pub fn slots_expired() -> Self {
+        let detail = "every pacing slot expired before a connection was opened";
         Self::new(StatusCode::GATEWAY_TIMEOUT, "connection_timeout", detail)
     }
 
-    pub fn no_answer(limit: Duration) -> Self {
+    pub fn answer_timeout(limit: Duration) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "http_response_timeout", format!("no answer within {limit:?}"))
     }
 
-    pub fn not_taken(limit: Duration) -> Self {
+    pub fn write_timeout(limit: Duration) -> Self {
         let detail = format!("the origin did not read the request for {limit:?}");
         Self::new(StatusCode::GATEWAY_TIMEOUT, "connection_write_timeout", detail)
     }

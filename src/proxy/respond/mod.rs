@@ -196,7 +196,7 @@ impl Problem<'_> {
 pub fn proxy_status(error: Option<&str>, details: Option<&str>) -> String {
     let mut status = Vec::new();
     put_proxy_status(&mut status, error, details);
-    String::from_utf8(status).expect("it is ASCII")
+    String::from_utf8(status).expect("Proxy-Status is ASCII")
 }
 
 /// Returns whether the details needed no escaping.
@@ -222,7 +222,7 @@ fn title(slug: &str) -> &'static str {
         "crawl-delay" => "Crawl-delay",
         "revisit-too-soon" => "Fetched recently",
         "budget-spent" => "The budget is spent",
-        "host-paused" => "The host is left alone for a while",
+        "host-paused" => "The host is paused",
         "queue-full" => "Too many requests are waiting",
         "connection-limit" => "Too many connections",
         "egress-denied" => "Blocked by this proxy",
@@ -236,12 +236,12 @@ fn title(slug: &str) -> &'static str {
         "draining" => "The proxy is shutting down",
         "fleet-lost" => "The fleet's server is out of reach",
         "out-of-resources" | "connection_limit_reached" => "The proxy cannot connect anywhere now",
-        "proxy_configuration_error" => "This proxy is not set up for the one before it",
+        "proxy_configuration_error" => "The upstream proxy requires credentials",
         "operator-denied" => "Denied by the operator",
-        "rules-too-complex" => "The rules are too complex to decide by",
+        "rules-too-complex" => "The rules are too complex",
         "dns_error" | "dns_timeout" => "The host name cannot be resolved",
         "tls_certificate_error" => "The origin's certificate is not trusted",
-        "http_request_error" => "The body of the request is at fault",
+        "http_request_error" => "The request body is invalid or too slow",
         "http_protocol_error" | "http_response_header_section_size" => "The origin's answer cannot be read",
         "http_response_timeout" | "connection_write_timeout" => "The origin does not answer in time",
         "connection_terminated" => "The origin closed the connection",

@@ -110,7 +110,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn html_goes_to_those_who_prefer_it() {
+    fn html_goes_to_clients_that_prefer_it() {
         for accept in ["text/html", "text/html,application/xhtml+xml,*/*;q=0.8", "application/json;q=0.5, text/html"] {
             assert!(prefers_html(accept.as_bytes()), "{accept}");
         }
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_it_for_a_site_learns_how_to_use_it() {
+    fn a_direct_request_is_told_how_to_use_the_proxy() {
         assert!(shown(&Refusal::NotAProxyRequest, "").contains("HTTP_PROXY"));
     }
 
     #[test]
-    fn what_others_have_written_is_inert_in_the_page() {
+    fn foreign_text_is_escaped_in_the_page() {
         let page = shown(&disallowed("/<script>\"&"), "http://a/<script>\"&");
         assert!(
             page.contains("http://a/&lt;script&gt;&quot;&amp;") && page.contains("/&lt;script&gt;&quot;&amp;</code>")

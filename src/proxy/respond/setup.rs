@@ -24,7 +24,7 @@ pub fn setup(ca: &Ca, method: &str, target: &[u8], accept: Option<&[u8]>, host: 
         _ => answer(
             StatusCode::NOT_FOUND,
             "content-type: text/plain; charset=utf-8\r\n",
-            b"there are /, /ca.pem and /ca.crt\n",
+            b"not found: there are only /, /ca.pem and /ca.crt\n",
         ),
     }
 }

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_field_cannot_hold_is_escaped_wherever_it_stands() {
+    fn invalid_field_characters_are_escaped_at_any_position() {
         let cases =
             [("\"", "\\\""), ("\\", "\\\\"), ("\n", "?"), ("\x7f", "?"), ("\u{e9}", "?"), ("~", "~"), ("\u{80}", "?")];
         for (special, escaped) in cases {
@@ -153,7 +153,7 @@ mod tests {
 
     /// Every special character of JSON, and some of other languages.
     #[test]
-    fn what_is_written_is_read_as_it_was() {
+    fn written_json_reads_back_unchanged() {
         let all: String = (0..0x250).filter_map(char::from_u32).chain("\u{2028}\u{1f600}</script>".chars()).collect();
         for c in all.chars() {
             for place in 0..20 {

@@ -34,7 +34,7 @@ impl KeptHead {
             Self::Http1(raw) => {
                 let read = |head: &ResponseHead<'_>| read(&AnswerHead::of_http1(head));
                 let again = read_response(raw, &mut 0, usize::MAX, method, read).ok().flatten();
-                again.expect("it has been read before")
+                again.expect("the head was parsed before")
             }
             Self::Http2(status, fields, framing) => read(&AnswerHead::of_http2(*status, fields, *framing)),
         }
@@ -82,7 +82,7 @@ impl<'a> AnswerHead<'a> {
         match self.fields {
             Fields::Http1(head) => KeptHead::Http1(head.raw.to_vec()),
             Fields::Http2(fields) => {
-                let status = StatusCode::from_u16(self.status).expect("it is from one");
+                let status = StatusCode::from_u16(self.status).expect("the status was valid");
                 KeptHead::Http2(status, fields.clone(), self.framing)
             }
         }
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_trailer_frames_routes_lets_in_or_speaks_in_our_name() {
+    fn trailers_cannot_frame_route_authenticate_or_speak_in_our_name() {
         let came = [
             ("x-sum", "9"),
             ("host", "h"),

@@ -15,9 +15,9 @@ pub trait Client {
 
     fn side(&mut self) -> &mut Self::Side;
 
-    /// Starts reading the request's body from its beginning. `kept`: keep it for a retry. Returns false if the
+    /// Starts reading the request's body from its beginning. `replayable`: keep it for a retry. Returns false if the
     /// beginning is no longer available.
-    fn begin_body(&mut self, kept: bool) -> bool;
+    fn begin_body(&mut self, replayable: bool) -> bool;
 
     /// The whole request has been read.
     fn is_received(&self) -> bool;
@@ -49,7 +49,7 @@ pub trait Client {
     fn cut(&mut self);
 
     /// The client has closed its sending half. Whether it is still there shows only when something is sent.
-    fn is_silent(&self) -> bool;
+    fn is_half_closed(&self) -> bool;
 
     /// Ready when the client has gone.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;

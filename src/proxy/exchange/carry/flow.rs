@@ -1,8 +1,8 @@
 //! One direction of an exchange: content passes from one side to the other.
 
 use super::answer::passed_trailers;
-use super::side::{BodySource, Fault, Side};
-use crate::proxy::limits::body_rate::{Least, Meter};
+use super::side::{BodySource, Side, SideError};
+use crate::proxy::limits::body_rate::{Meter, MinRate};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
@@ -13,7 +13,7 @@ pub struct Flow {
     pub at: Instant,
     meter: Option<Meter>,
     ended: bool,
-    fault: Option<Fault>,
+    fault: Option<SideError>,
     /// Bytes of content received.
     pub moved: u64,
     /// The destination accepts no more for now.
@@ -22,13 +22,13 @@ pub struct Flow {
 
 /// Why it goes no further.
 #[derive(Debug)]
-pub enum Stopped {
+pub enum FlowError {
     /// What it comes from.
-    From(Fault),
+    Source(SideError),
     /// What it goes to.
-    To(Fault),
+    Destination(SideError),
     /// It comes too slowly.
-    Slow,
+    TooSlow,
 }
 
 impl Flow {
@@ -42,8 +42,8 @@ impl Flow {
         cx: &mut Context<'_>,
         from: &mut A,
         to: &mut B,
-        least: Least,
-    ) -> Poll<Result<(), Stopped>> {
+        min_rate: MinRate,
+    ) -> Poll<Result<(), FlowError>> {
         let mut pieces = 0;
         loop {
             self.is_held_up = true;
@@ -52,19 +52,19 @@ impl Flow {
                     from.gather(cx);
                     return Poll::Pending;
                 };
-                sent.map_err(Stopped::To)?;
+                sent.map_err(FlowError::Destination)?;
                 // A write also moves the deadline: a client that keeps reading is not cut off.
                 if !from.bytes().is_empty() {
-                    self.at = Instant::now() + least.over;
+                    self.at = Instant::now() + min_rate.over;
                 }
                 continue;
             }
             if self.ended || self.fault.is_some() {
                 let flushed = ready!(to.poll_flush(cx));
                 if let Some(fault) = self.fault.take() {
-                    return Poll::Ready(Err(Stopped::From(fault)));
+                    return Poll::Ready(Err(FlowError::Source(fault)));
                 }
-                flushed.map_err(Stopped::To)?;
+                flushed.map_err(FlowError::Destination)?;
                 self.is_done = true;
                 return Poll::Ready(Ok(()));
             }
@@ -81,10 +81,10 @@ impl Flow {
                 Poll::Ready(Ok(true)) => {
                     let now = Instant::now();
                     self.moved += from.bytes().len() as u64;
-                    self.at = now + least.over;
+                    self.at = now + min_rate.over;
                     let meter = self.meter.get_or_insert_with(|| Meter::begin(now));
-                    if !meter.moved(now, from.bytes().len(), least) {
-                        return Poll::Ready(Err(Stopped::Slow));
+                    if !meter.moved(now, from.bytes().len(), min_rate) {
+                        return Poll::Ready(Err(FlowError::TooSlow));
                     }
                 }
                 Poll::Ready(Ok(false)) => {
@@ -94,7 +94,7 @@ impl Flow {
                 Poll::Ready(Err(fault)) => self.fault = Some(fault),
                 // The source pauses: received content is flushed.
                 Poll::Pending => {
-                    ready!(to.poll_flush(cx)).map_err(Stopped::To)?;
+                    ready!(to.poll_flush(cx)).map_err(FlowError::Destination)?;
                     self.is_held_up = false;
                     return Poll::Pending;
                 }

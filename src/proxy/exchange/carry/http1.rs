@@ -1,6 +1,6 @@
 //! An HTTP/1 side of an exchange.
 
-use super::side::{BodySource, Fault, Side};
+use super::side::{BodySource, Side, SideError};
 use crate::http1::{Body, BodyError, Field, FieldKind, Framing, put_chunk_head, put_last_chunk};
 use crate::proxy::io::Buffer;
 use bytes::Bytes;
@@ -19,15 +19,15 @@ pub struct Http1<'a, T> {
     /// Decoder of the incoming body.
     body: Body,
     /// Bytes of content at the front of the input.
-    cleared: usize,
+    content: usize,
     sending: Sending,
     /// Bytes of the current chunk still to be written.
     chunk: usize,
-    unflushed: bool,
+    is_unflushed: bool,
     /// Output has ended: shut down after the flush.
     is_shut: bool,
     /// Consumed input of the body, kept for a retry while it is short enough.
-    kept: Option<Vec<u8>>,
+    consumed: Option<Vec<u8>>,
 }
 
 /// Framing of outgoing content.
@@ -56,22 +56,22 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
             input,
             out: Buffer::new(),
             body: Body::of_request(Framing::None),
-            cleared: 0,
+            content: 0,
             sending: Sending::Plain,
             chunk: 0,
-            unflushed: false,
+            is_unflushed: false,
             is_shut: false,
-            kept: None,
+            consumed: None,
         }
     }
 
     /// Starts an incoming body.
     pub fn receive(&mut self, body: Body) {
-        (self.body, self.cleared) = (body, 0);
+        (self.body, self.content) = (body, 0);
     }
 
     pub fn is_received(&self) -> bool {
-        self.body.is_done() && self.cleared == 0
+        self.body.is_done() && self.content == 0
     }
 
     /// Passes all bytes unframed in both directions, for another protocol.
@@ -85,32 +85,32 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
     }
 
     /// Keeps the body for a retry while it is short enough.
-    pub fn keep(&mut self) {
-        self.kept = Some(Vec::new());
+    pub fn keep_replay(&mut self) {
+        self.consumed = Some(Vec::new());
     }
 
     /// Rewinds to the beginning of the body. Returns false if not all of it was kept.
-    pub fn unread(&mut self) -> bool {
-        let Some(kept) = self.kept.take() else { return false };
-        if !kept.is_empty() {
-            self.input.unread(&kept);
+    pub fn rewind(&mut self) -> bool {
+        let Some(consumed) = self.consumed.take() else { return false };
+        if !consumed.is_empty() {
+            self.input.unread(&consumed);
         }
         true
     }
 
     /// Ready when TLS holds back no output.
     #[inline]
-    pub fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // An error shows in the next operation.
-        if self.unflushed { Pin::new(&mut *self.io).poll_flush(cx).map(drop) } else { Poll::Ready(()) }
+        if self.is_unflushed { Pin::new(&mut *self.io).poll_flush(cx).map(drop) } else { Poll::Ready(()) }
     }
 
     fn drop_front(&mut self, n: usize) {
-        if let Some(kept) = &mut self.kept {
-            if kept.len() + n <= KEPT {
-                kept.extend_from_slice(&self.input.bytes()[..n]);
+        if let Some(consumed) = &mut self.consumed {
+            if consumed.len() + n <= MAX_REPLAY {
+                consumed.extend_from_slice(&self.input.bytes()[..n]);
             } else {
-                self.kept = None;
+                self.consumed = None;
             }
         }
         self.input.consume(n);
@@ -125,11 +125,11 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
     }
 
     /// Decodes the next content in the input. Returns false if more input is needed.
-    fn clear(&mut self) -> Result<bool, BodyError> {
+    fn decode_next(&mut self) -> Result<bool, BodyError> {
         while !self.input.is_empty() && !self.body.is_done() {
             let piece = self.body.decode(self.input.bytes())?;
-            self.cleared = piece.data.len();
-            if self.cleared > 0 {
+            self.content = piece.data.len();
+            if self.content > 0 {
                 self.drop_front(piece.data.start);
                 return Ok(true);
             }
@@ -153,12 +153,12 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
 impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
     #[inline]
     fn bytes(&self) -> &[u8] {
-        &self.input.bytes()[..self.cleared]
+        &self.input.bytes()[..self.content]
     }
 
     #[inline]
     fn consume(&mut self, n: usize) {
-        self.cleared -= n;
+        self.content -= n;
         self.drop_front(n);
     }
 
@@ -169,16 +169,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
     }
 
     #[inline]
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
         loop {
-            if self.clear().map_err(|error| Fault::Malformed(error.to_string()))? {
+            if self.decode_next().map_err(|error| SideError::Malformed(error.to_string()))? {
                 return Poll::Ready(Ok(true));
             }
             if self.body.is_done() {
                 return Poll::Ready(Ok(false));
             }
             if ready!(self.poll_fill(cx))? == 0 {
-                self.body.on_end_of_stream().map_err(|_| Fault::Ended)?;
+                self.body.on_end_of_stream().map_err(|_| SideError::Ended)?;
                 return Poll::Ready(Ok(false));
             }
         }
@@ -196,17 +196,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
-    fn keep_no_more(&mut self) {
-        self.kept = None;
+    fn drop_replay(&mut self) {
+        self.consumed = None;
     }
 
     #[inline]
-    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
-        self.unflushed = true;
+    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), SideError>> {
+        self.is_unflushed = true;
         if self.sending == Sending::Chunked && self.chunk == 0 {
             let content = from.bytes();
             let n = content.len();
-            if self.out.len() >= GATHERED {
+            if self.out.len() >= MAX_GATHERED {
                 ready!(self.out.poll_drain(cx, self.io))?;
             }
             self.out.put_with(|out| put_chunk_head(out, n));
@@ -245,14 +245,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
     }
 
     #[inline]
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SideError>> {
         if !self.out.is_empty() {
-            self.unflushed = true;
+            self.is_unflushed = true;
             ready!(self.out.poll_drain(cx, self.io))?;
         }
-        if self.unflushed {
+        if self.is_unflushed {
             ready!(Pin::new(&mut *self.io).poll_flush(cx))?;
-            self.unflushed = false;
+            self.is_unflushed = false;
         }
         if self.is_shut {
             ready!(Pin::new(&mut *self.io).poll_shutdown(cx))?;
@@ -263,8 +263,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
 }
 
 /// Bytes of a request body kept for a retry.
-const KEPT: usize = 64 * 1024;
+const MAX_REPLAY: usize = 64 * 1024;
 /// Most bytes gathered for one write.
-const GATHERED: usize = 16 * 1024;
+const MAX_GATHERED: usize = 16 * 1024;
 /// Larger chunks are written in place.
 const SMALL_CHUNK: usize = 8 * 1024;

@@ -1,8 +1,8 @@
 //! An HTTP/2 side of an exchange: one stream.
 
-use super::ahead::Ahead;
 use super::flow::PIECES;
-use super::side::{BodySource, Fault, Side};
+use super::receive_queue::ReceiveQueue;
+use super::side::{BodySource, Side, SideError};
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;
@@ -16,39 +16,39 @@ pub struct Http2 {
     pub receiving: Option<RecvStream>,
     pub sending: Option<SendStream<Bytes>>,
     /// Content still to come, if Content-Length was given.
-    pub left: Option<u64>,
+    pub remaining: Option<u64>,
     /// The current piece.
     current: Bytes,
     /// Pieces received after it.
-    ahead: Ahead,
+    queue: ReceiveQueue,
     /// The current piece is replayed: its window was released before.
-    again: bool,
+    is_replayed: bool,
     trailers: Option<HeaderMap>,
     /// Consumed content, kept for a retry while it is short enough.
-    kept: Option<Vec<Bytes>>,
-    unread: VecDeque<Bytes>,
+    consumed: Option<Vec<Bytes>>,
+    replay: VecDeque<Bytes>,
     fault: Option<h2::Error>,
     /// Output has ended.
     ended: bool,
 }
 
 impl Http2 {
-    pub fn keep(&mut self) {
-        self.kept = Some(Vec::new());
+    pub fn keep_replay(&mut self) {
+        self.consumed = Some(Vec::new());
     }
 
     /// Rewinds to the beginning of the body. Returns false if not all of it was kept.
-    pub fn unread(&mut self) -> bool {
-        let Some(kept) = self.kept.take() else { return false };
+    pub fn rewind(&mut self) -> bool {
+        let Some(consumed) = self.consumed.take() else { return false };
         let rest = std::mem::take(&mut self.current);
         // The window of the unconsumed rest has not been released.
-        if !rest.is_empty() && !self.again {
+        if !rest.is_empty() && !self.is_replayed {
             self.release(rest.len());
         }
         // Goes before the rest of an earlier replay.
-        let later = std::mem::take(&mut self.unread);
-        self.unread = kept.into_iter().chain((!rest.is_empty()).then_some(rest)).chain(later).collect();
-        self.again = true;
+        let later = std::mem::take(&mut self.replay);
+        self.replay = consumed.into_iter().chain((!rest.is_empty()).then_some(rest)).chain(later).collect();
+        self.is_replayed = true;
         true
     }
 
@@ -74,27 +74,27 @@ impl Http2 {
 
     /// No piece follows the current one.
     pub fn is_received(&self) -> bool {
-        self.ahead.is_empty() && self.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
+        self.queue.is_empty() && self.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
     /// Discards received content.
     pub fn discard(&mut self) {
         self.consume(self.current.len());
-        while let Some(piece) = self.ahead.pop() {
+        while let Some(piece) = self.queue.pop() {
             self.release(piece.len());
         }
     }
 
     /// Reserves send capacity, up to `wanted` bytes.
-    pub(super) fn poll_room(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<Result<usize, Fault>> {
-        let Some(sending) = &mut self.sending else { return Poll::Ready(Err(Fault::Ended)) };
-        let wanted = wanted.min(PIECE);
+    pub(super) fn poll_room(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<Result<usize, SideError>> {
+        let Some(sending) = &mut self.sending else { return Poll::Ready(Err(SideError::Ended)) };
+        let wanted = wanted.min(MAX_UNWRITTEN);
         sending.reserve_capacity(wanted);
         while sending.capacity() == 0 {
             match ready!(sending.poll_capacity(cx)) {
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
-                None => return Poll::Ready(Err(Fault::Ended)),
+                None => return Poll::Ready(Err(SideError::Ended)),
             }
         }
         Poll::Ready(Ok(wanted.min(sending.capacity())))
@@ -121,40 +121,40 @@ impl BodySource for Http2 {
 
     fn take(&mut self, n: usize) -> Bytes {
         let taken = self.current.split_to(n);
-        if !self.again {
+        if !self.is_replayed {
             self.release(n);
         }
-        if let Some(kept) = &mut self.kept {
-            if kept.iter().map(Bytes::len).sum::<usize>() + n <= KEPT {
-                kept.push(taken.clone());
+        if let Some(consumed) = &mut self.consumed {
+            if consumed.iter().map(Bytes::len).sum::<usize>() + n <= MAX_REPLAY {
+                consumed.push(taken.clone());
             } else {
-                self.kept = None;
+                self.consumed = None;
             }
         }
         taken
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
-        if let Some(next) = self.unread.pop_front() {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
+        if let Some(next) = self.replay.pop_front() {
             self.current = next;
             return Poll::Ready(Ok(true));
         }
-        self.again = false;
+        self.is_replayed = false;
         let Some(receiving) = &mut self.receiving else { return Poll::Ready(Ok(false)) };
         loop {
-            let next = match self.ahead.pop() {
+            let next = match self.queue.pop() {
                 Some(next) => Some(Ok(next)),
                 None => ready!(receiving.poll_data(cx)),
             };
             match next {
                 Some(Ok(next)) if next.is_empty() => {}
                 Some(Ok(next)) => {
-                    self.left = self.left.map(|left| left.saturating_sub(next.len() as u64));
+                    self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(next.len() as u64));
                     self.current = next;
                     return Poll::Ready(Ok(true));
                 }
                 // All announced content has been received: how the stream ends does not matter.
-                Some(Err(_)) if self.left == Some(0) => return Poll::Ready(Ok(false)),
+                Some(Err(_)) if self.remaining == Some(0) => return Poll::Ready(Ok(false)),
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
                 None => {
                     let trailers = ready!(receiving.poll_trailers(cx))?;
@@ -171,7 +171,7 @@ impl BodySource for Http2 {
         for _ in 0..PIECES {
             // An end or error shows again once the queue is empty.
             let Poll::Ready(Some(Ok(piece))) = receiving.poll_data(cx) else { return };
-            self.ahead.push(piece);
+            self.queue.push(piece);
         }
         cx.waker().wake_by_ref();
     }
@@ -182,15 +182,15 @@ impl BodySource for Http2 {
 }
 
 impl Side for Http2 {
-    fn keep_no_more(&mut self) {
-        self.kept = None;
+    fn drop_replay(&mut self) {
+        self.consumed = None;
     }
 
-    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
+    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), SideError>> {
         let n = ready!(self.poll_room(cx, from.bytes().len()))?;
-        let Some(sending) = &mut self.sending else { return Poll::Ready(Err(Fault::Ended)) };
+        let Some(sending) = &mut self.sending else { return Poll::Ready(Err(SideError::Ended)) };
         let sent = sending.send_data(from.take(n), false);
-        Poll::Ready(sent.map_err(Fault::from))
+        Poll::Ready(sent.map_err(SideError::from))
     }
 
     fn end(&mut self, trailers: Option<HeaderMap>) {
@@ -203,7 +203,7 @@ impl Side for Http2 {
         self.fault = ended.err();
     }
 
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SideError>> {
         // The connection's task writes.
         Poll::Ready(self.fault.take().map_or(Ok(()), |error| Err(error.into())))
     }
@@ -221,6 +221,6 @@ impl AsRef<[u8]> for Mark {
 }
 
 /// Bytes of a request body kept for a retry.
-const KEPT: usize = 64 * 1024;
+const MAX_REPLAY: usize = 64 * 1024;
 /// Most bytes of one stream that wait to be written.
-const PIECE: usize = 32 * 1024;
+const MAX_UNWRITTEN: usize = 32 * 1024;

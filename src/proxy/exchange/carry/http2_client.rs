@@ -1,6 +1,6 @@
 //! A client's stream in HTTP/2.
 
-use super::UNWANTED;
+use super::DRAIN_TIMEOUT;
 use super::answer::{Added, AnswerHead};
 use super::client::Client;
 use super::http2::Http2;
@@ -29,7 +29,7 @@ pub struct Http2Client {
     is_gone: bool,
     is_cut: bool,
     /// Content for the protocol that the request asks for.
-    held_back: Option<RecvStream>,
+    withheld: Option<RecvStream>,
     is_open: bool,
 }
 
@@ -46,14 +46,14 @@ impl Http2Client {
             answered: false,
             is_gone: false,
             is_cut: false,
-            held_back: None,
+            withheld: None,
             is_open: false,
         }
     }
 
     /// Withholds content until [`open`](Client::open).
-    pub fn hold_back(&mut self) {
-        self.held_back = self.side.receiving.take();
+    pub fn withhold(&mut self) {
+        self.withheld = self.side.receiving.take();
     }
 
     /// `ends`: the answer has no body.
@@ -71,13 +71,13 @@ impl Http2Client {
     /// Ends the stream after the exchange.
     pub async fn finish(&mut self) {
         // A client whose upgrade was refused sends none of the other protocol.
-        let patience = if self.held_back.is_some() { SENT_TIME } else { UNWANTED };
-        self.side.receiving = self.held_back.take().or(self.side.receiving.take());
+        let limit = if self.withheld.is_some() { WRITE_TIMEOUT } else { DRAIN_TIMEOUT };
+        self.side.receiving = self.withheld.take().or(self.side.receiving.take());
         match (self.answered, self.is_cut) {
             (true, true) => self.end_early(Reason::INTERNAL_ERROR).await,
             // RFC 9113 §8.5: the connection to the origin broke.
             (true, false) if self.is_open && !self.side.is_over() => self.end_early(Reason::CONNECT_ERROR).await,
-            (true, false) => self.pass_over_rest(patience).await,
+            (true, false) => self.drain_request(limit).await,
             (false, _) => {}
         }
     }
@@ -88,13 +88,13 @@ impl Http2Client {
             self.side.sent().await;
             self.turns.handed_over().written().await;
         };
-        let _ = timeout(SENT_TIME, written).await;
+        let _ = timeout(WRITE_TIMEOUT, written).await;
         self.side.reset(reason);
     }
 
     /// Discards the rest of the request for a while after the answer. Dropping the last handle sends a reset (RFC
     /// 9113 §8.1), and clients lose an answer they have not read; some wait for window for ever.
-    async fn pass_over_rest(&mut self, patience: Duration) {
+    async fn drain_request(&mut self, limit: Duration) {
         self.side.discard();
         let Some(receiving) = &mut self.side.receiving else { return };
         let rest = async {
@@ -103,7 +103,7 @@ impl Http2Client {
                 let _ = receiving.flow_control().release_capacity(piece.len());
             }
         };
-        let _ = timeout(patience, rest).await;
+        let _ = timeout(limit, rest).await;
     }
 }
 
@@ -114,13 +114,13 @@ impl Client for Http2Client {
         &mut self.side
     }
 
-    fn begin_body(&mut self, kept: bool) -> bool {
-        if self.began && !self.side.unread() {
+    fn begin_body(&mut self, replayable: bool) -> bool {
+        if self.began && !self.side.rewind() {
             return false;
         }
         self.began = true;
-        if kept {
-            self.side.keep();
+        if replayable {
+            self.side.keep_replay();
         }
         true
     }
@@ -154,7 +154,7 @@ impl Client for Http2Client {
 
     fn open(&mut self) {
         self.is_open = true;
-        self.side.receiving = self.held_back.take().or(self.side.receiving.take());
+        self.side.receiving = self.withheld.take().or(self.side.receiving.take());
     }
 
     fn tell(&mut self, bytes: &'static [u8]) {
@@ -179,7 +179,7 @@ impl Client for Http2Client {
         }
     }
 
-    fn is_silent(&self) -> bool {
+    fn is_half_closed(&self) -> bool {
         false
     }
 
@@ -199,7 +199,7 @@ impl Client for Http2Client {
 }
 
 /// Longest wait for pending output before a reset.
-const SENT_TIME: Duration = Duration::from_secs(1);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -209,7 +209,7 @@ mod tests {
 
     /// The reset and the head cross.
     #[tokio::test]
-    async fn a_client_that_reset_its_stream_has_gone_though_its_answer_has_begun() {
+    async fn a_client_that_resets_its_stream_has_gone_even_if_its_answer_began() {
         let (ours, theirs) = duplex(64 * 1024);
         let (asked, answering) = tokio::join!(h2::client::handshake(theirs), h2::server::handshake(ours));
         let ((mut send, connection), mut serving) = (asked.unwrap(), answering.unwrap());

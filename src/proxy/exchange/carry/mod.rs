@@ -1,7 +1,6 @@
 //! The two sides of an exchange, in either HTTP version. Content passes in pieces; each side frames it for its
 //! version.
 
-mod ahead;
 mod answer;
 mod client;
 mod flow;
@@ -10,26 +9,27 @@ mod http1_client;
 mod http2;
 mod http2_client;
 mod http2_io;
+mod local_body;
 mod origin;
-mod own_body;
 mod proxy_status;
+mod receive_queue;
 mod side;
 
 pub use answer::{Added, AnswerHead, KeptHead};
 pub use client::Client;
-pub use flow::{Flow, Stopped};
+pub use flow::{Flow, FlowError};
 pub use http1::{Http1, Sending};
 pub use http1_client::Http1Client;
 pub use http2::Http2;
 pub use http2_client::Http2Client;
+pub use local_body::LocalBody;
 pub use origin::{Http1Origin, Http2Origin, Origin};
-pub use own_body::OwnBody;
-pub use side::{BodySource, Fault, Side};
+pub use side::{BodySource, Side, SideError};
 
 use std::time::Duration;
 
 /// How to go on after an answer's head.
-pub enum Next {
+pub enum AfterHead {
     /// An interim head was forwarded; another head follows.
     Interim,
     /// The body follows.
@@ -50,4 +50,4 @@ pub struct Moved {
 }
 
 /// How long the rest of an answered request is drained: many clients read nothing before they have sent all.
-pub const UNWANTED: Duration = Duration::from_secs(30);
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);

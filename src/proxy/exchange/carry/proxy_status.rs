@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_parted_at_commas_outside_strings() {
+    fn members_are_split_at_commas_outside_strings() {
         let list = r#"politely; details="a, \"b, c", other; x="\\", "politely""#;
         let found: Vec<_> = members(list).collect();
         assert_eq!(found, [r#"politely; details="a, \"b, c""#, r#"other; x="\\""#, r#""politely""#]);

@@ -18,7 +18,7 @@ pub trait BodySource {
     fn take(&mut self, n: usize) -> Bytes;
 
     /// Gets the next piece, once the current one is consumed. `false`: the content has ended.
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>>;
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>>;
 
     /// Queues incoming content while the current piece waits, if it would block other streams.
     fn gather(&mut self, _: &mut Context<'_>) {}
@@ -30,22 +30,22 @@ pub trait BodySource {
 /// The client or the origin, which both send and receive content.
 pub trait Side: BodySource {
     /// Stops keeping content for a retry.
-    fn keep_no_more(&mut self);
+    fn drop_replay(&mut self);
 
     /// Sends pending output and at least some of the current piece of `from`.
-    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>>;
+    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), SideError>>;
 
     /// Ends the content.
     fn end(&mut self, trailers: Option<HeaderMap>);
 
     /// Resolves when all output has been written.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>>;
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SideError>>;
 }
 
 /// An error of one side.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
-    #[error("it ended early")]
+pub enum SideError {
+    #[error("the connection ended early")]
     Ended,
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -57,38 +57,38 @@ pub enum Fault {
     Http2(#[from] h2::Error),
 }
 
-impl Fault {
+impl SideError {
     /// The other end has gone without a readable answer.
     pub fn is_end(&self) -> bool {
         match self {
-            Fault::Ended | Fault::Io(_) => true,
-            Fault::Http2(error) => error.is_io() || error.is_go_away(),
-            Fault::Malformed(_) | Fault::TooLarge(_) => false,
+            SideError::Ended | SideError::Io(_) => true,
+            SideError::Http2(error) => error.is_io() || error.is_go_away(),
+            SideError::Malformed(_) | SideError::TooLarge(_) => false,
         }
     }
 
     /// The origin says that it has not processed the request (RFC 9113 §8.7).
     pub fn is_unprocessed(&self) -> bool {
-        matches!(self, Fault::Http2(error) if is_unprocessed(error))
+        matches!(self, SideError::Http2(error) if is_unprocessed(error))
     }
 
     /// The origin closes the connection and has not processed this request.
     pub fn goes_away(&self) -> bool {
-        matches!(self, Fault::Http2(error) if error.is_go_away() && error.is_remote())
+        matches!(self, SideError::Http2(error) if error.is_go_away() && error.is_remote())
     }
 
     /// The origin asks to back off: ENHANCE_YOUR_CALM, the 429 of HTTP/2.
     pub fn asks_for_calm(&self) -> bool {
-        matches!(self, Fault::Http2(error) if asks_for_calm(error))
+        matches!(self, SideError::Http2(error) if asks_for_calm(error))
     }
 
     /// We closed the connection because of invalid data.
     pub fn is_broken_off(&self) -> bool {
-        matches!(self, Fault::Http2(error) if is_broken_off(error))
+        matches!(self, SideError::Http2(error) if is_broken_off(error))
     }
 
     /// The origin asks for HTTP/1.1.
     pub fn wants_http1(&self) -> bool {
-        matches!(self, Fault::Http2(error) if wants_http1(error))
+        matches!(self, SideError::Http2(error) if wants_http1(error))
     }
 }

@@ -1,6 +1,6 @@
 //! The body of a local answer, sent as the client reads, without a copy.
 
-use super::side::{BodySource, Fault};
+use super::side::{BodySource, SideError};
 use crate::proxy::respond::Answer;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -8,22 +8,22 @@ use std::ops::Range;
 use std::task::{Context, Poll};
 
 /// The unsent rest of the body.
-pub struct OwnBody {
+pub struct LocalBody {
     answer: Answer,
     /// The current piece.
     piece: Range<usize>,
     len: usize,
 }
 
-impl OwnBody {
+impl LocalBody {
     /// `has_body`: false for an answer to HEAD and the like.
     pub fn of(answer: Answer, has_body: bool) -> Self {
         let len = if has_body { answer.body().len() } else { 0 };
-        OwnBody { answer, piece: 0..0, len }
+        LocalBody { answer, piece: 0..0, len }
     }
 }
 
-impl BodySource for OwnBody {
+impl BodySource for LocalBody {
     fn bytes(&self) -> &[u8] {
         &self.answer.body()[self.piece.clone()]
     }
@@ -38,7 +38,7 @@ impl BodySource for OwnBody {
         self.answer.share(start..start + n)
     }
 
-    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
         // In pieces, so that the rate can be measured.
         self.piece.end = self.len.min(self.piece.start + PIECE);
         Poll::Ready(Ok(!self.piece.is_empty()))

@@ -46,7 +46,7 @@ impl Exchange<'_> {
     /// Applies what another request learned about the page during the wait for a slot. The slot is then released
     /// unused.
     #[inline]
-    pub(super) fn asked_meanwhile(&self) -> Result<Option<Answer>, Refusal> {
+    pub(super) fn recheck_remembered(&self) -> Result<Option<Answer>, Refusal> {
         match self.remembered().filter(|_| self.settings.mode != Mode::Report) {
             Some(Remembered::Visited(visit, Again::NotModified)) => Ok(Some(not_modified(&visit))),
             Some(remembered) => remembered.again().refusal().map_or(Ok(None), Err),
@@ -103,7 +103,7 @@ impl Exchange<'_> {
 
     /// Stores the visit of a delivered page.
     #[inline]
-    pub(super) fn delivered(&mut self) {
+    pub(super) fn store_visit(&mut self) {
         if let Some(visit) = self.trip.visit.take() {
             self.proxy.visits.put(visit.0, visit.1);
         }

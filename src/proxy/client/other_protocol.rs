@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// Whether the first byte belongs to another protocol.
 #[inline]
-pub fn is_foreign(input: &[u8]) -> bool {
+pub fn is_other_protocol(input: &[u8]) -> bool {
     matches!(input, [SOCKS4 | SOCKS5 | TLS_HANDSHAKE, ..])
 }
 

@@ -1,7 +1,7 @@
 //! How the transfer of one request ended, and why it broke off.
 
 use super::Outcome;
-use super::carry::Fault;
+use super::carry::SideError;
 
 /// A completed transfer.
 pub(super) struct Carried {
@@ -11,21 +11,21 @@ pub(super) struct Carried {
 }
 
 /// Why a transfer broke off.
-pub(super) enum Broken {
+pub(super) enum CarryError {
     /// The client has gone.
-    Gone,
+    ClientGone,
     /// The request's body does not match its framing.
     BadRequest(String),
     /// The request's body is too slow or has stalled.
     SlowRequest,
     /// The origin does not read the request.
-    NotTaken,
+    NotRead,
     /// The origin did not answer in time.
     NoAnswer,
     /// The origin failed before its answer began.
-    Origin(Fault),
+    Origin(SideError),
     /// The answer must not be forwarded.
-    Head(Box<Outcome>),
+    Rejected(Box<Outcome>),
     /// The answer broke off after it began.
     Cut(String),
 }

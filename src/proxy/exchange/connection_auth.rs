@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemes_are_found_whatever_their_case_and_among_others() {
+    fn schemes_are_found_in_any_case_and_position() {
         for value in [
             "NTLM",
             "ntlm TlRM",

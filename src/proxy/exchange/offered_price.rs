@@ -3,7 +3,7 @@
 use crate::policy::{Money, Refusal};
 
 /// Reads an offered price. A repeated or malformed one is refused.
-pub fn note_promise(promised: &mut Option<Money>, value: &[u8]) -> Result<(), Refusal> {
+pub fn read_offered_price(promised: &mut Option<Money>, value: &[u8]) -> Result<(), Refusal> {
     let price = str::from_utf8(value).ok().and_then(|value| Money::parse(value.trim()));
     let price = price.ok_or_else(|| Refusal::bad_request(FORM))?;
     match promised.replace(price) {
