@@ -1,11 +1,11 @@
-//! On what terms a request takes its turn, as configured.
+//! The configured pacing terms of a request.
 
 use crate::config::{Hosts, Settings};
 use crate::policy::pace::Terms;
 use crate::policy::{HostRules, Request};
 use std::time::Duration;
 
-/// `crawl_delay`: of robots.txt, unless the operator gives one for the host.
+/// `crawl_delay`: from robots.txt; the operator's takes precedence.
 pub(super) fn terms(settings: &Settings, rules: &HostRules, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
     let (pace, manners) = (&settings.pace, &rules.manners);
     let group_delay = crawl_delay.filter(|_| rules.crawl_delay.is_none()).unwrap_or_default();
@@ -26,7 +26,7 @@ pub(super) fn terms(settings: &Settings, rules: &HostRules, crawl_delay: Option<
     }
 }
 
-/// What is configured for the request's host. `hosts`: the client's own, in place of `Settings::hosts`.
+/// The rules for the request's host. `hosts`: the client's own, in place of `Settings::hosts`.
 pub(super) fn rules<'a>(request: &Request<'_>, hosts: Option<&'a Hosts>, settings: &'a Settings) -> &'a HostRules {
     &hosts.unwrap_or(&settings.hosts).get(request.authority.host()).rules
 }

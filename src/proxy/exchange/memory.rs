@@ -42,9 +42,9 @@ impl Reservations {
         request: &Request<'_>,
         peer: &Peer,
         rules: &HostRules,
-        reservations: RememberedReservation,
+        reservation: RememberedReservation,
     ) {
-        self.reservations.insert(self.key(request, peer, rules), reservations);
+        self.reservations.insert(self.key(request, peer, rules), reservation);
     }
 
     fn key(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules) -> u64 {
