@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(super) struct DecisionsQuery {
     /// Only decisions with a greater number.
     after: Option<u64>,
-    /// At most so many, the newest.
+    /// At most this many, the newest.
     limit: Option<usize>,
 }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 fn router(admin: Arc<Admin>) -> Router {
     let token = || from_fn_with_state(admin.clone(), guard::require_token);
-    // No client's data, or only counts; for programs that would otherwise need the token.
+    // No client's data but counts: on loopback, programs need no token for these.
     let mut shared = Router::new()
         .route("/metrics", get(metrics::metrics))
         .route("/ca.pem", get(api::ca))

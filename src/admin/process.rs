@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 pub(super) fn registry() -> Option<Registry> {
     let mut registry = Registry::with_prefix("process");
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The program's name comes before, in brackets, and may contain anything (proc_pid_stat(5)).
+    // The program's name in brackets precedes the fields and may contain anything (proc_pid_stat(5)).
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
     let cpu = Counter::<f64, AtomicU64>::default();

@@ -21,7 +21,7 @@ pub struct Admin {
     /// The proxy's addresses, and whether each speaks TLS.
     pub listeners: ArcSwap<Vec<(SocketAddr, bool)>>,
     pub(super) token: CallerToken,
-    /// Otherwise everything but health requires the token.
+    /// If not, everything but health requires the token.
     pub(super) is_on_loopback: bool,
     /// Set by the owner of the configuration.
     pub reload: OnceLock<Reload>,
@@ -78,7 +78,7 @@ impl Admin {
         })
     }
 
-    /// The token that callers have to send. `None`: nobody can.
+    /// The token that callers have to send. `None`: no caller has it.
     pub fn token(&self) -> Option<&str> {
         self.token.text()
     }

@@ -71,17 +71,17 @@ pub struct Gate {
 
 /// How an allowed request goes on.
 pub enum Admitted {
-    /// It goes now, and holds the permit until it ends.
+    /// The request goes now, and holds the permit until it ends.
     Go {
         permit: Permit,
         /// The decision that report mode did not enforce.
         reported: Option<Reported>,
     },
-    /// It is answered with the stored robots.txt.
+    /// The stored robots.txt is the answer.
     Robots(RobotsCopy),
-    /// It is allowed but not needed: the client has the page (`min_revisit`).
+    /// Allowed, but not needed: the client has the page (`min_revisit`).
     NotModified,
-    /// It is allowed but has no pacing slot yet: the cache is asked first.
+    /// Allowed, but without a pacing slot: the cache is asked first.
     Allowed {
         /// The decision that report mode did not enforce.
         reported: Option<Reported>,
@@ -157,8 +157,7 @@ impl Gate {
         self.store.close();
     }
 
-    /// Explains why a URL may or may not be fetched. Fetches robots.txt if it is unknown, and other files if they
-    /// matter.
+    /// Explains why a URL may or may not be fetched. Fetches robots.txt, and other files that matter, if unknown.
     pub async fn explain(&self, request: &Request<'_>, rules: &HostRules) -> Explanation {
         let now = SystemTime::now;
         if let Err(why) = self.may_reach(request.authority).await {
@@ -232,8 +231,7 @@ impl Gate {
         Ok((permit, None))
     }
 
-    /// The stored robots.txt, fetched again first unless it is fresh. `None`: there is none to serve; the origin may
-    /// say so itself.
+    /// The stored robots.txt, fetched again first unless it is fresh. `None`: none to serve, so the origin answers.
     async fn robots_copy(
         &self,
         request: &Request<'_>,
@@ -288,7 +286,7 @@ async fn listen(mut messages: UnboundedReceiver<Message>, to: (Arc<RobotsCache>,
     while let Some(message) = messages.recv().await {
         match message {
             Message::Link => {
-                // Nothing else waits for the report to the fleet.
+                // Other messages do not wait for the report to the fleet.
                 let (pacer, ledger) = (pacer.clone(), ledger.clone());
                 telling.shutdown().await;
                 telling.spawn(async move { tokio::join!(pacer.link_changed(), ledger.link_changed()) });

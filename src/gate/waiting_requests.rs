@@ -40,7 +40,7 @@ pub enum HeldFor {
     Adaptive { gap: Duration, latency: Duration },
     /// The gap, because the host answered 429 or 503.
     Backoff(Duration),
-    /// The host refused so many requests in a row and is paused.
+    /// The host refused `refusals` requests in a row and is paused.
     Paused { refusals: u32 },
     /// The most requests allowed in flight.
     InFlight(u32),
@@ -253,7 +253,7 @@ impl Drop for Hold<'_> {
 
 /// In milliseconds, up to the ten minutes that `run` waits.
 const TIMES: &[u64] = &[10, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000];
-/// A process that shares a pace asks another process for its slot, which takes less.
+/// Shorter waits only ask another process for the slot.
 const MIN_HELD: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ impl Gate {
     }
 
     /// Fetches robots.txt again, and the other files if they matter or are kept, each in a pacing slot however long
-    /// that takes. Returns the new entry. Error: the site was not asked, for a reason that is not its own.
+    /// that takes. Returns the new entry. Error: the site was not asked, through no fault of its own.
     pub async fn refresh(&self, authority: &Authority) -> Result<Arc<Entry>, Refusal> {
         let host = self.robots.host(SiteFile::Robots, authority);
         let order = Order::background(FetchReason::Anew);

@@ -86,7 +86,7 @@ pub fn ranges(identity: &IdentitySettings, now: SystemTime) -> Option<Value> {
     let token = digest(&SHA256, json!(prefixes).to_string().as_bytes());
     (!prefixes.is_empty()).then(|| {
         json!({
-            // Required by consumers of the version in which it was mandatory.
+            // Consumers of an earlier version require it.
             "formatVersion": "1.0",
             "synctoken": HEXLOWER.encode(&token.as_ref()[..8]),
             "creationTime": rfc3339::seconds(now),

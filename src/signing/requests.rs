@@ -41,11 +41,11 @@ struct SignatureCounts {
 /// The result of an answer that asks for a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
-    /// Later requests are signed as it asks.
+    /// Later requests are signed as the answer asks.
     Met,
-    /// It asks for something unsupported.
+    /// The answer asks for something unsupported.
     Unmet,
-    /// The request was already signed as it asks.
+    /// The request was already signed as the answer asks.
     Rejected,
 }
 
@@ -59,11 +59,11 @@ pub struct RequestSigner {
 /// A request whose answer asks for a signature.
 #[derive(Debug, Clone, Copy)]
 pub struct ChallengedRequest {
-    /// We signed it.
+    /// Signed by this proxy.
     pub was_signed: bool,
-    /// It is the repetition after a challenge.
+    /// Already sent again after a challenge.
     pub is_repeated: bool,
-    /// It is safe to send again.
+    /// Safe to send again.
     pub may_be_repeated: bool,
 }
 
@@ -71,7 +71,7 @@ pub struct ChallengedRequest {
 struct State {
     /// `None`: no challenge so far. A nonce is for the next request, if the challenged one is not repeated.
     wanted: Option<SignatureRequest>,
-    /// With the time of its creation, which limits its reuse.
+    /// The last signature and its creation time, which limits its reuse.
     last: Option<(u64, Arc<Signed>)>,
     /// A request that was repeated with a signature was challenged again.
     repeat_was_rejected: bool,

@@ -145,7 +145,7 @@ impl Passwords {
             let is_right = |hash: &Secret| Argon2::default().verify_password(&password, hash.expose()).is_ok();
             let right = own.as_ref().is_some_and(is_right);
             for other in &others {
-                // Computed only for its duration.
+                // Computed only to take the same time.
                 std::hint::black_box(is_right(other));
             }
             drop(hashing);
@@ -221,7 +221,7 @@ const CACHED_RESULTS: usize = 10_000;
 const CONCURRENT_HASHES: usize = 2;
 /// Pause at an address after a wrong password, which bounds the CPU used.
 const ADDRESS_PAUSE: Duration = Duration::from_millis(100);
-/// Further pause under the same name there: 12 attempts a minute.
+/// Further pause for the same name at that address: 12 attempts a minute.
 const NAME_PAUSE: Duration = Duration::from_millis(4900);
 
 #[cfg(test)]

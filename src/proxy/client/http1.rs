@@ -32,7 +32,7 @@ enum Next {
     OtherProtocol,
     /// Open a CONNECT, with its Via.
     Connect(Authority, Option<String>),
-    /// The client has left, was idle too long, the proxy stops, or the last answer said so.
+    /// The client has left or was idle too long, the proxy stops, or the last answer announced it.
     Close,
     /// Another connection needs the place.
     MakeRoom,

@@ -197,7 +197,7 @@ async fn connect(
     }
 }
 
-/// Places under the limits for all connections, by client and by user.
+/// One place under each limit: all connections, the client's, the user's.
 type Places = (ConnectionPermit, Place<IpAddr>, Option<Place<String>>);
 
 fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {

@@ -277,7 +277,7 @@ const NOT_TLS: &[u8] =
     politely speaks TLS on this port: write https:// in the client's proxy URL\n";
 /// Connections that may have arrived before the last check.
 const BACKLOG: usize = 1024;
-/// Idle connections to close at least when descriptors run out.
+/// Minimum of idle connections to close when descriptors run out.
 const MAKE_ROOM: usize = 16;
 /// At most one log line per interval.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);

@@ -79,7 +79,7 @@ impl Wire {
         }
     }
 
-    /// Makes a drop reset the connection, so that a cut answer is not taken for complete.
+    /// From now on a drop resets the connection, so that a cut answer is not taken for complete.
     pub fn will_reset(&mut self) {
         match self {
             Wire::Tcp(tcp) => {

@@ -90,7 +90,7 @@ impl Exchange<'_> {
             };
         };
         let ends = !self.request.has_body();
-        // The connection's task may write the request at once.
+        // Noted first: the connection's task may write the request at once.
         self.leaves(upstream.1);
         let (response, sending, head) = match link.send_request(request, ends) {
             Ok(sent) => sent,
@@ -158,7 +158,7 @@ impl Exchange<'_> {
         write(&outgoing)
     }
 
-    /// Decides what follows a failed attempt. `shared`: the connection carried other requests. `over`: it is closed.
+    /// Decides what follows a failed attempt. `shared`: the connection carried other requests. `over`: the connection is closed.
     #[cold]
     fn after_error(
         &mut self,
@@ -192,7 +192,7 @@ impl Exchange<'_> {
                 let is_unprocessed = fault.goes_away();
                 let again = match &fault {
                     _ if !unanswered => None,
-                    // Over HTTP/1.1 the server may answer what is wrong with the head.
+                    // Over HTTP/1.1 the server may say what is wrong with the head.
                     SideError::Http2(error) if want.alone && !error.is_reset() && self.request.is_idempotent() => {
                         Some(Want { versions: Versions::Http1Only, alone: false, ..want })
                     }

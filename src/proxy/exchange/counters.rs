@@ -79,7 +79,7 @@ impl Details {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Details {
-    /// By user: some of `access.users`. All other clients are `""`.
+    /// By user with a label in the metrics. All other clients are `""`.
     pub users: Vec<(Box<str>, OutcomeCounts)>,
     /// Requests sent on new and on reused connections.
     pub sent: [u64; 2],

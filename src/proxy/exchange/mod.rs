@@ -185,7 +185,7 @@ impl Exchange<'_> {
     fn conclude(&mut self, outcome: Outcome) -> ClientReply {
         self.is_concluded = true;
         let charged = self.trip.origin.map(|_| self.charged());
-        // The site did not send what comes from the cache.
+        // Bytes from the cache were not sent by the site.
         let bytes = if matches!(outcome, Outcome::Cached) { 0 } else { self.trip.moved.down };
         self.trip.gate.settle(self.trip.upstream.is_some(), bytes, charged);
         let Exchange { proxy, ref settings, peer, began, request, ref trip, .. } = *self;
@@ -260,7 +260,7 @@ async fn answer_locally<C: Client>(
     }
 }
 
-/// Sends the body of a head that was sent. `moved`: bytes taken from `body`.
+/// Sends a body after its head. `moved`: bytes taken from `body`.
 async fn send_body<C: Client>(
     settings: &Settings,
     client: &mut C,

@@ -1,5 +1,5 @@
-//! The authority and target of a request (RFC 9112 §3.2, RFC 9113 §8.3.1). Inside a CONNECT, all that name an
-//! authority must agree. With a CONNECT or an absolute URL, Host only has to be valid.
+//! The authority and target of a request (RFC 9112 §3.2, RFC 9113 §8.3.1). Inside a CONNECT, every field
+//! that names an authority must agree with the CONNECT. With a CONNECT or an absolute URL, Host only has to be valid.
 
 use crate::http1::{Framing, RequestHead};
 use crate::policy::{Authority, Refusal, Scheme};
@@ -75,7 +75,7 @@ pub fn locate<'a>(
     Ok((authority, path))
 }
 
-/// `:authority` names the target; inside a CONNECT it must be the CONNECT's.
+/// `:authority` names the target; inside a CONNECT it must match the CONNECT.
 pub fn locate_http2<'a>(
     parts: &'a http::request::Parts,
     method: &str,

@@ -160,14 +160,14 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         self.is_sent() || self.awaits_continue && !self.up.is_held_up
     }
 
-    /// The body comes now.
+    /// Starts the body's deadlines.
     fn start_body(&mut self, now: Instant) {
         self.awaits_continue = false;
         self.window = (now, 0);
         self.up.at = now + self.min_rate.over;
     }
 
-    /// Moves the request.
+    /// Sends the request on.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), CarryError> {
         let polled = self.up.poll(cx, self.client.side(), self.origin.side(), self.min_rate);
         if self.awaits_continue && self.up.moved > 0 {
@@ -191,7 +191,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         }
     }
 
-    /// Moves the answer.
+    /// Sends the answer on.
     #[inline]
     fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<Carried, CarryError>> {
         while !self.answered {
@@ -205,7 +205,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                         return Err(Failure::malformed("interim answers without end").into());
                     }
                     continues |= head.status == 100;
-                    // Early hints (103) belong to the page's head, so a page that is read first sends none.
+                    // Early hints (103) are part of a page's head: a page that is read first has none.
                     if !self.exchange.reads_pages || self.awaits_continue && head.status == 100 {
                         self.client.interim(head);
                     }
@@ -252,27 +252,17 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             }
         }
         if self.exchange.held.is_some() {
-            ready!(self.exchange.poll_held(
-                cx,
-                self.client,
-                self.origin,
-                self.route,
-                &mut self.down,
-                self.min_rate.over
-            ))?;
+            let over = self.min_rate.over;
+            ready!(self.exchange.poll_held(cx, self.client, self.origin, self.route, &mut self.down, over))?;
         }
         let (from, to) = (self.origin.side(), self.client.side());
-        match self.exchange.poll_content(cx, &mut self.down, from, to, self.min_rate) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: false })),
-            Poll::Ready(Err(FlowError::Source(fault))) => {
-                Poll::Ready(Err(CarryError::Cut(format!("the origin: {fault}"))))
-            }
-            Poll::Ready(Err(FlowError::Destination(_))) => Poll::Ready(Err(CarryError::ClientGone)),
-            Poll::Ready(Err(FlowError::TooSlow)) => {
-                Poll::Ready(Err(CarryError::Cut("the answer is too slow (`limits.min_rate`)".into())))
-            }
-        }
+        let polled = self.exchange.poll_content(cx, &mut self.down, from, to, self.min_rate);
+        polled.map(|sent| match sent {
+            Ok(()) => Ok(Carried { is_sent: self.up.is_done, is_switched: false }),
+            Err(FlowError::Source(fault)) => Err(CarryError::Cut(format!("the origin: {fault}"))),
+            Err(FlowError::Destination(_)) => Err(CarryError::ClientGone),
+            Err(FlowError::TooSlow) => Err(CarryError::Cut("the answer is too slow (`limits.min_rate`)".into())),
+        })
     }
 
     /// Handles a deadline that has passed.

@@ -81,7 +81,7 @@ impl Buffer {
         *self = all;
     }
 
-    /// Moves the bytes of `other` behind its first `end`.
+    /// Takes the bytes of `other` after the first `end`.
     pub fn put_rest(&mut self, other: &mut Buffer, end: usize) {
         let rest = other.start + end;
         if rest < other.memory.len() {

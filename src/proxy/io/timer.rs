@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A deadline that its owner, always the same task, moves.
+/// A deadline that can be moved. Always polled by the same task.
 pub struct Timer {
     sleep: Pin<Box<Sleep>>,
     /// The timer will wake the task.

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Counts of the clients that have any.
+/// The current count of each client.
 pub struct Clients<K: Hash + Eq>(Arc<Mutex<HashMap<K, usize>>>);
 
 /// One counted use, released on drop.

@@ -26,7 +26,7 @@ impl Streams {
         Self(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))
     }
 
-    /// Waits for a place; the first request of a connection has one, so that endless requests lock nobody out.
+    /// Waits for a place. The first request of a connection never waits, so endless requests lock nobody out.
     pub async fn place<'a>(&'a self, first: &'a FirstStream) -> Result<StreamPlace<'a>, Refusal> {
         if !first.swap(true, Relaxed) {
             return Ok(StreamPlace::First(first));

@@ -192,7 +192,7 @@ impl Problem<'_> {
     }
 }
 
-/// A Proxy-Status member of ours (RFC 9209 §2).
+/// The Proxy-Status member of this proxy (RFC 9209 §2).
 pub fn proxy_status(error: Option<&str>, details: Option<&str>) -> String {
     let mut status = Vec::new();
     put_proxy_status(&mut status, error, details);

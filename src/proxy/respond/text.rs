@@ -27,7 +27,7 @@ impl<'a> Object<'a> {
         self.0.push(b'"');
     }
 
-    /// `pieces`: are concatenated.
+    /// Adds the concatenated `pieces`.
     #[inline]
     pub fn text<'b>(&mut self, name: &str, pieces: impl IntoIterator<Item = &'b str>) {
         self.name(name, b"\":\"");
@@ -121,7 +121,7 @@ fn put_json(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(rest);
 }
 
-/// Fast check, which nearly all text passes. `special` marks bytes among eight.
+/// Fast check, which nearly all text passes. `special` marks special bytes in a word of eight.
 #[inline]
 fn holds_none(text: &str, special: impl Fn(u64) -> u64) -> bool {
     let (words, rest) = text.as_bytes().as_chunks();

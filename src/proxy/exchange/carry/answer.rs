@@ -92,7 +92,7 @@ impl<'a> AnswerHead<'a> {
         (100..200).contains(&self.status) && self.status != 101
     }
 
-    /// Passes each end-to-end field and the framing fields, without members in our name.
+    /// Passes each end-to-end field and the framing fields. List members that claim to be from this proxy are removed.
     #[inline]
     pub fn each(&self, mut pass: impl FnMut(FieldKind, &[u8], &[u8])) {
         let mut pass = |kind: FieldKind, name: &[u8], value: &[u8]| match kind {
@@ -250,7 +250,7 @@ pub(super) fn passed_trailers(came: HeaderMap) -> HeaderMap {
         if !field.may_trail() || is_disguised(field.name) {
             continue;
         }
-        // Members in our name are removed.
+        // List members that claim to be from this proxy are removed.
         let others = (field.kind == FieldKind::ProxyStatus).then(|| others(field.value));
         match others {
             None => drop(passed.append(name, value.clone())),

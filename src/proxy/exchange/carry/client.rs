@@ -45,7 +45,7 @@ pub trait Client {
     /// Sends the head that switches protocols.
     fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>);
 
-    /// Cuts the answer off so that the client can see it.
+    /// Ends an incomplete answer so that the client sees that it is incomplete.
     fn cut(&mut self);
 
     /// The client has closed its sending half. Whether it is still there shows only when something is sent.

@@ -20,14 +20,14 @@ pub struct Flow {
     pub is_held_up: bool,
 }
 
-/// Why it goes no further.
+/// Why a transfer failed.
 #[derive(Debug)]
 pub enum FlowError {
-    /// What it comes from.
+    /// The source failed.
     Source(SideError),
-    /// What it goes to.
+    /// The destination failed.
     Destination(SideError),
-    /// It comes too slowly.
+    /// The source is slower than the minimum rate.
     TooSlow,
 }
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 pub struct Http1Client<'a> {
     pub side: Http1<'a, Wire>,
     framing: Framing,
-    /// HTTP/1.0.
+    /// The client speaks HTTP/1.0.
     pub is_http10: bool,
     pub is_head: bool,
     /// The client speaks SOCKS and gets SOCKS replies.
@@ -248,7 +248,7 @@ impl<'a> Client for Http1Client<'a> {
             }
         }
         match self.presence {
-            // Reading shows again whether the client has gone.
+            // There is room again: the next read shows whether the client has gone.
             Presence::InputFull { .. } if self.side.input.has_room() => self.presence = Presence::Connected,
             Presence::Connected | Presence::InputFull { .. } if !self.side.input.has_room() => self.check_half_close(),
             Presence::Connected | Presence::InputFull { .. } | Presence::HalfClosed { .. } => {}

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 pub struct Http2Client {
     pub side: Http2,
     respond: SendResponse<Bytes>,
-    /// Of the connection.
+    /// Shared by all streams of the connection.
     turns: TaskTurns,
     is_head: bool,
     began: bool,
@@ -93,7 +93,7 @@ impl Http2Client {
     }
 
     /// Discards the rest of the request for a while after the answer. Dropping the last handle sends a reset (RFC
-    /// 9113 §8.1), and clients lose an answer they have not read; some wait for window for ever.
+    /// 9113 §8.1), and clients lose an answer they have not read; some wait for window forever.
     async fn drain_request(&mut self, limit: Duration) {
         self.side.discard();
         let Some(receiving) = &mut self.side.receiving else { return };

@@ -1,9 +1,9 @@
-//! Members of Proxy-Status (RFC 9209) and Cache-Status (RFC 9211). Members in our name are removed.
+//! Members of Proxy-Status (RFC 9209) and Cache-Status (RFC 9211). Members that claim to be from this proxy are removed.
 
 use crate::policy::list::members;
 use std::borrow::Cow;
 
-/// The members that are not in our name.
+/// The members from other proxies.
 pub(super) fn others(value: &[u8]) -> Cow<'_, str> {
     let value = String::from_utf8_lossy(value);
     if !members(&value).any(is_ours) {
