@@ -78,7 +78,7 @@ impl Gate {
         permit.again(&pages).await
     }
 
-    /// Returns when the proxy drains and a request whose slot is `due` then will not get it. `None`: unknown.
+    /// Returns once the proxy drains, if the slot at `due` would come too late. `None`: the time is unknown.
     async fn drained(&self, due: Option<Instant>) -> Refusal {
         let mut drain = self.drain.subscribe();
         // The sender lives as long as the gate.

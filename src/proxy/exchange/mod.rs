@@ -158,7 +158,7 @@ impl Exchange<'_> {
 
     /// Ends the exchange. The pacing slot is released before anything is written.
     pub async fn finish<C: Client>(&mut self, outcome: Outcome, client: &mut C, timer: &mut Timer) {
-        // Before the slot goes to another request, which may want the same page.
+        // Stored before the slot goes to another request, which may want the same page.
         match outcome {
             Outcome::Forwarded | Outcome::Cached => {
                 self.store_visit();
