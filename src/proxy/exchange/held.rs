@@ -1,6 +1,6 @@
 //! A page's answer that is held back, as far as it has come.
 
-use super::carry::{BodySource, Fault, KeptHead, Side};
+use super::carry::{BodySource, KeptHead, Side, SideError};
 use crate::policy::usage::page::LONGEST_HEAD;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -30,7 +30,7 @@ pub(super) struct HeldPage {
     /// Nor is what waits to be decoded.
     pub(super) is_unknown: bool,
     /// How the body has broken off.
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<SideError>,
     /// It goes out.
     pub(super) released: Option<HeldBody>,
 }
@@ -88,7 +88,7 @@ impl BodySource for HeldBody {
         self.0.split_to(n)
     }
 
-    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
         Poll::Ready(Ok(false))
     }
 

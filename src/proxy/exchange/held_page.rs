@@ -2,7 +2,7 @@
 //! a bound of time and bytes. What was held goes on as it came, in its content coding.
 
 use super::carry::{AnswerHead, BodySource, Client, Flow, Origin, Side};
-use super::carry_end::Broken;
+use super::carry_error::CarryError;
 use super::held::{HeldBody, HeldPage, LAST};
 use super::pages::media_type;
 use super::per_user::{asked, rules};
@@ -77,7 +77,7 @@ impl Exchange<'_> {
         route: &Route,
         down: &mut Flow,
         over: Duration,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), CarryError>> {
         let Some(mut held) = self.held.take() else { return Poll::Ready(Ok(())) };
         let polled = self.poll_page(cx, &mut held, client, origin, route, down, over);
         if polled.is_pending() {
@@ -96,9 +96,9 @@ impl Exchange<'_> {
         route: &Route,
         down: &mut Flow,
         over: Duration,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), CarryError>> {
         if held.released.is_none() {
-            let refused = |refusal| Broken::Head(Box::new(Outcome::Refused(refusal)));
+            let refused = |refusal| CarryError::Rejected(Box::new(Outcome::Refused(refusal)));
             let page = ready!(self.poll_read(cx, held, origin)).map_err(refused)?;
             down.moved += held.body.len() as u64;
             let method = self.request.method;
@@ -122,14 +122,14 @@ impl Exchange<'_> {
                 origin.side().gather(cx);
                 return Poll::Pending;
             };
-            sent.map_err(|_| Broken::Gone)?;
+            sent.map_err(|_| CarryError::ClientGone)?;
             held.until = Instant::now() + over;
         }
         if held.fault.is_some() {
-            ready!(client.side().poll_flush(cx)).map_err(|_| Broken::Gone)?;
+            ready!(client.side().poll_flush(cx)).map_err(|_| CarryError::ClientGone)?;
         }
         if let Some(fault) = held.fault.take() {
-            return Poll::Ready(Err(Broken::Cut(format!("the origin: {fault}"))));
+            return Poll::Ready(Err(CarryError::Cut(format!("the origin: {fault}"))));
         }
         down.at = Instant::now() + over;
         Poll::Ready(Ok(()))

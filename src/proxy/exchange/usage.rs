@@ -36,7 +36,7 @@ impl Exchange<'_> {
         if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") || request.is_on_terms() {
             return None;
         }
-        let RememberedReservation { reservation, until } = proxy.reserved.get(request, peer, rules)?;
+        let RememberedReservation { reservation, until } = proxy.reservations.get(request, peer, rules)?;
         let holds = rules.usage.of(reservation.field) == RobotsOverride::Enforce
             && !rules.options.report_only
             && rules.purposes().iter().any(|purpose| purpose.as_str() == &*reservation.purpose);
@@ -58,7 +58,7 @@ impl Exchange<'_> {
 
     /// What the answer's head says of what the request has promised.
     pub(super) fn charged(&self) -> Charge {
-        self.trip.noted.as_ref().and_then(|noted| noted.charged).map_or(Charge::Nothing, Charge::Of)
+        self.trip.usage_report.as_ref().and_then(|noted| noted.charged).map_or(Charge::Nothing, Charge::Of)
     }
 
     /// The same of what has been said in it, in its head or in the page's.
@@ -83,17 +83,17 @@ impl Exchange<'_> {
             if let Some(url) = link.and_then(|link| resolved(&Url::parse(&request.url()).ok()?, link)) {
                 proxy.gate.link_license(&request.authority, url.as_str());
             }
-            if let Some(before) = self.trip.noted.take() {
+            if let Some(before) = self.trip.usage_report.take() {
                 noted.join_before(*before);
             }
-            self.trip.noted = Some(Box::new(noted));
+            self.trip.usage_report = Some(Box::new(noted));
         }
         let Some((reservation, mode)) = reservation else { return Ok(()) };
         let reservation = Box::new(reservation);
         if mode == RobotsOverride::Enforce && !rules.options.report_only {
             if request.method == "GET" && !request.is_on_terms() && self.is_for_all(head) {
                 let until = Instant::now() + lifetime(head, now);
-                proxy.reserved.put(
+                proxy.reservations.put(
                     request,
                     peer,
                     rules,

@@ -250,7 +250,7 @@ fn a_fault_of_a_signing_key_has_the_place_that_names_it() {
     assert!(keygen.status.success(), "{keygen:?}");
     fs::write(home.path().join("other.pem"), "s3cret").unwrap();
     fs::set_permissions(home.path().join("other.pem"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let what = "HOME/other.pem holds no Ed25519 key: it is no PEM file";
+    let what = "HOME/other.pem does not hold an Ed25519 key: not a PEM file";
     for (keys, fault) in [
         (
             "key: none.pem",

@@ -1,7 +1,7 @@
 //! A stored answer as its client gets it: judged by what it says about its use as an origin's is, with its age; or
 //! a part of it, or 304.
 
-use super::super::carry::{AnswerHead, BodySource, Client, Fault, Stopped};
+use super::super::carry::{AnswerHead, BodySource, Client, FlowError, SideError};
 use super::super::held::LAST;
 use super::super::{Exchange, Outcome, send_body};
 use super::CacheTrace;
@@ -63,9 +63,9 @@ impl Exchange<'_> {
         let mut body = StoredBody::new(has_body.then_some(stored.body), part);
         match send_body(&self.settings, client, timer, &mut body, &mut self.trip.moved.down).await {
             Ok(()) => Outcome::Cached,
-            Err(Stopped::To(_)) => Outcome::Gone,
-            Err(Stopped::Slow) => Outcome::Cut("the client stopped reading".into()),
-            Err(Stopped::From(fault)) => {
+            Err(FlowError::Destination(_)) => Outcome::ClientGone,
+            Err(FlowError::TooSlow) => Outcome::Cut("the client stopped reading".into()),
+            Err(FlowError::Source(fault)) => {
                 if let Some(cached) = &self.cached {
                     cached.cache.invalidate(cached.key);
                 }
@@ -249,7 +249,7 @@ impl BodySource for StoredBody {
         self.piece.split_to(n)
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
         loop {
             let Some(body) = &mut self.body else { return Poll::Ready(Ok(false)) };
             let Some(piece) = ready!(body.poll_piece(cx))? else { break };
