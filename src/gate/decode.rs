@@ -3,18 +3,18 @@
 //! few bytes of brotli can ask for as much work as thousands do as a rule. By hand over the decoders: `async-compression` has no bound
 //! for brotli's window, and treats what follows a gzip member as damage.
 
-use super::fair_places::{DecodeTaker, FairPlaces, half_of_the_cores};
+use super::fair_places::{DecodeTaker, FairPlaces};
 use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 use std::panic::resume_unwind;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinError;
 
 /// The body could not be decoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum DecodeError {
+pub enum DecodeError {
     #[error("the {0} body is damaged or cut short")]
     Damaged(&'static str),
     #[error("the {0} body asks for too large a window")]
@@ -29,62 +29,72 @@ pub(super) enum DecodeError {
     Stopped,
 }
 
-/// As [`decode`].
-pub(super) async fn decode_apart(
-    body: Vec<u8>,
-    codings: String,
-    limit: usize,
-    cut: bool,
-    taker: DecodeTaker,
-) -> Result<Vec<u8>, DecodeError> {
-    if codings.is_empty() && !body.starts_with(GZIP) {
-        return Ok(body);
+/// Who undoes them: costly ones in so many places.
+#[derive(Clone)]
+pub struct Decoders(FairPlaces);
+
+impl Decoders {
+    pub(super) fn new(places: usize) -> Self {
+        Self(FairPlaces::new(places))
     }
-    in_turn(Arc::new(body), codings, limit, (cut, false), Duration::ZERO, taker).await.0
-}
 
-/// As much of a body as its beginning shows, and at most `limit` + 1 bytes, up to where it is damaged, as many clients show that much;
-/// `None`: its coding is not known, or `spent`, the time for it and for what was decoded of the same body before, has become too long.
-pub async fn decode_beginning(
-    body: Arc<Vec<u8>>,
-    codings: String,
-    limit: usize,
-    spent: Duration,
-    taker: DecodeTaker,
-) -> (Option<Vec<u8>>, Duration) {
-    let (decoded, spent) = in_turn(body, codings, limit, (true, true), spent, taker).await;
-    (decoded.ok(), spent)
-}
-
-/// [`decode`], and the time that it has taken with what was `spent` before. What takes no longer than a moment, as most bodies do, is
-/// decoded at once; the rest on other threads, of which decoders keep at most half of the cores busy. Dropped: its wait is given up.
-async fn in_turn(
-    body: Arc<Vec<u8>>,
-    codings: String,
-    limit: usize,
-    (cut, lenient): (bool, bool),
-    spent: Duration,
-    taker: DecodeTaker,
-) -> (Result<Vec<u8>, DecodeError>, Duration) {
-    let work = move |spent: Duration, most: Duration| {
-        let began = thread_time();
-        let decoded = decode(&body, &codings, limit, cut, lenient, began + most.saturating_sub(spent));
-        (decoded, spent + (thread_time() - began))
-    };
-    let (decoded, spent) = work(spent, AT_ONCE);
-    if !matches!(decoded, Err(DecodeError::Costly(_))) || spent >= LONGEST {
-        return (decoded, spent);
+    /// The whole of a file, or `limit` + 1 bytes of it. `cut`: it was not read to its end.
+    pub(super) async fn file(
+        &self,
+        body: Vec<u8>,
+        codings: String,
+        limit: usize,
+        cut: bool,
+        taker: DecodeTaker,
+    ) -> Result<Vec<u8>, DecodeError> {
+        if !is_coded(&body, &codings) {
+            return Ok(body);
+        }
+        let read = self.in_turn(Arc::new(body), codings, limit, (cut, false), taker).await;
+        read.map(|mut read| read.pop().unwrap_or_default())
     }
-    let place = PLACES.take_for(taker.client, taker.site).await;
-    let work = tokio::task::spawn_blocking(move || {
-        // Kept to its end, whoever still waits for it.
-        let _place = place;
-        work(spent, LONGEST)
-    });
-    work.await.map_err(rethrown).unwrap_or((Err(DecodeError::Stopped), spent))
+
+    /// As much of a page as its beginning shows, at most `limit` + 1 bytes, up to where it is damaged, as many clients show that much: in
+    /// each way in which some client may see it, with all of its codings undone or some.
+    pub async fn page(
+        self,
+        body: Arc<Vec<u8>>,
+        codings: String,
+        limit: usize,
+        taker: DecodeTaker,
+    ) -> Result<Vec<Vec<u8>>, DecodeError> {
+        self.in_turn(body, codings, limit, (true, true), taker).await
+    }
+
+    /// [`decode`]. What takes no longer than a moment, as most bodies do, is decoded at once; the rest on other threads, of which decoders
+    /// keep at most half of the cores busy. Dropped: its wait is given up.
+    async fn in_turn(
+        &self,
+        body: Arc<Vec<u8>>,
+        codings: String,
+        limit: usize,
+        (cut, lenient): (bool, bool),
+        taker: DecodeTaker,
+    ) -> Result<Vec<Vec<u8>>, DecodeError> {
+        let work = move |most: Duration| decode(&body, &codings, limit, cut, lenient, thread_time() + most);
+        let decoded = work(AT_ONCE);
+        if !matches!(decoded, Err(DecodeError::Costly(_))) {
+            return decoded;
+        }
+        let place = self.0.take_for(taker.client, taker.site).await;
+        let work = tokio::task::spawn_blocking(move || {
+            // Kept to its end, whoever still waits for it.
+            let _place = place;
+            work(LONGEST)
+        });
+        work.await.map_err(rethrown).unwrap_or(Err(DecodeError::Stopped))
+    }
 }
 
-static PLACES: LazyLock<FairPlaces> = LazyLock::new(|| FairPlaces::new(half_of_the_cores()));
+/// Whether there is anything to be undone.
+pub fn is_coded(body: &[u8], codings: &str) -> bool {
+    !codings.is_empty() || body.starts_with(GZIP)
+}
 
 /// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.
 pub(super) fn rethrown(error: JoinError) -> JoinError {
@@ -96,7 +106,7 @@ pub(super) fn rethrown(error: JoinError) -> JoinError {
 
 /// The body without the codings that `codings` (Content-Encoding's list) names, last one first; at most `limit` + 1
 /// bytes of it. `cut`: the encoded body was not read to its end, so that an early end is no damage. `lenient`: what comes before damage
-/// is good enough. `until`: a [`thread_time`].
+/// is good enough, and what is text on the way is returned first, as some clients show it so. `until`: a [`thread_time`].
 fn decode(
     body: &[u8],
     codings: &str,
@@ -104,23 +114,32 @@ fn decode(
     mut cut: bool,
     lenient: bool,
     until: Duration,
-) -> Result<Vec<u8>, DecodeError> {
+) -> Result<Vec<Vec<u8>>, DecodeError> {
     let codings: Vec<_> = codings.split(',').map(str::trim).filter(|coding| !coding.is_empty()).collect();
     if codings.len() > MAX_CODINGS {
         return Err(DecodeError::TooMany);
     }
-    let mut undo = |body: Cow<'_, [u8]>, coding: &str| {
-        let decoded = one(&body, coding, limit, cut, lenient, until)?;
-        cut |= decoded.len() > limit;
-        Ok(decoded)
-    };
-    let mut body = codings.iter().rev().try_fold(Cow::from(body), |body, coding| undo(body, coding).map(Cow::from))?;
+    let (mut body, mut shown) = (Cow::from(body), Vec::new());
+    for coding in codings.iter().rev() {
+        if lenient && is_text(&body, cut) {
+            shown.push(body.to_vec());
+        }
+        match one(&body, coding, limit, cut, lenient, until) {
+            Ok(decoded) => body = decoded.into(),
+            // It is in no coding any more, whatever it says of itself.
+            Err(error) if !shown.is_empty() && !matches!(error, DecodeError::Costly(_)) => return Ok(shown),
+            Err(error) => return Err(error),
+        }
+        cut |= body.len() > limit;
+    }
     // No rule begins so: it is a `.gz` that is served as it lies on the disk.
     for _ in 0..MAX_CODINGS {
         if !body.starts_with(GZIP) {
-            return Ok(body.into_owned());
+            shown.push(body.into_owned());
+            return Ok(shown);
         }
-        body = undo(body, "gzip")?.into();
+        body = one(&body, "gzip", limit, cut, lenient, until)?.into();
+        cut |= body.len() > limit;
     }
     Err(DecodeError::TooMany)
 }
@@ -175,22 +194,20 @@ fn one(
         Err(_) if input.is_costly => Err(DecodeError::Costly(name)),
         // Where what we left out is missing, and nothing else is wrong.
         Err(error) if cut && error.kind() == io::ErrorKind::UnexpectedEof => Ok(out),
-        Err(_) if lenient => Ok(out),
+        Err(_) if lenient && !out.is_empty() => Ok(out),
         Err(_) => Err(DecodeError::Damaged(name)),
     }
 }
 
 /// The members one after the other (RFC 1952 §2.2). What follows a complete one and is none is padding.
 fn gzip(input: &mut Input<'_>, all: u64, out: &mut Vec<u8>) -> io::Result<usize> {
-    for _ in 0..MAX_MEMBERS {
+    loop {
         let left = all - out.len() as u64;
         flate2::bufread::GzDecoder::new(&mut *input).take(left).read_to_end(out)?;
         if out.len() as u64 >= all || !input.rest.starts_with(b"\x1f\x8b") {
             return Ok(out.len());
         }
     }
-    // What is in the rest is not known.
-    Err(io::ErrorKind::InvalidData.into())
 }
 
 /// What a decoder reads, piece by piece for as long as there is time.
@@ -278,8 +295,6 @@ const GZIP: &[u8] = b"\x1f\x8b\x08";
 /// Of a coding's name, in messages.
 const MAX_NAME: usize = 40;
 const MAX_CODINGS: usize = 4;
-/// Each member costs the setting up of a decoder.
-const MAX_MEMBERS: usize = 256;
 const BUFFER: usize = 4096;
 /// Half a megabyte of rules takes a tenth of it.
 const LONGEST: Duration = Duration::from_millis(50);
@@ -299,24 +314,21 @@ mod tests {
     /// With all places taken.
     #[tokio::test]
     async fn an_ordinary_body_waits_for_none_that_is_costly_and_a_wait_that_is_dropped_leaves_nothing() {
-        let most = half_of_the_cores() as u64;
-        let mut places = Vec::new();
-        for n in 0..most {
-            places.push(PLACES.take_for(ClientId(100 + n), 0).await);
-        }
+        let decoders = Decoders::new(1);
+        let place = decoders.0.take(ClientId(100)).await;
         let costly = Arc::new(gzip_of(&noise_of(2_000_000)));
-        let decode =
-            |body: &Arc<Vec<u8>>| decode_beginning(body.clone(), "gzip".into(), 8 << 20, Duration::ZERO, TAKER);
+        let decode = |body: &Arc<Vec<u8>>| decoders.clone().page(body.clone(), "gzip".into(), 8 << 20, TAKER);
         let mut waiting: Vec<_> = (0..20).map(|_| Box::pin(decode(&costly))).collect();
         for wait in &mut waiting {
             assert!(wait.as_mut().now_or_never().is_none(), "it waits for its turn");
         }
-        let (read, _) = decode(&Arc::new(gzip_of(TEXT))).now_or_never().expect("it waits for nobody");
-        assert_eq!(read.as_deref(), Some(TEXT));
+        let read = decode(&Arc::new(gzip_of(TEXT))).now_or_never().expect("it waits for nobody");
+        assert_eq!(read, Ok(vec![TEXT.to_vec()]));
         drop(waiting);
         assert_eq!(Arc::strong_count(&costly), 1, "nothing of it is kept");
-        drop(places);
-        assert!(decode(&costly).await.1 > AT_ONCE, "there are places again");
+        drop(place);
+        assert!(decode(&costly).now_or_never().is_none(), "there is a place again, on another thread");
+        let _ = decode(&costly).await;
     }
 
     fn noise_of(len: u32) -> Vec<u8> {
@@ -324,7 +336,20 @@ mod tests {
     }
 
     fn decode(body: Vec<u8>, codings: &str, limit: usize, cut: bool) -> Result<Vec<u8>, DecodeError> {
-        super::decode(&body, codings, limit, cut, false, Duration::MAX)
+        super::decode(&body, codings, limit, cut, false, Duration::MAX).map(only)
+    }
+
+    fn only(read: Vec<Vec<u8>>) -> Vec<u8> {
+        let [only] = <[_; 1]>::try_from(read).unwrap();
+        only
+    }
+
+    async fn file(body: Vec<u8>, codings: &str) -> Result<Vec<u8>, DecodeError> {
+        Decoders::new(1).file(body, codings.into(), 1000, false, TAKER).await
+    }
+
+    async fn page(body: Vec<u8>, codings: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
+        Decoders::new(1).page(Arc::new(body), codings.into(), 1000, TAKER).await
     }
 
     fn gzip_of(bytes: &[u8]) -> Vec<u8> {
@@ -378,7 +403,7 @@ mod tests {
             }
             assert_eq!(decode(body, coding, noise.len(), false).unwrap(), noise, "{coding}");
             assert_eq!(
-                super::decode(&encode(TEXT), coding, 1000, false, false, Duration::ZERO).unwrap(),
+                super::decode(&encode(TEXT), coding, 1000, false, false, Duration::ZERO).map(only).unwrap(),
                 TEXT,
                 "{coding}"
             );
@@ -390,21 +415,28 @@ mod tests {
     async fn what_comes_before_damage_counts_for_a_page_and_not_for_a_file() {
         let mut body = gzip_of(TEXT);
         *body.iter_mut().rev().nth(5).expect("it has a checksum") ^= 1;
-        let (read, _) = decode_beginning(Arc::new(body.clone()), "gzip".into(), 1000, Duration::ZERO, TAKER).await;
-        assert_eq!(read.as_deref(), Some(TEXT));
-        let read = decode_apart(body, "gzip".into(), 1000, false, TAKER).await;
-        assert_eq!(read, Err(DecodeError::Damaged("gzip")));
+        assert_eq!(page(body.clone(), "gzip").await, Ok(vec![TEXT.to_vec()]));
+        assert_eq!(file(body, "gzip").await, Err(DecodeError::Damaged("gzip")));
     }
 
+    /// Of several codings that are named some may not have been applied, and clients differ in which they undo.
     #[tokio::test]
-    async fn what_a_page_may_cost_is_for_all_readings_of_it_together() {
-        let noise: Vec<u8> = (0..40_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
-        let body = br(&noise);
-        let (read, spent) =
-            decode_beginning(Arc::new(body.clone()), "br".into(), noise.len(), Duration::ZERO, TAKER).await;
-        assert_eq!((read.as_deref(), spent > Duration::ZERO), (Some(&noise[..]), true));
-        let (read, more) = decode_beginning(Arc::new(body), "br".into(), noise.len(), LONGEST, TAKER).await;
-        assert!(read.is_none() && more > LONGEST);
+    async fn a_page_is_seen_in_every_way_and_what_shows_nothing_is_unreadable() {
+        let text = TEXT.to_vec();
+        assert_eq!(page(gzip_of(TEXT), "gzip, gzip").await, Ok(vec![text.clone()]));
+        assert_eq!(page(text.clone(), "zstd, gzip").await, Ok(vec![text.clone()]));
+        assert_eq!(page(text.clone(), "unknown").await, Ok(vec![text.clone(), text.clone()]));
+        assert_eq!(page(gzip_of(TEXT), "").await, Ok(vec![text.clone()]));
+        for (body, codings, why) in [
+            (gzip_of(&[1; 9]), "zstd, gzip", DecodeError::Damaged("zstd")),
+            (gzip_of(TEXT), "\"gzip\"", DecodeError::Unknown("\"gzip\"".into())),
+            (br(TEXT), "gzip", DecodeError::Damaged("gzip")),
+            (gzip_of(TEXT), "gzip, gzip, gzip, gzip, gzip", DecodeError::TooMany),
+        ] {
+            assert_eq!(page(body, codings).await, Err(why));
+        }
+        let many = [gzip_of(b"").repeat(300), gzip_of(TEXT)].concat();
+        assert_eq!(page(many, "gzip").await, Ok(vec![text]), "however many members it has");
     }
 
     #[test]
@@ -418,11 +450,11 @@ mod tests {
     #[tokio::test]
     async fn a_gzip_file_that_is_not_said_to_be_one_is_undone() {
         let whole = gzip_of(TEXT);
-        assert_eq!(decode_apart(whole.clone(), String::new(), 1000, false, TAKER).await.unwrap(), TEXT);
+        assert_eq!(file(whole.clone(), "").await.unwrap(), TEXT);
         let half = whole[..whole.len() - 9].to_vec();
-        assert_eq!(decode_apart(half, String::new(), 1000, false, TAKER).await, Err(DecodeError::Damaged("gzip")));
+        assert_eq!(file(half, "").await, Err(DecodeError::Damaged("gzip")));
         for other in [&b""[..], b"\x1f\x8b", TEXT] {
-            assert_eq!(decode_apart(other.to_vec(), String::new(), 1000, false, TAKER).await.unwrap(), other);
+            assert_eq!(file(other.to_vec(), "").await.unwrap(), other);
         }
     }
 
@@ -512,11 +544,9 @@ mod tests {
         let two = [gzip_of(TEXT), gzip_of(TEXT)].concat();
         assert_eq!(decode(two, "gzip", 1000, false).unwrap(), [TEXT, TEXT].concat());
         let many = gzip_of(b"").repeat(10_000);
-        assert_eq!(
-            decode(many, "gzip", 1000, false),
-            Err(DecodeError::Damaged("gzip")),
-            "its rules may be in the rest"
-        );
+        assert_eq!(decode(many.clone(), "gzip", 1000, false).unwrap(), b"");
+        let late = super::decode(&many, "gzip", 1000, false, false, Duration::ZERO);
+        assert_eq!(late, Err(DecodeError::Costly("gzip")), "each costs the setting up of a decoder");
     }
 
     #[test]

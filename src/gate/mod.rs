@@ -22,7 +22,7 @@ pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
 pub use budget::{BudgetFigures, Charge};
-pub use decode::{DECODERS_BUSY, decode_beginning};
+pub use decode::{DECODERS_BUSY, DecodeError, Decoders, is_coded};
 pub use fair_places::DecodeTaker;
 pub use fleet::FleetFigures;
 pub use pacer::{PaceFigures, Permit};
@@ -41,6 +41,7 @@ use crate::policy::{
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
+use fair_places::half_of_the_cores;
 use fleet::{Fleet, Machine, Message};
 use http::HeaderMap;
 use pacer::{Pacer, Stand};
@@ -61,6 +62,7 @@ pub struct Gate {
     pacer: Arc<Pacer>,
     ledger: Arc<Ledger>,
     held: HeldRequests,
+    decoders: Decoders,
     store: Arc<Store>,
     fleet: Option<Arc<Fleet>>,
     /// Until when requests may be held: the proxy stops.
@@ -116,14 +118,21 @@ impl Gate {
     ) -> Self {
         let (store, fleet) = (Arc::new(store), fleet.map(Arc::new));
         let pacer = Arc::new(Pacer::new(fleet.clone(), machine));
-        let robots = RobotsCache::new(upstream, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
+        let decoders = Decoders::new(settings.load().limits.decoders.unwrap_or_else(half_of_the_cores));
+        let (shared, own) = ((store.clone(), fleet.clone(), decoders.clone()), settings.clone());
+        let robots = RobotsCache::new(upstream, pacer.clone(), shared, own);
         let (ledger, mut listens) = (Ledger::new(fleet.clone()), JoinSet::new());
         if let (Some(fleet), Some(messages)) = (fleet.clone(), messages) {
             listens.spawn(listen(messages, (robots.clone(), pacer.clone(), ledger.clone())));
             listens.spawn(async move { fleet.keep().await });
         }
         let (held, drain) = (HeldRequests::default(), Sender::default());
-        Gate { settings, robots, pacer, ledger, held, store, fleet, drain, _listens: listens }
+        Gate { settings, robots, pacer, ledger, held, decoders, store, fleet, drain, _listens: listens }
+    }
+
+    /// Who undoes the codings of pages.
+    pub fn decoders(&self) -> Decoders {
+        self.decoders.clone()
     }
 
     /// Returns when it is in the fleet, or cannot be for now, or there is none.
@@ -167,7 +176,7 @@ impl Gate {
         let robots = self.known(SiteFile::Robots, request.authority).await;
         let find = |file| self.robots.host(file, request.authority).load_full();
         let mut tdmrep = rules.mining_purpose().map(|_| find(SiteFile::TdmRep));
-        let has_license = !rules.licensed_purposes().is_empty() && robots.license_url().is_some();
+        let has_license = !rules.licensed_purposes().is_empty() && robots.named_license().is_some();
         let mut license = has_license.then(|| find(SiteFile::License));
         // Each file once.
         for _ in 0..SiteFile::COUNT {

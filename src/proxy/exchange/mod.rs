@@ -174,12 +174,15 @@ impl Exchange<'_> {
                 self.delivered();
                 self.finish_storing();
             }
-            Outcome::Refused(Refusal::AnswerReserved(_)) => self.end_stored(),
+            Outcome::Refused(
+                Refusal::AnswerReserved(_) | Refusal::EntryReserved(_) | Refusal::UsageUnreadable { .. },
+            ) => self.end_stored(),
             _ => {}
         }
         self.permit = None;
         // Where the body has stopped nobody waits for its rest.
-        let is_after_origin = matches!(outcome, Outcome::Failed(_) | Outcome::Refused(Refusal::AnswerReserved(_)));
+        let is_after_origin = matches!(outcome, Outcome::Failed(_))
+            || self.trip.origin.is_some() && matches!(outcome, Outcome::Refused(_));
         let is_last = is_after_origin && !client.is_received();
         match self.conclude(outcome) {
             FinalStep::Answer(answer) => {

@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_trailer_frames_routes_lets_in_or_speaks_in_our_name() {
+    fn no_trailer_frames_routes_lets_in_reserves_or_speaks_in_our_name() {
         let came = [
             ("x-sum", "9"),
             ("host", "h"),
@@ -291,6 +291,12 @@ mod tests {
             ("x-original-url", "/private"),
             ("proxy-status", "politely; error=x, other"),
             ("cache-status", "politely; hit"),
+            ("x-robots-tag", "noai"),
+            ("robots-tag", "*;noai"),
+            ("content-usage", "train-ai=n"),
+            ("content-signal", "ai-train=no"),
+            ("tdm-reservation", "1"),
+            ("link", "</l>; rel=license"),
         ];
         let came = came.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let passed = passed_trailers(came.into_iter().collect());
