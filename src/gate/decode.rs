@@ -1,16 +1,11 @@
-//! Content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), undone at once if that takes no longer than a
-//! moment, else away from the threads that serve requests, with bounds on what comes out, on windows, and on the time that it takes: a
-//! few bytes of brotli can ask for as much work as thousands do as a rule. By hand over the decoders: `async-compression` has no bound
-//! for brotli's window, and treats what follows a gzip member as damage.
+//! Content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), with bounds on what comes out, on windows, and on the
+//! time that it takes: a few bytes of brotli can ask for as much work as thousands do as a rule. By hand over the decoders:
+//! `async-compression` has no bound for brotli's window, and treats what follows a gzip member as damage.
 
-use super::fair_places::{DecodeTaker, FairPlaces};
 use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
-use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinError;
 
 /// The body could not be decoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,85 +24,15 @@ pub enum DecodeError {
     Stopped,
 }
 
-/// Who undoes them: costly ones in so many places.
-#[derive(Clone)]
-pub struct Decoders(FairPlaces);
-
-impl Decoders {
-    pub(super) fn new(places: usize) -> Self {
-        Self(FairPlaces::new(places))
-    }
-
-    /// The whole of a file, or `limit` + 1 bytes of it. `cut`: it was not read to its end.
-    pub(super) async fn file(
-        &self,
-        body: Vec<u8>,
-        codings: String,
-        limit: usize,
-        cut: bool,
-        taker: DecodeTaker,
-    ) -> Result<Vec<u8>, DecodeError> {
-        if !is_coded(&body, &codings) {
-            return Ok(body);
-        }
-        let read = self.in_turn(Arc::new(body), codings, limit, (cut, false), taker).await;
-        read.map(|mut read| read.pop().unwrap_or_default())
-    }
-
-    /// As much of a page as its beginning shows, at most `limit` + 1 bytes, up to where it is damaged, as many clients show that much: in
-    /// each way in which some client may see it, with all of its codings undone or some.
-    pub async fn page(
-        self,
-        body: Arc<Vec<u8>>,
-        codings: String,
-        limit: usize,
-        taker: DecodeTaker,
-    ) -> Result<Vec<Vec<u8>>, DecodeError> {
-        self.in_turn(body, codings, limit, (true, true), taker).await
-    }
-
-    /// [`decode`]. What takes no longer than a moment, as most bodies do, is decoded at once; the rest on other threads, of which decoders
-    /// keep at most half of the cores busy. Dropped: its wait is given up.
-    async fn in_turn(
-        &self,
-        body: Arc<Vec<u8>>,
-        codings: String,
-        limit: usize,
-        (cut, lenient): (bool, bool),
-        taker: DecodeTaker,
-    ) -> Result<Vec<Vec<u8>>, DecodeError> {
-        let work = move |most: Duration| decode(&body, &codings, limit, cut, lenient, thread_time() + most);
-        let decoded = work(AT_ONCE);
-        if !matches!(decoded, Err(DecodeError::Costly(_))) {
-            return decoded;
-        }
-        let place = self.0.take_for(taker.client, taker.site).await;
-        let work = tokio::task::spawn_blocking(move || {
-            // Kept to its end, whoever still waits for it.
-            let _place = place;
-            work(LONGEST)
-        });
-        work.await.map_err(rethrown).unwrap_or(Err(DecodeError::Stopped))
-    }
-}
-
 /// Whether there is anything to be undone.
 pub fn is_coded(body: &[u8], codings: &str) -> bool {
     !codings.is_empty() || body.starts_with(GZIP)
 }
 
-/// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.
-pub(super) fn rethrown(error: JoinError) -> JoinError {
-    match error.try_into_panic() {
-        Ok(panic) => resume_unwind(panic),
-        Err(error) => error,
-    }
-}
-
 /// The body without the codings that `codings` (Content-Encoding's list) names, last one first; at most `limit` + 1
 /// bytes of it. `cut`: the encoded body was not read to its end, so that an early end is no damage. `lenient`: what comes before damage
 /// is good enough, and what is text on the way is returned first, as some clients show it so. `until`: a [`thread_time`].
-fn decode(
+pub(super) fn decode(
     body: &[u8],
     codings: &str,
     limit: usize,
@@ -243,7 +168,7 @@ impl Read for Input<'_> {
 }
 
 /// How long this thread has computed.
-fn thread_time() -> Duration {
+pub(super) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
@@ -288,50 +213,20 @@ fn asks_for_large_window(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first & 0x7F == 0b001_0001)
 }
 
-/// Why a body that waits for its turn too long is not known: the proxy's own want, not the site's.
-pub const DECODERS_BUSY: &str = "too many costly bodies are being decoded";
 /// How a gzip file begins: its magic number, and the only method that there is (RFC 1952 §2.3.1).
 const GZIP: &[u8] = b"\x1f\x8b\x08";
 /// Of a coding's name, in messages.
 const MAX_NAME: usize = 40;
 const MAX_CODINGS: usize = 4;
 const BUFFER: usize = 4096;
-/// Half a megabyte of rules takes a tenth of it.
-const LONGEST: Duration = Duration::from_millis(50);
-/// Computing on a thread that serves requests: many times what the head of a page takes.
-const AT_ONCE: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::policy::pace::ClientId;
-    use futures_util::FutureExt;
     use std::io::Write;
 
-    const TEXT: &[u8] = b"User-agent: *\nDisallow: /private/\n";
-    const TAKER: DecodeTaker = DecodeTaker { client: ClientId(1), site: 1 };
-
-    /// With all places taken.
-    #[tokio::test]
-    async fn an_ordinary_body_waits_for_none_that_is_costly_and_a_wait_that_is_dropped_leaves_nothing() {
-        let decoders = Decoders::new(1);
-        let place = decoders.0.take(ClientId(100)).await;
-        let costly = Arc::new(gzip_of(&noise_of(2_000_000)));
-        let decode = |body: &Arc<Vec<u8>>| decoders.clone().page(body.clone(), "gzip".into(), 8 << 20, TAKER);
-        let mut waiting: Vec<_> = (0..20).map(|_| Box::pin(decode(&costly))).collect();
-        for wait in &mut waiting {
-            assert!(wait.as_mut().now_or_never().is_none(), "it waits for its turn");
-        }
-        let read = decode(&Arc::new(gzip_of(TEXT))).now_or_never().expect("it waits for nobody");
-        assert_eq!(read, Ok(vec![TEXT.to_vec()]));
-        drop(waiting);
-        assert_eq!(Arc::strong_count(&costly), 1, "nothing of it is kept");
-        drop(place);
-        assert!(decode(&costly).now_or_never().is_none(), "there is a place again, on another thread");
-        let _ = decode(&costly).await;
-    }
-
-    fn noise_of(len: u32) -> Vec<u8> {
+    pub const TEXT: &[u8] = b"User-agent: *\nDisallow: /private/\n";
+    pub fn noise_of(len: u32) -> Vec<u8> {
         (0..len / 4).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect()
     }
 
@@ -344,21 +239,13 @@ mod tests {
         only
     }
 
-    async fn file(body: Vec<u8>, codings: &str) -> Result<Vec<u8>, DecodeError> {
-        Decoders::new(1).file(body, codings.into(), 1000, false, TAKER).await
-    }
-
-    async fn page(body: Vec<u8>, codings: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
-        Decoders::new(1).page(Arc::new(body), codings.into(), 1000, TAKER).await
-    }
-
-    fn gzip_of(bytes: &[u8]) -> Vec<u8> {
+    pub fn gzip_of(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
     }
 
-    fn br(bytes: &[u8]) -> Vec<u8> {
+    pub fn br(bytes: &[u8]) -> Vec<u8> {
         brotli_of(bytes, 20)
     }
 
@@ -410,52 +297,12 @@ mod tests {
         }
     }
 
-    /// Many clients show a page whose checksum is wrong; a robots.txt has to be whole.
-    #[tokio::test]
-    async fn what_comes_before_damage_counts_for_a_page_and_not_for_a_file() {
-        let mut body = gzip_of(TEXT);
-        *body.iter_mut().rev().nth(5).expect("it has a checksum") ^= 1;
-        assert_eq!(page(body.clone(), "gzip").await, Ok(vec![TEXT.to_vec()]));
-        assert_eq!(file(body, "gzip").await, Err(DecodeError::Damaged("gzip")));
-    }
-
-    /// Of several codings that are named some may not have been applied, and clients differ in which they undo.
-    #[tokio::test]
-    async fn a_page_is_seen_in_every_way_and_what_shows_nothing_is_unreadable() {
-        let text = TEXT.to_vec();
-        assert_eq!(page(gzip_of(TEXT), "gzip, gzip").await, Ok(vec![text.clone()]));
-        assert_eq!(page(text.clone(), "zstd, gzip").await, Ok(vec![text.clone()]));
-        assert_eq!(page(text.clone(), "unknown").await, Ok(vec![text.clone(), text.clone()]));
-        assert_eq!(page(gzip_of(TEXT), "").await, Ok(vec![text.clone()]));
-        for (body, codings, why) in [
-            (gzip_of(&[1; 9]), "zstd, gzip", DecodeError::Damaged("zstd")),
-            (gzip_of(TEXT), "\"gzip\"", DecodeError::Unknown("\"gzip\"".into())),
-            (br(TEXT), "gzip", DecodeError::Damaged("gzip")),
-            (gzip_of(TEXT), "gzip, gzip, gzip, gzip, gzip", DecodeError::TooMany),
-        ] {
-            assert_eq!(page(body, codings).await, Err(why));
-        }
-        let many = [gzip_of(b"").repeat(300), gzip_of(TEXT)].concat();
-        assert_eq!(page(many, "gzip").await, Ok(vec![text]), "however many members it has");
-    }
-
     #[test]
     fn nothing_is_nothing_in_every_coding() {
         for coding in ["gzip", "x-gzip", "br", "zstd", "deflate", "br, gzip", "compress", "utf-8"] {
             assert_eq!(decode(Vec::new(), coding, 1000, false).unwrap(), b"", "{coding}");
         }
         assert_eq!(decode(gzip_of(b""), "br, gzip", 1000, false).unwrap(), b"");
-    }
-
-    #[tokio::test]
-    async fn a_gzip_file_that_is_not_said_to_be_one_is_undone() {
-        let whole = gzip_of(TEXT);
-        assert_eq!(file(whole.clone(), "").await.unwrap(), TEXT);
-        let half = whole[..whole.len() - 9].to_vec();
-        assert_eq!(file(half, "").await, Err(DecodeError::Damaged("gzip")));
-        for other in [&b""[..], b"\x1f\x8b", TEXT] {
-            assert_eq!(file(other.to_vec(), "").await.unwrap(), other);
-        }
     }
 
     #[test]

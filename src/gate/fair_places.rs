@@ -2,11 +2,9 @@
 //! thousands of dead or slow hosts leaves half of the places to others, and two such clients leave a third. Clients with as many places
 //! take turns, and so do the sites that one client waits for, where they are told apart.
 
-use crate::policy::Authority;
 use crate::policy::pace::ClientId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use tokio::sync::oneshot;
@@ -19,21 +17,6 @@ pub(super) struct FairPlace {
     all: FairPlaces,
     client: ClientId,
     waits: (u64, u64),
-}
-
-/// Whom a body is decoded for: takers take turns.
-#[derive(Debug, Clone, Copy)]
-pub struct DecodeTaker {
-    pub(super) client: ClientId,
-    pub(super) site: u64,
-}
-
-impl DecodeTaker {
-    pub fn new(client: ClientId, site: &Authority) -> Self {
-        let mut hasher = DefaultHasher::new();
-        site.host().hash(&mut hasher);
-        Self { client, site: hasher.finish() }
-    }
 }
 
 struct PlacesState {

@@ -6,6 +6,7 @@ mod admit_host;
 mod budget;
 pub mod cache;
 mod decode;
+mod decoders;
 mod fair_places;
 mod fleet;
 mod pacer;
@@ -22,8 +23,8 @@ pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
 pub use budget::{BudgetFigures, Charge};
-pub use decode::{DECODERS_BUSY, DecodeError, Decoders, is_coded};
-pub use fair_places::DecodeTaker;
+pub use decode::{DecodeError, is_coded};
+pub use decoders::{DECODERS_BUSY, DecodeTaker, Decoders};
 pub use fleet::FleetFigures;
 pub use pacer::{PaceFigures, Permit};
 pub use report_mode::Reported;
@@ -41,9 +42,7 @@ use crate::policy::{
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
-use fair_places::half_of_the_cores;
 use fleet::{Fleet, Machine, Message};
-use http::HeaderMap;
 use pacer::{Pacer, Stand};
 use robots::{FetchReason, Order, RobotsCache};
 use robots_copy::as_served;
@@ -62,7 +61,7 @@ pub struct Gate {
     pacer: Arc<Pacer>,
     ledger: Arc<Ledger>,
     held: HeldRequests,
-    decoders: Decoders,
+    pub decoders: Decoders,
     store: Arc<Store>,
     fleet: Option<Arc<Fleet>>,
     /// Until when requests may be held: the proxy stops.
@@ -118,9 +117,9 @@ impl Gate {
     ) -> Self {
         let (store, fleet) = (Arc::new(store), fleet.map(Arc::new));
         let pacer = Arc::new(Pacer::new(fleet.clone(), machine));
-        let decoders = Decoders::new(settings.load().limits.decoders.unwrap_or_else(half_of_the_cores));
-        let (shared, own) = ((store.clone(), fleet.clone(), decoders.clone()), settings.clone());
-        let robots = RobotsCache::new(upstream, pacer.clone(), shared, own);
+        let decoders = Decoders::new(settings.load().limits.decoders);
+        let shared = (store.clone(), fleet.clone(), decoders.clone());
+        let robots = RobotsCache::new(upstream, pacer.clone(), shared, settings.clone());
         let (ledger, mut listens) = (Ledger::new(fleet.clone()), JoinSet::new());
         if let (Some(fleet), Some(messages)) = (fleet.clone(), messages) {
             listens.spawn(listen(messages, (robots.clone(), pacer.clone(), ledger.clone())));
@@ -128,11 +127,6 @@ impl Gate {
         }
         let (held, drain) = (HeldRequests::default(), Sender::default());
         Gate { settings, robots, pacer, ledger, held, decoders, store, fleet, drain, _listens: listens }
-    }
-
-    /// Who undoes the codings of pages.
-    pub fn decoders(&self) -> Decoders {
-        self.decoders.clone()
     }
 
     /// Returns when it is in the fleet, or cannot be for now, or there is none.
@@ -147,11 +141,6 @@ impl Gate {
         if let Some(fleet) = &self.fleet {
             fleet.leave().await;
         }
-    }
-
-    /// Takes a robots.txt from elsewhere as if it had just been fetched.
-    pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
-        self.robots.insert(authority, status, headers, body);
     }
 
     /// Returns when all that is known is in the store.

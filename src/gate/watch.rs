@@ -9,6 +9,7 @@ use crate::policy::{
     Authority, Budget, Entry, HostRules, PaceKey, Refusal, Request, Ruling, SiteAnswer, SiteFile, explain,
     judge_linked, may_fetch_license, may_fetch_tdmrep,
 };
+use http::HeaderMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -98,6 +99,11 @@ impl Gate {
     /// The same of the licence file that its robots.txt names.
     pub async fn license(&self, authority: &Authority) -> Option<Arc<Entry>> {
         self.robots.look_up(SiteFile::License, authority).await
+    }
+
+    /// Takes a robots.txt from elsewhere as if it had just been fetched.
+    pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
+        self.robots.insert(authority, status, headers, body);
     }
 
     /// What the licence file says of a request that an answer links to, unless robots.txt names one for the whole site. It is fetched in

@@ -20,8 +20,11 @@ pub(super) struct RslContent {
     pub prohibits: Option<Box<str>>,
 }
 
-/// Those of a file, and what is wrong with the first that cannot be used. An error: nobody knows what it says.
-pub(super) fn contents(bytes: &[u8]) -> Result<(Vec<RslContent>, Option<Box<str>>), Box<str>> {
+/// The elements of a file, and what is wrong with the first that cannot be used.
+pub(super) type RslContents = (Vec<RslContent>, Option<Box<str>>);
+
+/// Reads them. An error: nobody knows what the file says.
+pub(super) fn contents(bytes: &[u8]) -> Result<RslContents, Box<str>> {
     let mut walk = RslWalk::default();
     walk.read(&text(bytes)?)?;
     Ok((walk.done, walk.fault))

@@ -2,8 +2,8 @@
 //! answer. Only this file uses connections; `refresh` follows redirects and waits for slots.
 
 use crate::config::Settings;
-use crate::gate::decode::{DECODERS_BUSY, Decoders};
-use crate::gate::fair_places::{DecodeTaker, FairPlaces};
+use crate::gate::decoders::{DECODERS_BUSY, DecodeTaker, Decoders};
+use crate::gate::fair_places::FairPlaces;
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
 use crate::policy::pace::{ClientId, PaceOutcome};
@@ -108,11 +108,10 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
     })
 }
 
-/// Places for long bodies, who undoes their codings, and whose share of both is used.
+/// Places for long bodies, who decodes them, and whose share of both is used.
 pub(super) type FetchRoom<'a> = (&'a FairPlaces, &'a Decoders, ClientId);
 
-/// Sends the request over the connections used for pages: the first page then uses the robots.txt's connection. The permit's gap starts
-/// when the head is sent.
+/// Sends the request over the connections used for pages, so that the first page follows on one. The permit's gap starts with its head.
 pub(super) async fn get(
     upstream: &Upstream,
     request: &FileRequest<'_>,

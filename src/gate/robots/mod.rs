@@ -16,7 +16,7 @@ pub(super) use fetch_table::{FetchReason, Fetching, Order};
 pub use figures::CacheFigures;
 pub(super) use host_table::HostEntry;
 
-use super::decode::Decoders;
+use super::decoders::Decoders;
 use super::fair_places::{FairPlaces, half_of_the_cores};
 use super::fleet::Fleet;
 use super::pacer::Pacer;

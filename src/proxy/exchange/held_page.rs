@@ -145,7 +145,7 @@ impl Exchange<'_> {
             if !is_coded(&held.body, &held.codings) {
                 return Poll::Ready(Ok(self.page_says(&[&held.body], &held.content_type)));
             }
-            let decoders = self.proxy.gate.decoders();
+            let decoders = self.proxy.gate.decoders.clone();
             let (body, codings) = (held.body.clone(), held.codings.clone());
             held.reading = Some(Box::pin(decoders.page(body, codings, LONGEST_HEAD, self.decode_taker())));
         }

@@ -174,9 +174,7 @@ impl Exchange<'_> {
                 self.delivered();
                 self.finish_storing();
             }
-            Outcome::Refused(
-                Refusal::AnswerReserved(_) | Refusal::EntryReserved(_) | Refusal::UsageUnreadable { .. },
-            ) => self.end_stored(),
+            Outcome::Refused(_) if self.trip.origin.is_some() => self.end_stored(),
             _ => {}
         }
         self.permit = None;
