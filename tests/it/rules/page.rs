@@ -298,12 +298,12 @@ async fn what_is_no_page_or_asked_for_without_a_purpose_is_left_alone() {
     for target in ["/odd", "/damaged"] {
         assert_eq!(proxy.get(&origin.url(target)).await.status(), 403, "{target}");
     }
-    let head = proxy.curl(&["-I", &origin.url("/held")]).await;
+    let head = proxy.curl(&["-I", &origin.url("/page")]).await;
     assert_eq!((head.code, head.status()), (0, 200), "HEAD has no page");
-    assert_eq!(proxy.get(&origin.url("/held")).await.status(), 403);
+    assert_eq!(proxy.get(&origin.url("/page")).await.status(), 403);
     for yaml in ["", "identity: { purpose: [search] }", &format!("{PURPOSE}\nusage: {{ page: ignore }}")] {
         let proxy = Proxy::start(yaml).await;
-        let response = proxy.get(&origin.url("/held")).await;
+        let response = proxy.get(&origin.url("/page")).await;
         assert_eq!((response.status(), response.text().as_str()), (200, no), "{yaml}");
     }
 }
@@ -345,7 +345,7 @@ async fn a_head_that_comes_in_pieces_is_read_whole() {
         let (plain, tls) = (Origin::http(drip(end)).await, Origin::https(Alpn::Both, drip(end)).await);
         let proxy = Proxy::start(PURPOSE).await;
         let inside = proxy.h2(&tls, "a.localhost").await;
-        for response in [proxy.get(&plain.url("/held")).await, inside.get(&tls.url("/held")).await] {
+        for response in [proxy.get(&plain.url("/page")).await, inside.get(&tls.url("/page")).await] {
             assert_eq!(response.status(), status, "{end}");
             assert_eq!(response.text().ends_with("<body>text"), status == 200, "{end}");
         }
@@ -398,7 +398,7 @@ async fn a_page_that_breaks_off_in_its_head_is_cut_for_the_client_too() {
     })
     .await;
     let proxy = Proxy::start(PURPOSE).await;
-    let got = proxy.curl(&[&origin.url("/held")]).await;
+    let got = proxy.curl(&[&origin.url("/page")]).await;
     assert_eq!((got.code, got.status()), (18, 200), "curl: transfer closed with outstanding read data remaining");
 }
 
