@@ -4,6 +4,7 @@ use crate::support::{Origin, Proxy, Reply, Seen, assert_refused};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 const FILE: &str = "/license.xml";
 const LICENCES: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -310,12 +311,13 @@ async fn it_is_fetched_beside_tdmrep_json() {
             _ => return Reply::text("the page"),
         };
         told[own].store(true, Ordering::SeqCst);
-        let is_other_asked = tokio::task::block_in_place(|| {
-            (0..1000).any(|_| {
-                std::thread::sleep(Duration::from_millis(5));
-                told[1 - own].load(Ordering::SeqCst)
-            })
-        });
+        let other = async {
+            while !told[1 - own].load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let within = async { tokio::time::timeout(Duration::from_secs(5), other).await };
+        let is_other_asked = tokio::task::block_in_place(|| Handle::current().block_on(within)).is_ok();
         both.fetch_and(is_other_asked, Ordering::SeqCst);
         Reply::text(LICENCES)
     })
