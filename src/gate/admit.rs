@@ -135,7 +135,7 @@ impl Gate {
     ) -> Decision {
         let entry = host.entry.load();
         let tdmrep = rules.mining_purpose().map(|_| self.robots.host(SiteFile::TdmRep, request.authority).load_full());
-        let has_license = !rules.licensed_purposes().is_empty() && entry.license_url().is_some();
+        let has_license = !rules.licensed_purposes().is_empty() && entry.named_license().is_some();
         let license = has_license.then(|| self.robots.host(SiteFile::License, request.authority).load_full());
         let known = Known { robots: &entry, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
         let decision = decide(known, rules, request, SystemTime::now());

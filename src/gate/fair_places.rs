@@ -2,36 +2,21 @@
 //! thousands of dead or slow hosts leaves half of the places to others, and two such clients leave a third. Clients with as many places
 //! take turns, and so do the sites that one client waits for, where they are told apart.
 
-use crate::policy::Authority;
 use crate::policy::pace::ClientId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use tokio::sync::oneshot;
 
-pub(super) struct FairPlaces(Mutex<PlacesState>);
+#[derive(Clone)]
+pub(super) struct FairPlaces(Arc<Mutex<PlacesState>>);
 
 /// One place, or the wait for one. Released on drop.
-pub(super) struct FairPlace<'a> {
-    all: &'a FairPlaces,
+pub(super) struct FairPlace {
+    all: FairPlaces,
     client: ClientId,
     waits: (u64, u64),
-}
-
-/// Whom a body is decoded for: takers take turns.
-#[derive(Debug, Clone, Copy)]
-pub struct DecodeTaker {
-    pub(super) client: ClientId,
-    pub(super) site: u64,
-}
-
-impl DecodeTaker {
-    pub fn new(client: ClientId, site: &Authority) -> Self {
-        let mut hasher = DefaultHasher::new();
-        site.host().hash(&mut hasher);
-        Self { client, site: hasher.finish() }
-    }
 }
 
 struct PlacesState {
@@ -59,7 +44,7 @@ struct ClientPlaces {
 impl FairPlaces {
     pub fn new(most: usize) -> Self {
         let (clients, waiting) = Default::default();
-        Self(Mutex::new(PlacesState { most, taken: 0, clients, waiting, next: 0 }))
+        Self(Arc::new(Mutex::new(PlacesState { most, taken: 0, clients, waiting, next: 0 })))
     }
 
     /// Call after the limit may have changed.
@@ -70,12 +55,12 @@ impl FairPlaces {
     }
 
     /// Takes a place; a client's own requests are served in order. Cancel-safe.
-    pub async fn take(&self, client: ClientId) -> FairPlace<'_> {
+    pub async fn take(&self, client: ClientId) -> FairPlace {
         self.take_for(client, 0).await
     }
 
     /// As [`Self::take`], in order for each of the client's sites, which take turns.
-    pub async fn take_for(&self, client: ClientId, site: u64) -> FairPlace<'_> {
+    pub async fn take_for(&self, client: ClientId, site: u64) -> FairPlace {
         let (tell, told) = oneshot::channel();
         let place = {
             let mut state = self.0.lock();
@@ -91,7 +76,7 @@ impl FairPlaces {
                 (round, number)
             });
             state.hand_out();
-            FairPlace { all: self, client, waits }
+            FairPlace { all: self.clone(), client, waits }
         };
         // The sender is kept until a place is assigned.
         let _ = told.await;
@@ -143,7 +128,7 @@ impl ClientPlaces {
     }
 }
 
-impl Drop for FairPlace<'_> {
+impl Drop for FairPlace {
     fn drop(&mut self) {
         let mut state = self.all.0.lock();
         let waited = state.change(self.client, |places| places.waiting.remove(&self.waits).is_some());
@@ -167,7 +152,7 @@ pub(super) mod tests {
     use std::pin::pin;
 
     /// As many places as the client gets at once.
-    pub fn all_that(places: &FairPlaces, client: u64) -> Vec<FairPlace<'_>> {
+    pub fn all_that(places: &FairPlaces, client: u64) -> Vec<FairPlace> {
         std::iter::from_fn(|| places.take(ClientId(client)).now_or_never()).collect()
     }
 

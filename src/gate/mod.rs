@@ -6,6 +6,7 @@ mod admit_host;
 mod budget;
 pub mod cache;
 mod decode;
+mod decoders;
 mod fair_places;
 mod fleet;
 mod pacer;
@@ -22,8 +23,8 @@ pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
 pub use budget::{BudgetFigures, Charge};
-pub use decode::{DECODERS_BUSY, decode_beginning};
-pub use fair_places::DecodeTaker;
+pub use decode::{DecodeError, is_coded};
+pub use decoders::{DECODERS_BUSY, DecodeTaker, Decoders};
 pub use fleet::FleetFigures;
 pub use pacer::{PaceFigures, Permit};
 pub use report_mode::Reported;
@@ -42,7 +43,6 @@ use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
 use fleet::{Fleet, Machine, Message};
-use http::HeaderMap;
 use pacer::{Pacer, Stand};
 use robots::{FetchReason, Order, RobotsCache};
 use robots_copy::as_served;
@@ -61,6 +61,7 @@ pub struct Gate {
     pacer: Arc<Pacer>,
     ledger: Arc<Ledger>,
     held: HeldRequests,
+    pub decoders: Decoders,
     store: Arc<Store>,
     fleet: Option<Arc<Fleet>>,
     /// While the proxy stops: until when requests may be held.
@@ -116,14 +117,16 @@ impl Gate {
     ) -> Self {
         let (store, fleet) = (Arc::new(store), fleet.map(Arc::new));
         let pacer = Arc::new(Pacer::new(fleet.clone(), machine));
-        let robots = RobotsCache::new(upstream, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
+        let decoders = Decoders::new(settings.load().limits.decoders);
+        let shared = (store.clone(), fleet.clone(), decoders.clone());
+        let robots = RobotsCache::new(upstream, pacer.clone(), shared, settings.clone());
         let (ledger, mut listens) = (Ledger::new(fleet.clone()), JoinSet::new());
         if let (Some(fleet), Some(messages)) = (fleet.clone(), messages) {
             listens.spawn(listen(messages, (robots.clone(), pacer.clone(), ledger.clone())));
             listens.spawn(async move { fleet.keep().await });
         }
         let (held, drain) = (HeldRequests::default(), Sender::default());
-        Gate { settings, robots, pacer, ledger, held, store, fleet, drain, _listens: listens }
+        Gate { settings, robots, pacer, ledger, held, decoders, store, fleet, drain, _listens: listens }
     }
 
     /// Returns when the fleet was joined or cannot be joined for now, or if there is none.
@@ -138,11 +141,6 @@ impl Gate {
         if let Some(fleet) = &self.fleet {
             fleet.leave().await;
         }
-    }
-
-    /// Takes a robots.txt from elsewhere as if it had just been fetched.
-    pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
-        self.robots.insert(authority, status, headers, body);
     }
 
     /// Returns when everything known is in the store.
@@ -167,7 +165,7 @@ impl Gate {
         let robots = self.known(SiteFile::Robots, request.authority).await;
         let find = |file| self.robots.host(file, request.authority).load_full();
         let mut tdmrep = rules.mining_purpose().map(|_| find(SiteFile::TdmRep));
-        let has_license = !rules.licensed_purposes().is_empty() && robots.license_url().is_some();
+        let has_license = !rules.licensed_purposes().is_empty() && robots.named_license().is_some();
         let mut license = has_license.then(|| find(SiteFile::License));
         // Each file at most once.
         for _ in 0..SiteFile::COUNT {

@@ -6,9 +6,10 @@ use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
 use crate::histogram::Distribution;
 use crate::policy::{
-    Authority, Budget, Entry, PaceKey, Refusal, Request, SiteAnswer, SiteFile, explain, may_fetch_license,
-    may_fetch_tdmrep,
+    Authority, Budget, Entry, HostRules, PaceKey, Refusal, Request, Ruling, SiteAnswer, SiteFile, explain,
+    judge_linked, may_fetch_license, may_fetch_tdmrep,
 };
+use http::HeaderMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -100,10 +101,21 @@ impl Gate {
         self.robots.look_up(SiteFile::License, authority).await
     }
 
-    /// Call when an answer links to a licence file: it is read as if robots.txt had named it, unless robots.txt names
-    /// another.
-    pub fn link_license(&self, authority: &Authority, url: &str) {
-        self.robots.link_license(authority, url);
+    /// Takes a robots.txt from elsewhere as if it had just been fetched.
+    pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
+        self.robots.insert(authority, status, headers, body);
+    }
+
+    /// What the licence file says of a request that an answer links to, unless robots.txt names one for the whole site. It is fetched in
+    /// the background, and says nothing before it has come.
+    pub fn judge_linked(&self, request: &Request<'_>, rules: &HostRules, url: &str) -> Option<Ruling> {
+        let robots = self.robots.link_license(request.authority, url)?;
+        let license = self.robots.host(SiteFile::License, request.authority);
+        let decision = judge_linked(&robots, &license.load(), rules, request, SystemTime::now());
+        if decision.refresh.is_some() || matches!(decision.ruling, Ruling::Fetch(_)) {
+            drop(self.robots.refresh(&license, Order::background(FetchReason::Renewal)));
+        }
+        Some(decision.ruling)
     }
 
     /// Call after the settings have changed.

@@ -54,6 +54,7 @@ pub fn meaning(reason: &str) -> &'static str {
         }
         "robots-disallowed" => "a rule of the site's robots.txt disallows it",
         "usage-disallowed" => "the site says no to the declared use",
+        "usage-unreadable" => "what the site says about use could not be read",
         "robots-unreachable" => "the site's robots.txt could not be read, so nothing was asked of it",
         "crawl-delay" => {
             "it came too soon after the request before it, or outside the hours of the site's robots.txt, and was not sent"

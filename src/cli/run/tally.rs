@@ -129,6 +129,7 @@ impl RuleTally {
                 let text = format!("{}: {}", reservation.field.as_str(), reservation.value);
                 ("the sites' answers".to_owned(), None, text)
             }
+            Refusal::UsageUnreadable { of, why } => (of.to_string(), None, format!("it cannot be read ({why})")),
             Refusal::RobotsUnreachable { authority, why, .. } => {
                 (authority.robots_url(), None, format!("it could not be read ({why})"))
             }

@@ -2,8 +2,8 @@
 //! answer. Only this file uses connections; `refresh` follows redirects and waits for slots.
 
 use crate::config::Settings;
-use crate::gate::decode::{DECODERS_BUSY, decode_apart};
-use crate::gate::fair_places::{DecodeTaker, FairPlaces};
+use crate::gate::decoders::{DECODERS_BUSY, DecodeTaker, Decoders};
+use crate::gate::fair_places::FairPlaces;
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
 use crate::policy::pace::{ClientId, PaceOutcome};
@@ -108,16 +108,18 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
     })
 }
 
-/// Sends the request over the connections used for pages: the first page then uses the robots.txt's connection. The permit's gap starts
-/// when the head is sent.
+/// Places for long bodies, who decodes them, and whose share of both is used.
+pub(super) type FetchRoom<'a> = (&'a FairPlaces, &'a Decoders, ClientId);
+
+/// Sends the request over the connections used for pages, so that the first page follows on one. The permit's gap starts with its head.
 pub(super) async fn get(
     upstream: &Upstream,
     request: &FileRequest<'_>,
-    room: (&FairPlaces, ClientId),
+    room: FetchRoom<'_>,
     settings: &Settings,
     permit: &mut Permit,
 ) -> Result<Reply, TryError> {
-    let route = reach(upstream, request.authority, room.1).await?;
+    let route = reach(upstream, request.authority, room.2).await?;
     let (target, agent) = (target(request.url), user_agent(settings));
     let validators = request.validators;
     let accept: &[u8] = match request.file {
@@ -225,7 +227,7 @@ async fn rules(
     mut body: BodyStream,
     headers: &HeaderMap,
     limit: usize,
-    (long_bodies, client): (&FairPlaces, ClientId),
+    (long_bodies, decoders, client): FetchRoom<'_>,
     site: &Authority,
 ) -> Result<Vec<u8>, FetchError> {
     let (mut read, mut place) = (Vec::new(), None);
@@ -250,7 +252,7 @@ async fn rules(
     let codings =
         headers.get_all(header::CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let codings = codings.collect::<Vec<_>>().join(",");
-    let decoded = timeout(COME_BACK, decode_apart(read, codings, limit, cut, DecodeTaker::new(client, site))).await;
+    let decoded = timeout(COME_BACK, decoders.file(read, codings, limit, cut, DecodeTaker::new(client, site))).await;
     decoded.map_err(|_| own_limit(&DECODERS_BUSY))?.map_err(|error| FetchError::Unreachable(error.to_string()))
 }
 

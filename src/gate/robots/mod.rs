@@ -16,6 +16,7 @@ pub(super) use fetch_table::{FetchReason, Fetching, Order};
 pub use figures::CacheFigures;
 pub(super) use host_table::HostEntry;
 
+use super::decoders::Decoders;
 use super::fair_places::{FairPlaces, half_of_the_cores};
 use super::fleet::Fleet;
 use super::pacer::Pacer;
@@ -54,6 +55,7 @@ pub(super) struct RobotsCache {
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
+    decoders: Decoders,
     fetches: Mutex<FetchTable>,
     /// Of robots.txt and tdmrep.json to which other hosts redirect.
     shared_replies: SharedReplies,
@@ -71,9 +73,8 @@ impl RobotsCache {
     pub fn new(
         upstream: Arc<Upstream>,
         pacer: Arc<Pacer>,
-        store: Arc<Store>,
+        (store, fleet, decoders): (Arc<Store>, Option<Arc<Fleet>>, Decoders),
         settings: Arc<ArcSwap<Settings>>,
-        fleet: Option<Arc<Fleet>>,
     ) -> Arc<Self> {
         Arc::new(RobotsCache {
             hosts: HostTable::new(),
@@ -86,6 +87,7 @@ impl RobotsCache {
             pacer,
             settings,
             fleet,
+            decoders,
             fetches: Mutex::default(),
             shared_replies: SharedReplies::default(),
             trimming: AtomicBool::new(false),
@@ -245,14 +247,15 @@ impl RobotsCache {
         }
     }
 
-    /// An answer of the site has linked to a licence file. It is the site's, if there is none yet.
-    pub fn link_license(self: &Arc<Self>, authority: &Authority, url: &str) {
-        let Some(host) = self.hosts.find(authority, SiteFile::Robots) else { return };
+    /// An answer of the site has linked to a licence file. Its robots.txt, if that file is kept with it: no other is.
+    pub fn link_license(self: &Arc<Self>, authority: &Authority, url: &str) -> Option<Arc<Entry>> {
+        let host = self.hosts.find(authority, SiteFile::Robots)?;
         let old = host.load_full();
         if let Some(linking) = old.linking(url) {
             self.hosts.put_over(&host, &old, Arc::new(linking));
             self.follow_license(authority);
         }
+        Some(host.load_full()).filter(|robots| robots.named_license().is_none() && robots.license_url() == Some(url))
     }
 
     /// A robots.txt names another licence file than the one before: it is fetched, whatever others know of the other.

@@ -28,7 +28,7 @@ impl FairPlaces {
         terms: &Terms,
         a_while: Duration,
         fetch: &Fetch,
-    ) -> Result<(FairPlace<'_>, FetchTurn), Refusal> {
+    ) -> Result<(FairPlace, FetchTurn), Refusal> {
         let mut place = None;
         loop {
             let most = if place.is_some() { a_while } else { Duration::MAX };

@@ -36,6 +36,9 @@ impl Refusal {
                 let Reservation { field, value, purpose } = &**reservation;
                 write!(f, "the site's answer says no to the purpose `{purpose}`: `{}: {value}`", field.as_str())
             }
+            Self::UsageUnreadable { of, why } => {
+                write!(f, "{of} cannot be read for what it says about use: {why}")
+            }
             Self::RobotsUnreachable { authority, why, .. } => write!(
                 f,
                 "{authority}/robots.txt could not be read ({why}), so nothing is allowed; next attempt in {wait}"

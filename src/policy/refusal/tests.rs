@@ -43,6 +43,11 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
              `Content-Usage: / train-ai=n`",
         ),
         (
+            Refusal::UsageUnreadable { of: "the page".into(), why: "the gzip body is damaged or cut short".into() },
+            "usage-unreadable",
+            "the page cannot be read for what it says about use: the gzip body is damaged or cut short",
+        ),
+        (
             Refusal::RobotsUnreachable { retry_after: second, authority: example(), why: "status 503".into() },
             "robots-unreachable",
             "https://example.com/robots.txt could not be read (status 503), so nothing is allowed; next \

@@ -3,11 +3,12 @@
 use super::carry::{Added, AfterHead, AnswerHead, Client};
 use super::connection_auth::authenticates_connection;
 use super::head::Head;
-use super::pages::{Pages, media_type};
+use super::pages::Pages;
 use super::state::Signature;
 use super::{Exchange, Outcome, websocket};
 use crate::gate::PaceOutcome;
 use crate::http1::{Framing, list};
+use crate::policy::usage::page::media_type;
 use crate::policy::{retry_after, turns_away};
 use crate::proxy::respond::{Failure, proxy_status};
 use crate::signing::{ACCEPT_SIGNATURE, ChallengedRequest, RequestSigner};

@@ -164,12 +164,13 @@ impl Exchange<'_> {
                 self.store_visit();
                 self.finish_storing();
             }
-            Outcome::Refused(Refusal::AnswerReserved(_)) => self.end_stored(),
+            Outcome::Refused(_) if self.trip.origin.is_some() => self.end_stored(),
             _ => {}
         }
         self.permit = None;
         // Nobody waits for the rest of a body that the origin stopped reading.
-        let is_after_origin = matches!(outcome, Outcome::Failed(_) | Outcome::Refused(Refusal::AnswerReserved(_)));
+        let is_after_origin = matches!(outcome, Outcome::Failed(_))
+            || self.trip.origin.is_some() && matches!(outcome, Outcome::Refused(_));
         let is_last = is_after_origin && !client.is_received();
         match self.conclude(outcome) {
             ClientReply::Send(answer) => {

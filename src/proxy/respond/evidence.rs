@@ -63,7 +63,8 @@ pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
         }
         Refusal::InterceptDenied { key } => put("rule", Member::Text(&[key, ": deny"])),
         Refusal::RulesTooComplex { rules } => put("rules", Member::Text(&[rules])),
-        Refusal::CrawlDelay { .. }
+        Refusal::UsageUnreadable { .. }
+        | Refusal::CrawlDelay { .. }
         | Refusal::HostPaused { .. }
         | Refusal::RevisitTooSoon { .. }
         | Refusal::QueueFull { .. }

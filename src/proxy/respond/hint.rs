@@ -16,6 +16,10 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
             "Do not try this URL again, and use another page or source, or ask the site's owner: the site reserves it from the \
              purpose that the proxy declares (`identity.purpose`)."
         }
+        Refusal::UsageUnreadable { .. } => {
+            "Use another page or source, or tell the site's owner: what the site sends cannot be read, and may reserve the page \
+             from the purpose that the proxy declares (`identity.purpose`)."
+        }
         Refusal::RobotsUnreachable { .. } => {
             return format!(
                 "Wait {wait} s, then try again, or use another source: the proxy fetches robots.txt again by itself, and \

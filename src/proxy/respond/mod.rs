@@ -218,6 +218,7 @@ fn title(slug: &str) -> &'static str {
     match slug {
         "robots-disallowed" => "Disallowed by robots.txt",
         "usage-disallowed" => "Disallowed by a usage preference of the site",
+        "usage-unreadable" => "What it says about use cannot be read",
         "robots-unreachable" => "robots.txt is unreachable",
         "crawl-delay" => "Crawl-delay",
         "revisit-too-soon" => "Fetched recently",

@@ -10,7 +10,7 @@ use super::intern::LONG;
 use super::response::{Fetched, interpret_response};
 use super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
-use crate::gate::decode::rethrown;
+use crate::gate::decoders::rethrown;
 use crate::gate::fleet::{Claim, Fleet, Parcel, ServerLost};
 use crate::gate::store::snapshot;
 use crate::policy::{Authority, Entry, Refusal, SiteFile};

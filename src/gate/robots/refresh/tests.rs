@@ -2,6 +2,7 @@
 
 use super::ask::FetchHop;
 use super::*;
+use crate::gate::decoders::Decoders;
 use crate::gate::pacer::Pacer;
 use crate::gate::robots::{FetchReason, RobotsCache};
 use crate::gate::store::Store;
@@ -18,7 +19,7 @@ fn cache_with(settings: Settings) -> Arc<RobotsCache> {
     let store = Arc::new(Store::memory());
     let pacer = Arc::new(Pacer::new(None, None));
     let settings = Arc::new(ArcSwap::from_pointee(settings));
-    RobotsCache::new(upstream, pacer, store, settings, None)
+    RobotsCache::new(upstream, pacer, (store, None, Decoders::new(Some(1))), settings)
 }
 
 #[tokio::test]

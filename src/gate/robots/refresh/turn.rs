@@ -86,7 +86,7 @@ impl RobotsCache {
         let permit = &mut turn.permit;
         hop.fetch.begin();
         let began = Instant::now();
-        let room = (&self.long_bodies, hop.order.client);
+        let room = (&self.long_bodies, &self.decoders, hop.order.client);
         let get = timeout(*left, fetch::get(&self.upstream, request, room, settings, permit));
         let answered = tokio::select! {
             answered = get => answered.map_err(late),

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trailers_cannot_frame_route_authenticate_or_speak_in_our_name() {
+    fn trailers_cannot_frame_route_authenticate_reserve_or_speak_in_our_name() {
         let came = [
             ("x-sum", "9"),
             ("host", "h"),
@@ -292,6 +292,12 @@ mod tests {
             ("x-original-url", "/private"),
             ("proxy-status", "politely; error=x, other"),
             ("cache-status", "politely; hit"),
+            ("x-robots-tag", "noai"),
+            ("robots-tag", "*;noai"),
+            ("content-usage", "train-ai=n"),
+            ("content-signal", "ai-train=no"),
+            ("tdm-reservation", "1"),
+            ("link", "</l>; rel=license"),
         ];
         let came = came.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let passed = passed_trailers(came.into_iter().collect());
