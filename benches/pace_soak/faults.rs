@@ -105,7 +105,7 @@ async fn faulty_round(redis: &mut Redis, fleet: &[(Relay, Proxy)], run: &mut End
     fleet[0].0.faults.holds.send_replace(true);
     sleep(ms(8000)).await;
     fleet[0].0.faults.holds.send_replace(false);
-    fault("an instance cut off for 8 s", now);
+    fault(CUT_OFF, now);
     sleep(ms(13_000)).await;
     let now = SystemTime::now();
     signal("STOP", &fleet[2].1.child.0);
@@ -134,35 +134,51 @@ fn judge(host: &str, starts: &[SystemTime], faults: &Faults) -> bool {
             .find(|(_, since, until)| *since <= to && from <= *until + rejoins)
             .map(|it| it.0)
     };
-    let (mut early, mut disturbed_early, mut late, mut most, mut least) =
-        (0, BTreeMap::new(), 0, Duration::ZERO, Duration::MAX);
+    let since_begin = |at: SystemTime| at.duration_since(starts[0]).unwrap_or_default();
+    let (mut early, mut late, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
+    let mut disturbed_early = BTreeMap::<_, Vec<_>>::new();
     for pair in starts.windows(2) {
         let gap = pair[1].duration_since(pair[0]).unwrap_or_default();
-        (most, least) = (most.max(gap), least.min(gap));
-        match disturbed(pair[0], pair[1]) {
-            None => {
-                early += u32::from(gap + clocks < delay);
-                late += u32::from(gap > longest);
-            }
-            Some(what) => {
-                if gap + clocks < delay {
-                    disturbed_early.entry(what).or_insert_with(Vec::new).push(gap);
-                }
-                late += u32::from(gap > longest + SETTLED);
-            }
+        gaps.push(gap);
+        let what = disturbed(pair[0], pair[1]);
+        if gap > longest + if what.is_some() { SETTLED } else { Duration::ZERO } {
+            late.push((since_begin(pair[1]), gap));
+        }
+        match what {
+            _ if gap + clocks >= delay => {}
+            None => early.push((since_begin(pair[1]), gap)),
+            Some(what) => disturbed_early.entry(what).or_default().push(gap),
         }
     }
-    let whole = starts.last().and_then(|last| last.duration_since(starts[0]).ok()).unwrap_or_default();
-    let mean = whole / (starts.len() as u32 - 1).max(1);
+    gaps.sort_unstable();
+    let mean = gaps.iter().sum::<Duration>() / gaps.len() as u32;
     println!(
-        "{host} ({delay:?}): {} starts, gaps {least:?} to {most:?}, mean {mean:?}; early {early}, late {late}; under faults {disturbed_early:?}",
-        starts.len()
+        "{host} ({delay:?}): {} starts, gaps {:?} to {:?}, mean {mean:?}; early {early:?}, late {late:?}",
+        starts.len(),
+        gaps[0],
+        gaps[gaps.len() - 1]
     );
-    // While they are parted the mean is kept, and a start may be late by a quarter of a gap, and the next not.
-    let is_kept = |what: &&str, gap: &Duration| *what == "Redis emptied" || *gap + clocks >= delay * 3 / 4;
-    let are_kept = disturbed_early.iter().all(|(what, gaps)| gaps.iter().all(|gap| is_kept(what, gap)));
-    early == 0 && late == 0 && mean >= delay && are_kept
+    // Where one is cut off it has its own part of the rate, and the others leave it that: the mean is kept.
+    let mut are_kept = true;
+    for (what, since, until) in faults.iter().filter(|_| is_fleet) {
+        let (from, to) = (since_begin(*since), since_begin(*until) + SETTLED);
+        let count = starts.iter().filter(|at| (from..to).contains(&since_begin(**at))).count();
+        let most = (to - from).as_secs_f64() / delay.as_secs_f64() + f64::from(INSTANCES) + 1.0;
+        if count as f64 > most {
+            println!("  {what}: {count} starts of {most:.1}");
+            are_kept = false;
+        }
+    }
+    // While all are parted a start may be late by a quarter of a gap, and the next not.
+    for (what, gaps) in disturbed_early {
+        let least = gaps.iter().min().copied().unwrap_or_default();
+        println!("  {what}: {} gaps too short, the least {least:?}", gaps.len());
+        are_kept &= ["Redis emptied", CUT_OFF].contains(&what) || least + clocks >= delay * 3 / 4;
+    }
+    early.is_empty() && late.is_empty() && mean >= delay && are_kept
 }
+
+const CUT_OFF: &str = "an instance cut off for 8 s";
 
 fn delay(host: &str) -> Option<Duration> {
     DELAYS.get(host.split('.').next()?.get(1..)?.parse::<usize>().ok()?).copied()

@@ -228,6 +228,27 @@ async fn a_short_delay_behind_a_long_backoff_costs_nobody_an_answer() {
     assert_apart(&origin.log.starts("/page"), Duration::from_millis(300));
 }
 
+/// The one or the other is the longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_beside_the_operators_own() {
+    for own in ["200ms", "300ms", "450ms"] {
+        let Some(redis) = Redis::start().await else { return };
+        let origin = quick_site(Duration::from_millis(300)).await;
+        let fleet = behind_relays(&redis, 2, &format!("pace: {{ min_delay: {own} }}")).await;
+        let away = Duration::from_millis(100);
+        fleet.iter().for_each(|(relay, _)| relay.delay(away, away));
+        let mut pages = JoinSet::new();
+        for address in fleet.iter().chain(&fleet).chain(&fleet).map(|(_, instance)| instance.address()) {
+            let (url, authority) = (origin.url("/page"), origin.authority("a.localhost"));
+            pages.spawn(async move { Client::open(address).await.get(&url, &authority).await });
+        }
+        for page in pages.join_all().await {
+            assert_eq!(page.status(), 200, "{own}: {}", page.text());
+        }
+        assert_apart(&origin.log.starts("/page"), Duration::from_millis(300));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_url_is_taken_by_reload() {
     let (Some(one), Some(other)) = (Redis::start().await, Redis::start().await) else { return };
