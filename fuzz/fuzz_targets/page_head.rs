@@ -14,7 +14,9 @@ fuzz_target!(|bytes: &[u8]| {
     let (whole, says) = read(page, content_type);
     let half = &page[..page.len() / 2];
     let (half_whole, half_says) = read(half, content_type);
-    if half_whole && half.len() < LONGEST_HEAD {
+    // What has a NUL is read as UTF-16 too, where `</head>` is no end.
+    let may_be_utf16 = choice % 4 != 1 && page.contains(&0);
+    if half_whole && half.len() < LONGEST_HEAD && !may_be_utf16 {
         assert!(whole && half_says == says, "what follows the head adds nothing");
     }
     // UTF-16 has marks and pairs of bytes that a tag before it would part.

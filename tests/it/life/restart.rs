@@ -65,7 +65,6 @@ async fn a_delay_that_is_owed_is_owed_after_a_kill() {
     assert_eq!(status(&proxy, &origin.url("/private")).await, 200);
     let gap = origin.log.one("/private").at - origin.log.one("/open").at;
     assert!(gap >= Duration::from_millis(4950), "{gap:?}");
-    assert_eq!(origin.log.count("/robots.txt"), 1);
 }
 
 /// Whatever of it has reached the disk by then.

@@ -248,15 +248,16 @@ async fn it_listens_on_all_its_addresses() {
 /// A connection for each request, so that each is accepted by the one or the other; and one that is kept for as long as it may.
 async fn load(address: SocketAddr, url: String, host: String, is_over: Arc<AtomicBool>) -> (usize, Vec<String>) {
     let (mut answered, mut errors) = (0, Vec::new());
-    let mut kept: Option<Client> = None;
+    let mut kept: Option<(Client, Instant)> = None;
     while !is_over.load(Ordering::Relaxed) {
         let mut fresh = Client::open(address).await;
         if fresh.try_send(get(&url, &host)).await.is_err() || fresh.try_head().await.is_none_or(|it| it.status() != 200)
         {
             errors.push(format!("a fresh connection, after {answered}"));
         }
-        let mut client = match kept.take() {
-            Some(client) => client,
+        // One that has been idle for longer may be closed.
+        let mut client = match kept.take().filter(|(_, since)| since.elapsed() < Duration::from_millis(200)) {
+            Some((client, _)) => client,
             None => Client::open(address).await,
         };
         client.send(get(&url, &host)).await;
@@ -264,7 +265,7 @@ async fn load(address: SocketAddr, url: String, host: String, is_over: Arc<Atomi
             Some(head) if head.status() == 200 => {
                 let mut body = Body::default();
                 client.read_body(&head, "GET", &mut body).await;
-                kept = (!head.lists("connection", "close")).then_some(client);
+                kept = (!head.lists("connection", "close")).then(|| (client, Instant::now()));
             }
             other => errors.push(format!("a kept connection, after {answered}: {other:?}")),
         }

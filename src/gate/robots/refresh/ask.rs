@@ -163,7 +163,7 @@ impl RobotsCache {
         let is_first_fetch = is_first_fetch && is_at_home;
         // A fetch that has begun is not given up for want of a slot.
         let is_patient = order.reason != FetchReason::FirstUse || is_at_home && fetch.has_begun();
-        let terms = terms::terms(settings, rules, crawl_delay, is_first_fetch);
+        let terms = terms::terms(settings, rules, at.host(), crawl_delay, is_first_fetch);
         // At a redirect's target, fetches have no precedence.
         let max_wait = if is_patient { Duration::MAX } else { terms.max_wait };
         Terms { is_renewal: is_patient && is_at_home, max_wait, ..terms }
