@@ -1,6 +1,6 @@
 //! What the server runs for an instance.
 
-use super::link::Keeps;
+use super::keeps::Keeps;
 use redis::{Script, ScriptInvocation};
 use std::sync::LazyLock;
 
@@ -11,10 +11,7 @@ pub(super) static BUDGET: LazyLock<Script> = LazyLock::new(|| Script::new(includ
 
 /// Says that the instance of that name is there, or ends: a [`BeatReply`](super::membership::BeatReply).
 pub(super) fn register(keeps: Keeps, name: &str, ends: bool) -> ScriptInvocation<'static> {
-    let mut script = INSTANCES.key(match keeps {
-        Keeps::Paces => "politely:instances",
-        Keeps::Copies => "politely:copying",
-    });
+    let mut script = INSTANCES.key(keeps.instances());
     script.arg(name).arg(MISSING_AFTER).arg(FORGOTTEN_AFTER).arg(if ends { "1" } else { "" });
     script
 }

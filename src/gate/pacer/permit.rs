@@ -110,14 +110,7 @@ impl Permit {
     #[inline]
     pub fn holds(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| !is_paced(slot) || self.queue.holds(slot))
-            && self.group.as_ref().is_none_or(|group| self.is_far_apart(group) || group.holds())
-    }
-
-    /// Whether the starts at the host keep the group's gap as well, whatever its turn has come to while this one was waited for. The
-    /// host's gap is halved by an answer at most, if it is not over then.
-    fn is_far_apart(&self, group: &Self) -> bool {
-        let half = self.slot.as_ref().filter(|slot| slot.is_shared()).map_or(Duration::ZERO, |slot| slot.gap() / 2);
-        half >= group.gap().max(LEAST_HALF)
+            && self.group.as_ref().is_none_or(|group| group.holds())
     }
 
     /// The same, for a connection to this address, where the pace is kept by addresses.
@@ -296,8 +289,6 @@ impl Drop for Waiting {
 /// Retries share their turns as one client does.
 const RETRIES: ClientId = ClientId(u64::MAX);
 const DRAINING: Duration = Duration::from_secs(1);
-/// A backoff that is shorter is over.
-const LEAST_HALF: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

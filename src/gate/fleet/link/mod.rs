@@ -4,6 +4,7 @@
 mod live;
 mod view;
 
+use super::keeps::Keeps;
 use super::membership::BeatReply;
 use super::message::Message;
 use super::place::KeptPlace;
@@ -23,15 +24,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until, timeout};
-
-/// What a server has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keeps {
-    /// The paces and budgets, and the copies of robots.txt as well unless they are apart. It knows the instances.
-    Paces,
-    /// Those copies, and may forget anything.
-    Copies,
-}
 
 /// The server, as far as it can be asked.
 pub(super) struct ServerLink {
@@ -286,11 +278,7 @@ impl ServerLink {
     }
 
     fn url(&self) -> Option<SecretUrl> {
-        let settings = self.settings.load();
-        match self.keeps {
-            Keeps::Paces => settings.fleet.paces().cloned(),
-            Keeps::Copies => settings.fleet.copies_apart().cloned(),
-        }
+        self.keeps.url(&self.settings.load())
     }
 }
 

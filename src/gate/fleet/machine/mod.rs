@@ -7,6 +7,7 @@
 mod budgets;
 mod clock;
 mod copies;
+mod key_view;
 mod machine_file;
 mod rights;
 mod slot;
@@ -15,9 +16,10 @@ mod words;
 
 use super::{Reach, ServerLost, Spend};
 use crate::policy::Spent;
-use crate::policy::pace::{Debt, LastStarts, Observed, Phase};
+use crate::policy::pace::{Debt, Observed, Phase};
 use clock::{instant, micros, micros_up, span};
 use copies::Copies;
+pub(in crate::gate) use key_view::{MachineStart, MachineView};
 use slot::{KeySlot, SlotTurn};
 use slots::Slots;
 use std::fs;
@@ -43,14 +45,6 @@ pub(in crate::gate) struct Machine {
     warned_of: AtomicU32,
 }
 
-/// A start under a gap, among the processes of a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) struct MachineStart {
-    pub gap: Duration,
-    /// Whether it is the first fetch of a robots.txt.
-    pub is_fetch: bool,
-}
-
 /// What comes of asking for a key's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) enum MachineTurn {
@@ -58,16 +52,6 @@ pub(in crate::gate) enum MachineTurn {
     NotBefore(Instant),
     /// Another process has it, or is next.
     Busy,
-}
-
-/// How a key stands, by the starts of all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::gate) struct MachineView {
-    pub starts: LastStarts,
-    /// The end of the longest gap that is owed.
-    pub owed: Option<Instant>,
-    pub backoff: Duration,
-    pub observed: Observed,
 }
 
 impl Machine {

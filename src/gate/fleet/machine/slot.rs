@@ -7,7 +7,7 @@
 //! Times are microseconds (`clock`); nothing that is read is trusted beyond sense.
 
 use super::clock::{instant, micros, span};
-use super::{MachineStart, MachineView};
+use super::key_view::{MachineStart, MachineView};
 use crate::policy::pace::{LastStarts, Observed, reserve};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -236,11 +236,14 @@ impl<'a> KeySlot<'a> {
         self.get(START).max(fetch)
     }
 
-    /// Replaces nonsense: a start that lies ahead counts as of now, and a hold as the longest that there is.
+    /// Replaces nonsense: a start that lies ahead counts as of now, and a hold as the longest that there is. Whoever has lost the
+    /// processor since it read the clock looks again: others have started something meanwhile.
     fn sanitize(&self, now: u64, most: u64) {
         for (word, latest) in [(START, now), (FETCH, now), (HOLD, now.saturating_add(most))] {
             let value = self.get(word);
-            if value > latest.saturating_add(AHEAD) {
+            let is_ahead = |latest: u64| value > latest.saturating_add(AHEAD);
+            let latest = if is_ahead(latest) { latest.max(micros(Instant::now())) } else { latest };
+            if is_ahead(latest) {
                 let _ = self.words[word].compare_exchange(value, latest, SeqCst, SeqCst);
             }
         }

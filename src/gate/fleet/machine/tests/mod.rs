@@ -117,6 +117,19 @@ fn one_has_the_turn_and_the_next_keeps_its_distance_from_when_its_request_left()
 }
 
 #[test]
+fn who_has_lost_the_processor_takes_no_later_start_for_nonsense() {
+    let ((_directory, one, other), read) = (both(), Instant::now());
+    while read.elapsed() < ms(30) {
+        std::thread::yield_now();
+    }
+    let started = Instant::now();
+    other.starts(started, 3000);
+    assert!(one.view(one.a(), read).is_some());
+    assert!(matches!(one.takes(read, 3000), MachineTurn::NotBefore(_)));
+    assert!(is_about(one.due(started, 3000), ms(3000)));
+}
+
+#[test]
 fn a_turn_that_led_to_no_start_binds_nobody() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
