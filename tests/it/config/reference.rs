@@ -171,6 +171,8 @@ fn ask(path: &[String]) -> Key {
                 // The one is nothing without the other.
                 ("intercept", 2) if key == "certificate" => format!("{{ certificate: {yaml}, key: /x }}"),
                 ("intercept", 2) if key == "key" => format!("{{ certificate: /x, key: {yaml} }}"),
+                ("fleet", 1) if key == "pace" => format!("{{ pace: {yaml}, copies: 'redis://192.0.2.2/0' }}"),
+                ("fleet", 1) if key == "copies" => format!("{{ pace: 'redis://192.0.2.2/0', copies: {yaml} }}"),
                 // Without an agent nobody could find them.
                 ("identity", 1) if key == "addresses" => {
                     format!("{{ signature: {{ key: /x, agent: 'https://a.example' }}, {key}: {yaml} }}")
