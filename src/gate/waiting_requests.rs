@@ -210,10 +210,6 @@ impl HeldRequests {
         state.now.values().filter_map(HeldEntry::turn_held).fold(before, HeldFigures::with)
     }
 
-    pub fn count(&self) -> usize {
-        self.state.lock().now.len()
-    }
-
     /// The request that has waited longest, if at least this long.
     pub fn longest(&self, at_least: Duration) -> Option<HeldRequest> {
         let state = self.state.lock();

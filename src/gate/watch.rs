@@ -40,7 +40,7 @@ pub struct Times {
 impl Gate {
     pub fn figures(&self) -> GateFigures {
         let fleet = self.fleet.as_ref().and_then(|fleet| fleet.figures());
-        GateFigures { robots: self.robots.figures(), waiting: self.held.count(), held: self.held.figures(), fleet }
+        GateFigures { robots: self.robots.figures(), waiting: self.pacer.waiting(), held: self.held.figures(), fleet }
     }
 
     /// Distributions of times.

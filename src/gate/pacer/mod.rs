@@ -50,6 +50,11 @@ impl Pacer {
         Pacer { shards: shards.collect(), hasher: DefaultHashBuilder::default(), shared }
     }
 
+    /// How many requests wait, over all hosts.
+    pub fn waiting(&self) -> usize {
+        self.shared.waiters.count()
+    }
+
     /// A place among the waiting requests, for one that waits for something else than its turn.
     pub fn wait_place(&self, client: ClientId, max_waiting: usize) -> WaitPlace {
         self.shared.waiters.enter(client, max_waiting)

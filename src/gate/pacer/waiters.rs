@@ -30,7 +30,6 @@ pub(in crate::gate) struct WaitPlace {
 }
 
 impl Waiters {
-    #[cfg(test)]
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }

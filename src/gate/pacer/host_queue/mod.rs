@@ -176,7 +176,8 @@ impl HostQueue {
                 self.wake(&mut state);
                 drop(state);
                 let waiters = &self.shared.waiters;
-                let place = (!terms.is_renewal).then(|| waiters.enter(client, terms.max_waiting));
+                // The request that a first fetch is for has one.
+                let place = (!terms.is_renewal && !terms.first_fetch).then(|| waiters.enter(client, terms.max_waiting));
                 Ok(Stand::Wait(Waiting::new(self, client, ticket, answer, terms, now, until, place)))
             }
         }
