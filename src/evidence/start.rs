@@ -9,7 +9,7 @@ use crate::config::give_to_owner;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -28,6 +28,9 @@ impl OpenError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
+            Self::Io { source, .. } if is_full(source) => {
+                "make room on its disk, or set another `evidence.directory`; segments older than `evidence.keep` are removed already"
+            }
             Self::Io { .. } => "let the user that the proxy runs as write there, or correct `evidence.directory`",
             Self::InUse { .. } => "give each its own `evidence.directory`, or stop the other",
             Self::Broken { .. } => {
@@ -137,13 +140,9 @@ pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
     Ok(file)
 }
 
-/// Any user who may write there can remove and replace what is kept.
-pub(super) fn warn_of_others(directory: &Path) {
-    let mode = fs::metadata(directory).map_or(0, |found| found.permissions().mode() & 0o777);
-    if mode & 0o022 != 0 {
-        let directory = directory.display();
-        tracing::warn!(%directory, "others can change this evidence: its directory has mode {mode:04o}; `chmod 700` it");
-    }
+/// Whether room would help.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Whether a process writes there now.

@@ -19,7 +19,7 @@ use std::time::SystemTime;
 pub struct Verified {
     pub segments: u64,
     pub records: u64,
-    /// When the first and the last line that is there were written.
+    /// The earliest and the latest time that a line names. A decision's is when its request came.
     pub times: Option<(SystemTime, SystemTime)>,
     /// Of the last line, and the segment that it is in.
     pub head: Hash,
@@ -216,8 +216,8 @@ impl Walk {
 
     fn line(&mut self, segment: u64, number: u64, line: Line) {
         let found = &mut self.found;
-        let (first, _) = found.times.unwrap_or((line.time, line.time));
-        found.times = Some((first, line.time));
+        let (first, last) = found.times.unwrap_or((line.time, line.time));
+        found.times = Some((first.min(line.time), last.max(line.time)));
         if number == 1 && !matches!(line.kind, Kind::Segment { segment: said, .. } if said == segment) {
             return self.fault(segment, Some(1), "it does not begin as this segment does");
         }

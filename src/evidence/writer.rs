@@ -4,9 +4,9 @@ use super::chain::Chain;
 use super::queue::{Batch, Lost, Queue};
 use super::record::{Draft, digits, sha256};
 use super::segment::{Clock, Stored, ages, clear_up, tidy};
-use super::start::{LOCK, OpenError, lock, resume, start, warn_of_others};
+use super::start::{LOCK, OpenError, is_full, lock, resume, start};
 use super::timestamp;
-use crate::config::{is_same, private_directory};
+use crate::config::{is_same, private_directory, warn_of_others};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Writer {
     pub fn open(directory: &Path, queue: Arc<Queue>, instance: &str, config: &str) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: directory.to_owned(), source };
         private_directory(directory).map_err(io)?;
-        warn_of_others(directory);
+        warn_of_others(directory, "this evidence");
         let lock = lock(directory)?;
         tidy(directory).map_err(io)?;
         let now = SystemTime::now();
@@ -248,11 +248,6 @@ impl Writer {
         }
         tracing::info!(segment = self.chain.segment.number, head = %digits(&self.chain.head()), "evidence is closed");
     }
-}
-
-/// Whether room would help.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 const MOST_SEGMENT: u64 = 64 << 20;

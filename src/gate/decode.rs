@@ -3,14 +3,13 @@
 //! few bytes of brotli can ask for as much work as thousands do as a rule. By hand over the decoders: `async-compression` has no bound
 //! for brotli's window, and treats what follows a gzip member as damage.
 
-use super::fair_places::{DecodeTaker, FairPlaces, half_of_the_cores};
+use super::compute::compute;
+use super::fair_places::Taker;
 use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
-use std::panic::resume_unwind;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinError;
 
 /// The body could not be decoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +34,7 @@ pub(super) async fn decode_apart(
     codings: String,
     limit: usize,
     cut: bool,
-    taker: DecodeTaker,
+    taker: Taker,
 ) -> Result<Vec<u8>, DecodeError> {
     if codings.is_empty() && !body.starts_with(GZIP) {
         return Ok(body);
@@ -50,21 +49,21 @@ pub async fn decode_beginning(
     codings: String,
     limit: usize,
     spent: Duration,
-    taker: DecodeTaker,
+    taker: Taker,
 ) -> (Option<Vec<u8>>, Duration) {
     let (decoded, spent) = in_turn(body, codings, limit, (true, true), spent, taker).await;
     (decoded.ok(), spent)
 }
 
 /// [`decode`], and the time that it has taken with what was `spent` before. What takes no longer than a moment, as most bodies do, is
-/// decoded at once; the rest on other threads, of which decoders keep at most half of the cores busy. Dropped: its wait is given up.
+/// decoded at once; the rest on other threads, in turn. Dropped: its wait is given up.
 async fn in_turn(
     body: Arc<Vec<u8>>,
     codings: String,
     limit: usize,
     (cut, lenient): (bool, bool),
     spent: Duration,
-    taker: DecodeTaker,
+    taker: Taker,
 ) -> (Result<Vec<u8>, DecodeError>, Duration) {
     let work = move |spent: Duration, most: Duration| {
         let began = thread_time();
@@ -75,23 +74,7 @@ async fn in_turn(
     if !matches!(decoded, Err(DecodeError::Costly(_))) || spent >= LONGEST {
         return (decoded, spent);
     }
-    let place = PLACES.take_for(taker.client, taker.site).await;
-    let work = tokio::task::spawn_blocking(move || {
-        // Kept to its end, whoever still waits for it.
-        let _place = place;
-        work(spent, LONGEST)
-    });
-    work.await.map_err(rethrown).unwrap_or((Err(DecodeError::Stopped), spent))
-}
-
-static PLACES: LazyLock<FairPlaces> = LazyLock::new(|| FairPlaces::new(half_of_the_cores()));
-
-/// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.
-pub(super) fn rethrown(error: JoinError) -> JoinError {
-    match error.try_into_panic() {
-        Ok(panic) => resume_unwind(panic),
-        Err(error) => error,
-    }
+    compute(taker, move || work(spent, LONGEST)).await.unwrap_or((Err(DecodeError::Stopped), spent))
 }
 
 /// The body without the codings that `codings` (Content-Encoding's list) names, last one first; at most `limit` + 1
@@ -289,21 +272,18 @@ const AT_ONCE: Duration = Duration::from_millis(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::compute::tests::all_places;
     use crate::policy::pace::ClientId;
     use futures_util::FutureExt;
     use std::io::Write;
 
+    const TAKER: Taker = Taker::of(ClientId(1));
     const TEXT: &[u8] = b"User-agent: *\nDisallow: /private/\n";
-    const TAKER: DecodeTaker = DecodeTaker { client: ClientId(1), site: 1 };
 
     /// With all places taken.
     #[tokio::test]
     async fn an_ordinary_body_waits_for_none_that_is_costly_and_a_wait_that_is_dropped_leaves_nothing() {
-        let most = half_of_the_cores() as u64;
-        let mut places = Vec::new();
-        for n in 0..most {
-            places.push(PLACES.take_for(ClientId(100 + n), 0).await);
-        }
+        let places = all_places().await;
         let costly = Arc::new(gzip_of(&noise_of(2_000_000)));
         let decode =
             |body: &Arc<Vec<u8>>| decode_beginning(body.clone(), "gzip".into(), 8 << 20, Duration::ZERO, TAKER);

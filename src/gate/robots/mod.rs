@@ -16,7 +16,8 @@ pub(super) use fetch_table::{FetchReason, Fetching, Order};
 pub use figures::CacheFigures;
 pub(super) use host_table::HostEntry;
 
-use super::fair_places::{FairPlaces, half_of_the_cores};
+use super::compute::{compute, rethrown};
+use super::fair_places::{FairPlaces, Taker};
 use super::fleet::Fleet;
 use super::pacer::Pacer;
 use super::store::{Store, digest_of};
@@ -30,7 +31,7 @@ use compare::{is_due, is_unknown};
 use fetch_table::{BACKGROUND, Fetch, FetchRow, FetchTable};
 use host_table::HostTable;
 use http::HeaderMap;
-use intern::Intern;
+use intern::{Intern, LONG};
 use parking_lot::Mutex;
 pub use places::most_fetches;
 use response::{Fetched, interpret_response};
@@ -38,7 +39,7 @@ use shared_reply::SharedReplies;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
-use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 /// All authorities known so far.
 pub(super) struct RobotsCache {
@@ -49,8 +50,6 @@ pub(super) struct RobotsCache {
     places: FairPlaces,
     /// Places for bodies that are longer than most.
     long_bodies: FairPlaces,
-    /// Places for the parsing of long files: half of the cores.
-    reading: Semaphore,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
@@ -82,7 +81,6 @@ impl RobotsCache {
             upstream,
             places: FairPlaces::new(most_fetches(&settings.load())),
             long_bodies: FairPlaces::new(fetch::MOST_LONG),
-            reading: Semaphore::new(half_of_the_cores()),
             pacer,
             settings,
             fleet,
@@ -184,7 +182,7 @@ impl RobotsCache {
         if let Some(host) = self.hosts.find(authority, file) {
             return Some(host.load_full()).filter(|entry| !is_unknown(entry));
         }
-        self.kept(authority, file).await
+        self.kept(authority, file, Taker::new(BACKGROUND, authority)).await
     }
 
     /// Whether `egress` allows the authority. If a copy exists, the name is not resolved.
@@ -198,23 +196,35 @@ impl RobotsCache {
         self.places.resize(most_fetches(&self.settings.load()));
     }
 
-    /// Call after parse options changed: parses the files in memory again, in the background.
+    /// Call after parse options changed: parses the files in memory again, in the background, long ones last.
     pub fn reread(self: &Arc<Self>) {
         let inner = self.clone();
-        tokio::task::spawn_blocking(move || {
-            let options = inner.settings.load().robots.parse_options();
-            for host in inner.hosts.latest(usize::MAX) {
-                let old = host.load_full();
-                let Some(answer @ SiteAnswer { access: Access::Rules(robots), .. }) = &old.answer else { continue };
-                let Some(name) = digest_of(&answer.access) else { continue };
-                let body = || Some(robots.source().into());
-                let Some(access) = inner.files.named(SiteFile::Robots, name, &options, body) else { continue };
-                let answer = old.answer.clone().map(|answer| SiteAnswer { access, ..answer });
-                // A concurrent fetch uses the new settings anyway.
-                inner.hosts.put_over(&host, &old, Arc::new(Entry { answer, ..(*old).clone() }));
+        tokio::spawn(async move {
+            let all = inner.clone();
+            let short = move || {
+                let is_long =
+                    |host: &Arc<HostEntry>| host.load().robots_txt().is_some_and(|it| it.source().len() > LONG);
+                let (long, short): (Vec<_>, Vec<_>) = all.hosts.latest(usize::MAX).into_iter().partition(is_long);
+                short.iter().for_each(|host| all.parse_again(host));
+                long
+            };
+            for host in spawn_blocking(short).await.map_err(rethrown).unwrap_or_default() {
+                let (taker, all) = (Taker::new(BACKGROUND, &host.authority), inner.clone());
+                _ = compute(taker, move || all.parse_again(&host)).await;
             }
             inner.files.sweep();
         });
+    }
+
+    fn parse_again(&self, host: &HostEntry) {
+        let (options, old) = (self.settings.load().robots.parse_options(), host.load_full());
+        let Some(answer @ SiteAnswer { access: Access::Rules(robots), .. }) = &old.answer else { return };
+        let Some(name) = digest_of(&answer.access) else { return };
+        let body = || Some(robots.source().into());
+        let Some(access) = self.files.named(SiteFile::Robots, name, &options, body) else { return };
+        let answer = old.answer.clone().map(|answer| SiteAnswer { access, ..answer });
+        // A concurrent fetch uses the new settings anyway.
+        self.hosts.put_over(host, &old, Arc::new(Entry { answer, ..(*old).clone() }));
     }
 
     fn keep(self: &Arc<Self>, host: &HostEntry, mut entry: Arc<Entry>) {
@@ -272,7 +282,7 @@ impl RobotsCache {
             return;
         }
         let inner = self.clone();
-        tokio::task::spawn_blocking(move || {
+        spawn_blocking(move || {
             inner.files.sweep();
             if inner.figures().bytes() > most {
                 inner.pacer.sweep();

@@ -7,7 +7,7 @@ use super::held::{HeldBody, HeldPage, LAST};
 use super::pages::media_type;
 use super::per_user::{asked, rules};
 use super::{Exchange, Outcome};
-use crate::gate::{DECODERS_BUSY, DecodeTaker, decode_beginning};
+use crate::gate::{DECODERS_BUSY, Taker, decode_beginning};
 use crate::http1::Framing;
 use crate::policy::usage::page::{LONGEST_HEAD, PageHead};
 use crate::policy::{Refusal, RobotsOverride, SiteFile};
@@ -177,8 +177,8 @@ impl Exchange<'_> {
         }
     }
 
-    pub(super) fn decode_taker(&self) -> DecodeTaker {
-        DecodeTaker::new(self.peer.client(), &self.request.authority)
+    pub(super) fn decode_taker(&self) -> Taker {
+        Taker::new(self.peer.client(), &self.request.authority)
     }
 
     /// Whether a page goes on though the proxy has had no time to decode it.
