@@ -40,7 +40,7 @@ impl OpenError {
     }
 }
 
-/// How what was there before ended.
+/// How the chain so far ended.
 pub(super) struct End {
     pub is_first: bool,
     is_clean: bool,
@@ -70,12 +70,12 @@ pub(super) fn resume(directory: &Path, now: SystemTime, instance: &str) -> Resul
                 let (segment, head) = begin(directory, last.number + 1, head, now, instance, None).map_err(io)?;
                 return Ok((segment, head, End { is_first: false, is_clean: is_stop && torn.is_empty(), torn }));
             }
-            // It was just being begun.
+            // A segment that was just being begun.
             None => {
                 torn = tail.torn;
                 fs::remove_file(&last.path).map_err(io)?;
             }
-            // Nothing of ours leaves such a line, so nothing is written behind it.
+            // The proxy never leaves such a line: nothing is appended to what somebody else has written.
             Some(Err(error)) => return Err(broken(format!("its last line: {error}"))),
             Some(Ok(_)) => {
                 let is_clean = is_stop && tail.torn.is_empty() && torn.is_empty();
@@ -89,7 +89,7 @@ pub(super) fn resume(directory: &Path, now: SystemTime, instance: &str) -> Resul
     Ok((segment, head, End { is_first: torn.is_empty(), is_clean: torn.is_empty(), torn }))
 }
 
-/// A new segment behind the chain so far, of which the last line has the hash `head`. `loss`: its second line.
+/// Begins a segment. `head`: the hash of the last line so far. `loss`: the second line.
 pub(super) fn begin(
     directory: &Path,
     number: u64,
@@ -140,7 +140,7 @@ pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
     Ok(file)
 }
 
-/// Whether room would help.
+/// Whether the disk is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

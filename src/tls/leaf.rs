@@ -111,10 +111,9 @@ impl LeafCache {
     fn config_at(&self, host: &Host, now: OffsetDateTime) -> Arc<ServerConfig> {
         let ca = self.ca();
         // A concurrent request may have cached a leaf of the previous authority.
-        if let Some(leaf) = self.leaves.get(host).filter(|leaf| leaf.by.as_ptr() == Arc::as_ptr(&ca)) {
-            if leaf.day == now.date() {
-                return leaf.config;
-            }
+        let is_valid = |leaf: &Leaf| leaf.by.as_ptr() == Arc::as_ptr(&ca) && leaf.day == now.date();
+        if let Some(leaf) = self.leaves.get(host).filter(is_valid) {
+            return leaf.config;
         }
         let config = self.mint(&ca, host, now).expect("the authority was tested by `try_out`");
         self.made.fetch_add(1, Relaxed);

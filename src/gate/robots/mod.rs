@@ -9,6 +9,7 @@ mod intern;
 mod places;
 mod redirect;
 mod refresh;
+mod reread;
 mod response;
 mod shared_reply;
 
@@ -16,14 +17,13 @@ pub(super) use fetch_table::{FetchReason, Fetching, Order};
 pub use figures::CacheFigures;
 pub(super) use host_table::HostEntry;
 
-use super::compute::{compute, rethrown};
 use super::fair_places::{FairPlaces, Taker};
 use super::fleet::Fleet;
 use super::pacer::Pacer;
-use super::store::{Store, digest_of};
+use super::store::Store;
 use crate::config::Settings;
 use crate::histogram::{Distribution, Histogram};
-use crate::policy::{Access, Authority, Entry, Refusal, SiteAnswer, SiteFile};
+use crate::policy::{Authority, Entry, Refusal, SiteFile};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -31,7 +31,7 @@ use compare::{is_due, is_unknown};
 use fetch_table::{BACKGROUND, Fetch, FetchRow, FetchTable};
 use host_table::HostTable;
 use http::HeaderMap;
-use intern::{Intern, LONG};
+use intern::Intern;
 use parking_lot::Mutex;
 pub use places::most_fetches;
 use response::{Fetched, interpret_response};
@@ -54,15 +54,15 @@ pub(super) struct RobotsCache {
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
     fetches: Mutex<FetchTable>,
-    /// Of robots.txt and tdmrep.json to which other hosts redirect.
+    /// Requests in flight that several hosts' redirects share.
     shared_replies: SharedReplies,
     trimming: AtomicBool,
-    /// Of each file.
+    /// Answered and failed fetches, by kind of file.
     fetched: [AtomicU64; SiteFile::COUNT],
     failed: [AtomicU64; SiteFile::COUNT],
-    /// Of files fetched: those with preferences, and with licences, that nobody understands; those of which that is true as a whole.
+    /// Fetched files that cannot be understood: preferences in robots.txt, licences in robots.txt, tdmrep.json, licence files.
     malformed: [AtomicU64; 4],
-    /// Of the copies that fetches were to replace: of those that were answered, and of those that were not.
+    /// Ages of the copies that fetches were to replace: of answered fetches, of failed fetches.
     ages: [Histogram; 2],
 }
 
@@ -196,37 +196,6 @@ impl RobotsCache {
         self.places.resize(most_fetches(&self.settings.load()));
     }
 
-    /// Call after parse options changed: parses the files in memory again, in the background, long ones last.
-    pub fn reread(self: &Arc<Self>) {
-        let inner = self.clone();
-        tokio::spawn(async move {
-            let all = inner.clone();
-            let short = move || {
-                let is_long =
-                    |host: &Arc<HostEntry>| host.load().robots_txt().is_some_and(|it| it.source().len() > LONG);
-                let (long, short): (Vec<_>, Vec<_>) = all.hosts.latest(usize::MAX).into_iter().partition(is_long);
-                short.iter().for_each(|host| all.parse_again(host));
-                long
-            };
-            for host in spawn_blocking(short).await.map_err(rethrown).unwrap_or_default() {
-                let (taker, all) = (Taker::new(BACKGROUND, &host.authority), inner.clone());
-                _ = compute(taker, move || all.parse_again(&host)).await;
-            }
-            inner.files.sweep();
-        });
-    }
-
-    fn parse_again(&self, host: &HostEntry) {
-        let (options, old) = (self.settings.load().robots.parse_options(), host.load_full());
-        let Some(answer @ SiteAnswer { access: Access::Rules(robots), .. }) = &old.answer else { return };
-        let Some(name) = digest_of(&answer.access) else { return };
-        let body = || Some(robots.source().into());
-        let Some(access) = self.files.named(SiteFile::Robots, name, &options, body) else { return };
-        let answer = old.answer.clone().map(|answer| SiteAnswer { access, ..answer });
-        // A concurrent fetch uses the new settings anyway.
-        self.hosts.put_over(host, &old, Arc::new(Entry { answer, ..(*old).clone() }));
-    }
-
     fn keep(self: &Arc<Self>, host: &HostEntry, mut entry: Arc<Entry>) {
         let names_another = {
             let old = host.load();
@@ -255,7 +224,7 @@ impl RobotsCache {
         }
     }
 
-    /// An answer of the site has linked to a licence file. It is the site's, if there is none yet.
+    /// Call when a page's answer links to a licence file. The link counts if the robots.txt names no licence.
     pub fn link_license(self: &Arc<Self>, authority: &Authority, url: &str) {
         let Some(host) = self.hosts.find(authority, SiteFile::Robots) else { return };
         let old = host.load_full();
@@ -265,7 +234,7 @@ impl RobotsCache {
         }
     }
 
-    /// A robots.txt names another licence file than the one before: it is fetched, whatever others know of the other.
+    /// Fetches the licence file that a new robots.txt names, and forgets the one before.
     fn follow_license(self: &Arc<Self>, authority: &Authority) {
         if let Some(license) = self.hosts.find(authority, SiteFile::License).filter(|host| !is_unknown(&host.load())) {
             drop(self.refresh(&license, Order::background(FetchReason::Anew)));
