@@ -1,25 +1,12 @@
 //! Content codings undone at once if that takes no longer than a moment, else away from the threads that serve requests, in turns.
 
+use super::compute::Workers;
 use super::decode::{DecodeError, decode, is_coded, thread_time};
-use super::fair_places::{FairPlaces, half_of_the_cores};
-use crate::policy::Authority;
-use crate::policy::pace::ClientId;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::panic::resume_unwind;
+use super::fair_places::Taker;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinError;
 
-/// Who undoes content codings: costly ones in so many places.
-#[derive(Clone)]
-pub struct Decoders(FairPlaces);
-
-impl Decoders {
-    /// `None`: in half of the cores.
-    pub(super) fn new(places: Option<usize>) -> Self {
-        Self(FairPlaces::new(places.unwrap_or_else(half_of_the_cores)))
-    }
-
+impl Workers {
     /// The whole of a file, or `limit` + 1 bytes of it. `cut`: it was not read to its end.
     pub(super) async fn file(
         &self,
@@ -27,7 +14,7 @@ impl Decoders {
         codings: String,
         limit: usize,
         cut: bool,
-        taker: DecodeTaker,
+        taker: Taker,
     ) -> Result<Vec<u8>, DecodeError> {
         if !is_coded(&body, &codings) {
             return Ok(body);
@@ -43,7 +30,7 @@ impl Decoders {
         body: Arc<Vec<u8>>,
         codings: String,
         limit: usize,
-        taker: DecodeTaker,
+        taker: Taker,
     ) -> Result<Vec<Vec<u8>>, DecodeError> {
         self.in_turn(body, codings, limit, (true, true), taker).await
     }
@@ -56,43 +43,14 @@ impl Decoders {
         codings: String,
         limit: usize,
         (cut, lenient): (bool, bool),
-        taker: DecodeTaker,
+        taker: Taker,
     ) -> Result<Vec<Vec<u8>>, DecodeError> {
         let work = move |most: Duration| decode(&body, &codings, limit, cut, lenient, thread_time() + most);
         let decoded = work(AT_ONCE);
         if !matches!(decoded, Err(DecodeError::Costly(_))) {
             return decoded;
         }
-        let place = self.0.take_for(taker.client, taker.site).await;
-        let work = tokio::task::spawn_blocking(move || {
-            // Kept to its end, whoever still waits for it.
-            let _place = place;
-            work(LONGEST)
-        });
-        work.await.map_err(rethrown).unwrap_or(Err(DecodeError::Stopped))
-    }
-}
-
-/// Whom a body is decoded for: takers take turns.
-#[derive(Debug, Clone, Copy)]
-pub struct DecodeTaker {
-    client: ClientId,
-    site: u64,
-}
-
-impl DecodeTaker {
-    pub fn new(client: ClientId, site: &Authority) -> Self {
-        let mut hasher = DefaultHasher::new();
-        site.host().hash(&mut hasher);
-        Self { client, site: hasher.finish() }
-    }
-}
-
-/// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.
-pub(super) fn rethrown(error: JoinError) -> JoinError {
-    match error.try_into_panic() {
-        Ok(panic) => resume_unwind(panic),
-        Err(error) => error,
+        self.compute(taker, move || work(LONGEST)).await.unwrap_or(Err(DecodeError::Stopped))
     }
 }
 
@@ -105,27 +63,29 @@ const AT_ONCE: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
 mod tests {
+    use super::super::compute::tests::all_places;
     use super::super::decode::tests::{TEXT, br, gzip_of, noise_of};
     use super::*;
+    use crate::policy::pace::ClientId;
     use futures_util::FutureExt;
 
-    const TAKER: DecodeTaker = DecodeTaker { client: ClientId(1), site: 1 };
+    const TAKER: Taker = Taker::of(ClientId(1));
 
     async fn file(body: Vec<u8>, codings: &str) -> Result<Vec<u8>, DecodeError> {
-        Decoders::new(Some(1)).file(body, codings.into(), 1000, false, TAKER).await
+        Workers::new(Some(1)).file(body, codings.into(), 1000, false, TAKER).await
     }
 
     async fn page(body: Vec<u8>, codings: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
-        Decoders::new(Some(1)).page(Arc::new(body), codings.into(), 1000, TAKER).await
+        Workers::new(Some(1)).page(Arc::new(body), codings.into(), 1000, TAKER).await
     }
 
     /// With all places taken.
     #[tokio::test]
     async fn an_ordinary_body_waits_for_none_that_is_costly_and_a_wait_that_is_dropped_leaves_nothing() {
-        let decoders = Decoders::new(Some(1));
-        let place = decoders.0.take(ClientId(100)).await;
+        let workers = Workers::new(Some(1));
+        let place = all_places(&workers);
         let costly = Arc::new(gzip_of(&noise_of(2_000_000)));
-        let decode = |body: &Arc<Vec<u8>>| decoders.clone().page(body.clone(), "gzip".into(), 8 << 20, TAKER);
+        let decode = |body: &Arc<Vec<u8>>| workers.clone().page(body.clone(), "gzip".into(), 8 << 20, TAKER);
         let mut waiting: Vec<_> = (0..20).map(|_| Box::pin(decode(&costly))).collect();
         for wait in &mut waiting {
             assert!(wait.as_mut().now_or_never().is_none(), "it waits for its turn");

@@ -5,6 +5,7 @@ mod admit;
 mod admit_host;
 mod budget;
 pub mod cache;
+mod compute;
 mod decode;
 mod decoders;
 mod fair_places;
@@ -23,8 +24,10 @@ pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
 pub use budget::{BudgetFigures, Charge};
+pub use compute::Workers;
 pub use decode::{DecodeError, is_coded};
-pub use decoders::{DECODERS_BUSY, DecodeTaker, Decoders};
+pub use decoders::DECODERS_BUSY;
+pub use fair_places::Taker;
 pub use fleet::FleetFigures;
 pub use pacer::{PaceFigures, Permit};
 pub use report_mode::Reported;
@@ -61,7 +64,7 @@ pub struct Gate {
     pacer: Arc<Pacer>,
     ledger: Arc<Ledger>,
     held: HeldRequests,
-    pub decoders: Decoders,
+    pub workers: Workers,
     store: Arc<Store>,
     fleet: Option<Arc<Fleet>>,
     /// While the proxy stops: until when requests may be held.
@@ -117,8 +120,8 @@ impl Gate {
     ) -> Self {
         let (store, fleet) = (Arc::new(store), fleet.map(Arc::new));
         let pacer = Arc::new(Pacer::new(fleet.clone(), machine));
-        let decoders = Decoders::new(settings.load().limits.decoders);
-        let shared = (store.clone(), fleet.clone(), decoders.clone());
+        let workers = Workers::new(settings.load().limits.decoders);
+        let shared = (store.clone(), fleet.clone(), workers.clone());
         let robots = RobotsCache::new(upstream, pacer.clone(), shared, settings.clone());
         let (ledger, mut listens) = (Ledger::new(fleet.clone()), JoinSet::new());
         if let (Some(fleet), Some(messages)) = (fleet.clone(), messages) {
@@ -126,7 +129,7 @@ impl Gate {
             listens.spawn(async move { fleet.keep().await });
         }
         let (held, drain) = (HeldRequests::default(), Sender::default());
-        Gate { settings, robots, pacer, ledger, held, decoders, store, fleet, drain, _listens: listens }
+        Gate { settings, robots, pacer, ledger, held, workers, store, fleet, drain, _listens: listens }
     }
 
     /// Returns when the fleet was joined or cannot be joined for now, or if there is none.

@@ -37,7 +37,9 @@ impl Gate {
                 fetched.unwrap_or(Err(Refusal::CrawlDelay { retry_after, max_wait: None }))
             }
             due = late => {
-                let retry_after = due.saturating_duration_since(Instant::now()).max(AWHILE);
+                let wait = due.saturating_duration_since(Instant::now());
+                // Overdue: another request's answer takes long.
+                let retry_after = if wait.is_zero() { retry_after } else { wait.max(AWHILE) };
                 Err(Refusal::CrawlDelay { retry_after, max_wait: Some(max_wait) })
             }
             refusal = place.crowded_out() => Err(refusal),

@@ -66,7 +66,7 @@ pub fn meaning(reason: &str) -> &'static str {
         "client-denied" => "the client may not use this proxy",
         "host-paused" => "the site had turned requests away, and was left alone for a while",
         "revisit-too-soon" => {
-            "the page had been fetched not long before, and the operator has it left alone for longer"
+            "the page had been fetched a short while before: the operator sets a minimum time between two fetches"
         }
         "budget-spent" => "the budget that the operator has set for the site or the user was used up",
         "connection-limit" => "the user had as many connections as are allowed",

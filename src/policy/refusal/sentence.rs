@@ -58,7 +58,7 @@ impl Refusal {
                 write!(f, "host paused after {refusals} refusals in a row; try again in {wait}")
             }
             Self::RevisitTooSoon { .. } => {
-                write!(f, "fetched recently; may be fetched again in {wait} (min_revisit)")
+                write!(f, "this page was fetched less than `min_revisit` ago; try again in {wait}")
             }
             Self::BudgetSpent { of, budget, .. } => {
                 write!(f, "budget of {of} spent: {budget} (UTC); try again in {wait}")

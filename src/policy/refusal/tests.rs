@@ -76,7 +76,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::RevisitTooSoon { retry_after: second },
             "revisit-too-soon",
-            "fetched recently; may be fetched again in 1.1 s (min_revisit)",
+            "this page was fetched less than `min_revisit` ago; try again in 1.1 s",
         ),
         (
             Refusal::BudgetSpent {

@@ -6,7 +6,7 @@ use super::carry_error::CarryError;
 use super::held::{HeldBody, HeldPage, LAST};
 use super::per_user::{asked, rules};
 use super::{Exchange, Outcome};
-use crate::gate::{DECODERS_BUSY, DecodeError, DecodeTaker, is_coded};
+use crate::gate::{DECODERS_BUSY, DecodeError, Taker, is_coded};
 use crate::http1::Framing;
 use crate::policy::usage::page::{LONGEST_HEAD, is_page, read_page};
 use crate::policy::{Refusal, RobotsOverride, SiteFile, UsageLines, content_range};
@@ -145,9 +145,9 @@ impl Exchange<'_> {
             if !is_coded(&held.body, &held.codings) {
                 return Poll::Ready(Ok(self.page_says(&[&held.body], &held.content_type)));
             }
-            let decoders = self.proxy.gate.decoders.clone();
+            let workers = self.proxy.gate.workers.clone();
             let (body, codings) = (held.body.clone(), held.codings.clone());
-            held.reading = Some(Box::pin(decoders.page(body, codings, LONGEST_HEAD, self.decode_taker())));
+            held.reading = Some(Box::pin(workers.page(body, codings, LONGEST_HEAD, self.decode_taker())));
         }
         let reading = held.reading.as_mut().expect("it has just been begun");
         let read = match reading.as_mut().poll(cx) {
@@ -161,8 +161,8 @@ impl Exchange<'_> {
         )
     }
 
-    pub(super) fn decode_taker(&self) -> DecodeTaker {
-        DecodeTaker::new(self.peer.client(), &self.request.authority)
+    pub(super) fn decode_taker(&self) -> Taker {
+        Taker::new(self.peer.client(), &self.request.authority)
     }
 
     /// A page of which nobody knows what it says goes on only if no page is refused.

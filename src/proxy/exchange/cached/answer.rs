@@ -100,8 +100,8 @@ impl Exchange<'_> {
         if !is_coded(body, &codings) {
             return Ok(self.page_says(&[body], &content_type));
         }
-        let decoders = self.proxy.gate.decoders.clone();
-        let decoding = decoders.page(Arc::new(body.to_vec()), codings, LONGEST_HEAD, self.decode_taker());
+        let workers = self.proxy.gate.workers.clone();
+        let decoding = workers.page(Arc::new(body.to_vec()), codings, LONGEST_HEAD, self.decode_taker());
         let texts = timeout(LAST, decoding).await.map_err(|_| decoders_busy())?.map_err(unreadable)?;
         Ok(self.page_says(&texts.iter().map(Vec::as_slice).collect::<Vec<_>>(), &content_type))
     }
