@@ -14,4 +14,4 @@ mod wanted;
 pub use control::CacheControl;
 pub use range::BodyPart;
 pub use stored::{Received, StoredHead, Usable};
-pub use wanted::Wanted;
+pub use wanted::{Wanted, is_of_one_client};

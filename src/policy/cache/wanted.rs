@@ -48,8 +48,8 @@ impl Wanted {
     }
 }
 
-/// Whether this field of a request makes its answer the client's own. `name`: in lower case.
-fn is_of_one_client(name: &[u8]) -> bool {
+/// Whether this field of a request may make its answer the client's own. `name`: in lower case.
+pub fn is_of_one_client(name: &[u8]) -> bool {
     let is_suspect = || (0..name.len()).any(|at| begins_suspect(&name[at..]));
     OWN.iter().any(|own| own.as_bytes() == name) || name.starts_with(PRICE) || is_suspect() && !HARMLESS.contains(&name)
 }
@@ -58,24 +58,27 @@ fn is_of_one_client(name: &[u8]) -> bool {
 /// with such a field may be that client's own, or not fit for others (cache poisoning).
 fn begins_suspect(rest: &[u8]) -> bool {
     let words: &[&[u8]] = match rest[0] {
-        b'a' => &[b"auth", b"account"],
+        b'a' => &[b"auth", b"account", b"admin"],
         b'b' => &[b"behalf"],
-        b'c' => &[b"credential", b"csrf", b"cert"],
+        b'c' => &[b"credential", b"csrf", b"cert", b"customer"],
         b'd' => &[b"dpop"],
+        b'e' => &[b"email", b"employee"],
         b'f' => &[b"forwarded", b"front-end"],
+        b'h' => &[b"hmac"],
+        b'i' => &[b"ident", b"imperson"],
         b'j' => &[b"jwt"],
         b'k' => &[b"key"],
         b'l' => &[b"login"],
-        b'm' => &[b"method"],
+        b'm' => &[b"method", b"member"],
         b'o' => &[b"otp", b"original", b"override"],
-        b'p' => &[b"pass", b"protection"],
-        b'r' => &[b"rewrite"],
-        b's' => &[b"secret", b"session", b"sudo"],
-        b't' => &[b"token"],
+        b'p' => &[b"pass", b"principal", b"protection"],
+        b'r' => &[b"remote", b"rewrite", b"role"],
+        b's' => &[b"secret", b"session", b"sign", b"sudo"],
+        b't' => &[b"tenant", b"ticket", b"token"],
         b'u' => &[b"user"],
         b'w' => &[b"wsse"],
         b'x' => &[b"xsrf"],
-        b'-' => &[b"-host", b"-ip"],
+        b'-' => &[b"-host", b"-iap", b"-ip", b"-scheme", b"-sid", b"-uid", b"-universalid"],
         _ => &[],
     };
     words.iter().any(|word| rest.starts_with(word))
@@ -119,6 +122,12 @@ mod tests {
             "crawler-max-price",
             "Crawler-Exact-Price",
             "X-Api-Key",
+            "X-Impersonate",
+            "X-Ms-Client-Principal",
+            "SM-UNIVERSALID",
+            "X-Tenant",
+            "X-Sid",
+            "X-Hmac",
             "X-Auth-Token",
             "X-Forwarded-Host",
             "Forwarded",

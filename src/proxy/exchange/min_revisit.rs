@@ -5,6 +5,7 @@ use super::Exchange;
 use super::carry::AnswerHead;
 use super::per_user::rules;
 use crate::config::Mode;
+use crate::policy::cache::is_of_one_client;
 use crate::policy::{self, Again, Conditions, HostRules, Refusal, Reservation, Visit};
 use crate::proxy::respond::{Answer, not_modified};
 use http::header;
@@ -96,9 +97,11 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether the answer may be private to this client: the request or its connection has credentials.
+    /// Whether the answer may be private to this client: the connection was authenticated, or the cache would not share it.
     pub(super) fn is_for_one(&self) -> bool {
-        self.is_private || !self.request.head.fields_named(&[header::AUTHORIZATION, header::COOKIE]).is_empty()
+        let mut is_own = self.is_private;
+        self.request.head.each(&mut |name, _| is_own |= is_of_one_client(&name.to_ascii_lowercase()));
+        is_own
     }
 
     /// Stores the visit of a delivered page.

@@ -247,10 +247,11 @@ async fn nobody_hears_of_what_was_sent_on_anothers_authenticated_connection() {
     let origin = site().await;
     let proxy = Proxy::start(REVISIT).await;
     let alice = &mut proxy.client().await;
+    assert_eq!(with(alice, &origin, "GET", "/keyed", "X-Api-Key: k\r\n").await.status(), 200);
     assert_eq!(with(alice, &origin, "GET", "/page", "Authorization: NTLM response\r\n").await.status(), 200);
     assert_eq!(with(alice, &origin, "GET", "/inbox", "").await.status(), 200);
     let bob = &mut proxy.client().await;
-    for path in ["/page", "/inbox"] {
+    for path in ["/keyed", "/page", "/inbox"] {
         let refused = with(bob, &origin, "GET", path, "If-Modified-Since: Sun, 06 Nov 2033 12:00:00 GMT\r\n").await;
         assert_refused(&refused, 429, "http_request_denied", "revisit-too-soon");
         assert_eq!(refused.field("etag"), None);
