@@ -194,7 +194,7 @@ impl Exchange<'_> {
 
     fn conclude(&mut self, outcome: Outcome) -> FinalStep {
         self.is_concluded = true;
-        let charged = self.trip.origin.map(|_| self.charged());
+        let charged = self.trip.origin.and_then(|_| self.charged());
         // What comes from the cache is nothing that the site has sent.
         let bytes = if matches!(outcome, Outcome::Cached) { 0 } else { self.trip.moved.down };
         self.trip.gate.settle(self.trip.upstream.is_some(), bytes, charged);

@@ -8,8 +8,10 @@ use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::{Charge, Reported};
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
-use crate::policy::{HostRules, Refusal, Reservation, RobotsOverride, SiteFile, UsageLines, UsageReport, Use};
-use crate::policy::{is_for_one, resolved};
+use crate::policy::{
+    HostRules, Refusal, Reservation, RobotsOverride, Signal, SiteFile, UsageLines, UsageReport, Use, is_for_one,
+    resolved,
+};
 use std::time::{Duration, Instant, SystemTime};
 use url::Url;
 
@@ -56,9 +58,11 @@ impl Exchange<'_> {
         self.check_lines(&lines, head)
     }
 
-    /// What the answer's head says of what the request has promised.
-    pub(super) fn charged(&self) -> Charge {
-        self.trip.noted.as_ref().and_then(|noted| noted.charged).map_or(Charge::Nothing, Charge::Of)
+    /// What the answer's head says of what the request has promised. `None`: nobody can tell.
+    pub(super) fn charged(&self) -> Option<Charge> {
+        let Some(noted) = &self.trip.noted else { return Some(Charge::Nothing) };
+        let is_clear = !noted.malformed.contains(&Signal::Charged);
+        is_clear.then(|| noted.charged.map_or(Charge::Nothing, Charge::Of))
     }
 
     /// The same of what has been said in it, in its head or in the page's.
@@ -77,7 +81,7 @@ impl Exchange<'_> {
             self.trip.reported = None;
         }
         if !noted.is_empty() {
-            proxy.counters.noted(&noted);
+            proxy.counters.noted(&noted, request.promised);
             proxy.offers.note(&request.authority, &noted);
             let link = noted.rsl.as_deref().filter(|_| !rules.licensed_purposes().is_empty());
             if let Some(url) = link.and_then(|link| resolved(&Url::parse(&request.url()).ok()?, link)) {
