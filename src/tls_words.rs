@@ -33,8 +33,13 @@ pub fn sentence(said: &str) -> Option<String> {
     Some((*sentence).to_owned())
 }
 
+/// The limit of `tls_provider`.
+pub const LONG_CHAIN: &str = "the server's certificate chain is longer than 16 KiB";
+
 /// What is always the same.
-const SENTENCES: [(&str, &str); 4] = [
+const SENTENCES: [(&str, &str); 5] = [
+    // The only long message of a server's handshake.
+    ("PayloadTooLarge", LONG_CHAIN),
     ("received corrupt message", "the server does not speak TLS on this port"),
     ("peer sent no certificates", "the server sent no certificate"),
     ("keys may not be consistent", "the key does not belong to the certificate"),
@@ -247,6 +252,14 @@ mod tests {
             (
                 Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
                 "the server does not speak TLS on this port",
+            ),
+            (
+                Error::InvalidMessage(rustls::InvalidMessage::HandshakePayloadTooLarge),
+                "the server's certificate chain is longer than 16 KiB",
+            ),
+            (
+                Error::InvalidMessage(rustls::InvalidMessage::CertificatePayloadTooLarge),
+                "the server's certificate chain is longer than 16 KiB",
             ),
             (Error::NoCertificatesPresented, "the server sent no certificate"),
             (
