@@ -4,6 +4,7 @@
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::{EntryId, EntryIndex, on_disk};
+use crate::config::open_own;
 use crate::policy::cache::StoredHead;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
@@ -61,7 +62,9 @@ impl CacheShared {
     pub(super) fn open(directory: &Path, size: u64) -> io::Result<Arc<Self>> {
         let unfinished = directory.join(UNFINISHED);
         DirBuilder::new().recursive(true).mode(0o700).create(&unfinished)?;
-        let lock = File::options().create(true).truncate(false).write(true).mode(0o600).open(directory.join(LOCK))?;
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let lock = open_own(&mut options, &directory.join(LOCK))?;
         let shared = Arc::new(CacheShared {
             directory: directory.to_owned(),
             index: Mutex::new(EntryIndex::new(size)),

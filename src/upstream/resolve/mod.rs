@@ -33,7 +33,7 @@ struct ResolverInner {
     lookups: Arc<Semaphore>,
     /// Each client's share of the look-ups, and within it each site's.
     shares: Mutex<HashMap<Option<ClientId>, Arc<LookupShare>>>,
-    sites: Mutex<HashMap<(Option<ClientId>, Box<str>), Arc<Semaphore>>>,
+    sites: Mutex<SiteShares>,
     /// When the resolver last answered, even if only that a name does not exist.
     answered: Mutex<Option<Instant>>,
     /// Durations of look-ups: with an address, and without.
@@ -48,6 +48,7 @@ struct LookupShare {
     slow: Arc<Semaphore>,
 }
 
+type SiteShares = HashMap<(Option<ClientId>, Box<str>), Arc<Semaphore>>;
 type ResultReceiver = watch::Receiver<LookupState>;
 type ResultSender = watch::Sender<LookupState>;
 /// Function that resolves a name.
