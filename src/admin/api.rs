@@ -30,16 +30,16 @@ pub(super) async fn ready(State(admin): State<Arc<Admin>>) -> Result<&'static st
 }
 
 pub(super) async fn not_found() -> ApiProblem {
-    problem(StatusCode::NOT_FOUND, "there is no such page; /api/v1/status is one")
+    problem(StatusCode::NOT_FOUND, "no such page; try /api/v1/status")
 }
 
 pub(super) async fn ca(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/x-pem-file")], admin.proxy.leaves.ca().trusted_pem())
 }
 
-/// That of signing keys, or another document of the agent's.
+/// Serves the directory of signing keys, or another document of the agent.
 pub(super) async fn directory(State(admin): State<Arc<Admin>>, uri: Uri) -> Result<impl IntoResponse, ApiProblem> {
-    let none = || problem(StatusCode::NOT_FOUND, "nothing is signed here (identity.signature)");
+    let none = || problem(StatusCode::NOT_FOUND, "requests are not signed (identity.signature)");
     let (signer, now) = (admin.proxy.upstream.signer().ok_or_else(none)?, SystemTime::now());
     let published = match uri.path() {
         DIRECTORY_PATH => Some(signer.directory().publish(now)),
@@ -51,15 +51,15 @@ pub(super) async fn directory(State(admin): State<Arc<Admin>>, uri: Uri) -> Resu
     Ok((fields.into_iter().filter_map(field).collect::<HeaderMap>(), body))
 }
 
-/// All traffic through the proxy, by the name under which this was asked for.
+/// A PAC file that sends all traffic through the proxy, under the name that the caller used.
 pub(super) async fn pac(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Result<impl IntoResponse, ApiProblem> {
-    // One without TLS, if there is one: more programs can use it.
+    // Prefers a listener without TLS, which more programs can use.
     let listeners = admin.listeners.load();
     let listener = listeners.iter().min_by_key(|(_, is_tls)| *is_tls);
-    let (listener, is_tls) = listener.ok_or_else(|| problem(StatusCode::NOT_FOUND, "the proxy listens nowhere"))?;
+    let (listener, is_tls) = listener.ok_or_else(|| problem(StatusCode::NOT_FOUND, "the proxy has no listener"))?;
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let address = if listener.ip().is_unspecified() {
-        // Listening everywhere, it is there where the caller found us.
+        // If it listens on all addresses, the caller's name for it works.
         format!("{}:{}", without_port(host), listener.port())
     } else {
         listener.to_string()
@@ -92,8 +92,8 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
             "clients": admin.proxy.distrusted.latest().iter().filter(|one| one.is_sure).map(|one| json::distrusted(one)).collect::<Vec<_>>(),
         },
         "waiting": figures.waiting,
-        "users": busiest(&admin, SHOWN),
-        "budgets": admin.gate().budgets().iter().take(SHOWN).map(json::budget).collect::<Vec<_>>(),
+        "users": busiest(&admin, USERS_SHOWN),
+        "budgets": admin.gate().budgets().iter().take(DEFAULT_LIMIT).map(json::budget).collect::<Vec<_>>(),
         "fleet": figures.fleet.map(|fleet| json!({
             "up": fleet.is_up,
             "instances": fleet.instances,
@@ -114,20 +114,20 @@ pub(super) async fn status(State(admin): State<Arc<Admin>>) -> Json<Value> {
             "fetched": figures.robots.fetched,
             "failed": figures.robots.failed,
         },
-        "authorities": latest(&admin, SHOWN),
+        "authorities": latest(&admin, DEFAULT_LIMIT),
     }))
 }
 
 #[derive(Deserialize)]
-pub(super) struct Shown {
+pub(super) struct ListQuery {
     limit: Option<usize>,
 }
 
 pub(super) async fn authorities(
     State(admin): State<Arc<Admin>>,
-    QueryFields(shown): QueryFields<Shown>,
+    QueryFields(shown): QueryFields<ListQuery>,
 ) -> Json<Value> {
-    Json(latest(&admin, shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN)))
+    Json(latest(&admin, shown.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT)))
 }
 
 fn latest(admin: &Admin, most: usize) -> Value {
@@ -135,9 +135,9 @@ fn latest(admin: &Admin, most: usize) -> Value {
     hosts.map(|(authority, entry)| json::authority(admin.gate(), &authority, &entry)).collect()
 }
 
-/// Who has asked most, first.
-pub(super) async fn users(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<Shown>) -> Json<Value> {
-    Json(busiest(&admin, shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN)))
+/// Busiest first.
+pub(super) async fn users(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<ListQuery>) -> Json<Value> {
+    Json(busiest(&admin, shown.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT)))
 }
 
 fn busiest(admin: &Admin, most: usize) -> Value {
@@ -154,9 +154,9 @@ fn busiest(admin: &Admin, most: usize) -> Value {
     busiest.iter().map(shown).collect()
 }
 
-/// Those that came first, first.
-pub(super) async fn held(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<Shown>) -> Json<Value> {
-    let held = admin.gate().all_held(shown.limit.unwrap_or(SHOWN).min(MOST_SHOWN));
+/// In order of arrival.
+pub(super) async fn held(State(admin): State<Arc<Admin>>, QueryFields(shown): QueryFields<ListQuery>) -> Json<Value> {
+    let held = admin.gate().all_held(shown.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT));
     Json(held.iter().map(json::held).collect())
 }
 
@@ -208,7 +208,7 @@ pub(super) async fn explain(
     Ok(Json(explanation))
 }
 
-/// What is in force, secrets left out.
+/// The settings in force, without secrets.
 pub(super) async fn config(State(admin): State<Arc<Admin>>) -> impl IntoResponse {
     Json(admin.proxy.settings.load().shown())
 }
@@ -221,7 +221,7 @@ pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value
     let reload = move || admin.reload.get().and_then(|reload: &Reload| reload());
     match tokio::task::spawn_blocking(reload).await {
         Ok(Some(Ok(Changes { changed, needs_restart }))) => {
-            // In force as a whole, or not.
+            // All changes are in force, or none.
             let reloaded = needs_restart.is_empty();
             Ok(Json(json!({ "reloaded": reloaded, "changed": changed, "needs_restart": needs_restart })))
         }
@@ -231,5 +231,7 @@ pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value
     }
 }
 
-const SHOWN: usize = 50;
-const MOST_SHOWN: usize = 10_000;
+const DEFAULT_LIMIT: usize = 50;
+const MAX_LIMIT: usize = 10_000;
+/// Each team of a large shared proxy.
+const USERS_SHOWN: usize = 500;

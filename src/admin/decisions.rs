@@ -1,4 +1,4 @@
-//! `/api/v1/decisions`: the recent refusals as JSON, or as they come (`text/event-stream`, HTML §9.2).
+//! `/api/v1/decisions`: the recent refusals as JSON, or live (`text/event-stream`, HTML §9.2).
 
 use super::parameters::QueryFields;
 use super::{Admin, json};
@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 #[derive(Deserialize)]
 pub(super) struct DecisionsQuery {
-    /// Those whose number is greater only.
+    /// Only decisions with a greater number.
     after: Option<u64>,
-    /// So many at most, the newest.
+    /// At most this many, the newest.
     limit: Option<usize>,
 }
 
@@ -28,7 +28,7 @@ pub(super) async fn decisions(
 ) -> Response {
     let field = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     if field(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream")) {
-        // A reader that comes back says what it has.
+        // A reader that reconnects says what it has.
         let seen = field(header::HeaderName::from_static("last-event-id")).and_then(|number| number.parse().ok());
         let after = seen.or(wanted.after).unwrap_or_default();
         return Sse::new(events(admin, after)).keep_alive(KeepAlive::default()).into_response();
@@ -38,7 +38,7 @@ pub(super) async fn decisions(
     Json(decisions[first..].iter().map(|decision| json::decision(decision)).collect::<Vec<_>>()).into_response()
 }
 
-/// Those since `after`, then each as it comes, until the proxy stops.
+/// Decisions after `after`, then new ones, until the proxy stops.
 fn events(admin: Arc<Admin>, after: u64) -> impl Stream<Item = Result<Event, Infallible>> {
     let decisions = admin.proxy.decisions.follow(after);
     let ended = async move { admin.ended().await };

@@ -1,5 +1,5 @@
-//! Who may ask: no page of another site through a browser, no name that was made to point here (DNS rebinding), and no
-//! data of other clients without the token. Called for each request by `router`.
+//! Access control: refuses pages of other sites in a browser and names made to point here (DNS rebinding), and gives
+//! other clients' data only with the token. `router` calls it for each request.
 
 use super::Admin;
 use super::problem::problem;
@@ -14,15 +14,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// What callers have to show.
+/// The token that callers have to send.
 pub(super) struct CallerToken {
-    /// `None`: there is nowhere to keep one, and nobody has it.
+    /// `None`: it could not be stored, so nobody has it.
     token: Option<Box<str>>,
 }
 
 impl CallerToken {
     /// # Errors
-    /// The operator's own cannot be read.
+    /// The operator's token cannot be read.
     pub fn of(file: &AdminToken) -> io::Result<Self> {
         match file.read_or_make() {
             Ok(token) => Ok(CallerToken { token: Some(token.into()) }),
@@ -50,7 +50,7 @@ impl CallerToken {
     }
 }
 
-pub(super) async fn token(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+pub(super) async fn require_token(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     if admin.token.is_shown(request.headers()) {
         return next.run(request).await;
     }
@@ -58,7 +58,7 @@ pub(super) async fn token(State(admin): State<Arc<Admin>>, request: Request, nex
     ([(header::WWW_AUTHENTICATE, "Bearer")], problem).into_response()
 }
 
-pub(super) async fn same_site(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+pub(super) async fn refuse_cross_site(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let hosts: Vec<_> = headers.get_all(header::HOST).iter().collect();
     let host = if let [host] = hosts[..] { host.to_str().ok() } else { None };
@@ -72,17 +72,17 @@ pub(super) async fn same_site(State(admin): State<Arc<Admin>>, request: Request,
     next.run(request).await
 }
 
-/// What a request asks for us by.
+/// The kind of name in a request's Host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HostKind {
     /// An address, which cannot be made to point elsewhere, or `localhost`, which is not looked up.
     Own,
-    /// One of `admin.hosts`, behind which there may be TLS.
+    /// One of `admin.hosts`, possibly behind TLS.
     Named,
 }
 
 impl HostKind {
-    /// `None`: any site may have that name lead here.
+    /// `None`: any site could make that name point here.
     fn of(host: &str, named: &[HostPattern]) -> Option<Self> {
         let name = without_port(host);
         let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
@@ -94,7 +94,7 @@ impl HostKind {
     }
 }
 
-/// The name or address that a Host field begins with; IPv6 keeps its brackets.
+/// A Host field without its port; IPv6 keeps its brackets.
 pub(super) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_localhost_and_what_is_configured_are_hosts_of_ours() {
+    fn only_addresses_localhost_and_configured_names_are_accepted() {
         let named = ["proxy.example", "*.cluster.local"].map(|host| HostPattern::parse(host).unwrap());
         let is_ours = |host| HostKind::of(host, &named) == Some(HostKind::Own);
         for host in ["proxy.example", "PROXY.example.:3129", "politely.default.svc.cluster.local:3129"] {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_are_told_by_what_browsers_say() {
+    fn browser_headers_reveal_pages_of_other_sites() {
         let host = "127.0.0.1:3129";
         for (fields, cross) in [
             (headers(&[]), false),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_has_to_be_the_whole_one() {
+    fn the_whole_token_is_required() {
         let token = CallerToken { token: Some("s3cret".into()) };
         for (value, good) in
             [("Bearer s3cret", true), ("bearer s3cret", true), ("Bearer s3cre", false), ("s3cret", false), ("", false)]

@@ -1,4 +1,4 @@
-//! What the API says, as JSON: the shapes that scripts rely on.
+//! The API's JSON: the shapes that scripts rely on.
 
 use crate::gate::cache::PageCacheFigures;
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 
-/// One URL's verdict.
+/// The verdict on one URL.
 pub fn explanation(explanation: &Explanation) -> Value {
     let robots = &explanation.robots;
     json!({
@@ -44,7 +44,7 @@ pub fn explanation(explanation: &Explanation) -> Value {
     })
 }
 
-/// What is kept at a host beyond what it asks for.
+/// What is observed at a host beyond its own rules.
 fn manners(manners: &Manners) -> Value {
     let Manners { adaptive, breaker, budget, min_revisit } = manners;
     json!({
@@ -64,12 +64,12 @@ fn manners(manners: &Manners) -> Value {
     })
 }
 
-/// The first answer found fault with our request; the one that counts is to the second, over HTTP/1.1.
+/// The first answer rejected our request; the second, over HTTP/1.1, counts.
 fn asked_again(again: AskedAgain) -> Value {
     json!({ "first_status": again.first_status, "first_version": again.first_version.to_string() })
 }
 
-/// What is known of a site's tdmrep.json or licence file.
+/// The state of a site's tdmrep.json or licence file.
 fn site_file(state: &SiteFileState) -> Value {
     json!({
         "url": state.url,
@@ -82,13 +82,13 @@ fn site_file(state: &SiteFileState) -> Value {
     })
 }
 
-/// A line of robots.txt that says no to some use.
+/// A line of robots.txt that reserves a use.
 fn preference(preference: &(PreferenceEvidence, Box<str>)) -> Value {
     let (PreferenceEvidence { line, key, value, .. }, purpose) = preference;
     json!({ "line": line, "kind": key.to_ascii_lowercase(), "pattern": value, "purpose": purpose })
 }
 
-/// The line that decided, or the entry.
+/// The line or entry that decided.
 fn rule(explanation: &Explanation) -> Option<Value> {
     let line = |line: u32, kind: &str, pattern: &str| json!({ "line": line, "kind": kind, "pattern": pattern });
     if let Some(EntryEvidence { url, entry, location, term, policy, .. }) = &explanation.reservation {
@@ -102,12 +102,12 @@ fn rule(explanation: &Explanation) -> Option<Value> {
     Some(line(rule.line, if rule.allow { "allow" } else { "disallow" }, &rule.pattern))
 }
 
-/// The certificate authority's dates.
+/// Validity of the certificate authority.
 pub(super) fn ca(ca: &Ca) -> Value {
     json!({ "expires_at": rfc3339::seconds(ca.validity().1.into()), "warning": ca.warning(OffsetDateTime::now_utc()) })
 }
 
-/// What is known of an authority, and how its host's pace stands.
+/// The entry of an authority and the pace of its host.
 pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Value {
     let now = SystemTime::now();
     let answer = entry.answer.as_ref();
@@ -131,7 +131,7 @@ pub(super) fn authority(gate: &Gate, authority: &Authority, entry: &Entry) -> Va
     })
 }
 
-/// The same with its files. `others`: what is known of its tdmrep.json, and of its licence file.
+/// The same with its files. `others`: the entries of its tdmrep.json and its licence file.
 pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, others: [Option<&Entry>; 2]) -> Value {
     let mut value = authority(gate, asked, entry);
     let [tdmrep, license] = others;
@@ -150,7 +150,7 @@ pub(super) fn authority_in_full(gate: &Gate, asked: &Authority, entry: &Entry, o
     value
 }
 
-/// A refusal, with the members that the client was sent.
+/// A refusal, with the members that the client received.
 pub(super) fn decision(decision: &RecentDecision) -> Value {
     let (mut members, retry_after) = match &decision.what {
         Reported::Refused(refusal) => (evidence(refusal), refusal.retry_after()),
@@ -171,7 +171,7 @@ pub(super) fn decision(decision: &RecentDecision) -> Value {
     Value::Object(members)
 }
 
-/// A request that is held.
+/// A held request.
 pub(super) fn held(held: &HeldRequest) -> Value {
     let gap = match held.reason {
         HeldFor::Gap(gap) | HeldFor::Backoff(gap) | HeldFor::Adaptive { gap, .. } => Some(gap.as_secs_f64()),
@@ -190,13 +190,13 @@ pub(super) fn held(held: &HeldRequest) -> Value {
     })
 }
 
-/// What has been spent of a budget.
+/// A budget and what is spent of it.
 pub(super) fn budget(figures: &BudgetFigures) -> Value {
     let BudgetFigures { of, budget, spent } = figures;
     json!({
         "of": of,
         "per": budget.per.as_str(),
-        // Of money the millionths are counted.
+        // A money budget counts millionths in `requests`.
         "requests": if budget.money.is_some() { 0 } else { spent.requests },
         "max_requests": budget.requests,
         "bytes": spent.bytes,
@@ -207,7 +207,7 @@ pub(super) fn budget(figures: &BudgetFigures) -> Value {
     })
 }
 
-/// What a user has asked, and spent of a budget that there is.
+/// A user's requests, and budget if there is one.
 pub(super) fn user(figures: &UserFigures, budget: Option<&BudgetFigures>) -> Value {
     let (user, client) = match &figures.who {
         Who::User(name) => (Some(&**name), None),
@@ -230,7 +230,7 @@ pub(super) fn user(figures: &UserFigures, budget: Option<&BudgetFigures>) -> Val
     })
 }
 
-/// As clients are counted: an IPv6 client has a network of 64 bits.
+/// An address as clients are counted: in IPv6 a /64 network.
 fn network(address: IpAddr) -> String {
     if address.is_ipv6() { format!("{address}/64") } else { address.to_string() }
 }
@@ -251,7 +251,7 @@ pub(super) fn cache(figures: &PageCacheFigures) -> Value {
     })
 }
 
-/// A client that turns our certificates down.
+/// A client that rejects our certificates.
 pub(super) fn distrusted(one: &Distrusted) -> Value {
     json!({
         "client": one.client.to_string(),

@@ -1,4 +1,4 @@
-//! `/metrics`: what is counted, in the forms that Prometheus reads: its own text, or OpenMetrics for those who ask for it.
+//! `/metrics`, in Prometheus text or, on request, in OpenMetrics.
 
 use super::problem::problem;
 use super::{Admin, process};
@@ -45,7 +45,7 @@ pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap)
     }
 }
 
-/// Made of what is counted elsewhere at each scrape, so that nothing is counted twice. `names`: with those of users.
+/// Built at each scrape from counters kept elsewhere. `names`: with names of users.
 fn registry(admin: &Admin, names: bool) -> Registry {
     let mut all = Metrics(Registry::with_prefix("politely"));
     let (proxy, mut details) = (&admin.proxy, admin.proxy.counters.details());
@@ -125,7 +125,7 @@ fn cache(all: &mut Metrics, figures: PageCacheFigures) {
     all.gauge("cache_up", "1 if the cache can be used", usize::from(figures.is_ready));
 }
 
-/// What sites say about use. `files`: in which something cannot be understood.
+/// Usage signals of sites. `files`: counts of files with a malformed one.
 fn signals(all: &mut Metrics, [said, malformed]: [Vec<(&'static str, u64)>; 2], files: [u64; 4]) {
     let named =
         |counts: Vec<(&'static str, u64)>| counts.into_iter().map(|(it, count)| (labels([("signal", it)]), count));

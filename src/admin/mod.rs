@@ -1,4 +1,4 @@
-//! The admin address: health, metrics and the API, on a socket of its own. Started by `server`.
+//! The admin address: health, metrics and the API, on its own socket. `server` starts it.
 
 mod api;
 mod dashboard;
@@ -22,8 +22,8 @@ use axum::routing::{get, post};
 use std::sync::Arc;
 
 fn router(admin: Arc<Admin>) -> Router {
-    let token = || from_fn_with_state(admin.clone(), guard::token);
-    // Of no client, or only counts; for programs that would have to be given the token.
+    let token = || from_fn_with_state(admin.clone(), guard::require_token);
+    // No client's data but counts: on loopback, programs need no token for these.
     let mut shared = Router::new()
         .route("/metrics", get(metrics::metrics))
         .route("/ca.pem", get(api::ca))
@@ -53,8 +53,8 @@ fn router(admin: Arc<Admin>) -> Router {
         .merge(shared)
         .merge(guarded)
         .fallback(api::not_found)
-        .layer(from_fn_with_state(admin.clone(), guard::same_site))
-        // They are for all the world, by whatever name it gets here.
+        .layer(from_fn_with_state(admin.clone(), guard::refuse_cross_site))
+        // Public, under any name.
         .route(DIRECTORY_PATH, get(api::directory))
         .route(card::CARD_PATH, get(api::directory))
         .route(card::RANGES_PATH, get(api::directory))

@@ -1,4 +1,4 @@
-//! Parameters of a request's target, read as axum reads them, with errors reported like all others.
+//! Parameters of a request's target, read by axum, with errors reported like all others.
 
 use super::problem::{ApiProblem, problem};
 use crate::policy::Authority;

@@ -1,4 +1,4 @@
-//! Why something is not answered: RFC 9457, as the proxy's own refusals are.
+//! Errors of the API, in the form of RFC 9457 like the proxy's refusals.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};

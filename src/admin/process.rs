@@ -1,4 +1,4 @@
-//! What the kernel reports of this process, under the names that all exporters use.
+//! The kernel's figures of this process, under the names that all exporters use.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -7,11 +7,11 @@ use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::sync::atomic::AtomicU64;
 
-/// `None`: there is no /proc.
+/// `None` without /proc.
 pub(super) fn registry() -> Option<Registry> {
     let mut registry = Registry::with_prefix("process");
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program stands in brackets before them, and may hold anything (proc_pid_stat(5)).
+    // The program's name in brackets precedes the fields and may contain anything (proc_pid_stat(5)).
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
     let cpu = Counter::<f64, AtomicU64>::default();
@@ -37,5 +37,5 @@ pub(super) fn registry() -> Option<Registry> {
     Some(registry)
 }
 
-/// In a second: what the kernel counts in towards programs (`USER_HZ`), on all machines that this is built for.
+/// Clock ticks a second (`USER_HZ`), the same on all supported machines.
 const TICKS: f64 = 100.0;

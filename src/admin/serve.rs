@@ -1,4 +1,4 @@
-//! The admin address's connections: a limited number, each with time limits.
+//! Connections to the admin address: a limited number, with time limits.
 
 use super::{Admin, router};
 use crate::proxy::listener::accept;
@@ -20,28 +20,28 @@ impl Admin {
     /// Serves until [`end`](Self::end).
     pub async fn serve(self: Arc<Self>, socket: TcpListener) {
         let service = TowerToHyperService::new(router(self.clone()));
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();
         let mut logged = None;
         loop {
             let arrived = async {
-                let seat = room.clone().acquire_owned().await.expect("it is never closed");
-                accept(&self.proxy, &socket, &mut logged).await.map(|(stream, _)| (stream, seat))
+                let permit = room.clone().acquire_owned().await.expect("the semaphore is never closed");
+                accept(&self.proxy, &socket, &mut logged).await.map(|(stream, _)| (stream, permit))
             };
             tokio::select! {
-                arrived = arrived => if let Some((stream, seat)) = arrived {
-                    connections.spawn(self.clone().connection(stream, service.clone(), seat));
+                arrived = arrived => if let Some((stream, permit)) = arrived {
+                    connections.spawn(self.clone().connection(stream, service.clone(), permit));
                 },
                 Some(_) = connections.join_next() => {}
                 () = self.ended() => break,
             }
         }
         drop(socket);
-        let _ = timeout(LAST_WORDS, async { while connections.join_next().await.is_some() {} }).await;
+        let _ = timeout(STOP_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
     }
 
     pub(super) async fn ended(&self) {
-        // The sender lives as long as we do.
+        // The sender lives as long as `self`.
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
@@ -49,21 +49,21 @@ impl Admin {
         self: Arc<Self>,
         stream: TcpStream,
         service: TowerToHyperService<Router>,
-        _seat: OwnedSemaphorePermit,
+        _permit: OwnedSemaphorePermit,
     ) {
         let limit = self.proxy.settings.load().limits.header_timeout;
-        // For a client that does not read its answer: the kernel gives up what cannot be sent.
+        // For a client that does not read: the kernel gives up unsent data.
         #[cfg(target_os = "linux")]
         let _ = set_tcp_user_timeout(&stream, u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
         let mut builder = Builder::new();
-        // From the end of the answer before: it is the bound on idle connections as well.
+        // Counts from the end of the previous answer, so it also bounds idle connections.
         builder.timer(TokioTimer::new()).header_read_timeout(limit);
         let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = serving.as_mut() => Some(ended),
             () = self.ended() => {
                 serving.as_mut().graceful_shutdown();
-                timeout(LAST_WORDS, serving).await.ok()
+                timeout(STOP_TIMEOUT, serving).await.ok()
             }
         };
         if let Some(Err(error)) = ended {
@@ -72,7 +72,7 @@ impl Admin {
     }
 }
 
-/// At a time; the next one waits until one has ended.
-const CONNECTIONS: usize = 256;
-/// What is under way at the end gets this long, so that no client of the admin address delays it.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Concurrent connections; further ones wait.
+const MAX_CONNECTIONS: usize = 256;
+/// Requests in flight at the end get this long, so that no admin client delays the end.
+const STOP_TIMEOUT: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! What the handlers of the admin address share.
+//! State shared by the handlers of the admin address.
 
 use super::guard::CallerToken;
 use crate::config::{self, AdminToken, Changes, ListenAddress};
@@ -12,26 +12,26 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
-/// Reloads the configuration; the error is the diagnostics. `None`: there is none to reload.
+/// Reloads the configuration; the error is the diagnostics. `None`: there is no file to reload.
 pub type Reload = Box<dyn Fn() -> Option<Result<Changes, String>> + Send + Sync>;
 
-/// What every handler reads.
+/// State shared by all handlers.
 pub struct Admin {
     pub(super) proxy: Arc<Proxy>,
-    /// Where the proxy listens, and whether for TLS.
+    /// The proxy's addresses, and whether each speaks TLS.
     pub listeners: ArcSwap<Vec<(SocketAddr, bool)>>,
     pub(super) token: CallerToken,
-    /// On other interfaces all but health takes the token.
+    /// If not, everything but health requires the token.
     pub(super) is_on_loopback: bool,
-    /// Set by what knows where the configuration is.
+    /// Set by the owner of the configuration.
     pub reload: OnceLock<Reload>,
     pub last_reload: LastReload,
-    /// Whether nobody is answered any more: the process ends.
+    /// The process ends and requests are no longer answered.
     pub(super) ended: watch::Sender<bool>,
     pub(super) started: Instant,
 }
 
-/// What became of the last reload; the start counts as one.
+/// The result of the last reload; the start counts as one.
 pub struct LastReload {
     pub(super) is_successful: AtomicBool,
     /// In seconds since 1970.
@@ -45,7 +45,7 @@ impl LastReload {
         last
     }
 
-    /// There was one just now. `is_successful`: all of the configuration is in force.
+    /// Records a reload. `is_successful`: all of the configuration is in force.
     pub fn note(&self, is_successful: bool) {
         self.is_successful.store(is_successful, Relaxed);
         if is_successful {
@@ -78,12 +78,12 @@ impl Admin {
         })
     }
 
-    /// What callers have to show. `None`: nobody can.
+    /// The token that callers have to send. `None`: no caller has it.
     pub fn token(&self) -> Option<&str> {
         self.token.text()
     }
 
-    /// Stops serving; requests that are being answered have a moment to finish.
+    /// Stops serving; requests in flight have a moment to finish.
     pub fn end(&self) {
         self.ended.send_replace(true);
     }

@@ -19,13 +19,17 @@ use super::{CommandError, kept};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
+    /// The same as `--config FILE`
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
     #[command(flatten)]
     config: super::ConfigArg,
 }
 
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
-    let path = args.config.path();
-    let settings = args.config.load()?;
+    let config = super::ConfigArg { config: args.file.clone().or(args.config.config.clone()), ..args.config.clone() };
+    let path = config.path();
+    let settings = config.load()?;
     telemetry::check(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     let mut told = match &path {
         Some(path) => format!("{} is valid\n", path.display()),
@@ -87,7 +91,7 @@ fn describe(settings: &Settings, told: &mut String) {
         InterceptMode::Tunnel => say("tunnels https: robots.txt is not applied to it (intercept.default)"),
         InterceptMode::Deny => say("refuses https (intercept.default)"),
     }
-    if let Some(url) = &settings.fleet.url {
+    if let Some(url) = settings.fleet.paces() {
         let loss = match settings.on_fleet_loss {
             OnFleetLoss::Local => match settings.fleet.instances {
                 Some(instances) => format!("each instance continues as one of {instances} or more"),
@@ -97,7 +101,11 @@ fn describe(settings: &Settings, told: &mut String) {
             },
             OnFleetLoss::Refuse => "clients get 503".into(),
         };
-        say(&format!("shares paces and copies of robots.txt through {url}; without it {loss} (on_fleet_loss)"));
+        let shared = match settings.fleet.copies_apart() {
+            None => format!("paces and copies of robots.txt through {url}"),
+            Some(copies) => format!("copies of robots.txt through {copies}, and paces through {url}"),
+        };
+        say(&format!("shares {shared}; without it {loss} (on_fleet_loss)"));
     }
     let users: Vec<&str> = settings.access.users.iter().map(|user| user.name.as_ref()).collect();
     if !users.is_empty() {

@@ -35,6 +35,7 @@ mod trust;
 
 use crate::telemetry;
 use async_runtime::runtime;
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use command_error::{CommandError, INTERRUPTED, NO};
 use config_arg::{ConfigArg, Format, MACHINE_CONFIG, key_argument};
@@ -89,7 +90,7 @@ enum Command {
 
 /// Parses the command line, runs the command, and returns the exit code.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| misused(&error));
     if !matches!(cli.command, Command::Serve(_) | Command::Run(_) | Command::Demo | Command::Supervise(_)) {
         end_with_reader();
     }
@@ -120,6 +121,15 @@ pub fn main() -> ExitCode {
         eprintln!("{failed}");
         failed.code
     })
+}
+
+/// `politely wget …` is meant for `run`.
+fn misused(error: &clap::Error) -> ! {
+    let _ = error.print();
+    if error.kind() == ErrorKind::InvalidSubcommand {
+        eprintln!("hint: `politely run COMMAND` runs a program behind politely");
+    }
+    std::process::exit(error.exit_code())
 }
 
 /// Lets `politely … | head` end silently, as other commands do. Commands that serve sockets handle the error instead.

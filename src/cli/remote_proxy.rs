@@ -85,10 +85,7 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn at(&self, address: SocketAddr) -> Result<RemoteProxy, Failed> {
-        let failed = match self.admin_at(address) {
-            Err(failed) if failed.came > RequestStage::Nowhere => failed,
-            told_by_admin => return told_by_admin,
-        };
+        // As a proxy first: a proxy would count what an admin address is asked as a bad request.
         let Self { setup_host, credentials, .. } = self;
         let plain = percent_encoding::percent_decode_str(credentials.trim_end_matches('@')).collect::<Vec<u8>>();
         let shown = match credentials.is_empty() {
@@ -112,7 +109,7 @@ impl Asked<'_> {
                     "put them in the URL: http://NAME:PASSWORD@proxy:3128",
                 ),
             }),
-            Ok(_) | Err(_) => Err(failed),
+            Ok(_) | Err(_) => self.admin_at(address),
         }
     }
 
@@ -170,6 +167,8 @@ mod tests {
                 let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
                 let asked = lines.next().unwrap_or_default();
                 lines.find(String::is_empty);
+                let is_refused = is_proxy && asked.contains("://");
+                let status = if is_refused { "403 Forbidden" } else { status };
                 let body = match asked.contains("proxy.pac") {
                     _ if !is_proxy => "",
                     true => PAC,

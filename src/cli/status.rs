@@ -2,6 +2,7 @@
 
 use super::admin_client::AdminArgs;
 use super::{CommandError, Format, NO, counted, inert};
+use crate::config::units::{parse_size, show_size};
 use serde_json::Value;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -113,15 +114,25 @@ fn text(status: &Value) -> String {
 }
 
 fn spent(budget: &Value) -> String {
-    let part = |of: &str, most: &str| {
-        let most = budget[most].as_u64()?;
-        Some(format!("{} of {most} {of}", budget[of].as_u64().unwrap_or_default()))
-    };
+    let number = |name: &str| budget[name].as_u64();
+    let requests =
+        number("max_requests").map(|most| format!("{} of {most} requests", number("requests").unwrap_or_default()));
+    let bytes = number("max_bytes").map(|most| size_of_most(number("bytes").unwrap_or_default(), most));
     let promised = budget["promised"].as_str().zip(budget["max_promised"].as_str());
     let promised = promised.map(|(promised, most)| format!("{promised} of {most} promised"));
-    let counted = [part("requests", "max_requests"), part("bytes", "max_bytes"), promised];
-    let parts: Vec<_> = counted.into_iter().flatten().collect();
+    let parts: Vec<_> = [requests, bytes, promised].into_iter().flatten().collect();
     format!("{} in the current {}", parts.join(", "), budget["per"].as_str().unwrap_or("period"))
+}
+
+/// `1.5 of 10MiB`: in the unit that the configuration has, rounded down.
+fn size_of_most(bytes: u64, most: u64) -> String {
+    let shown = show_size(most);
+    let unit = shown.trim_start_matches(|c: char| c.is_ascii_digit());
+    let tenths = match parse_size(&format!("1{unit}")) {
+        Ok(size) if size > 1 => u128::from(bytes) * 10 / u128::from(size),
+        Ok(_) | Err(_) => return format!("{bytes} of {most} bytes"),
+    };
+    format!("{}.{} of {shown}", tenths / 10, tenths % 10)
 }
 
 /// What users have asked: one line for each, with the reasons of refusals and what is spent of the budget.
@@ -160,7 +171,7 @@ mod tests {
             "robots": { "authorities": 1, "files": 1, "memory": 2048 },
             "budgets": [{ "of": "user=bob\u{1b}", "per": "hour", "bytes": 9, "max_bytes": 10 }, {
                 "of": "user=alice", "per": "day", "requests": 7, "max_requests": 10, "bytes": 512, "max_bytes": null,
-            }],
+            }, { "of": "host=b.example", "per": "hour", "bytes": 1_677_721, "max_bytes": 2 << 20 }],
             "users": [
                 {
                     "user": "bob\u{1b}", "client": null, "requests": 12, "refused": { "crawl-delay": 1, "robots-disallowed": 3 },
@@ -182,6 +193,7 @@ mod tests {
             "cache: 3 pages, 5 of 10 MiB; 4 answered, 0 confirmed by the site, 9 not in it\n",
             "1 authority, 1 different file, 2 KiB",
             "budget of user=alice: 7 of 10 requests in the current day\n",
+            "budget of host=b.example: 1.5 of 2MiB in the current hour\n",
             "       12         4      2.2 s        4096  bob\\u{1b}: 1 crawl-delay, 3 robots-disallowed, budget: 9 of 10 bytes in the \
              current hour\n",
             "        1         0      0.0 s           0  192.0.2.9\n",

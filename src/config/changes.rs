@@ -22,6 +22,10 @@ impl Settings {
     pub fn in_place_of(mut self, before: &Self, may_join_fleet: bool) -> (Self, Changes) {
         // Without a disk there is no store at all.
         let is_disk_fixed = (self.store.disk == 0) != (before.store.disk == 0);
+        // A fleet has the servers that it was started with, or none.
+        let (now, then) = (&self.fleet, &before.fleet);
+        let is_split = now.copies_apart().is_some() != then.copies_apart().is_some() && now.paces().is_some();
+        let is_fleet_fixed = !may_join_fleet || is_split;
         let fixed = [
             (&["admin", "address"][..], keep(&mut self.admin.address, &before.admin.address)),
             (&["admin", "token_file"], keep(&mut self.admin.token_file, &before.admin.token_file)),
@@ -32,7 +36,9 @@ impl Settings {
             (&["pace", "key"], keep(&mut self.pace.key, &before.pace.key)),
             (&["cache", "directory"], keep(&mut self.cache.directory, &before.cache.directory)),
             (&["evidence", "directory"], keep(&mut self.evidence.directory, &before.evidence.directory)),
-            (&["fleet", "url"], !may_join_fleet && keep(&mut self.fleet.url, &before.fleet.url)),
+            (&["fleet", "url"], is_fleet_fixed && keep(&mut self.fleet.url, &before.fleet.url)),
+            (&["fleet", "pace"], is_fleet_fixed && keep(&mut self.fleet.pace, &before.fleet.pace)),
+            (&["fleet", "copies"], is_fleet_fixed && keep(&mut self.fleet.copies, &before.fleet.copies)),
         ];
         let fixed: Vec<_> = fixed.into_iter().filter(|(_, is_different)| *is_different).map(|(path, _)| path).collect();
         let mut all = self.whole.all;
@@ -143,6 +149,23 @@ mod tests {
     }
 
     #[test]
+    fn a_fleet_has_one_server_or_two_until_a_restart() {
+        let settings = |text| Settings::parse("test.yaml", text).unwrap();
+        let fixed = |before, now| settings(now).in_place_of(&settings(before), true).1.needs_restart;
+        let [one, two, other] = [
+            "url: 'redis://a/'",
+            "pace: 'redis://a/', copies: 'redis://b/'",
+            "pace: 'redis://b/', copies: 'redis://c/'",
+        ]
+        .map(|fleet| format!("fleet: {{ {fleet} }}"));
+        assert_eq!(fixed(&one, &two), ["fleet.url", "fleet.pace", "fleet.copies"]);
+        assert_eq!(fixed(&two, &one), ["fleet.url", "fleet.pace", "fleet.copies"]);
+        for (before, now) in [(&two, &other), (&two, &String::new()), (&one, &String::new())] {
+            assert!(fixed(before, now).is_empty(), "{before} {now}");
+        }
+    }
+
+    #[test]
     fn what_takes_a_restart_stays_as_it_is_and_is_shown_so() {
         let now = "admin: { address: '127.0.0.1:9' }\nintercept: { ca: { directory: /x } }\n\
              store: { directory: /y, disk: 0, memory: 2MiB }\ncache: { directory: /c, size: 2MiB }\n\
@@ -155,7 +178,7 @@ mod tests {
         );
         let before = Settings::default();
         assert_eq!(settings.admin, before.admin);
-        assert_eq!((settings.fleet.url.is_none(), settings.store.disk), (true, before.store.disk));
+        assert_eq!((settings.fleet.paces().is_none(), settings.store.disk), (true, before.store.disk));
         for key in ["admin", "fleet"] {
             assert_eq!(settings.shown()[key], before.shown()[key], "{key}");
         }

@@ -158,6 +158,16 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Logs a warning if other users can enter this directory. Its mode is not changed, as it may have been chosen. `what`: what is in it.
+pub fn warn_of_others(directory: &Path, what: &str) {
+    let mode = metadata(directory).map_or(0, |found| found.permissions().mode() & 0o777);
+    if mode & 0o077 != 0 {
+        let can = if mode & 0o022 == 0 { "see" } else { "change" };
+        let directory = directory.display();
+        tracing::warn!(%directory, "other users can {can} {what}: its directory has mode {mode:04o}; `chmod 700` it");
+    }
+}
+
 /// Gives a file that root created to the owner of its directory, such as a service's user, who must be able to read it.
 ///
 /// # Errors

@@ -35,10 +35,10 @@ pub(super) fn check(settings: &Settings, check: &mut Sections<'_>) {
 }
 
 fn single_values(settings: &Settings, check: &mut Sections<'_>) {
-    let Settings { robots, pace, egress, store, cache, evidence, limits, identity, .. } = settings;
+    let Settings { robots, pace, egress, store, cache, evidence, limits, identity, fleet, .. } = settings;
     let is_validity = (LEAST_VALIDITY..=MOST_VALIDITY).contains(&identity.signature.validity);
     let is_header_size = (LEAST_HEADER_SIZE..=MOST_HEADER_SIZE).contains(&limits.max_header_size);
-    let wrong: [(bool, &[&str], &str, &str); 9] = [
+    let wrong: [(bool, &[&str], &str, &str); 11] = [
         (
             robots.max_size < ParseOptions::MIN_SIZE as u64,
             &["robots", "max_size"],
@@ -75,6 +75,18 @@ fn single_values(settings: &Settings, check: &mut Sections<'_>) {
             &["evidence", "keep"],
             "evidence must be kept for an hour or longer",
             "write `90d`",
+        ),
+        (
+            fleet.url.is_some() && (fleet.pace.is_some() || fleet.copies.is_some()),
+            &["fleet", "url"],
+            "`url` is short for `pace` and `copies`, of which one is there too",
+            FLEET,
+        ),
+        (
+            fleet.pace.is_some() != fleet.copies.is_some(),
+            &["fleet"],
+            "a fleet shares paces and copies of robots.txt",
+            FLEET,
         ),
         (cache.size < LEAST_CACHE, &["cache", "size"], "less than 1 MiB is too small", "write `10GiB`"),
         (store.memory < LEAST_STORE, &["store", "memory"], "less than 1 MiB is too small", "write `64MiB`"),
@@ -265,6 +277,7 @@ fn unknown_purposes(settings: &Settings) -> BTreeSet<&str> {
 const LEAST_HEADER_SIZE: u64 = 4 << 10;
 /// The limit of the HTTP/1 parser.
 const MOST_HEADER_SIZE: u64 = 1 << 20;
+const FLEET: &str = "write `pace: URL, copies: URL`, or `url: URL` for both";
 const LEAST_STORE: u64 = 1 << 20;
 const LEAST_CACHE: u64 = 1 << 20;
 const LEAST_KEPT: Duration = Duration::from_secs(3600);

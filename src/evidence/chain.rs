@@ -1,4 +1,4 @@
-//! The end of a chain, to which lines are appended: what the segment has, what is on the disk, and when another segment begins.
+//! Appends lines to the chain: knows which files the segment has and which lines are synced, and begins new segments.
 
 use super::queue::{Batch, EvidenceFile, Lost, Queue};
 use super::record::{Draft, Hash, digits, link};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) struct Chain {
     directory: PathBuf,
     queue: Arc<Queue>,
-    /// How this process calls itself.
+    /// The name of this process.
     instance: String,
     pub segment: Segment,
     /// The SHA-256 of the last line.
@@ -25,9 +25,9 @@ pub(super) struct Chain {
     pub is_used: bool,
     out: Vec<u8>,
     unsynced: Option<Unsynced>,
-    /// What fsync failed for: the next segment begins with it, and nothing is written before that.
+    /// Lines for which fsync failed: the next segment begins with a record of them, and nothing is written before that.
     damaged: Option<Unsynced>,
-    /// When no new segment could be begun, since one could.
+    /// When a new segment could not be begun. `None`: the last try succeeded.
     refused: Option<Instant>,
 }
 
@@ -66,7 +66,7 @@ impl Chain {
         self.unsynced.as_ref().map(|unsynced| unsynced.since.elapsed())
     }
 
-    /// What the records refer to, and then the records, piece by piece; `written` counts those that are in the chain.
+    /// Appends the files that the records refer to, then the records, piece by piece. `written` counts the records in the chain.
     pub fn append(&mut self, batch: &Batch, written: &mut u64) -> io::Result<()> {
         for (hash, bytes) in batch.files.values().filter_map(EvidenceFile::body) {
             self.keep(hash, bytes)?;
@@ -117,7 +117,7 @@ impl Chain {
         self.put(head)
     }
 
-    /// Writes `out`, after which the last line has this hash.
+    /// Writes `out`. `head`: the hash of its last line.
     fn put(&mut self, head: Hash) -> io::Result<()> {
         let appended = match self.damaged {
             None => self.segment.append(&self.out),
@@ -131,8 +131,8 @@ impl Chain {
         Ok(())
     }
 
-    /// After a failed fsync pages may be gone, and a second one would not say so: what was not synced is recorded as lost, and the
-    /// chain goes on in another segment.
+    /// Syncs the segment. After a failed fsync, pages may be gone, and a second fsync would not report it: the lines since the last one are
+    /// recorded as lost, and the chain continues in another segment.
     pub fn sync(&mut self) -> io::Result<()> {
         let Some(unsynced) = self.unsynced.take() else { return Ok(()) };
         let Err(error) = self.segment.sync() else { return Ok(()) };
@@ -144,8 +144,8 @@ impl Chain {
         Err(error)
     }
 
-    /// Goes on in another segment, at once if `is_urgent`. If none can be begun, goes on with the one that there is, and tries again after a while. Returns
-    /// whether it has tried.
+    /// Begins another segment. If that fails, the current one continues, and another try is made after ten seconds, or at once if
+    /// `is_urgent`. Returns whether it has tried.
     pub fn next_segment(&mut self, now: SystemTime, is_urgent: bool) -> bool {
         if !is_urgent && self.refused.is_some_and(|refused| refused.elapsed() < AGAIN) {
             return false;
@@ -191,7 +191,7 @@ impl Unsynced {
 
 /// 2 MiB of hashes.
 const MOST_FILES: usize = 1 << 16;
-/// Written at once.
+/// Bytes written at a time.
 const PIECE: usize = 256 << 10;
-/// Until a new segment is tried again.
+/// Time until another try to begin a segment.
 const AGAIN: Duration = Duration::from_secs(10);

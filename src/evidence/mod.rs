@@ -1,10 +1,10 @@
-//! Evidence of what was decided: one record for each request, in a chain of lines that shows what was changed in it, beside
-//! the robots.txt that each decision is based on. Written by a thread of its own; read by `politely evidence`, `report` and
+//! Evidence of decisions: one record for each request, in a chain of lines that reveals changes, with the robots.txt that each decision
+//! is based on. Written by a thread of its own; read by `politely evidence`, `report` and
 //! `explain --at`. docs/evidence.md has the format.
 //!
 //! To write: `record` makes a line, `queue` takes it to the thread of `writer`, which appends it to `chain`, in files of
-//! `segment`, which knows what is old; `start` finds where a chain continues. To read: `read` has the lines, `line` what they say;
-//! `verify`, `report` and `past` use them. `timestamp` has what an authority says of a line.
+//! `segment`; `start` finds the end of an earlier chain. To read: `read` reads the lines, `line` parses them; `verify`, `report` and `past`
+//! use them. `timestamp` reads an authority's time stamp of a line.
 
 mod basis;
 mod chain;
@@ -39,19 +39,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use writer::Writer;
 
-/// A directory of evidence that is written to. Dropping it writes what is left.
+/// A directory to which evidence is written. Dropping it writes the queued records.
 pub struct Evidence {
     directory: PathBuf,
     queue: Arc<Queue>,
     thread: parking_lot::Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How it stands.
+/// Counters, and the head of the chain.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Figures {
-    /// Records in the chain, by this process.
+    /// Records that this process has written.
     pub written: u64,
-    /// Records that are not: there was no room.
+    /// Records that this process has lost, for want of room.
     pub lost: u64,
     /// The segment that is written to, and the SHA-256 of its last line.
     pub segment: u64,
@@ -59,8 +59,7 @@ pub struct Figures {
 }
 
 impl Evidence {
-    /// Goes on with the chain in this directory, or begins one. `instance`: how this process calls itself; `config`: what is
-    /// configured, as text.
+    /// Continues the chain in this directory, or begins one. `instance`: the name of this process; `config`: the configuration as text.
     ///
     /// # Errors
     /// It cannot be written, or another process writes to it.
@@ -82,8 +81,8 @@ impl Evidence {
         Draft::new("decision", at)
     }
 
-    /// Takes a record, and keeps what it names: what was configured, as text with its SHA-256, and the files of these entries.
-    /// Never waits: where there is no room it is counted as lost.
+    /// Queues a record with the files that it refers to: the configuration (text and SHA-256), and those of these entries. Never waits: if
+    /// there is no room, the record is counted as lost.
     pub fn put<'a>(
         &self,
         mut draft: Draft,
@@ -110,7 +109,7 @@ impl Evidence {
         self.queue.flush();
     }
 
-    /// Writes what is left, and the end. What comes later is lost. Blocks.
+    /// Writes the queued records and the `stop` line. Later records are lost. Blocks.
     pub fn close(&self) {
         self.queue.close();
         if let Some(thread) = self.thread.lock().take() {

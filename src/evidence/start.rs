@@ -9,7 +9,7 @@ use crate::config::open_own;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -28,6 +28,9 @@ impl OpenError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
+            Self::Io { source, .. } if is_full(source) => {
+                "make room on its disk, or set another `evidence.directory`; segments older than `evidence.keep` are removed already"
+            }
             Self::Io { .. } => "let the user that the proxy runs as write there, or correct `evidence.directory`",
             Self::InUse { .. } => "give each its own `evidence.directory`, or stop the other",
             Self::Broken { .. } => {
@@ -37,7 +40,7 @@ impl OpenError {
     }
 }
 
-/// How what was there before ended.
+/// How the chain so far ended.
 pub(super) struct End {
     pub is_first: bool,
     is_clean: bool,
@@ -67,12 +70,12 @@ pub(super) fn resume(directory: &Path, now: SystemTime, instance: &str) -> Resul
                 let (segment, head) = begin(directory, last.number + 1, head, now, instance, None).map_err(io)?;
                 return Ok((segment, head, End { is_first: false, is_clean: is_stop && torn.is_empty(), torn }));
             }
-            // It was just being begun.
+            // A segment that was just being begun.
             None => {
                 torn = tail.torn;
                 fs::remove_file(&last.path).map_err(io)?;
             }
-            // Nothing of ours leaves such a line, so nothing is written behind it.
+            // The proxy never leaves such a line: nothing is appended to what somebody else has written.
             Some(Err(error)) => return Err(broken(format!("its last line: {error}"))),
             Some(Ok(_)) => {
                 let is_clean = is_stop && tail.torn.is_empty() && torn.is_empty();
@@ -86,7 +89,7 @@ pub(super) fn resume(directory: &Path, now: SystemTime, instance: &str) -> Resul
     Ok((segment, head, End { is_first: torn.is_empty(), is_clean: torn.is_empty(), torn }))
 }
 
-/// A new segment behind the chain so far, of which the last line has the hash `head`. `loss`: its second line.
+/// Begins a segment. `head`: the hash of the last line so far. `loss`: the second line.
 pub(super) fn begin(
     directory: &Path,
     number: u64,
@@ -137,13 +140,9 @@ pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
     Ok(file)
 }
 
-/// Any user who may write there can remove and replace what is kept.
-pub(super) fn warn_of_others(directory: &Path) {
-    let mode = fs::metadata(directory).map_or(0, |found| found.permissions().mode() & 0o777);
-    if mode & 0o022 != 0 {
-        let directory = directory.display();
-        tracing::warn!(%directory, "others can change this evidence: its directory has mode {mode:04o}; `chmod 700` it");
-    }
+/// Whether the disk is full.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Whether a process writes there now.

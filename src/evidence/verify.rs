@@ -1,5 +1,5 @@
-//! Whether a chain is whole: each line follows from the one before it, no segment is missing but those that were kept long
-//! enough, and the files that records refer to are there unchanged.
+//! Verifies a chain: each line names the hash of the one before, no segment is missing but those older than `keep`, and the files that
+//! records refer to are there unchanged.
 
 use super::line::{Kind, Line, ReadError, parse};
 use super::read::{Lines, decoded, rc1_file};
@@ -14,39 +14,38 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What was found.
+/// The result of a verification.
 #[derive(Debug, Clone, Default)]
 pub struct Verified {
     pub segments: u64,
     pub records: u64,
-    /// When the first and the last line that is there were written.
+    /// The earliest and the latest time that a line names. A decision's is when its request came.
     pub times: Option<(SystemTime, SystemTime)>,
-    /// Of the last line, and the segment that it is in.
+    /// SHA-256 of the last line, and the number of its segment.
     pub head: Hash,
     pub head_segment: u64,
-    /// Records that could not be written, with when they came.
+    /// Records that could not be written: count, and when the first and the last of their requests came.
     pub lost: Vec<(u64, SystemTime, SystemTime)>,
-    /// The last of the segments that were removed as `keep` says.
+    /// The last segment that `keep` has removed.
     pub removed_to: Option<u64>,
-    /// Starts after an end that was none: a kill, a loss of power.
+    /// Starts after a kill or a power cut.
     pub unclean: u64,
-    /// Somebody writes to it.
+    /// A process writes to the directory now.
     pub is_written: bool,
-    /// Its last line is cut, which the next start will say.
+    /// The last line is incomplete; the next start records that.
     pub is_cut: bool,
-    /// Different files that records refer to.
+    /// Number of different files that records refer to.
     pub bodies: u64,
-    /// Of the heads that were noted elsewhere, those that are known only as the end of a segment that was removed: what was in it
-    /// nothing here can show.
+    /// Heads noted elsewhere that are known only as the end of a removed segment, whose content cannot be verified any more.
     pub removed_heads: Vec<Hash>,
     /// Time stamps of lines that are in the chain. Whether their authorities are to be trusted, [`Stamp::authenticate`] says.
     pub stamps: Vec<Stamp>,
-    /// What lies in the directory and is no part of the evidence, by its path there.
+    /// Files in the directory that are not part of the evidence, relative to it.
     pub others: Vec<PathBuf>,
     pub faults: Vec<Fault>,
 }
 
-/// Something that is not as it was written.
+/// A change to the evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
     pub segment: u64,
@@ -55,7 +54,7 @@ pub struct Fault {
     pub what: String,
 }
 
-/// Reads all of it. `anchors`: heads that were noted elsewhere, which have to be in it.
+/// Verifies the whole directory. `anchors`: heads that were noted elsewhere, which must be in the chain.
 ///
 /// # Errors
 /// The directory cannot be read, or there is no evidence in it.
@@ -114,7 +113,7 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
 #[derive(Default)]
 struct Walk {
     found: Verified,
-    /// What the next line has to name; `None`: unknown.
+    /// The hash that the next line must name; `None`: unknown.
     expected: Option<Hash>,
     /// Heads of the segments that were removed.
     removed: HashMap<u64, Hash>,
@@ -122,13 +121,13 @@ struct Walk {
     /// Files that records have referred to, and those of the segment.
     bodies: HashSet<Hash>,
     present: HashSet<Hash>,
-    /// Files that are where 1.0.0-rc.1 kept them.
+    /// Files in the place where 1.0.0-rc.1 kept them.
     rc1: HashSet<Hash>,
     /// If fsync failed for the segment: its last line that is known to be on the disk, or the last line before it.
     synced: Option<Hash>,
     /// That line was seen: what comes after it may be missing, which the chain itself says.
     may_end: bool,
-    /// Not seen yet.
+    /// Heads that must be in the chain and were not found yet.
     anchors: HashSet<Hash>,
 }
 
@@ -216,8 +215,8 @@ impl Walk {
 
     fn line(&mut self, segment: u64, number: u64, line: Line) {
         let found = &mut self.found;
-        let (first, _) = found.times.unwrap_or((line.time, line.time));
-        found.times = Some((first, line.time));
+        let (first, last) = found.times.unwrap_or((line.time, line.time));
+        found.times = Some((first.min(line.time), last.max(line.time)));
         if number == 1 && !matches!(line.kind, Kind::Segment { segment: said, .. } if said == segment) {
             return self.fault(segment, Some(1), "it does not begin as this segment does");
         }

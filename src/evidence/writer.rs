@@ -1,12 +1,12 @@
-//! The thread that writes: it appends records to the chain, begins new segments, and removes those that were kept long enough.
+//! The thread that writes: it appends records to the chain, begins new segments, and removes segments older than `keep`.
 
 use super::chain::Chain;
 use super::queue::{Batch, Lost, Queue};
 use super::record::{Draft, digits, sha256};
 use super::segment::{Clock, Stored, ages, clear_up, tidy};
-use super::start::{LOCK, OpenError, lock, resume, start, warn_of_others};
+use super::start::{LOCK, OpenError, is_full, lock, resume, start};
 use super::timestamp;
-use crate::config::{is_same, private_directory};
+use crate::config::{is_same, private_directory, warn_of_others};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,19 +19,20 @@ pub(super) struct Writer {
     directory: PathBuf,
     queue: Arc<Queue>,
     pub chain: Chain,
-    /// Lines that the chain does not have yet, because there was no room: they come before the next record.
+    /// Lines that could not be written, as the disk was full. They come before the next record.
     pending: Vec<Vec<u8>>,
-    /// Records that it does not have, and does not say so yet.
+    /// Lost records that the chain does not report yet.
     lost: Option<Lost>,
-    /// When something lost was last logged.
+    /// When a loss was last logged.
     logged: Option<Instant>,
+    /// When `look_after` last ran.
     looked: Instant,
     pub clock: Clock,
-    /// Compresses.
+    /// The thread that compresses ended segments.
     pub helper: Option<JoinHandle<()>>,
-    /// When something could not be written since it could, and why.
+    /// When writing last failed, and why. `None`: the last write succeeded.
     pub failed: Option<(Instant, String)>,
-    /// Nobody else writes here for as long as it is open.
+    /// Keeps other processes from writing to the directory while it is open.
     lock: File,
 }
 
@@ -39,7 +40,7 @@ impl Writer {
     pub fn open(directory: &Path, queue: Arc<Queue>, instance: &str, config: &str) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: directory.to_owned(), source };
         private_directory(directory).map_err(io)?;
-        warn_of_others(directory);
+        warn_of_others(directory, "this evidence");
         let lock = lock(directory)?;
         tidy(directory).map_err(io)?;
         let now = SystemTime::now();
@@ -135,8 +136,7 @@ impl Writer {
         !is_quiet
     }
 
-    /// While nothing can be written, it is tried again every second. A segment that somebody has removed is followed by the next,
-    /// and so is one for which fsync failed.
+    /// An error: writing failed less than a second ago. Begins a new segment if the current one was removed, or fsync failed for it.
     fn may_write(&mut self, now: SystemTime) -> io::Result<()> {
         let recent = self.failed.as_ref().filter(|(since, _)| since.elapsed() < PAUSE && !self.queue.is_closed());
         if let Some((_, why)) = recent {
@@ -175,7 +175,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes what was kept long enough, and compresses what is full.
+    /// Removes segments older than `keep`, and compresses ended ones.
     pub fn look_after(&mut self, now: SystemTime) {
         self.looked = Instant::now();
         // So that it can be removed in its time, however little is written.
@@ -250,17 +250,13 @@ impl Writer {
     }
 }
 
-/// Whether room would help.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
+/// Bytes after which another segment begins.
 const MOST_SEGMENT: u64 = 64 << 20;
-/// What may be lost with the power.
+/// Longest time without fsync: what a power cut loses.
 const SYNC: Duration = Duration::from_secs(1);
-/// Until writing is tried again.
+/// Time until a failed write is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between two looks at what is old.
+/// Time between two searches for old segments.
 const LOOK: Duration = Duration::from_secs(3600);
-/// Between two words in the log.
+/// Minimum time between two log lines about losses.
 const QUIET: Duration = Duration::from_secs(60);

@@ -1,11 +1,11 @@
-//! The result of one request's way through the gate, for the log.
+//! What happened to one request in the gate, for the log.
 
 use super::budget::{Bill, Charge};
 use crate::policy::{Allowance, Entry, Refusal, RuleEvidence, SiteFile};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What somebody reads of it; the rest is left out.
+/// What the account records beyond the times.
 #[derive(Debug, Default, Clone, Copy)]
 #[non_exhaustive]
 pub struct AccountDetail {
@@ -13,53 +13,54 @@ pub struct AccountDetail {
     pub basis: bool,
 }
 
-/// Why it may go, and how long it was held.
+/// Why a request was allowed, and how long it was held.
 #[derive(Debug, Default)]
 pub struct Account {
-    is_wanted: AccountDetail,
-    /// What was decided by, of each file that matters, in the order of [`SiteFile`].
+    detail: AccountDetail,
+    /// The entry of each relevant file that the decision used, in the order of [`SiteFile`].
     pub basis: [Option<Arc<Entry>>; SiteFile::COUNT],
-    /// `None`: it may not, or nothing has been decided.
+    /// `None`: refused or not decided yet.
     pub allowance: Option<Allowance>,
     pub rule: Option<RuleEvidence>,
     held: Duration,
-    /// It is held.
+    /// Start of the current wait.
     since: Option<Instant>,
-    /// What it is to be paid from.
+    /// The budgets that the request is charged to.
     pub(super) bill: Option<Box<Bill>>,
 }
 
 impl Account {
-    pub fn new(is_wanted: AccountDetail) -> Self {
-        Self { is_wanted, ..Self::default() }
+    pub fn new(detail: AccountDetail) -> Self {
+        Self { detail, ..Self::default() }
     }
 
-    /// Before it could go, up to now.
+    /// Time that the request was held so far.
     pub fn held(&self) -> Duration {
         self.held + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// `allowance`: `None` if it may not go, or not yet. `entry`, `others`: what it was decided by, and of which other files.
+    /// Records a decision. `allowance`: `None` if the request is refused or has to wait. `entry`, `others`: the
+    /// entries it used.
     #[inline]
-    pub(super) fn decided(
+    pub(super) fn record_decision(
         &mut self,
         allowance: Option<Allowance>,
         entry: &Arc<Entry>,
         others: [Option<Arc<Entry>>; 2],
     ) {
-        if self.is_wanted.basis {
+        if self.detail.basis {
             let [tdmrep, license] = others;
             self.basis = [Some(entry.clone()), tdmrep, license];
         }
         let Some(allowance) = allowance else { return };
         self.allowance = Some(allowance);
-        if self.is_wanted.rule {
+        if self.detail.rule {
             self.rule = allowance.rule(entry);
         }
     }
 
-    /// It is over. `sent`: it was sent to the origin, whose answer has so many bytes. `charged`: what that says of its promise, if there is
-    /// an answer.
+    /// Settles the bill at the end. `sent`: the request was sent to the origin, whose answer has `bytes`. `charged`:
+    /// what the answer says of the offered price; `None` without an answer.
     #[inline]
     pub fn settle(&mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
         if let Some(bill) = self.bill.take() {
@@ -67,10 +68,10 @@ impl Account {
         }
     }
 
-    /// It goes, if there is room for it.
+    /// Charges the budgets if they have room.
     pub(super) async fn pay(&mut self) -> Result<(), Refusal> {
         if let Some(bill) = self.bill.take() {
-            // What most requests do not do takes no room in them.
+            // Boxed, because most requests have no budget.
             self.bill = Some(Box::pin(bill.pay()).await?);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! One request's way through the gate: the decision on it, then its host's turn.
+//! One request's way through the gate: the decision, then the wait for a pacing slot.
 
 use super::admit_host::{AdmitHost, LastHost};
 use super::fleet::Fleet;
@@ -15,22 +15,22 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How far a request has come.
+/// The next step of a request.
 enum Step {
     Go(Admitted),
-    /// Nothing can be said before a file has come.
+    /// Undecided until a file has been fetched.
     Fetch(Fetching),
     Wait(Waiting),
 }
 
 impl Gate {
-    /// Decides, fetching robots.txt first where it must, and waits for the host's turn.
+    /// Decides, after fetching robots.txt if necessary, and waits for a pacing slot.
     /// `hosts`: the client's own, in place of `Settings::hosts`.
     pub async fn admit(&self, request: &Request<'_>, hosts: Option<&Hosts>) -> Result<Admitted, Refusal> {
         self.admit_next(request, hosts, &mut LastHost::default(), &mut Account::default()).await
     }
 
-    /// The same. `last`: what the request before on its connection was for. `account`: what is recorded of it.
+    /// The same. `last`: the host of the previous request on the connection. `account`: receives what is recorded.
     pub async fn admit_next(
         &self,
         request: &Request<'_>,
@@ -38,20 +38,20 @@ impl Gate {
         last: &mut LastHost,
         account: &mut Account,
     ) -> Result<Admitted, Refusal> {
-        self.may_go_on()?;
+        self.check_fleet()?;
         if request.reads_robots
             && let Some(copy) = Box::pin(self.robots_copy(request, hosts, account)).await?
         {
             return Ok(Admitted::Robots(copy));
         }
-        match self.begin(request, hosts, last, account)? {
+        match self.first_step(request, hosts, last, account)? {
             ControlFlow::Break(admitted) => Ok(admitted),
             ControlFlow::Continue(rest) => rest.await,
         }
     }
 
-    /// As far as it gets at once; the rest of its way, which most requests do not have, takes no room in the others.
-    fn begin<'a>(
+    /// Goes as far as possible without waiting; the rest is boxed, because most requests do not need it.
+    fn first_step<'a>(
         &'a self,
         request: &'a Request<'_>,
         hosts: Option<&'a Hosts>,
@@ -62,12 +62,12 @@ impl Gate {
         let host = self.admit_host(&settings, request, hosts, last);
         Ok(match self.step(&settings, &host, request, Duration::ZERO, account)? {
             Step::Go(admitted) if account.bill.is_none() => ControlFlow::Break(admitted),
-            step => ControlFlow::Continue(Box::pin(self.go_on(request, host, step, account))),
+            step => ControlFlow::Continue(Box::pin(self.run_steps(request, host, step, account))),
         })
     }
 
-    /// From its first step to its end.
-    async fn go_on(
+    /// Runs the remaining steps.
+    async fn run_steps(
         &self,
         request: &Request<'_>,
         host: AdmitHost<'_>,
@@ -84,11 +84,11 @@ impl Gate {
                 Step::Fetch(fetching) => {
                     let _held = self.held.for_robots(request);
                     account.begin_wait();
-                    // What only a site's first request waits for takes no room in the others.
+                    // Boxed, because only a site's first request waits here.
                     let fetched = Box::pin(self.wait_for_robots(request, host.hosts, fetching, waited)).await;
                     account.end_wait();
                     if let Err(why) = fetched {
-                        return self.instead_of_robots(&host, request, why);
+                        return self.without_robots(&host, request, why);
                     }
                 }
                 Step::Wait(mut waiting) => {
@@ -99,7 +99,7 @@ impl Gate {
                     drop((held, waiting));
                     let permit = turn?;
                     waited += permit.waited;
-                    if let Some(admitted) = self.at_its_turn(&host, request, permit, account)? {
+                    if let Some(admitted) = self.decide_at_slot(&host, request, permit, account)? {
                         step = Step::Go(admitted);
                         continue;
                     }
@@ -109,13 +109,9 @@ impl Gate {
         }
     }
 
-    /// Nobody has asked for robots.txt, through no fault of the site's. In report mode it goes all the same.
-    fn instead_of_robots(
-        &self,
-        host: &AdmitHost<'_>,
-        request: &Request<'_>,
-        why: Refusal,
-    ) -> Result<Admitted, Refusal> {
+    /// robots.txt could not be requested, for a reason that is not the site's. In report mode the request goes
+    /// anyway.
+    fn without_robots(&self, host: &AdmitHost<'_>, request: &Request<'_>, why: Refusal) -> Result<Admitted, Refusal> {
         let settings = self.settings.load();
         if settings.mode != Mode::Report {
             return Err(why);
@@ -125,11 +121,11 @@ impl Gate {
         Ok(Admitted::Go { permit, reported: Some(why.into()) })
     }
 
-    fn may_go_on(&self) -> Result<(), Refusal> {
+    fn check_fleet(&self) -> Result<(), Refusal> {
         self.fleet.as_deref().and_then(Fleet::refusal).map_or(Ok(()), Err)
     }
 
-    /// By what is known now.
+    /// Decides by what is known now.
     fn decide(
         &self,
         host: &AdmitHost<'_>,
@@ -139,16 +135,16 @@ impl Gate {
     ) -> Decision {
         let entry = host.entry.load();
         let tdmrep = rules.mining_purpose().map(|_| self.robots.host(SiteFile::TdmRep, request.authority).load_full());
-        let has_license = !rules.licensed_purposes().is_empty() && entry.license_url().is_some();
+        let has_license = !rules.licensed_purposes().is_empty() && entry.named_license().is_some();
         let license = has_license.then(|| self.robots.host(SiteFile::License, request.authority).load_full());
         let known = Known { robots: &entry, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
         let decision = decide(known, rules, request, SystemTime::now());
         let allowance = if let Ruling::Allow(allowance) = decision.ruling { Some(allowance) } else { None };
-        account.decided(allowance, &entry, [tdmrep, license]);
+        account.record_decision(allowance, &entry, [tdmrep, license]);
         decision
     }
 
-    /// As far as it gets without waiting. `waited`: how long it has already.
+    /// Goes as far as possible without waiting. `waited`: time waited so far.
     fn step(
         &self,
         settings: &Settings,
@@ -168,7 +164,7 @@ impl Gate {
         }
         let reported = match ruling {
             Ruling::Fetch(file) => {
-                self.may_go_on()?;
+                self.check_fleet()?;
                 let place = self.place(entry, file);
                 return Ok(Step::Fetch(self.refresh_for(&place, request, FetchReason::FirstUse, crawl_delay)));
             }
@@ -179,7 +175,7 @@ impl Gate {
         let is_reported = settings.mode == Mode::Report;
         account.bill = Bill::of(&self.ledger, rules.manners.budget, queue.key(), request, is_reported);
         let spent = account.bill.as_ref().and_then(|bill| bill.refusal());
-        // After all that forbids it: who may not have a page hears nothing of others who had it.
+        // After all refusals: a client that may not have a page does not learn that others had it.
         if request.asks_cache && (spent.is_none() || is_reported) {
             account.bill = None;
             return Ok(Step::Go(Admitted::Allowed { reported }));
@@ -193,7 +189,7 @@ impl Gate {
             account.bill = None;
             return Ok(Step::Go(Admitted::NotModified));
         }
-        let (queue, terms) = self.place_in_line(settings, host, request, crawl_delay, waited);
+        let (queue, terms) = self.queue_and_terms(settings, host, request, crawl_delay, waited);
         if settings.mode == Mode::Report {
             let (permit, held) = queue.dry_run(request.client, &terms, reported.is_some());
             entry.set_page_went(true);
@@ -208,8 +204,8 @@ impl Gate {
         })
     }
 
-    /// The queue that it waits in, and on which terms. `waited`: how long it has already.
-    fn place_in_line<'a>(
+    /// The queue and the terms of a request. `waited`: time waited so far.
+    fn queue_and_terms<'a>(
         &self,
         settings: &Settings,
         host: &AdmitHost<'a>,
@@ -227,7 +223,7 @@ impl Gate {
         if in_burst { (queue.beside(), without_delay(terms)) } else { (queue, terms) }
     }
 
-    /// Where an authority's file is kept. `robots`: its robots.txt.
+    /// The entry of an authority's file. `robots`: its robots.txt.
     fn place(&self, robots: &Arc<HostEntry>, file: SiteFile) -> Arc<HostEntry> {
         match file {
             SiteFile::Robots => robots.clone(),
@@ -235,7 +231,7 @@ impl Gate {
         }
     }
 
-    /// Fetches a file on account of this request.
+    /// Fetches a file for this request.
     pub(super) fn refresh_for(
         &self,
         entry: &Arc<HostEntry>,
@@ -268,9 +264,9 @@ impl Gate {
         terms
     }
 
-    /// The rules and the gap may have changed while it waited: those of its turn bind it. `None`: it has to ask again, without
-    /// the turn, which a fetch has to take itself. Those behind it do the same, so that their order stays.
-    fn at_its_turn(
+    /// Decides again at the slot, by the rules and the gap that apply now. `None`: the request must start over
+    /// without the slot, which a fetch has to take itself. Requests behind it do the same, so their order stays.
+    fn decide_at_slot(
         &self,
         host: &AdmitHost<'_>,
         request: &Request<'_>,
@@ -286,7 +282,7 @@ impl Gate {
             Ruling::Report(why) => Some(Reported::Refused(why)),
             Ruling::Allow(_) => None,
         };
-        let (queue, terms) = self.place_in_line(&settings, host, request, crawl_delay, Duration::ZERO);
+        let (queue, terms) = self.queue_and_terms(&settings, host, request, crawl_delay, Duration::ZERO);
         let is_out_of_burst = Arc::ptr_eq(queue, host.queue) && !Arc::ptr_eq(queue, permit.queue());
         if is_out_of_burst || permit.gap() < terms.gap() {
             return Ok(None);

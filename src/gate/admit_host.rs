@@ -1,4 +1,4 @@
-//! What a request is for: its host, found by name, or that of the request before.
+//! The host of a request: looked up by name, or that of the previous request.
 
 use super::Gate;
 use super::pacer::HostQueue;
@@ -7,11 +7,11 @@ use crate::config::{Hosts, Settings};
 use crate::policy::{PaceKey, Request, SiteFile};
 use std::sync::Arc;
 
-/// What one request of a connection was for: the next is mostly for the same, and need not look for it.
+/// The host of the previous request on a connection: the next is mostly for the same and needs no lookup.
 #[derive(Default)]
 pub struct LastHost(Option<(Arc<HostEntry>, Arc<HostQueue>)>);
 
-/// Where a request goes to, and what decides on it.
+/// The host of a request, and what decides on the request.
 pub(super) struct AdmitHost<'a> {
     pub entry: &'a Arc<HostEntry>,
     pub queue: &'a Arc<HostQueue>,
@@ -31,7 +31,7 @@ impl Gate {
         let is_for = |(entry, queue): &(Arc<HostEntry>, Arc<HostQueue>)| {
             entry.authority == *request.authority && queue.key().is_of(by, request.authority, dialled)
         };
-        // Neither is evicted while it is in use, so that there are no others of the same name.
+        // An entry in use is not evicted, so there is no second one of the same name.
         let (entry, queue) = match last.0.take().filter(is_for) {
             Some(same) => {
                 self.robots.touch(&same.0);

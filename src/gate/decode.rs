@@ -1,20 +1,15 @@
-//! Content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), undone at once if that takes no longer than a
-//! moment, else away from the threads that serve requests, with bounds on what comes out, on windows, and on the time that it takes: a
-//! few bytes of brotli can ask for as much work as thousands do as a rule. By hand over the decoders: `async-compression` has no bound
-//! for brotli's window, and treats what follows a gzip member as damage.
+//! Content codings of a robots.txt, or of the beginning of a page (RFC 9110 §8.4), with bounds on what comes out, on windows, and on the
+//! time that it takes: a few bytes of brotli can ask for as much work as thousands do as a rule. By hand over the decoders:
+//! `async-compression` has no bound for brotli's window, and treats what follows a gzip member as damage.
 
-use super::fair_places::{DecodeTaker, FairPlaces, half_of_the_cores};
 use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
-use std::panic::resume_unwind;
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use tokio::task::JoinError;
 
 /// The body could not be decoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum DecodeError {
+pub enum DecodeError {
     #[error("the {0} body is damaged or cut short")]
     Damaged(&'static str),
     #[error("the {0} body asks for too large a window")]
@@ -29,98 +24,47 @@ pub(super) enum DecodeError {
     Stopped,
 }
 
-/// As [`decode`].
-pub(super) async fn decode_apart(
-    body: Vec<u8>,
-    codings: String,
-    limit: usize,
-    cut: bool,
-    taker: DecodeTaker,
-) -> Result<Vec<u8>, DecodeError> {
-    if codings.is_empty() && !body.starts_with(GZIP) {
-        return Ok(body);
-    }
-    in_turn(Arc::new(body), codings, limit, (cut, false), Duration::ZERO, taker).await.0
-}
-
-/// As much of a body as its beginning shows, and at most `limit` + 1 bytes, up to where it is damaged, as many clients show that much;
-/// `None`: its coding is not known, or `spent`, the time for it and for what was decoded of the same body before, has become too long.
-pub async fn decode_beginning(
-    body: Arc<Vec<u8>>,
-    codings: String,
-    limit: usize,
-    spent: Duration,
-    taker: DecodeTaker,
-) -> (Option<Vec<u8>>, Duration) {
-    let (decoded, spent) = in_turn(body, codings, limit, (true, true), spent, taker).await;
-    (decoded.ok(), spent)
-}
-
-/// [`decode`], and the time that it has taken with what was `spent` before. What takes no longer than a moment, as most bodies do, is
-/// decoded at once; the rest on other threads, of which decoders keep at most half of the cores busy. Dropped: its wait is given up.
-async fn in_turn(
-    body: Arc<Vec<u8>>,
-    codings: String,
-    limit: usize,
-    (cut, lenient): (bool, bool),
-    spent: Duration,
-    taker: DecodeTaker,
-) -> (Result<Vec<u8>, DecodeError>, Duration) {
-    let work = move |spent: Duration, most: Duration| {
-        let began = thread_time();
-        let decoded = decode(&body, &codings, limit, cut, lenient, began + most.saturating_sub(spent));
-        (decoded, spent + (thread_time() - began))
-    };
-    let (decoded, spent) = work(spent, AT_ONCE);
-    if !matches!(decoded, Err(DecodeError::Costly(_))) || spent >= LONGEST {
-        return (decoded, spent);
-    }
-    let place = PLACES.take_for(taker.client, taker.site).await;
-    let work = tokio::task::spawn_blocking(move || {
-        // Kept to its end, whoever still waits for it.
-        let _place = place;
-        work(spent, LONGEST)
-    });
-    work.await.map_err(rethrown).unwrap_or((Err(DecodeError::Stopped), spent))
-}
-
-static PLACES: LazyLock<FairPlaces> = LazyLock::new(|| FairPlaces::new(half_of_the_cores()));
-
-/// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.
-pub(super) fn rethrown(error: JoinError) -> JoinError {
-    match error.try_into_panic() {
-        Ok(panic) => resume_unwind(panic),
-        Err(error) => error,
-    }
+/// Whether there is anything to be undone.
+pub fn is_coded(body: &[u8], codings: &str) -> bool {
+    !codings.is_empty() || body.starts_with(GZIP)
 }
 
 /// The body without the codings that `codings` (Content-Encoding's list) names, last one first; at most `limit` + 1
 /// bytes of it. `cut`: the encoded body was not read to its end, so that an early end is no damage. `lenient`: what comes before damage
-/// is good enough. `until`: a [`thread_time`].
-fn decode(
+/// is good enough, and what is text on the way is returned first, as some clients show it so. `until`: a [`thread_time`].
+pub(super) fn decode(
     body: &[u8],
     codings: &str,
     limit: usize,
     mut cut: bool,
     lenient: bool,
     until: Duration,
-) -> Result<Vec<u8>, DecodeError> {
+) -> Result<Vec<Vec<u8>>, DecodeError> {
     let codings: Vec<_> = codings.split(',').map(str::trim).filter(|coding| !coding.is_empty()).collect();
     if codings.len() > MAX_CODINGS {
         return Err(DecodeError::TooMany);
     }
-    let mut undo = |body: Cow<'_, [u8]>, coding: &str| {
-        let decoded = one(&body, coding, limit, cut, lenient, until)?;
-        cut |= decoded.len() > limit;
-        Ok(decoded)
-    };
-    let mut body = codings.iter().rev().try_fold(Cow::from(body), |body, coding| undo(body, coding).map(Cow::from))?;
+    let (mut body, mut shown) = (Cow::from(body), Vec::new());
+    for coding in codings.iter().rev() {
+        if lenient && is_text(&body, cut) {
+            shown.push(body.to_vec());
+        }
+        match one(&body, coding, limit, cut, lenient, until) {
+            Ok(decoded) => body = decoded.into(),
+            // It is in no coding any more, whatever it says of itself.
+            Err(error) if !shown.is_empty() && !matches!(error, DecodeError::Costly(_)) => return Ok(shown),
+            Err(error) => return Err(error),
+        }
+        cut |= body.len() > limit;
+    }
     // No rule begins so: it is a `.gz` that is served as it lies on the disk.
     for _ in 0..MAX_CODINGS {
         if !body.starts_with(GZIP) {
-            return Ok(body.into_owned());
+            shown.push(body.into_owned());
+            return Ok(shown);
         }
-        body = undo(body, "gzip")?.into();
+        body = one(&body, "gzip", limit, cut, lenient, until)?.into();
+        cut |= body.len() > limit;
     }
     Err(DecodeError::TooMany)
 }
@@ -175,22 +119,20 @@ fn one(
         Err(_) if input.is_costly => Err(DecodeError::Costly(name)),
         // Where what we left out is missing, and nothing else is wrong.
         Err(error) if cut && error.kind() == io::ErrorKind::UnexpectedEof => Ok(out),
-        Err(_) if lenient => Ok(out),
+        Err(_) if lenient && !out.is_empty() => Ok(out),
         Err(_) => Err(DecodeError::Damaged(name)),
     }
 }
 
 /// The members one after the other (RFC 1952 §2.2). What follows a complete one and is none is padding.
 fn gzip(input: &mut Input<'_>, all: u64, out: &mut Vec<u8>) -> io::Result<usize> {
-    for _ in 0..MAX_MEMBERS {
+    loop {
         let left = all - out.len() as u64;
         flate2::bufread::GzDecoder::new(&mut *input).take(left).read_to_end(out)?;
         if out.len() as u64 >= all || !input.rest.starts_with(b"\x1f\x8b") {
             return Ok(out.len());
         }
     }
-    // What is in the rest is not known.
-    Err(io::ErrorKind::InvalidData.into())
 }
 
 /// What a decoder reads, piece by piece for as long as there is time.
@@ -226,7 +168,7 @@ impl Read for Input<'_> {
 }
 
 /// How long this thread has computed.
-fn thread_time() -> Duration {
+pub(super) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
@@ -271,69 +213,39 @@ fn asks_for_large_window(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first & 0x7F == 0b001_0001)
 }
 
-/// Why a body that waits for its turn too long is not known: the proxy's own want, not the site's.
-pub const DECODERS_BUSY: &str = "too many costly bodies are being decoded";
 /// How a gzip file begins: its magic number, and the only method that there is (RFC 1952 §2.3.1).
 const GZIP: &[u8] = b"\x1f\x8b\x08";
 /// Of a coding's name, in messages.
 const MAX_NAME: usize = 40;
 const MAX_CODINGS: usize = 4;
-/// Each member costs the setting up of a decoder.
-const MAX_MEMBERS: usize = 256;
 const BUFFER: usize = 4096;
-/// Half a megabyte of rules takes a tenth of it.
-const LONGEST: Duration = Duration::from_millis(50);
-/// Computing on a thread that serves requests: many times what the head of a page takes.
-const AT_ONCE: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::policy::pace::ClientId;
-    use futures_util::FutureExt;
     use std::io::Write;
 
-    const TEXT: &[u8] = b"User-agent: *\nDisallow: /private/\n";
-    const TAKER: DecodeTaker = DecodeTaker { client: ClientId(1), site: 1 };
-
-    /// With all places taken.
-    #[tokio::test]
-    async fn an_ordinary_body_waits_for_none_that_is_costly_and_a_wait_that_is_dropped_leaves_nothing() {
-        let most = half_of_the_cores() as u64;
-        let mut places = Vec::new();
-        for n in 0..most {
-            places.push(PLACES.take_for(ClientId(100 + n), 0).await);
-        }
-        let costly = Arc::new(gzip_of(&noise_of(2_000_000)));
-        let decode =
-            |body: &Arc<Vec<u8>>| decode_beginning(body.clone(), "gzip".into(), 8 << 20, Duration::ZERO, TAKER);
-        let mut waiting: Vec<_> = (0..20).map(|_| Box::pin(decode(&costly))).collect();
-        for wait in &mut waiting {
-            assert!(wait.as_mut().now_or_never().is_none(), "it waits for its turn");
-        }
-        let (read, _) = decode(&Arc::new(gzip_of(TEXT))).now_or_never().expect("it waits for nobody");
-        assert_eq!(read.as_deref(), Some(TEXT));
-        drop(waiting);
-        assert_eq!(Arc::strong_count(&costly), 1, "nothing of it is kept");
-        drop(places);
-        assert!(decode(&costly).await.1 > AT_ONCE, "there are places again");
-    }
-
-    fn noise_of(len: u32) -> Vec<u8> {
+    pub const TEXT: &[u8] = b"User-agent: *\nDisallow: /private/\n";
+    pub fn noise_of(len: u32) -> Vec<u8> {
         (0..len / 4).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect()
     }
 
     fn decode(body: Vec<u8>, codings: &str, limit: usize, cut: bool) -> Result<Vec<u8>, DecodeError> {
-        super::decode(&body, codings, limit, cut, false, Duration::MAX)
+        super::decode(&body, codings, limit, cut, false, Duration::MAX).map(only)
     }
 
-    fn gzip_of(bytes: &[u8]) -> Vec<u8> {
+    fn only(read: Vec<Vec<u8>>) -> Vec<u8> {
+        let [only] = <[_; 1]>::try_from(read).unwrap();
+        only
+    }
+
+    pub fn gzip_of(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
     }
 
-    fn br(bytes: &[u8]) -> Vec<u8> {
+    pub fn br(bytes: &[u8]) -> Vec<u8> {
         brotli_of(bytes, 20)
     }
 
@@ -378,33 +290,11 @@ mod tests {
             }
             assert_eq!(decode(body, coding, noise.len(), false).unwrap(), noise, "{coding}");
             assert_eq!(
-                super::decode(&encode(TEXT), coding, 1000, false, false, Duration::ZERO).unwrap(),
+                super::decode(&encode(TEXT), coding, 1000, false, false, Duration::ZERO).map(only).unwrap(),
                 TEXT,
                 "{coding}"
             );
         }
-    }
-
-    /// Many clients show a page whose checksum is wrong; a robots.txt has to be whole.
-    #[tokio::test]
-    async fn what_comes_before_damage_counts_for_a_page_and_not_for_a_file() {
-        let mut body = gzip_of(TEXT);
-        *body.iter_mut().rev().nth(5).expect("it has a checksum") ^= 1;
-        let (read, _) = decode_beginning(Arc::new(body.clone()), "gzip".into(), 1000, Duration::ZERO, TAKER).await;
-        assert_eq!(read.as_deref(), Some(TEXT));
-        let read = decode_apart(body, "gzip".into(), 1000, false, TAKER).await;
-        assert_eq!(read, Err(DecodeError::Damaged("gzip")));
-    }
-
-    #[tokio::test]
-    async fn what_a_page_may_cost_is_for_all_readings_of_it_together() {
-        let noise: Vec<u8> = (0..40_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
-        let body = br(&noise);
-        let (read, spent) =
-            decode_beginning(Arc::new(body.clone()), "br".into(), noise.len(), Duration::ZERO, TAKER).await;
-        assert_eq!((read.as_deref(), spent > Duration::ZERO), (Some(&noise[..]), true));
-        let (read, more) = decode_beginning(Arc::new(body), "br".into(), noise.len(), LONGEST, TAKER).await;
-        assert!(read.is_none() && more > LONGEST);
     }
 
     #[test]
@@ -413,17 +303,6 @@ mod tests {
             assert_eq!(decode(Vec::new(), coding, 1000, false).unwrap(), b"", "{coding}");
         }
         assert_eq!(decode(gzip_of(b""), "br, gzip", 1000, false).unwrap(), b"");
-    }
-
-    #[tokio::test]
-    async fn a_gzip_file_that_is_not_said_to_be_one_is_undone() {
-        let whole = gzip_of(TEXT);
-        assert_eq!(decode_apart(whole.clone(), String::new(), 1000, false, TAKER).await.unwrap(), TEXT);
-        let half = whole[..whole.len() - 9].to_vec();
-        assert_eq!(decode_apart(half, String::new(), 1000, false, TAKER).await, Err(DecodeError::Damaged("gzip")));
-        for other in [&b""[..], b"\x1f\x8b", TEXT] {
-            assert_eq!(decode_apart(other.to_vec(), String::new(), 1000, false, TAKER).await.unwrap(), other);
-        }
     }
 
     #[test]
@@ -512,11 +391,9 @@ mod tests {
         let two = [gzip_of(TEXT), gzip_of(TEXT)].concat();
         assert_eq!(decode(two, "gzip", 1000, false).unwrap(), [TEXT, TEXT].concat());
         let many = gzip_of(b"").repeat(10_000);
-        assert_eq!(
-            decode(many, "gzip", 1000, false),
-            Err(DecodeError::Damaged("gzip")),
-            "its rules may be in the rest"
-        );
+        assert_eq!(decode(many.clone(), "gzip", 1000, false).unwrap(), b"");
+        let late = super::decode(&many, "gzip", 1000, false, false, Duration::ZERO);
+        assert_eq!(late, Err(DecodeError::Costly("gzip")), "each costs the setting up of a decoder");
     }
 
     #[test]

@@ -1,36 +1,46 @@
-//! Places for work that many clients want done: so many in all. A client never has more places than remain free, so that one with
-//! thousands of dead or slow hosts leaves half of the places to others, and two such clients leave a third. Clients with as many places
-//! take turns, and so do the sites that one client waits for, where they are told apart.
+//! A limited number of places for work that many clients want done. A client never has more places than remain free: one with thousands
+//! of dead or slow hosts leaves half of the places to others, two such clients leave a third. Clients with equally many places take
+//! turns, and so do the sites for which one client waits.
 
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::thread::available_parallelism;
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
-pub(super) struct FairPlaces(Mutex<PlacesState>);
+#[derive(Clone)]
+pub(super) struct FairPlaces(Arc<Mutex<PlacesState>>);
 
 /// One place, or the wait for one. Released on drop.
-pub(super) struct FairPlace<'a> {
-    all: &'a FairPlaces,
+pub(super) struct FairPlace {
+    all: FairPlaces,
     client: ClientId,
     waits: (u64, u64),
 }
 
-/// Whom a body is decoded for: takers take turns.
+/// For whom a place is taken: a client, and the site for which it asks.
 #[derive(Debug, Clone, Copy)]
-pub struct DecodeTaker {
+pub struct Taker {
     pub(super) client: ClientId,
-    pub(super) site: u64,
+    /// A hash of the registrable domain: a domain can have any number of hosts.
+    site: u64,
 }
 
-impl DecodeTaker {
+impl Taker {
     pub fn new(client: ClientId, site: &Authority) -> Self {
-        let mut hasher = DefaultHasher::new();
-        site.host().hash(&mut hasher);
+        let (host, mut hasher) = (site.host(), DefaultHasher::new());
+        match host.domain() {
+            Some(domain) => domain.hash(&mut hasher),
+            None => host.hash(&mut hasher),
+        }
         Self { client, site: hasher.finish() }
+    }
+
+    /// For no site in particular.
+    pub const fn of(client: ClientId) -> Self {
+        Self { client, site: 0 }
     }
 }
 
@@ -59,7 +69,7 @@ struct ClientPlaces {
 impl FairPlaces {
     pub fn new(most: usize) -> Self {
         let (clients, waiting) = Default::default();
-        Self(Mutex::new(PlacesState { most, taken: 0, clients, waiting, next: 0 }))
+        Self(Arc::new(Mutex::new(PlacesState { most, taken: 0, clients, waiting, next: 0 })))
     }
 
     /// Call after the limit may have changed.
@@ -69,13 +79,8 @@ impl FairPlaces {
         state.hand_out();
     }
 
-    /// Takes a place; a client's own requests are served in order. Cancel-safe.
-    pub async fn take(&self, client: ClientId) -> FairPlace<'_> {
-        self.take_for(client, 0).await
-    }
-
-    /// As [`Self::take`], in order for each of the client's sites, which take turns.
-    pub async fn take_for(&self, client: ClientId, site: u64) -> FairPlace<'_> {
+    /// Takes a place, in order within a site. Cancel-safe.
+    pub async fn take(&self, Taker { client, site }: Taker) -> FairPlace {
         let (tell, told) = oneshot::channel();
         let place = {
             let mut state = self.0.lock();
@@ -91,11 +96,16 @@ impl FairPlaces {
                 (round, number)
             });
             state.hand_out();
-            FairPlace { all: self, client, waits }
+            FairPlace { all: self.clone(), client, waits }
         };
         // The sender is kept until a place is assigned.
         let _ = told.await;
         place
+    }
+
+    /// Whether anybody waits for a place.
+    pub fn is_awaited(&self) -> bool {
+        !self.0.lock().waiting.is_empty()
     }
 }
 
@@ -128,6 +138,9 @@ impl PlacesState {
             self.waiting.remove(&before);
         }
         let changed = change(places);
+        if places.waiting.is_empty() {
+            places.sites = HashMap::new();
+        }
         match places.rank() {
             Some(now) => _ = self.waiting.insert(now, client),
             None if places.taken == 0 => _ = self.clients.remove(&client),
@@ -143,7 +156,7 @@ impl ClientPlaces {
     }
 }
 
-impl Drop for FairPlace<'_> {
+impl Drop for FairPlace {
     fn drop(&mut self) {
         let mut state = self.all.0.lock();
         let waited = state.change(self.client, |places| places.waiting.remove(&self.waits).is_some());
@@ -155,11 +168,6 @@ impl Drop for FairPlace<'_> {
     }
 }
 
-/// Places for what only computes.
-pub(super) fn half_of_the_cores() -> usize {
-    (available_parallelism().map_or(1, usize::from) / 2).max(1)
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -167,8 +175,12 @@ pub(super) mod tests {
     use std::pin::pin;
 
     /// As many places as the client gets at once.
-    pub fn all_that(places: &FairPlaces, client: u64) -> Vec<FairPlace<'_>> {
-        std::iter::from_fn(|| places.take(ClientId(client)).now_or_never()).collect()
+    pub fn all_that(places: &FairPlaces, client: u64) -> Vec<FairPlace> {
+        std::iter::from_fn(|| places.take(of(client)).now_or_never()).collect()
+    }
+
+    fn of(client: u64) -> Taker {
+        Taker::of(ClientId(client))
     }
 
     #[test]
@@ -187,8 +199,8 @@ pub(super) mod tests {
         let mut greedy = all_that(&places, 1);
         let mut second = all_that(&places, 2);
         assert_eq!((greedy.len(), second.len()), (4, 2));
-        let mut of_greedy = pin!(places.take(ClientId(1)));
-        let mut of_second = pin!(places.take(ClientId(2)));
+        let mut of_greedy = pin!(places.take(of(1)));
+        let mut of_second = pin!(places.take(of(2)));
         assert!((&mut of_greedy).now_or_never().is_none() && (&mut of_second).now_or_never().is_none());
         greedy.pop();
         assert!((&mut of_greedy).now_or_never().is_none(), "it has more of them still");
@@ -201,14 +213,14 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn clients_take_turns_and_so_do_the_sites_of_each() {
         let places = FairPlaces::new(1);
-        let taken = places.take(ClientId(9)).await;
+        let taken = places.take(of(9)).await;
         let served = Mutex::new(Vec::new());
         // Many bodies of two sites for one client, and then one of another site, and one for another client.
         let takers = [1, 1, 1, 1, 2, 2, 2, 3].map(|site| (1, site)).into_iter().chain([(2, 1)]);
         let waits = takers.map(|(client, site)| {
             let (places, served) = (&places, &served);
             async move {
-                let place = places.take_for(ClientId(client), site).await;
+                let place = places.take(Taker { client: ClientId(client), site }).await;
                 served.lock().push((client, site));
                 drop(place);
             }
@@ -225,14 +237,14 @@ pub(super) mod tests {
     #[test]
     fn a_wait_that_is_given_up_takes_no_place() {
         let places = FairPlaces::new(2);
-        let first = places.take(ClientId(1)).now_or_never().expect("it is free");
+        let first = places.take(of(1)).now_or_never().expect("it is free");
         {
-            let mut given_up = Box::pin(places.take(ClientId(1)));
+            let mut given_up = Box::pin(places.take(of(1)));
             assert!((&mut given_up).now_or_never().is_none());
             drop(first);
             // Assigned, but not yet received.
         }
-        assert!(places.take(ClientId(1)).now_or_never().is_some());
+        assert!(places.take(of(1)).now_or_never().is_some());
         let state = places.0.lock();
         assert_eq!((state.taken, state.clients.len(), state.waiting.len()), (0, 0, 0), "nothing is left behind");
     }
@@ -240,15 +252,15 @@ pub(super) mod tests {
     #[test]
     fn more_places_go_to_those_that_wait_and_fewer_end_nothing() {
         let places = FairPlaces::new(2);
-        let first = places.take(ClientId(1)).now_or_never().expect("it is free");
-        let mut second = pin!(places.take(ClientId(1)));
+        let first = places.take(of(1)).now_or_never().expect("it is free");
+        let mut second = pin!(places.take(of(1)));
         assert!((&mut second).now_or_never().is_none());
         places.resize(4);
         let second = second.now_or_never().expect("there is one more");
         places.resize(1);
-        assert!(places.take(ClientId(2)).now_or_never().is_none());
+        assert!(places.take(of(2)).now_or_never().is_none());
         drop((first, second));
-        assert!(places.take(ClientId(2)).now_or_never().is_some());
+        assert!(places.take(of(2)).now_or_never().is_some());
     }
 
     /// Each step costs no more than a search tree operation, however many wait.
@@ -259,7 +271,7 @@ pub(super) mod tests {
         let waits = (0..100_000).map(|number| {
             let (places, served) = (&places, &served);
             async move {
-                let place = places.take(ClientId(number % clients)).await;
+                let place = places.take(of(number % clients)).await;
                 served.lock().entry(number % clients).or_default().push(number);
                 tokio::task::yield_now().await;
                 drop(place);

@@ -1,11 +1,13 @@
-//! Whether and when a request may go: owns all shared state and is the only reader of the clock.
+//! Whether and when a request may go. Owns all shared state and is the only reader of the clock.
 
 mod account;
 mod admit;
 mod admit_host;
 mod budget;
 pub mod cache;
+mod compute;
 mod decode;
+mod decoders;
 mod fair_places;
 mod fleet;
 mod pacer;
@@ -22,8 +24,10 @@ pub use crate::policy::pace::PaceOutcome;
 pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
 pub use budget::{BudgetFigures, Charge};
-pub use decode::{DECODERS_BUSY, decode_beginning};
-pub use fair_places::DecodeTaker;
+pub use compute::Workers;
+pub use decode::{DecodeError, is_coded};
+pub use decoders::DECODERS_BUSY;
+pub use fair_places::Taker;
 pub use fleet::FleetFigures;
 pub use pacer::{PaceFigures, Permit};
 pub use report_mode::Reported;
@@ -42,7 +46,6 @@ use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
 use fleet::{Fleet, Machine, Message};
-use http::HeaderMap;
 use pacer::{Pacer, Stand};
 use robots::{FetchReason, Order, RobotsCache};
 use robots_copy::as_served;
@@ -54,47 +57,48 @@ use tokio::sync::{mpsc::UnboundedReceiver, watch::Sender};
 use tokio::task::JoinSet;
 use waiting_requests::HeldRequests;
 
-/// What robots.txt says and when it is a host's turn, as one question.
+/// Combines robots.txt and pacing: whether and when a request may go.
 pub struct Gate {
     settings: Arc<ArcSwap<Settings>>,
     robots: Arc<RobotsCache>,
     pacer: Arc<Pacer>,
     ledger: Arc<Ledger>,
     held: HeldRequests,
+    pub workers: Workers,
     store: Arc<Store>,
     fleet: Option<Arc<Fleet>>,
-    /// Until when requests may be held: the proxy stops.
+    /// While the proxy stops: until when requests may be held.
     drain: Sender<Option<Instant>>,
     /// Ends with the gate.
     _listens: JoinSet<()>,
 }
 
-/// The answer to one that may.
+/// How an allowed request goes on.
 pub enum Admitted {
-    /// It goes now, and holds the permit until it is over.
+    /// The request goes now, and holds the permit until it ends.
     Go {
         permit: Permit,
-        /// In report mode, what would have been.
+        /// The decision that report mode did not enforce.
         reported: Option<Reported>,
     },
-    /// It is answered with our copy of robots.txt.
+    /// The stored robots.txt is the answer.
     Robots(RobotsCopy),
-    /// It may go, and need not: the client has the page (`min_revisit`).
+    /// Allowed, but not needed: the client has the page (`min_revisit`).
     NotModified,
-    /// It may go, but for its turn: it asks the cache first.
+    /// Allowed, but without a pacing slot: the cache is asked first.
     Allowed {
-        /// In report mode, what would have been.
+        /// The decision that report mode did not enforce.
         reported: Option<Reported>,
     },
 }
 
 impl Gate {
-    /// In memory only, and in no fleet.
+    /// In memory only, without a fleet.
     pub fn new(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
         Self::with(settings, upstream, Store::memory(), None, None, None)
     }
 
-    /// With what an earlier process left in the store, and in the fleet, as configured.
+    /// With the store of an earlier process and the fleet, as configured.
     pub fn open(settings: Arc<ArcSwap<Settings>>, upstream: Arc<Upstream>) -> Self {
         let now = settings.load_full();
         let place = || now.store.meeting_place.clone().unwrap_or_else(|| store::directory(&now.store));
@@ -116,48 +120,45 @@ impl Gate {
     ) -> Self {
         let (store, fleet) = (Arc::new(store), fleet.map(Arc::new));
         let pacer = Arc::new(Pacer::new(fleet.clone(), machine));
-        let robots = RobotsCache::new(upstream, pacer.clone(), store.clone(), settings.clone(), fleet.clone());
+        let workers = Workers::new(settings.load().limits.decoders);
+        let shared = (store.clone(), fleet.clone(), workers.clone());
+        let robots = RobotsCache::new(upstream, pacer.clone(), shared, settings.clone());
         let (ledger, mut listens) = (Ledger::new(fleet.clone()), JoinSet::new());
         if let (Some(fleet), Some(messages)) = (fleet.clone(), messages) {
             listens.spawn(listen(messages, (robots.clone(), pacer.clone(), ledger.clone())));
             listens.spawn(async move { fleet.keep().await });
         }
         let (held, drain) = (HeldRequests::default(), Sender::default());
-        Gate { settings, robots, pacer, ledger, held, store, fleet, drain, _listens: listens }
+        Gate { settings, robots, pacer, ledger, held, workers, store, fleet, drain, _listens: listens }
     }
 
-    /// Returns when it is in the fleet, or cannot be for now, or there is none.
+    /// Returns when the fleet was joined or cannot be joined for now, or if there is none.
     pub async fn join(&self) {
         if let Some(fleet) = &self.fleet {
             fleet.tried().await;
         }
     }
 
-    /// Returns when the others of its fleet know that it ends.
+    /// Returns when the other instances know that this one leaves.
     pub async fn leave_fleet(&self) {
         if let Some(fleet) = &self.fleet {
             fleet.leave().await;
         }
     }
 
-    /// Takes a robots.txt from elsewhere as if it had just been fetched.
-    pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
-        self.robots.insert(authority, status, headers, body);
-    }
-
-    /// Returns when all that is known is in the store.
+    /// Returns when everything known is in the store.
     pub async fn flush(&self) {
         let store = self.store.clone();
-        // It fails only when the runtime is going away.
+        // Fails only while the runtime shuts down.
         let _ = tokio::task::spawn_blocking(move || store.flush()).await;
     }
 
-    /// Writes to the store what is not written yet, and closes it. Blocks.
+    /// Writes pending entries to the store and closes it. Blocks.
     pub fn close(&self) {
         self.store.close();
     }
 
-    /// Why a URL may or may not be fetched. Fetches what is not known yet of robots.txt, and of the other files where they matter.
+    /// Explains why a URL may or may not be fetched. Fetches robots.txt, and other files that matter, if unknown.
     pub async fn explain(&self, request: &Request<'_>, rules: &HostRules) -> Explanation {
         let now = SystemTime::now;
         if let Err(why) = self.may_reach(request.authority).await {
@@ -167,9 +168,9 @@ impl Gate {
         let robots = self.known(SiteFile::Robots, request.authority).await;
         let find = |file| self.robots.host(file, request.authority).load_full();
         let mut tdmrep = rules.mining_purpose().map(|_| find(SiteFile::TdmRep));
-        let has_license = !rules.licensed_purposes().is_empty() && robots.license_url().is_some();
+        let has_license = !rules.licensed_purposes().is_empty() && robots.named_license().is_some();
         let mut license = has_license.then(|| find(SiteFile::License));
-        // Each file once.
+        // Each file at most once.
         for _ in 0..SiteFile::COUNT {
             let known = Known { robots: &robots, tdmrep: tdmrep.as_deref(), license: license.as_deref() };
             let decision = decide(known, rules, request, now());
@@ -187,15 +188,15 @@ impl Gate {
         explain(known, rules, request, now())
     }
 
-    /// Whether `egress` lets a page of the host be asked for.
+    /// Whether `egress` allows requests to the host.
     async fn may_reach(&self, authority: &Authority) -> Result<(), Refusal> {
         let listed = self.settings.load().listed.check(authority.host(), "GET");
         listed.map_err(|why| Refusal::EgressDenied { why })?;
         self.robots.may_reach(authority).await
     }
 
-    /// A tunnelled connection, whose requests cannot be seen: its pace is all that can be kept.
-    /// `hosts`: the client's own, in place of `Settings::hosts`. `account`: what is recorded of it.
+    /// Admits a tunnelled connection, whose requests are invisible: only its pace can be kept.
+    /// `hosts`: the client's own, in place of `Settings::hosts`. `account`: receives what is recorded.
     pub async fn admit_connection(
         &self,
         request: &Request<'_>,
@@ -231,7 +232,7 @@ impl Gate {
         Ok((permit, None))
     }
 
-    /// Our copy, if it is fresh; else as it is after a fetch. `None`: there is none to serve; the origin may say so itself.
+    /// The stored robots.txt, fetched again first unless it is fresh. `None`: none to serve, so the origin answers.
     async fn robots_copy(
         &self,
         request: &Request<'_>,
@@ -240,7 +241,7 @@ impl Gate {
     ) -> Result<Option<RobotsCopy>, Refusal> {
         let host = self.robots.host(SiteFile::Robots, request.authority);
         let (entry, now) = (host.load_full(), SystemTime::now());
-        account.decided(Some(Allowance::RobotsTxt), &entry, [None, None]);
+        account.record_decision(Some(Allowance::RobotsTxt), &entry, [None, None]);
         let usable = entry.usable(now);
         let is_fresh = usable.is_some_and(|(answer, _)| answer.freshness.is_fresh(now));
         if !matches!(usable, Some((_, CopyState::Fresh))) && entry.may_fetch(now) {
@@ -259,34 +260,34 @@ impl Gate {
                 return if self.settings.load().mode == Mode::Report { Ok(None) } else { Err(why) };
             }
         }
-        account.decided(Some(Allowance::RobotsTxt), &host.load_full(), [None, None]);
+        account.record_decision(Some(Allowance::RobotsTxt), &host.load_full(), [None, None]);
         Ok(as_served(&host, request, SystemTime::now()))
     }
 
-    /// What is known of an authority's file, after a fetch if that is nothing usable.
+    /// The entry of an authority's file, fetched first if there is nothing usable.
     async fn known(&self, file: SiteFile, authority: &Authority) -> Arc<Entry> {
         let host = self.robots.host(file, authority);
         let (entry, now) = (host.load_full(), SystemTime::now());
         if entry.usable(now).is_some() || !entry.may_fetch(now) {
             return entry;
         }
-        // If nobody could be asked, nothing is known.
+        // If the fetch could not be made, nothing is known.
         let _ = self.robots.refresh(&host, Order::background(FetchReason::FirstUse)).end().await;
         host.load_full()
     }
 }
 
-/// As far as an origin's Retry-After is obeyed.
+/// Longest Retry-After that is obeyed.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
 
-/// Hands on what comes from the fleet.
+/// Dispatches messages from the fleet.
 async fn listen(mut messages: UnboundedReceiver<Message>, to: (Arc<RobotsCache>, Arc<Pacer>, Arc<Ledger>)) {
     let (robots, pacer, ledger) = to;
     let mut telling = JoinSet::new();
     while let Some(message) = messages.recv().await {
         match message {
             Message::Link => {
-                // Nothing else waits for the report to the fleet.
+                // Other messages do not wait for the report to the fleet.
                 let (pacer, ledger) = (pacer.clone(), ledger.clone());
                 telling.shutdown().await;
                 telling.spawn(async move { tokio::join!(pacer.link_changed(), ledger.link_changed()) });

@@ -4,13 +4,13 @@ use crate::policy::Refusal;
 use std::fmt;
 use std::time::Duration;
 
-/// What would have been, had the mode been `enforce`.
+/// What `enforce` mode would have done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reported {
-    /// It would not have gone.
+    /// Refused the request.
     Refused(Box<Refusal>),
-    /// It would have waited so long.
+    /// Held the request for this long.
     Held(Duration),
 }
 
@@ -21,7 +21,7 @@ impl From<Refusal> for Reported {
 }
 
 impl Reported {
-    /// The label in logs and counts. Stable.
+    /// Stable label in logs and counts.
     pub fn slug(&self) -> &'static str {
         match self {
             Self::Refused(refusal) => refusal.slug(),

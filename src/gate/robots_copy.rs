@@ -33,7 +33,7 @@ pub(super) fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime
     Some(RobotsCopy { status, body, etag, last_modified, age: answer.freshness.age(now) })
 }
 
-/// A file shared by all clients that are being sent it, instead of a copy for each.
+/// A file shared by all clients that receive it.
 struct SharedFile(RobotsTxt);
 
 impl AsRef<[u8]> for SharedFile {

@@ -1,11 +1,11 @@
-//! On what terms a request takes its turn, as configured.
+//! The configured pacing terms of a request.
 
 use crate::config::{Hosts, Settings};
 use crate::policy::pace::Terms;
 use crate::policy::{Host, HostRules, Request};
 use std::time::Duration;
 
-/// `rules`: the client's own for this host. `crawl_delay`: of robots.txt, unless the operator sets one.
+/// `rules`: the client's own for this host. `crawl_delay`: from robots.txt; the operator's takes precedence.
 pub(super) fn terms(
     settings: &Settings,
     rules: &HostRules,
@@ -15,7 +15,7 @@ pub(super) fn terms(
 ) -> Terms {
     let (pace, manners) = (&settings.pace, &rules.manners);
     let of_host = settings.hosts.get(host).rules.crawl_delay.unwrap_or_default();
-    // A longer delay of the client's own has a queue of its own, like a group's: the others do not wait for it.
+    // A longer delay of the client's own has a separate queue, like a group's: other clients do not wait for it.
     let (crawl_delay, group_delay) = match rules.crawl_delay {
         Some(own) if own > of_host => (of_host, own),
         Some(own) => (own, Duration::ZERO),
@@ -38,7 +38,7 @@ pub(super) fn terms(
     }
 }
 
-/// What is configured for the request's host. `hosts`: the client's own, in place of `Settings::hosts`.
+/// The rules for the request's host. `hosts`: the client's own, in place of `Settings::hosts`.
 pub(super) fn rules<'a>(request: &Request<'_>, hosts: Option<&'a Hosts>, settings: &'a Settings) -> &'a HostRules {
     &hosts.unwrap_or(&settings.hosts).get(request.authority.host()).rules
 }

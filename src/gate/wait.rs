@@ -1,4 +1,4 @@
-//! What a request may wait for: a robots.txt under way, its host's turn; and no longer than the proxy serves.
+//! What a request waits for: the fetch of a robots.txt, or a pacing slot. Both waits end when the proxy drains.
 
 use super::pacer::{Permit, Waiting};
 use super::robots::Fetching;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout};
 
 impl Gate {
-    /// Until a fetch is over: as soon as it is certain that it has its turn later than a request may wait, that is said, and when it
-    /// will be; in its turn it may take as long as a fetch may.
+    /// Waits for the end of a fetch. As soon as the fetch is certain to get its slot later than a request may wait,
+    /// the request is refused with that time. A fetch that has its slot may take as long as its timeout.
     pub(super) async fn wait_for_robots(
         &self,
         request: &Request<'_>,
@@ -22,12 +22,12 @@ impl Gate {
         let (max_wait, most, retry_after, max_waiting) = {
             let settings = self.settings.load();
             let terms = self.terms(request, rules(request, hosts, &settings), &settings, None, waited);
-            // One may wait, or nothing would ever be fetched.
+            // At least one may wait, or nothing would ever be fetched.
             let most = terms.max_wait + settings.robots.timeout;
             (terms.max_wait, most, terms.gap().max(AWHILE), terms.max_waiting.max(1))
         };
         let began = Instant::now();
-        // A turn that is there once the fleet is asked is not waited for.
+        // A slot that needs only an answer of the fleet is not waited for.
         let latest = began.checked_add(max_wait.max(AWHILE)).unwrap_or(began + FAR);
         let late = fetching.clone().late(latest);
         let mut place = self.pacer.wait_place(request.client, max_waiting);
@@ -37,7 +37,9 @@ impl Gate {
                 fetched.unwrap_or(Err(Refusal::CrawlDelay { retry_after, max_wait: None }))
             }
             due = late => {
-                let retry_after = due.saturating_duration_since(Instant::now()).max(AWHILE);
+                let wait = due.saturating_duration_since(Instant::now());
+                // Overdue: another request's answer takes long.
+                let retry_after = if wait.is_zero() { retry_after } else { wait.max(AWHILE) };
                 Err(Refusal::CrawlDelay { retry_after, max_wait: Some(max_wait) })
             }
             refusal = place.crowded_out() => Err(refusal),
@@ -54,8 +56,8 @@ impl Gate {
         }
     }
 
-    /// One more request under this permit, in its turn, or the first, whose turn may be elsewhere: `address` is where it goes now, where
-    /// the pace is kept by addresses.
+    /// Takes a slot for one more request under this permit, unless the first is still held. `address`: where the
+    /// request goes now, if the pace is kept by address.
     pub async fn turn_again(
         &self,
         permit: &mut Permit,
@@ -74,14 +76,14 @@ impl Gate {
                 return Ok(());
             }
         }
-        // Nothing goes in a burst once the origin has asked for time.
+        // No bursts once the origin has asked for time.
         permit.again(&pages).await
     }
 
-    /// Returns when the proxy stops and a request whose turn is `due` then cannot have it any more. `None`: nobody knows.
+    /// Returns once the proxy drains, if the slot at `due` would come too late. `None`: the time is unknown.
     async fn drained(&self, due: Option<Instant>) -> Refusal {
         let mut drain = self.drain.subscribe();
-        // The sender lives as long as we do.
+        // The sender lives as long as the gate.
         let until = drain.wait_for(Option::is_some).await.ok().and_then(|until| *until);
         if let Some(until) = until.filter(|until| due.is_none_or(|due| due <= *until)) {
             sleep_until(until.into()).await;
@@ -90,9 +92,9 @@ impl Gate {
     }
 }
 
-/// By then another instance may serve.
+/// Time for another instance to take over.
 const DRAINING: Duration = Duration::from_secs(5);
-/// When nobody knows when.
+/// Used if the time is unknown.
 const AWHILE: Duration = Duration::from_secs(1);
 /// Longer than anybody waits.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);

@@ -1,4 +1,4 @@
-//! Requests that are held now, and how long earlier ones were: for the status and metrics.
+//! Requests held now, and how long earlier ones were held: for the status and metrics.
 
 use super::pacer::HostQueue;
 use crate::histogram::{Distribution, Histogram};
@@ -20,11 +20,11 @@ pub struct HeldRequest {
     pub user: Option<Box<str>>,
     pub from: Option<IpAddr>,
     pub reason: HeldFor,
-    /// So long already.
+    /// Time held so far.
     pub since: Duration,
-    /// Until its turn, about. `None`: nobody knows.
+    /// Estimated time until its slot. `None`: unknown.
     pub left: Option<Duration>,
-    /// All that wait for the same host, this one included.
+    /// Requests waiting for the same host, including this one.
     pub waiting: usize,
 }
 
@@ -34,20 +34,20 @@ pub struct HeldRequest {
 pub enum HeldFor {
     /// robots.txt is being fetched.
     Robots,
-    /// The host's turns come so far apart.
+    /// The gap between starts at the host.
     Gap(Duration),
-    /// The same, as the host takes so long to answer.
+    /// The gap, because the host answers slowly.
     Adaptive { gap: Duration, latency: Duration },
-    /// The same, as the host has answered 429 or 503.
+    /// The gap, because the host answered 429 or 503.
     Backoff(Duration),
-    /// The host has turned away so many in a row, and is left alone.
+    /// The host refused `refusals` requests in a row and is paused.
     Paused { refusals: u32 },
-    /// As many are under way as may be.
+    /// The most requests allowed in flight.
     InFlight(u32),
 }
 
 impl HeldFor {
-    /// In a word, for scripts.
+    /// A word for scripts.
     pub fn slug(self) -> &'static str {
         match self {
             Self::Robots => "robots-txt",
@@ -61,7 +61,7 @@ impl HeldFor {
 }
 
 impl HeldFor {
-    /// How far the host's turns are apart, if that is what is waited for.
+    /// The gap, if the request waits for one.
     pub fn gap(self) -> Option<Duration> {
         match self {
             Self::Gap(gap) | Self::Adaptive { gap, .. } | Self::Backoff(gap) => Some(gap),
@@ -86,31 +86,31 @@ impl fmt::Display for HeldFor {
     }
 }
 
-/// Turns waited for since the start, for 10 ms or longer: those that only had to ask are not held.
+/// Waits for slots since the start, of 10 ms or longer: a shorter wait only asked for the slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldFigures {
     pub requests: u64,
-    /// How long in all.
+    /// Total time.
     pub total: Duration,
 }
 
-/// All that are held.
+/// All held requests.
 pub(super) struct HeldRequests {
     state: Mutex<HeldState>,
-    /// How long those before them were, for their turn and for robots.txt.
+    /// Times of earlier waits, for slots and for robots.txt.
     times: [Histogram; 2],
 }
 
 #[derive(Default)]
 struct HeldState {
-    /// In the order in which they came.
-    now: BTreeMap<u64, One>,
+    /// In order of arrival.
+    now: BTreeMap<u64, HeldEntry>,
     came: u64,
 }
 
 #[derive(Clone)]
-struct One {
+struct HeldEntry {
     authority: Authority,
     url: Box<str>,
     user: Option<Box<str>>,
@@ -120,7 +120,7 @@ struct One {
     turn: Option<(Arc<HostQueue>, Gap)>,
 }
 
-/// Between two turns.
+/// The gap between two starts.
 #[derive(Clone, Copy)]
 struct Gap {
     fixed: Duration,
@@ -133,15 +133,15 @@ impl HeldFigures {
     }
 }
 
-impl One {
-    /// For how long, if that is for a turn, and worth a word.
+impl HeldEntry {
+    /// Time that a request waited for its slot, if long enough to count.
     fn turn_held(&self) -> Option<Duration> {
-        self.turn.as_ref().map(|_| self.since.elapsed()).filter(|held| *held >= LEAST)
+        self.turn.as_ref().map(|_| self.since.elapsed()).filter(|held| *held >= MIN_HELD)
     }
 
-    /// `before`: so many that wait for the same host have come before it.
+    /// `before`: requests for the same host that came earlier.
     fn listed(self, before: u32) -> HeldRequest {
-        let One { authority, url, user, from, since, turn } = self;
+        let HeldEntry { authority, url, user, from, since, turn } = self;
         let since = since.elapsed();
         let Some((queue, gap)) = turn else {
             let (reason, left, waiting) = (HeldFor::Robots, None, 1);
@@ -171,24 +171,24 @@ impl Default for HeldRequests {
 }
 
 impl HeldRequests {
-    /// How long requests were held, for their turn and for robots.txt.
+    /// Times that requests were held, for slots and for robots.txt.
     pub fn times(&self) -> [Distribution; 2] {
         [self.times[0].read(), self.times[1].read()]
     }
 
-    /// It waits for its turn on these terms.
+    /// A request waits for its slot on these terms.
     pub fn for_turn(&self, request: &Request<'_>, queue: &Arc<HostQueue>, terms: &Terms) -> Hold<'_> {
         let gap = Gap { fixed: terms.gap(), adaptive: terms.adaptive };
         self.enter(request, Some((queue.clone(), gap)))
     }
 
-    /// It waits for robots.txt.
+    /// A request waits for robots.txt.
     pub fn for_robots(&self, request: &Request<'_>) -> Hold<'_> {
         self.enter(request, None)
     }
 
     fn enter(&self, request: &Request<'_>, turn: Option<(Arc<HostQueue>, Gap)>) -> Hold<'_> {
-        let one = One {
+        let one = HeldEntry {
             authority: request.authority.clone(),
             url: request.authority.url(&String::from_utf8_lossy(request.target)).into(),
             user: request.user.map(Box::from),
@@ -207,10 +207,10 @@ impl HeldRequests {
         let state = self.state.lock();
         let before = self.times[0].read();
         let before = HeldFigures { requests: before.count(), total: Duration::from_secs_f64(before.sum) };
-        state.now.values().filter_map(One::turn_held).fold(before, HeldFigures::with)
+        state.now.values().filter_map(HeldEntry::turn_held).fold(before, HeldFigures::with)
     }
 
-    /// The one that has waited longest, if for so long.
+    /// The request that has waited longest, if at least this long.
     pub fn longest(&self, at_least: Duration) -> Option<HeldRequest> {
         let state = self.state.lock();
         let one = state.now.first_key_value().map(|(_, one)| one.clone())?;
@@ -218,9 +218,9 @@ impl HeldRequests {
         Some(one.listed(0)).filter(|held| held.since >= at_least)
     }
 
-    /// Those first that came first.
+    /// In order of arrival.
     pub fn all(&self, most: usize) -> Vec<HeldRequest> {
-        let held: Vec<One> = self.state.lock().now.values().take(most).cloned().collect();
+        let held: Vec<HeldEntry> = self.state.lock().now.values().take(most).cloned().collect();
         let mut ahead = HashMap::<*const HostQueue, u32>::new();
         let listed = held.into_iter().map(|one| {
             let before = one.turn.as_ref().map_or(0, |(queue, _)| {
@@ -233,7 +233,7 @@ impl HeldRequests {
     }
 }
 
-/// Ends when dropped.
+/// One wait, until dropped.
 pub(super) struct Hold<'a> {
     held: &'a HeldRequests,
     number: u64,
@@ -251,10 +251,10 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// In milliseconds: up to the ten minutes that `run` waits.
+/// In milliseconds, up to the ten minutes that `run` waits.
 const TIMES: &[u64] = &[10, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000];
-/// A process that shares a pace asks another one for its turn, which takes less.
-const LEAST: Duration = Duration::from_millis(10);
+/// Shorter waits only ask another process for the slot.
+const MIN_HELD: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
@@ -289,9 +289,9 @@ mod tests {
         assert_eq!(held.all(1).len(), 1);
         drop(behind);
         drop(held.for_turn(&of_a, &queue, &apart(0)));
-        assert_eq!(held.figures(), HeldFigures::default(), "it had to ask, no more");
+        assert_eq!(held.figures(), HeldFigures::default(), "it only asked for its slot");
         held.state.lock().now.values_mut().for_each(|one| one.since -= Duration::from_secs(3));
-        assert_eq!(held.figures().requests, 1, "it is held still");
+        assert_eq!(held.figures().requests, 1, "it is still held");
         drop(second);
         assert_eq!((held.longest(Duration::ZERO), held.figures().requests), (None, 1));
         assert!(held.figures().total >= Duration::from_secs(3));

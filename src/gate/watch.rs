@@ -1,4 +1,4 @@
-//! What the gate knows, for the status and metrics, and `refresh`.
+//! Figures of the gate for the status and metrics, and `refresh`.
 
 use super::pacer::PaceFigures;
 use super::robots::{CacheFigures, FetchReason, Order};
@@ -6,32 +6,33 @@ use super::{BudgetFigures, FleetFigures, Gate, HeldFigures, HeldRequest};
 use crate::config::Settings;
 use crate::histogram::Distribution;
 use crate::policy::{
-    Authority, Budget, Entry, PaceKey, Refusal, Request, SiteAnswer, SiteFile, explain, may_fetch_license,
-    may_fetch_tdmrep,
+    Authority, Budget, Entry, HostRules, PaceKey, Refusal, Request, Ruling, SiteAnswer, SiteFile, explain,
+    judge_linked, may_fetch_license, may_fetch_tdmrep,
 };
+use http::HeaderMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Figures over all hosts.
+/// Figures of all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GateFigures {
     pub robots: CacheFigures,
-    /// Requests waiting for their crawl-delay.
+    /// Requests that are held.
     pub waiting: usize,
     pub held: HeldFigures,
-    /// `None`: it is in no fleet with a server.
+    /// `None`: no fleet with a server.
     pub fleet: Option<FleetFigures>,
 }
 
-/// How long things have taken.
+/// Distributions of times.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Times {
-    /// Requests were held.
+    /// Time that requests were held.
     pub held_for_turn: Distribution,
     pub held_for_robots: Distribution,
-    /// The age of the copies that fetches were to replace, by whether they were answered.
+    /// Age of copies when a fetch was to replace them, by whether it was answered.
     pub answered_age: Distribution,
     pub failed_age: Distribution,
 }
@@ -42,70 +43,82 @@ impl Gate {
         GateFigures { robots: self.robots.figures(), waiting: self.pacer.waiting(), held: self.held.figures(), fleet }
     }
 
-    /// How long things have taken.
+    /// Distributions of times.
     pub fn times(&self) -> Times {
         let ([held_for_turn, held_for_robots], [answered_age, failed_age]) = (self.held.times(), self.robots.ages());
         Times { held_for_turn, held_for_robots, answered_age, failed_age }
     }
 
-    /// What has been spent of budgets, as far as is known here.
+    /// Budgets spent, as far as this instance knows.
     pub fn budgets(&self) -> Vec<BudgetFigures> {
         self.ledger.all()
     }
 
-    /// What a user has spent of this budget, as far as is known here.
+    /// A user's spent budget, as far as this instance knows.
     pub fn spent_by(&self, user: &str, budget: Budget) -> BudgetFigures {
         self.ledger.of_user(user, budget)
     }
 
-    /// The store on disk: whether it can be used, and its bytes. `None`: there is to be none.
+    /// Whether the store on disk can be used, and its size in bytes. `None`: there is none.
     pub fn store(&self) -> Option<(bool, u64)> {
         self.store.on_disk()
     }
 
-    /// The request that has been held longest, if for so long.
+    /// The request held longest, if at least this long.
     pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
         self.held.longest(at_least)
     }
 
-    /// The requests that are held, those first that came first.
+    /// The held requests, in order of arrival.
     pub fn all_held(&self, most: usize) -> Vec<HeldRequest> {
         self.held.all(most)
     }
 
-    /// The gap between requests to the authority, as the crawler that is configured finds it in this entry.
+    /// The gap between requests to the authority that this entry sets for the configured crawler.
     pub fn crawl_delay(&self, authority: &Authority, entry: &Entry) -> Option<Duration> {
         let settings = self.settings.load();
         settings.hosts.get(authority.host()).rules.crawl_delay(entry, &Request::new(authority, b"/"))
     }
 
-    /// The authorities asked for last, with what is known of each.
+    /// The latest requested authorities, with their entries.
     pub fn latest(&self, most: usize) -> Vec<(Authority, Arc<Entry>)> {
         let hosts = self.robots.latest(most).into_iter();
         hosts.map(|host| (host.authority.clone(), host.load_full())).collect()
     }
 
-    /// What is known of the authority, in memory or in the store. `None`: nothing.
+    /// The entry of an authority, from memory or the store. `None`: unknown.
     pub async fn entry(&self, authority: &Authority) -> Option<Arc<Entry>> {
         self.robots.look_up(SiteFile::Robots, authority).await
     }
 
-    /// The same of its tdmrep.json.
+    /// The same for its tdmrep.json.
     pub async fn tdmrep(&self, authority: &Authority) -> Option<Arc<Entry>> {
         self.robots.look_up(SiteFile::TdmRep, authority).await
     }
 
-    /// The same of the licence file that its robots.txt names.
+    /// The same for the licence file that its robots.txt names.
     pub async fn license(&self, authority: &Authority) -> Option<Arc<Entry>> {
         self.robots.look_up(SiteFile::License, authority).await
     }
 
-    /// To be called when an answer links to a licence file: it is read as if robots.txt had named it, unless that names one.
-    pub fn link_license(&self, authority: &Authority, url: &str) {
-        self.robots.link_license(authority, url);
+    /// Takes a robots.txt from elsewhere as if it had just been fetched.
+    pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
+        self.robots.insert(authority, status, headers, body);
     }
 
-    /// To be called when the settings have been changed.
+    /// What the licence file says of a request that an answer links to, unless robots.txt names one for the whole site. It is fetched in
+    /// the background, and says nothing before it has come.
+    pub fn judge_linked(&self, request: &Request<'_>, rules: &HostRules, url: &str) -> Option<Ruling> {
+        let robots = self.robots.link_license(request.authority, url)?;
+        let license = self.robots.host(SiteFile::License, request.authority);
+        let decision = judge_linked(&robots, &license.load(), rules, request, SystemTime::now());
+        if decision.refresh.is_some() || matches!(decision.ruling, Ruling::Fetch(_)) {
+            drop(self.robots.refresh(&license, Order::background(FetchReason::Renewal)));
+        }
+        Some(decision.ruling)
+    }
+
+    /// Call after the settings have changed.
     pub fn reloaded(&self, before: &Settings) {
         let settings = self.settings.load();
         if before.robots.parse_options() != settings.robots.parse_options() {
@@ -120,18 +133,18 @@ impl Gate {
         }
     }
 
-    /// Whether a fleet's server may be changed, or gone back to: it takes a restart where there was none.
+    /// Whether the fleet's server can be changed without a restart: only if there was one.
     pub fn may_join_fleet(&self) -> bool {
         self.fleet.as_ref().is_some_and(|fleet| fleet.figures().is_some())
     }
 
-    /// Requests that are held go on; those that cannot have their turn until then are refused, at once where that is known.
+    /// Held requests go on; those whose slot comes later than `until` are refused, at once where that is known.
     pub fn drain(&self, until: Instant) {
         self.drain.send_replace(Some(until));
     }
 
-    /// Fetches robots.txt again, and the other files where they matter or are kept, in the host's turn however long that takes, and
-    /// returns what is known then. An error: nobody was asked, for a reason that is not the site's.
+    /// Fetches robots.txt again, and the other files if they matter or are kept, each in a pacing slot however long
+    /// that takes. Returns the new entry. Error: the site was not asked, through no fault of its own.
     pub async fn refresh(&self, authority: &Authority) -> Result<Arc<Entry>, Refusal> {
         let host = self.robots.host(SiteFile::Robots, authority);
         let order = Order::background(FetchReason::Anew);
@@ -151,12 +164,12 @@ impl Gate {
         Ok(robots)
     }
 
-    /// What may be crawled by this answer as things are set, in a word.
+    /// What this answer allows under the current settings, in a word.
     pub fn access(&self, authority: &Authority, answer: &SiteAnswer) -> &'static str {
         explain::access(answer, &self.settings.load().hosts.get(authority.host()).rules.options)
     }
 
-    /// `None`: nobody has asked for it lately; or paces are kept by address, and it has a name.
+    /// `None`: no recent requests, or paces are kept by address and the authority has a name.
     pub fn pace(&self, authority: &Authority) -> Option<PaceFigures> {
         self.pacer.figures(&PaceKey::new(self.settings.load().pace.key, authority, None))
     }

@@ -134,18 +134,13 @@ impl Field<'_> {
     }
 
     /// Whether it may be a trailer (RFC 9110 §6.5.1): not if it frames or routes the message, ends with this hop, authenticates, or
-    /// says how to read or cache the content before it.
+    /// says how to read, cache or use the content before it.
     pub fn may_trail(&self) -> bool {
         match self.kind {
             FieldKind::Other => !NO_TRAILERS.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(self.name)),
-            kind => matches!(
-                kind,
-                FieldKind::Accept
-                    | FieldKind::Prefer
-                    | FieldKind::SecFetchDest
-                    | FieldKind::Signal
-                    | FieldKind::ProxyStatus
-            ),
+            kind => {
+                matches!(kind, FieldKind::Accept | FieldKind::Prefer | FieldKind::SecFetchDest | FieldKind::ProxyStatus)
+            }
         }
     }
 }

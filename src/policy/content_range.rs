@@ -1,16 +1,28 @@
 //! The field Content-Range (RFC 9110 §14.4). Pure.
 
-/// The length of the whole in bytes, if the range covers all of it: 42 for `bytes 0-41/42`.
-pub fn whole_range(value: &[u8]) -> Option<u64> {
+use std::ops::Range;
+
+/// The bytes that are there, and the length of the whole, if that is known: `0..41` and 42 for `bytes 0-40/42`. `None`: it does not
+/// say for sure.
+pub fn content_range(value: &[u8]) -> Option<(Range<u64>, Option<u64>)> {
     let (unit, range) = str::from_utf8(value).ok()?.trim().split_once(' ')?;
-    let (last, length) = range.trim().strip_prefix("0-")?.split_once('/')?;
-    let (last, length) = (last.parse::<u64>().ok()?, length.parse::<u64>().ok()?);
-    (unit.eq_ignore_ascii_case("bytes") && last.checked_add(1) == Some(length)).then_some(length)
+    let (bytes, length) = range.trim().split_once('/')?;
+    let (first, last) = bytes.split_once('-').filter(|_| unit.eq_ignore_ascii_case("bytes"))?;
+    let number = |text: &str| text.parse::<u64>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let bytes = number(first)?..number(last)?.checked_add(1)?;
+    let length = if length == "*" { None } else { Some(number(length)?) };
+    (!bytes.is_empty() && length.is_none_or(|length| bytes.end <= length)).then_some((bytes, length))
+}
+
+/// The length of the whole, if the range covers all of it.
+pub fn whole_range(value: &[u8]) -> Option<u64> {
+    let (bytes, length) = content_range(value)?;
+    length.filter(|length| bytes == (0..*length))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::whole_range;
+    use super::*;
 
     #[test]
     fn a_range_is_the_whole_only_if_it_says_so() {
@@ -27,6 +39,25 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(whole_range(value.as_bytes()), length, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_say_for_sure_which_bytes_are_there_is_none() {
+        assert_eq!(content_range(b"bytes 5-9/100"), Some((5..10, Some(100))));
+        assert_eq!(content_range(b"Bytes 5-9/*"), Some((5..10, None)));
+        for value in [
+            "bytes 5-9",
+            "bytes 5-9/x",
+            "bytes 9-5/100",
+            "bytes 5-100/100",
+            "bytes +5-9/100",
+            "bytes 5-9/100, bytes 0-4/100",
+            "bytes 5-18446744073709551615/*",
+            "bytes=5-9/100",
+            "5-9/100",
+        ] {
+            assert_eq!(content_range(value.as_bytes()), None, "{value}");
         }
     }
 }

@@ -16,7 +16,8 @@ pub struct Entry {
     pub answer: Option<SiteAnswer>,
     /// Set while all fetches since have failed.
     pub trouble: Option<Box<Trouble>>,
-    /// The licence file that an answer of the site has linked to. Of a robots.txt. Kept until the process ends.
+    /// The licence file that answers of the site have linked to first, of a robots.txt that names none. It is that of those answers. Kept
+    /// until the process ends.
     pub linked: Option<Box<str>>,
 }
 
@@ -221,9 +222,14 @@ impl Entry {
         }
     }
 
-    /// Where its licence file is, of a robots.txt: the first that is named, else the one that an answer has linked to.
+    /// Where the licence file is, of a robots.txt: the first that is named, else the one that an answer has linked to.
     pub fn license_url(&self) -> Option<&str> {
-        self.robots_txt().and_then(RobotsTxt::license_url).or(self.linked.as_deref())
+        self.named_license().or(self.linked.as_deref())
+    }
+
+    /// Where that of the whole site is.
+    pub fn named_license(&self) -> Option<&str> {
+        self.robots_txt().and_then(RobotsTxt::license_url)
     }
 
     /// The same with the URL of a licence file that an answer of the site has linked to. `None`: one is known already.

@@ -42,8 +42,10 @@ pub use authority::{Authority, AuthorityError, Scheme};
 pub use background::is_background;
 pub use budget::{Budget, MoneyBudget, Period, Spent};
 pub use clipped::{clipped, is_unseen};
-pub use content_range::whole_range;
-pub use decide::{Allowance, Decision, Known, Ruling, decide, judge_file, may_fetch_license, may_fetch_tdmrep};
+pub use content_range::{content_range, whole_range};
+pub use decide::{
+    Allowance, Decision, Known, Ruling, decide, judge_file, judge_linked, may_fetch_license, may_fetch_tdmrep,
+};
 pub use entry::{AskedAgain, Entry, HttpVersion, SiteAnswer, Trouble, Validators};
 pub use host::Host;
 pub use host_pattern::{HostPattern, HostPatternError};

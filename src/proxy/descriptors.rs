@@ -1,12 +1,12 @@
-//! Room for connections: each takes a file descriptor, one towards the origin a second, and in HTTP/2 more where several streams are
-//! under way.
+//! File descriptors limit connections: each client connection takes one, its origin connection a second, and further
+//! HTTP/2 streams more.
 
 use crate::config::Settings;
 use crate::gate::most_fetches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises this process's soft limit on open files to its hard limit, as far as that goes. The soft limit is 1,024 on
-/// most systems, for the sake of programs that use select(2). Warns if there is room for few clients even so.
+/// Raises the soft limit on open files (1,024 on most systems, because of select(2)) to the hard limit. Warns if few
+/// clients fit even so.
 pub(crate) fn raise_limit(settings: &Settings) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum
@@ -21,24 +21,24 @@ pub(crate) fn raise_limit(settings: &Settings) {
     }
 }
 
-/// For how many connections of clients there are descriptors: two for each, and one for each of [`room_for_streams`].
+/// Client connections that fit: two descriptors each, and one for each of [`room_for_streams`].
 pub(crate) fn room_for_clients(settings: &Settings) -> usize {
     (room(settings) * 2 / 5).max(1)
 }
 
-/// For how many streams under way there are, beside the first of each HTTP/2 connection: each may have a connection to an origin.
+/// HTTP/2 streams that fit beside the first of each connection: each may have an origin connection.
 pub(crate) fn room_for_streams(settings: &Settings) -> usize {
     (room(settings) / 5).max(1)
 }
 
-/// What requests may have: all but one for each fetch of robots.txt, which may go on after its client has gone, and some for all else.
+/// Descriptors for requests: all but a reserve, and one for each robots.txt fetch, which may outlive its client.
 fn room(settings: &Settings) -> usize {
     let files =
         getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
     files.saturating_sub(OWN + most_fetches(settings)).min(usize::MAX / 2)
 }
 
-/// Listeners, the store, logs, what a fleet takes.
+/// Reserve for listeners, the store, logs and the fleet.
 const OWN: usize = 48;
-/// One browser opens about as many.
+/// About as many as one browser opens.
 const FEW: usize = 100;

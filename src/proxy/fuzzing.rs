@@ -1,4 +1,4 @@
-//! What the fuzz targets reach of this module. Built for them alone.
+//! Entry points for the fuzz targets. Built for them alone.
 
 use super::respond;
 

@@ -1,4 +1,4 @@
-//! HTTP in and out. Built and started by `server`; usable from another program through [`Proxy`].
+//! The HTTP proxy. `server` builds and starts it; other programs use [`Proxy`].
 
 mod client;
 pub(crate) mod descriptors;
@@ -33,46 +33,46 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// The forward proxy: what all connections and requests share.
+/// The forward proxy: state shared by all connections and requests.
 pub struct Proxy {
     pub settings: Arc<ArcSwap<Settings>>,
     pub gate: Arc<Gate>,
     pub upstream: Arc<Upstream>,
     pub leaves: LeafCache,
     pub shutdown: watch::Receiver<bool>,
-    /// Each task that serves a client holds a receiver of it, so that an end can wait for those that it cuts off.
-    under_way: watch::Sender<()>,
-    /// It stops soon: each answer is its connection's last.
+    /// Each task that serves a client holds a receiver, so that shutdown can wait for all of them.
+    in_flight: watch::Sender<()>,
+    /// Shutdown comes soon: each answer closes its connection.
     is_leaving: AtomicBool,
     pub counters: Counters,
     pub decisions: Decisions,
     pub offers: Offers,
     pub distrusted: DistrustedClients,
-    /// What was decided about each request; `None`: none is kept.
+    /// Records of decisions; `None`: off.
     pub evidence: Option<Evidence>,
-    /// Answers that all clients share; `None`: none are kept.
+    /// The shared cache; `None`: off.
     pub cache: Option<Arc<PageCache>>,
-    /// Somebody reads the access log.
+    /// The access log is on.
     is_logging: AtomicBool,
     refusals_logged: limits::log_rate::LogRate,
     /// Connections, by address and by user.
     clients: limits::per_client::Clients<IpAddr>,
     users: limits::per_client::Clients<String>,
-    /// Requests that wait, by user.
+    /// Waiting requests, by user.
     waiting: limits::per_client::Clients<String>,
     passwords: client::auth::Passwords,
-    mints: limits::leaf_rate::Mints,
+    leaf_rate: limits::leaf_rate::LeafRate,
     room: limits::total::Room,
-    /// For streams of HTTP/2 beside the first of each connection.
+    /// HTTP/2 streams beside the first of each connection.
     streams: limits::streams::Streams,
     via: exchange::via::Via,
     pages: exchange::pages::Pages,
-    reserved: exchange::memory::Reserved,
+    reservations: exchange::memory::Reservations,
     visits: exchange::memory::Visits,
 }
 
 impl Proxy {
-    /// `shutdown` turns true once: then idle connections close and the others after their answer.
+    /// `shutdown` turns true once: then idle connections close, and others after their answer.
     pub fn new(
         settings: Arc<ArcSwap<Settings>>,
         gate: Arc<Gate>,
@@ -94,7 +94,7 @@ impl Proxy {
             upstream,
             leaves,
             shutdown,
-            under_way: watch::Sender::new(()),
+            in_flight: watch::Sender::new(()),
             is_leaving: AtomicBool::new(false),
             counters,
             decisions: Decisions::default(),
@@ -108,17 +108,17 @@ impl Proxy {
             users: limits::per_client::Clients::default(),
             waiting: limits::per_client::Clients::default(),
             passwords: client::auth::Passwords::new(),
-            mints: limits::leaf_rate::Mints::new(),
+            leaf_rate: limits::leaf_rate::LeafRate::new(),
             room,
             streams,
             via,
             pages: exchange::pages::Pages::default(),
-            reserved: exchange::memory::Reserved::default(),
+            reservations: exchange::memory::Reservations::default(),
             visits: exchange::memory::Visits::default(),
         }
     }
 
-    /// Applies changed settings, and what `upstream` has made of them, without dropping a request.
+    /// Applies changed settings and the prepared `upstream` without dropping a request.
     pub fn reload(&self, settings: Arc<Settings>, prepared: Prepared) {
         self.leaves.resize(settings.intercept.leaf_cache.get());
         self.upstream.adopt(prepared);
@@ -134,7 +134,7 @@ impl Proxy {
         self.gate.reloaded(&before);
     }
 
-    /// To be called before the end, so that clients connect elsewhere for their next requests.
+    /// Called before shutdown, so that clients connect elsewhere for their next requests.
     pub fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
     }
@@ -143,52 +143,53 @@ impl Proxy {
         self.is_leaving.load(Relaxed)
     }
 
-    /// Connections of clients: those that are open, and all that ever were.
+    /// Client connections that are open, and all that ever were.
     pub fn connections(&self) -> (usize, u64) {
         self.room.counts()
     }
 
     /// Resolves when the proxy is asked to stop.
     pub(crate) async fn stopped(&self) {
-        // A sender that is gone has stopped too.
+        // A dropped sender also means stop.
         let _ = self.shutdown.clone().wait_for(|down| *down).await;
     }
 
-    /// Resolves when no task serves a client any more, also of those that were cut off: then all is counted and on record.
+    /// Resolves when no task serves a client, including tasks that were cut off: then everything is counted and
+    /// recorded.
     pub(crate) async fn served(&self) {
-        self.under_way.closed().await;
+        self.in_flight.closed().await;
     }
 
-    /// The same, but not before clients that have just connected, or been answered, could send what they have to send.
-    async fn stopped_for_a_while(&self) {
+    /// Like `stopped`, but leaves clients that have just connected or been answered time to send.
+    async fn stopped_after_grace(&self) {
         self.stopped().await;
-        sleep(LAST_REQUEST.min(self.settings.load().limits.drain_timeout)).await;
+        sleep(STOP_GRACE.min(self.settings.load().limits.drain_timeout)).await;
     }
 
-    fn wanted(&self) -> AccountDetail {
+    fn account_detail(&self) -> AccountDetail {
         let basis = self.evidence.is_some();
         AccountDetail { rule: basis || self.is_logging.load(Relaxed), basis }
     }
 
     fn is_stopping(&self) -> bool {
-        // It changes once.
+        // The value changes once.
         self.shutdown.has_changed().unwrap_or(true)
     }
 
-    /// For the log and the dashboard: a request is refused.
+    /// Logs a refusal, for the log and the dashboard.
     fn log_refused(&self, peer: &Peer, url: Option<String>, refusal: Refusal) {
         let (at, slug, user) = (SystemTime::now(), refusal.slug(), peer.user.as_deref());
         if let Some(left_out) = self.refusals_logged.allow(at) {
             let (client, url) = (peer.address.ip().to_canonical(), url.as_deref());
             let user = user.map(|user| user.name.as_ref());
-            // Those that were refused since the last that was logged, if not all are.
+            // Refusals since the last logged one.
             let others = Some(left_out).filter(|others| *others > 0);
             tracing::info!(%client, user, url, refusal = slug, others, "{refusal}");
         }
         self.decisions.refused(peer.address.ip(), peer.user.as_deref(), url.map(Box::from), refusal, at);
     }
 
-    /// The same for one that report mode lets through.
+    /// The same for a decision that report mode does not enforce.
     fn log_reported(&self, peer: &Peer, url: &str, reported: &Reported) {
         self.counters.reported(reported.slug());
         self.decisions.reported(peer.address.ip(), peer.user.as_deref(), url.into(), reported.clone());
@@ -199,5 +200,5 @@ fn logs(settings: &Settings) -> bool {
     settings.log.access != AccessLog::Off
 }
 
-/// When the proxy stops: a request that is on its way then is answered.
-const LAST_REQUEST: Duration = Duration::from_millis(500);
+/// At shutdown, requests in flight have this long to arrive.
+const STOP_GRACE: Duration = Duration::from_millis(500);

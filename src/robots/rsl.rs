@@ -22,6 +22,7 @@ struct RslInner {
     contents: Vec<RslContent>,
     sites: Vec<SiteTerms>,
     fault: Option<Box<str>>,
+    is_unreadable: bool,
     digest: OnceLock<[u8; 32]>,
 }
 
@@ -56,9 +57,12 @@ pub struct RslTerm<'a> {
 }
 
 impl RslFile {
-    /// Reads a file. Never fails: what cannot be understood says nothing, and [`fault`](Self::fault) tells of it.
+    /// Reads a file. Never fails: [`fault`](Self::fault) tells of what cannot be understood, [`unreadable`](Self::unreadable) if that is
+    /// all of it.
     pub fn parse(bytes: &[u8]) -> Self {
-        let (contents, mut fault) = contents(bytes);
+        let read = contents(bytes);
+        let mut is_unreadable = read.is_err();
+        let (contents, mut fault) = read.unwrap_or_else(|why| (Vec::new(), Some(why)));
         let mut sites: Vec<(Option<String>, [PatternsBuilder<Said>; USES.len()])> = Vec::new();
         for (place, content) in contents.iter().enumerate() {
             let mut wrong = |what: &str| {
@@ -72,8 +76,9 @@ impl RslFile {
             let site = match known {
                 Some(site) => site,
                 None if sites.len() == MOST_SITES => {
-                    wrong("it is not read: there are too many sites");
-                    continue;
+                    wrong("there are too many sites");
+                    is_unreadable = true;
+                    break;
                 }
                 None => {
                     let none = std::array::from_fn(|_| PatternsBuilder::new(Arc::from([]), 0));
@@ -92,7 +97,14 @@ impl RslFile {
             by_use: by_use.map(PatternsBuilder::finish),
         };
         let sites = sites.into_iter().map(site).collect();
-        Self(Arc::new(RslInner { source: bytes.into(), contents, sites, fault, digest: OnceLock::new() }))
+        Self(Arc::new(RslInner {
+            source: bytes.into(),
+            contents,
+            sites,
+            fault,
+            is_unreadable,
+            digest: OnceLock::new(),
+        }))
     }
 
     /// Why a page is not licensed for a purpose. `origin`: its site, `https://example.com`. `target`: path and query.
@@ -153,6 +165,11 @@ impl RslFile {
     /// What of it cannot be understood, if anything: the first of it.
     pub fn fault(&self) -> Option<&str> {
         self.0.fault.as_deref()
+    }
+
+    /// Why nobody knows what it says, if so.
+    pub fn unreadable(&self) -> Option<&str> {
+        self.fault().filter(|_| self.0.is_unreadable)
     }
 
     /// The bytes that were read.
@@ -409,7 +426,8 @@ mod tests {
         let all: String =
             (0..70).map(|number| content(&format!("https://a{number}.example/"), &prohibits("all"))).collect();
         let file = file(&all);
-        assert_eq!(file.fault(), Some("content 65: it is not read: there are too many sites"));
+        assert_eq!(file.fault(), Some("content 65: there are too many sites"));
+        assert_eq!(file.unreadable(), file.fault(), "what the others say is not known");
         assert!(file.heap_size() < 100_000);
     }
 }

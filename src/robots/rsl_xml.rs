@@ -4,7 +4,10 @@
 use std::borrow::Cow;
 
 use quick_xml::Reader;
-use quick_xml::events::{BytesStart, Event};
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesRef, BytesStart, Event};
+
+use super::parse::encoding::{Encoding, detect};
 
 /// A `content` element with the uses that all its licences list.
 #[derive(Debug, Default)]
@@ -17,14 +20,25 @@ pub(super) struct RslContent {
     pub prohibits: Option<Box<str>>,
 }
 
-/// Those of a file, and what is wrong with the first that cannot be used.
-pub(super) fn contents(bytes: &[u8]) -> (Vec<RslContent>, Option<Box<str>>) {
-    let Ok(text) = str::from_utf8(bytes) else { return (Vec::new(), Some("it is not UTF-8".into())) };
+/// The elements of a file, and what is wrong with the first that cannot be used.
+pub(super) type RslContents = (Vec<RslContent>, Option<Box<str>>);
+
+/// Reads them. An error: nobody knows what the file says.
+pub(super) fn contents(bytes: &[u8]) -> Result<RslContents, Box<str>> {
     let mut walk = RslWalk::default();
-    let fault = walk.read(text).err();
-    // Of what was broken off nobody knows what the rest would have said.
-    let contents = if fault.is_some() { Vec::new() } else { walk.done };
-    (contents, fault.or(walk.fault))
+    walk.read(&text(bytes)?)?;
+    Ok((walk.done, walk.fault))
+}
+
+/// UTF-8, UTF-16 or UTF-32, or else letters as ASCII has them and others of a byte each, whatever they stand for: names and rules have
+/// none.
+fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Box<str>> {
+    Ok(match (detect(bytes, false), str::from_utf8(bytes)) {
+        (Encoding::Bytes, Ok(text)) => text.into(),
+        (Encoding::Bytes, Err(_)) => bytes.iter().map(|byte| char::from(*byte)).collect::<String>().into(),
+        (Encoding::Wide(bytes), _) => String::from_utf8_lossy(&bytes).trim_start_matches('\u{feff}').to_owned().into(),
+        (Encoding::Unknown, _) => return Err("its encoding is not known".into()),
+    })
 }
 
 #[derive(Default)]
@@ -60,12 +74,12 @@ impl RslWalk {
         loop {
             match reader.read_event().map_err(invalid)? {
                 Event::Start(element) => match self.level_in(&element)? {
-                    Some(level) => self.begin(level, &element),
+                    Some(level) => self.begin(level, &element)?,
                     None => _ = reader.read_to_end(element.name()).map_err(invalid)?,
                 },
                 Event::Empty(element) => {
                     if let Some(level) = self.level_in(&element)? {
-                        self.begin(level, &element);
+                        self.begin(level, &element)?;
                         self.end();
                     }
                 }
@@ -74,7 +88,8 @@ impl RslWalk {
                 Event::CData(text) => self.take(&text),
                 Event::Eof if self.level == Level::End => return Ok(()),
                 Event::Eof => return Err("it ends before its root does".into()),
-                Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) | Event::GeneralRef(_) => {}
+                Event::GeneralRef(reference) => self.take(&resolved(&reference)?),
+                Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
             }
         }
     }
@@ -89,50 +104,48 @@ impl RslWalk {
                 None => "xmlns".to_owned(),
             };
             let is_root = name == "rsl" || prefix.ends_with(':');
-            if !is_root || attribute(element, &declared).as_deref() != Some(NAMESPACE) {
+            if !is_root || known_attribute(element, &declared)?.as_deref() != Some(NAMESPACE) {
                 return Err(format!("its root is not `rsl` in the namespace {NAMESPACE}").into());
             }
             prefix.clone_into(&mut self.prefix);
             return Ok(Some(Level::Rsl));
         }
         let Some(name) = name.strip_prefix(&*self.prefix) else { return Ok(None) };
-        let is_foreign = self.prefix.is_empty() && attribute(element, "xmlns").is_some_and(|other| other != NAMESPACE);
-        let is_of_uses = || attribute(element, "type").as_deref() == Some("usage");
+        let namespace = known_attribute(element, "xmlns")?.filter(|_| self.prefix.is_empty());
+        let is_foreign = namespace.is_some_and(|other| other != NAMESPACE);
+        let is_of_uses = known_attribute(element, "type")?.as_deref() == Some("usage");
         Ok(match (self.level, name) {
             _ if is_foreign => None,
             (Level::Rsl, "content") if self.done.len() == MOST_CONTENTS => {
-                self.number += 1;
-                self.wrong("it and those behind it are not read: there are too many");
-                None
+                return Err(format!("it has more than {MOST_CONTENTS} `content` elements").into());
             }
             (Level::Rsl, "content") => Some(Level::Content),
             (Level::Content, "license") => Some(Level::License),
-            (Level::License, "permits") if is_of_uses() => Some(Level::Permits),
-            (Level::License, "prohibits") if is_of_uses() => Some(Level::Prohibits),
+            (Level::License, "permits") if is_of_uses => Some(Level::Permits),
+            (Level::License, "prohibits") if is_of_uses => Some(Level::Prohibits),
             _ => None,
         })
     }
 
-    fn begin(&mut self, level: Level, element: &BytesStart<'_>) {
+    fn begin(&mut self, level: Level, element: &BytesStart<'_>) -> Result<(), Box<str>> {
         self.level = level;
         if level == Level::Content {
             self.number += 1;
-            let url = attribute(element, "url").unwrap_or_default();
+            let url = known_attribute(element, "url")?.unwrap_or_default();
             self.now = RslContent { number: self.number, url: url.trim().into(), ..RslContent::default() };
         }
         self.list.clear();
+        Ok(())
     }
 
     fn end(&mut self) {
         self.level = match self.level {
             Level::Permits => {
-                let list = joined(self.now.permits.take(), &self.list);
-                self.now.permits = self.bounded(list);
+                self.now.permits = Some(joined(self.now.permits.take(), &self.list).into());
                 Level::License
             }
             Level::Prohibits => {
-                let list = joined(self.now.prohibits.take(), &self.list);
-                self.now.prohibits = self.bounded(list);
+                self.now.prohibits = Some(joined(self.now.prohibits.take(), &self.list).into());
                 Level::License
             }
             Level::License => Level::Content,
@@ -148,19 +161,10 @@ impl RslWalk {
         };
     }
 
-    /// As much of a list as there can be names in it.
     fn take(&mut self, text: &str) {
-        if matches!(self.level, Level::Permits | Level::Prohibits) && self.list.len() <= LONGEST {
+        if matches!(self.level, Level::Permits | Level::Prohibits) {
             self.list.push_str(text);
         }
-    }
-
-    fn bounded(&mut self, list: String) -> Option<Box<str>> {
-        if list.len() > LONGEST {
-            self.wrong("its list of uses is too long");
-            return None;
-        }
-        Some(list.into())
     }
 
     fn wrong(&mut self, what: &str) {
@@ -181,22 +185,39 @@ fn joined(before: Option<Box<str>>, list: &str) -> String {
     all
 }
 
-/// Its value; one with an entity that XML does not have of itself, as it is written.
-/// The value of the attribute with this name, without character references.
+/// What a reference stands for. No entity of a document type is expanded.
+fn resolved(reference: &BytesRef<'_>) -> Result<Cow<'static, str>, Box<str>> {
+    let invalid = |error: quick_xml::Error| Box::<str>::from(format!("it is not XML: {error}"));
+    match reference.resolve_char_ref().map_err(invalid)? {
+        Some(char) => Ok(char.to_string().into()),
+        None => resolve_predefined_entity(reference)
+            .map(Cow::from)
+            .ok_or_else(|| format!("it uses the entity `{}`", reference.chars().take(40).collect::<String>()).into()),
+    }
+}
+
+/// The value of an attribute, without references.
+fn known_attribute<'a>(element: &'a BytesStart<'_>, name: &str) -> Result<Option<Cow<'a, str>>, Box<str>> {
+    let value = raw_attribute(element, name);
+    let unescape = |value: Cow<'a, str>| quick_xml::escape::unescape(&value).map(|value| value.into_owned().into());
+    value.map(unescape).transpose().map_err(|error| format!("the attribute `{name}` of an element: {error}").into())
+}
+
+/// The same; one with an entity that XML does not have of itself, as it is written.
 pub fn attribute<'a>(element: &'a BytesStart<'_>, name: &str) -> Option<Cow<'a, str>> {
+    known_attribute(element, name).unwrap_or_else(|_| raw_attribute(element, name))
+}
+
+fn raw_attribute<'a>(element: &'a BytesStart<'_>, name: &str) -> Option<Cow<'a, str>> {
     let mut attributes = element.attributes();
     let mut all = attributes.with_checks(false).flatten();
-    let found = all.find(|attribute| attribute.key.into_inner() == name)?.value;
-    match quick_xml::escape::unescape(&found) {
-        Ok(value) => Some(Cow::Owned(value.into_owned())),
-        Err(_) => Some(found),
-    }
+    Some(all.find(|attribute| attribute.key.into_inner() == name)?.value)
 }
 
 const NAMESPACE: &str = "https://rslstandard.org/rsl";
 /// A whole site's terms in one file have some dozens.
 const MOST_CONTENTS: usize = 1000;
-/// Bytes of a `url`, and of a list of uses.
+/// Bytes of a `url`.
 const LONGEST: usize = 2048;
 
 #[cfg(test)]
@@ -204,7 +225,7 @@ mod tests {
     use super::*;
 
     fn read(file: &str) -> String {
-        let (contents, fault) = contents(file.as_bytes());
+        let (contents, fault) = contents(file.as_bytes()).unwrap_or_else(|why| (Vec::new(), Some(why)));
         let list = |list: &Option<Box<str>>| list.as_deref().unwrap_or("?").to_owned();
         let one = |it: &RslContent| format!("{} {} +{} -{}", it.number, it.url, list(&it.permits), list(&it.prohibits));
         let all: Vec<_> = contents.iter().map(one).chain(fault.map(|fault| format!("({fault})"))).collect();
@@ -256,7 +277,8 @@ mod tests {
             assert_eq!(read(file), format!("({fault})"), "{file}");
         }
         assert!(in_root("<content url='/'></license>").starts_with("(it is not XML: "));
-        assert_eq!(super::contents(b"<rsl>\xff").1.as_deref(), Some("it is not UTF-8"));
+        let mixed = [&b"<rsl>"[..], b"<\0r\0s\0l\0>\0"].concat();
+        assert!(super::contents(&mixed).is_err());
     }
 
     #[test]
@@ -265,18 +287,28 @@ mod tests {
             "<!DOCTYPE rsl [<!ENTITY a \"search\"><!ENTITY b \"&a;&a;&a;\">]><rsl xmlns='{NAMESPACE}'>\
              <content url='/&b;'><license><permits type='usage'>&b; ai-input</permits></license></content></rsl>"
         );
-        assert_eq!(read(&bomb), "1 /&b; +ai-input -?");
+        let why = "the attribute `url` of an element: ";
+        assert!(read(&bomb).contains(why), "{}", read(&bomb));
+        let list = bomb.replace("url='/&b;'", "url='/'");
+        assert_eq!(read(&list), "(it uses the entity `b`)");
+        assert_eq!(
+            read(&list.replace("&b; ai", "&#x61;i&#45;train&amp;&lt;&apos; ai")),
+            "1 / +ai-train&<' ai-input -?"
+        );
+        let elements = list.replace("<content", "&b;<content").replace("&b; ai", "ai");
+        assert_eq!(read(&elements), "(it uses the entity `b`)", "there may be anything in it");
+        assert_eq!(in_root("<other>&b;</other><content url='/'/>"), "1 / +? -?", "it is passed over");
     }
 
     #[test]
     fn it_is_bounded() {
         let many = "<content url='/'/>".repeat(MOST_CONTENTS + 5);
         let read = in_root(&many);
-        assert!(read.ends_with("; (content 1001: it and those behind it are not read: there are too many)"), "{read}");
+        assert_eq!(read, "(it has more than 1000 `content` elements)");
         let long = "x".repeat(LONGEST + 1);
         assert_eq!(in_root(&format!("<content url='/{long}'/>")), "(content 1: its `url` is no URL)");
         let list = format!("<content url='/'><license><permits type='usage'>{long}</permits></license></content>");
-        assert_eq!(in_root(&list), "1 / +? -?; (content 1: its list of uses is too long)");
+        assert_eq!(in_root(&list), format!("1 / +{long} -?"));
         let deep = format!("{}{}", "<a>".repeat(50_000), "</a>".repeat(50_000));
         assert_eq!(in_root(&deep), "");
         let attributes: String = (0..50_000).map(|number| format!(" a{number}='x'")).collect();

@@ -3,7 +3,7 @@
 use super::{StartError, sockets};
 use crate::config::{ListenAddress, Listener, Settings};
 use crate::proxy::Proxy;
-use crate::proxy::listener::{self, Door, Tls};
+use crate::proxy::listener::{self, ListenerState, Tls};
 use crate::tls::listener_config;
 use parking_lot::Mutex;
 use std::io;
@@ -25,7 +25,7 @@ struct OpenListener {
     written: ListenAddress,
     address: SocketAddr,
     socket: Arc<TcpListener>,
-    door: Arc<Door>,
+    state: Arc<ListenerState>,
 }
 
 /// The listeners for changed settings: their sockets are open, but new ones do not accept connections yet.
@@ -106,9 +106,9 @@ impl Listeners {
         while tasks.try_join_next().is_some() {}
         let before = std::mem::take(&mut *open);
         for Planned { listener, tls, serves_directory } in plan.0 {
-            listener.door.reloaded(tls, serves_directory);
+            listener.state.reloaded(tls, serves_directory);
             if !listener.is_among(&before) {
-                tasks.spawn(listener::serve(self.proxy.clone(), listener.socket.clone(), listener.door.clone()));
+                tasks.spawn(listener::serve(self.proxy.clone(), listener.socket.clone(), listener.state.clone()));
                 if !before.is_empty() {
                     tracing::info!("listening on {}", listener.address);
                 }
@@ -116,14 +116,14 @@ impl Listeners {
             open.push(listener);
         }
         for closed in before.iter().filter(|old| !old.is_among(&open)) {
-            closed.door.close();
+            closed.state.close();
             tracing::info!("no longer listening on {}", closed.address);
         }
     }
 
     /// The addresses in the order of the configuration, and whether each is for TLS.
     pub fn addresses(&self) -> Vec<(SocketAddr, bool)> {
-        self.open.lock().iter().map(|open| (open.address, open.door.is_tls())).collect()
+        self.open.lock().iter().map(|open| (open.address, open.state.is_tls())).collect()
     }
 
     /// The tasks of the listeners; each ends with its last connection. No listener may be opened after this.
@@ -136,11 +136,11 @@ impl Listeners {
 impl OpenListener {
     fn new(wanted: &Listener, socket: TcpListener) -> io::Result<Self> {
         let (written, address) = (wanted.address.clone(), socket.local_addr()?);
-        Ok(Self { written, address, socket: Arc::new(socket), door: Door::new() })
+        Ok(Self { written, address, socket: Arc::new(socket), state: ListenerState::new() })
     }
 
     fn is_among(&self, all: &[Self]) -> bool {
-        all.iter().any(|one| Arc::ptr_eq(&one.door, &self.door))
+        all.iter().any(|one| Arc::ptr_eq(&one.state, &self.state))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Who asks, for verifiers: the Signature Agent Card (draft-meunier-webbotauth-registry) and the list of addresses that requests come
-//! from (JAFAR, draft-illyes-webbotauth-jafar). Both are made of the configuration.
+//! The agent's identity for verifiers: the Signature Agent Card (draft-meunier-webbotauth-registry) and the list of
+//! addresses that requests come from (JAFAR, draft-illyes-webbotauth-jafar). Both are built from the configuration.
 
 use super::Published;
 use super::directory::PATH as DIRECTORY_PATH;
@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 use std::time::SystemTime;
 use url::Url;
 
-/// Where each is, below the agent's origin.
+/// Paths below the agent's origin.
 pub const CARD_PATH: &str = "/signature-agent-card";
 pub const RANGES_PATH: &str = "/client-ranges.json";
 
-/// Where verifiers look for the directory.
+/// Where verifiers look for the directory of keys.
 pub fn directory_url(agent: &Agent) -> String {
     match agent.as_str().matches('/').count() {
         2 => format!("{agent}{DIRECTORY_PATH}"),
@@ -23,12 +23,12 @@ pub fn directory_url(agent: &Agent) -> String {
     }
 }
 
-/// The URL of a document of the agent's.
+/// The URL of one of the agent's documents.
 pub fn document_url(agent: &Agent, path: &str) -> String {
     format!("https://{}{path}", agent.authority())
 }
 
-/// What is served at this path. `None`: nothing.
+/// The document at this path, if there is one.
 pub fn document(settings: &Settings, path: &str, now: SystemTime) -> Option<Published> {
     let agent = settings.identity.signature.agent.as_ref()?;
     let body = match path {
@@ -44,7 +44,7 @@ pub fn document(settings: &Settings, path: &str, now: SystemTime) -> Option<Publ
     Some(Published { fields, body: body.to_string() })
 }
 
-/// `None`: there is no agent that it could be of.
+/// `None`: no agent is configured.
 pub fn card(settings: &Settings) -> Option<Value> {
     let identity = &settings.identity;
     let agent = identity.signature.agent.as_ref()?;
@@ -76,7 +76,7 @@ pub fn card(settings: &Settings) -> Option<Value> {
     Some(card.into())
 }
 
-/// `None`: none is known.
+/// `None`: no addresses are configured.
 pub fn ranges(identity: &IdentitySettings, now: SystemTime) -> Option<Value> {
     let prefix = |network: &ipnet::IpNet| match network {
         ipnet::IpNet::V4(network) => json!({ "ipv4Prefix": network.to_string() }),
@@ -86,7 +86,7 @@ pub fn ranges(identity: &IdentitySettings, now: SystemTime) -> Option<Value> {
     let token = digest(&SHA256, json!(prefixes).to_string().as_bytes());
     (!prefixes.is_empty()).then(|| {
         json!({
-            // Consumers of the version in which it was mandatory want it.
+            // Consumers of an earlier version require it.
             "formatVersion": "1.0",
             "synctoken": HEXLOWER.encode(&token.as_ref()[..8]),
             "creationTime": rfc3339::seconds(now),

@@ -1,28 +1,28 @@
-//! What an origin asks for with `Accept-Signature` (RFC 9421 §5), as far as we give it.
+//! What an origin asks for with `Accept-Signature` (RFC 9421 §5), if it is supported.
 
 use super::LABEL;
 use crate::config::AgentForm;
 use sfv::{Dictionary, Item, Key, KeyRef, ListEntry, Parser};
 
-/// How a signature is asked for.
+/// A requested signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureRequest {
-    /// The name that it is to have (§5.2).
+    /// The label of the signature (§5.2).
     pub(super) label: Key,
-    /// What it is to repeat, once.
+    /// A nonce to include, once.
     pub(super) nonce: Option<String>,
 }
 
 impl Default for SignatureRequest {
     fn default() -> Self {
-        Self { label: KeyRef::from_str(LABEL).expect("it is a key").to_owned(), nonce: None }
+        Self { label: KeyRef::from_str(LABEL).expect("the label is a valid key").to_owned(), nonce: None }
     }
 }
 
 impl SignatureRequest {
-    /// The first that we can fulfil, `id` being the name of our key. `None`: there is none, or the field is malformed.
+    /// The first supported request in the field; `id` is the name of our key. `None`: unsupported or malformed.
     pub(super) fn parse(value: &[u8], id: &str, form: AgentForm) -> Option<Self> {
-        if value.len() > MOST {
+        if value.len() > MAX_BYTES {
             return None;
         }
         let all: Dictionary = Parser::new(value).parse().ok()?;
@@ -31,7 +31,7 @@ impl SignatureRequest {
 
     fn of(label: &Key, wanted: &ListEntry, id: &str, form: AgentForm) -> Option<Self> {
         let ListEntry::InnerList(wanted) = wanted else { return None };
-        // Of a component with parameters of another kind we would give another value.
+        // Other parameters would change a component's value.
         let is_ours = |item: &Item| {
             let mut parameters = item.params.iter();
             match (item.bare_item.as_string().map(|name| name.as_str()), parameters.next(), parameters.next()) {
@@ -44,7 +44,7 @@ impl SignatureRequest {
             }
         };
         let are_ours = wanted.items.iter().all(is_ours);
-        // Nothing is said of a parameter that only has to be there.
+        // A parameter without a value only has to be present.
         let text = |name: &str| wanted.params.get(name).and_then(|value| value.as_string()).map(|text| text.as_str());
         let fits = |name: &str, ours: &str| text(name).is_none_or(|asked| asked == ours);
         let is_ours = are_ours && fits("tag", TAG) && fits("alg", "ed25519") && fits("keyid", id);
@@ -52,11 +52,11 @@ impl SignatureRequest {
     }
 }
 
-/// In which an origin asks.
+/// The field in which an origin asks.
 pub const FIELD: &str = "accept-signature";
 pub(super) const TAG: &str = "web-bot-auth";
-/// Of the field.
-const MOST: usize = 2048;
+/// Most bytes of the field.
+const MAX_BYTES: usize = 2048;
 
 #[cfg(test)]
 mod tests {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_can_give_is_given_under_the_name_that_is_asked_for() {
+    fn a_supported_signature_gets_the_requested_label() {
         for (asked, given) in [
             (r#"sig9=("@authority");tag="web-bot-auth""#, Some("sig9")),
             (r#"a=("@authority" "signature-agent";key="a");created;expires;keyid="me";alg="ed25519""#, Some("a")),
@@ -91,7 +91,7 @@ mod tests {
         }
         let as_member = br#"a=("signature-agent";key="a")"#;
         assert_eq!(SignatureRequest::parse(as_member, "me", AgentForm::String), None, "a string has no members");
-        assert_eq!(label(&format!("a=(){}", " ".repeat(MOST))), None, "too long");
+        assert_eq!(label(&format!("a=(){}", " ".repeat(MAX_BYTES))), None, "too long");
     }
 
     #[test]

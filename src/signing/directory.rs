@@ -1,5 +1,5 @@
-//! The directory of keys: a JSON Web Key Set under a well-known path, which each of its keys signs, so that nobody else can publish
-//! it as theirs (the draft's §5.5.1 and appendix B.1).
+//! The directory of keys: a JSON Web Key Set under a well-known path, signed by each of its keys, so that nobody else
+//! can publish it as theirs (the draft's §5.5.1 and appendix B.1).
 
 use super::key::SigningKey;
 use super::message::{Component, Part, key, number, sign, string};
@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The keys, and as whose they are published.
+/// The keys, and the agent that publishes them.
 pub struct Directory {
     agent: Agent,
     keys: Vec<SigningKey>,
@@ -18,14 +18,14 @@ pub struct Directory {
     digest: String,
 }
 
-/// An answer with the directory, or another document of the agent's: its fields, and its body.
+/// The directory or another document of the agent: fields and body.
 pub struct Published {
     pub fields: Vec<(&'static str, String)>,
     pub body: String,
 }
 
 impl Directory {
-    /// Requests are signed by the first of the keys.
+    /// The first key signs requests.
     pub(super) fn new(agent: Agent, all: Vec<SigningKey>) -> Self {
         let mut keys: Vec<SigningKey> = Vec::new();
         for key in all {
@@ -42,16 +42,16 @@ impl Directory {
         &self.agent
     }
 
-    /// The thumbprints of the keys; requests are signed by the first.
+    /// The thumbprints of the keys; the first signs requests.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(SigningKey::id)
     }
 
     pub(super) fn first(&self) -> &SigningKey {
-        self.keys.first().expect("there is one to sign by")
+        self.keys.first().expect("there is a key to sign with")
     }
 
-    /// As it is served now: signed for the agent's own authority, whatever name it was asked by.
+    /// The directory as served now: signed for the agent's authority, whatever name it was requested by.
     pub fn publish(&self, now: SystemTime) -> Published {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (inputs, signatures) = self.sign(now, now + VALIDITY);
@@ -88,14 +88,14 @@ impl Directory {
     }
 }
 
-/// Where verifiers look for it.
+/// Where verifiers look for the directory.
 pub const PATH: &str = "/.well-known/http-message-signatures-directory";
 const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
-/// A key that is taken out is good for so long after.
+/// How long a removed key may stay in use.
 const CACHE_CONTROL: &str = "public, max-age=3600";
 const TAG: &str = "http-message-signatures-directory";
 const LABEL: &str = "binding";
-/// Of its own signatures: a week, for servers that redistribute the directory (appendix C.8).
+/// Of the directory's signatures: a week, for servers that redistribute it (appendix C.8).
 const VALIDITY: u64 = 7 * 86_400;
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
             "{}",
             directory.body
         );
-        // The draft's has another order of members.
+        // The draft's body has another order of members.
         directory.digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(digest(&SHA256, DIRECTORY.body.as_bytes())));
         assert_eq!(directory.digest, DIRECTORY.digest);
         let (input, signature) = directory.sign(DIRECTORY.created, DIRECTORY.expires);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_signs_it_and_none_is_there_twice() {
+    fn each_key_signs_the_directory_once() {
         let home = tempfile::tempdir().unwrap();
         let other = SigningKey::make(&home.path().join("k")).unwrap();
         let keys = [KEY, KEY].map(|pem| SigningKey::from_pem(pem).unwrap());

@@ -1,4 +1,4 @@
-//! Ed25519 keys in files: read, made, and named by their thumbprint (RFC 8037, RFC 7638).
+//! Ed25519 keys in files: read, created, and named by their thumbprint (RFC 8037, RFC 7638).
 
 use crate::config::open_file;
 use base64::Engine;
@@ -12,32 +12,32 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// A key to sign with.
+/// A signing key.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
     id: String,
 }
 
-/// Why there is none. The file's content is never repeated.
+/// Why a key cannot be used. Never contains the file's content.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error("cannot read the signing key {}: {source}", .path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("the signing key {} can be read by others than its owner (mode {mode:04o})", .path.display())]
     Open { path: PathBuf, mode: u32 },
-    #[error("{} holds no Ed25519 key: {why}", .path.display())]
+    #[error("{} does not hold an Ed25519 key: {why}", .path.display())]
     Malformed { path: PathBuf, why: String },
-    #[error("cannot make the signing key {}: {source}", .path.display())]
+    #[error("cannot create the signing key {}: {source}", .path.display())]
     Unwritable { path: PathBuf, source: io::Error },
-    #[error("the system has no random numbers")]
+    #[error("the system provides no random numbers")]
     NoRandomness,
-    /// One that the configuration names there.
+    /// With the place in the configuration that names the file.
     #[error("{error}\n  --> {place}")]
     Named { error: Box<KeyError>, place: String },
 }
 
 impl KeyError {
-    /// `place`: in the configuration, where it is named; "": nowhere.
+    /// `place`: where the configuration names the file; empty: nowhere.
     pub(super) fn named_at(self, place: Option<&String>) -> Self {
         match place.filter(|place| !place.is_empty()) {
             Some(place) => Self::Named { error: Box::new(self), place: place.clone() },
@@ -45,7 +45,7 @@ impl KeyError {
         }
     }
 
-    /// What to do about it.
+    /// The remedy.
     pub fn hint(&self) -> String {
         match self {
             Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -57,7 +57,7 @@ impl KeyError {
                 "make one with `politely identity keygen`, or with `openssl genpkey -algorithm ed25519`".into()
             }
             Self::Unwritable { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
-                "there is one already, and it is not replaced: name another file".into()
+                "the file exists and is not replaced: name another file".into()
             }
             Self::Unwritable { .. } => "name a file in a directory that you may write to".into(),
             Self::Named { error, .. } => error.hint(),
@@ -67,7 +67,7 @@ impl KeyError {
 }
 
 impl SigningKey {
-    /// From a PEM file that its owner alone can read, or a credential of systemd's.
+    /// Reads a PEM file that only its owner can read, or a systemd credential.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
         let file = open_file(path).map_err(unreadable)?;
@@ -76,11 +76,11 @@ impl SigningKey {
             return Err(KeyError::Open { path: path.to_owned(), mode });
         }
         let mut text = String::new();
-        file.take(MOST).read_to_string(&mut text).map_err(unreadable)?;
+        file.take(MAX_BYTES).read_to_string(&mut text).map_err(unreadable)?;
         Self::from_pem(&text).map_err(|why| KeyError::Malformed { path: path.to_owned(), why })
     }
 
-    /// Makes one, and a file with it that its owner alone can read; not where there is a file already.
+    /// Creates a key in a new file that only its owner can read. Fails if the file exists.
     pub fn make(path: &Path) -> Result<Self, KeyError> {
         let mut seed = [0; 32];
         SystemRandom::new().fill(&mut seed).map_err(|_| KeyError::NoRandomness)?;
@@ -89,31 +89,31 @@ impl SigningKey {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(unwritable)?;
         let written = file.write_all(pem.as_bytes()).and_then(|()| file.sync_all());
         if let Err(error) = written {
-            // Half a key is none, and would be in the way of the next.
+            // An incomplete key is useless and would block the next attempt.
             let _ = fs::remove_file(path);
             return Err(unwritable(error));
         }
         Self::from_pem(&pem).map_err(|why| KeyError::Malformed { path: path.to_owned(), why })
     }
 
-    /// `why` it is none.
+    /// The error is the reason.
     pub(super) fn from_pem(text: &str) -> Result<Self, String> {
-        let pem = pem::parse(text).map_err(|_| "it is no PEM file")?;
+        let pem = pem::parse(text).map_err(|_| "not a PEM file")?;
         if pem.tag() != PEM_TAG {
-            return Err(format!("it is a `{}`, not a `{PEM_TAG}`", pem.tag()));
+            return Err(format!("a `{}` instead of a `{PEM_TAG}`", pem.tag()));
         }
         let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(pem.contents());
-        let pair = pair.map_err(|_| "it is a private key of another kind, or damaged")?;
+        let pair = pair.map_err(|_| "not an Ed25519 private key, or damaged")?;
         let id = BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, thumbprint_input(&public(&pair)).as_bytes()));
         Ok(Self { pair, id })
     }
 
-    /// Its thumbprint, by which signatures name it.
+    /// The thumbprint, by which signatures name the key.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Its public half as a JSON Web Key.
+    /// The public key as a JSON Web Key.
     pub fn jwk(&self) -> Value {
         json!({ "kty": "OKP", "crv": "Ed25519", "kid": self.id, "x": public(&self.pair), "use": "sig" })
     }
@@ -127,22 +127,22 @@ fn public(pair: &Ed25519KeyPair) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(pair.public_key())
 }
 
-/// RFC 7638 §3.2: the members that make the key, in the order of their names, without a space.
+/// RFC 7638 §3.2: the required members, sorted, without white space.
 fn thumbprint_input(x: &str) -> String {
     format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#)
 }
 
-/// systemd hands those to the service's user alone; what mode they have depends on how.
+/// systemd gives credentials to the service's user only; their mode depends on how.
 fn is_credential(path: &Path) -> bool {
     let directory = std::env::var_os("CREDENTIALS_DIRECTORY").filter(|directory| !directory.is_empty());
     directory.is_some_and(|directory| path.parent() == Some(Path::new(&directory)))
 }
 
 const PEM_TAG: &str = "PRIVATE KEY";
-/// What stands before the 32 bytes of an Ed25519 key (RFC 8410 §7).
+/// What precedes the 32 bytes of an Ed25519 key (RFC 8410 §7).
 const PKCS8: &[u8] = &[0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
-/// Of a file; a key takes 119 bytes.
-const MOST: u64 = 16 * 1024;
+/// Bytes read from a file; a key takes 119.
+const MAX_BYTES: u64 = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_others_can_read_is_refused_with_the_cure() {
+    fn a_key_that_others_can_read_is_refused_with_a_remedy() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("bot.pem");
         SigningKey::make(&path).unwrap();
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_reported_and_not_repeated() {
+    fn an_invalid_key_is_reported_without_its_content() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("bot.pem");
         for text in ["s3cret", "-----BEGIN PUBLIC KEY-----\nczNjcmV0\n-----END PUBLIC KEY-----\n"] {
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).unwrap();
             file.write_all(text.as_bytes()).unwrap();
             let error = SigningKey::read(&path).err().unwrap().to_string();
-            assert!(error.contains("holds no Ed25519 key") && !error.contains("s3cret"), "{error}");
+            assert!(error.contains("does not hold an Ed25519 key") && !error.contains("s3cret"), "{error}");
         }
         let missing = SigningKey::read(&home.path().join("none")).err().unwrap();
         assert!(missing.hint().contains("identity keygen"), "{missing}");

@@ -1,4 +1,4 @@
-//! The signature of one message (RFC 9421 §2.5, §3.1, §4): what it covers, what it says of itself, and its fields.
+//! The signature of one message (RFC 9421 §2.5, §3.1, §4): covered components, parameters, and fields.
 
 use super::key::SigningKey;
 use sfv::{
@@ -7,27 +7,27 @@ use sfv::{
 };
 use std::borrow::BorrowMut;
 
-/// A part of the message that is covered.
+/// A covered component of the message.
 pub(super) struct Component<'a> {
     pub name: &'static str,
     pub part: Part<'a>,
     pub value: &'a str,
 }
 
-/// Which part of what the name stands for.
+/// Which part of the component.
 #[derive(Clone, Copy)]
 pub(super) enum Part<'a> {
     Whole,
     /// A member of the dictionary.
     Member(&'a KeyRef),
-    /// That of the request which is answered.
+    /// The component of the request, in a signed answer.
     Request,
 }
 
-/// What a signature says of itself, in this order.
+/// The parameters of a signature, in this order.
 pub(super) type Parameters<'a> = &'a [(&'static str, RefBareItem<'a>)];
 
-/// The values of `Signature-Input` and `Signature`, each with one member.
+/// The values of `Signature-Input` and `Signature`, with one member each.
 pub(super) struct Fields {
     pub input: String,
     pub signature: String,
@@ -80,13 +80,13 @@ impl Component<'_> {
     }
 }
 
-/// Names of ours, keys and URLs: each is a string of structured fields as well.
+/// Our names, keys and URLs are valid strings of structured fields.
 pub(super) fn string(name: &str) -> &StringRef {
-    StringRef::from_str(name).expect("it is ASCII")
+    StringRef::from_str(name).expect("the value is ASCII")
 }
 
 pub(super) fn key(name: &str) -> &KeyRef {
-    KeyRef::from_str(name).expect("it is a name of ours")
+    KeyRef::from_str(name).expect("our names are valid keys")
 }
 
 /// Seconds since 1970.

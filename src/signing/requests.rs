@@ -1,5 +1,5 @@
-//! Signatures of requests. One covers the authority alone, so it is good for any request to it until it expires: it is made once
-//! and kept for half of that time, unless it has a nonce.
+//! Signatures of requests. A signature covers only the authority, so it is valid for any request to it until it
+//! expires: it is reused for half of its validity, unless it has a nonce.
 
 use super::challenge::{SignatureRequest, TAG};
 use super::key::SigningKey;
@@ -17,39 +17,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Signs as `identity.signature` says.
+/// Signs as configured in `identity.signature`.
 pub struct Signer {
     own: Arc<OwnKeys>,
     authorities: Cache<Authority, Arc<RequestSigner>>,
 }
 
-/// By what is signed. What a signer remembers of authorities holds this alone, and not the signer: one that is replaced goes,
-/// with its keys.
+/// Keys and settings. Remembered authorities refer to these and not to the signer, so that a replaced signer is
+/// dropped with its keys.
 struct OwnKeys {
     settings: SignatureSettings,
     directory: Directory,
     counts: Arc<SignatureCounts>,
 }
 
-/// Since the start, whatever is reloaded.
+/// Counts since the start, across reloads.
 #[derive(Default)]
 struct SignatureCounts {
     signed: AtomicU64,
     challenges: [AtomicU64; 3],
 }
 
-/// What came of an answer that asks for a signature.
+/// The result of an answer that asks for a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
-    /// What is sent from now on is signed as it asks.
+    /// Later requests are signed as the answer asks.
     Met,
-    /// It asks for what is not given.
+    /// The answer asks for something unsupported.
     Unmet,
-    /// The request was signed as it asks.
+    /// The request was already signed as the answer asks.
     Rejected,
 }
 
-/// The same for one authority: what it has asked for, and the last signature.
+/// Signs for one authority: keeps what it has asked for, and the last signature.
 pub struct RequestSigner {
     own: Arc<OwnKeys>,
     authority: String,
@@ -59,32 +59,32 @@ pub struct RequestSigner {
 /// A request whose answer asks for a signature.
 #[derive(Debug, Clone, Copy)]
 pub struct ChallengedRequest {
-    /// It had one of ours.
+    /// Signed by this proxy.
     pub was_signed: bool,
-    /// It had been challenged before.
+    /// Already sent again after a challenge.
     pub is_repeated: bool,
-    /// Nothing stands against sending it again.
+    /// Safe to send again.
     pub may_be_repeated: bool,
 }
 
 #[derive(Default)]
 struct State {
-    /// `None`: it has asked for none. A nonce is for the next request, where the one that was challenged is not sent again.
+    /// `None`: no challenge so far. A nonce is for the next request, if the challenged one is not repeated.
     wanted: Option<SignatureRequest>,
-    /// Until when it may be taken again.
+    /// The last signature and its creation time, which limits its reuse.
     last: Option<(u64, Arc<Signed>)>,
-    /// A request that was repeated with a signature was challenged all the same.
+    /// A request that was repeated with a signature was challenged again.
     repeat_was_rejected: bool,
 }
 
-/// A field of a request in which it says what it would pay (Cloudflare's pay per crawl): the signature has to cover it.
+/// A price that the request offers (Cloudflare's pay per crawl), which the signature has to cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PriceField<'a> {
     pub name: &'static str,
     pub value: &'a str,
 }
 
-/// The fields of a signed request, as they are sent.
+/// The signature fields of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Signed {
     pub agent: String,
@@ -93,10 +93,10 @@ pub struct Signed {
 }
 
 impl Signer {
-    /// `None`: nothing is to be signed. `before`: the one of earlier settings, which stays if nothing has changed.
+    /// `None`: nothing is signed. `before`: the signer of earlier settings, which is kept if nothing has changed.
     ///
     /// # Errors
-    /// A key cannot be read, or may be read by others.
+    /// A key cannot be read, or others can read it.
     pub fn of(settings: &SignatureSettings, before: Option<&Arc<Self>>) -> Result<Option<Arc<Self>>, KeyError> {
         let (Some(path), Some(agent)) = (&settings.key, &settings.agent) else { return Ok(None) };
         let keys = [path].into_iter().chain(&settings.other_keys).enumerate();
@@ -110,21 +110,21 @@ impl Signer {
         }
         let counts = before.map_or_else(Arc::default, |before| before.own.counts.clone());
         let own = Arc::new(OwnKeys { settings: settings.clone(), directory, counts });
-        Ok(Some(Arc::new(Self { own, authorities: Cache::new(AUTHORITIES) })))
+        Ok(Some(Arc::new(Self { own, authorities: Cache::new(MAX_AUTHORITIES) })))
     }
 
     pub fn directory(&self) -> &Directory {
         &self.own.directory
     }
 
-    /// Requests that were signed, and challenges by what came of them.
+    /// Signed requests, and challenges by result.
     pub fn figures(&self) -> (u64, [(Challenge, u64); 3]) {
         let SignatureCounts { signed, challenges } = &*self.own.counts;
         let of = |challenge: Challenge| (challenge, challenges[challenge as usize].load(Relaxed));
         (signed.load(Relaxed), [Challenge::Met, Challenge::Unmet, Challenge::Rejected].map(of))
     }
 
-    /// For requests to this authority.
+    /// The signer for requests to this authority.
     pub fn requests_to(&self, authority: &Authority) -> Arc<RequestSigner> {
         let make = || {
             let (own, authority, state) = (self.own.clone(), authority.host_header(), Mutex::default());
@@ -190,13 +190,13 @@ impl Challenge {
 }
 
 impl RequestSigner {
-    /// Whether requests are signed at the moment.
+    /// Whether requests are currently signed.
     pub fn is_wanted(&self) -> bool {
         self.own.settings.when == SignWhen::Always || self.state.lock().wanted.is_some()
     }
 
-    /// What a request that leaves now is sent with. `asked`: by the answer that it has had before. `price`: of its own. `None`: nobody has
-    /// asked for it.
+    /// The signature for a request that leaves now. `asked`: the challenge to this request. `price`: the price it
+    /// offers. `None`: no signature was asked for.
     pub fn sign(
         &self,
         now: SystemTime,
@@ -217,14 +217,14 @@ impl RequestSigner {
         if wanted.nonce.is_none()
             && price.is_none()
             && let Some((created, signed)) = &state.last
-            // A clock may have been put back.
+            // The clock may have been set back.
             && (*created..*created + validity.div_ceil(2)).contains(&now)
         {
             self.own.counts.signed.fetch_add(1, Relaxed);
             return Some(signed.clone());
         }
         let signed = Arc::new(self.own.signed(&self.authority, &wanted, price, now, now + validity));
-        // With a nonce, or a price, it is this request's alone.
+        // A nonce or a price ties a signature to one request.
         if wanted.nonce.is_none() && price.is_none() && !self.own.settings.nonce {
             state.last = Some((now, signed.clone()));
         }
@@ -232,8 +232,9 @@ impl RequestSigner {
         Some(signed)
     }
 
-    /// An answer asks for a signature with `Accept-Signature`: what is sent from now on has one of that kind. Its nonce is for one
-    /// request alone: this one, if it is sent again, else the next. What to send it with, if it is worth sending again.
+    /// Handles an `Accept-Signature` challenge: later requests are signed as it asks. Its nonce is for one request:
+    /// this one if it is repeated, otherwise the next. Returns what to repeat the request with, if that is
+    /// worthwhile.
     pub fn challenged(&self, value: &[u8], request: ChallengedRequest) -> Option<SignatureRequest> {
         let OwnKeys { settings, directory, counts, .. } = &*self.own;
         let count = |challenge: Challenge| counts.challenges[challenge as usize].fetch_add(1, Relaxed);
@@ -256,7 +257,7 @@ impl RequestSigner {
         is_sent_again.then_some(wanted)
     }
 
-    /// A request that was repeated with a signature has got another answer than that.
+    /// A request repeated with a signature was not challenged again.
     pub fn satisfied(&self) {
         self.state.lock().repeat_was_rejected = false;
     }
@@ -264,13 +265,13 @@ impl RequestSigner {
 
 fn nonce() -> String {
     let mut bytes = [0; 32];
-    // Where there are no random numbers there is no TLS either.
+    // Without random numbers there is no TLS either.
     let _ = SystemRandom::new().fill(&mut bytes);
     BASE64_STANDARD.encode(bytes)
 }
 
-/// Whose last signatures, and wishes, are remembered.
-const AUTHORITIES: usize = 4096;
+/// Remembered authorities.
+const MAX_AUTHORITIES: usize = 4096;
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -332,7 +333,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn on_challenge_only_clients_that_ask_get_one() {
+    fn on_challenge_only_origins_that_ask_get_a_signature() {
         let requests = to_example(&signer("when: on-challenge"));
         assert!(!requests.is_wanted() && requests.sign(at(0), None, None).is_none());
         assert!(!challenged(&requests, br#"a=("@method")"#, false, false), "what we cannot give is not tried");
@@ -342,7 +343,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_request_is_repeated_once_and_not_at_all_where_that_was_in_vain() {
+    fn a_request_is_repeated_once_unless_that_failed_before() {
         let requests = to_example(&signer("when: on-challenge"));
         assert!(challenged(&requests, CHALLENGE, false, false));
         assert!(challenged(&requests, CHALLENGE, false, false), "another that had left without one meanwhile");
@@ -357,7 +358,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn one_that_is_replaced_goes_with_its_keys_and_the_count_goes_on() {
+    fn a_replaced_signer_is_dropped_with_its_keys_and_counts_continue() {
         let before = signer("");
         let requests = to_example(&before);
         requests.sign(at(0), None, None).unwrap();
@@ -366,7 +367,7 @@ pub(super) mod tests {
         assert!(challenged(&requests, br#"a=();nonce="n""#, true, false));
         assert!(!challenged(&requests, br#"a=();nonce="n""#, true, true));
         let settings = SignatureSettings { nonce: true, ..before.own.settings.clone() };
-        // Its file is gone by now.
+        // Its file has been deleted.
         let file = tempfile::tempdir().unwrap();
         let path = file.path().join("key");
         super::super::SigningKey::make(&path).unwrap();
@@ -379,7 +380,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_name_and_the_nonce_are_those_that_were_asked_for() {
+    fn the_label_and_the_nonce_are_the_requested_ones() {
         let requests = to_example(&signer(""));
         let before = requests.sign(at(0), None, None).unwrap();
         let wanted = requests.challenged(br#"x9=("@authority");nonce="n1""#, first(true));
@@ -404,14 +405,14 @@ pub(super) mod tests {
             Arc::ptr_eq(&signed[3], &signed[4]) && Arc::ptr_eq(&signed[1], &signed[3]),
             "what has none serves many"
         );
-        // One that may not be sent again leaves its nonce to the next, be that its client's second try.
+        // A request that may not be repeated leaves its nonce to the next, even if that is its client's retry.
         let post = ChallengedRequest { may_be_repeated: false, ..first(true) };
         assert_eq!(requests.challenged(b"s=();nonce=\"n3\"", post), None);
         let signed = [(); 2].map(|()| requests.sign(at(0), None, None).unwrap());
         assert_eq!(signed.map(|signed| nonce(&signed)), [Some("\"n3\"".into()), None]);
     }
 
-    /// As Cloudflare documents it: the field is a component, and the price cannot be raised on the way.
+    /// Cloudflare's documentation: the field is a component, so the price cannot be raised on the way.
     #[test]
     fn a_price_is_covered_and_its_signature_serves_no_other_request() {
         let requests = to_example(&signer(""));

@@ -1,5 +1,5 @@
-//! The test vectors of draft-ietf-webbotauth-httpsig-protocol-01, appendix E.2, by the key of RFC 9421, appendix B.1.4, and the
-//! signature of RFC 9421, appendix B.2.6.
+//! The test vectors of draft-ietf-webbotauth-httpsig-protocol-01, appendix E.2, with the key of RFC 9421, appendix
+//! B.1.4, and the signature of RFC 9421, appendix B.2.6.
 
 use super::key::SigningKey;
 use super::message::number;
@@ -50,7 +50,7 @@ fn rfc_9421_b_2_6_comes_out_byte_for_byte() {
     );
 }
 
-/// Here a label and the member that it covers have two names, which what we send never has.
+/// Here the label and the covered member have different names, which our signatures never have.
 #[test]
 fn the_drafts_request_with_a_dictionary_comes_out_byte_for_byte() {
     let id = StringRef::from_str("poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U").unwrap();

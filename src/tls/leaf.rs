@@ -14,7 +14,7 @@ use rustls::crypto::ring::Ticketer;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
-use time::{Duration, OffsetDateTime};
+use time::{Date, Duration, OffsetDateTime, Time};
 
 use crate::policy::Host;
 
@@ -36,7 +36,7 @@ pub struct LeafCache {
 #[derive(Clone)]
 struct Leaf {
     config: Arc<ServerConfig>,
-    made: OffsetDateTime,
+    day: Date,
     by: Weak<Ca>,
 }
 
@@ -77,7 +77,8 @@ impl LeafCache {
         self.leaves.clear();
     }
 
-    /// The TLS configuration for accepting connections as this host: HTTP/2 and HTTP/1.1, with session resumption.
+    /// The TLS configuration for accepting connections as this host: HTTP/2 and HTTP/1.1, with session resumption. All leaves of a day
+    /// (UTC) have the same dates, and none is used on another: they do not tell when anybody first asked for the host.
     pub fn config_for(&self, host: &Host) -> Arc<ServerConfig> {
         self.config_at(host, OffsetDateTime::now_utc())
     }
@@ -110,15 +111,14 @@ impl LeafCache {
     fn config_at(&self, host: &Host, now: OffsetDateTime) -> Arc<ServerConfig> {
         let ca = self.ca();
         // A concurrent request may have cached a leaf of the previous authority.
-        if let Some(leaf) = self.leaves.get(host).filter(|leaf| leaf.by.as_ptr() == Arc::as_ptr(&ca)) {
-            // If the clock was set back, the leaf would not be valid yet.
-            if (leaf.made - BACKDATED..leaf.made + RENEWED_AFTER).contains(&now) {
-                return leaf.config;
-            }
+        let is_valid = |leaf: &Leaf| leaf.by.as_ptr() == Arc::as_ptr(&ca) && leaf.day == now.date();
+        if let Some(leaf) = self.leaves.get(host).filter(is_valid) {
+            return leaf.config;
         }
         let config = self.mint(&ca, host, now).expect("the authority was tested by `try_out`");
         self.made.fetch_add(1, Relaxed);
-        self.leaves.insert(host.clone(), Leaf { config: Arc::clone(&config), made: now, by: Arc::downgrade(&ca) });
+        self.leaves
+            .insert(host.clone(), Leaf { config: Arc::clone(&config), day: now.date(), by: Arc::downgrade(&ca) });
         config
     }
 
@@ -154,7 +154,7 @@ impl LeafCache {
             Host::Ip(address) => SanType::IpAddress(*address),
         }];
         params.serial_number = Some(serial()?);
-        params.not_before = (now - BACKDATED).max(ca_from);
+        params.not_before = (now.replace_time(Time::MIDNIGHT) - BACKDATED).max(ca_from);
         params.not_after = (params.not_before + LIFE).min(ca_until);
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -167,27 +167,32 @@ impl LeafCache {
 
 /// For clients with a slow clock or a wrong time zone.
 const BACKDATED: Duration = Duration::DAY;
+/// Five days more than a leaf is used for, for open connections and for clients with a fast clock.
 const LIFE: Duration = Duration::WEEK;
-/// Leaves are valid for four more days, for open connections and for clients with a fast clock.
-const RENEWED_AFTER: Duration = Duration::DAY.saturating_mul(2);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_leaf_is_kept_for_two_days_and_replaced_long_before_it_expires() {
+    fn a_leaf_is_kept_for_a_day_and_does_not_tell_when_it_was_made() {
         let home = tempfile::tempdir().unwrap();
         let cache = LeafCache::new(Ca::open_or_create(&home.path().join("ca")).unwrap(), 4).unwrap();
+        let ca = cache.ca();
+        let midnight = (ca.validity().0 + Duration::days(9)).replace_time(Time::MIDNIGHT);
         let host = Host::Name("example.com".into());
-        let now = OffsetDateTime::now_utc();
-        let first = cache.config_at(&host, now);
-        assert!(Arc::ptr_eq(&first, &cache.config_at(&host, now + Duration::hours(47))));
-        let second = cache.config_at(&host, now + Duration::hours(48));
-        assert!(!Arc::ptr_eq(&first, &second));
-        let set_back = cache.config_at(&host, now - Duration::hours(1));
-        assert!(!Arc::ptr_eq(&second, &set_back), "a leaf of tomorrow is not valid yesterday");
-        assert!(RENEWED_AFTER + BACKDATED < LIFE);
+        let first = cache.config_at(&host, midnight);
+        assert!(Arc::ptr_eq(&first, &cache.config_at(&host, midnight + Duration::hours(23))));
+        let next_day = cache.config_at(&host, midnight + Duration::hours(24));
+        assert!(!Arc::ptr_eq(&first, &next_day));
+        let set_back = cache.config_at(&host, midnight);
+        assert!(!Arc::ptr_eq(&next_day, &set_back), "whatever the clock does");
+        for made in [0, 1, 23].map(|hour| midnight + Duration::hours(hour)) {
+            let der = cache.sign(&ca, &host, made).unwrap();
+            let (_, x509) = x509_parser::parse_x509_certificate(&der).unwrap();
+            let leaf = [x509.validity().not_before, x509.validity().not_after].map(|time| time.to_datetime());
+            assert_eq!(leaf, [midnight - Duration::DAY, midnight + Duration::days(6)], "{made}");
+        }
     }
 
     #[test]
@@ -202,7 +207,7 @@ mod tests {
         cache.adopt(next);
         assert!(cache.ready() == 0 && !Arc::ptr_eq(&first, &cache.config_for(&host)));
         // As if a concurrent request had cached it.
-        let late = Leaf { config: first.clone(), made: OffsetDateTime::now_utc(), by: Arc::downgrade(&before) };
+        let late = Leaf { config: first.clone(), day: OffsetDateTime::now_utc().date(), by: Arc::downgrade(&before) };
         cache.leaves.insert(host.clone(), late);
         assert!(!Arc::ptr_eq(&first, &cache.config_for(&host)));
     }

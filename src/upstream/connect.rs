@@ -113,11 +113,6 @@ impl Http1Link {
         self.private = private.cloned().or(self.private);
         self.keep();
     }
-
-    /// The bare stream, for another protocol.
-    pub fn into_stream(self) -> Stream {
-        self.stream
-    }
 }
 
 impl Route {

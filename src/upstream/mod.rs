@@ -180,11 +180,6 @@ impl Upstream {
         self.reach.load().guard.screen_host(authority.host(), authority.port())
     }
 
-    /// The route to the authority. Denied addresses are left out; if none is left, the authority is denied.
-    pub async fn reach(&self, authority: &Authority) -> Result<Route, ReachError> {
-        self.reach_for(authority, None, None, None).await
-    }
-
     /// Like [`reach_for`](Self::reach_for), but reuses `last` if it leads there and is recent. `now`: the approximate time.
     pub async fn reach_again(
         &self,
@@ -213,7 +208,8 @@ impl Upstream {
         Ok(route)
     }
 
-    /// Like [`reach`](Self::reach), for a client: names that do not resolve delay no other client. `own`: the hosts of the client's
+    /// The route to the authority. Denied addresses are left out; if none is left, the authority is denied. `client`: whose share of look-ups
+    /// to use, so that names that do not resolve delay no other client. `own`: the hosts of the client's
     /// user, which may have other TLS settings. `by`: the settings in use by the caller; others are an error.
     pub async fn reach_for(
         &self,

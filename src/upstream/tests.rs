@@ -20,7 +20,7 @@ async fn reached(upstream: &Upstream, addresses: &[&str]) -> Result<Vec<String>,
     let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
     upstream.resolver.remember("rebind.example", &addresses);
     let authority = Authority::new(Scheme::Https, "rebind.example", None).unwrap();
-    let reached = upstream.reach(&authority).await.map_err(|error| error.to_string())?;
+    let reached = upstream.reach_for(&authority, None, None, None).await.map_err(|error| error.to_string())?;
     Ok(reached.0.addresses.iter().map(ToString::to_string).collect())
 }
 
@@ -63,7 +63,9 @@ async fn requests_that_reach_a_place_at_once_share_its_connections() {
             let authority = authority.clone();
             std::thread::spawn(move || {
                 together.wait();
-                futures_util::FutureExt::now_or_never(upstream.reach(&authority)).unwrap().unwrap()
+                futures_util::FutureExt::now_or_never(upstream.reach_for(&authority, None, None, None))
+                    .unwrap()
+                    .unwrap()
             })
         };
         let both = [reach(upstream.clone(), together.clone()), reach(upstream.clone(), together.clone())];
@@ -84,7 +86,7 @@ async fn an_address_of_our_own_closes_the_name() {
     let upstream = upstream("egress: { allow: [127.0.0.0/8], ports: [80] }");
     upstream.resolver.remember("rebind.example", &[PUBLIC.parse().unwrap(), "127.0.0.1".parse().unwrap()]);
     let authority = Authority::new(Scheme::Http, "rebind.example", None).unwrap();
-    let denied = upstream.reach(&authority).await.err().unwrap();
+    let denied = upstream.reach_for(&authority, None, None, None).await.err().unwrap();
     assert!(matches!(denied, ReachError::Denied(Denied::OwnListener(_))), "{denied}");
 }
 
@@ -103,7 +105,7 @@ async fn by_addresses_a_connection_that_was_kept_serves_its_own_alone() {
         for (last, reused) in [2, 3, 2].into_iter().zip(reused) {
             let address = IpAddr::from([127, 0, 0, last]);
             upstream.resolver.remember("moves.example", &[address]);
-            let route = upstream.reach(&authority).await.unwrap();
+            let route = upstream.reach_for(&authority, None, None, None).await.unwrap();
             let connection = route.connect(Want::default()).await.unwrap();
             assert_eq!(connection.reused, reused, "{key}");
             assert!(key == "host" || connection.address.ip() == address);

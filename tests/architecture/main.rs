@@ -194,7 +194,7 @@ const CIRCLES: &[&str] = &[
 ];
 
 /// Types that have the name of another.
-const TWICE: &[&str] = &["Decision", "Fault", "Fields", "Member", "Request", "State"];
+const TWICE: &[&str] = &["Decision", "Fields", "Member", "Request", "State"];
 
 /// Files over the length.
 const LONG: &[&str] = &["src/config/written/file.rs", "src/config/written/values.rs"];

@@ -7,6 +7,7 @@ or, for a proxy that runs already, POLITELY_PROXY (its URL) and POLITELY_CA_FILE
 """
 
 import os
+import shlex
 
 import politely
 
@@ -19,7 +20,9 @@ class Addon:
             if settings.get("POLITELY_CA_FILE"):
                 variables["SSL_CERT_FILE"] = settings["POLITELY_CA_FILE"]
         else:
-            variables = politely.shared(*settings.getlist("POLITELY_OPTIONS")).environment
+            options = settings.get("POLITELY_OPTIONS") or []
+            options = shlex.split(options) if isinstance(options, str) else options
+            variables = politely.shared(*options).environment
         # Scrapy's HttpProxyMiddleware and OpenSSL read it, and so do browsers and other programs that a spider starts.
         os.environ.update(variables)
         # The proxy obeys robots.txt: Scrapy would fetch each again, and read it by rules of its own.

@@ -1,5 +1,5 @@
-//! `/`: what the API shows, as a page for people. It asks the API as anybody would; nothing is in the page itself, so it
-//! needs no token.
+//! `/`: the API's data as a page for people. The page holds no data and asks the API like any client, so it needs no
+//! token.
 
 use axum::response::{IntoResponse, Response};
 use http::header;
@@ -19,7 +19,7 @@ pub(super) async fn style() -> Response {
 fn served(kind: &'static str, text: &'static str) -> Response {
     let fields = [
         (header::CONTENT_TYPE, kind),
-        // URLs that crawlers were refused are shown: whatever they hold, no script but ours runs.
+        // The page shows URLs that crawlers asked for: whatever they contain, only our script runs.
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),

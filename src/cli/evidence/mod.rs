@@ -109,7 +109,8 @@ fn text(directory: &Path, verified: &Verified, is_authentic: bool) -> String {
         counted(*bodies, "file")
     );
     if let Some((from, to)) = times {
-        let _ = writeln!(out, "  written:  {} to {}", rfc3339::millis(*from), rfc3339::millis(*to));
+        let (from, to) = (rfc3339::millis(*from), rfc3339::millis(*to));
+        let _ = writeln!(out, "  period:   {from} to {to}, by when requests came");
     }
     for (count, from, to) in lost {
         let (from, to) = (rfc3339::millis(*from), rfc3339::millis(*to));

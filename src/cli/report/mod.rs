@@ -21,7 +21,10 @@ use std::time::SystemTime;
 #[derive(Debug, clap::Args)]
 pub(super) struct ReportArgs {
     /// The directory of the evidence [default: evidence.directory of the configuration]
-    #[arg(long, value_name = "DIR")]
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// The same
+    #[arg(long, value_name = "DIR", conflicts_with = "directory")]
     evidence: Option<PathBuf>,
     #[command(flatten)]
     config: ConfigArg,
@@ -62,7 +65,7 @@ enum Form {
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let selection = args.selection()?;
     let by = if matches!(args.format, Form::TrainingSummary) { By::Domain } else { args.by };
-    let directory = directory(args.evidence.as_deref(), &args.config)?;
+    let directory = directory(args.directory.as_deref().or(args.evidence.as_deref()), &args.config)?;
     let failed = |error| unreadable(&directory, &error);
     let verified = verify(&directory, &[]).map_err(failed)?;
     let mut report = report(&directory, by, &selection).map_err(failed)?;

@@ -54,18 +54,19 @@ pub fn meaning(reason: &str) -> &'static str {
         }
         "robots-disallowed" => "a rule of the site's robots.txt disallows it",
         "usage-disallowed" => "the site says no to the declared use",
+        "usage-unreadable" => "what the site says about use could not be read",
         "robots-unreachable" => "the site's robots.txt could not be read, so nothing was asked of it",
         "crawl-delay" => {
             "it came too soon after the request before it, or outside the hours of the site's robots.txt, and was not sent"
         }
         "held" => "it would have been held back for a while, but nothing is enforced",
-        "queue-full" => "too many requests waited for the host already",
+        "queue-full" => "too many requests waited for the host, in all, or of the user already",
         "operator-denied" => "the operator's own rules forbid it",
         "egress-denied" => "its address, port, host or method is not among those that may be asked",
         "client-denied" => "the client may not use this proxy",
         "host-paused" => "the site had turned requests away, and was left alone for a while",
         "revisit-too-soon" => {
-            "the page had been fetched not long before, and the operator has it left alone for longer"
+            "the page had been fetched a short while before: the operator sets a minimum time between two fetches"
         }
         "budget-spent" => "the budget that the operator has set for the site or the user was used up",
         "connection-limit" => "the user had as many connections as are allowed",

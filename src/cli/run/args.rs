@@ -19,7 +19,7 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub max_wait: Option<Duration>,
     /// Ask no host more often than this, such as `2s`
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", aliases = ["delay", "crawl-delay", "download-delay"])]
     pub min_delay: Option<String>,
     /// Say whom a site can write to, in the User-Agent of the requests for robots.txt
     #[arg(long, value_name = "URL-OR-MAIL")]

@@ -96,6 +96,8 @@ impl Summary<'_> {
     pub fn text(&self) -> String {
         let Totals { counts, held, failures, distrusted, html_robots } = &self.totals;
         let (tally, total) = (&self.tally, self.total());
+        // What browsers ask by themselves says nothing of what the command fetched.
+        let own = total - tally.background.min(total);
         let mut text = format!("politely: {}, {} forwarded", counted(total, "request"), counts.forwarded);
         if counts.failed > 0 {
             text += &format!(", {} failed", counts.failed);
@@ -125,6 +127,12 @@ impl Summary<'_> {
             line(format!("{} refused: {address} is not a public address", tally.private_in_all));
             line(address_hint(address));
         }
+        if !tally.ports.is_empty() {
+            let ports: Vec<String> = tally.ports.iter().map(u16::to_string).collect();
+            let (ports, usual) = (ports.join(", "), "80, 443");
+            line(format!("refused: `egress.ports` does not allow {ports}"));
+            line(format!("hint: `--set 'egress.ports=[{usual}, {ports}]'` opens them"));
+        }
         if held.requests > 0 {
             line(format!("{} held for a crawl-delay, {:.1} s in total", held.requests, held.total.as_secs_f64()));
         }
@@ -152,9 +160,9 @@ impl Summary<'_> {
             let tunnels = counted(counts.tunnels, "tunnel");
             line(format!("{tunnels}: robots.txt was not applied inside (`intercept: tunnel`)"));
         }
-        if total == 0 && self.is_cut_off {
+        if own == 0 && self.is_cut_off {
             text += "\n  it was ended before any request came through";
-        } else if total == 0 && distrusted.is_empty() {
+        } else if own == 0 && distrusted.is_empty() {
             let instead = match self.is_isolated {
                 true => "if the command made requests, they did not use the proxy and failed",
                 false => "if the command made requests, they bypassed it, and robots.txt was not applied",
@@ -165,7 +173,7 @@ impl Summary<'_> {
                 text += "; requests to this machine bypass the proxy (NO_PROXY) unless `egress.allow` opens it: \
                          `--set 'egress.allow=[127.0.0.0/8]'`";
             }
-        } else if total == counts.tunnels && distrusted.is_empty() {
+        } else if own == counts.tunnels && distrusted.is_empty() {
             text += "\npolitely: warning: only tunnels came through the proxy: robots.txt was not applied to anything that the \
                      command fetched\nhint: `intercept` in the configuration says which hosts are tunnelled";
         }

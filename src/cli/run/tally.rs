@@ -3,7 +3,7 @@
 use crate::gate::Reported;
 use crate::policy::{EgressReason, EntryEvidence, Refusal, is_background};
 use crate::proxy::RecentDecision;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub(super) struct Tally {
     /// Refused for the address, which is not a public one, and the first such address.
     pub private_in_all: u64,
     pub private: Option<IpAddr>,
+    /// The ports that requests were refused for, the first few.
+    pub ports: BTreeSet<u16>,
     /// Until the turn of the last of them, had it been held: at least, as those that are refused do not stand in the line.
     pub longest_wait: Duration,
 }
@@ -75,6 +77,11 @@ impl Tally {
             self.private_in_all += 1;
             self.private.get_or_insert(*address);
         }
+        if let Refusal::EgressDenied { why: EgressReason::Port(port) } = &**refusal
+            && self.ports.len() < MOST_PORTS
+        {
+            self.ports.insert(*port);
+        }
         // A host that is left alone is waited for as well, if there is time.
         if let Refusal::CrawlDelay { retry_after, .. } | Refusal::HostPaused { retry_after, .. } = &**refusal {
             self.too_long_in_all += 1;
@@ -122,6 +129,7 @@ impl RuleTally {
                 let text = format!("{}: {}", reservation.field.as_str(), reservation.value);
                 ("the sites' answers".to_owned(), None, text)
             }
+            Refusal::UsageUnreadable { of, why } => (of.to_string(), None, format!("it cannot be read ({why})")),
             Refusal::RobotsUnreachable { authority, why, .. } => {
                 (authority.robots_url(), None, format!("it could not be read ({why})"))
             }
@@ -168,6 +176,7 @@ impl std::fmt::Display for RuleTally {
 
 const MOST_RULES: usize = 10_000;
 const MOST_URLS: usize = 1000;
+const MOST_PORTS: usize = 5;
 const MOST_URLS_OF_A_RULE: usize = 20;
 
 #[cfg(test)]

@@ -273,11 +273,29 @@ pub struct EvidenceSettings {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FleetSettings {
-    /// The server shared by all instances. `None`: no fleet.
+    /// The server shared by all instances, short for both of the others.
     #[serde(default, deserialize_with = "secrets::some_fleet_url")]
-    pub url: Option<SecretUrl>,
+    pub(in crate::config) url: Option<SecretUrl>,
+    /// That of the paces.
+    #[serde(default, deserialize_with = "secrets::some_fleet_url")]
+    pub(in crate::config) pace: Option<SecretUrl>,
+    /// That of the copies of robots.txt.
+    #[serde(default, deserialize_with = "secrets::some_fleet_url")]
+    pub(in crate::config) copies: Option<SecretUrl>,
     /// The least number of instances. `None`: as many as the server has seen.
     pub instances: Option<NonZeroU32>,
+}
+
+impl FleetSettings {
+    /// The server that has the paces. `None`: no fleet.
+    pub fn paces(&self) -> Option<&SecretUrl> {
+        self.pace.as_ref().or(self.url.as_ref())
+    }
+
+    /// The one that has copies of robots.txt, where that is another.
+    pub fn copies_apart(&self) -> Option<&SecretUrl> {
+        self.copies.as_ref().filter(|copies| Some(*copies) != self.paces())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -318,6 +336,9 @@ pub struct LimitSettings {
     pub max_idle_connections_per_host: usize,
     /// Concurrent fetches of robots.txt.
     pub max_robots_fetches: NonZeroUsize,
+    /// Not a configuration key. Bodies that take long to decode, at a time. `None`: half of the cores.
+    #[serde(skip)]
+    pub decoders: Option<usize>,
     /// How long the proxy continues to accept after it is asked to stop; `/readyz` reports the stop at once.
     pub shutdown_delay: Duration,
     /// Time for requests in flight to finish when the proxy is stopped.

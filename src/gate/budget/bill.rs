@@ -1,7 +1,7 @@
 //! What one request is paid from: paid before it goes, settled when it is over, and given back if it was never sent.
 
 use super::Ledger;
-use crate::gate::decode::rethrown;
+use crate::gate::compute::rethrown;
 use crate::gate::fleet::Spend;
 use crate::policy::{Budget, Money, PaceKey, Refusal, Request, Spent};
 use futures_util::FutureExt;

@@ -2,12 +2,13 @@
 //! whole, without fsync: what a power cut tears is seen by its checksums, and is a miss.
 
 use super::index::on_disk;
+use crate::config::private_directory;
 use crate::policy::cache::StoredHead;
 use bytes::Bytes;
 use ring::digest::{Context, SHA256};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// As much of a SHA-256 as shows damage.
@@ -127,7 +128,7 @@ impl EntryWriter {
             let Some(folder) = name.parent().filter(|_| error.kind() == io::ErrorKind::NotFound) else {
                 return Err(error);
             };
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            private_directory(folder)?;
             fs::rename(path, name)?;
         }
         self.path = None;

@@ -4,13 +4,13 @@
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::{EntryId, EntryIndex, on_disk};
-use crate::config::open_own;
+use crate::config::{open_own, private_directory, warn_of_others};
 use crate::policy::cache::StoredHead;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
@@ -61,7 +61,8 @@ impl CacheShared {
     /// See [`PageCache::open`](super::PageCache::open).
     pub(super) fn open(directory: &Path, size: u64) -> io::Result<Arc<Self>> {
         let unfinished = directory.join(UNFINISHED);
-        DirBuilder::new().recursive(true).mode(0o700).create(&unfinished)?;
+        private_directory(&unfinished)?;
+        warn_of_others(directory, "the cache");
         let mut options = File::options();
         options.create(true).truncate(false).write(true).mode(0o600);
         let lock = open_own(&mut options, &directory.join(LOCK))?;

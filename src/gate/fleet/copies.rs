@@ -44,7 +44,10 @@ impl Fleet {
         let mut right = Right { fleet: self.clone(), name: name.to_string(), granted: (0, SystemTime::now()) };
         loop {
             let found = match &self.way {
-                FleetWay::Server(link) => link.look(&right.name, anew, began.elapsed()).await?,
+                FleetWay::Server(_) => {
+                    let link = self.copies().ok_or(ServerLost)?;
+                    link.look(&right.name, anew, began.elapsed()).await?
+                }
                 FleetWay::Machine(machine) => machine.look(&right.name, anew, began.elapsed()).await?,
             };
             match found {
@@ -70,8 +73,7 @@ impl Fleet {
 
     /// The copy that the server has, whatever its age.
     pub async fn take(&self, name: SiteFileName<'_>) -> Option<Parcel> {
-        let FleetWay::Server(link) = &self.way else { return None };
-        let (_, age, _, bytes) = link.copy(&name.to_string(), |call| call.arg("take")).await.ok()?;
+        let (_, age, _, bytes) = self.copies()?.copy(&name.to_string(), |call| call.arg("take")).await.ok()?;
         Parcel::new(bytes, age)
     }
 }
@@ -104,7 +106,7 @@ impl Right {
     /// Does the work, and keeps the right while that takes.
     pub async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> T {
         let keep = async {
-            let FleetWay::Server(link) = &self.fleet.way else { return std::future::pending().await };
+            let Some(link) = self.fleet.copies() else { return std::future::pending().await };
             loop {
                 sleep(HELD / 3).await;
                 // An instance that is cut off fetches on its own.
@@ -130,7 +132,7 @@ impl Right {
 
     /// Others wait for as long as the right is kept: where the server is lost, it has the copy when it is back by then.
     async fn put(self, entry: Arc<Entry>) {
-        let FleetWay::Server(link) = &self.fleet.way else { return };
+        let Some(link) = self.fleet.copies() else { return };
         loop {
             let now = SystemTime::now();
             let Some(copy) = snapshot::pack(&entry, now, snapshot::compress) else { return };

@@ -14,3 +14,10 @@ pub struct FleetFigures {
     /// Times it was lost.
     pub lost: u64,
 }
+
+impl FleetFigures {
+    /// With those of the server that has the copies of robots.txt.
+    pub(super) fn with_copies(self, Self { is_up, calls, lost, .. }: Self) -> Self {
+        Self { is_up: self.is_up && is_up, calls: self.calls + calls, lost: self.lost + lost, ..self }
+    }
+}

@@ -12,6 +12,7 @@ mod budget;
 mod clock;
 mod copies;
 mod figures;
+mod keeps;
 mod link;
 mod machine;
 mod membership;
@@ -39,8 +40,11 @@ pub(super) use reach::{Reach, ServerLost};
 use crate::config::Settings;
 use crate::policy::{Refusal, Spent};
 use arc_swap::ArcSwap;
+use futures_util::future::join_all;
+use keeps::Keeps;
 use link::ServerLink;
 use place::KeptPlace;
+use std::iter::once;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,17 +63,27 @@ pub(super) struct Fleet {
 
 /// How the others are reached.
 enum FleetWay {
-    Server(ServerLink),
+    Server(FleetServers),
     Machine(Arc<Machine>),
+}
+
+/// Paces must not be forgotten, and copies may be: they can be on different servers.
+struct FleetServers {
+    paces: ServerLink,
+    /// `None`: that of the paces has them.
+    copies: Option<ServerLink>,
 }
 
 impl Fleet {
     /// To be [kept](Self::keep). `None`: no fleet is configured. `store`: its directory, if it has one.
     pub fn open(settings: &Arc<ArcSwap<Settings>>, store: Option<&Path>) -> Option<(Self, UnboundedReceiver<Message>)> {
-        settings.load().fleet.url.as_ref()?;
+        let now = settings.load();
+        now.fleet.paces()?;
         let (sender, messages) = unbounded_channel();
-        let link = ServerLink::new(settings.clone(), KeptPlace::open(store), sender);
-        Some((Self::new(FleetWay::Server(link)), messages))
+        let link = |keeps, place| ServerLink::new(keeps, settings.clone(), place, sender.clone());
+        let paces = link(Keeps::Paces, KeptPlace::open(store));
+        let copies = now.fleet.copies_apart().map(|_| link(Keeps::Copies, KeptPlace::open(None)));
+        Some((Self::new(FleetWay::Server(FleetServers { paces, copies })), messages))
     }
 
     /// With the other processes of this machine.
@@ -89,31 +103,35 @@ impl Fleet {
         Self { way, arrivals: broadcast::Sender::new(ARRIVALS), reservations: AtomicU64::new(0) }
     }
 
-    /// Connects to the server, until it [leaves](Self::leave).
+    /// Connects to its servers, until it [leaves](Self::leave).
     pub async fn keep(&self) {
-        if let FleetWay::Server(link) = &self.way {
-            link.keep().await;
-        }
+        join_all(self.links().map(ServerLink::keep)).await;
     }
 
-    /// Tells the server that this instance ends, and costs the others nothing from then on.
+    /// Tells its server that this instance ends, and costs the others nothing from then on.
     pub async fn leave(&self) {
-        if let FleetWay::Server(link) = &self.way {
-            link.leave().await;
-        }
+        join_all(self.links().map(ServerLink::leave)).await;
     }
 
     /// Returns when the first attempt to connect has ended.
     pub async fn tried(&self) {
-        if let FleetWay::Server(link) = &self.way {
-            link.tried().await;
-        }
+        join_all(self.links().map(ServerLink::tried)).await;
+    }
+
+    fn links(&self) -> impl Iterator<Item = &ServerLink> {
+        let servers = if let FleetWay::Server(servers) = &self.way { Some(servers) } else { None };
+        servers.into_iter().flat_map(|servers| once(&servers.paces).chain(&servers.copies))
+    }
+
+    /// To the server that has the copies of robots.txt.
+    fn copies(&self) -> Option<&ServerLink> {
+        self.links().last()
     }
 
     #[inline]
     pub fn reach(&self) -> Reach {
         match &self.way {
-            FleetWay::Server(link) => link.reach(),
+            FleetWay::Server(servers) => servers.paces.reach(),
             FleetWay::Machine(machine) => machine.reach(),
         }
     }
@@ -127,7 +145,7 @@ impl Fleet {
     /// Returns when nothing goes any more.
     pub async fn refuses(&self) -> Refusal {
         match &self.way {
-            FleetWay::Server(link) => link.refuses().await,
+            FleetWay::Server(servers) => servers.paces.refuses().await,
             FleetWay::Machine(_) => std::future::pending().await,
         }
     }
@@ -135,7 +153,7 @@ impl Fleet {
     /// Tells and reserves what there is of a key's starts.
     pub async fn pace(&self, key: &str, call: &PaceCall) -> Result<PaceAnswer, ServerLost> {
         match &self.way {
-            FleetWay::Server(link) => {
+            FleetWay::Server(FleetServers { paces: link, .. }) => {
                 let (clock, asked) = (link.clock(), Instant::now());
                 let reply = link.call(&call.invocation(key, &link.me, &clock)).await?;
                 Ok(call.answer(reply, &link.clock(), asked, Instant::now()))
@@ -147,8 +165,8 @@ impl Fleet {
     /// Spends of a budget that all share. False: there was no room for it.
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
         match &self.way {
-            FleetWay::Server(link) => {
-                let answer = link.call(&spend.invocation(of)).await?;
+            FleetWay::Server(servers) => {
+                let answer = servers.paces.call(&spend.invocation(of)).await?;
                 Ok(budget::answered(answer, spend.per, SystemTime::now()))
             }
             FleetWay::Machine(machine) => machine.spend(of, spend).await,
@@ -168,10 +186,7 @@ impl Fleet {
 
     /// `None`: it has no server.
     pub fn figures(&self) -> Option<FleetFigures> {
-        match &self.way {
-            FleetWay::Server(link) => Some(link.figures()),
-            FleetWay::Machine(_) => None,
-        }
+        self.links().map(ServerLink::figures).reduce(FleetFigures::with_copies)
     }
 }
 

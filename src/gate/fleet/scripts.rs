@@ -1,5 +1,6 @@
 //! What the server runs for an instance.
 
+use super::keeps::Keeps;
 use redis::{Script, ScriptInvocation};
 use std::sync::LazyLock;
 
@@ -9,8 +10,8 @@ pub(super) static COPY: LazyLock<Script> = LazyLock::new(|| Script::new(include_
 pub(super) static BUDGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));
 
 /// Says that the instance of that name is there, or ends: a [`BeatReply`](super::membership::BeatReply).
-pub(super) fn register(name: &str, ends: bool) -> ScriptInvocation<'static> {
-    let mut script = INSTANCES.key("politely:instances");
+pub(super) fn register(keeps: Keeps, name: &str, ends: bool) -> ScriptInvocation<'static> {
+    let mut script = INSTANCES.key(keeps.instances());
     script.arg(name).arg(MISSING_AFTER).arg(FORGOTTEN_AFTER).arg(if ends { "1" } else { "" });
     script
 }

@@ -189,7 +189,7 @@ impl MachineShare {
     /// Takes up what others have started and been answered.
     fn look<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
         self.look_at = Some(now + LOOK_EVERY);
-        let Some(MachineView { starts, backoff, observed }) = machine.view(self.id, now) else {
+        let Some(MachineView { starts, backoff, observed, .. }) = machine.view(self.id, now) else {
             // It may have been forgotten to make room.
             self.seen = Default::default();
             return;

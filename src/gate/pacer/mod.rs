@@ -151,11 +151,6 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
     Terms { crawl_delay: none, group_delay: none, min_delay: none, adaptive: None, max_concurrent, of_page, ..terms }
 }
 
-/// The terms on which guests wait for each other.
-pub(super) fn one_at_a_time(terms: &Terms) -> Terms {
-    Terms { max_concurrent: 1, of_page: None, ..without_delay(terms.clone()) }
-}
-
 const SHARDS: usize = 256;
 /// For queues with a driver to report by themselves.
 const AT_ONCE: Duration = Duration::from_millis(20);

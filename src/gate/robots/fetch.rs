@@ -2,8 +2,9 @@
 //! answer. Only this file uses connections; `refresh` follows redirects and waits for slots.
 
 use crate::config::Settings;
-use crate::gate::decode::{DECODERS_BUSY, decode_apart};
-use crate::gate::fair_places::{DecodeTaker, FairPlaces};
+use crate::gate::compute::Workers;
+use crate::gate::decoders::DECODERS_BUSY;
+use crate::gate::fair_places::{FairPlaces, Taker};
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
 use crate::policy::pace::{ClientId, PaceOutcome};
@@ -110,16 +111,18 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
     })
 }
 
-/// Sends the request over the connections used for pages: the first page then uses the robots.txt's connection. The permit's gap starts
-/// when the head is sent.
+/// Places for long bodies, who decodes them, and whose share of both is used.
+pub(super) type FetchRoom<'a> = (&'a FairPlaces, &'a Workers, Taker);
+
+/// Sends the request over the connections used for pages, so that the first page follows on one. The permit's gap starts with its head.
 pub(super) async fn get(
     upstream: &Upstream,
     request: &FileRequest<'_>,
-    room: (&FairPlaces, ClientId),
+    room: FetchRoom<'_>,
     settings: &Settings,
     permit: &mut Permit,
 ) -> Result<Reply, TryError> {
-    let route = reach(upstream, request.authority, room.1).await?;
+    let route = reach(upstream, request.authority, room.2.client).await?;
     let (target, agent) = (target(request.url), user_agent(settings));
     let validators = request.validators;
     let accept: &[u8] = match request.file {
@@ -200,7 +203,7 @@ pub(super) async fn get(
         signer.challenged(&asked?, of)
     });
     let body = match from_status(status) {
-        AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize, room, request.authority).await?,
+        AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize, room).await?,
         _ => {
             // So that the connection can be kept, unless this takes too long.
             let _ = timeout(DISCARD_TIME, body.discard(DISCARD)).await;
@@ -227,8 +230,7 @@ async fn rules(
     mut body: BodyStream,
     headers: &HeaderMap,
     limit: usize,
-    (long_bodies, client): (&FairPlaces, ClientId),
-    site: &Authority,
+    (long_bodies, workers, taker): FetchRoom<'_>,
 ) -> Result<Vec<u8>, FetchError> {
     let (mut read, mut place) = (Vec::new(), None);
     while read.len() <= limit
@@ -237,7 +239,7 @@ async fn rules(
         read.extend_from_slice(&piece);
         if read.len() > SHORT && place.is_none() {
             // Not waited for: what has come would be held meanwhile.
-            place = long_bodies.take(client).now_or_never();
+            place = long_bodies.take(taker).now_or_never();
             if place.is_none() {
                 let why = "too many long robots.txt are being read".into();
                 return Err(FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why }));
@@ -252,7 +254,7 @@ async fn rules(
     let codings =
         headers.get_all(header::CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let codings = codings.collect::<Vec<_>>().join(",");
-    let decoded = timeout(COME_BACK, decode_apart(read, codings, limit, cut, DecodeTaker::new(client, site))).await;
+    let decoded = timeout(COME_BACK, workers.file(read, codings, limit, cut, taker)).await;
     decoded.map_err(|_| own_limit(&DECODERS_BUSY))?.map_err(|error| FetchError::Unreachable(error.to_string()))
 }
 

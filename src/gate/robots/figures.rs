@@ -13,22 +13,22 @@ pub struct CacheFigures {
     /// Different files in memory.
     pub files: usize,
     pub tdmrep_files: usize,
-    /// Bytes that they take.
+    /// Bytes of memory for authorities, and for files.
     pub authority_bytes: usize,
     pub file_bytes: usize,
-    /// Those of hosts' paces, and of what waits to be written.
+    /// Bytes of memory for paces, and for entries that wait to be written to the store.
     pub pace_bytes: usize,
     pub unwritten_bytes: usize,
-    /// Fetches of robots.txt that were answered, and those that were not.
+    /// Answered and failed fetches of robots.txt.
     pub fetched: u64,
     pub failed: u64,
-    /// The same of tdmrep.json.
+    /// Answered and failed fetches of tdmrep.json.
     pub tdmrep_fetched: u64,
     pub tdmrep_failed: u64,
-    /// The same of licence files.
+    /// Answered and failed fetches of licence files.
     pub license_fetched: u64,
     pub license_failed: u64,
-    /// Files fetched in which nobody understands: preferences in robots.txt, licences in robots.txt, tdmrep.json, licence files.
+    /// Fetched files that cannot be understood: preferences in robots.txt, licences in robots.txt, tdmrep.json, licence files.
     pub malformed: [u64; 4],
 }
 

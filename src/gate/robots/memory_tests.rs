@@ -1,7 +1,7 @@
 //! Memory counted against `store.memory` equals memory allocated, by a counting allocator.
 
 use super::*;
-use crate::policy::{KeyBy, PaceKey};
+use crate::policy::{Access, KeyBy, PaceKey};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

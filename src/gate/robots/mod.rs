@@ -9,6 +9,7 @@ mod intern;
 mod places;
 mod redirect;
 mod refresh;
+mod reread;
 mod response;
 mod shared_reply;
 
@@ -16,13 +17,14 @@ pub(super) use fetch_table::{FetchReason, Fetching, Order};
 pub use figures::CacheFigures;
 pub(super) use host_table::HostEntry;
 
-use super::fair_places::{FairPlaces, half_of_the_cores};
+use super::compute::Workers;
+use super::fair_places::{FairPlaces, Taker};
 use super::fleet::Fleet;
 use super::pacer::Pacer;
-use super::store::{Store, digest_of};
+use super::store::Store;
 use crate::config::Settings;
 use crate::histogram::{Distribution, Histogram};
-use crate::policy::{Access, Authority, Entry, Refusal, SiteAnswer, SiteFile};
+use crate::policy::{Authority, Entry, Refusal, SiteFile};
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -38,7 +40,7 @@ use shared_reply::SharedReplies;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
-use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 /// All authorities known so far.
 pub(super) struct RobotsCache {
@@ -49,21 +51,20 @@ pub(super) struct RobotsCache {
     places: FairPlaces,
     /// Places for bodies that are longer than most.
     long_bodies: FairPlaces,
-    /// Places for the parsing of long files: half of the cores.
-    reading: Semaphore,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
+    workers: Workers,
     fetches: Mutex<FetchTable>,
-    /// Of robots.txt and tdmrep.json to which other hosts redirect.
+    /// Requests in flight that several hosts' redirects share.
     shared_replies: SharedReplies,
     trimming: AtomicBool,
-    /// Of each file.
+    /// Answered and failed fetches, by kind of file.
     fetched: [AtomicU64; SiteFile::COUNT],
     failed: [AtomicU64; SiteFile::COUNT],
-    /// Of files fetched: those with preferences, and with licences, that nobody understands; those of which that is true as a whole.
+    /// Fetched files that cannot be understood: preferences in robots.txt, licences in robots.txt, tdmrep.json, licence files.
     malformed: [AtomicU64; 4],
-    /// Of the copies that fetches were to replace: of those that were answered, and of those that were not.
+    /// Ages of the copies that fetches were to replace: of answered fetches, of failed fetches.
     ages: [Histogram; 2],
 }
 
@@ -71,9 +72,8 @@ impl RobotsCache {
     pub fn new(
         upstream: Arc<Upstream>,
         pacer: Arc<Pacer>,
-        store: Arc<Store>,
+        (store, fleet, workers): (Arc<Store>, Option<Arc<Fleet>>, Workers),
         settings: Arc<ArcSwap<Settings>>,
-        fleet: Option<Arc<Fleet>>,
     ) -> Arc<Self> {
         Arc::new(RobotsCache {
             hosts: HostTable::new(),
@@ -82,10 +82,10 @@ impl RobotsCache {
             upstream,
             places: FairPlaces::new(most_fetches(&settings.load())),
             long_bodies: FairPlaces::new(fetch::MOST_LONG),
-            reading: Semaphore::new(half_of_the_cores()),
             pacer,
             settings,
             fleet,
+            workers,
             fetches: Mutex::default(),
             shared_replies: SharedReplies::default(),
             trimming: AtomicBool::new(false),
@@ -184,7 +184,7 @@ impl RobotsCache {
         if let Some(host) = self.hosts.find(authority, file) {
             return Some(host.load_full()).filter(|entry| !is_unknown(entry));
         }
-        self.kept(authority, file).await
+        self.kept(authority, file, Taker::new(BACKGROUND, authority)).await
     }
 
     /// Whether `egress` allows the authority. If a copy exists, the name is not resolved.
@@ -196,25 +196,6 @@ impl RobotsCache {
     /// Call after the limit of concurrent fetches may have changed.
     pub fn resize(&self) {
         self.places.resize(most_fetches(&self.settings.load()));
-    }
-
-    /// Call after parse options changed: parses the files in memory again, in the background.
-    pub fn reread(self: &Arc<Self>) {
-        let inner = self.clone();
-        tokio::task::spawn_blocking(move || {
-            let options = inner.settings.load().robots.parse_options();
-            for host in inner.hosts.latest(usize::MAX) {
-                let old = host.load_full();
-                let Some(answer @ SiteAnswer { access: Access::Rules(robots), .. }) = &old.answer else { continue };
-                let Some(name) = digest_of(&answer.access) else { continue };
-                let body = || Some(robots.source().into());
-                let Some(access) = inner.files.named(SiteFile::Robots, name, &options, body) else { continue };
-                let answer = old.answer.clone().map(|answer| SiteAnswer { access, ..answer });
-                // A concurrent fetch uses the new settings anyway.
-                inner.hosts.put_over(&host, &old, Arc::new(Entry { answer, ..(*old).clone() }));
-            }
-            inner.files.sweep();
-        });
     }
 
     fn keep(self: &Arc<Self>, host: &HostEntry, mut entry: Arc<Entry>) {
@@ -245,17 +226,18 @@ impl RobotsCache {
         }
     }
 
-    /// An answer of the site has linked to a licence file. It is the site's, if there is none yet.
-    pub fn link_license(self: &Arc<Self>, authority: &Authority, url: &str) {
-        let Some(host) = self.hosts.find(authority, SiteFile::Robots) else { return };
+    /// An answer of the site has linked to a licence file. Its robots.txt, if that file is kept with it: no other is.
+    pub fn link_license(self: &Arc<Self>, authority: &Authority, url: &str) -> Option<Arc<Entry>> {
+        let host = self.hosts.find(authority, SiteFile::Robots)?;
         let old = host.load_full();
         if let Some(linking) = old.linking(url) {
             self.hosts.put_over(&host, &old, Arc::new(linking));
             self.follow_license(authority);
         }
+        Some(host.load_full()).filter(|robots| robots.named_license().is_none() && robots.license_url() == Some(url))
     }
 
-    /// A robots.txt names another licence file than the one before: it is fetched, whatever others know of the other.
+    /// Fetches the licence file that a new robots.txt names, and forgets the one before.
     fn follow_license(self: &Arc<Self>, authority: &Authority) {
         if let Some(license) = self.hosts.find(authority, SiteFile::License).filter(|host| !is_unknown(&host.load())) {
             drop(self.refresh(&license, Order::background(FetchReason::Anew)));
@@ -272,7 +254,7 @@ impl RobotsCache {
             return;
         }
         let inner = self.clone();
-        tokio::task::spawn_blocking(move || {
+        spawn_blocking(move || {
             inner.files.sweep();
             if inner.figures().bytes() > most {
                 inner.pacer.sweep();

@@ -2,8 +2,8 @@
 
 use super::fetch_table::Fetch;
 use crate::config::Settings;
-use crate::gate::fair_places::{FairPlace, FairPlaces};
-use crate::gate::pacer::{HostQueue, Permit, Stand, one_at_a_time};
+use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
+use crate::gate::pacer::{HostQueue, Permit, Stand};
 use crate::policy::Refusal;
 use crate::policy::pace::{ClientId, Terms};
 use futures_util::FutureExt;
@@ -22,23 +22,23 @@ impl FairPlaces {
     /// Takes a place and the host's slot. Neither is held for longer than `a_while` while waiting for the other.
     pub(super) async fn take_in_turn(
         &self,
-        client: ClientId,
+        taker: Taker,
         queue: &Arc<HostQueue>,
         line: FetchLine,
         terms: &Terms,
         a_while: Duration,
         fetch: &Fetch,
-    ) -> Result<(FairPlace<'_>, FetchTurn), Refusal> {
+    ) -> Result<(FairPlace, FetchTurn), Refusal> {
         let mut place = None;
         loop {
             let most = if place.is_some() { a_while } else { Duration::MAX };
-            let turn = timeout(most, FetchTurn::take(queue, line, terms, fetch)).await;
+            let turn = timeout(most, FetchTurn::take(taker, queue, line, terms, fetch)).await;
             fetch.set_due(None);
-            match (turn, place.take().or_else(|| self.take(client).now_or_never())) {
+            match (turn, place.take().or_else(|| self.take(taker).now_or_never())) {
                 (Ok(turn), Some(place)) => return Ok((place, turn?)),
                 (Ok(turn), None) => {
                     drop(turn?);
-                    place = Some(self.take(client).await);
+                    place = Some(self.take(taker).await);
                 }
                 (Err(_), _) => {}
             }
@@ -53,44 +53,48 @@ pub(super) enum FetchLine {
     Own,
     /// Redirected from another host, to the host's own file: all that wait for it share one fetch.
     Shared,
-    /// A guest for this client: redirected from another host, to any other URL.
-    Guest(ClientId),
+    /// A guest: redirected from another host, to any other URL.
+    Guest,
 }
 
-/// A host's slot for a fetch. Of the guests (fetches redirected from other hosts), one at a time has or awaits the host's slot, and their
-/// clients take turns: however many sites redirect to this host, its own clients come first.
+/// A host's slot for a fetch. One guest at a time has or awaits the host's slot: however many sites redirect to this host, its own clients
+/// come first. Guests take turns by client, and by the site whose file is wanted.
 pub(super) struct FetchTurn {
     pub permit: Permit,
-    _among_guests: Option<Box<Permit>>,
+    _guest_place: Option<FairPlace>,
 }
 
 impl FetchTurn {
-    async fn take(queue: &Arc<HostQueue>, line: FetchLine, terms: &Terms, fetch: &Fetch) -> Result<Self, Refusal> {
-        let turn = async |queue: &Arc<HostQueue>, client, terms: &Terms| match queue.stand(client, terms)? {
-            Stand::Go(permit) => Ok(permit),
-            Stand::Wait(mut waiting) => {
-                fetch.set_due(Some(waiting.due().unwrap_or_else(Instant::now)));
-                let turn = waiting.turn().await;
-                fetch.set_due(None);
-                turn
-            }
-        };
-        let (client, _among_guests) = match line {
+    async fn take(
+        taker: Taker,
+        queue: &Arc<HostQueue>,
+        line: FetchLine,
+        terms: &Terms,
+        fetch: &Fetch,
+    ) -> Result<Self, Refusal> {
+        let (client, _guest_place) = match line {
             FetchLine::Own => (FETCHES, None),
             FetchLine::Shared => (ClientId::GUESTS, None),
-            FetchLine::Guest(client) => {
-                let place = turn(queue.guests(), client, &one_at_a_time(terms)).await?;
-                (ClientId::GUESTS, Some(Box::new(place)))
+            FetchLine::Guest => {
+                fetch.set_due(Some(Instant::now()));
+                (ClientId::GUESTS, Some(queue.guest_place(taker, terms).await?))
             }
         };
-        Ok(Self { permit: turn(queue, client, terms).await?, _among_guests })
+        let permit = match queue.stand(client, terms)? {
+            Stand::Go(permit) => permit,
+            Stand::Wait(mut waiting) => {
+                fetch.set_due(Some(waiting.due().unwrap_or_else(Instant::now)));
+                waiting.turn().await?
+            }
+        };
+        Ok(Self { permit, _guest_place })
     }
 }
 
 /// Resolves when a guest that is in flight has had its time, and others wait for its place.
 pub(super) async fn guests_wait(queue: &Arc<HostQueue>) {
     sleep(GUEST_TIME).await;
-    while queue.guests().figures().waiting == 0 {
+    while !queue.guests().is_awaited() {
         sleep(LOOK_AGAIN).await;
     }
 }
@@ -107,26 +111,67 @@ mod tests {
     use crate::gate::fair_places::tests::all_that;
     use crate::gate::pacer::Pacer;
     use crate::gate::robots::FetchReason;
-    use crate::policy::PaceKey;
+    use crate::policy::{Authority, PaceKey};
+    use parking_lot::Mutex;
     use std::pin::pin;
 
     const SOON: Duration = Duration::from_millis(1);
+
+    fn queue() -> Arc<HostQueue> {
+        Pacer::new(None, None).queue(&PaceKey::from_text("a.example").unwrap())
+    }
+
+    /// However many names of one site redirect to this host.
+    #[tokio::test(start_paused = true)]
+    async fn guests_take_turns_by_client_and_by_the_site_whose_file_is_wanted() {
+        let (places, queue, terms) = (FairPlaces::new(100), queue(), Terms::default());
+        let (under_way, order) = (Fetch::new(FetchReason::FirstUse), Mutex::new(Vec::new()));
+        let many = (0..7).map(|number| (1, format!("a{number}.bad.example")));
+        let others = [(1, "www.good.example".to_owned()), (2, "www.bad.example".to_owned())];
+        let guests = many.chain(others).map(async |(client, name)| {
+            let taker = Taker::new(ClientId(client), &Authority::from_url(&format!("https://{name}")).unwrap());
+            let turn = places.take_in_turn(taker, &queue, FetchLine::Guest, &terms, SOON, &under_way);
+            let _turn = turn.await.unwrap();
+            order.lock().push((client, name.rsplit('.').nth(1).unwrap().to_owned()));
+            sleep(GUEST_TIME).await;
+        });
+        futures_util::future::join_all(guests).await;
+        let order = order.into_inner();
+        let at = |client, site: &str| order.iter().position(|guest| *guest == (client, site.to_owned())).unwrap();
+        assert!(at(1, "good") <= 3 && at(2, "bad") <= 2, "{order:?}");
+    }
+
+    /// A guest waits as long as a request may, and takes the room of a waiting request.
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_that_may_not_wait_any_longer_is_refused() {
+        let (queue, taker) = (queue(), Taker::of(ClientId(1)));
+        let terms = Terms { max_wait: Duration::from_secs(5), max_waiting: 1, ..Terms::default() };
+        let _ahead = queue.guest_place(taker, &terms).await.unwrap();
+        let mut first = pin!(queue.guest_place(taker, &terms));
+        assert!((&mut first).now_or_never().is_none());
+        let second = queue.guest_place(taker, &terms).await;
+        assert!(matches!(second, Err(Refusal::QueueFull { .. })));
+        let began = tokio::time::Instant::now();
+        assert!(matches!(first.await, Err(Refusal::CrawlDelay { .. })));
+        assert_eq!(began.elapsed(), Duration::from_secs(5));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_is_not_held_while_a_place_is_waited_for() {
         let places = FairPlaces::new(8);
         let mut taken = all_that(&places, 1);
-        let queue = Pacer::new(None, None).queue(&PaceKey::from_text("a.example").unwrap());
+        let queue = queue();
         let terms = Terms { max_concurrent: 1, ..Terms::default() };
         let under_way = Fetch::new(FetchReason::FirstUse);
-        let mut fetch = pin!(places.take_in_turn(ClientId(1), &queue, FetchLine::Own, &terms, SOON, &under_way));
+        let mut fetch =
+            pin!(places.take_in_turn(Taker::of(ClientId(1)), &queue, FetchLine::Own, &terms, SOON, &under_way));
         assert!((&mut fetch).now_or_never().is_none());
         let page = queue.turn(ClientId(2), &terms).now_or_never();
         assert!(page.is_some_and(|turn| turn.is_ok()), "whoever can use it has it");
         let page = queue.turn(ClientId(2), &terms).await.unwrap();
         taken.pop();
         assert!(timeout(SOON * 10, &mut fetch).await.is_err(), "it has to wait for its turn now");
-        assert!(places.take(ClientId(1)).now_or_never().is_some(), "and keeps no place meanwhile");
+        assert!(places.take(Taker::of(ClientId(1))).now_or_never().is_some(), "and keeps no place meanwhile");
         drop(page);
         assert!(timeout(SOON * 10, &mut fetch).await.unwrap().is_ok());
     }

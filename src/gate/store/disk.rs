@@ -4,12 +4,12 @@
 use super::batch::WriteBatch;
 use super::snapshot::{FileDigest, decode, decompress, digest, millis};
 use super::tables::{AUTHORITIES, BODIES, FORMAT, FORMAT_KEY, META, Tables};
-use crate::config::open_own;
+use crate::config::{open_own, private_directory};
 use crate::policy::{Access, Entry};
 use redb::{Database, Durability, Error, ReadableDatabase, ReadableTableMetadata, WriteTransaction};
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Location {
 
     /// Opens the store or creates it. A file that is not a store is set aside. `suspect`: check every page of it first.
     pub fn open(&self, suspect: bool) -> Result<Disk, DiskError> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(DiskError::Io)?;
+        private_directory(&self.directory).map_err(DiskError::Io)?;
         let path = self.file();
         let is_new = !path.exists();
         match self.open_file(&path, suspect) {

@@ -44,6 +44,7 @@ impl Store {
             return Self::memory();
         }
         let bounds = Bounds { queued: queued(settings).into(), is_shared };
+        config::warn_of_others(&directory(settings), "the store");
         let location = Location { directory: directory(settings), size: Arc::new(settings.disk.into()) };
         match WriterShared::start(location, bounds) {
             Ok((disk, writer)) => Store { disk: Some(disk), writer: Mutex::new(Some(writer)) },

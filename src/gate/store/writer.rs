@@ -37,8 +37,8 @@ pub(super) struct WriterShared {
     pub stalled: Mutex<()>,
 }
 
-#[derive(Default)]
 /// Changes to be written.
+#[derive(Default)]
 pub(super) struct WriteQueue {
     pub next: WriteBatch,
     /// The batch being written.

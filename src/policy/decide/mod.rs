@@ -67,8 +67,9 @@ pub fn decide<'a>(known: impl Into<Known<'a>>, rules: &HostRules, request: &Requ
     {
         decision = by_tdmrep(decision, (robots, tdmrep), rules, request, now, &mut path);
     }
+    // Neither is waited for before the other is asked for.
     if let Some(license) = license
-        && is_open(&decision.ruling, rules)
+        && (is_open(&decision.ruling, rules) || decision.ruling == Ruling::Fetch(SiteFile::TdmRep))
     {
         decision = by_license(decision, (robots, license), rules, request, now, &mut path);
     }
@@ -105,6 +106,19 @@ pub fn may_fetch_license(robots: &Entry, rules: &HostRules, request: &Request<'_
     let Some((at, target)) = robots.license_url().and_then(|url| Authority::and_target(url).ok()) else { return false };
     let request = Request { target: target.as_bytes(), ..*request };
     at != *request.authority || !matches!(judge_file(robots, rules, &request, now), Ruling::Refuse(_))
+}
+
+/// What the licence file says of a page whose answer has linked to it.
+pub fn judge_linked(
+    robots: &Entry,
+    license: &Entry,
+    rules: &HostRules,
+    request: &Request<'_>,
+    now: SystemTime,
+) -> Decision {
+    let decision = Decision { ruling: Ruling::Allow(Allowance::NoRule), crawl_delay: None, refresh: None };
+    let mut path = JudgedPath::new(request.target, rules.options.paths);
+    by_license(decision, (robots, license), rules, request, now, &mut path)
 }
 
 #[cold]
@@ -153,14 +167,18 @@ fn by_license(
         return decision;
     }
     let may_fetch = || license.may_fetch(now) && may_fetch_license(robots, rules, request, now);
+    let is_beside = matches!(decision.ruling, Ruling::Fetch(_));
     let Some((_, state)) = license.usable(now) else {
         // Nobody waits for what is only reported.
-        return match is_reported(rules.usage.license, rules) {
+        return match is_reported(rules.usage.license, rules) || is_beside {
             _ if !may_fetch() => decision,
             true => Decision { refresh: decision.refresh.or(Some(SiteFile::License)), ..decision },
             false => Decision { ruling: Ruling::Fetch(SiteFile::License), ..decision },
         };
     };
+    if is_beside {
+        return decision;
+    }
     let why = not_licensed(license, url, rules, request, path);
     let refresh = (state == CopyState::Refresh && may_fetch()).then_some(SiteFile::License);
     decision.with(why, rules.usage.license, rules, refresh)

@@ -127,7 +127,7 @@ impl<W> Schedule<W> {
         }
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
-        let retry_after = wait_queue::retry_after(wait);
+        let retry_after = self.retry_after(wait, demand);
         // Neither counts as waiting, with nobody ahead: `max_wait` 0 does not refuse it. Asking the fleet, and what
         // a request may be early by that comes back when it was told to.
         let asks = !self.may_turn(demand);
@@ -140,7 +140,12 @@ impl<W> Schedule<W> {
         let patience = terms.max_wait.min(terms::FAR).max(least);
         let wait_queue = self.wait_queue.get_or_insert_default();
         let queue = terms.queue.max(usize::from(asks || is_nearly_due));
-        if !terms.is_renewal && wait_queue.is_full(queue) && !wait_queue.make_room(client, retry_after) {
+        // Who may not wait at all takes nobody's place.
+        let may_take_place = terms.queue > 0;
+        if !terms.is_renewal
+            && wait_queue.is_full(queue)
+            && !(may_take_place && wait_queue.make_room(client, retry_after))
+        {
             self.drop_empty_queue();
             return Turn::Refuse(Refused::Full { retry_after });
         }
@@ -227,10 +232,9 @@ impl<W> Schedule<W> {
 
     /// Why a request that came now would not be let wait, but for those that are refused with a full line.
     pub fn refusal(&self, now: Instant, client: ClientId, terms: &Terms) -> Option<Refused> {
-        let wait = self.forecast(now, client, terms).duration_since(now);
-        let is_refused =
-            wait > terms.max_wait.max(ARRIVAL) && !terms.is_renewal && self.may_turn(SlotRequest::from(terms));
-        is_refused.then(|| self.wait_refusal(now, wait_queue::retry_after(wait)))
+        let (wait, demand) = (self.forecast(now, client, terms).duration_since(now), SlotRequest::from(terms));
+        let is_refused = wait > terms.max_wait.max(ARRIVAL) && !terms.is_renewal && self.may_turn(demand);
+        is_refused.then(|| self.wait_refusal(now, self.retry_after(wait, demand)))
     }
 
     /// How many wait.
@@ -267,6 +271,10 @@ impl<W> Schedule<W> {
     #[inline]
     fn limit(&self, demand: SlotRequest) -> u32 {
         if self.backoff().is_zero() { demand.max_concurrent } else { 1 }
+    }
+
+    fn retry_after(&self, wait: Duration, demand: SlotRequest) -> Duration {
+        wait_queue::retry_after(wait, self.source.forecast(self.backoff(), self.latency).between_starts(demand))
     }
 
     /// Why a request that would have to wait for so long is refused.

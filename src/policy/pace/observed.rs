@@ -20,13 +20,6 @@ impl Observed {
             self.latency = smoothed;
         }
     }
-
-    /// What of it has become more than it was then.
-    #[must_use]
-    pub fn risen_since(self, then: Self) -> Self {
-        let latency = if self.latency > then.latency { self.latency } else { Duration::ZERO };
-        Self { latency, refusals: if self.refusals > then.refusals { self.refusals } else { 0 } }
-    }
 }
 
 #[cfg(test)]

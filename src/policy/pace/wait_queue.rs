@@ -271,7 +271,7 @@ impl<W> WaitQueue<W> {
         // They are given different times, after all that stay, so that they do not come back all at once.
         for waiter in too_late {
             at = started(&mut marks, waiter.demand, at, inputs);
-            let retry_after = retry_after(at.duration_since(now));
+            let retry_after = retry_after(at.duration_since(now), inputs.between_starts(waiter.demand));
             self.turned_away.push((waiter.payload, Refused::TooLong { retry_after }));
         }
         any
@@ -291,8 +291,8 @@ fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, inputs: Gap
 /// How long a client without a request in flight waits for those of others, or half as long as it may wait if that is less.
 const LENT_AFTER: Duration = Duration::from_secs(10);
 
-/// The Retry-After for a computed wait. Zero is computed when all slots are taken and no delay is in force: then nobody
-/// knows, and a second is as good as any.
-pub(super) fn retry_after(wait: Duration) -> Duration {
-    if wait.is_zero() { Duration::from_secs(1) } else { wait }
+/// The Retry-After for a computed wait. Zero is computed while the requests in flight take longer than the gap: nobody knows when they end,
+/// so it is the gap, and at least a second.
+pub(super) fn retry_after(wait: Duration, gap: Duration) -> Duration {
+    if wait.is_zero() { gap.max(Duration::from_secs(1)) } else { wait }
 }

@@ -39,6 +39,12 @@ pub enum Refusal {
     EntryReserved(Box<EntryEvidence>),
     /// The origin's answer says no to the declared purpose: its body is not delivered.
     AnswerReserved(Box<Reservation>),
+    /// What may say no to the declared purpose is there and cannot be read.
+    UsageUnreadable {
+        /// `the page`, or the URL of a licence file.
+        of: Box<str>,
+        why: Box<str>,
+    },
     /// robots.txt could not be read, and no copy is good enough: complete disallow (RFC 9309 §2.3.1.4).
     RobotsUnreachable {
         /// Time until robots.txt is fetched again.
@@ -151,6 +157,7 @@ impl Refusal {
         match self {
             Self::Disallowed { .. } => "robots-disallowed",
             Self::UsageDisallowed { .. } | Self::EntryReserved(_) | Self::AnswerReserved(_) => "usage-disallowed",
+            Self::UsageUnreadable { .. } => "usage-unreadable",
             Self::RobotsUnreachable { .. } => "robots-unreachable",
             Self::CrawlDelay { .. } | Self::Closed { .. } => "crawl-delay",
             Self::HostPaused { .. } => "host-paused",

@@ -36,6 +36,9 @@ impl Refusal {
                 let Reservation { field, value, purpose } = &**reservation;
                 write!(f, "the site's answer says no to the purpose `{purpose}`: `{}: {value}`", field.as_str())
             }
+            Self::UsageUnreadable { of, why } => {
+                write!(f, "{of} cannot be read for what it says about use: {why}")
+            }
             Self::RobotsUnreachable { authority, why, .. } => write!(
                 f,
                 "{authority}/robots.txt could not be read ({why}), so nothing is allowed; next attempt in {wait}"
@@ -55,7 +58,7 @@ impl Refusal {
                 write!(f, "host paused after {refusals} refusals in a row; try again in {wait}")
             }
             Self::RevisitTooSoon { .. } => {
-                write!(f, "fetched recently; may be fetched again in {wait} (min_revisit)")
+                write!(f, "this page was fetched less than `min_revisit` ago; try again in {wait}")
             }
             Self::BudgetSpent { of, budget, .. } => {
                 write!(f, "budget of {of} spent: {budget} (UTC); try again in {wait}")
@@ -65,7 +68,7 @@ impl Refusal {
                 "{authority}/robots.txt allows crawling only during `Visit-time: {hours}` (UTC); it opens in {wait}"
             ),
             Self::QueueFull { .. } => {
-                write!(f, "too many requests are waiting for this host; try again in {wait}")
+                write!(f, "too many requests are waiting for this host, in all, or of this user; try again in {wait}")
             }
             Self::ConnectionLimit { limit } => {
                 write!(f, "this user already has {limit} connections open, the maximum allowed")

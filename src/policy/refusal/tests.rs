@@ -43,6 +43,11 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
              `Content-Usage: / train-ai=n`",
         ),
         (
+            Refusal::UsageUnreadable { of: "the page".into(), why: "the gzip body is damaged or cut short".into() },
+            "usage-unreadable",
+            "the page cannot be read for what it says about use: the gzip body is damaged or cut short",
+        ),
+        (
             Refusal::RobotsUnreachable { retry_after: second, authority: example(), why: "status 503".into() },
             "robots-unreachable",
             "https://example.com/robots.txt could not be read (status 503), so nothing is allowed; next \
@@ -71,7 +76,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::RevisitTooSoon { retry_after: second },
             "revisit-too-soon",
-            "fetched recently; may be fetched again in 1.1 s (min_revisit)",
+            "this page was fetched less than `min_revisit` ago; try again in 1.1 s",
         ),
         (
             Refusal::BudgetSpent {
@@ -94,7 +99,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::QueueFull { retry_after: Duration::from_secs(60) },
             "queue-full",
-            "too many requests are waiting for this host; try again in 60 s",
+            "too many requests are waiting for this host, in all, or of this user; try again in 60 s",
         ),
         (
             Refusal::EgressDenied {

@@ -2,7 +2,7 @@
 //! (contentsignals.org), Robots-Tag and X-Robots-Tag, and TDM-Reservation (W3C TDMRep). What cannot be read is unknown, and refuses
 //! nothing. Pure.
 
-use super::field::{Signal, UsageField, Use};
+use super::field::{UsageField, Use};
 use super::robots_tag::RobotsTag;
 use crate::policy::{Reservation, RobotsOverride};
 use crate::robots::{Purpose, UsageLine, read_signal, read_usage};
@@ -15,8 +15,6 @@ pub struct UsageLines {
     pub(super) price: Option<Vec<u8>>,
     pub(super) charged: Option<Vec<u8>>,
     pub(super) crawler_error: Option<Vec<u8>>,
-    /// Signals of which lines were not read: too many, or too long.
-    pub(super) left_out: Vec<Signal>,
     is_image: bool,
 }
 
@@ -27,10 +25,7 @@ impl UsageLines {
         if let Some(field) = known.into_iter().find(|field| name.eq_ignore_ascii_case(field.as_str().as_bytes())) {
             self.add(field, value);
         } else if name.eq_ignore_ascii_case(b"link") {
-            match self.links.len() == MOST_LINES {
-                true => self.leave_out(Signal::License),
-                false => self.links.push(value.to_owned()),
-            }
+            self.links.push(value.to_owned());
         } else if name.eq_ignore_ascii_case(b"crawler-price") {
             add_line(&mut self.price, value);
         } else if name.eq_ignore_ascii_case(b"crawler-charged") {
@@ -44,14 +39,10 @@ impl UsageLines {
 
     /// Adds a line of this field.
     pub(super) fn add(&mut self, field: UsageField, value: &[u8]) {
-        // All lines of a structured field are one value (RFC 9651 §4.2): leaving one out would change its meaning.
+        // All lines of a structured field are one value (RFC 9651 §4.2).
         let is_one = matches!(field, UsageField::ContentUsage | UsageField::RobotsTag);
-        let of_its_kind = self.lines.iter().filter(|(other, _)| *other == field).count();
-        let too_much = of_its_kind == MOST_LINES || !is_one && value.len() > LONGEST_LINE;
-        let before = self.lines.iter_mut().find(|(other, _)| *other == field && is_one);
-        match before {
+        match self.lines.iter_mut().find(|(other, _)| is_one && *other == field) {
             Some((_, lines)) => lines.extend([b", ", value].concat()),
-            None if too_much => self.leave_out(Signal::Usage(field)),
             None => self.lines.push((field, value.to_owned())),
         }
     }
@@ -61,19 +52,6 @@ impl UsageLines {
         let reserved = self.lines.iter_mut().find(|(field, value)| *field == UsageField::MetaTdm && value == b"1");
         if let Some((_, value)) = reserved.filter(|_| policy.len() <= LONGEST) {
             value.extend([b", tdm-policy: ", policy].concat());
-        }
-    }
-
-    /// Adds what another reading of the same page has found besides.
-    pub(super) fn join(&mut self, other: Self) {
-        join(&mut self.lines, other.lines);
-        join(&mut self.links, other.links);
-        join(&mut self.left_out, other.left_out);
-    }
-
-    fn leave_out(&mut self, signal: Signal) {
-        if !self.left_out.contains(&signal) {
-            self.left_out.push(signal);
         }
     }
 
@@ -147,18 +125,9 @@ fn add_line(lines: &mut Option<Vec<u8>>, value: &[u8]) {
     }
 }
 
-fn join<T: PartialEq>(all: &mut Vec<T>, others: Vec<T>) {
-    for other in others {
-        if !all.contains(&other) {
-            all.push(other);
-        }
-    }
-}
-
 /// Parses a Content-Usage or Content-Signal line.
 fn usage(field: UsageField, value: &[u8]) -> UsageLine {
     match field {
-        _ if value.len() > LONGEST_LINE => UsageLine::unreadable(),
         UsageField::ContentSignal => read_signal(value),
         _ => read_usage(value),
     }
@@ -175,9 +144,6 @@ fn shown(value: &[u8]) -> Box<str> {
     String::from_utf8_lossy(&value[..value.len().min(LONGEST)]).into()
 }
 
-/// Most lines that are read of each field, and most bytes of a line.
-const MOST_LINES: usize = 16;
-const LONGEST_LINE: usize = 4096;
 /// Bytes of a field's value that are shown.
 const LONGEST: usize = 200;
 
@@ -256,6 +222,7 @@ mod tests {
             ("search", "", false),
             ("search", ",,: :,", false),
             ("search", "\u{fc}", false),
+            ("search", "\u{fc}, noindex", true),
         ] {
             let expected = if opposes { format!("{purpose} X-Robots-Tag") } else { "-".into() };
             assert_eq!(opposed(purpose, &[&format!("X-Robots-Tag: {line}")]), expected, "{purpose}: {line}");
@@ -301,10 +268,34 @@ mod tests {
         }
     }
 
+    /// They are bounded by their message (`limits.max_header_size`).
     #[test]
-    fn many_lines_of_one_field_leave_room_for_another() {
-        let lines: Vec<_> = ["X-Robots-Tag: all"; 20].into_iter().chain(["TDM-Reservation: 1"]).collect();
-        assert_eq!(opposed("tdm", &lines), "tdm TDM-Reservation");
+    fn all_lines_are_read_to_their_end() {
+        for (name, filler, last) in [
+            ("X-Robots-Tag", "all", "noai"),
+            ("TDM-Reservation", "0", "1"),
+            ("Content-Signal", "search=yes", "ai-train=no"),
+            ("Content-Usage", "x=y", "train-ai=n"),
+            ("Robots-Tag", "otherbot;noai", "*;noai"),
+        ] {
+            let line = |value: &str| format!("{name}: {value}");
+            let mut many = vec![line(filler); 100];
+            many.push(line(last));
+            let long = line(&format!("{}{last}", format!("{filler}, ").repeat(10_000)));
+            for lines in [many, vec![long]].iter().filter(|lines| lines.len() > 1 || name != "TDM-Reservation") {
+                let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+                assert_eq!(opposed("ai-train", &lines), format!("ai-train {name}"));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_hide_nothing_beside_them() {
+        let mut read = UsageLines::default();
+        read.take(b"X-Robots-Tag", b"caf\xe9, noai");
+        let purposes = [Purpose::parse("ai-train").unwrap()];
+        let (modes, now) = (UsageModes::default(), SystemTime::UNIX_EPOCH);
+        assert!(read.reservation(&Use { purposes: &purposes, product_tokens: &[], modes, now }).is_some());
     }
 
     #[test]

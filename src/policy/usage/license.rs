@@ -1,8 +1,8 @@
-//! Whether a page is licensed for the declared purposes by the file that its robots.txt names (RSL 1.0). If the file is unknown, every use
-//! is licensed, as robots.txt allows it. Pure.
+//! Whether a page is licensed for the declared purposes by the file that its robots.txt names, or its answer (RSL 1.0). Where there is no
+//! file, or it cannot be had, every use is licensed, as robots.txt allows it; where it cannot be read, none (RSL). Pure.
 
 use crate::policy::entry::Entry;
-use crate::policy::{EntryEvidence, HostRules, Refusal, Request};
+use crate::policy::{EntryEvidence, HostRules, Refusal, Request, clipped};
 use crate::robots::budget::StepsSpent;
 use crate::robots::path_forms::JudgedPath;
 
@@ -15,6 +15,9 @@ pub(in crate::policy) fn not_licensed(
     path: &mut JudgedPath<'_>,
 ) -> Option<Refusal> {
     let file = entry.rsl()?;
+    if let Some(why) = file.unreadable() {
+        return Some(Refusal::UsageUnreadable { of: url.into(), why: why.into() });
+    }
     let origin = request.authority.to_string();
     rules.licensed_purposes().iter().find_map(|purpose| {
         let found =
@@ -28,7 +31,7 @@ pub(in crate::policy) fn not_licensed(
             purpose: purpose.as_str().into(),
             entry: found.content,
             location: found.location.into(),
-            term: Some(format!("{}: {}", found.element, found.uses).into()),
+            term: Some(format!("{}: {}", found.element, clipped(found.uses)).into()),
             policy: None,
             matched_path,
         })))
@@ -112,6 +115,28 @@ mod tests {
         let failed = unknown.failed(SystemTime::UNIX_EPOCH, "status 500", None, 0.5);
         let failed = ask(&file, &failed, &rules(RobotsOverride::Enforce, "ai-train"), "/art/1");
         assert_eq!(failed, ("allow".to_owned(), None), "what is not known says nothing");
+    }
+
+    #[test]
+    fn it_is_asked_for_beside_tdmrep_json_and_decides_after_it() {
+        let (file, unknown, licences) = (robots(ROBOTS), Entry::default(), licences());
+        let authority = Authority::new(Scheme::Https, "a.example", None).unwrap();
+        let decided = |license: &Entry| {
+            let known = Known { robots: &file, tdmrep: Some(&unknown), license: Some(license) };
+            let rules = rules(RobotsOverride::Enforce, "ai-train");
+            let decision = decide(known, &rules, &Request::new(&authority, b"/art/1"), SystemTime::UNIX_EPOCH);
+            (decision.ruling, decision.refresh)
+        };
+        assert_eq!(decided(&unknown), (Ruling::Fetch(SiteFile::TdmRep), Some(SiteFile::License)));
+        assert_eq!(decided(&licences), (Ruling::Fetch(SiteFile::TdmRep), None));
+    }
+
+    #[test]
+    fn what_cannot_be_read_licenses_nothing() {
+        let file = known(Access::Licenses(RslFile::parse(b"<html></html>")));
+        let said = |mode| ask(&robots(ROBOTS), &file, &rules(mode, "ai-train"), "/").0;
+        assert_eq!(said(RobotsOverride::Enforce), "refuse usage-unreadable");
+        assert_eq!(said(RobotsOverride::Report), "report usage-unreadable");
     }
 
     #[test]

@@ -31,7 +31,11 @@ impl UsageReport {
         let mut noted = UsageReport { payment_required: status == 402, ..UsageReport::default() };
         for (field, value, reads) in lines.read(to) {
             match reads {
-                Some(true) => noted.reserved.push((field, value)),
+                Some(true) => {
+                    if noted.reserved.len() < MOST_RESERVED && !noted.reserved.contains(&(field, value.clone())) {
+                        noted.reserved.push((field, value));
+                    }
+                }
                 Some(false) => {}
                 None => noted.malformed.push(Signal::Usage(field)),
             }
@@ -67,7 +71,8 @@ impl UsageReport {
                 Err(_) => noted.malformed.push(Signal::CrawlerError),
             }
         }
-        noted.malformed.extend(&lines.left_out);
+        noted.malformed.sort_by_key(|signal| signal.slug());
+        noted.malformed.dedup();
         noted
     }
 
@@ -114,6 +119,7 @@ impl UsageReport {
 }
 
 const MOST_LICENSES: usize = 4;
+const MOST_RESERVED: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -212,17 +218,10 @@ mod tests {
             assert_eq!(said.malformed, signal.into_iter().collect::<Vec<_>>(), "{line}");
             assert_eq!(said.signals().count(), 0, "{line}");
         }
-        let long = format!("X-Robots-Tag: noindex, {}", "x".repeat(10_000));
-        let said = noted(200, &[&long]);
-        assert_eq!(
-            (said.malformed, said.reserved.len()),
-            (vec![Signal::Usage(UsageField::XRobotsTag)], 0),
-            "it is too long"
-        );
-        let said = noted(200, &["X-Robots-Tag: noindex"; 100]);
-        assert!(
-            said.reserved.len() == 16 && said.malformed == [Signal::Usage(UsageField::XRobotsTag)],
-            "there are too many"
-        );
+        let many: Vec<_> = (0..100).map(|number| format!("X-Robots-Tag: noindex, x{number}")).collect();
+        let said = noted(200, &many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!((said.reserved.len(), said.malformed.len()), (16, 0), "not all are shown");
+        let said = noted(200, &["TDM-Reservation: yes", "Content-Usage: ?", "TDM-Reservation: no"]);
+        assert_eq!(said.malformed.len(), 2, "each is counted once");
     }
 }

@@ -31,10 +31,10 @@ impl RobotsTag {
     }
 
     /// draft-illyes-repext-03: a List (RFC 9651) of product tokens and `*`, whose rules are parameters. All that are for this crawler
-    /// are united. Of a value beyond the limit, the members that are whole within it count.
+    /// are united.
     fn read_list(value: &[u8], to: &Use<'_>) -> Self {
-        let mut tag = Self { is_malformed: value.len() > LONGEST_LIST, ..Self::default() };
-        let value = whole_members(value).trim_ascii();
+        let mut tag = Self::default();
+        let value = value.trim_ascii();
         // Rules are compared without regard to case (§2.1.3); keys of parameters have none (RFC 9651 §3.1.2).
         let parse = |value: &[u8]| Parser::new(value).parse::<List>();
         let Ok(members) = parse(value).or_else(|_| parse(&value.to_ascii_lowercase())) else {
@@ -75,7 +75,7 @@ impl RobotsTag {
     /// Each line begins unscoped; `name:` scopes what follows to one crawler, unless it is a rule with a value.
     pub(super) fn read(line: &[u8], to: &Use<'_>) -> Self {
         let mut tag = Self::default();
-        let Ok(line) = str::from_utf8(line) else { return Self { is_malformed: true, ..tag } };
+        let line = String::from_utf8_lossy(line);
         let mut is_ours = true;
         let mut pieces = line.split(',').peekable();
         while let Some(piece) = pieces.next() {
@@ -147,32 +147,11 @@ fn is_named(name: &str, to: &Use<'_>) -> bool {
     to.product_tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name))
 }
 
-/// Of a list that is too long, what ends within the limit: up to the last comma that is in no string.
-fn whole_members(list: &[u8]) -> &[u8] {
-    if list.len() <= LONGEST_LIST {
-        return list;
-    }
-    let (mut end, mut quoted, mut escaped) = (0, false, false);
-    for (at, byte) in list[..LONGEST_LIST].iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b',' if !quoted => end = at,
-            _ => {}
-        }
-    }
-    &list[..end]
-}
-
 /// Since 1970.
 fn seconds(time: SystemTime) -> i64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
-
-/// Bytes that are read of a list; the draft wants 8 KiB at least.
-const LONGEST_LIST: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -234,20 +213,6 @@ mod tests {
         }
         assert_eq!(said("robots-tag", &["OtherBot;noindex", "*;noai"]), "ai-train ai-input", "its lines are one list");
         assert_eq!(said("Robots-Tag", &["*;noindex", "=nonsense"]), "?");
-    }
-
-    /// At least 8 KiB, and what is whole within the limit.
-    #[test]
-    fn of_a_long_list_what_is_whole_within_the_limit_counts() {
-        let filled = |bytes: usize| format!("OtherBot;x=\"{}\"", "a, b".repeat(bytes / 4));
-        let within = format!("{}, *;noindex", filled(8 * 1024));
-        assert_eq!(said("Robots-Tag", &[&within]), "search");
-        let before = format!("*;noindex, {}", filled(20 * 1024));
-        assert_eq!(said("Robots-Tag", &[&before]), "search");
-        let beyond = format!("{}, *;noindex", filled(20 * 1024));
-        assert_eq!(said("Robots-Tag", &[&beyond]), "?");
-        let cut = format!("{}, *;noindex;x=\"{}\"", filled(1024), "y".repeat(20 * 1024));
-        assert_eq!(said("Robots-Tag", &[&cut]), "?", "its last member is not whole");
     }
 
     /// Google: `nosnippet` and `max-snippet:0` keep content out of AI Overviews and AI Mode. Bing (September 2023): `noarchive` is neither

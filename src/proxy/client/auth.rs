@@ -1,4 +1,5 @@
-//! Who may use the proxy, by address and by password (RFC 7617). A tunnel belongs to the user who opened it, for as long as that user exists.
+//! Access control by client address and by password (RFC 7617). A tunnel keeps the user who opened it, as long as
+//! that user exists.
 
 use super::super::limits::per_client;
 use super::Peer;
@@ -18,8 +19,8 @@ use std::time::Duration;
 use tokio::sync::{self, OwnedMutexGuard, Semaphore, oneshot};
 use tokio::time::sleep;
 
-/// Whether a client at this address may ask anything. No rules: this machine alone, and clients that have shown a certificate. Then
-/// nothing else listens beyond loopback; but a connection may be from before a reload took the rules away.
+/// Checks a client's address. If `access` is empty, only loopback and clients with a certificate are allowed,
+/// including on connections that were opened before a reload.
 pub fn admit(access: &AccessSettings, peer: &Peer) -> Result<(), Refusal> {
     let client = peer.address.ip().to_canonical();
     let why = if access.clients.is_empty() {
@@ -36,8 +37,7 @@ pub fn admit(access: &AccessSettings, peer: &Peer) -> Result<(), Refusal> {
     Err(Refusal::ClientDenied { credentials: false, why: why.into() })
 }
 
-/// Whether the user who opened a tunnel may still use it: a reload may have removed that user, or changed the
-/// settings.
+/// Checks that the user who opened a tunnel still exists: a reload may have removed or changed the user.
 pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Result<(), Refusal> {
     let users = &access.users;
     if opener.as_ref().is_some_and(|opener| users.iter().any(|user| Arc::ptr_eq(user, opener))) {
@@ -54,43 +54,43 @@ pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Resul
     Ok(())
 }
 
-/// Verifies passwords. Each is hashed once, right or wrong. Whatever name is given, and whether anybody has it, a try computes one hash
-/// of each cost that any user's hash has: its time tells nothing of the name.
+/// Verifies passwords and caches the results, right or wrong. Each attempt computes one hash of every cost in use, so
+/// its duration does not show whether the name exists.
 ///
-/// Guessing is slow, and locks nobody out: the tries at an address are judged one after the other, those under one name as well,
-/// and the next one waits a while after a wrong one. Connections take turns: each has one try in these lines.
+/// Attempts from one address are verified one after the other, as are attempts under one name, with a pause after a
+/// wrong password. This slows guessing and locks nobody out. Each connection has one attempt in the queue.
 pub struct Passwords {
-    /// Of this process alone, so that what is kept of a password is worth nothing elsewhere.
+    /// Random per process, so that the cached digests are useless elsewhere.
     key: hmac::Key,
-    /// Whether they are right, by the digest of name and password.
-    judged: Arc<Cache<Digest, bool>>,
-    turns: Mutex<HashMap<Guesser, Arc<sync::Mutex<()>>>>,
-    /// A hash takes a thread and 19 MiB or more while it is computed.
+    /// Results, by digest of name and password.
+    results: Arc<Cache<Digest, bool>>,
+    turns: Mutex<HashMap<AttemptKey, Arc<sync::Mutex<()>>>>,
+    /// Each hash takes a thread and at least 19 MiB.
     hashing: Arc<Semaphore>,
-    /// What each try has computed.
+    /// The hash costs of each attempt.
     #[cfg(test)]
     computed: Mutex<Vec<Vec<crate::config::HashCost>>>,
 }
 
 type Digest = [u8; 32];
-/// An address, and the digest of a name where it is about the tries under that name.
-type Guesser = (IpAddr, Option<Digest>);
+/// An address; with the digest of a name, attempts under that name.
+type AttemptKey = (IpAddr, Option<Digest>);
 
 impl Passwords {
     pub fn new() -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new());
         Passwords {
             key: key.expect("the system has random numbers, or TLS would have failed before"),
-            judged: Arc::new(Cache::new(JUDGED)),
+            results: Arc::new(Cache::new(CACHED_RESULTS)),
             turns: Mutex::default(),
-            hashing: Arc::new(Semaphore::new(AT_A_TIME)),
+            hashing: Arc::new(Semaphore::new(CONCURRENT_HASHES)),
             #[cfg(test)]
             computed: Mutex::default(),
         }
     }
 
-    /// The user that the value of Proxy-Authorization names. `None`: there are no users, anybody may ask. `tries`: held by the one
-    /// try of a connection that is judged or waits for that; `None`: it has no other.
+    /// Returns the user that Proxy-Authorization names, or `None` if no users are configured. `tries`: limits a
+    /// connection to one attempt at a time.
     pub async fn identify(
         &self,
         users: &[Arc<User>],
@@ -106,18 +106,18 @@ impl Passwords {
         let named = users.iter().find(|user| user.name.as_ref().as_bytes() == name);
         let hash = named.map_or(&b""[..], |user| user.password.expose().as_bytes());
         let digest = self.digest(&[&name, hash, &password]);
-        let is_right = match self.judged.get(&digest) {
+        let is_right = match self.results.get(&digest) {
             Some(is_right) => is_right,
             None => {
                 let _only = OptionFuture::from(tries.map(sync::Mutex::lock)).await;
-                self.judge(users, named, per_client::client(client), &name, password, digest).await
+                self.verify(users, named, per_client::client(client), &name, password, digest).await
             }
         };
         let user = named.filter(|_| is_right).cloned();
         user.map(Some).ok_or_else(|| denied("wrong user name or password"))
     }
 
-    async fn judge(
+    async fn verify(
         &self,
         users: &[Arc<User>],
         named: Option<&Arc<User>>,
@@ -126,13 +126,13 @@ impl Passwords {
         password: Vec<u8>,
         digest: Digest,
     ) -> bool {
-        if let Some(is_right) = self.judged.get(&digest) {
-            // By one before it on its connection.
+        if let Some(is_right) = self.results.get(&digest) {
+            // An earlier attempt on this connection verified it.
             return is_right;
         }
         let of_name = self.turn((client, Some(self.digest(&[name])))).await;
-        // A crawler opens many connections at once, and all of them show the same password.
-        if let Some(is_right) = self.judged.get(&digest) {
+        // Crawlers open many connections at once with the same password.
+        if let Some(is_right) = self.results.get(&digest) {
             return is_right;
         }
         let of_address = self.turn((client, None)).await;
@@ -145,35 +145,35 @@ impl Passwords {
             let is_right = |hash: &Secret| Argon2::default().verify_password(&password, hash.expose()).is_ok();
             let right = own.as_ref().is_some_and(is_right);
             for other in &others {
-                // For the time that it takes.
+                // Computed only to take the same time.
                 std::hint::black_box(is_right(other));
             }
             drop(hashing);
             right
         };
         let (tell, told) = oneshot::channel();
-        let judged = self.judged.clone();
-        // Who hangs up is not judged any sooner the next time.
+        let results = self.results.clone();
+        // The pause applies even if the client hangs up.
         tokio::spawn(async move {
             let Ok(is_right) = tokio::task::spawn_blocking(verify).await else { return };
-            judged.insert(digest, is_right);
+            results.insert(digest, is_right);
             let _ = tell.send(is_right);
             if !is_right {
-                sleep(AT_AN_ADDRESS).await;
+                sleep(ADDRESS_PAUSE).await;
                 drop(of_address);
-                sleep(UNDER_A_NAME).await;
+                sleep(NAME_PAUSE).await;
                 drop(of_name);
             }
         });
         told.await.unwrap_or(false)
     }
 
-    /// Waits for its turn, which ends with the guard.
-    async fn turn(&self, guesser: Guesser) -> OwnedMutexGuard<()> {
+    /// Waits for the turn, which ends when the guard is dropped.
+    async fn turn(&self, key: AttemptKey) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.turns.lock();
             turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-            turns.entry(guesser).or_default().clone()
+            turns.entry(key).or_default().clone()
         };
         turn.lock_owned().await
     }
@@ -188,7 +188,7 @@ impl Passwords {
     }
 }
 
-/// One hash of each cost that there is among the users, but for that of the named one's own.
+/// One stored hash of each cost in use except the named user's.
 fn stand_ins(users: &[Arc<User>], named: Option<&Arc<User>>) -> Vec<Secret> {
     let mut all: Vec<&Secret> = named.iter().map(|user| &user.password).collect();
     for user in users {
@@ -199,7 +199,7 @@ fn stand_ins(users: &[Arc<User>], named: Option<&Arc<User>>) -> Vec<Secret> {
     all.into_iter().skip(usize::from(named.is_some())).cloned().collect()
 }
 
-/// Name and password (RFC 7617 §2).
+/// Decodes Basic credentials (RFC 7617 §2).
 fn basic(sent: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, coded) = sent.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
@@ -216,13 +216,13 @@ fn denied(why: &str) -> Refusal {
     Refusal::ClientDenied { credentials: true, why: why.into() }
 }
 
-/// Of passwords that are not hashed again.
-const JUDGED: usize = 10_000;
-const AT_A_TIME: usize = 2;
-/// Between a wrong password and the next try at an address, so that it takes little of the processor:
-const AT_AN_ADDRESS: Duration = Duration::from_millis(100);
-/// and so much longer until the next one under the same name there: twelve a minute.
-const UNDER_A_NAME: Duration = Duration::from_millis(4900);
+/// Cached results.
+const CACHED_RESULTS: usize = 10_000;
+const CONCURRENT_HASHES: usize = 2;
+/// Pause at an address after a wrong password, which bounds the CPU used.
+const ADDRESS_PAUSE: Duration = Duration::from_millis(100);
+/// Further pause for the same name at that address: 12 attempts a minute.
+const NAME_PAUSE: Duration = Duration::from_millis(4900);
 
 #[cfg(test)]
 mod tests {
@@ -235,7 +235,7 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    /// Two with one password, hashed at the least cost that there is.
+    /// Two users with the same password, hashed at the lowest cost.
     fn users() -> Vec<Arc<User>> {
         let cheap = Params::new(8, 1, 1, None).unwrap();
         let hash = Argon2::from(cheap).hash_password(b"correct horse").unwrap().to_string();
@@ -266,9 +266,9 @@ mod tests {
         }
     }
 
-    /// Else names are found by the time that a refusal takes.
+    /// Otherwise the response time would reveal names.
     #[tokio::test]
-    async fn a_name_that_nobody_has_costs_what_each_users_does() {
+    async fn an_unknown_name_costs_as_much_as_a_known_one() {
         let hash = |memory, passes| {
             let params = Params::new(memory, passes, 1, None).unwrap();
             Argon2::from(params).hash_password(b"correct horse").unwrap().to_string()
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn guesses_under_a_name_are_judged_seconds_apart() {
+    async fn guesses_under_a_name_are_verified_seconds_apart() {
         let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
         let guesses: Vec<_> = (0..12).map(|number| format!("alice:guess {number}")).collect();
         let all = guesses.iter().map(|guess| name(&passwords, &users, HERE, guess));
@@ -331,9 +331,9 @@ mod tests {
         assert_eq!(began.elapsed().as_secs(), 55, "at once");
     }
 
-    /// Also by somebody who hangs up without waiting to hear of it.
+    /// Hanging up does not shorten the pause.
     #[tokio::test(start_paused = true)]
-    async fn nor_are_they_judged_sooner_for_one_who_hangs_up() {
+    async fn hanging_up_does_not_shorten_the_pause() {
         let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
         for number in 0..12 {
             let guess = format!("alice:guess {number}");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_right_password_is_let_in_whatever_others_at_the_address_have_tried() {
+    async fn the_right_password_passes_whatever_others_at_the_address_tried() {
         let (passwords, users) = (Passwords::new(), users());
         let began = Instant::now();
         let tried: Vec<_> = (0..20).map(|number| format!("nobody{number}:guess")).collect();
@@ -357,9 +357,9 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(8), "20 pauses at the address, one under the name of another");
     }
 
-    /// However many tries wait on one connection: between two of them, the others have theirs.
+    /// However many attempts one connection queues, other connections go in between.
     #[tokio::test(start_paused = true)]
-    async fn connections_take_turns_and_not_tries() {
+    async fn connections_take_turns_however_many_attempts_they_queue() {
         for name_of in [|_| "alice".to_owned(), |number| format!("nobody{number}")] {
             let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
             let connection = sync::Mutex::new(());
@@ -375,14 +375,14 @@ mod tests {
             assert_eq!(asked.as_deref(), Some("alice"));
             let computed = passwords.computed.lock().len();
             assert!(computed <= 3 && began.elapsed() <= Duration::from_secs(5), "{computed} in {:?}", began.elapsed());
-            assert!(guessing.await.iter().all(Result::is_err), "they are judged, in their turns");
+            assert!(guessing.await.iter().all(Result::is_err), "all are verified in turn");
         }
     }
 
-    /// What SECURITY.md says of those who share an address with somebody who guesses: nothing tells their connections apart before
-    /// a password is judged. Whoever has been let in is not judged again.
+    /// SECURITY.md describes this wait: connections at one address cannot be told apart before a password is
+    /// verified. A verified client does not wait again.
     #[tokio::test(start_paused = true)]
-    async fn who_is_new_waits_for_one_try_of_each_connection_that_asked_before_and_once() {
+    async fn a_new_user_waits_once_for_one_attempt_of_each_earlier_connection() {
         for (name_of, wait) in [
             ((|number| format!("nobody{number}")) as fn(usize) -> String, 9..=11),
             (|_| "alice".to_owned(), 495..=510),
@@ -394,7 +394,7 @@ mod tests {
             let tries = tries.iter().zip(connections.iter().cycle());
             let tries = tries.map(|(sent, tries)| passwords.identify(&users, HERE, Some(sent), Some(tries)));
             let mut guessing = pin!(futures_util::future::join_all(tries));
-            // All of them stand in line.
+            // All attempts are queued.
             assert!(tokio::time::timeout(Duration::from_millis(50), &mut guessing).await.is_err());
             for wait in [wait, 0..=0] {
                 let began = Instant::now();
@@ -409,7 +409,7 @@ mod tests {
         }
     }
 
-    /// A crawler that still has last year's password asks with it again and again: that is one guess.
+    /// A crawler that repeats an outdated password makes one guess.
     #[tokio::test(start_paused = true)]
     async fn one_wrong_password_is_one_guess() {
         let (passwords, users, began) = (Passwords::new(), users(), Instant::now());
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_kept_of_those_who_have_had_their_turns() {
+    async fn finished_turns_take_no_memory() {
         let (passwords, users) = (Passwords::new(), users());
         for number in 0..100 {
             let client = IpAddr::from([192, 0, 2, number]);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_who_come_at_once_with_the_right_password_are_let_in() {
+    async fn concurrent_right_passwords_take_one_hash() {
         let (passwords, users) = (Passwords::new(), users());
         let all = (0..50).map(|_| name(&passwords, &users, HERE, "alice:correct horse"));
         assert!(futures_join(all).await.iter().all(Option::is_some));
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_repeats_no_secret() {
+    async fn a_refusal_contains_no_secret() {
         let (passwords, users) = (Passwords::new(), users());
         let refusal = passwords.identify(&users, HERE, Some(&sent("alice:hunter2")), None).await.unwrap_err();
         assert!(!format!("{refusal} {refusal:?} {users:?}").contains("hunter2"));

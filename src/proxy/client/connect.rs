@@ -1,5 +1,5 @@
-//! CONNECT (RFC 9110 §9.3.6): a tunnel is granted or refused. One to a host that is intercepted is granted: what may not be asked is
-//! refused inside, with a reason that its client can read (exchange/decide.rs).
+//! CONNECT (RFC 9110 §9.3.6). For an intercepted host it is always granted: requests inside are refused with an
+//! answer that the client can read (exchange/decide.rs).
 
 use super::super::Proxy;
 use super::super::exchange::carry::{Client, Http1, Http1Client};
@@ -9,7 +9,7 @@ use super::super::exchange::{Exchange, Outcome, denied, intercept_mode};
 use super::super::io::{Buffer, Timer};
 use super::Tunnel;
 use super::connection::Connection;
-use super::wire::{GOODBYE, GOODBYE_BYTES, TLS_HANDSHAKE, Wire};
+use super::wire::{LINGER_BYTES, LINGER_TIME, TLS_HANDSHAKE, Wire};
 use crate::config::InterceptMode;
 use crate::http1::Framing;
 use crate::policy::{Authority, Host, Refusal, Scheme};
@@ -25,18 +25,17 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
 
-/// What has become of a CONNECT.
-pub enum Granted {
-    /// It was refused, or the client does not hear that it was not.
-    No,
-    /// It was tunnelled, and is over.
-    Over,
-    /// What is inside is served here.
-    Inside,
+/// How a CONNECT ended.
+pub enum ConnectResult {
+    /// The CONNECT was refused, or the client did not receive the grant.
+    NotGranted,
+    TunnelEnded,
+    /// The requests inside are to be served.
+    Intercepted,
 }
 
-/// In HTTP/1 or SOCKS, to the end of the connection: nothing that follows a refusal is read (RFC 9931 §8). `via`: what the CONNECT
-/// says of the way so far.
+/// Handles a CONNECT over HTTP/1 or SOCKS. Nothing is read after a refusal (RFC 9931 §8). `via`: the Via fields of
+/// the CONNECT.
 pub async fn connect(
     proxy: &Arc<Proxy>,
     mut connection: Connection,
@@ -46,7 +45,7 @@ pub async fn connect(
 ) {
     let agent = connection.last.agent();
     let Connection { wire, input, peer, timer, .. } = &mut connection;
-    // For the log and for the answer to it: it goes no further.
+    // For the log and the answer only; the request is not forwarded.
     let nothing = HeaderMap::new();
     let request = Request {
         user_agent: agent.as_deref().map(str::as_bytes),
@@ -57,57 +56,62 @@ pub async fn connect(
     client.persists = false;
     let exchange = Exchange::new(proxy, proxy.settings.load_full(), &request, peer, Instant::now());
     match grant(exchange, via.as_deref(), &mut client, timer).await {
-        Granted::No if client.is_cut => {}
-        Granted::No => connection.linger(proxy).await,
-        Granted::Over => {}
-        Granted::Inside => inside(proxy, connection, authority, agent).await,
+        ConnectResult::NotGranted if client.is_cut => {}
+        ConnectResult::NotGranted => connection.linger(proxy).await,
+        ConnectResult::TunnelEnded => {}
+        ConnectResult::Intercepted => serve_intercepted(proxy, connection, authority, agent).await,
     }
 }
 
-/// `via`: what the CONNECT says of the way so far.
+/// `via`: the Via fields of the CONNECT.
 pub async fn grant<C: Client>(
     mut exchange: Exchange<'_>,
     via: Option<&str>,
     client: &mut C,
     timer: &mut Timer,
-) -> Granted {
+) -> ConnectResult {
     let (proxy, authority) = (exchange.proxy, &exchange.request.authority);
     let is_looped = via.is_some_and(|via| proxy.via.is_in(via.as_bytes()));
     let user = exchange.peer.user.as_deref();
     let opened = match intercept_mode(&exchange.settings, authority, user) {
         _ if is_looped => Err(Outcome::Refused(Refusal::Loop)),
         InterceptMode::Deny => Err(Outcome::Refused(denied(&exchange.settings, authority, user))),
-        // What may not be reached (`egress`, `deny`) is refused inside, where the client sees the status: `exchange/decide.rs`.
+        // `exchange/decide.rs` applies `egress` and `deny` inside, where the client sees the status.
         InterceptMode::Intercept => Ok(None),
         InterceptMode::Tunnel => match client.wait(timer, Box::pin(exchange.open_tunnel(via)).as_mut()).await {
             Some(opened) => opened.map(Some),
-            None => Err(Outcome::Gone),
+            None => Err(Outcome::ClientGone),
         },
     };
     match opened {
         Ok(None) => match exchange.intercepted(client, timer).await {
-            true => Granted::Inside,
-            false => Granted::No,
+            true => ConnectResult::Intercepted,
+            false => ConnectResult::NotGranted,
         },
         Ok(Some(origin)) => {
             exchange.tunnelled(origin, client, timer).await;
-            Granted::Over
+            ConnectResult::TunnelEnded
         }
         Err(outcome) => {
             exchange.finish(outcome, client, timer).await;
-            Granted::No
+            ConnectResult::NotGranted
         }
     }
 }
 
-/// Serves what is inside. `agent`: the User-Agent of the CONNECT.
-pub async fn inside(proxy: &Arc<Proxy>, connection: Connection, authority: Authority, agent: Option<String>) {
+/// Serves an intercepted connection. `agent`: the User-Agent of the CONNECT.
+pub async fn serve_intercepted(
+    proxy: &Arc<Proxy>,
+    connection: Connection,
+    authority: Authority,
+    agent: Option<String>,
+) {
     if let Err(error) = intercept(proxy, connection, authority, agent).await {
-        tracing::debug!(%error, "what is inside a CONNECT has ended");
+        tracing::debug!(%error, "an intercepted connection has ended");
     }
 }
 
-/// Serves what the client sends inside: TLS on our leaf, or plain HTTP. Anything else is closed.
+/// Serves TLS with our leaf certificate, or plain HTTP. Closes the connection on anything else.
 async fn intercept(
     proxy: &Arc<Proxy>,
     mut connection: Connection,
@@ -123,18 +127,18 @@ async fn intercept(
             proxy.counters.handshake(decrypted.is_ok());
             let mut inside = match decrypted {
                 Ok(inside) => inside,
-                Err(Undecrypted { error, saw_leaf, io }) => {
+                Err(ClientTlsError { error, saw_leaf, io }) => {
                     if let Some(how) = Distrust::of(&error).filter(|_| saw_leaf) {
                         log(how);
                     }
                     if let Some(mut io) = io {
-                        io.say_goodbye(&mut Timer::new(), GOODBYE, GOODBYE_BYTES).await;
+                        io.lingering_close(&mut Timer::new(), LINGER_TIME, LINGER_BYTES).await;
                     }
                     return Err(error);
                 }
             };
-            // Some look at the certificate only now, and leave without a word.
-            let at = Instant::now() + LOOKS_AT_LEAF;
+            // Some clients check the certificate only now and close without an alert.
+            let at = Instant::now() + LEAF_CHECK_TIME;
             let first = first_byte(proxy, &mut inside, at).await;
             if let Some(Ok(Some(_))) = first {
                 proxy.distrusted.note_accepted(address.ip(), &host);
@@ -150,7 +154,7 @@ async fn intercept(
             }
         }
         Some(byte) if byte.is_ascii_alphabetic() => {
-            // What was said outside says nothing inside.
+            // State from outside the tunnel does not apply inside.
             let Connection { wire, input, peer, timer, permit, place, .. } = connection;
             let peer = peer.within(Tunnel { authority: authority.with_scheme(Scheme::Http), other_name: None });
             Box::pin(Connection::new(wire, input, peer, timer, permit, place).serve(proxy)).await;
@@ -164,7 +168,7 @@ async fn intercept(
     Ok(())
 }
 
-/// Left where it is. The inner `None`: the client sends nothing more, or the proxy stops; the outer: nothing has come in time.
+/// Peeks at the first byte. Inner `None`: end of input, or the proxy stops. Outer `None`: timeout.
 async fn first_byte(proxy: &Proxy, connection: &mut Connection, at: Instant) -> Option<io::Result<Option<u8>>> {
     let Connection { wire, input, timer, .. } = connection;
     let peeked = async {
@@ -175,31 +179,31 @@ async fn first_byte(proxy: &Proxy, connection: &mut Connection, at: Instant) -> 
     };
     tokio::select! {
         first = timer.limit(at, peeked) => first,
-        () = proxy.stopped_for_a_while() => Some(Ok(None)),
+        () = proxy.stopped_after_grace() => Some(Ok(None)),
     }
 }
 
-/// Why there is no TLS with a client.
-struct Undecrypted {
+/// A failed TLS handshake with a client.
+struct ClientTlsError {
     error: io::Error,
-    /// It had been shown its certificate.
+    /// The client had received the certificate.
     saw_leaf: bool,
-    /// What has an alert to deliver.
+    /// Set if an alert is still to be delivered.
     io: Option<Wire>,
 }
 
-async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) -> Result<Connection, Undecrypted> {
+async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) -> Result<Connection, ClientTlsError> {
     let Connection { wire, input, peer, mut timer, permit, place, .. } = connection;
-    let failed = |error, saw_leaf, io| Undecrypted { error, saw_leaf, io };
+    let failed = |error, saw_leaf, io| ClientTlsError { error, saw_leaf, io };
     let handshake = async {
-        let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), wire.ahead(input));
+        let mut acceptor = LazyConfigAcceptor::new(Acceptor::default(), wire.prefixed(input));
         let mut hello = match (&mut acceptor).await {
             Ok(hello) => hello,
             Err(error) => return Err(failed(error, false, acceptor.take_io())),
         };
         let name = hello.client_hello().server_name().map(str::to_owned);
-        let tunnel = agree(connected, name.as_deref());
-        // The leaf is for the name that the client asks for, so that it can read the 421 that a wrong name earns.
+        let tunnel = tunnel_target(connected, name.as_deref());
+        // The leaf is for the name that the client asks for, so that it can read the 421 for a wrong name.
         let host = match &tunnel.other_name {
             Some(name) => match Host::parse(name) {
                 Ok(host) => host,
@@ -212,7 +216,7 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
             None => tunnel.authority.host().clone(),
         };
         if proxy.leaves.is_new(&host) {
-            proxy.mints.turn(peer.address.ip()).await;
+            proxy.leaf_rate.turn(peer.address.ip()).await;
         }
         let config = proxy.leaves.config_for(&host);
         let tls = hello.into_stream(config).into_fallible().await;
@@ -222,16 +226,16 @@ async fn decrypt(proxy: &Proxy, connection: Connection, connected: Authority) ->
     let handshake = Box::pin(handshake);
     let finished = tokio::select! {
         finished = timer.limit(at, handshake) => finished,
-        () = proxy.stopped_for_a_while() => None,
+        () = proxy.stopped_after_grace() => None,
     };
     let (tls, tunnel) = finished.unwrap_or_else(|| Err(failed(io::ErrorKind::TimedOut.into(), false, None)))?;
     let peer = peer.within(tunnel);
     Ok(Connection::new(Wire::Tls(Box::new(tls)), Buffer::new(), peer, timer, permit, place))
 }
 
-/// The authority that CONNECT and ClientHello mean together. A name stands for an address that CONNECT gave; two
-/// different names do not agree.
-fn agree(connected: Authority, name: Option<&str>) -> Tunnel {
+/// Combines the authority of the CONNECT with the name in the ClientHello. The name replaces an IP address; any other
+/// difference goes into `other_name`.
+fn tunnel_target(connected: Authority, name: Option<&str>) -> Tunnel {
     let Some(name) = name else { return Tunnel { authority: connected, other_name: None } };
     match Authority::new(Scheme::Https, name, Some(connected.port())) {
         Ok(named) if named == connected => Tunnel { authority: connected, other_name: None },
@@ -242,28 +246,28 @@ fn agree(connected: Authority, name: Option<&str>) -> Tunnel {
     }
 }
 
-/// A client that leaves within this time of the handshake, and has asked for nothing, rejects the certificate.
-const LOOKS_AT_LEAF: Duration = Duration::from_secs(1);
+/// A client that closes this soon after the handshake, without a request, has rejected the certificate.
+const LEAF_CHECK_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn agreed(connected: &str, name: Option<&str>) -> (String, Option<String>) {
-        let tunnel = agree(Authority::parse_connect(Scheme::Https, connected.as_bytes()).unwrap(), name);
+    fn target(connected: &str, name: Option<&str>) -> (String, Option<String>) {
+        let tunnel = tunnel_target(Authority::parse_connect(Scheme::Https, connected.as_bytes()).unwrap(), name);
         (tunnel.authority.to_string(), tunnel.other_name)
     }
 
     #[test]
-    fn the_name_in_the_client_hello_must_be_connects() {
-        assert_eq!(agreed("a.example:443", Some("A.example")), ("https://a.example".into(), None));
-        assert_eq!(agreed("a.example:443", None), ("https://a.example".into(), None));
-        assert_eq!(agreed("a.example:443", Some("b.example")), ("https://a.example".into(), Some("b.example".into())));
+    fn the_client_hello_must_name_the_host_of_the_connect() {
+        assert_eq!(target("a.example:443", Some("A.example")), ("https://a.example".into(), None));
+        assert_eq!(target("a.example:443", None), ("https://a.example".into(), None));
+        assert_eq!(target("a.example:443", Some("b.example")), ("https://a.example".into(), Some("b.example".into())));
     }
 
     #[test]
-    fn a_name_stands_for_an_address() {
-        assert_eq!(agreed("192.0.2.1:8443", Some("a.example")), ("https://a.example:8443".into(), None));
-        assert_eq!(agreed("[2001:db8::1]:443", None), ("https://[2001:db8::1]".into(), None));
+    fn a_name_replaces_an_address() {
+        assert_eq!(target("192.0.2.1:8443", Some("a.example")), ("https://a.example:8443".into(), None));
+        assert_eq!(target("[2001:db8::1]:443", None), ("https://[2001:db8::1]".into(), None));
     }
 }

@@ -1,4 +1,4 @@
-//! One client connection, whatever protocol it speaks, and its user.
+//! One client connection in any protocol, and its user.
 
 use super::super::Proxy;
 use super::super::exchange::carry::Client;
@@ -7,25 +7,25 @@ use super::super::exchange::{LastPlace, Outcome};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
 use super::super::limits::total::ConnectionPermit;
-use super::wire::{GOODBYE, Wire};
+use super::wire::{LINGER_TIME, Wire};
 use super::{Peer, auth};
 use crate::config::{Settings, User};
 use crate::policy::Refusal;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// A connection between two requests, or inside of one.
+/// A client connection, between requests or during one.
 pub struct Connection {
     pub wire: Wire,
-    /// Read from the client, not yet taken.
+    /// Input that was read but not consumed.
     pub input: Buffer,
     pub peer: Peer,
     pub timer: Timer,
-    /// Among all connections.
+    /// Counts against the limit on all connections.
     pub permit: ConnectionPermit,
-    /// Among the connections of the client's user.
+    /// Counts against the limit of the user.
     pub place: Option<Place<String>>,
-    /// The request before, and where it went.
+    /// The previous request and its destination.
     pub last: PreviousRequest,
     pub last_place: LastPlace,
 }
@@ -51,15 +51,15 @@ impl Connection {
         }
     }
 
-    /// The end, behind the last answer.
+    /// Ends the connection with a lingering close.
     pub(super) async fn linger(mut self, proxy: &Proxy) {
         self.input.release();
-        let patience = if proxy.is_stopping() { LAST_LINGER } else { GOODBYE };
-        self.wire.say_goodbye(&mut self.timer, patience, usize::MAX).await;
+        let limit = if proxy.is_stopping() { STOP_LINGER_TIME } else { LINGER_TIME };
+        self.wire.lingering_close(&mut self.timer, limit, usize::MAX).await;
     }
 }
 
-/// Finds the user of a request, who has a place among the connections of the user then.
+/// Identifies the user of a request and counts the connection against the user's limit.
 pub(super) async fn identify(
     proxy: &Proxy,
     settings: &Settings,
@@ -71,16 +71,16 @@ pub(super) async fn identify(
     take_place(proxy, peer, place)
 }
 
-/// Who it is, if the client stays for that: who has left takes no turn of those whose password has yet to be judged.
+/// Waits for identification unless the client leaves: a client that left takes no turn at password checks.
 pub(super) async fn while_there<C: Client>(
     client: &mut C,
     timer: &mut Timer,
     found: Pin<&mut impl Future<Output = Result<(), Refusal>>>,
 ) -> Result<(), Outcome> {
-    client.wait(timer, found).await.map_or(Err(Outcome::Gone), |found| found.map_err(Outcome::Refused))
+    client.wait(timer, found).await.map_or(Err(Outcome::ClientGone), |found| found.map_err(Outcome::Refused))
 }
 
-/// What comes through a tunnel belongs to the user who opened it. `tries`: as in [`auth::Passwords::identify`].
+/// Requests inside a tunnel belong to the user who opened it. `tries`: as in [`auth::Passwords::identify`].
 pub(super) async fn find_user(
     proxy: &Proxy,
     settings: &Settings,
@@ -98,12 +98,12 @@ pub(super) async fn find_user(
     }
     let users = &settings.access.users;
     let user = proxy.passwords.identify(users, peer.address.ip(), credentials, tries).await;
-    // Who is refused is not the user before on the connection.
+    // A refused client must not keep the previous user.
     peer.set_user(user.as_ref().ok().cloned().flatten());
     user.map(drop)
 }
 
-/// That of a tunnel it has had from the start.
+/// A connection inside a tunnel has its place from the start.
 pub(super) fn take_place(proxy: &Proxy, peer: &Peer, place: &mut Option<Place<String>>) -> Result<(), Refusal> {
     if peer.tunnel.is_none() {
         *place = user_place(proxy, peer.user.as_deref(), place.take())?;
@@ -111,7 +111,7 @@ pub(super) fn take_place(proxy: &Proxy, peer: &Peer, place: &mut Option<Place<St
     Ok(())
 }
 
-/// A place among the user's connections: the one that this connection has, if it is of the same user.
+/// A place among the user's connections. Reuses the connection's place if the user is the same.
 pub(super) fn user_place(
     proxy: &Proxy,
     user: Option<&User>,
@@ -125,5 +125,5 @@ pub(super) fn user_place(
     }
 }
 
-/// When the proxy stops, which waits for it.
-const LAST_LINGER: Duration = Duration::from_millis(500);
+/// Duration of a lingering close while the proxy stops.
+const STOP_LINGER_TIME: Duration = Duration::from_millis(500);

@@ -1,4 +1,5 @@
-//! The clients that rejected our certificates, for the log and the status: most are not set up yet, and report nothing themselves.
+//! Clients that rejected our certificates, for the log and the status: most are not set up yet and report nothing
+//! themselves.
 
 use super::super::Proxy;
 use crate::policy::is_background;
@@ -9,10 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The latest of them.
+/// The most recent cases.
 pub struct DistrustedClients {
     kept: Mutex<Vec<Arc<Distrusted>>>,
-    /// Those that have asked for something behind the certificate for a host: whatever they leave for, it is not that.
+    /// Clients that sent a request after the handshake for a host: if they close early, they have another reason.
     accepted: Cache<(IpAddr, Box<str>), ()>,
 }
 
@@ -26,39 +27,39 @@ impl Default for DistrustedClients {
 #[derive(Debug, Clone)]
 pub struct Distrusted {
     pub client: IpAddr,
-    /// As in the CONNECT; the listener's address where clients speak TLS to the proxy itself.
+    /// As in the CONNECT. For TLS to the proxy itself, the listener's address.
     pub host: Box<str>,
     /// The User-Agent of the CONNECT.
     pub agent: Option<Box<str>>,
     pub how: Distrust,
-    /// The last time.
+    /// The last occurrence.
     pub at: SystemTime,
     pub times: u64,
-    /// There is no doubt: it has said so, or has left without a word more than once.
+    /// Certain: the client sent an alert, or closed without one more than once.
     pub is_sure: bool,
 }
 
 impl Distrusted {
-    /// What helps this client.
+    /// The remedy for this client.
     pub fn cure(&self) -> &'static str {
         self.how.cure(self.agent.as_deref())
     }
 }
 
 impl DistrustedClients {
-    /// Those that came last first.
+    /// Most recent first.
     pub fn latest(&self) -> Vec<Arc<Distrusted>> {
         self.kept.lock().iter().rev().cloned().collect()
     }
 
-    /// The client does trust the certificate for this host.
+    /// Records that the client trusts the certificate for this host.
     pub(super) fn note_accepted(&self, client: IpAddr, host: &str) {
         let client = client.to_canonical();
         self.accepted.insert((client, host.into()), ());
         self.kept.lock().retain(|one| one.how != Distrust::Closed || one.client != client || *one.host != *host);
     }
 
-    /// `true`: it is now known of this client and host, and was not before, as far as is remembered.
+    /// Returns true when distrust by this client and host becomes certain.
     fn add(&self, client: IpAddr, host: &str, agent: Option<&str>, how: Distrust) -> bool {
         let mut kept = self.kept.lock();
         let before = kept.iter().position(|one| one.client == client && *one.host == *host);
@@ -66,7 +67,7 @@ impl DistrustedClients {
         let times = before.as_ref().map_or(0, |one| one.times) + 1;
         let was_sure = before.as_ref().is_some_and(|one| one.is_sure);
         let is_sure = was_sure || how != Distrust::Closed || times > 1;
-        // What it said once is worth more than that it left.
+        // An alert says more than a close.
         let how = before.map(|one| one.how).filter(|_| how == Distrust::Closed).unwrap_or(how);
         if kept.len() == KEPT {
             kept.remove(0);
@@ -78,7 +79,7 @@ impl DistrustedClients {
 }
 
 impl Proxy {
-    /// Counts it, and logs it the first time.
+    /// Counts each case and logs the first.
     pub(super) fn log_distrust(&self, client: SocketAddr, host: &str, agent: Option<&str>, how: Distrust) {
         let client = client.ip().to_canonical();
         if how == Distrust::Closed && self.distrusted.accepted.get(&(client, host.into())).is_some() {
@@ -92,7 +93,7 @@ impl Proxy {
     }
 }
 
-/// Pairs of client and host that are remembered.
+/// Remembered pairs of client and host.
 const KEPT: usize = 200;
 const ACCEPTED: usize = 1000;
 
@@ -125,9 +126,9 @@ mod tests {
         assert!(clients.add(HERE, "0", None, Distrust::UnknownCa), "it was forgotten");
     }
 
-    /// As checks of a port do, and browsers that connect ahead of what they will ask.
+    /// Port checks and preconnecting browsers do this.
     #[test]
-    fn who_leaves_once_may_have_had_another_reason() {
+    fn one_close_without_an_alert_is_not_certain_distrust() {
         let clients = DistrustedClients::default();
         let left = || clients.add(HERE, "a", None, Distrust::Closed);
         assert_eq!([left(), left(), left()], [false, true, false]);

@@ -1,16 +1,16 @@
-//! A client's connection in HTTP/1: each head is read here, then the request is carried, or a CONNECT opened. What turns out to be
-//! another protocol is passed on.
+//! A client connection in HTTP/1: reads each head, then forwards the request or opens a CONNECT. Hands other
+//! protocols over.
 
 use super::super::Proxy;
-use super::super::exchange::carry::{BodySource, Client, Http1, Http1Client, UNWANTED};
+use super::super::exchange::carry::{BodySource, Client, DRAIN_TIMEOUT, Http1, Http1Client};
 use super::super::exchange::key_directory::published;
 use super::super::exchange::request::{Request, Unread};
 use super::super::exchange::{Exchange, LastPlace, Outcome, answer_unread};
 use super::super::io::{Buffer, Timer};
 use super::connect;
 use super::connection::{Connection, identify, while_there};
-use super::foreign;
 use super::http2;
+use super::other_protocol;
 use crate::http1::{self, FieldRoom, Framing};
 use crate::policy::{Authority, Refusal};
 use std::future::poll_fn;
@@ -21,125 +21,110 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-/// What comes between two requests.
-enum Came {
-    /// At least the beginning of one.
+/// What a connection does next.
+enum Next {
+    /// Wait for a request.
+    Idle,
+    /// Read a head, of which at least the beginning has come.
     Head,
     /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
     Http2,
-    /// No HTTP.
-    Foreign,
-    /// The client has left, was idle too long, or the proxy stops.
-    Nothing,
-    /// Others need the room.
-    TakenAway,
-    /// Nothing so far.
-    Idle,
-}
-
-/// What follows a request.
-enum Then {
-    Another,
-    /// No other so far, or another protocol.
-    Came(Came),
-    /// Another protocol, or the inside of a CONNECT.
-    Opened(Authority, Option<String>),
-    /// Nothing: the answer says so.
+    OtherProtocol,
+    /// Open a CONNECT, with its Via.
+    Connect(Authority, Option<String>),
+    /// The client has left or was idle too long, the proxy stops, or the last answer announced it.
     Close,
-    /// Nothing, and the last answer is not whole.
+    /// Another connection needs the place.
+    MakeRoom,
+    /// The last answer is incomplete.
     Cut,
 }
 
 impl Connection {
-    /// Until one side ends it.
+    /// Serves the connection until one side ends it.
     pub async fn serve(mut self, proxy: &Arc<Proxy>) {
         if self.wire.is_h2() {
             return http2::serve(proxy, self).await;
         }
-        let mut stop = Stop { stopped: Box::pin(proxy.stopped_for_a_while()), is_set: false };
+        let mut stop = Stop { stopped: Box::pin(proxy.stopped_after_grace()), is_set: false };
         let mut since = Instant::now();
-        let mut came = Came::Idle;
         loop {
-            match came {
-                Came::Head | Came::Idle => {}
-                Came::Nothing => break,
-                Came::Http2 => return http2::serve(proxy, self).await,
-                Came::Foreign => return Box::pin(foreign::serve(proxy, self)).await,
-                Came::TakenAway => {
-                    // TLS has a goodbye, for which nobody waits.
+            let next = match self.idle(proxy, since, &mut stop).await {
+                Next::Head => {
+                    // Boxed, so that an idle connection does not hold the state of a request. `Box::pin` would copy it.
+                    let requests = self.requests(proxy, &mut since, &mut stop);
+                    Box::into_pin(Box::write(Box::new_uninit(), requests)).await
+                }
+                next => next,
+            };
+            match next {
+                Next::Idle | Next::Head => {}
+                Next::Http2 => return http2::serve(proxy, self).await,
+                Next::OtherProtocol => return Box::pin(other_protocol::serve(proxy, self)).await,
+                Next::Connect(authority, via) => {
+                    // Boxed, because most connections are not tunnels.
+                    return Box::pin(connect::connect(proxy, self, authority, via, false)).await;
+                }
+                Next::Close => break,
+                Next::MakeRoom => {
+                    // Sends close_notify without waiting.
                     let _ = self.timer.limit(Instant::now(), self.wire.shutdown()).await;
                     return;
                 }
+                Next::Cut => return,
             }
-            came = self.idle(proxy, since, &mut stop).await;
-            if !matches!(came, Came::Head) {
-                continue;
-            }
-            // What is needed while requests come takes no room in a connection that is idle. It is made where it stays: `Box::pin`
-            // would copy all of it.
-            let requests = self.requests(proxy, &mut since, &mut stop);
-            came = match Box::into_pin(Box::write(Box::new_uninit(), requests)).await {
-                Then::Another => Came::Idle,
-                Then::Came(came) => came,
-                Then::Opened(authority, via) => {
-                    // What most connections are not takes no room in them.
-                    return Box::pin(connect::connect(proxy, self, authority, via, false)).await;
-                }
-                Then::Close => break,
-                Then::Cut => return,
-            };
         }
         self.linger(proxy).await;
     }
 
-    /// Waits for the beginning of a head. A client that asks for nothing keeps no host in memory. `since`: it has been idle.
-    async fn idle(&mut self, proxy: &Proxy, since: Instant, stop: &mut Stop<'_>) -> Came {
+    /// Waits for the start of a head and forgets the last host. `since`: start of the idle time.
+    async fn idle(&mut self, proxy: &Proxy, since: Instant, stop: &mut Stop<'_>) -> Next {
         self.last_place = LastPlace::default();
-        // Settings are never lent while anything is waited for: old ones would stay, and each loan makes others dearer.
+        // Settings are not borrowed across an await: that would keep old ones alive and slow other borrowers down.
         let until = since + proxy.settings.load().limits.idle_timeout;
         while self.input.is_empty() {
             match self.more(proxy, since, until, stop).await {
                 Ok(()) => {}
-                Err(Came::Idle) => return Came::Nothing,
-                Err(came) => return came,
+                Err(Next::Idle) => return Next::Close,
+                Err(next) => return next,
             }
         }
-        Came::Head
+        Next::Head
     }
 
-    /// One after the other, until none comes for a moment.
-    async fn requests(&mut self, proxy: &Arc<Proxy>, since: &mut Instant, stop: &mut Stop<'_>) -> Then {
+    /// Serves requests until the connection is idle.
+    async fn requests(&mut self, proxy: &Arc<Proxy>, since: &mut Instant, stop: &mut Stop<'_>) -> Next {
         let mut head = Buffer::new();
         loop {
             match self.next_head(proxy, &mut head, since, stop).await {
-                Ok(Came::Head) => {}
-                Ok(came) => return Then::Came(came),
+                Ok(Next::Head) => {}
+                Ok(next) => return next,
                 Err(refusal) => {
                     let raw = std::mem::take(&mut self.input);
                     let (unread, refused) = (Unread::of_http1(raw.bytes()), Outcome::Refused(refusal));
                     let mut client = Http1Client::new(Http1::new(&mut self.wire, &mut self.input), Framing::None);
                     let (peer, timer) = (&self.peer, &mut self.timer);
                     answer_unread(proxy, &unread, refused, peer, Instant::now(), &mut client, timer).await;
-                    return Then::Close;
+                    return Next::Close;
                 }
             }
-            let then = self.answer(proxy, &head).await;
+            let next = self.answer(proxy, &head).await;
             head.release();
-            match then {
-                Then::Another => *since = Instant::now(),
-                then => return then,
+            match next {
+                Next::Idle => *since = Instant::now(),
+                next => return next,
             }
         }
     }
 
-    /// Reads until a whole head is there and moves it to `head`. `since`: it has been idle.
+    /// Reads a whole head and moves it to `head`. `since`: start of the idle time.
     async fn next_head(
         &mut self,
         proxy: &Proxy,
         head: &mut Buffer,
         since: &Instant,
         stop: &mut Stop<'_>,
-    ) -> Result<Came, Refusal> {
+    ) -> Result<Next, Refusal> {
         let (idle, header, size) = {
             let limits = &proxy.settings.load().limits;
             (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
@@ -155,10 +140,10 @@ impl Connection {
                 scanned = 0;
             }
             if input.bytes().starts_with(PREFACE) {
-                return Ok(Came::Http2);
+                return Ok(Next::Http2);
             }
-            if foreign::is_foreign(input.bytes()) {
-                return Ok(Came::Foreign);
+            if other_protocol::is_other_protocol(input.bytes()) {
+                return Ok(Next::OtherProtocol);
             }
             if !input.is_empty()
                 && let Some(end) = http1::find_request_end(input.bytes(), &mut scanned, size)?
@@ -166,7 +151,7 @@ impl Connection {
                 head.release();
                 std::mem::swap(head, input);
                 input.put_rest(head, end);
-                return Ok(Came::Head);
+                return Ok(Next::Head);
             }
             if !input.is_empty() && deadline.is_none() {
                 deadline = Some(Instant::now() + header);
@@ -174,22 +159,22 @@ impl Connection {
             let at = deadline.unwrap_or(*since + idle.min(FORGET));
             match self.more(proxy, *since, at, stop).await {
                 Ok(()) => {}
-                Err(Came::Idle) if deadline.is_some() => return Err(Refusal::HeadTimeout { limit: header }),
-                Err(came) => return Ok(came),
+                Err(Next::Idle) if deadline.is_some() => return Err(Refusal::HeadTimeout { limit: header }),
+                Err(next) => return Ok(next),
             }
         }
     }
 
-    /// Reads once, until then. `since`: it has been idle.
-    async fn more(&mut self, proxy: &Proxy, since: Instant, at: Instant, stop: &mut Stop<'_>) -> Result<(), Came> {
+    /// Reads once, until `at`. `since`: start of the idle time.
+    async fn more(&mut self, proxy: &Proxy, since: Instant, at: Instant, stop: &mut Stop<'_>) -> Result<(), Next> {
         let Connection { wire, input, timer, permit, .. } = self;
         let more = poll_fn(|cx| {
             Poll::Ready(match input.poll_fill(cx, wire) {
-                Poll::Ready(Ok(0) | Err(_)) => Err(Came::Nothing),
+                Poll::Ready(Ok(0) | Err(_)) => Err(Next::Close),
                 Poll::Ready(Ok(_)) => Ok(()),
-                Poll::Pending if stop.poll(cx, proxy).is_ready() => Err(Came::Nothing),
-                Poll::Pending if input.is_empty() && permit.poll_idle(cx, since).is_ready() => Err(Came::TakenAway),
-                Poll::Pending => return timer.poll(cx, at).map(|()| Err(Came::Idle)),
+                Poll::Pending if stop.poll(cx, proxy).is_ready() => Err(Next::Close),
+                Poll::Pending if input.is_empty() && permit.poll_idle(cx, since).is_ready() => Err(Next::MakeRoom),
+                Poll::Pending => return timer.poll(cx, at).map(|()| Err(Next::Idle)),
             })
         });
         let more = more.await;
@@ -197,8 +182,8 @@ impl Connection {
         more
     }
 
-    /// One request. Its head is read here, once.
-    async fn answer(&mut self, proxy: &Arc<Proxy>, raw: &Buffer) -> Then {
+    /// Answers one request. The head is parsed once, here.
+    async fn answer(&mut self, proxy: &Arc<Proxy>, raw: &Buffer) -> Next {
         let began = Instant::now();
         let Connection { wire, input, peer, timer, place, last, last_place, .. } = self;
         let inside = peer.tunnel.as_ref().map(|tunnel| &tunnel.authority);
@@ -220,20 +205,20 @@ impl Connection {
                 let outcome = directory.map_or(Outcome::Refused(refusal), Outcome::Answered);
                 let unread = Unread::of_http1(raw.bytes());
                 Box::pin(answer_unread(proxy, &unread, outcome, peer, began, &mut client, timer)).await;
-                return Then::Close;
+                return Next::Close;
             }
         };
         let mut client = Http1Client::new(side, request.framing);
-        client.is_old = request.version == http::Version::HTTP_10;
+        client.is_http10 = request.version == http::Version::HTTP_10;
         client.is_head = request.method == "HEAD";
         client.expects_continue = request.expects_continue;
-        // RFC 9931 §8: what follows a refused CONNECT may be somebody's who is not to be trusted with requests.
+        // RFC 9931 §8: the bytes after a refused CONNECT may come from an untrusted source.
         client.persists = request.persists && !request.is_connect();
         let settings = proxy.settings.load_full();
         let identifying = identify(proxy, &settings, peer, place, request.credentials);
         let identified = while_there(&mut client, timer, pin!(identifying)).await;
         if identified.is_ok() && request.is_connect() {
-            return Then::Opened(request.authority.clone(), request.via.clone());
+            return Next::Connect(request.authority.clone(), request.via.clone());
         }
         let mut exchange = Exchange::new(proxy, settings, request, peer, began);
         match identified {
@@ -244,18 +229,18 @@ impl Connection {
             if client.until_close {
                 wire.will_reset();
             }
-            return Then::Cut;
+            return Next::Cut;
         }
-        if client.is_last || !drain(&mut client, timer).await { Then::Close } else { Then::Another }
+        if client.is_last || !drain(&mut client, timer).await { Next::Close } else { Next::Idle }
     }
 }
 
-/// Takes the rest of a body that nobody wants, for the sake of the next request. `false`: it does not come.
+/// Drains an unwanted body, so that the next request can be read. Returns false if its end does not come in time.
 async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
     if client.is_received() {
         return true;
     }
-    let at = Instant::now() + UNWANTED;
+    let at = Instant::now() + DRAIN_TIMEOUT;
     let drained = poll_fn(|cx| {
         loop {
             let n = client.side.bytes().len();
@@ -271,10 +256,10 @@ async fn drain(client: &mut Http1Client<'_>, timer: &mut Timer) -> bool {
     timer.limit(at, drained).await.unwrap_or(false)
 }
 
-/// That the proxy stops, for one connection: not before what its client may be sending has come.
+/// The stop signal for one connection, delayed until requests in flight have been read.
 struct Stop<'a> {
     stopped: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
-    /// The connection's task is woken.
+    /// The stop signal will wake the task.
     is_set: bool,
 }
 
@@ -288,7 +273,7 @@ impl Stop<'_> {
     }
 }
 
-/// How HTTP/2 begins.
+/// Start of the HTTP/2 preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
-/// After which a connection without a request no longer knows where its last one went.
+/// A connection without requests for this long forgets its last host.
 const FORGET: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! A client's connection in HTTP/2 (RFC 9113), to the proxy or inside a CONNECT: each stream is an exchange of its own, in a
-//! task of its own, and may be a CONNECT itself. A stream that does not read what it is sent takes no other's window.
+//! A client connection in HTTP/2 (RFC 9113), to the proxy or inside a CONNECT. Each stream is an exchange in a task
+//! of its own and may be a CONNECT. A client that does not read one stream does not block the others.
 
 use super::super::Proxy;
 use super::super::exchange::carry::Http2Client;
@@ -10,7 +10,7 @@ use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::{self, Place};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
-use super::connect::{self, Granted};
+use super::connect::{self, ConnectResult};
 use super::connection::{Connection, find_user, take_place, user_place, while_there};
 use super::wire::Wire;
 use crate::policy::Refusal;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// Until one side ends it. Boxed, for a stream may hold another connection inside.
+/// Serves the connection until one side ends it. Boxed, because a stream can contain another connection.
 pub fn serve(proxy: &Arc<Proxy>, connection: Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let turns = TaskTurns::default();
     Box::pin(turns.clone().of(serve_streams(proxy.clone(), connection, turns)))
@@ -39,7 +39,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         let limits = &proxy.settings.load().limits;
         (limits.idle_timeout, limits.header_timeout, limits.max_header_size)
     };
-    let ahead = Gathered::to_client(wire.ahead(input), turns.clone());
+    let output = Gathered::to_client(wire.prefixed(input), turns.clone());
     let handshake = Builder::new()
         .enable_connect_protocol()
         .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
@@ -47,13 +47,14 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         .initial_window_size(WINDOW)
         .initial_connection_window_size(WINDOW * MAX_STREAMS)
         .max_send_buffer_size(SEND_BUFFER)
-        .handshake::<_, Bytes>(ahead);
+        .handshake::<_, Bytes>(output);
     let opened = tokio::select! {
         opened = timeout_at(Instant::now() + preface, handshake) => opened,
-        () = proxy.stopped_for_a_while() => return,
+        () = proxy.stopped_after_grace() => return,
     };
     let Ok(Ok(mut streams)) = opened else { return };
-    let asker = Arc::new(Asker { peer, turns, permit, place: Mutex::new(place), tries: Default::default() });
+    let shared =
+        Arc::new(SharedConnection { peer, turns, permit, place: Mutex::new(place), tries: Default::default() });
     let mut exchanges = JoinSet::new();
     let mut is_stopping = false;
     let mut idle_at = Instant::now() + idle;
@@ -61,12 +62,12 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
         tokio::select! {
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
-                    asker.permit.busy();
-                    // The runtime moves what it is given about; and `Box::pin` would copy all of it.
-                    let exchange = exchange(proxy.clone(), asker.clone(), request, respond);
+                    shared.permit.busy();
+                    // Boxed in place: spawning would move the future, and `Box::pin` would copy it.
+                    let exchange = exchange(proxy.clone(), shared.clone(), request, respond);
                     exchanges.spawn(Box::into_pin(Box::write(Box::new_uninit(), exchange)));
                 }
-                Some(Err(error)) => return tracing::debug!(%error, "an HTTP/2 connection of a client's has ended"),
+                Some(Err(error)) => return tracing::debug!(%error, "a client's HTTP/2 connection has ended"),
                 None => break,
             },
             Some(ended) = exchanges.join_next() => {
@@ -79,17 +80,17 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
                 is_stopping = true;
                 streams.graceful_shutdown();
             }
-            () = idle_enough(&asker.permit, idle_at - idle, idle_at), if exchanges.is_empty() => {
+            () = idle_enough(&shared.permit, idle_at - idle, idle_at), if exchanges.is_empty() => {
                 streams.abrupt_shutdown(Reason::NO_ERROR);
-                // What was said last goes out, if somebody reads it.
-                let _ = timeout_at(Instant::now() + GOODBYE, poll_fn(|cx| streams.poll_closed(cx))).await;
+                // Sends the last frames if the client reads.
+                let _ = timeout_at(Instant::now() + LINGER_TIME, poll_fn(|cx| streams.poll_closed(cx))).await;
                 return;
             }
         }
     }
 }
 
-/// Resolves when the connection has been idle long enough, or others need the room.
+/// Resolves after the idle timeout, or if another connection needs the place.
 async fn idle_enough(permit: &ConnectionPermit, since: Instant, until: Instant) {
     tokio::select! {
         () = tokio::time::sleep_until(until) => {}
@@ -97,59 +98,59 @@ async fn idle_enough(permit: &ConnectionPermit, since: Instant, until: Instant) 
     }
 }
 
-/// Who is at the other end, for all streams.
-struct Asker {
+/// Connection state shared by all streams.
+struct SharedConnection {
     peer: Peer,
     turns: TaskTurns,
     permit: ConnectionPermit,
-    /// Among the connections of the user who asked last.
+    /// Place among the connections of the latest user.
     place: Mutex<Option<Place<String>>>,
-    /// Held by the stream whose password is judged.
+    /// Held while a stream's password is verified.
     tries: tokio::sync::Mutex<()>,
 }
 
-/// One stream.
+/// Serves one stream.
 async fn exchange(
     proxy: Arc<Proxy>,
-    asker: Arc<Asker>,
+    shared: Arc<SharedConnection>,
     request: http::Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) {
-    let _under_way = proxy.under_way.subscribe();
+    let _in_flight = proxy.in_flight.subscribe();
     let began = Instant::now();
     let (mut parts, body) = request.into_parts();
     websocket::add_key(&mut parts);
     let mut timer = Timer::new();
     let ends = body.is_end_stream();
     let is_head = parts.method == http::Method::HEAD;
-    let mut client = Http2Client::new((!ends).then_some(body), respond, asker.turns.clone(), is_head);
-    let inside = asker.peer.tunnel.as_ref().map(|tunnel| &tunnel.authority);
+    let mut client = Http2Client::new((!ends).then_some(body), respond, shared.turns.clone(), is_head);
+    let inside = shared.peer.tunnel.as_ref().map(|tunnel| &tunnel.authority);
     let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
     if let Some(answer) =
-        published(&proxy, &asker.peer, parts.method.as_str(), parts.uri.path().as_bytes(), Some(authority))
+        published(&proxy, &shared.peer, parts.method.as_str(), parts.uri.path().as_bytes(), Some(authority))
     {
         let (nothing, answered) = (Unread::default(), Outcome::Answered(answer));
-        return answer_unread(&proxy, &nothing, answered, &asker.peer, began, &mut client, &mut timer).await;
+        return answer_unread(&proxy, &nothing, answered, &shared.peer, began, &mut client, &mut timer).await;
     }
     match Request::read_http2(&parts, ends, inside, &proxy.via) {
         Ok(request) => {
-            let mut peer = asker.peer.clone();
+            let mut peer = shared.peer.clone();
             let settings = proxy.settings.load_full();
             let credentials = request.credentials;
-            // A stream whose password is being judged holds up none whose password is known.
-            let finding = find_user(&proxy, &settings, &mut peer, credentials, Some(&asker.tries));
+            // A stream that waits for its password check does not block streams whose password is cached.
+            let finding = find_user(&proxy, &settings, &mut peer, credentials, Some(&shared.tries));
             let found = while_there(&mut client, &mut timer, pin!(finding)).await;
-            let take = |()| take_place(&proxy, &peer, &mut asker.place.lock()).map_err(Outcome::Refused);
+            let take = |()| take_place(&proxy, &peer, &mut shared.place.lock()).map_err(Outcome::Refused);
             let identified = found.and_then(take);
             let mut exchange = Exchange::new(&proxy, settings, &request, &peer, began);
             match identified {
                 Err(outcome) => exchange.finish(outcome, &mut client, &mut timer).await,
                 Ok(()) if request.is_connect() && inside.is_none() => {
-                    return connect(&proxy, exchange, &asker.permit, client, timer).await;
+                    return connect(&proxy, exchange, &shared.permit, client, timer).await;
                 }
                 Ok(()) => {
                     if request.is_upgrade {
-                        client.hold_back();
+                        client.withhold();
                     }
                     exchange.run(&mut client, &mut timer, &mut LastPlace::default()).await;
                 }
@@ -157,18 +158,18 @@ async fn exchange(
         }
         Err(refusal) => {
             let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
-            // What stands before an `@` is a secret.
+            // Userinfo before an `@` is secret.
             let named = || Some(parts.uri.to_string()).filter(|url| !url.contains('@'));
             let url = inside.map_or_else(named, |authority| Some(format!("{authority}{path}")));
             let accept = parts.headers.get(http::header::ACCEPT).map(|accept| accept.as_bytes());
             let (unread, refused) = (Unread { accept, url }, Outcome::Refused(refusal));
-            answer_unread(&proxy, &unread, refused, &asker.peer, began, &mut client, &mut timer).await;
+            answer_unread(&proxy, &unread, refused, &shared.peer, began, &mut client, &mut timer).await;
         }
     }
     client.finish().await;
 }
 
-/// A connection in a stream. It counts as any other: in all, of its client and of its user.
+/// Serves a CONNECT stream, which counts against all connection limits.
 async fn connect(
     proxy: &Arc<Proxy>,
     mut exchange: Exchange<'_>,
@@ -186,17 +187,17 @@ async fn connect(
     };
     permit.set_outer(outer);
     match connect::grant(exchange, request.via.as_deref(), &mut client, &mut timer).await {
-        Granted::Inside => {
+        ConnectResult::Intercepted => {
             let wire = Wire::Stream(Box::new(client.side));
             let connection = Connection::new(wire, Buffer::new(), peer.clone(), timer, permit, user);
             let agent = request.user_agent.map(|agent| String::from_utf8_lossy(agent).into_owned());
-            connect::inside(proxy, connection, request.authority.clone(), agent).await;
+            connect::serve_intercepted(proxy, connection, request.authority.clone(), agent).await;
         }
-        Granted::No | Granted::Over => client.finish().await,
+        ConnectResult::NotGranted | ConnectResult::TunnelEnded => client.finish().await,
     }
 }
 
-/// What a connection is counted by: in all, of its client, of its user.
+/// One place under each limit: all connections, the client's, the user's.
 type Places = (ConnectionPermit, Place<IpAddr>, Option<Place<String>>);
 
 fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
@@ -204,7 +205,7 @@ fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
     let (most, of_client) = (limits.max_connections.get(), limits.max_connections_per_client.get());
     let Some(permit) = proxy.room.take(most) else {
         let why = format!("{most} connections are open, the maximum allowed").into();
-        return Err(Refusal::OwnLimit { retry_after: GOODBYE, why });
+        return Err(Refusal::OwnLimit { retry_after: LINGER_TIME, why });
     };
     let Some(client) = proxy.clients.enter(per_client::client(peer.address.ip()), of_client) else {
         return Err(Refusal::ConnectionLimit { limit: of_client });
@@ -212,9 +213,9 @@ fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
     Ok((permit, client, user_place(proxy, peer.user.as_deref(), None)?))
 }
 
-/// Requests at a time on one connection.
+/// Concurrent streams per connection.
 const MAX_STREAMS: u32 = 100;
-/// What a client may send on one stream before it is taken on; the connection has room for that of all streams.
+/// Receive window of a stream. The connection's window covers all streams.
 const WINDOW: u32 = 64 * 1024;
 const SEND_BUFFER: usize = 64 * 1024;
-const GOODBYE: Duration = Duration::from_secs(1);
+const LINGER_TIME: Duration = Duration::from_secs(1);

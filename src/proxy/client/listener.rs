@@ -1,4 +1,4 @@
-//! Accepts connections and serves each; ends them when the proxy stops.
+//! Accepts and serves connections; drains them when the proxy stops.
 
 use super::super::Proxy;
 use super::super::io::{Buffer, Timer};
@@ -6,7 +6,7 @@ use super::super::limits::per_client::{Place, client};
 use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connection::Connection;
-use super::wire::{GOODBYE, GOODBYE_BYTES, Wire};
+use super::wire::{LINGER_BYTES, LINGER_TIME, Wire};
 use crate::tls::Distrust;
 use crate::upstream::is_own_limit;
 use futures_util::FutureExt;
@@ -24,67 +24,67 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// What the connections of one listener have in common.
-pub struct Door {
+/// State shared by the connections of one listener.
+pub struct ListenerState {
     number: u64,
-    /// Whenever this is sent, the listener looks at the settings again.
-    state: watch::Sender<DoorState>,
+    /// Each change makes the listener reread the state.
+    settings: watch::Sender<ListenerSettings>,
 }
 
-/// What may be changed while it is open.
+/// The part of a listener that can change while it is open.
 #[derive(Clone)]
-struct DoorState {
+struct ListenerSettings {
     tls: Option<Arc<Tls>>,
     serves_directory: bool,
     is_closed: bool,
 }
 
-/// How clients speak TLS to the proxy itself.
+/// TLS between clients and the proxy itself.
 pub struct Tls {
     pub config: Arc<ServerConfig>,
-    /// They have to show a certificate.
+    /// Clients must present a certificate.
     pub identifies: bool,
 }
 
-impl Door {
-    /// One without TLS.
+impl ListenerState {
+    /// A listener without TLS.
     pub fn new() -> Arc<Self> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let state = DoorState { tls: None, serves_directory: false, is_closed: false };
-        Arc::new(Self { number, state: watch::Sender::new(state) })
+        let settings = ListenerSettings { tls: None, serves_directory: false, is_closed: false };
+        Arc::new(Self { number, settings: watch::Sender::new(settings) })
     }
 
-    /// To be called after a reload. `tls`: for connections that come from now on; `None`: clients speak none.
-    /// `serves_directory`: that of signing keys.
+    /// Applies a reload to new connections. `tls`: `None` for plain text. `serves_directory`: serve the directory of
+    /// signing keys.
     pub fn reloaded(&self, tls: Option<Arc<Tls>>, serves_directory: bool) {
-        self.state.send_modify(|state| (state.tls, state.serves_directory) = (tls, serves_directory));
+        self.settings.send_modify(|settings| (settings.tls, settings.serves_directory) = (tls, serves_directory));
     }
 
     pub fn is_tls(&self) -> bool {
-        self.state.borrow().tls.is_some()
+        self.settings.borrow().tls.is_some()
     }
 
-    /// Nothing more is accepted, and each connection ends as soon as it is idle.
+    /// Stops accepting; each connection closes once it is idle.
     pub fn close(&self) {
-        self.state.send_modify(|state| state.is_closed = true);
+        self.settings.send_modify(|settings| settings.is_closed = true);
     }
 }
 
-/// Serves one listening socket until it is closed or the proxy stops. Then requests under way get `drain_timeout` to finish;
-/// what is left after it is cut off.
-pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door>) {
+/// Serves a listening socket until it is closed or the proxy stops. Requests in flight then have `drain_timeout` to
+/// finish; the rest is cut off.
+pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<ListenerState>) {
     let mut connections = JoinSet::new();
-    let mut changes = door.state.subscribe();
+    let mut changes = state.settings.subscribe();
     let closed = async {
         while changes.changed().await.is_ok() {
-            let state = changes.borrow_and_update();
-            if state.is_closed {
+            let settings = changes.borrow_and_update();
+            if settings.is_closed {
                 return;
             }
-            // Whose certificate was good by the terms before may have none that is good now.
-            if state.tls.as_ref().is_some_and(|tls| tls.identifies) {
-                proxy.room.retire(door.number);
+            // A client certificate that was valid before the reload may not be valid now.
+            if settings.tls.as_ref().is_some_and(|tls| tls.identifies) {
+                proxy.room.retire(state.number);
             }
         }
     };
@@ -95,7 +95,7 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
         }
     });
     let limit = || proxy.settings.load().limits.max_connections.get();
-    // A connection that is accepted, but for which there is no room yet.
+    // An accepted connection that has no place yet.
     let mut arrived = None;
     let mut last_logged = None;
     loop {
@@ -114,12 +114,12 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
         if let Some(permit) = permit
             && let Some(arrived) = arrived.take()
         {
-            // The runtime moves what it is given about; and `Box::pin` would copy all of it.
-            let served = served(proxy.clone(), arrived, door.clone(), permit);
+            // Boxed in place: spawning would move the future, and `Box::pin` would copy it.
+            let served = served(proxy.clone(), arrived, state.clone(), permit);
             connections.spawn(Box::into_pin(Box::write(Box::new_uninit(), served)));
         }
     }
-    // Connections that had arrived by then are served: closing the socket would reset them.
+    // Serves connections that have already arrived: closing the socket would reset them.
     tokio::task::yield_now().await;
     let mut left: Vec<_> = arrived.into_iter().collect();
     while let Some(tcp) = accept(&proxy, &listener, &mut last_logged).now_or_never().filter(|_| left.len() < BACKLOG) {
@@ -127,14 +127,14 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, door: Arc<Door
     }
     drop(listener);
     for arrived in left {
-        let (proxy, door) = (proxy.clone(), door.clone());
+        let (proxy, state) = (proxy.clone(), state.clone());
         connections.spawn(Box::pin(async move {
             let permit = proxy.room.permit(|| proxy.settings.load().limits.max_connections.get()).await;
-            served(proxy, arrived, door, permit).await;
+            served(proxy, arrived, state, permit).await;
         }));
     }
     if !proxy.is_stopping() {
-        proxy.room.retire(door.number);
+        proxy.room.retire(state.number);
         tokio::select! {
             () = async { while let Some(ended) = connections.join_next().await { log_failed(ended) } } => return,
             () = proxy.stopped() => {}
@@ -153,27 +153,32 @@ fn log_failed(ended: Result<(), JoinError>) {
     }
 }
 
-/// A connection, before there is room for it.
+/// An accepted connection that has no place yet.
 type Arrived = (TcpStream, SocketAddr, Place<IpAddr>);
 
-/// A connection is served unless its client has too many already.
+/// Rejects a connection if its client has too many.
 fn admit(proxy: &Proxy, tcp: TcpStream, address: SocketAddr) -> Option<Arrived> {
     let limit = proxy.settings.load().limits.max_connections_per_client.get();
     match proxy.clients.enter(client(address.ip()), limit) {
         Some(place) => Some((tcp, address, place)),
         None => {
-            // An answer would need a reader; a client with so many connections may not be one.
+            // No answer: a client with so many connections may not read it.
             tracing::info!(client = %address, limit, "this client has too many connections: closed");
             None
         }
     }
 }
 
-async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Door>, permit: ConnectionPermit) {
-    let _under_way = proxy.under_way.subscribe();
-    permit.came_to(door.number);
-    let DoorState { tls, serves_directory: gets_directory, .. } = door.state.borrow().clone();
-    drop(door);
+async fn served(
+    proxy: Arc<Proxy>,
+    (tcp, address, _place): Arrived,
+    state: Arc<ListenerState>,
+    permit: ConnectionPermit,
+) {
+    let _in_flight = proxy.in_flight.subscribe();
+    permit.set_listener(state.number);
+    let ListenerSettings { tls, serves_directory: gets_directory, .. } = state.settings.borrow().clone();
+    drop(state);
     let is_identified = tls.as_ref().is_some_and(|tls| tls.identifies);
     let peer = Peer::new(address, is_identified, gets_directory);
     let wire = match tls {
@@ -181,7 +186,7 @@ async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Do
         Some(tls) => {
             let wire = tokio::select! {
                 wire = Box::pin(decrypt(&proxy, tcp, address, tls.config.clone())) => wire,
-                () = proxy.stopped_for_a_while() => return,
+                () = proxy.stopped_after_grace() => return,
             };
             match wire {
                 Ok(wire) => wire,
@@ -197,7 +202,7 @@ async fn served(proxy: Arc<Proxy>, (tcp, address, _place): Arrived, door: Arc<Do
     Connection::new(wire, Buffer::new(), peer, Timer::new(), permit, None).serve(&proxy).await;
 }
 
-/// Whether the client has shown a certificate that is not accepted, or none.
+/// Whether the client presented an invalid certificate or none.
 fn is_about_certificate(error: &io::Error) -> bool {
     let error = error.get_ref().and_then(|error| error.downcast_ref());
     matches!(error, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented))
@@ -211,7 +216,7 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     let mut wire = Wire::Tcp(tcp);
     if is_plain {
         timeout(limit, wire.write_all(NOT_TLS)).await??;
-        wire.say_goodbye(&mut Timer::new(), GOODBYE, GOODBYE_BYTES).await;
+        wire.lingering_close(&mut Timer::new(), LINGER_TIME, LINGER_BYTES).await;
         tracing::info!(client = %address, "plain HTTP on a TLS listener: write https:// in the client's proxy URL");
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -220,17 +225,17 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     match handshake? {
         Ok(tls) => Ok(Wire::Tls(Box::new(tls))),
         Err((error, mut io)) => {
-            // A client that connects and leaves without a word has seen no certificate.
+            // A client that closes at once has not seen the certificate.
             if let Some(how) = Distrust::of(&error).filter(|how| *how != Distrust::Closed) {
                 proxy.log_distrust(address, &here?.to_string(), None, how);
             }
-            io.say_goodbye(&mut Timer::new(), GOODBYE, GOODBYE_BYTES).await;
+            io.lingering_close(&mut Timer::new(), LINGER_TIME, LINGER_BYTES).await;
             Err(error)
         }
     }
 }
 
-/// The next connection. `None`: there was none after all. `last_logged`: when that was logged last.
+/// Accepts the next connection. `None`: an error, which is logged. `last_logged`: time of the last log line.
 pub(crate) async fn accept(
     proxy: &Proxy,
     listener: &TcpListener,
@@ -257,7 +262,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// Closes idle connections, to origins and of clients, as a new client needs one of each kind. Returns how many.
+/// Closes idle connections on both sides, because a new client needs one of each. Returns how many.
 fn make_room(proxy: &Proxy) -> usize {
     proxy.upstream.close_idle() + proxy.room.close_idle(MAKE_ROOM)
 }
@@ -270,12 +275,12 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
 const NOT_TLS: &[u8] =
     b"HTTP/1.1 400 TLS Wanted\r\nContent-Type: text/plain\r\nContent-Length: 75\r\nConnection: close\r\n\r\n\
     politely speaks TLS on this port: write https:// in the client's proxy URL\n";
-/// Connections that may have come before the last look.
+/// Connections that may have arrived before the last check.
 const BACKLOG: usize = 1024;
-/// Idle connections that are closed at least where there is no descriptor left.
+/// Minimum of idle connections to close when descriptors run out.
 const MAKE_ROOM: usize = 16;
-/// It is logged once in this time, and not at each try.
+/// At most one log line per interval.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// Until those that were asked to go have gone.
+/// Retry delay after idle connections were asked to close.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(5);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

@@ -1,13 +1,13 @@
-//! The client's side: connections as they are accepted, who may use them, what is inside of them.
+//! The client side: accepted connections, access control, protocols.
 
 pub mod auth;
 mod connect;
 mod connection;
 pub mod distrusted;
-mod foreign;
 mod http1;
 mod http2;
 pub mod listener;
+mod other_protocol;
 mod socks;
 pub mod socks_reply;
 mod wire;
@@ -24,22 +24,22 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Who is at the other end of a connection, and through which CONNECT it came.
+/// The client of a connection, and the CONNECT around it.
 #[derive(Debug, Clone)]
 pub struct Peer {
     pub address: SocketAddr,
-    /// It has shown a certificate that the listener's `client_ca` vouches for.
+    /// The client presented a certificate signed by `client_ca`.
     pub is_identified: bool,
-    /// Its listener serves the directory of signing keys, to anybody.
+    /// The listener serves the directory of signing keys without access control.
     pub gets_directory: bool,
     pub tunnel: Option<Tunnel>,
-    /// The user who asked for the tunnel, by the credentials of its CONNECT; else the user who asked last.
+    /// The user whose credentials opened the tunnel; without a tunnel, the user of the latest request.
     pub user: Option<Arc<User>>,
-    /// Whether one of its requests is on its way to an origin.
+    /// Whether a request of this connection is in flight to an origin.
     pub first_stream: FirstStream,
-    /// The connections to origins that serve this one and its user alone,
+    /// Origin connections reserved for this client connection and its user,
     pub private: Arc<PrivateConnections>,
-    /// and those of each user that this one has had.
+    /// and the same for each user it has had.
     owners: Arc<Mutex<HashMap<Option<String>, Arc<PrivateConnections>>>>,
 }
 
@@ -50,18 +50,18 @@ impl Peer {
         Peer { address, is_identified, gets_directory, tunnel: None, user: None, first_stream, private, owners }
     }
 
-    /// Among whom its requests take turns.
+    /// The client for fair pacing.
     pub fn client(&self) -> ClientId {
         ClientId::of(self.user.as_ref().map(|user| user.name.as_ref()), self.address.ip())
     }
 
-    /// Inside of the CONNECT there is another connection.
+    /// The peer of the connection inside a CONNECT.
     fn within(self, tunnel: Tunnel) -> Self {
         let (first_stream, private, owners) = Default::default();
         Peer { tunnel: Some(tunnel), first_stream, private, owners, ..self }
     }
 
-    /// Another user has nothing of what the one before had. Streams of one connection may be of several users in turn.
+    /// Switches to the private connections of `user`. The streams of one connection may have different users.
     fn set_user(&mut self, user: Option<Arc<User>>) {
         let name = |user: &Option<Arc<User>>| user.as_ref().map(|user| user.name.as_ref().to_owned());
         if name(&self.user) != name(&user) {
@@ -71,10 +71,10 @@ impl Peer {
     }
 }
 
-/// An accepted CONNECT whose inside is served here.
+/// An intercepted CONNECT.
 #[derive(Debug, Clone)]
 pub struct Tunnel {
     pub authority: Authority,
-    /// The name in the ClientHello, where it is not the one in CONNECT: every request inside is answered 421.
+    /// The name in the ClientHello if it differs from the CONNECT: every request inside is answered 421.
     pub other_name: Option<String>,
 }

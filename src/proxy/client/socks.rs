@@ -1,4 +1,4 @@
-//! SOCKS5 (RFC 1928, with the passwords of RFC 1929): handled as a CONNECT, for tools that speak nothing else.
+//! SOCKS5 (RFC 1928, with passwords as in RFC 1929), handled like a CONNECT, for tools that speak nothing else.
 
 use super::super::Proxy;
 use super::super::exchange::request::Unread;
@@ -9,7 +9,7 @@ use super::Peer;
 use super::connect::connect;
 use super::connection::{Connection, identify};
 use super::socks_reply::{BAD_ADDRESS, BAD_COMMAND, FAILURE, IPV4, NOT_ALLOWED, VERSION, reply};
-use super::wire::{GOODBYE, GOODBYE_BYTES, Wire};
+use super::wire::{LINGER_BYTES, LINGER_TIME, Wire};
 use crate::policy::{Authority, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -19,13 +19,13 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
-/// To the end of the connection.
+/// Serves the connection to its end.
 pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     let Connection { wire, input, mut peer, mut timer, permit, mut place, .. } = connection;
-    let mut io = wire.ahead(input);
+    let mut io = wire.prefixed(input);
     let negotiated = tokio::select! {
         negotiated = negotiate(proxy, &mut io, &mut peer, &mut place, &mut timer) => negotiated,
-        () = proxy.stopped_for_a_while() => return,
+        () = proxy.stopped_after_grace() => return,
     };
     match negotiated {
         Some(Ok(authority)) => {
@@ -34,14 +34,14 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
         }
         Some(Err(error)) => {
             tracing::info!(client = %peer.address, %error, "a SOCKS client was rejected");
-            io.say_goodbye(&mut timer, GOODBYE, GOODBYE_BYTES).await;
+            io.lingering_close(&mut timer, LINGER_TIME, LINGER_BYTES).await;
         }
-        None => tracing::info!(client = %peer.address, "a SOCKS client did not say in time what it wants"),
+        None => tracing::info!(client = %peer.address, "a SOCKS client timed out before it named a destination"),
     }
 }
 
-/// Who it is, and where it wants to go. What is wrong has been answered. `None`: it takes longer than a head may, without the time
-/// in which its password is judged.
+/// Identifies the client and reads its destination. Errors have been answered. `None`: timeout, not counting the
+/// password check.
 async fn negotiate(
     proxy: &Proxy,
     io: &mut Wire,
@@ -50,7 +50,7 @@ async fn negotiate(
     timer: &mut Timer,
 ) -> Option<io::Result<Authority>> {
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
-    let credentials = match timer.limit(at, introduction(proxy, io)).await? {
+    let credentials = match timer.limit(at, negotiate_method(proxy, io)).await? {
         Ok(credentials) => credentials,
         Err(error) => return Some(Err(error)),
     };
@@ -67,7 +67,7 @@ async fn negotiate(
                 io.write_all(&reply(NOT_ALLOWED)).await?;
             }
             let why = wrong(refusal.to_string());
-            // It has been told in the words of SOCKS.
+            // The error was sent in SOCKS form.
             conclude_unread(proxy, &Unread::default(), Outcome::Refused(refusal), peer, began);
             return Err(why);
         }
@@ -82,20 +82,24 @@ async fn negotiate(
     timer.limit(at, directed).await
 }
 
-/// The credentials that are required, if any.
-async fn introduction(proxy: &Proxy, io: &mut Wire) -> io::Result<Option<Vec<u8>>> {
+/// Returns the credentials if users are configured.
+async fn negotiate_method(proxy: &Proxy, io: &mut Wire) -> io::Result<Option<Vec<u8>>> {
     let [_, count] = take(io).await?;
     let methods = take_some(io, count).await?;
     let method = if proxy.settings.load().access.users.is_empty() { ANYBODY } else { PASSWORD };
     if !methods.contains(&method) {
         io.write_all(&[VERSION, NO_METHOD]).await?;
-        return Err(wrong(if method == PASSWORD { "it has no password to send" } else { "it requires credentials" }));
+        return Err(wrong(if method == PASSWORD {
+            "the client does not offer password authentication"
+        } else {
+            "the client does not offer access without credentials"
+        }));
     }
     io.write_all(&[VERSION, method]).await?;
     if method == PASSWORD { credentials(io).await.map(Some) } else { Ok(None) }
 }
 
-/// Name and password, as HTTP would have them.
+/// Name and password as a Proxy-Authorization value.
 async fn credentials(io: &mut Wire) -> io::Result<Vec<u8>> {
     let [_, length] = take(io).await?;
     let mut both = take_some(io, length).await?;
@@ -105,7 +109,7 @@ async fn credentials(io: &mut Wire) -> io::Result<Vec<u8>> {
     Ok(format!("Basic {}", BASE64_STANDARD.encode(both)).into_bytes())
 }
 
-/// The inner error: what is answered, and why.
+/// Reads the destination. Inner error: reply code and reason.
 async fn destination(io: &mut Wire) -> io::Result<Result<Authority, (u8, String)>> {
     let [_, command, _, kind] = take(io).await?;
     let host = match kind {
@@ -115,11 +119,11 @@ async fn destination(io: &mut Wire) -> io::Result<Result<Authority, (u8, String)
             let [length] = take(io).await?;
             String::from_utf8_lossy(&take_some(io, length).await?).into_owned()
         }
-        _ => return Ok(Err((BAD_ADDRESS, format!("an address of kind {kind}")))),
+        _ => return Ok(Err((BAD_ADDRESS, format!("unknown address type {kind}")))),
     };
     let port = u16::from_be_bytes(take(io).await?);
     if command != CONNECT {
-        return Ok(Err((BAD_COMMAND, format!("command {command}; only CONNECT is served"))));
+        return Ok(Err((BAD_COMMAND, format!("unsupported command {command}; only CONNECT is served"))));
     }
     Ok(Authority::new(Scheme::Https, &host, Some(port)).map_err(|error| (FAILURE, format!("{host:?}: {error}"))))
 }

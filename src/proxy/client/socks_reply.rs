@@ -1,11 +1,11 @@
-//! What a SOCKS5 client is answered (RFC 1928 §6).
+//! SOCKS5 replies (RFC 1928 §6).
 
 use http::StatusCode;
 
-/// The answer to what was granted.
+/// Reply to a granted request.
 pub const GRANTED: [u8; 10] = reply(0);
 
-/// The answer to what would have this status.
+/// Reply for an answer with this HTTP status.
 pub fn refused(status: StatusCode) -> [u8; 10] {
     reply(match status {
         StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => HOST_UNREACHABLE,
@@ -14,7 +14,7 @@ pub fn refused(status: StatusCode) -> [u8; 10] {
     })
 }
 
-/// With the address 0.0.0.0:0, as the one that is connected from means nothing to the client.
+/// The bound address is 0.0.0.0:0, because clients do not use it.
 pub(super) const fn reply(code: u8) -> [u8; 10] {
     [VERSION, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
 }

@@ -1,4 +1,4 @@
-//! The bytes of a client's connection: TCP, or a stream of HTTP/2, or TLS inside of it as often as it takes.
+//! The bytes of a client connection: TCP, an HTTP/2 stream, or TLS over either, nested as needed.
 
 use super::super::exchange::carry::Http2;
 use super::super::io::{Buffer, Timer};
@@ -17,21 +17,21 @@ use tokio_rustls::server::TlsStream;
 pub enum Wire {
     Tcp(TcpStream),
     Tls(Box<TlsStream<Wire>>),
-    /// What is inside of a CONNECT that came in HTTP/2.
+    /// The inside of a CONNECT over HTTP/2.
     Stream(Box<Http2>),
-    /// One of which some has been read already.
-    Ahead(Box<(Buffer, Wire)>),
+    /// A connection with input that was already read.
+    Prefixed(Box<(Buffer, Wire)>),
 }
 
 impl Wire {
-    /// The same, and what has been read of it comes first.
-    pub fn ahead(self, input: Buffer) -> Self {
-        if input.is_empty() { self } else { Wire::Ahead(Box::new((input, self))) }
+    /// Puts `input`, which was already read, in front.
+    pub fn prefixed(self, input: Buffer) -> Self {
+        if input.is_empty() { self } else { Wire::Prefixed(Box::new((input, self))) }
     }
 
-    /// Says no more, and reads on for a moment: closing with unread bytes would reset the connection, and take away what
-    /// was said last.
-    pub async fn say_goodbye(&mut self, timer: &mut Timer, patience: Duration, mut most: usize) {
+    /// Lingering close: ends output, then reads on for a moment. Closing with unread input would reset the connection
+    /// and lose the last answer.
+    pub async fn lingering_close(&mut self, timer: &mut Timer, limit: Duration, mut most: usize) {
         let read_on = async {
             self.shutdown().await?;
             let mut input = Buffer::new();
@@ -44,33 +44,33 @@ impl Wire {
             }
             Ok::<_, io::Error>(())
         };
-        let _ = timer.limit(Instant::now() + patience, read_on).await;
+        let _ = timer.limit(Instant::now() + limit, read_on).await;
     }
 
-    /// Whether HTTP/2 was agreed on.
+    /// Whether ALPN selected HTTP/2.
     pub fn is_h2(&self) -> bool {
         match self {
             Wire::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
-            Wire::Tcp(_) | Wire::Stream(_) | Wire::Ahead(_) => false,
+            Wire::Tcp(_) | Wire::Stream(_) | Wire::Prefixed(_) => false,
         }
     }
 
-    /// Whether the other end has closed its half at least, though not all that it sent has been read.
+    /// Whether the client has closed its sending half, even if unread input is left.
     pub fn is_shut(&self) -> bool {
         self.readiness(Interest::READABLE).is_some_and(|ready| ready.is_read_closed())
     }
 
-    /// Whether the other end takes nothing any more: it has answered something with a reset.
+    /// Whether the client has reset the connection.
     pub fn is_broken(&self) -> bool {
         self.readiness(Interest::WRITABLE).is_some_and(|ready| ready.is_write_closed())
     }
 
-    /// As the runtime knows it.
+    /// Readiness as the runtime knows it.
     fn readiness(&self, interest: Interest) -> Option<Ready> {
         let tcp = match self {
             Wire::Tcp(tcp) => tcp,
             Wire::Tls(tls) => return tls.get_ref().0.readiness(interest),
-            Wire::Ahead(ahead) => return ahead.1.readiness(interest),
+            Wire::Prefixed(prefixed) => return prefixed.1.readiness(interest),
             Wire::Stream(_) => return None,
         };
         match pin!(tcp.ready(interest)).poll(&mut Context::from_waker(Waker::noop())) {
@@ -79,16 +79,16 @@ impl Wire {
         }
     }
 
-    /// Dropped, it will end in a way that cannot be taken for a good one.
+    /// From now on a drop resets the connection, so that a cut answer is not taken for complete.
     pub fn will_reset(&mut self) {
         match self {
             Wire::Tcp(tcp) => {
                 if let Err(error) = tcp.set_zero_linger() {
-                    tracing::debug!(%error, "a connection ends as if all were well");
+                    tracing::debug!(%error, "cannot reset a connection: its cut answer may look complete");
                 }
             }
             Wire::Tls(tls) => tls.get_mut().0.will_reset(),
-            Wire::Ahead(ahead) => ahead.1.will_reset(),
+            Wire::Prefixed(prefixed) => prefixed.1.will_reset(),
             Wire::Stream(stream) => stream.reset(Reason::INTERNAL_ERROR),
         }
     }
@@ -100,12 +100,12 @@ impl AsyncRead for Wire {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Wire::Stream(stream) => Pin::new(stream).poll_read(cx, buf),
             Wire::Tls(tls) => match Pin::new(tls).poll_read(cx, buf) {
-                // Peers that close TCP without close_notify are common: what a request is says itself where it ends.
+                // Many peers close TCP without close_notify; HTTP framing shows whether the input is complete.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
                 read => read,
             },
-            Wire::Ahead(ahead) => {
-                let (input, wire) = &mut **ahead;
+            Wire::Prefixed(prefixed) => {
+                let (input, wire) = &mut **prefixed;
                 if input.is_empty() {
                     return Pin::new(wire).poll_read(cx, buf);
                 }
@@ -124,11 +124,11 @@ impl AsyncWrite for Wire {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Wire::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
             Wire::Stream(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_write(cx, bytes),
+            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_write(cx, bytes),
         }
     }
 
-    // Frames of HTTP/2 and records of TLS leave together, in one call of the system's.
+    // HTTP/2 frames and TLS records leave in one system call.
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -138,7 +138,7 @@ impl AsyncWrite for Wire {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, parts),
             Wire::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, parts),
             Wire::Stream(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_write_vectored(cx, parts),
+            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_write_vectored(cx, parts),
         }
     }
 
@@ -146,7 +146,7 @@ impl AsyncWrite for Wire {
         match self {
             Wire::Tcp(_) | Wire::Tls(_) => true,
             Wire::Stream(_) => false,
-            Wire::Ahead(ahead) => ahead.1.is_write_vectored(),
+            Wire::Prefixed(prefixed) => prefixed.1.is_write_vectored(),
         }
     }
 
@@ -154,7 +154,7 @@ impl AsyncWrite for Wire {
         match self.get_mut() {
             Wire::Tcp(_) | Wire::Stream(_) => Poll::Ready(Ok(())),
             Wire::Tls(tls) => Pin::new(tls).poll_flush(cx),
-            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_flush(cx),
+            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_flush(cx),
         }
     }
 
@@ -163,14 +163,14 @@ impl AsyncWrite for Wire {
             Wire::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Wire::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
             Wire::Stream(stream) => Pin::new(stream).poll_shutdown(cx),
-            Wire::Ahead(ahead) => Pin::new(&mut ahead.1).poll_shutdown(cx),
+            Wire::Prefixed(prefixed) => Pin::new(&mut prefixed.1).poll_shutdown(cx),
         }
     }
 }
 
 /// The content type of a TLS record that begins a handshake (RFC 8446 §5.1).
 pub(super) const TLS_HANDSHAKE: u8 = 0x16;
-/// How long is read on behind what was said last.
-pub(super) const GOODBYE: Duration = Duration::from_secs(2);
-/// How much, of who has not said anything that is served.
-pub(super) const GOODBYE_BYTES: usize = 64 * 1024;
+/// Duration of a lingering close.
+pub(super) const LINGER_TIME: Duration = Duration::from_secs(2);
+/// Bytes that a lingering close reads from a client that sent no valid request.
+pub(super) const LINGER_BYTES: usize = 64 * 1024;

@@ -1,7 +1,7 @@
-//! The access log: one line for each request that was answered, and each that was not for its client had left. What its
-//! fields mean is in docs/logs.md; they are written by `telemetry`.
+//! The access log: one line for each request, including requests whose client left. docs/logs.md defines the fields;
+//! `telemetry` writes them.
 
-use super::outcome::{About, Outcome, RequestVerdict};
+use super::outcome::{EndedExchange, Outcome, RequestVerdict};
 use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::Reported;
@@ -13,8 +13,8 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-impl About<'_> {
-    /// `answer`: one of ours.
+impl EndedExchange<'_> {
+    /// `answer`: the proxy's own answer, if any.
     pub(super) fn log(&self, outcome: &Outcome, answer: Option<&Answer>) {
         let (trip, request) = (self.trip, self.request.ok());
         let (name, error, why) = outcome.words();
@@ -52,7 +52,7 @@ impl About<'_> {
                 _ => None,
             },
         };
-        if matches!(outcome, Outcome::Gone) {
+        if matches!(outcome, Outcome::ClientGone) {
             detail = Some("the client has left".into());
         }
         let agent = request.and_then(|request| request.user_agent).map(String::from_utf8_lossy);
@@ -75,12 +75,12 @@ impl About<'_> {
             enforced = matches!(verdict, Some(RequestVerdict::Reported(_))).then_some(false),
             rule = rule,
             line = line,
-            signals = trip.noted.as_ref().and_then(|noted| noted.reserved_text()),
-            license = trip.noted.as_ref().and_then(|noted| noted.licenses.first().map(AsRef::as_ref)),
-            price = trip.noted.as_ref().and_then(|noted| noted.price.as_deref()),
+            signals = trip.usage_report.as_ref().and_then(|noted| noted.reserved_text()),
+            license = trip.usage_report.as_ref().and_then(|noted| noted.licenses.first().map(AsRef::as_ref)),
+            price = trip.usage_report.as_ref().and_then(|noted| noted.price.as_deref()),
             promised = request.and_then(|request| request.promised).map(tracing::field::display),
-            charged = trip.noted.as_ref().and_then(|noted| noted.charged).map(tracing::field::display),
-            crawler_error = trip.noted.as_ref().and_then(|noted| noted.crawler_error.as_deref()),
+            charged = trip.usage_report.as_ref().and_then(|noted| noted.charged).map(tracing::field::display),
+            crawler_error = trip.usage_report.as_ref().and_then(|noted| noted.crawler_error.as_deref()),
             cache = trip.cache.as_ref().map(|cache| cache.result),
             fetch = trip.cache.as_ref().and_then(|cache| Some(cache.fetch.as_ref()?.0.as_str())),
             status = status,
@@ -96,7 +96,7 @@ impl About<'_> {
         );
     }
 
-    /// For whom robots.txt is read.
+    /// The product tokens that robots.txt was read for.
     fn tokens(&self, request: &Request<'_>) -> Option<String> {
         let asked = asked(request, self.peer);
         let tokens = rules(self.settings, request, self.peer).product_tokens(&asked);
@@ -105,14 +105,14 @@ impl About<'_> {
     }
 }
 
-/// One that no other line has, of this process or another.
+/// An id that is unique among all processes.
 fn next_id(instance: &str) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let instance = instance.rsplit('-').next().unwrap_or_default();
     format!("{instance}-{}", NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// As the client sent it (W3C Trace Context §3.2), if it is one: origins have it too.
+/// The client's traceparent (W3C Trace Context §3.2) if it is valid. Origins receive it too.
 fn traceparent(request: &Request<'_>) -> Option<String> {
     let name = HeaderName::from_static("traceparent");
     let fields = request.head.fields_named(std::slice::from_ref(&name));

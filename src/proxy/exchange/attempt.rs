@@ -1,8 +1,8 @@
-//! One try to have a request answered, over a connection of either version, and what follows one that broke off: another,
-//! where that is safe, or its failure.
+//! One attempt to have a request answered over one connection, and the choice between a retry and a failure if it
+//! breaks off.
 
-use super::carry::{Client, Fault, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending};
-use super::carry_end::Broken;
+use super::carry::{Client, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending, SideError};
+use super::carry_error::CarryError;
 use super::head::Head;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
@@ -13,13 +13,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// How one try ended.
-pub(super) enum Tried {
-    Over(Outcome),
-    /// Another connection may do better.
-    Again(Want, Failure),
-    /// The same, and the origin has done nothing about the request.
-    Untried(Want, Failure),
+/// How one attempt ended.
+pub(super) enum AttemptResult {
+    Done(Outcome),
+    /// Another connection may do better. `is_unprocessed`: the connection takes no more requests and has not processed
+    /// this one.
+    Retry {
+        want: Want,
+        failure: Failure,
+        is_unprocessed: bool,
+    },
 }
 
 impl Exchange<'_> {
@@ -33,12 +36,12 @@ impl Exchange<'_> {
         keep: impl FnOnce(L, Option<&Arc<PrivateConnections>>),
         upstream: (SocketAddr, bool),
         want: Want,
-    ) -> Tried {
+    ) -> AttemptResult {
         let (_, reused) = upstream;
         let mut input = Buffer::new();
         let mut origin = Http1Origin::new(Http1::new(&mut link, &mut input));
         if !client.begin_body(reused) {
-            return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
+            return AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
         self.outgoing(route, |outgoing| origin.side.out.put_with(|out| outgoing.write_http1(route, out)));
         origin.side.send(Sending::from(self.request.framing));
@@ -47,13 +50,13 @@ impl Exchange<'_> {
         let carried = self.carry(client, &mut origin, timer, route).await;
         match carried {
             Ok(carried) if carried.is_switched => {
-                // What follows are no requests, and may go on for hours: the turn is over.
+                // The upgraded protocol is not paced and may last for hours: the slot is released.
                 self.permit = None;
                 client.open();
                 origin.side.open();
                 let idle = self.settings.limits.tunnel_idle_timeout;
                 Box::pin(tunnel::run(client.side(), &mut origin.side, idle, timer, &mut self.trip.moved)).await;
-                Tried::Over(Outcome::Forwarded)
+                AttemptResult::Done(Outcome::Forwarded)
             }
             Ok(carried) => {
                 let is_kept = carried.is_sent && origin.is_kept();
@@ -61,9 +64,9 @@ impl Exchange<'_> {
                 if is_kept {
                     keep(link, self.is_private.then_some(&self.peer.private));
                 }
-                Tried::Over(Outcome::Forwarded)
+                AttemptResult::Done(Outcome::Forwarded)
             }
-            Err(broken) => self.after(broken, reused, false, origin.is_untouched(), want, route),
+            Err(broken) => self.after_error(broken, reused, false, origin.is_unanswered(), want, route),
         }
     }
 
@@ -75,18 +78,19 @@ impl Exchange<'_> {
         link: Http2Link,
         upstream: (SocketAddr, bool),
         want: Want,
-    ) -> Tried {
+    ) -> AttemptResult {
         if !client.begin_body(true) {
-            return Tried::Over(Outcome::Failed(Failure::ended("the request cannot be sent again")));
+            return AttemptResult::Done(Outcome::Failed(Failure::ended("the request cannot be sent again")));
         }
         let Ok(request) = self.outgoing(route, |outgoing| outgoing.to_http2(route)) else {
-            return Tried::Again(
-                Want { versions: Versions::Http1Only, ..want },
-                Failure::malformed("HTTP/2 cannot carry the request"),
-            );
+            return AttemptResult::Retry {
+                want: Want { versions: Versions::Http1Only, ..want },
+                failure: Failure::malformed("HTTP/2 cannot carry the request"),
+                is_unprocessed: false,
+            };
         };
         let ends = !self.request.has_body();
-        // The connection's own task may write it before this one goes on.
+        // Noted first: the connection's task may write the request at once.
         self.leaves(upstream.1);
         let (response, sending, head) = match link.send_request(request, ends) {
             Ok(sent) => sent,
@@ -95,9 +99,9 @@ impl Exchange<'_> {
                     permit.has_not_left();
                 }
                 // The connection takes no more streams.
-                let is_untried = error.is_go_away() || error.is_io();
+                let is_unprocessed = error.is_go_away() || error.is_io();
                 let failure = Failure::ended(error);
-                return if is_untried { Tried::Untried(want, failure) } else { Tried::Again(want, failure) };
+                return AttemptResult::Retry { want, failure, is_unprocessed };
             }
         };
         self.trip.upstream = Some(upstream);
@@ -110,24 +114,24 @@ impl Exchange<'_> {
                 if !carried.is_sent {
                     origin.side.reset(h2::Reason::CANCEL);
                 }
-                Tried::Over(Outcome::Forwarded)
+                AttemptResult::Done(Outcome::Forwarded)
             }
             Err(broken) => {
-                let untouched = origin.is_untouched();
+                let unanswered = origin.is_unanswered();
                 origin.side.reset(h2::Reason::CANCEL);
-                self.after(broken, link.is_shared(), !link.is_alive(), untouched, want, route)
+                self.after_error(broken, link.is_shared(), !link.is_alive(), unanswered, want, route)
             }
         }
     }
 
-    /// `reused`: its connection was there before.
+    /// `reused`: the connection was opened earlier.
     fn leaves(&mut self, reused: bool) {
         if let Some(permit) = &mut self.permit {
             permit.leaves(!reused);
         }
     }
 
-    /// The head of the request as it goes out.
+    /// Builds the outgoing head.
     #[inline]
     fn outgoing<R>(&mut self, route: &Route, write: impl FnOnce(&Outgoing<'_>) -> R) -> R {
         let request = self.request;
@@ -154,43 +158,51 @@ impl Exchange<'_> {
         write(&outgoing)
     }
 
-    /// What follows an attempt that broke off. `shared`: with requests before or beside it; `over`: the connection is.
+    /// Decides what follows a failed attempt. `shared`: the connection carried other requests. `over`: the connection is closed.
     #[cold]
-    fn after(&mut self, broken: Broken, shared: bool, over: bool, untouched: bool, want: Want, route: &Route) -> Tried {
+    fn after_error(
+        &mut self,
+        broken: CarryError,
+        shared: bool,
+        over: bool,
+        unanswered: bool,
+        want: Want,
+        route: &Route,
+    ) -> AttemptResult {
         let limits = &self.settings.limits;
         let limit = limits.read_timeout;
         let over = match broken {
-            Broken::Gone => Outcome::Gone,
-            Broken::Cut(why) => Outcome::Cut(why),
-            Broken::BadRequest(why) => Outcome::Failed(Failure::bad_request(why)),
-            Broken::SlowRequest => Outcome::Failed(Failure::slow_request()),
-            Broken::NotTaken => Outcome::Failed(Failure::not_taken(limit)),
-            Broken::NoAnswer => Outcome::Failed(Failure::no_answer(limit)),
-            Broken::Head(outcome) => match *outcome {
+            CarryError::ClientGone => Outcome::ClientGone,
+            CarryError::Cut(why) => Outcome::Cut(why),
+            CarryError::BadRequest(why) => Outcome::Failed(Failure::bad_request(why)),
+            CarryError::SlowRequest => Outcome::Failed(Failure::slow_request()),
+            CarryError::NotRead => Outcome::Failed(Failure::write_timeout(limit)),
+            CarryError::NoAnswer => Outcome::Failed(Failure::answer_timeout(limit)),
+            CarryError::Rejected(outcome) => match *outcome {
                 Outcome::Failed(failure) if self.signature.asked.is_some() && !self.signature.is_repeated => {
                     self.signature.is_repeated = true;
-                    return Tried::Again(want, failure);
+                    return AttemptResult::Retry { want, failure, is_unprocessed: false };
                 }
                 outcome => outcome,
             },
-            Broken::Origin(fault) => {
+            CarryError::Origin(fault) => {
                 if let Some(permit) = self.permit.as_mut().filter(|_| fault.asks_for_calm()) {
                     permit.outcome = PaceOutcome::Backoff { retry_after: None };
                 }
-                let goes_away = fault.goes_away();
+                let is_unprocessed = fault.goes_away();
                 let again = match &fault {
-                    _ if !untouched => None,
-                    // Over HTTP/1.1 the server may say what is wrong with its head.
-                    Fault::Http2(error) if want.alone && !error.is_reset() && self.request.is_idempotent() => {
+                    _ if !unanswered => None,
+                    // Over HTTP/1.1 the server may say what is wrong with the head.
+                    SideError::Http2(error) if want.alone && !error.is_reset() && self.request.is_idempotent() => {
                         Some(Want { versions: Versions::Http1Only, alone: false, ..want })
                     }
                     fault if fault.wants_http1() => Some(Want { versions: Versions::Http1Only, ..want }),
                     fault if fault.is_unprocessed() => Some(want),
-                    // It may be this answer or that to somebody else.
+                    // The invalid data may belong to another request's answer.
                     fault if fault.is_broken_off() && self.request.is_idempotent() && (shared || !want.fresh) => {
                         Some(Want { fresh: true, versions: route.http1_first(want.versions), ..want })
                     }
-                    // It was closed while it was kept, or for what somebody else asked, or it may speak only HTTP/2.
+                    // The pooled connection was closed, another request broke it, or the server speaks only HTTP/2.
                     fault
                         if self.request.is_idempotent()
                             && (shared && (over || fault.is_end())
@@ -201,23 +213,25 @@ impl Exchange<'_> {
                     _ => None,
                 };
                 let failure = match fault {
-                    Fault::Malformed(why) => Failure::malformed(why),
-                    Fault::TooLarge(limit) => Failure::too_large(limit),
-                    Fault::Ended => Failure::ended("it closed the connection before its answer was complete"),
-                    Fault::Http2(error) if is_broken_off(&error) => {
-                        Failure::malformed(format!("HTTP/2 ended the connection for what came on it: {error}"))
+                    SideError::Malformed(why) => Failure::malformed(why),
+                    SideError::TooLarge(limit) => Failure::too_large(limit),
+                    SideError::Ended => {
+                        Failure::ended("the origin closed the connection before its answer was complete")
                     }
-                    Fault::Http2(error) if !(error.is_io() || error.is_go_away() || error.is_reset()) => {
+                    SideError::Http2(error) if is_broken_off(&error) => {
+                        Failure::malformed(format!("HTTP/2 ended the connection because of invalid data: {error}"))
+                    }
+                    SideError::Http2(error) if !(error.is_io() || error.is_go_away() || error.is_reset()) => {
                         Failure::malformed(error)
                     }
-                    fault @ (Fault::Io(_) | Fault::Http2(_)) => Failure::ended(fault),
+                    fault @ (SideError::Io(_) | SideError::Http2(_)) => Failure::ended(fault),
                 };
                 if let Some(want) = again {
-                    return if goes_away { Tried::Untried(want, failure) } else { Tried::Again(want, failure) };
+                    return AttemptResult::Retry { want, failure, is_unprocessed };
                 }
                 Outcome::Failed(failure)
             }
         };
-        Tried::Over(over)
+        AttemptResult::Done(over)
     }
 }

@@ -1,4 +1,4 @@
-//! What has been answered since the start.
+//! Counters since the start.
 
 use super::outcome_counts::{OutcomeCounts, Outcomes, add};
 use super::users::{Cost, UserFigures, Users};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Counts of answers, by where they came from, and how long some things took.
+/// Counts of answers, and latencies.
 #[derive(Default)]
 pub struct Counters {
-    /// Of clients that the metrics have under no name.
+    /// Clients without a name in the metrics.
     others: Outcomes,
     pub(super) users: Users,
     tunnels: AtomicU64,
@@ -23,50 +23,50 @@ pub struct Counters {
     reported: Mutex<BTreeMap<&'static str, u64>>,
     distrusted: Mutex<BTreeMap<&'static str, u64>>,
     failures: Mutex<BTreeMap<Box<str>, HostFailures>>,
-    /// Requests sent on connections that were new, and on those that had been used before.
+    /// Requests sent on new and on reused connections.
     sent: [AtomicU64; 2],
-    /// TLS handshakes with clients: good ones, and others.
+    /// TLS handshakes with clients: succeeded, failed.
     handshakes: [AtomicU64; 2],
-    /// By `Signal::ALL`: answers that say it, and that say it so that nobody understands.
+    /// By `Signal::ALL`: answers with a valid signal, and with a malformed one.
     noted: [[AtomicU64; Signal::ALL.len()]; 2],
-    /// What answers have charged, in millionths.
+    /// Sum of charges, in millionths.
     charged: Mutex<BTreeMap<Currency, u64>>,
     origin: Histogram,
     decision: Histogram,
 }
 
-/// What went wrong with one host.
+/// Failures of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFailures {
     pub count: u64,
-    /// What the last client was answered.
+    /// Detail of the last failure.
     pub last: String,
 }
 
-/// A reading of them.
+/// A snapshot of the counters.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Counts {
     /// Answered by the origin.
     pub forwarded: u64,
-    /// The origin could not be reached, or broke off.
+    /// The origin was unreachable or broke off.
     pub failed: u64,
-    /// The client left before it had its answer, or the rest of it.
+    /// The client left before it had the whole answer.
     pub client_gone: u64,
-    /// Of those that were forwarded: connections whose inside is not served here.
+    /// Granted tunnels, which `forwarded` includes.
     pub tunnels: u64,
-    /// Answered by an origin whose certificate is not verified.
+    /// Answered by an origin whose certificate was not verified.
     pub unverified: u64,
-    /// Refused, by the refusal's slug.
+    /// Refused, by slug.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Let through in report mode: what would have been.
+    /// Let through in report mode, by the refusal's slug.
     pub reported: BTreeMap<&'static str, u64>,
-    /// TLS connections that clients ended over our certificate, by how.
+    /// TLS connections that clients ended because of our certificate, by reason.
     pub distrusted: BTreeMap<&'static str, u64>,
 }
 
 impl Details {
-    /// How everybody's requests ended, with no names.
+    /// Outcomes of all requests, without user names.
     pub fn outcomes(&self) -> OutcomeCounts {
         self.users.iter().fold(OutcomeCounts::new(), |mut all, (_, counts)| {
             add(&mut all, counts);
@@ -75,58 +75,58 @@ impl Details {
     }
 }
 
-/// What else there is to read.
+/// Further figures.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Details {
-    /// By user: some of `access.users`. The others are `""`.
+    /// By user with a label in the metrics. All other clients are `""`.
     pub users: Vec<(Box<str>, OutcomeCounts)>,
-    /// Requests sent on connections that were new, and on those that had been used before.
+    /// Requests sent on new and on reused connections.
     pub sent: [u64; 2],
-    /// TLS handshakes with clients: good ones, and others.
+    /// TLS handshakes with clients: succeeded, failed.
     pub handshakes: [u64; 2],
-    /// By signal: answers that say it, and that say it so that nobody understands.
+    /// By signal: answers with a valid signal, and with a malformed one.
     pub noted: [Vec<(&'static str, u64)>; 2],
-    /// What answers have charged.
+    /// Sum of charges.
     pub charged: Vec<Money>,
-    /// From when requests were sent to the heads of their answers.
+    /// Time from sending a request to the head of its answer.
     pub origin: Distribution,
-    /// From the heads of requests to decisions.
+    /// Time from a request's head to its decision.
     pub decision: Distribution,
 }
 
 impl Counters {
-    /// To be called with the users of each configuration that comes into force.
+    /// Applies the users of a new configuration.
     pub(in crate::proxy) fn configure(&self, users: &[Arc<User>]) {
         let gone = self.users.configure(users);
         gone.iter().for_each(|counts| self.others.take_over(&counts.outcomes.read()));
     }
 
-    /// A request has ended so: `forwarded`, `failed`, `client-gone`, the slug of a refusal. `None`: that has been counted before.
+    /// Counts an ended request: `forwarded`, `failed`, `client-gone` or a refusal's slug. `None`: already counted.
     #[inline]
     pub(in crate::proxy) fn ended(&self, slug: Option<&'static str>, peer: &Peer, cost: Cost) {
         let is_labelled = self.users.count(peer, slug, cost);
         slug.filter(|_| !is_labelled).into_iter().for_each(|slug| self.others.count(slug));
     }
 
-    /// What users, and addresses that ask without a user name, have asked: the busiest first.
+    /// Users and addresses without a user, busiest first.
     pub fn busiest(&self, most: usize) -> Vec<UserFigures> {
         self.users.busiest(most)
     }
 
-    /// A request is sent to its origin.
+    /// Counts a request sent to its origin.
     #[inline]
     pub(in crate::proxy) fn sent(&self, reused: bool) {
         self.sent[usize::from(reused)].fetch_add(1, Relaxed);
     }
 
-    /// Its answer begins.
+    /// Records an origin's latency.
     #[inline]
     pub(in crate::proxy) fn answered(&self, after: Duration) {
         self.origin.observe(after);
     }
 
-    /// An answer says something about its use. `promised`: by the request, which cannot be charged more, nor in another currency.
+    /// Counts an answer with usage preferences. `promised`: by the request, which cannot be charged more, nor in another currency.
     pub(in crate::proxy) fn noted(&self, noted: &UsageReport, promised: Option<Money>) {
         let [said, malformed] = &self.noted;
         let count = |counts: &[AtomicU64], signal| {
@@ -149,17 +149,17 @@ impl Counters {
         }
     }
 
-    /// It was decided about a request.
+    /// Records a decision's latency.
     pub(in crate::proxy) fn decided(&self, after: Duration) {
         self.decision.observe(after);
     }
 
-    /// A TLS handshake with a client is over.
+    /// Counts a TLS handshake with a client.
     pub(in crate::proxy) fn handshake(&self, is_good: bool) {
         self.handshakes[usize::from(!is_good)].fetch_add(1, Relaxed);
     }
 
-    /// A request has failed, through the fault of this host or of the way to it.
+    /// Counts a failure of this host or of the way to it.
     pub(in crate::proxy) fn failed_at(&self, host: impl ToString, why: &str) {
         let (host, mut failures) = (host.to_string(), self.failures.lock());
         if failures.len() == MOST_HOSTS && !failures.contains_key(host.as_str()) {
@@ -188,7 +188,7 @@ impl Counters {
         *self.distrusted.lock().entry(slug).or_default() += 1;
     }
 
-    /// By host: those that failed most often, if they are many.
+    /// Failures by host: those that failed most often, if they are many.
     pub fn failures(&self) -> BTreeMap<Box<str>, HostFailures> {
         self.failures.lock().clone()
     }
@@ -223,7 +223,7 @@ impl Counters {
     }
 }
 
-/// Whose failures are counted one by one.
+/// Hosts whose failures are counted.
 const MOST_HOSTS: usize = 1000;
 const MOST_CURRENCIES: usize = 16;
 

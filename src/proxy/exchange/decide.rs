@@ -1,42 +1,34 @@
-//! Whether a request may go, and where to: egress, then the gate.
+//! Decides a request: egress first, then the gate.
 
 use super::Exchange;
 use super::cached::CacheLookup;
+use super::min_revisit::Remembered;
 use super::pages::{self, Pages};
 use super::per_user::{asked, denied, hosts, intercept_mode, is_listed};
-use super::revisit::Remembered;
+use super::request::Request;
 use crate::config::{InterceptMode, User};
 use crate::gate::cache::StoredAnswer;
-use crate::gate::{Admitted, LastHost, Reported, RobotsCopy};
+use crate::gate::{Admitted, LastHost, Reported};
 use crate::policy::{self, Again, Refusal, Scheme};
 use crate::proxy::Proxy;
 use crate::proxy::limits::per_client::Place;
-use crate::proxy::respond::{Answer, not_modified, not_stored};
+use crate::proxy::respond::{Answer, not_modified, not_stored, robots_copy, setup};
 use crate::upstream::{Denied, LastRoute, ReachError, ResolveError, Route};
-use http::Version;
+use http::{Version, header};
 use std::sync::Arc;
 use tokio::task::yield_now;
 
-/// It is not refused.
-pub enum Decided {
-    /// It goes now, and has its permit.
-    Go {
-        /// In report mode, what would have been.
-        reported: Option<Reported>,
-        /// Where to, if the host has an address.
-        route: Result<Route, ResolveError>,
-    },
-    /// It is answered with what is stored.
+/// How a request that is not refused is answered. `reported`: the decision that report mode did not enforce.
+pub enum RequestDecision {
+    /// By the origin, now. `route`: unless the name cannot be resolved.
+    Forward { reported: Option<Reported>, route: Result<Route, ResolveError> },
+    /// From the cache.
     Cached { stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route },
-    /// The client has what it asks for, or asks for what only a cache has.
-    NotModified(Answer),
-    /// It is answered with our copy of robots.txt.
-    Robots(RobotsCopy),
-    /// It is for the proxy itself.
-    Setup,
+    /// By the proxy itself.
+    Local(Answer),
 }
 
-/// Where the request before on a connection went: most go to the same place.
+/// Destination of the previous request on a connection: most requests go to the same host.
 #[derive(Default)]
 pub struct LastPlace {
     host: LastHost,
@@ -44,8 +36,8 @@ pub struct LastPlace {
 }
 
 impl Exchange<'_> {
-    /// Resolves when it may go, or may not.
-    pub(super) async fn decide(&mut self, last: &mut LastPlace) -> Result<Decided, Refusal> {
+    /// Resolves when the request may go or is refused.
+    pub(super) async fn decide(&mut self, last: &mut LastPlace) -> Result<RequestDecision, Refusal> {
         let Exchange { proxy, request, peer, .. } = *self;
         if request.is_looped {
             return Err(Refusal::Loop);
@@ -54,9 +46,11 @@ impl Exchange<'_> {
         loop {
             let route = match self.route(&mut last.route).await? {
                 Ok(route) => Ok(route),
-                // A host without an address has no readable robots.txt either: the gate says so.
+                // The gate refuses: a host without an address has no readable robots.txt.
                 Err(ReachError::Resolve(error)) => Err(error),
-                Err(ReachError::Denied(Denied::SetupHost(_))) => return Ok(Decided::Setup),
+                Err(ReachError::Denied(Denied::SetupHost(_))) => {
+                    return Ok(RequestDecision::Local(self.setup_page()));
+                }
                 Err(ReachError::Denied(denied)) => return Err(denied.into()),
                 Err(ReachError::Reloaded) => {
                     self.follow_reload().await;
@@ -69,31 +63,34 @@ impl Exchange<'_> {
                 let asks_cache = route.is_ok() && self.cached.as_ref().is_some_and(|cached| !cached.is_tried);
                 let answer = self.admit(route.as_ref().ok(), again, asks_cache, &mut last.host).await;
                 if answer.is_err() {
-                    // Those of the end of its wait have refused it.
+                    // The settings at the end of the wait refused it.
                     self.settings = proxy.settings.load_full();
                 }
                 match answer? {
                     Admitted::Go { permit, reported } => (self.permit, admitted) = (Some(permit), Some(reported)),
-                    Admitted::Robots(copy) => return Ok(Decided::Robots(copy)),
+                    Admitted::Robots(copy) => {
+                        let conditions = request.head.fields_named(&[header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]);
+                        return Ok(RequestDecision::Local(robots_copy(&copy, &conditions)));
+                    }
                     Admitted::NotModified => {
                         let Some(Remembered::Visited(visit, _)) = remembered else {
-                            unreachable!("it was told of one")
+                            unreachable!("the gate was given the visit")
                         };
-                        return Ok(Decided::NotModified(not_modified(&visit)));
+                        return Ok(RequestDecision::Local(not_modified(&visit)));
                     }
-                    // It may have waited for what another fetched.
+                    // A reload came during the wait.
                     Admitted::Allowed { .. } if !Arc::ptr_eq(&self.settings, &proxy.settings.load()) => {
                         self.settings = proxy.settings.load_full();
                         continue;
                     }
                     Admitted::Allowed { reported } => match (Box::pin(self.look_up()).await, route) {
                         (CacheLookup::Hit(stored), Ok(route)) => return Ok(self.answered_by(stored, reported, route)),
-                        (CacheLookup::Absent, _) => return Ok(Decided::NotModified(not_stored())),
+                        (CacheLookup::Absent, _) => return Ok(RequestDecision::Local(not_stored())),
                         (CacheLookup::Hit(_) | CacheLookup::Again, _) => continue,
                     },
                 }
                 if route.is_err() {
-                    // It may have been held since the name was looked up.
+                    // Resolves the name again after the wait.
                     continue;
                 }
             }
@@ -107,39 +104,45 @@ impl Exchange<'_> {
                         self.permit = None;
                         return Ok(self.answered_by(stored, reported, route.clone()));
                     }
-                    if let Some(answer) = self.asked_meanwhile()? {
-                        return Ok(Decided::NotModified(answer));
+                    if let Some(answer) = self.recheck_remembered()? {
+                        return Ok(RequestDecision::Local(answer));
                     }
                     if let Some(reported) = &reported {
                         proxy.log_reported(peer, &request.url(), reported);
                     }
-                    return Ok(Decided::Go { reported, route });
+                    return Ok(RequestDecision::Forward { reported, route });
                 }
-                // What a reload forbids, it forbids to those too that were held meanwhile.
+                // A reload also applies to requests that waited.
                 not_yet => (admitted, self.settings) = (not_yet, proxy.settings.load_full()),
             }
         }
     }
 
-    fn answered_by(&self, stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route) -> Decided {
+    fn answered_by(&self, stored: Box<StoredAnswer>, reported: Option<Reported>, route: Route) -> RequestDecision {
         if let Some(reported) = &reported {
             self.proxy.log_reported(self.peer, &self.request.url(), reported);
         }
-        Decided::Cached { stored, reported, route }
+        RequestDecision::Cached { stored, reported, route }
     }
 
-    /// Where to, if anywhere: by one and the same configuration.
+    /// The answer of `intercept.setup_host`.
+    fn setup_page(&self) -> Answer {
+        let Request { method, target, accept, authority, .. } = self.request;
+        setup(&self.proxy.leaves.ca(), method, target, *accept, &authority.host().to_string())
+    }
+
+    /// Finds the route, all under one configuration.
     async fn route(&mut self, last: &mut LastRoute) -> Result<Result<Route, ReachError>, Refusal> {
         let Exchange { proxy, request, peer, ref settings, began, .. } = *self;
         let authority = &request.authority;
         let user = peer.user.as_deref();
-        // It came without a CONNECT, or its name in the handshake is another than that of the CONNECT, or a reload has denied it since.
+        // The request came without a CONNECT, its TLS name differs from the CONNECT, or a reload denied the host.
         if (peer.tunnel.is_some() || authority.scheme() == Scheme::Https)
             && intercept_mode(settings, authority, user) == InterceptMode::Deny
         {
             return Err(denied(settings, authority, user));
         }
-        // Before the name is looked up, which shows it to somebody.
+        // Before DNS, which would reveal the name.
         if *authority.host() != settings.intercept.setup_host {
             is_listed(settings, authority.host(), request.method, user)?;
         }
@@ -149,7 +152,7 @@ impl Exchange<'_> {
         Ok(route)
     }
 
-    /// Goes by the settings that are in force now. They follow the routes at once.
+    /// Adopts the current settings, which change right after the routes.
     pub(super) async fn follow_reload(&mut self) {
         yield_now().await;
         self.settings = self.proxy.settings.load_full();
@@ -196,7 +199,7 @@ impl Exchange<'_> {
 }
 
 impl Proxy {
-    /// A place among the user's that wait, and whether there was one.
+    /// A place among the user's waiting requests, and whether the request may wait.
     fn place_in_line(&self, user: Option<&User>) -> (Option<Place<String>>, bool) {
         let Some((user, limit)) = user.and_then(|user| Some((user, user.max_waiting?))) else { return (None, true) };
         let place = self.waiting.enter(user.name.as_ref().to_owned(), limit);

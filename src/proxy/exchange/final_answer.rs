@@ -1,13 +1,14 @@
 //! The head of a final answer: whether it is one to what was asked, what is learned from it, what the client has of it.
 
-use super::carry::{Added, AnswerHead, Client, Next};
+use super::carry::{Added, AfterHead, AnswerHead, Client};
+use super::connection_auth::authenticates_connection;
 use super::head::Head;
-use super::pages::{Pages, media_type};
-use super::private::authenticates_connection;
+use super::pages::Pages;
 use super::state::Signature;
 use super::{Exchange, Outcome, websocket};
 use crate::gate::PaceOutcome;
 use crate::http1::{Framing, list};
+use crate::policy::usage::page::media_type;
 use crate::policy::{retry_after, turns_away};
 use crate::proxy::respond::{Failure, proxy_status};
 use crate::signing::{ACCEPT_SIGNATURE, ChallengedRequest, RequestSigner};
@@ -25,7 +26,7 @@ impl Exchange<'_> {
         after: Duration,
         client: &mut C,
         route: &Route,
-    ) -> Result<Next, Box<Outcome>> {
+    ) -> Result<AfterHead, Box<Outcome>> {
         self.trip.origin = Some(after);
         self.proxy.counters.answered(after);
         if let Some(permit) = &mut self.permit {
@@ -63,7 +64,7 @@ impl Exchange<'_> {
             && head.joined(WWW_AUTHENTICATE).is_some_and(|it| authenticates_connection(&it));
         self.learn(head);
         if head.status == 304 && self.cached.is_some() && self.is_confirmed(head, after) {
-            return Ok(Next::Confirmed);
+            return Ok(AfterHead::Confirmed);
         }
         // It has no end, and is no more requests to the host than a WebSocket is.
         if let Some(kind) = head.content_type().map(media_type)
@@ -75,13 +76,13 @@ impl Exchange<'_> {
             self.check_usage(head).map_err(|refusal| Box::new(Outcome::Refused(refusal)))?;
         }
         if self.reads_pages && self.hold_page(head) {
-            return Ok(Next::Body);
+            return Ok(AfterHead::Body);
         }
         Ok(self.hand_on(head, client, route))
     }
 
     /// The client gets the head.
-    pub(super) fn hand_on<C: Client>(&mut self, head: &AnswerHead<'_>, client: &mut C, route: &Route) -> Next {
+    pub(super) fn hand_on<C: Client>(&mut self, head: &AnswerHead<'_>, client: &mut C, route: &Route) -> AfterHead {
         self.note_page(head);
         self.note_visit(head);
         if self.proxy.cache.is_some() {
@@ -101,7 +102,12 @@ impl Exchange<'_> {
     }
 
     /// The answer begins.
-    pub(super) fn begin_answer<C: Client>(&mut self, head: &AnswerHead<'_>, client: &mut C, route: &Route) -> Next {
+    pub(super) fn begin_answer<C: Client>(
+        &mut self,
+        head: &AnswerHead<'_>,
+        client: &mut C,
+        route: &Route,
+    ) -> AfterHead {
         self.trip.status = head.status;
         let proxy_status_value = self.proxy_status_value(route);
         let cache_status = self.cache_status(head.status);
@@ -112,11 +118,11 @@ impl Exchange<'_> {
         };
         if head.status == 101 {
             client.switch(head, &added);
-            return Next::Switched;
+            return AfterHead::Switched;
         }
         let is_last = self.request.is_upgrade || self.proxy.is_leaving();
         client.answer(head, &added, is_last);
-        Next::Body
+        AfterHead::Body
     }
 
     /// Whether the origin has asked for a signature of another kind than the request had, if any, and it may be sent again.
@@ -166,7 +172,7 @@ impl Exchange<'_> {
             self.proxy.counters.unverified();
             UNVERIFIED.to_owned()
         });
-        let offer = self.trip.noted.as_ref().and_then(|noted| noted.offer_text());
+        let offer = self.trip.usage_report.as_ref().and_then(|noted| noted.offer_text());
         if unverified.is_none() && self.trip.reported.is_none() && offer.is_none() {
             return None;
         }

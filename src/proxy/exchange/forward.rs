@@ -1,6 +1,6 @@
-//! A request on its way to its origin, tried again where that is safe.
+//! Forwards a request to its origin, with retries where they are safe.
 
-use super::attempt::Tried;
+use super::attempt::AttemptResult;
 use super::carry::Client;
 use super::head::Head;
 use super::request::Request;
@@ -20,23 +20,23 @@ impl Exchange<'_> {
         let _place = match client.wait(timer, place).await {
             Some(Ok(place)) => place,
             Some(Err(refusal)) => return Outcome::Refused(refusal),
-            None => return Outcome::Gone,
+            None => return Outcome::ClientGone,
         };
         if self.request.is_upgrade {
-            // What most requests are not takes no room in them, here and below.
+            // Boxed, because upgrades are rare; the same below.
             return Box::pin(self.upgrade(client, timer, route)).await;
         }
         let versions = match self.request.authenticates_connection {
-            // HTTP/2 knows no such connections.
+            // HTTP/2 has no connection authentication.
             true => Versions::Http1Only,
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
         };
         let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
-        // Some servers end the connection for a head that is too large for them.
+        // Some servers end the connection because of a large head.
         let may_be_http2 = versions == Versions::Http2Known || self.request.authority.scheme() == Scheme::Https;
         let alone = may_be_http2 && has_large_head(self.request);
         let mut want = Want { versions, once, uploads, alone, ..Want::default() };
-        let (mut tries, mut untried) = (0, 0);
+        let (mut tries, mut unprocessed) = (0, 0);
         loop {
             let connected = {
                 let connecting = pin!(route.connect_for(want, Some(&self.peer.private)));
@@ -45,17 +45,21 @@ impl Exchange<'_> {
             let connection = match connected {
                 Some(Ok(connection)) => connection,
                 Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
-                None => return Outcome::Gone,
+                None => return Outcome::ClientGone,
             };
             let OriginConnection { reused, address, link } = connection;
-            // What comes next goes to the same place.
+            // The next attempt goes to the same address.
             want.first = Some(address);
             let upstream = (address, reused);
-            let tried = match link {
-                link if !self.turn_holds(route, address) => {
-                    // It may have been closed by the time of the next.
+            let result = match link {
+                link if !self.holds_slot(route, address) => {
+                    // The connection may be closed before the next attempt.
                     link.put_back();
-                    Tried::Again(Want { fresh: false, ..want }, Failure::turns_over())
+                    AttemptResult::Retry {
+                        want: Want { fresh: false, ..want },
+                        failure: Failure::slots_expired(),
+                        is_unprocessed: false,
+                    }
                 }
                 HttpLink::Http1(link) => {
                     self.is_private |= link.is_private();
@@ -63,36 +67,38 @@ impl Exchange<'_> {
                 }
                 HttpLink::Http2(link) => self.over_http2(client, timer, route, link, upstream, want).await,
             };
-            let is_untried = matches!(tried, Tried::Untried(..));
-            let failure;
-            (want, failure) = match tried {
-                Tried::Over(outcome) => return outcome,
-                Tried::Again(again, failure) | Tried::Untried(again, failure) => (again, failure),
+            let (failure, is_unprocessed);
+            (want, failure, is_unprocessed) = match result {
+                AttemptResult::Done(outcome) => return outcome,
+                AttemptResult::Retry { want, failure, is_unprocessed } => (want, failure, is_unprocessed),
             };
-            // Each head that the origin sees counts as a try where it has said how often it wants to see one; so does a turn that was lost,
-            // and a connection that it ends before it has served anything.
-            match is_untried && reused && self.permit.as_ref().is_some_and(|permit| permit.gap().is_zero()) {
-                true => untried += 1,
+            // Few retries are allowed if the host has a pacing gap and saw a head, if a slot expired, or if a new
+            // connection ended before it served anything.
+            match is_unprocessed && reused && self.permit.as_ref().is_some_and(|permit| permit.gap().is_zero()) {
+                true => unprocessed += 1,
                 false => tries += 1,
             }
-            // One more request to the host. A client that has stalled has no turn for it.
-            if !self.permit.as_ref().is_some_and(Permit::has_turn) || tries >= MAX_TRIES || untried >= MAX_UNTRIED {
+            // A retry is another request to the host. A client that stalled has no slot for it.
+            if !self.permit.as_ref().is_some_and(Permit::has_turn)
+                || tries >= MAX_TRIES
+                || unprocessed >= MAX_UNPROCESSED
+            {
                 return Outcome::Failed(failure);
             }
-            if let Err(outcome) = self.take_turn(client, timer, route, want.first).await {
+            if let Err(outcome) = self.take_slot(client, timer, route, want.first).await {
                 return outcome;
             }
         }
     }
 
-    /// Whether the turn is still there, and is one at this address.
-    fn turn_holds(&self, route: &Route, address: SocketAddr) -> bool {
+    /// Whether the slot is still held and valid for this address.
+    fn holds_slot(&self, route: &Route, address: SocketAddr) -> bool {
         let address = route.paced_at(Some(address));
         self.permit.as_ref().is_none_or(|permit| permit.holds_at(&self.request.authority, address))
     }
 
-    /// Another, unless the first is still there. `first`: the address to try before the others.
-    async fn take_turn<C: Client>(
+    /// Takes another slot unless the first is still held. `first`: the address to try first.
+    async fn take_slot<C: Client>(
         &mut self,
         client: &mut C,
         timer: &mut Timer,
@@ -103,40 +109,40 @@ impl Exchange<'_> {
         let turn = self.proxy.gate.turn_again(permit, &self.request.authority, route.paced_at(first));
         match client.wait(timer, Box::pin(turn).as_mut()).await {
             Some(turn) => turn.map_err(Outcome::Refused)?,
-            None => return Err(Outcome::Gone),
+            None => return Err(Outcome::ClientGone),
         }
-        self.asked_meanwhile().map_err(Outcome::Refused)?.map_or(Ok(()), |answer| Err(Outcome::Answered(answer)))
+        self.recheck_remembered().map_err(Outcome::Refused)?.map_or(Ok(()), |answer| Err(Outcome::Answered(answer)))
     }
 
-    /// On a connection of its own, which may become another protocol's.
+    /// Uses a connection of its own, which may switch protocols.
     async fn upgrade<C: Client>(&mut self, client: &mut C, timer: &mut Timer, route: &Route) -> Outcome {
         let mut first = None;
         for _ in 0..MAX_TRIES {
-            if let Err(outcome) = self.take_turn(client, timer, route, first).await {
+            if let Err(outcome) = self.take_slot(client, timer, route, first).await {
                 return outcome;
             }
             let (stream, address) = match client.wait(timer, pin!(route.open(first))).await {
                 Some(Ok(opened)) => opened,
                 Some(Err(error)) => return Outcome::Failed(Failure::from_dial(&error)),
-                None => return Outcome::Gone,
+                None => return Outcome::ClientGone,
             };
             first = Some(address);
-            if self.turn_holds(route, address) {
+            if self.holds_slot(route, address) {
                 let upstream = (address, false);
                 return match self.over_http1(client, timer, route, stream, |_, _| (), upstream, Want::default()).await {
-                    Tried::Over(outcome) => outcome,
-                    Tried::Again(_, failure) | Tried::Untried(_, failure) => Outcome::Failed(failure),
+                    AttemptResult::Done(outcome) => outcome,
+                    AttemptResult::Retry { failure, .. } => Outcome::Failed(failure),
                 };
             }
         }
-        Outcome::Failed(Failure::turns_over())
+        Outcome::Failed(Failure::slots_expired())
     }
 }
 
-/// Origins that end each connection after a few requests: of many at once, the last wait for that many connections.
-const MAX_UNTRIED: u32 = 32;
+/// Retries after connections that ended unprocessed: some origins close each one after a few requests.
+const MAX_UNPROCESSED: u32 = 32;
 
-/// Whether its head is larger than some server takes as it is set up by default: nginx takes 4 or 8 KiB of a field.
+/// Whether the head exceeds what some servers accept by default: nginx accepts 4 or 8 KiB a field.
 fn has_large_head(request: &Request<'_>) -> bool {
     let mut all = request.target.len();
     let mut is_large = all > LARGE_FIELD;
@@ -151,6 +157,6 @@ fn has_large_head(request: &Request<'_>) -> bool {
     is_large || all > LARGE_HEAD
 }
 
-/// Bytes, of a field or of the target, and of all of them.
+/// Bytes, of a field or the target, and of the whole head.
 const LARGE_FIELD: usize = 3072;
 const LARGE_HEAD: usize = 12 * 1024;

@@ -1,9 +1,9 @@
-//! The head of a request as the client has sent it, in either version of HTTP.
+//! The head of a request as received, in either HTTP version.
 
 use crate::http1::RequestHead;
 use http::HeaderMap;
 
-/// The head that it was read from.
+/// The head of a request.
 #[derive(Clone, Copy)]
 pub enum Head<'a> {
     Http1(&'a RequestHead<'a>),
@@ -11,7 +11,7 @@ pub enum Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Each field.
+    /// Passes each field.
     pub fn each(&self, take: &mut dyn FnMut(&[u8], &[u8])) {
         match self {
             Head::Http1(head) => head.fields.iter().for_each(|field| take(field.name, field.value)),

@@ -1,6 +1,7 @@
 //! A page's answer that is held back, as far as it has come.
 
-use super::carry::{BodySource, Fault, KeptHead, Side};
+use super::carry::{BodySource, KeptHead, Side, SideError};
+use crate::gate::DecodeError;
 use crate::policy::usage::page::LONGEST_HEAD;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -17,36 +18,36 @@ pub(super) struct HeldPage {
     pub(super) codings: String,
     /// What has come of its body.
     pub(super) body: Arc<Vec<u8>>,
-    /// It is read again when so much has come: all readings together take a few times what one of the whole takes.
-    pub(super) read_at: usize,
     /// Until then something has to be known, or, once it goes out, taken.
     pub(super) until: Instant,
-    /// What is being decoded of it, and whether that is all there will be.
-    pub(super) reading: Option<(Reading, bool)>,
-    /// The time that decoding has taken.
-    pub(super) spent: Duration,
+    /// Its codings are being undone.
+    pub(super) reading: Option<Reading>,
     /// No more is waited for.
     pub(super) is_over: bool,
     /// Nor is what waits to be decoded.
     pub(super) is_unknown: bool,
     /// How the body has broken off.
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<SideError>,
     /// It goes out.
     pub(super) released: Option<HeldBody>,
 }
 
-/// What was decoded, if it can be, and the time that all decoding of the page has taken.
-pub(super) type Reading = Pin<Box<dyn Future<Output = (Option<Vec<u8>>, Duration)> + Send + Sync>>;
+/// What clients may see of the page.
+pub(super) type Reading = Pin<Box<dyn Future<Output = Result<Vec<Vec<u8>>, DecodeError>> + Send + Sync>>;
 
 impl HeldPage {
     /// The time is up: what has come by now decides, if it can be decoded soon. `false`: it goes out already.
     pub(super) fn give_up(&mut self) -> bool {
         self.is_unknown = self.is_over;
+        self.end_waiting();
+        self.released.is_none()
+    }
+
+    pub(super) fn end_waiting(&mut self) {
         self.is_over = true;
         if self.released.is_none() {
             self.until = Instant::now() + LAST;
         }
-        self.released.is_none()
     }
 
     /// Takes what the origin has sent. Ready when there will be no more, or enough is there.
@@ -88,7 +89,7 @@ impl BodySource for HeldBody {
         self.0.split_to(n)
     }
 
-    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
         Poll::Ready(Ok(false))
     }
 

@@ -1,16 +1,15 @@
-//! A page whose head may say no to the declared purpose (docs/usage.md): nothing of the answer goes out before that is known, within
-//! a bound of time and bytes. What was held goes on as it came, in its content coding.
+//! A page that may say no to the declared purpose (docs/usage.md): nothing of the answer goes out before that is known, within a bound
+//! of time and bytes. What was held goes on as it came, in its content coding.
 
 use super::carry::{AnswerHead, BodySource, Client, Flow, Origin, Side};
-use super::carry_end::Broken;
+use super::carry_error::CarryError;
 use super::held::{HeldBody, HeldPage, LAST};
-use super::pages::media_type;
 use super::per_user::{asked, rules};
 use super::{Exchange, Outcome};
-use crate::gate::{DECODERS_BUSY, DecodeTaker, decode_beginning};
+use crate::gate::{DECODERS_BUSY, DecodeError, Taker, is_coded};
 use crate::http1::Framing;
-use crate::policy::usage::page::{LONGEST_HEAD, PageHead};
-use crate::policy::{Refusal, RobotsOverride, SiteFile};
+use crate::policy::usage::page::{LONGEST_HEAD, is_page, read_page};
+use crate::policy::{Refusal, RobotsOverride, SiteFile, UsageLines, content_range};
 use crate::upstream::Route;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -25,26 +24,24 @@ impl Exchange<'_> {
     pub(super) fn page_form(&self, head: &AnswerHead<'_>) -> Option<(Vec<u8>, String)> {
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0)) && self.request.method != "HEAD";
         let is_file = *self.request.target == *SiteFile::TdmRep.path().as_bytes();
-        let is_page = self.reads_pages && has_body && !is_file && (200..300).contains(&head.status);
-        if !is_page || self.is_from_the_middle(head) {
+        let is_read = self.reads_pages && has_body && !is_file && (200..300).contains(&head.status);
+        if !is_read || self.is_from_the_middle(head) {
             return None;
         }
         // Which of several fields counts differs from one client to another.
-        let is_page = |types: &Vec<u8>| types.split(|byte| *byte == b',').any(|it| PageHead::is_of(media_type(it)));
-        let content_type = head.joined(b"content-type").filter(is_page)?;
+        let content_type = Some(head.joined(b"content-type").unwrap_or_default()).filter(|types| is_page(types))?;
         let codings = head.joined(b"content-encoding").unwrap_or_default();
         Some((content_type, String::from_utf8_lossy(&codings).into()))
     }
 
     /// Whether it is a part (206) that was asked for, and begins behind the first byte.
     fn is_from_the_middle(&self, head: &AnswerHead<'_>) -> bool {
-        let begins_at = |range: Vec<u8>| {
-            let (first, _) = str::from_utf8(&range).ok()?.strip_prefix("bytes ")?.split_once('-')?;
-            first.parse::<u64>().ok().filter(|_| !range.contains(&b','))
-        };
         head.status == PARTIAL_CONTENT
             && self.request.head.joined(b"range").is_some()
-            && head.joined(b"content-range").and_then(begins_at).is_some_and(|first| first > 0)
+            && head
+                .joined(b"content-range")
+                .and_then(|range| content_range(&range))
+                .is_some_and(|(bytes, _)| bytes.start > 0)
     }
 
     /// Whether the answer is held back to be read.
@@ -56,10 +53,8 @@ impl Exchange<'_> {
             content_type,
             codings,
             body: Arc::default(),
-            read_at: 1,
             until: Instant::now() + PATIENCE,
             reading: None,
-            spent: Duration::ZERO,
             is_over: false,
             is_unknown: false,
             fault: None,
@@ -77,7 +72,7 @@ impl Exchange<'_> {
         route: &Route,
         down: &mut Flow,
         over: Duration,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), CarryError>> {
         let Some(mut held) = self.held.take() else { return Poll::Ready(Ok(())) };
         let polled = self.poll_page(cx, &mut held, client, origin, route, down, over);
         if polled.is_pending() {
@@ -96,14 +91,14 @@ impl Exchange<'_> {
         route: &Route,
         down: &mut Flow,
         over: Duration,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), CarryError>> {
         if held.released.is_none() {
-            let refused = |refusal| Broken::Head(Box::new(Outcome::Refused(refusal)));
-            let page = ready!(self.poll_read(cx, held, origin)).map_err(refused)?;
+            let refused = |refusal| CarryError::Rejected(Box::new(Outcome::Refused(refusal)));
+            let page = ready!(self.poll_read(cx, held, origin)).or_else(|why| self.unread(why)).map_err(refused)?;
             down.moved += held.body.len() as u64;
             let method = self.request.method;
             let checked = held.head.with(method, |head| {
-                self.check_lines(&page.lines, head)?;
+                self.check_lines(&page, head)?;
                 self.hand_on(head, client, route);
                 Ok(())
             });
@@ -122,86 +117,82 @@ impl Exchange<'_> {
                 origin.side().gather(cx);
                 return Poll::Pending;
             };
-            sent.map_err(|_| Broken::Gone)?;
+            sent.map_err(|_| CarryError::ClientGone)?;
             held.until = Instant::now() + over;
         }
         if held.fault.is_some() {
-            ready!(client.side().poll_flush(cx)).map_err(|_| Broken::Gone)?;
+            ready!(client.side().poll_flush(cx)).map_err(|_| CarryError::ClientGone)?;
         }
         if let Some(fault) = held.fault.take() {
-            return Poll::Ready(Err(Broken::Cut(format!("the origin: {fault}"))));
+            return Poll::Ready(Err(CarryError::Cut(format!("the origin: {fault}"))));
         }
         down.at = Instant::now() + over;
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when the page's head is known, or will not be.
+    /// Ready when it is known what the page says, or will not be.
     fn poll_read<O: Origin>(
         &self,
         cx: &mut Context<'_>,
         held: &mut HeldPage,
         origin: &mut O,
-    ) -> Poll<Result<PageHead, Refusal>> {
-        loop {
-            if held.reading.is_none() {
-                let is_last = held.poll_fill(cx, origin.side()).is_ready() || held.is_over;
-                if !is_last && held.body.len() < held.read_at {
-                    return Poll::Pending;
-                }
-                held.read_at = held.body.len() + held.body.len() / 4 + 1;
-                if held.codings.is_empty() {
-                    let page = self.read_page(&held.body, None, &held.content_type);
-                    if is_last || page.is_whole {
-                        return Poll::Ready(Ok(page));
-                    }
-                    continue;
-                }
-                let (body, codings) = (held.body.clone(), held.codings.clone());
-                let decoding = decode_beginning(body, codings, LONGEST_HEAD, held.spent, self.decode_taker());
-                held.reading = Some((Box::pin(decoding), is_last));
+    ) -> Poll<Result<UsageLines, Refusal>> {
+        if held.reading.is_none() {
+            if !held.is_over {
+                ready!(held.poll_fill(cx, origin.side()));
+                held.end_waiting();
             }
-            let (reading, was_last) = held.reading.as_mut().expect("it has just been begun");
-            let Poll::Ready((decoded, spent)) = reading.as_mut().poll(cx) else {
-                if !held.is_unknown {
-                    return Poll::Pending;
-                }
-                held.reading = None;
-                return Poll::Ready(self.unread().map(|()| PageHead::default()));
-            };
-            let was_last = *was_last;
-            (held.reading, held.spent) = (None, spent);
-            let page = self.read_page(&held.body, decoded.as_deref(), &held.content_type);
-            if was_last || page.is_whole {
-                return Poll::Ready(Ok(page));
+            if !is_coded(&held.body, &held.codings) {
+                return Poll::Ready(Ok(self.page_says(&[&held.body], &held.content_type)));
             }
+            let workers = self.proxy.gate.workers.clone();
+            let (body, codings) = (held.body.clone(), held.codings.clone());
+            held.reading = Some(Box::pin(workers.page(body, codings, LONGEST_HEAD, self.decode_taker())));
         }
+        let reading = held.reading.as_mut().expect("it has just been begun");
+        let read = match reading.as_mut().poll(cx) {
+            Poll::Ready(read) => read.map_err(unreadable),
+            Poll::Pending if held.is_unknown => Err(decoders_busy()),
+            Poll::Pending => return Poll::Pending,
+        };
+        held.reading = None;
+        Poll::Ready(
+            read.map(|texts| self.page_says(&texts.iter().map(Vec::as_slice).collect::<Vec<_>>(), &held.content_type)),
+        )
     }
 
-    pub(super) fn decode_taker(&self) -> DecodeTaker {
-        DecodeTaker::new(self.peer.client(), &self.request.authority)
+    pub(super) fn decode_taker(&self) -> Taker {
+        Taker::new(self.peer.client(), &self.request.authority)
     }
 
-    /// Whether a page goes on though the proxy has had no time to decode it.
-    pub(super) fn unread(&self) -> Result<(), Refusal> {
+    /// A page of which nobody knows what it says goes on only if no page is refused.
+    #[cold]
+    pub(super) fn unread(&mut self, why: Refusal) -> Result<UsageLines, Refusal> {
         let rules = rules(&self.settings, self.request, self.peer);
-        if rules.options.report_only || rules.usage.page != RobotsOverride::Enforce {
-            return Ok(());
+        if !rules.options.report_only && rules.usage.page == RobotsOverride::Enforce {
+            return Err(why);
         }
-        Err(Refusal::OwnLimit { retry_after: LAST, why: DECODERS_BUSY.into() })
+        if !rules.purposes().is_empty() {
+            self.report(why);
+        }
+        Ok(UsageLines::default())
     }
 
-    /// What is there of the page's head. `decoded`: without its codings, if it has any and they can be undone; what is not in them, whatever
-    /// it says of itself, some clients show as it came.
-    pub(super) fn read_page(&self, body: &[u8], decoded: Option<&[u8]>, content_type: &[u8]) -> PageHead {
+    pub(super) fn page_says(&self, texts: &[&[u8]], content_type: &[u8]) -> UsageLines {
         let asked = asked(self.request, self.peer);
         let product_tokens = rules(&self.settings, self.request, self.peer).product_tokens(&asked);
-        let read = |page| PageHead::read(page, content_type, &product_tokens);
-        let Some(decoded) = decoded else { return read(body) };
-        let is_plain = decoded.is_empty() || body[..body.len().min(4)].contains(&b'<');
-        if is_plain { read(decoded).join(read(body)) } else { read(decoded) }
+        read_page(texts, content_type, &product_tokens)
     }
 }
 
-/// So long is waited for the end of a page's head, and a second more for what has come to be decoded.
+pub(super) fn unreadable(error: DecodeError) -> Refusal {
+    Refusal::UsageUnreadable { of: "the page".into(), why: error.to_string().into() }
+}
+
+pub(super) fn decoders_busy() -> Refusal {
+    Refusal::OwnLimit { retry_after: LAST, why: DECODERS_BUSY.into() }
+}
+
+/// So long is waited for a page, and a second more for what has come to be decoded.
 const PATIENCE: Duration = Duration::from_secs(4);
 const PARTIAL_CONTENT: u16 = 206;

@@ -1,4 +1,4 @@
-//! The directory of signing keys and the agent's other documents, on listeners that serve them: to anybody, before access is checked.
+//! The directory of signing keys and the agent's other documents, served to anybody, before access control.
 
 use crate::http1::put_field;
 use crate::proxy::Proxy;
@@ -8,8 +8,8 @@ use crate::signing::{DIRECTORY_PATH, Published, card};
 use http::StatusCode;
 use std::time::SystemTime;
 
-/// The directory, or another of the documents, if this asks for one. `authority`: that of an HTTP/2 request, which does not say whether it is for a proxy:
-/// only under the agent's own name it is ours.
+/// The requested document, if it is one of ours. `authority`: of an HTTP/2 request. It must be the agent's, because
+/// the request may be for another site.
 pub fn published(proxy: &Proxy, peer: &Peer, method: &str, path: &[u8], authority: Option<&str>) -> Option<Answer> {
     let is_asked = peer.gets_directory && peer.tunnel.is_none() && matches!(method, "GET" | "HEAD");
     let signer = proxy.upstream.signer().filter(|_| is_asked)?;

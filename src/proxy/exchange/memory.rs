@@ -1,4 +1,4 @@
-//! What is remembered of answers: what they have said about their use, and when pages were delivered.
+//! Memory of answers: usage reservations, and when pages were delivered.
 
 use super::per_user::asked;
 use super::request::Request;
@@ -12,33 +12,39 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// What has been said, by URL and for whom.
-pub struct Reserved {
+/// Reservations by URL, product tokens and purposes.
+pub struct Reservations {
     hasher: RandomState,
-    said: Cache<u64, RememberedReservation>,
+    reservations: Cache<u64, RememberedReservation>,
 }
 
 #[derive(Clone)]
 pub(super) struct RememberedReservation {
     pub(super) reservation: Box<Reservation>,
-    /// Whatever the clock is set to meanwhile.
+    /// Monotonic: clock changes do not matter.
     pub(super) until: Instant,
 }
 
-impl Default for Reserved {
+impl Default for Reservations {
     fn default() -> Self {
-        Reserved { hasher: RandomState::new(), said: Cache::new(MOST) }
+        Reservations { hasher: RandomState::new(), reservations: Cache::new(MAX_RESERVATIONS) }
     }
 }
 
-impl Reserved {
+impl Reservations {
     pub(super) fn get(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules) -> Option<RememberedReservation> {
-        // Most sites say nothing.
-        if self.said.is_empty() { None } else { self.said.get(&self.key(request, peer, rules)) }
+        // Most sites reserve nothing.
+        if self.reservations.is_empty() { None } else { self.reservations.get(&self.key(request, peer, rules)) }
     }
 
-    pub(super) fn put(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules, said: RememberedReservation) {
-        self.said.insert(self.key(request, peer, rules), said);
+    pub(super) fn put(
+        &self,
+        request: &Request<'_>,
+        peer: &Peer,
+        rules: &HostRules,
+        reservation: RememberedReservation,
+    ) {
+        self.reservations.insert(self.key(request, peer, rules), reservation);
     }
 
     fn key(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules) -> u64 {
@@ -49,11 +55,11 @@ impl Reserved {
     }
 }
 
-/// The pages that were delivered last: hashes of their URLs, and when.
+/// Recently delivered pages, by hash of their URL.
 #[derive(Default)]
 pub struct Visits {
     hasher: RandomState,
-    /// Once any host has a `min_revisit`.
+    /// Created once a host has `min_revisit`.
     visits: OnceLock<Cache<u64, Arc<Visit>, VisitBytes>>,
 }
 
@@ -62,12 +68,12 @@ struct VisitBytes;
 
 impl Weighter<u64, Arc<Visit>> for VisitBytes {
     fn weight(&self, _: &u64, visit: &Arc<Visit>) -> u64 {
-        (visit.bytes() + ROW) as u64
+        (visit.bytes() + OVERHEAD) as u64
     }
 }
 
 impl Visits {
-    /// However its path is spelt: that makes no other page of it (RFC 9110 §4.2.3).
+    /// Normalizes the path: all spellings are one page (RFC 9110 §4.2.3).
     pub(super) fn key(&self, request: &Request<'_>) -> u64 {
         self.hasher.hash_one((&request.authority, policy::normalised(&request.target)))
     }
@@ -77,15 +83,15 @@ impl Visits {
     }
 
     pub(super) fn put(&self, key: u64, visit: Visit) {
-        let visits = self.visits.get_or_init(|| Cache::with_weighter(ABOUT, MOST_BYTES, VisitBytes));
+        let visits = self.visits.get_or_init(|| Cache::with_weighter(EXPECTED, MAX_BYTES, VisitBytes));
         visits.insert(key, Arc::new(visit));
     }
 }
 
-/// URLs that are remembered.
-const MOST: usize = 100_000;
-/// What URLs that are remembered take together, and how many that is about.
-const MOST_BYTES: u64 = 64 * 1024 * 1024;
-const ABOUT: usize = 200_000;
-/// What one takes beside its fields.
-const ROW: usize = 64;
+/// Remembered URLs.
+const MAX_RESERVATIONS: usize = 100_000;
+/// Memory of visits in bytes, and their expected number.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+const EXPECTED: usize = 200_000;
+/// Overhead of an entry in bytes.
+const OVERHEAD: usize = 64;

@@ -1,4 +1,4 @@
-//! How an exchange ended: what is counted, recorded, logged and answered then.
+//! How an exchange ended, and what is counted, recorded, logged and answered then.
 
 use super::outcome_counts::FORWARDED;
 use super::request::{Request, Unread};
@@ -13,31 +13,31 @@ use crate::proxy::respond::{Answer, Failure};
 use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
-/// How it ended.
+/// How an exchange ended.
 #[non_exhaustive]
 pub enum Outcome {
-    /// The origin's answer was handed on, or the connection is another protocol's from now on.
+    /// The origin's answer was forwarded, or the connection switched protocols.
     Forwarded,
-    /// Answered with what is stored, which the origin may have confirmed.
+    /// Answered from the cache, possibly after revalidation.
     Cached,
-    /// Answered from here, with what was asked for.
+    /// Answered by the proxy itself.
     Answered(Answer),
-    /// A CONNECT whose inside is served here was granted.
+    /// An intercepted CONNECT was granted.
     Intercepted,
-    /// A CONNECT was granted, and what came of it is over.
+    /// A granted tunnel has ended.
     Tunnelled,
     Refused(Refusal),
     Failed(Failure),
     /// The origin's answer broke off.
     Cut(String),
     /// The client has left.
-    Gone,
-    /// The proxy does not wait for it any longer.
-    Stopped,
+    ClientGone,
+    /// The proxy stopped before the exchange ended.
+    ProxyStopped,
 }
 
 impl Outcome {
-    /// Its name, the proxy error type of RFC 9209, and the reason, as far as there are any.
+    /// Name, proxy error type of RFC 9209, and reason.
     pub(super) fn words(&self) -> (&'static str, Option<&'static str>, Option<&str>) {
         match self {
             Outcome::Forwarded => ("forwarded", None, None),
@@ -48,8 +48,8 @@ impl Outcome {
             Outcome::Refused(_) => ("refused", None, None),
             Outcome::Failed(failure) => ("failed", Some(failure.error), Some(&failure.detail)),
             Outcome::Cut(why) => ("cut", None, Some(why)),
-            Outcome::Gone => ("client-gone", None, None),
-            Outcome::Stopped => ("cut", None, Some("the proxy has stopped")),
+            Outcome::ClientGone => ("client-gone", None, None),
+            Outcome::ProxyStopped => ("cut", None, Some("the proxy has stopped")),
         }
     }
 }
@@ -60,18 +60,18 @@ impl From<Failure> for Box<Outcome> {
     }
 }
 
-/// What was decided about a request.
+/// The decision on a request.
 #[derive(Clone, Copy)]
 pub(super) enum RequestVerdict<'a> {
     Refused(&'a Refusal),
-    /// In report mode.
+    /// Not enforced, in report mode.
     Reported(&'a Reported),
-    /// By this rule, if one matched.
+    /// With the rule that matched, if any.
     Allowed(Allowance, Option<&'a RuleEvidence>),
 }
 
-/// What is known of an exchange at its end. `request`: what there is of one that could not be read.
-pub(super) struct About<'a> {
+/// An exchange at its end. `request`: `Err` if it could not be read.
+pub(super) struct EndedExchange<'a> {
     pub(super) proxy: &'a Proxy,
     pub(super) settings: &'a Settings,
     pub(super) peer: &'a Peer,
@@ -80,29 +80,29 @@ pub(super) struct About<'a> {
     pub(super) trip: &'a Trip,
 }
 
-/// What is left to be done for the client.
-pub enum FinalStep {
-    /// It has its answer.
+/// What is left to send to the client.
+pub enum ClientReply {
+    /// The client has its answer.
     AlreadySent,
-    Answer(Answer),
-    /// There is none.
+    Send(Answer),
+    /// Nothing: the connection is cut.
     Cut,
 }
 
-impl<'a> About<'a> {
-    /// Counts, logs and records.
-    pub(super) fn conclude(&self, outcome: Outcome) -> FinalStep {
+impl<'a> EndedExchange<'a> {
+    /// Counts, logs and records the outcome.
+    pub(super) fn conclude(&self, outcome: Outcome) -> ClientReply {
         let proxy = self.proxy;
         let is_problem = matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_));
         let url = if is_problem { self.url() } else { None };
         let (of, accept) = (url.as_deref(), self.accept());
-        let made = match &outcome {
+        let error_answer = match &outcome {
             Outcome::Refused(refusal) => Some(Answer::refusal(refusal, of, accept, self.settings)),
             Outcome::Failed(failure) => Some(Answer::failure(failure, of, accept)),
             _ => None,
         };
         self.count(&outcome);
-        let answer = if let Outcome::Answered(answer) = &outcome { Some(answer) } else { made.as_ref() };
+        let answer = if let Outcome::Answered(answer) = &outcome { Some(answer) } else { error_answer.as_ref() };
         if proxy.is_logging.load(Ordering::Relaxed) {
             self.log(&outcome, answer);
         }
@@ -110,17 +110,17 @@ impl<'a> About<'a> {
             self.record(evidence, &outcome, answer);
         }
         match outcome {
-            Outcome::Answered(answer) => return FinalStep::Answer(answer),
+            Outcome::Answered(answer) => return ClientReply::Send(answer),
             Outcome::Forwarded | Outcome::Cached | Outcome::Tunnelled | Outcome::Intercepted => {
-                return FinalStep::AlreadySent;
+                return ClientReply::AlreadySent;
             }
             Outcome::Refused(refusal) => proxy.log_refused(self.peer, url, refusal),
-            Outcome::Failed(_) | Outcome::Cut(_) | Outcome::Gone | Outcome::Stopped => {}
+            Outcome::Failed(_) | Outcome::Cut(_) | Outcome::ClientGone | Outcome::ProxyStopped => {}
         }
-        made.map_or(FinalStep::Cut, FinalStep::Answer)
+        error_answer.map_or(ClientReply::Cut, ClientReply::Send)
     }
 
-    /// What was decided. `None`: nothing was.
+    /// The decision; `None` if there was none.
     pub(super) fn verdict(&self, outcome: &'a Outcome) -> Option<RequestVerdict<'a>> {
         let trip = self.trip;
         match (outcome, &trip.reported) {
@@ -130,7 +130,7 @@ impl<'a> About<'a> {
         }
     }
 
-    /// The status that the client has, and the bytes of its body.
+    /// Status and body bytes sent to the client.
     pub(super) fn sent(&self, answer: Option<&Answer>) -> (u16, u64) {
         let ours = answer.map(|answer| (answer.status.as_u16(), answer.body().len() as u64));
         ours.unwrap_or((self.trip.status, self.trip.moved.down))
@@ -143,10 +143,10 @@ impl<'a> About<'a> {
                 self.request.iter().for_each(|request| self.proxy.counters.failed_at(&request.authority, why));
                 Some("failed")
             }
-            Outcome::Gone => Some("client-gone"),
+            Outcome::ClientGone => Some("client-gone"),
             Outcome::Refused(refusal) => Some(refusal.slug()),
             // A CONNECT was counted when it was granted.
-            Outcome::Tunnelled | Outcome::Intercepted | Outcome::Stopped => None,
+            Outcome::Tunnelled | Outcome::Intercepted | Outcome::ProxyStopped => None,
         };
         let cost = Cost { bytes: self.trip.moved.down, held: self.trip.gate.held() };
         self.proxy.counters.ended(slug, self.peer, cost);

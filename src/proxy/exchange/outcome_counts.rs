@@ -1,18 +1,18 @@
-//! How requests ended, counted by outcome.
+//! Counts of requests by outcome.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How requests ended.
+/// Counts of requests by outcome.
 #[derive(Default)]
 pub(super) struct Outcomes {
-    /// Nearly all of them.
+    /// Kept apart, because nearly all requests are forwarded.
     forwarded: AtomicU64,
     others: Mutex<OutcomeCounts>,
 }
 
-/// How a user's requests ended, or everybody's: slugs as in `outcome` of the metrics.
+/// Counts by slug, as in `outcome` of the metrics.
 pub type OutcomeCounts = BTreeMap<&'static str, u64>;
 
 impl Outcomes {

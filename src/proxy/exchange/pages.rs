@@ -5,6 +5,7 @@
 use super::request::Request;
 use crate::config::{Settings, Subresources};
 use crate::policy::pace::ClientId;
+use crate::policy::usage::page::media_type;
 use http::header;
 use quick_cache::sync::Cache;
 use std::hash::{BuildHasher, RandomState};
@@ -53,11 +54,6 @@ impl Pages {
     fn key(&self, client: ClientId, page: &[u8]) -> u64 {
         self.keys.hash_one((client.0, page))
     }
-}
-
-/// What a Content-Type names, without its parameters; it has no case (RFC 9110 §8.3.1).
-pub fn media_type(content_type: &[u8]) -> &[u8] {
-    content_type.split(|&byte| matches!(byte, b';' | b',')).next().unwrap_or_default().trim_ascii()
 }
 
 /// Whether it asks for what pages are made of. What takes anything, as crawlers do, goes by its name.

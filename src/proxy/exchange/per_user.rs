@@ -5,7 +5,7 @@ use crate::config::{Hosts, InterceptMode, Settings, User};
 use crate::policy::{self, Authority, Host, HostRules, Refusal};
 use crate::proxy::client::Peer;
 
-/// What is done with CONNECT to this host.
+/// How a CONNECT to this host is handled.
 pub fn intercept_mode(settings: &Settings, authority: &Authority, user: Option<&User>) -> InterceptMode {
     hosts(user).unwrap_or(&settings.hosts).get(authority.host()).intercept
 }
@@ -16,23 +16,23 @@ pub fn denied(settings: &Settings, authority: &Authority, user: Option<&User>) -
     Refusal::InterceptDenied { key: (&**key).into() }
 }
 
-/// Whether this may be asked at all: by what all may, and by what the user may.
+/// Checks the general allowlist and the user's.
 pub fn is_listed(settings: &Settings, host: &Host, method: &str, user: Option<&User>) -> Result<(), Refusal> {
     let mut lists = [&settings.listed].into_iter().chain(user.map(|user| &user.listed));
     lists.try_for_each(|listed| listed.check(host, method)).map_err(|why| Refusal::EgressDenied { why })
 }
 
-/// The overrides of a user who has some.
+/// The user's overrides, if any.
 pub fn hosts(user: Option<&User>) -> Option<&Hosts> {
     user.and_then(|user| user.hosts.as_ref())
 }
 
-/// The rules of the operator for the host that is asked.
+/// The operator's rules for the requested host.
 pub fn rules<'a>(settings: &'a Settings, request: &Request<'_>, peer: &'a Peer) -> &'a HostRules {
     &hosts(peer.user.as_deref()).unwrap_or(&settings.hosts).get(request.authority.host()).rules
 }
 
-/// The request as the policy reads it, without what only paces it.
+/// The request as the policy sees it, without what only pacing needs.
 pub fn asked<'a>(request: &'a Request<'_>, peer: &'a Peer) -> policy::Request<'a> {
     policy::Request {
         agent_tokens: &request.agent_tokens,

@@ -1,4 +1,4 @@
-//! The recent refusals, and those that report mode let through, for the status and the dashboard.
+//! Recent refusals, enforced or only reported, for the status and the dashboard.
 
 use crate::config::User;
 use crate::gate::Reported;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// The last of them, and a way to hear of each as it comes.
+/// Recent decisions, and a stream of new ones.
 pub struct Decisions {
     kept: Mutex<Kept>,
     live: broadcast::Sender<Arc<RecentDecision>>,
@@ -23,7 +23,7 @@ struct Kept {
     made: u64,
 }
 
-/// A request that did not go as it came.
+/// A request that was refused or held, or would have been.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RecentDecision {
@@ -32,10 +32,10 @@ pub struct RecentDecision {
     pub at: SystemTime,
     pub client: IpAddr,
     pub user: Option<Box<str>>,
-    /// `None`: the request could not be read so far.
+    /// `None`: the request could not be read.
     pub url: Option<Box<str>>,
     pub what: Reported,
-    /// false in report mode: it would have been refused.
+    /// False in report mode: the request was let through.
     pub enforced: bool,
 }
 
@@ -46,7 +46,7 @@ impl Default for Decisions {
 }
 
 impl Decisions {
-    /// One that was refused.
+    /// Adds an enforced refusal.
     pub(in crate::proxy) fn refused(
         &self,
         client: IpAddr,
@@ -56,7 +56,7 @@ impl Decisions {
         at: SystemTime,
     ) {
         self.add((client, user), url, (at, true), |what| match what {
-            // Its place in memory serves the next.
+            // Reuses the allocation.
             Some(Reported::Refused(mut place)) => {
                 *place = refusal;
                 Reported::Refused(place)
@@ -65,12 +65,12 @@ impl Decisions {
         });
     }
 
-    /// One that report mode lets through.
+    /// Adds a decision that report mode did not enforce.
     pub(in crate::proxy) fn reported(&self, client: IpAddr, user: Option<&User>, url: Box<str>, reported: Reported) {
         self.add((client, user), Some(url), (SystemTime::now(), false), |_| reported);
     }
 
-    /// `what` is made of that of the one that is forgotten for it.
+    /// `what` receives the value of the dropped decision, to reuse its allocation.
     fn add(
         &self,
         (client, user): (IpAddr, Option<&User>),
@@ -87,32 +87,33 @@ impl Decisions {
             Some(place) => {
                 let before = std::mem::replace(&mut place.what, Reported::Held(Duration::ZERO));
                 *place = RecentDecision { number, at, client, user, url, what: what(Some(before)), enforced };
-                oldest.expect("it was looked at some lines above")
+                oldest.expect("the entry was checked above")
             }
             None => Arc::new(RecentDecision { number, at, client, user, url, what: what(None), enforced }),
         };
         if self.live.receiver_count() > 0 {
-            // It fails where the last has just gone.
+            // Fails if the last receiver has just gone.
             let _ = self.live.send(decision.clone());
         }
         kept.last.push_back(decision);
     }
 
-    /// Those kept whose number is greater than `after`, in their order.
+    /// Decisions with a number greater than `after`, in order.
     pub fn after(&self, after: u64) -> Vec<Arc<RecentDecision>> {
         self.kept.lock().after(after)
     }
 
-    /// The same, and each that comes from then on: none is missed between. Of more at once than are kept the first are missed.
+    /// The same, followed by new decisions without a gap. A slow reader misses the oldest if more than are kept come
+    /// at once.
     pub fn follow(&self, after: u64) -> impl Stream<Item = Arc<RecentDecision>> + Send + use<> {
         let kept = self.kept.lock();
-        let live = stream::unfold(self.live.subscribe(), async |mut live| Some((heard(&mut live).await?, live)));
+        let live = stream::unfold(self.live.subscribe(), async |mut live| Some((next_value(&mut live).await?, live)));
         stream::iter(kept.after(after)).chain(live)
     }
 }
 
-/// The next one that is there still.
-async fn heard<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
+/// The next value that is still available.
+async fn next_value<T: Clone>(live: &mut broadcast::Receiver<T>) -> Option<T> {
     loop {
         match live.recv().await {
             Ok(one) => return Some(one),
@@ -129,7 +130,7 @@ impl Kept {
     }
 }
 
-/// So many are remembered.
+/// Decisions kept.
 const KEPT: usize = 500;
 
 #[cfg(test)]
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_are_kept_in_their_order() {
+    fn the_latest_decisions_are_kept_in_order() {
         let decisions = Decisions::default();
         for number in 1..=KEPT + 3 {
             add(&decisions, &number.to_string());
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_follower_misses_none() {
+    async fn a_follower_misses_no_decision() {
         let decisions = Decisions::default();
         add(&decisions, "a");
         let followed = decisions.follow(0);
@@ -169,13 +170,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_behind_too_many_at_once_is_heard() {
+    async fn a_lagging_reader_gets_the_latest_values() {
         let (sender, mut live) = broadcast::channel(2);
         (1..=5).for_each(|number| _ = sender.send(number).unwrap());
-        assert_eq!(heard(&mut live).now_or_never(), Some(Some(4)));
-        assert_eq!(heard(&mut live).now_or_never(), Some(Some(5)));
-        assert_eq!(heard(&mut live).now_or_never(), None);
+        assert_eq!(next_value(&mut live).now_or_never(), Some(Some(4)));
+        assert_eq!(next_value(&mut live).now_or_never(), Some(Some(5)));
+        assert_eq!(next_value(&mut live).now_or_never(), None);
         drop(sender);
-        assert_eq!(heard(&mut live).await, None);
+        assert_eq!(next_value(&mut live).await, None);
     }
 }

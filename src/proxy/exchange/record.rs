@@ -1,7 +1,7 @@
-//! The record of a request in the evidence: what was decided, by what, and the result. docs/evidence.md has its members.
+//! The evidence record of a request: decision, basis and result. docs/evidence.md lists the members.
 
 use super::access_log::millis;
-use super::outcome::{About, Outcome, RequestVerdict};
+use super::outcome::{EndedExchange, Outcome, RequestVerdict};
 use super::per_user::{asked, rules};
 use crate::evidence::{Draft, Evidence, digest_of};
 use crate::gate::Reported;
@@ -10,8 +10,8 @@ use crate::proxy::respond::{Answer, Member, each_member};
 use crate::robots::{ProductToken, Purpose};
 use std::time::{Duration, SystemTime};
 
-impl About<'_> {
-    /// Puts it on record. `answer`: one of ours.
+impl EndedExchange<'_> {
+    /// Records the exchange. `answer`: the proxy's own answer, if any.
     pub(super) fn record(&self, evidence: &Evidence, outcome: &Outcome, answer: Option<&Answer>) {
         let (now, trip) = (SystemTime::now(), self.trip);
         let mut draft = evidence.draft(now.checked_sub(self.began.elapsed()).unwrap_or(now));
@@ -22,14 +22,14 @@ impl About<'_> {
         detail.iter().for_each(|detail| draft.text("detail", detail));
         self.verdict(outcome).iter().for_each(|verdict| verdict.record(&mut draft));
         for (name, entry) in ["robots", "tdmrep", "license_file"].into_iter().zip(&trip.gate.basis) {
-            // Of a file that nobody has looked at there is nothing to say.
+            // A file that was never requested is left out.
             if let Some(entry) = entry.as_ref().filter(|entry| entry.answer.is_some() || entry.trouble.is_some()) {
                 draft.object(name, |members| rests_on(entry, members));
             }
         }
         let (status, bytes_out) = self.sent(answer);
         draft.number("status", status.into());
-        if let Some(noted) = &trip.noted {
+        if let Some(noted) = &trip.usage_report {
             noted.reserved_text().iter().for_each(|signals| draft.text("signals", signals));
             noted.licenses.first().iter().for_each(|license| draft.text("license", license));
             noted.price.iter().for_each(|price| draft.text("price", price));
@@ -98,7 +98,7 @@ impl RequestVerdict<'_> {
                 draft.pieces(name, pieces);
             }
             ("line" | "entry", Member::Number(number)) => draft.number(name, number),
-            // It has these already.
+            // Other members are recorded elsewhere.
             _ => {}
         });
         if !is_ruled {
@@ -107,7 +107,7 @@ impl RequestVerdict<'_> {
     }
 }
 
-/// What is known of a file of the site's.
+/// The state of a policy file of the site.
 fn rests_on(entry: &Entry, members: &mut Draft) {
     if let Some(answer) = &entry.answer {
         members.number("status", answer.status.into());

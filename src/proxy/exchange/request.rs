@@ -1,10 +1,10 @@
-//! What a client asks: read once from its head, whatever the version, and used by everything after that.
+//! A client's request: parsed once from its head, in any HTTP version.
 
 pub use super::head::Head;
 
-use super::hints::{is_subresource, prefer_wait};
-use super::private::authenticates_connection;
-use super::promise::note_promise;
+use super::connection_auth::authenticates_connection;
+use super::offered_price::read_offered_price;
+use super::request_preferences::{is_subresource, prefer_wait};
 use super::target;
 use super::via::Via;
 use super::websocket;
@@ -15,54 +15,54 @@ use http::{HeaderMap, Version, header};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// One request, as far as it decides anything. All of it is the client's, byte for byte.
+/// One request, as far as decisions need it. All text is the client's, byte for byte.
 pub struct Request<'a> {
     pub version: Version,
     pub method: &'a str,
     pub authority: Authority,
-    /// Path and query as they go out.
+    /// Path and query to send.
     pub target: Cow<'a, [u8]>,
     pub framing: Framing,
-    /// It has a body, and waits for 100 before it sends that.
+    /// The request has a body and waits for 100.
     pub expects_continue: bool,
     pub authenticates_connection: bool,
-    /// It asks for a WebSocket (RFC 6455 §4.1).
+    /// The request asks for a WebSocket (RFC 6455 §4.1).
     pub is_upgrade: bool,
     /// The client keeps the connection.
     pub persists: bool,
     pub is_looped: bool,
     pub user_agent: Option<&'a [u8]>,
-    /// The names in it.
+    /// The product tokens in `user_agent`.
     pub agent_tokens: Cow<'a, [ProductToken]>,
     pub accept: Option<&'a [u8]>,
     pub credentials: Option<&'a [u8]>,
-    /// It has a licence to show (RSL 1.0, `Authorization: License`).
+    /// The request presents a licence (RSL 1.0, `Authorization: License`).
     pub is_licensed: bool,
-    /// The most that it says it would pay.
+    /// The highest price that the client offers.
     pub promised: Option<Money>,
-    /// What Sec-Fetch-Dest says of it; `None`: nothing.
+    /// From Sec-Fetch-Dest; `None` without it.
     pub is_subresource: Option<bool>,
     pub prefer_wait: Option<Duration>,
-    /// How many more proxies may forward it (RFC 9110 §7.6.2).
+    /// Max-Forwards (RFC 9110 §7.6.2).
     pub max_forwards: Option<u32>,
-    /// All of its Via, in one line: CONNECT alone has it.
+    /// All Via fields in one line; for CONNECT only.
     pub via: Option<String>,
     pub head: Head<'a>,
 }
 
-/// What is kept of the request before on a connection: most of them say the same again.
+/// Parts of the previous request on a connection: most requests repeat them.
 #[derive(Default)]
 pub struct PreviousRequest {
-    /// How its authority was spelt, and what it was.
+    /// The authority as written and as parsed.
     located: Option<(Vec<u8>, Authority)>,
-    /// Its User-Agent, and the names in it.
+    /// The User-Agent and its product tokens.
     agent: (Box<[u8]>, Box<[ProductToken]>),
 }
 
 impl PreviousRequest {
-    /// The User-Agent, as far as it is text.
+    /// The User-Agent as text, truncated.
     pub fn agent(&self) -> Option<String> {
-        Some(String::from_utf8_lossy(&self.agent.0).chars().take(MOST_OF_AGENT).collect::<String>())
+        Some(String::from_utf8_lossy(&self.agent.0).chars().take(MAX_AGENT_CHARS).collect::<String>())
             .filter(|agent| !agent.is_empty())
     }
 
@@ -74,11 +74,11 @@ impl PreviousRequest {
     }
 }
 
-/// What a head that was no request says of how to answer.
+/// What is known of a request that could not be read.
 #[derive(Default)]
 pub struct Unread<'a> {
     pub accept: Option<&'a [u8]>,
-    /// Known of an HTTP/2 stream.
+    /// Known for an HTTP/2 stream.
     pub url: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl From<HeadError> for Refusal {
 }
 
 impl<'a> Request<'a> {
-    /// Without a body, and nothing is said in its fields.
+    /// A request without body and fields.
     #[inline]
     pub fn new(version: Version, method: &'a str, authority: Authority, target: Cow<'a, [u8]>, head: Head<'a>) -> Self {
         Request {
@@ -126,7 +126,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// `inside`: the authority of the CONNECT around the connection. `last`: what the request before said.
+    /// `inside`: the authority of the CONNECT around the connection. `last`: the previous request.
     pub fn of_http1(
         head: &'a RequestHead<'a>,
         inside: Option<&Authority>,
@@ -152,7 +152,7 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    /// A stream's. `inside`: the authority of the CONNECT around the connection.
+    /// Parses an HTTP/2 request. `inside`: the authority of the CONNECT around the connection.
     pub fn read_http2(
         parts: &'a http::request::Parts,
         ends: bool,
@@ -160,7 +160,7 @@ impl<'a> Request<'a> {
         via: &Via,
     ) -> Result<Self, Refusal> {
         let is_upgrade = websocket::is_asked_for(parts)?;
-        // RFC 8441 §5: in HTTP/1.1 it is a GET.
+        // RFC 8441 §5: in HTTP/1.1 the method is GET.
         let method = if is_upgrade { "GET" } else { parts.method.as_str() };
         let fields = &parts.headers;
         let (authority, path) = target::locate_http2(parts, method, inside)?;
@@ -187,7 +187,7 @@ impl<'a> Request<'a> {
     #[inline]
     fn note(&mut self, kind: FieldKind, value: &'a [u8], via: &Via) -> Result<(), Refusal> {
         match kind {
-            // All of them would go out, and an origin may use another one than we do.
+            // Both would be forwarded, and an origin may read the other one.
             FieldKind::UserAgent if self.user_agent.replace(value).is_some() => {
                 return Err(Refusal::bad_request("more than one User-Agent field"));
             }
@@ -195,8 +195,8 @@ impl<'a> Request<'a> {
                 self.authenticates_connection |= authenticates_connection(value);
                 self.is_licensed |= value.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"license "));
             }
-            FieldKind::CrawlerPrice => note_promise(&mut self.promised, value)?,
-            // Another server on the way may understand what the next does not (RFC 9110 §10.1.1).
+            FieldKind::CrawlerPrice => read_offered_price(&mut self.promised, value)?,
+            // RFC 9110 §10.1.1: only 100-continue is supported.
             FieldKind::Expect if self.expects_continue || !value.eq_ignore_ascii_case(b"100-continue") => {
                 return Err(Refusal::ExpectationFailed);
             }
@@ -223,13 +223,13 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Whether its connection to the origin serves its client connection alone: on another's it could be taken for that one's user's,
-    /// or its body, which the origin may pass over, for another's request.
+    /// Whether the origin connection must serve this client only: the origin may authenticate the connection, or take
+    /// an unread body for another client's request.
     pub fn is_private(&self) -> bool {
         self.authenticates_connection || self.has_body()
     }
 
-    /// Whether its answer was given to it alone: bought, or licensed. None such says anything of others' requests.
+    /// Whether the answer was bought or licensed, and so says nothing about other requests.
     pub fn is_on_terms(&self) -> bool {
         self.is_licensed || self.promised.is_some()
     }
@@ -242,12 +242,12 @@ impl<'a> Request<'a> {
         self.method == "CONNECT"
     }
 
-    /// Whether the same request twice is as good as once (RFC 9110 §9.2.2).
+    /// Whether repeating the request is safe (RFC 9110 §9.2.2).
     pub fn is_idempotent(&self) -> bool {
         matches!(self.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE")
     }
 
-    /// Whether this asks for the very file that we keep a copy of.
+    /// Whether the request is for the robots.txt that the proxy keeps.
     pub fn reads_robots(&self) -> bool {
         *self.target == *b"/robots.txt" && matches!(self.method, "GET" | "HEAD") && !self.is_upgrade
     }
@@ -260,7 +260,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// RFC 9112 §3.2.1 and §3.2.4: an empty path is `/`, except that OPTIONS means the server itself. A fragment stays here.
+/// RFC 9112 §3.2.1 and §3.2.4: an empty path becomes `/`, or `*` for OPTIONS. The fragment is dropped.
 fn outgoing_target<'a>(method: &str, path: &'a [u8]) -> Cow<'a, [u8]> {
     let end = memchr::memchr(b'#', path).unwrap_or(path.len());
     match &path[..end] {
@@ -270,7 +270,7 @@ fn outgoing_target<'a>(method: &str, path: &'a [u8]) -> Cow<'a, [u8]> {
     }
 }
 
-/// Content-Length in HTTP/2 (RFC 9113 §8.1.1).
+/// Content-Length of an HTTP/2 request (RFC 9113 §8.1.1).
 fn length(fields: &HeaderMap) -> Result<Option<u64>, Refusal> {
     let mut lengths = fields.get_all(header::CONTENT_LENGTH).iter();
     match (lengths.next(), lengths.next()) {
@@ -282,5 +282,5 @@ fn length(fields: &HeaderMap) -> Result<Option<u64>, Refusal> {
     }
 }
 
-/// In characters: what is kept for people to read.
-const MOST_OF_AGENT: usize = 200;
+/// Characters kept for people to read.
+const MAX_AGENT_CHARS: usize = 200;

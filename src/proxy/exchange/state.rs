@@ -1,4 +1,4 @@
-//! What is known of a request while it is under way.
+//! The state of a request in flight.
 
 use super::cached::{CacheTrace, CacheUse};
 use super::carry::Moved;
@@ -15,60 +15,60 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is known of the request under way.
+/// A request in flight.
 pub struct Exchange<'a> {
     pub proxy: &'a Proxy,
     pub request: &'a Request<'a>,
     pub peer: &'a Peer,
-    /// All that is done about it goes by these.
+    /// The settings that apply to this request.
     pub settings: Arc<Settings>,
     pub began: Instant,
-    /// Its turn at the host.
+    /// The pacing slot.
     pub(super) permit: Option<Permit>,
     pub(super) signature: Signature,
-    /// Its connection to the origin is for this client connection alone.
+    /// The origin connection serves this client connection only.
     pub(super) is_private: bool,
-    /// What pages say in their heads is asked.
+    /// Heads of pages are checked for usage preferences.
     pub(super) reads_pages: bool,
-    /// The answer's, until its head is known.
+    /// The held answer, until the page's head is known.
     pub(super) held: Option<Box<HeldPage>>,
-    /// `None`: the cache is not for this request.
+    /// `None`: the cache does not apply.
     pub(super) cached: Option<Box<CacheUse>>,
     pub(super) trip: Trip,
     pub(super) is_concluded: bool,
 }
 
-/// What has become of the request's signature (Web Bot Auth).
+/// State of the request's signature (Web Bot Auth).
 #[derive(Default)]
 pub(super) struct Signature {
-    /// It left with one of ours.
+    /// Signed by the proxy.
     pub(super) is_ours: bool,
-    /// It came with the client's own.
+    /// Signed by the client.
     pub(super) is_clients: bool,
-    /// What the origin has asked for, and the request is sent again with.
+    /// The origin's challenge, which the repeated request answers.
     pub(super) asked: Option<SignatureRequest>,
-    /// It has been sent again.
+    /// The request was repeated.
     pub(super) is_repeated: bool,
 }
 
-/// How a request has fared so far, for the log.
+/// Progress of a request, for the log.
 #[derive(Default)]
 pub(super) struct Trip {
     pub(super) gate: Account,
-    /// In report mode, what would have been.
+    /// The decision that report mode did not enforce.
     pub(super) reported: Option<Reported>,
-    /// What the answer says about its use.
-    pub(super) noted: Option<Box<UsageReport>>,
-    /// The other end of the connection that it was sent on, and whether that was there before. `None`: no head has left.
+    /// Usage preferences of the answer.
+    pub(super) usage_report: Option<Box<UsageReport>>,
+    /// Address of the origin connection, and whether it was reused. `None`: no head was sent.
     pub(super) upstream: Option<(SocketAddr, bool)>,
-    /// From when it was sent to the head of the answer.
+    /// Time from sending the request to the head of the answer.
     pub(super) origin: Option<Duration>,
-    /// That the client was answered with by the origin; 0: none.
+    /// Status of the origin's answer; 0: none.
     pub(super) status: u16,
     pub(super) moved: Moved,
-    /// What is remembered of the page once it has been delivered.
+    /// Stored once the page has been delivered.
     pub(super) visit: Option<Box<(u64, Visit)>>,
-    /// `None`: the cache has nothing to do with it.
+    /// `None`: the cache is not involved.
     pub(super) cache: Option<Box<CacheTrace>>,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Exchange<'a> {
         peer: &'a Peer,
         began: Instant,
     ) -> Self {
-        let trip = Trip { gate: Account::new(proxy.wanted()), ..Trip::default() };
+        let trip = Trip { gate: Account::new(proxy.account_detail()), ..Trip::default() };
         Exchange {
             proxy,
             request,
@@ -99,6 +99,6 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Connections for one request: one that was kept may be dead, one that takes no more streams may be followed by another such, and
-/// a turn may be over before there is one.
+/// Attempts for one request: pooled connections may be dead or take no more streams, and a slot may expire before a
+/// connection is open.
 pub(super) const MAX_TRIES: u32 = 4;

@@ -1,12 +1,12 @@
-//! Which authority a request is for, and what it asks of it (RFC 9112 §3.2, RFC 9113 §8.3.1): inside a CONNECT, all that names one
-//! has to agree. Beside a CONNECT or a whole URL, Host counts for nothing, as long as it is one.
+//! The authority and target of a request (RFC 9112 §3.2, RFC 9113 §8.3.1). Inside a CONNECT, every field
+//! that names an authority must agree with the CONNECT. With a CONNECT or an absolute URL, Host only has to be valid.
 
 use crate::http1::{Framing, RequestHead};
 use crate::policy::{Authority, Refusal, Scheme};
 
-/// The authority, and path and query as sent, a fragment too: CONNECT has none. `inside`: the authority of the CONNECT around this
-/// connection, if there is one: then requests come in origin-form and must name that authority. `last`: what was located before,
-/// and how it was spelt.
+/// Returns the authority, and path and query as sent, fragment included; CONNECT has none. `inside`: the authority of
+/// the CONNECT around the connection, which requests in origin-form must name. `last`: the previous authority, as
+/// written and as parsed.
 pub fn locate<'a>(
     head: &RequestHead<'a>,
     inside: Option<&Authority>,
@@ -18,7 +18,7 @@ pub fn locate<'a>(
         if !matches!(head.framing, Framing::None | Framing::Length(0)) {
             return Err(Refusal::bad_request("CONNECT with a body"));
         }
-        // RFC 9110 §7.2 has Host repeat the target; some clients name the proxy in it, or leave the port out.
+        // RFC 9110 §7.2: Host repeats the target. Some clients name the proxy in it or omit the port.
         host.map(|host| parse(Scheme::Https, host)).transpose()?;
         return Ok((authority, b""));
     }
@@ -35,7 +35,7 @@ pub fn locate<'a>(
         }
         let authority = match host.map(|host| parse(inside.scheme(), host)).transpose()? {
             Some(host) if host == *inside => host,
-            // As a name in the TLS handshake does: it stands for an address that the client has looked up itself.
+            // Like a name in the TLS handshake, Host may stand for an address that the client resolved.
             Some(host) if stands_for(&host, inside) => host,
             Some(host) => return Err(mismatch(inside, &host)),
             None => inside.clone(),
@@ -61,7 +61,7 @@ pub fn locate<'a>(
     if path.starts_with(b"\\") {
         return Err(Refusal::bad_request("a backslash after the authority"));
     }
-    // RFC 9112 §3.2.2: to a proxy, the target alone says where to; Host is written from it.
+    // RFC 9112 §3.2.2: for a proxy only the target counts, and Host is rewritten.
     let named = host.map(|host| parse(scheme, host)).transpose()?;
     match inside {
         Some(inside) if *inside != authority => return Err(mismatch(inside, &authority)),
@@ -75,7 +75,7 @@ pub fn locate<'a>(
     Ok((authority, path))
 }
 
-/// `:authority` names the target; inside a CONNECT it has to be the connection's.
+/// `:authority` names the target; inside a CONNECT it must match the CONNECT.
 pub fn locate_http2<'a>(
     parts: &'a http::request::Parts,
     method: &str,
@@ -122,7 +122,7 @@ fn connect(target: &[u8], inside: Option<&Authority>) -> Result<Authority, Refus
         return Err(Refusal::bad_request("CONNECT inside a CONNECT tunnel"));
     }
     Authority::parse_connect(Scheme::Https, target)
-        .map_err(|error| Refusal::bad_request(format!("CONNECT wants host:port: {error}")))
+        .map_err(|error| Refusal::bad_request(format!("CONNECT requires host:port: {error}")))
 }
 
 fn scheme(text: &str) -> Result<Scheme, Refusal> {
@@ -133,10 +133,10 @@ fn parse(scheme: Scheme, written: &[u8]) -> Result<Authority, Refusal> {
     Authority::parse(scheme, written).map_err(|error| Refusal::bad_request(error.to_string()))
 }
 
-/// RFC 9112 §3.2.4: `*` is the whole server, and only OPTIONS can ask about that. No rule of robots.txt names it.
+/// RFC 9112 §3.2.4: `*` is the whole server, for OPTIONS only. No robots.txt rule matches it.
 fn asterisk(method: &str, target: &[u8]) -> Result<(), Refusal> {
     if target.starts_with(b"*") && method != "OPTIONS" {
-        return Err(Refusal::bad_request("`*` as the target of another method than OPTIONS"));
+        return Err(Refusal::bad_request("only OPTIONS can have `*` as its target"));
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::http1::{FieldRoom, read_request};
 
-    /// Authority and target of what this head asks.
+    /// Authority and target of this head.
     fn asked(raw: &str, inside: Option<&Authority>) -> Result<(String, String), Refusal> {
         let via = Via::new(&"politely-0".into());
         let mut room = FieldRoom::new();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_a_tunnel_the_authority_is_the_tunnels() {
+    fn inside_a_tunnel_the_authority_must_be_that_of_the_tunnel() {
         let tunnel = Authority::new(Scheme::Https, "a.example", None).unwrap();
         let ok = asked("GET /x HTTP/1.1\r\nHost: A.example:443\r\n\r\n", Some(&tunnel)).unwrap();
         assert_eq!(ok, ("https://a.example".to_owned(), "/x".to_owned()));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_a_plain_tunnel_to_an_address_a_name_stands_for_it() {
+    fn inside_a_plain_tunnel_a_name_replaces_an_address() {
         let tunnel = |url| Authority::from_url(url).unwrap();
         let raw = "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n";
         let ok = asked(raw, Some(&tunnel("http://192.0.2.1"))).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn connect_wants_a_host_and_a_port() {
+    fn connect_requires_a_host_and_a_port() {
         for good in ["a.example:443", "[::1]:9", "A.Example:8443"] {
             assert!(asked(&format!("CONNECT {good} HTTP/1.1\r\nHost: {good}\r\n\r\n"), None).is_ok(), "{good}");
         }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_that_is_unclear_is_refused() {
+    fn an_ambiguous_authority_is_refused() {
         for raw in [
             "GET http://u:p@a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
             "GET http://a.example/ HTTP/1.1\r\nHost: u@a.example\r\n\r\n",

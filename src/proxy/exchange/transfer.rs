@@ -1,12 +1,12 @@
-//! Carries one request to its origin and the answer back: both bodies at once, in both directions, by one task.
+//! Carries one request to its origin and the answer back: one task moves both bodies.
 
 use super::Exchange;
-use super::carry::{AnswerHead, Client, Fault, Flow, Moved, Next, Origin, Side, Stopped};
-use super::carry_end::{Broken, Carried};
+use super::carry::{AfterHead, AnswerHead, Client, Flow, FlowError, Moved, Origin, Side, SideError};
+use super::carry_error::{Carried, CarryError};
 use crate::gate::Permit;
 use crate::http1::MAX_INTERIM;
 use crate::proxy::io::Timer;
-use crate::proxy::limits::body_rate::Least;
+use crate::proxy::limits::body_rate::MinRate;
 use crate::proxy::respond::Failure;
 use crate::upstream::Route;
 use std::future::poll_fn;
@@ -15,21 +15,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// Until the answer has been handed on, or another protocol follows.
+    /// Resolves when the answer was forwarded or another protocol follows.
     pub(super) async fn carry<C: Client, O: Origin>(
         &mut self,
         client: &mut C,
         origin: &mut O,
         timer: &mut Timer,
         route: &Route,
-    ) -> Result<Carried, Broken> {
+    ) -> Result<Carried, CarryError> {
         let gap = self.permit.as_ref().map_or(Duration::ZERO, Permit::gap);
         let (limits, expects_continue) = (&self.settings.limits, self.request.expects_continue);
-        let least = Least { rate: limits.min_rate, over: limits.read_timeout };
-        // A request that waits for the host has waited for its gap anyway.
-        let stall = gap.max(limits.read_timeout / STALL);
+        let min_rate = MinRate { rate: limits.min_rate, over: limits.read_timeout };
+        // Stalls within the pacing gap delay nobody: the next start waits for the gap anyway.
+        let stall = gap.max(limits.read_timeout / STALL_PART);
         let began = Instant::now();
-        let at = began + least.over;
+        let at = began + min_rate.over;
         let mut carry = Carry {
             exchange: self,
             client,
@@ -38,18 +38,18 @@ impl Exchange<'_> {
             began,
             up: Flow::new(at),
             down: Flow::new(at),
-            unsent: None,
+            send_stopped: None,
             answered: false,
-            left: false,
+            head_written: false,
             awaits_continue: expects_continue,
             window: (began, 0),
             interim: 0,
-            least,
+            min_rate,
             stall,
         };
         poll_fn(|cx| {
             let polled = carry.poll(cx, timer);
-            // The task may end any time.
+            // Saved each time, because the task may be dropped.
             carry.exchange.trip.moved = Moved { up: carry.up.moved, down: carry.down.moved };
             polled
         })
@@ -57,7 +57,7 @@ impl Exchange<'_> {
     }
 
     /// The head of the request has been written.
-    fn on_left(&mut self) {
+    fn on_head_written(&mut self) {
         self.proxy.counters.sent(self.trip.upstream.is_some_and(|(_, reused)| reused));
         if let Some(permit) = &mut self.permit {
             permit.note_left();
@@ -73,37 +73,37 @@ struct Carry<'c, 'e, C, O> {
     began: Instant,
     up: Flow,
     down: Flow,
-    /// Why the rest of the request is not sent any more; the answer may come all the same.
-    unsent: Option<Option<Fault>>,
+    /// Why the rest of the request is not sent; an answer may still come.
+    send_stopped: Option<Option<SideError>>,
     answered: bool,
-    left: bool,
-    /// Nothing of its body comes before the origin's 100, or before the client is tired of waiting (RFC 9110 §10.1.1).
+    head_written: bool,
+    /// The body waits for the origin's 100, or until the client sends it anyway (RFC 9110 §10.1.1).
     awaits_continue: bool,
-    /// From when on, and behind how many bytes, it is seen whether the bodies go on.
+    /// Start of the stall window, and the bytes moved before it.
     window: (Instant, u64),
     /// Interim answers so far.
     interim: u32,
-    least: Least,
-    /// A client that has sent next to nothing of its request, or taken next to nothing of its answer, for so long has stalled.
+    min_rate: MinRate,
+    /// A client that has moved next to nothing of its request or answer for this long has stalled.
     stall: Duration,
 }
 
 impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
     #[inline]
-    fn poll(&mut self, cx: &mut Context<'_>, timer: &mut Timer) -> Poll<Result<Carried, Broken>> {
+    fn poll(&mut self, cx: &mut Context<'_>, timer: &mut Timer) -> Poll<Result<Carried, CarryError>> {
         loop {
             if !self.is_sent() {
                 self.poll_up(cx)?;
             }
-            if !self.left && self.origin.poll_left(cx).is_ready() {
-                self.left = true;
-                self.exchange.on_left();
+            if !self.head_written && self.origin.poll_head_written(cx).is_ready() {
+                self.head_written = true;
+                self.exchange.on_head_written();
             }
             if let Poll::Ready(done) = self.poll_down(cx) {
                 return Poll::Ready(done);
             }
             if self.is_sent() && self.client.poll_gone(cx).is_ready() {
-                return Poll::Ready(Err(Broken::Gone));
+                return Poll::Ready(Err(CarryError::ClientGone));
             }
             let own = self.client.wake_at().filter(|_| self.is_sent());
             let up = (!self.is_origins_turn()).then_some(self.up.at);
@@ -118,80 +118,82 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
             if self.window_ends().is_some_and(|at| at <= now) {
                 let has_stalled = self.has_stalled();
                 if let Some(permit) = self.exchange.permit.as_mut().filter(|_| has_stalled) {
-                    // It may go on whenever it likes; the host is others' meanwhile.
+                    // The client may go on later; the slot goes to another request.
                     permit.pass_on();
                 }
                 self.window = (now, self.up.moved + self.down.moved);
             }
-            self.late(now)?;
+            self.on_deadline(now)?;
         }
     }
 
-    /// When to see whether the client goes on. `None`: nothing of it is waited for, or it has no turn.
+    /// When to check for a stall. `None`: the client is not waited for, or has no slot.
     fn window_ends(&self) -> Option<Instant> {
-        let has_turn = self.left && self.exchange.permit.as_ref().is_some_and(Permit::has_turn);
+        let has_turn = self.head_written && self.exchange.permit.as_ref().is_some_and(Permit::has_turn);
         (has_turn && (self.answered || !self.is_origins_turn())).then(|| self.window.0 + self.stall)
     }
 
-    /// At the end of a window.
+    /// Whether the client stalled in the last window.
     fn has_stalled(&self) -> bool {
         let is_waited_for = if self.answered { self.down.is_held_up } else { !self.up.is_held_up };
         let moved = self.up.moved + self.down.moved - self.window.1;
-        is_waited_for && u128::from(moved) * 1000 < SLOW * self.stall.as_millis()
+        is_waited_for && u128::from(moved) * 1000 < STALL_RATE * self.stall.as_millis()
     }
 
-    /// Until when something of the answer has to move. A client that says no more shows that it is there by what it takes.
+    /// Deadline for progress of the answer. A half-closed client shows by reading that it is there.
     fn down_ends(&self) -> Instant {
         if let Some(held) = &self.exchange.held {
             return held.until;
         }
-        match self.answered && self.client.is_silent() {
-            true => self.down.at.min(self.down.at + PRESENT - self.least.over),
+        match self.answered && self.client.is_half_closed() {
+            true => self.down.at.min(self.down.at + HALF_CLOSED_TIMEOUT - self.min_rate.over),
             false => self.down.at,
         }
     }
 
     fn is_sent(&self) -> bool {
-        self.up.is_done || self.unsent.is_some()
+        self.up.is_done || self.send_stopped.is_some()
     }
 
-    /// It has all that it is to have for now.
+    /// The origin has all that it needs for now.
     fn is_origins_turn(&self) -> bool {
         self.is_sent() || self.awaits_continue && !self.up.is_held_up
     }
 
-    /// The body comes now.
-    fn continues(&mut self, now: Instant) {
+    /// Starts the body's deadlines.
+    fn start_body(&mut self, now: Instant) {
         self.awaits_continue = false;
         self.window = (now, 0);
-        self.up.at = now + self.least.over;
+        self.up.at = now + self.min_rate.over;
     }
 
-    /// The request.
-    fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
-        let polled = self.up.poll(cx, self.client.side(), self.origin.side(), self.least);
+    /// Sends the request on.
+    fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), CarryError> {
+        let polled = self.up.poll(cx, self.client.side(), self.origin.side(), self.min_rate);
         if self.awaits_continue && self.up.moved > 0 {
-            self.continues(Instant::now());
+            self.start_body(Instant::now());
         }
         let Poll::Ready(ended) = polled else { return Ok(()) };
-        // The answer has its time from now on.
-        self.down.at = Instant::now() + self.least.over;
+        // The answer's timeout starts now.
+        self.down.at = Instant::now() + self.min_rate.over;
         match ended {
             Ok(()) => Ok(()),
-            Err(Stopped::To(fault)) => {
-                self.unsent = Some(Some(fault));
+            Err(FlowError::Destination(fault)) => {
+                self.send_stopped = Some(Some(fault));
                 Ok(())
             }
-            Err(Stopped::From(Fault::Malformed(why))) if !self.answered => Err(Broken::BadRequest(why)),
-            Err(Stopped::From(_)) => Err(Broken::Gone),
-            Err(Stopped::Slow) if !self.answered => Err(Broken::SlowRequest),
-            Err(Stopped::Slow) => Err(Broken::Cut("the body of the request is too slow (`limits.min_rate`)".into())),
+            Err(FlowError::Source(SideError::Malformed(why))) if !self.answered => Err(CarryError::BadRequest(why)),
+            Err(FlowError::Source(_)) => Err(CarryError::ClientGone),
+            Err(FlowError::TooSlow) if !self.answered => Err(CarryError::SlowRequest),
+            Err(FlowError::TooSlow) => {
+                Err(CarryError::Cut("the body of the request is too slow (`limits.min_rate`)".into()))
+            }
         }
     }
 
-    /// The answer.
+    /// Sends the answer on.
     #[inline]
-    fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<Carried, Broken>> {
+    fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<Carried, CarryError>> {
         while !self.answered {
             let (mut now, mut continues) = (self.began, false);
             let method = self.exchange.request.method;
@@ -203,97 +205,96 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
                         return Err(Failure::malformed("interim answers without end").into());
                     }
                     continues |= head.status == 100;
-                    // Of a page that has to be read nothing goes out before: early hints (103) are of its head.
+                    // Early hints (103) are part of a page's head: a page that is read first has none.
                     if !self.exchange.reads_pages || self.awaits_continue && head.status == 100 {
                         self.client.interim(head);
                     }
-                    return Ok(Next::Interim);
+                    return Ok(AfterHead::Interim);
                 }
                 now = Instant::now();
                 self.exchange.on_answer(head, now - self.began, self.client, self.route)
             };
             match self.origin.poll_head(cx, method, limit, read) {
-                Poll::Ready(Ok(Ok(Next::Interim))) => {
+                Poll::Ready(Ok(Ok(AfterHead::Interim))) => {
                     now = Instant::now();
-                    self.down.at = now + self.least.over;
+                    self.down.at = now + self.min_rate.over;
                     if self.awaits_continue && continues {
-                        self.continues(now);
+                        self.start_body(now);
                     }
                 }
-                Poll::Ready(Ok(Ok(Next::Body))) => {
+                Poll::Ready(Ok(Ok(AfterHead::Body))) => {
                     self.answered = true;
                     self.window = (now, self.up.moved);
-                    self.down.at = now + self.least.over;
-                    self.client.side().keep_no_more();
+                    self.down.at = now + self.min_rate.over;
+                    self.client.side().drop_replay();
                     self.origin.begin_body();
                 }
-                Poll::Ready(Ok(Ok(Next::Confirmed))) => {
+                Poll::Ready(Ok(Ok(AfterHead::Confirmed))) => {
                     self.origin.begin_body();
                     return Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: false }));
                 }
-                Poll::Ready(Ok(Ok(Next::Switched))) => {
+                Poll::Ready(Ok(Ok(AfterHead::Switched))) => {
                     return Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: true }));
                 }
-                Poll::Ready(Ok(Err(error))) => return Poll::Ready(Err(Broken::Head(error))),
+                Poll::Ready(Ok(Err(error))) => return Poll::Ready(Err(CarryError::Rejected(error))),
                 Poll::Ready(Err(fault)) => {
-                    // What was not taken says more than that nothing came.
-                    let unsent = self.unsent.take().flatten().filter(|_| matches!(fault, Fault::Ended));
-                    return Poll::Ready(Err(Broken::Origin(unsent.unwrap_or(fault))));
+                    // A write error says more than an early end.
+                    let send_stopped = self.send_stopped.take().flatten().filter(|_| matches!(fault, SideError::Ended));
+                    return Poll::Ready(Err(CarryError::Origin(send_stopped.unwrap_or(fault))));
                 }
                 Poll::Pending => {
-                    // Interim answers go out as they come.
+                    // Interim answers are flushed at once.
                     return match self.client.side().poll_flush(cx) {
-                        Poll::Ready(Err(_)) => Poll::Ready(Err(Broken::Gone)),
+                        Poll::Ready(Err(_)) => Poll::Ready(Err(CarryError::ClientGone)),
                         Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
                     };
                 }
             }
         }
         if self.exchange.held.is_some() {
-            ready!(self.exchange.poll_held(cx, self.client, self.origin, self.route, &mut self.down, self.least.over))?;
+            let over = self.min_rate.over;
+            ready!(self.exchange.poll_held(cx, self.client, self.origin, self.route, &mut self.down, over))?;
         }
         let (from, to) = (self.origin.side(), self.client.side());
-        match self.exchange.poll_content(cx, &mut self.down, from, to, self.least) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(Carried { is_sent: self.up.is_done, is_switched: false })),
-            Poll::Ready(Err(Stopped::From(fault))) => Poll::Ready(Err(Broken::Cut(format!("the origin: {fault}")))),
-            Poll::Ready(Err(Stopped::To(_))) => Poll::Ready(Err(Broken::Gone)),
-            Poll::Ready(Err(Stopped::Slow)) => {
-                Poll::Ready(Err(Broken::Cut("the answer is too slow (`limits.min_rate`)".into())))
-            }
-        }
+        let polled = self.exchange.poll_content(cx, &mut self.down, from, to, self.min_rate);
+        polled.map(|sent| match sent {
+            Ok(()) => Ok(Carried { is_sent: self.up.is_done, is_switched: false }),
+            Err(FlowError::Source(fault)) => Err(CarryError::Cut(format!("the origin: {fault}"))),
+            Err(FlowError::Destination(_)) => Err(CarryError::ClientGone),
+            Err(FlowError::TooSlow) => Err(CarryError::Cut("the answer is too slow (`limits.min_rate`)".into())),
+        })
     }
 
-    /// A deadline has passed.
+    /// Handles a deadline that has passed.
     #[cold]
-    fn late(&mut self, now: Instant) -> Result<(), Broken> {
+    fn on_deadline(&mut self, now: Instant) -> Result<(), CarryError> {
         if !self.is_origins_turn() && now >= self.up.at {
             if self.answered {
-                self.unsent = Some(None);
+                self.send_stopped = Some(None);
                 return Ok(());
             }
-            return Err(if self.up.is_held_up { Broken::NotTaken } else { Broken::SlowRequest });
+            return Err(if self.up.is_held_up { CarryError::NotRead } else { CarryError::SlowRequest });
         }
         if (self.is_origins_turn() || self.answered) && now >= self.down_ends() {
             if self.exchange.held.as_mut().is_some_and(|held| held.give_up()) {
                 return Ok(());
             }
             if now < self.down.at {
-                return Err(Broken::Gone);
+                return Err(CarryError::ClientGone);
             }
             return Err(match (self.answered, self.down.is_held_up) {
-                (false, _) => Broken::NoAnswer,
-                (true, true) => Broken::Cut("the client stopped reading".into()),
-                (true, false) => Broken::Cut("the origin stopped in the middle of its answer".into()),
+                (false, _) => CarryError::NoAnswer,
+                (true, true) => CarryError::Cut("the client stopped reading".into()),
+                (true, false) => CarryError::Cut("the origin stopped in the middle of its answer".into()),
             });
         }
         Ok(())
     }
 }
 
-/// A client that has said that it sends no more has gone when nothing of its answer has moved for so long.
-const PRESENT: Duration = Duration::from_secs(5);
-/// The part of `read_timeout` after which a client that moves next to nothing has the host's turn no longer:
-const STALL: u32 = 12;
-/// fewer bytes a second than any way to a client has.
-const SLOW: u128 = 1024;
+/// A half-closed client has gone if its answer has not moved for this long.
+const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(5);
+/// The part of `read_timeout` after which a stalled client loses its slot.
+const STALL_PART: u32 = 12;
+/// A client that moves fewer bytes a second has stalled.
+const STALL_RATE: u128 = 1024;

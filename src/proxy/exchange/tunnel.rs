@@ -1,13 +1,13 @@
-//! Bytes that pass unread, both ways: an upgraded protocol, or a host whose policy is `tunnel`.
+//! Bytes passed unread in both directions: an upgraded protocol, or a host with `intercept: tunnel`.
 
-use super::carry::{Flow, Moved, Side, Stopped};
+use super::carry::{Flow, FlowError, Moved, Side};
 use super::per_user::{hosts, is_listed};
 use super::state::MAX_TRIES;
 use super::{Exchange, Outcome};
 use crate::gate::PaceOutcome;
 use crate::policy;
 use crate::proxy::io::Timer;
-use crate::proxy::limits::body_rate::Least;
+use crate::proxy::limits::body_rate::MinRate;
 use crate::proxy::respond::Failure;
 use crate::upstream::{ReachError, Stream};
 use std::future::poll_fn;
@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// Connects before the CONNECT is granted, so that a failure is an answer and not an end. Only starts are paced: the turn
-    /// ends here. `via`: what the CONNECT says of the way so far.
+    /// Connects before the CONNECT is granted, so that a failure can be answered. Only the start is paced. `via`: the
+    /// Via fields of the CONNECT.
     pub async fn open_tunnel(&mut self, via: Option<&str>) -> Result<Stream, Outcome> {
         let (proxy, peer, authority) = (self.proxy, self.peer, &self.request.authority);
         let route = loop {
@@ -58,11 +58,11 @@ impl Exchange<'_> {
                 return Ok(origin);
             }
         }
-        Err(Outcome::Failed(Failure::turns_over()))
+        Err(Outcome::Failed(Failure::slots_expired()))
     }
 }
 
-/// Hands on until both directions have ended, one has failed, or nothing has come for `idle`. `moved` is kept up to date.
+/// Passes bytes until both directions have ended, one has failed, or nothing came for `idle`. Updates `moved`.
 pub async fn run<A: Side, B: Side>(
     client: &mut A,
     origin: &mut B,
@@ -72,7 +72,7 @@ pub async fn run<A: Side, B: Side>(
 ) {
     let at = Instant::now() + idle;
     let (mut up, mut down) = (Flow::new(at), Flow::new(at));
-    let any = Least { rate: 0, over: idle };
+    let any = MinRate { rate: 0, over: idle };
     poll_fn(|cx| {
         loop {
             let before = (up.at, down.at);
@@ -94,15 +94,15 @@ pub async fn run<A: Side, B: Side>(
     .await;
 }
 
-/// One direction, unless it has ended.
+/// Polls one direction unless it has ended.
 fn step<A: Side, B: Side>(
     flow: &mut Flow,
     cx: &mut Context<'_>,
     from: &mut A,
     to: &mut B,
-    any: Least,
+    any: MinRate,
     moved: &mut u64,
-) -> Poll<Result<(), Stopped>> {
+) -> Poll<Result<(), FlowError>> {
     if flow.is_done {
         return Poll::Ready(Ok(()));
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_end_is_passed_on_and_the_other_direction_goes_on() {
+    async fn an_end_is_forwarded_and_the_other_direction_continues() {
         let ((mut client, ours), (mut origin, theirs)) = (duplex(16), duplex(16));
         let running = tokio::spawn(tunnel(ours, theirs, Duration::from_secs(60)));
         client.write_all(b"up").await.unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_lasts_as_long_as_something_comes() {
+    async fn a_tunnel_lasts_while_bytes_arrive() {
         let ((mut client, ours), (origin, theirs)) = (duplex(64), duplex(64));
         let began = Instant::now();
         let running = tokio::spawn(tunnel(ours, theirs, Duration::from_secs(60)));

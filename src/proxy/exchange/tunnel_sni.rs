@@ -1,43 +1,44 @@
-//! The client's side of a tunnel, whose TLS handshake has to name the tunnel's host: at one address there may be many sites, and
-//! only that one's are meant to go by unread.
+//! The client side of a tunnel, whose TLS handshake must name the tunnel's host: other sites at the same address may
+//! not pass unread.
 
-use super::carry::{BodySource, Fault, Side};
+use super::carry::{BodySource, Side, SideError};
 use crate::policy::{Authority, Host, Refusal};
 use crate::tls::HelloReader;
 use bytes::Bytes;
 use http::HeaderMap;
 use std::task::{Context, Poll, ready};
 
-/// A client that says whom it speaks to with what it sends first. Nothing waits for that: servers of other protocols speak first.
-pub(super) struct Introduced<'a, S> {
+/// A client whose ClientHello is checked as it passes. Nothing waits for it: in other protocols the server speaks
+/// first.
+pub(super) struct SniCheckedClient<'a, S> {
     side: &'a mut S,
     host: &'a Host,
-    /// As long as a name may come.
+    /// Set while a ClientHello may come.
     hello: Option<HelloReader>,
-    /// Whom it named in place of the host. What it said so with goes no further.
-    pub(super) other: Option<String>,
+    /// The name in the ClientHello if it is not the host. The ClientHello is not forwarded.
+    pub(super) other_name: Option<String>,
 }
 
-impl<'a, S: Side> Introduced<'a, S> {
-    /// An address is named by nobody, or by any name.
+impl<'a, S: Side> SniCheckedClient<'a, S> {
+    /// Checks nothing if the host is an IP address.
     pub(super) fn new(side: &'a mut S, host: &'a Host) -> Self {
-        Introduced { side, host, hello: host.name().map(|_| HelloReader::default()), other: None }
+        SniCheckedClient { side, host, hello: host.name().map(|_| HelloReader::default()), other_name: None }
     }
 
-    fn look(&mut self) {
+    fn check_hello(&mut self) {
         let Some(names) = self.hello.as_mut().and_then(|hello| hello.read(self.side.bytes())) else { return };
         self.hello = None;
         let is_host = |name: &[u8]| str::from_utf8(name).is_ok_and(|name| Host::parse(name).as_ref() == Ok(self.host));
-        self.other = match names {
+        self.other_name = match names {
             Ok(names) => names.iter().find(|name| !is_host(name)).map(|name| String::from_utf8_lossy(name).into()),
-            Err(_) => Some("what cannot be read".to_owned()),
+            Err(_) => Some("an unreadable name".to_owned()),
         };
     }
 }
 
-impl<S: Side> BodySource for Introduced<'_, S> {
+impl<S: Side> BodySource for SniCheckedClient<'_, S> {
     fn bytes(&self) -> &[u8] {
-        if self.other.is_some() { &[] } else { self.side.bytes() }
+        if self.other_name.is_some() { &[] } else { self.side.bytes() }
     }
 
     fn consume(&mut self, n: usize) {
@@ -48,12 +49,12 @@ impl<S: Side> BodySource for Introduced<'_, S> {
         self.side.take(n)
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
         let is_more = ready!(self.side.poll_more(cx))?;
         if is_more {
-            self.look();
+            self.check_hello();
         }
-        if self.other.is_some() { Poll::Ready(Err(Fault::Ended)) } else { Poll::Ready(Ok(is_more)) }
+        if self.other_name.is_some() { Poll::Ready(Err(SideError::Ended)) } else { Poll::Ready(Ok(is_more)) }
     }
 
     fn trailers(&mut self) -> Option<HeaderMap> {
@@ -61,12 +62,12 @@ impl<S: Side> BodySource for Introduced<'_, S> {
     }
 }
 
-impl<S: Side> Side for Introduced<'_, S> {
-    fn keep_no_more(&mut self) {
-        self.side.keep_no_more();
+impl<S: Side> Side for SniCheckedClient<'_, S> {
+    fn drop_replay(&mut self) {
+        self.side.drop_replay();
     }
 
-    fn poll_send<F: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut F) -> Poll<Result<(), Fault>> {
+    fn poll_send<F: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut F) -> Poll<Result<(), SideError>> {
         self.side.poll_send(cx, from)
     }
 
@@ -74,13 +75,13 @@ impl<S: Side> Side for Introduced<'_, S> {
         self.side.end(trailers);
     }
 
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SideError>> {
         self.side.poll_flush(cx)
     }
 }
 
-/// The name in the handshake is another than that of the CONNECT.
-pub(super) fn misnamed(connected: &Authority, name: &str) -> Refusal {
+/// The refusal of a TLS handshake that does not name the host of the CONNECT.
+pub(super) fn name_mismatch(connected: &Authority, name: &str) -> Refusal {
     Refusal::AuthorityMismatch {
         connection: connected.to_string().into(),
         request: format!("{name} (the name in the TLS handshake)").into(),

@@ -9,9 +9,9 @@ use super::request::Request;
 use crate::gate::{Charge, Reported};
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
 use crate::policy::{
-    HostRules, Refusal, Reservation, RobotsOverride, Signal, SiteFile, UsageLines, UsageReport, Use, is_for_one,
-    resolved,
+    HostRules, Refusal, Reservation, RobotsOverride, Ruling, Signal, SiteFile, UsageLines, UsageReport, Use,
 };
+use crate::policy::{is_for_one, resolved};
 use std::time::{Duration, Instant, SystemTime};
 use url::Url;
 
@@ -38,7 +38,7 @@ impl Exchange<'_> {
         if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") || request.is_on_terms() {
             return None;
         }
-        let RememberedReservation { reservation, until } = proxy.reserved.get(request, peer, rules)?;
+        let RememberedReservation { reservation, until } = proxy.reservations.get(request, peer, rules)?;
         let holds = rules.usage.of(reservation.field) == RobotsOverride::Enforce
             && !rules.options.report_only
             && rules.purposes().iter().any(|purpose| purpose.as_str() == &*reservation.purpose);
@@ -60,16 +60,16 @@ impl Exchange<'_> {
 
     /// What the answer's head says of what the request has promised. `None`: nobody can tell.
     pub(super) fn charged(&self) -> Option<Charge> {
-        let Some(noted) = &self.trip.noted else { return Some(Charge::Nothing) };
+        let Some(noted) = &self.trip.usage_report else { return Some(Charge::Nothing) };
         let is_clear = !noted.malformed.contains(&Signal::Charged);
         is_clear.then(|| noted.charged.map_or(Charge::Nothing, Charge::Of))
     }
 
     /// The same of what has been said in it, in its head or in the page's.
     pub(super) fn check_lines(&mut self, lines: &UsageLines, head: &AnswerHead<'_>) -> Result<(), Refusal> {
-        let Exchange { proxy, request, peer, ref settings, .. } = *self;
-        let now = SystemTime::now();
-        let rules = rules(settings, request, peer);
+        let Exchange { proxy, request, peer, .. } = *self;
+        let (now, settings) = (SystemTime::now(), self.settings.clone());
+        let rules = rules(&settings, request, peer);
         let asked = asked(request, peer);
         let product_tokens = rules.product_tokens(&asked);
         let to = Use { purposes: rules.purposes(), product_tokens: &product_tokens, modes: rules.usage, now };
@@ -84,20 +84,24 @@ impl Exchange<'_> {
             proxy.counters.noted(&noted, request.promised);
             proxy.offers.note(&request.authority, &noted);
             let link = noted.rsl.as_deref().filter(|_| !rules.licensed_purposes().is_empty());
-            if let Some(url) = link.and_then(|link| resolved(&Url::parse(&request.url()).ok()?, link)) {
-                proxy.gate.link_license(&request.authority, url.as_str());
-            }
-            if let Some(before) = self.trip.noted.take() {
+            let url = link.and_then(|link| resolved(&Url::parse(&request.url()).ok()?, link));
+            let by_license = url.and_then(|url| proxy.gate.judge_linked(&asked, rules, url.as_str()));
+            if let Some(before) = self.trip.usage_report.take() {
                 noted.join_before(*before);
             }
-            self.trip.noted = Some(Box::new(noted));
+            self.trip.usage_report = Some(Box::new(noted));
+            match by_license.filter(|_| (200..300).contains(&head.status)) {
+                Some(Ruling::Refuse(why)) => return Err(*why),
+                Some(Ruling::Report(why)) => self.report(*why),
+                Some(_) | None => {}
+            }
         }
         let Some((reservation, mode)) = reservation else { return Ok(()) };
         let reservation = Box::new(reservation);
         if mode == RobotsOverride::Enforce && !rules.options.report_only {
             if request.method == "GET" && !request.is_on_terms() && self.is_for_all(head) {
                 let until = Instant::now() + lifetime(head, now);
-                proxy.reserved.put(
+                proxy.reservations.put(
                     request,
                     peer,
                     rules,
@@ -106,10 +110,15 @@ impl Exchange<'_> {
             }
             return Err(Refusal::AnswerReserved(reservation));
         }
-        let reported = Reported::from(Refusal::AnswerReserved(reservation));
-        proxy.log_reported(peer, &request.url(), &reported);
-        self.trip.reported.get_or_insert(reported);
+        self.report(Refusal::AnswerReserved(reservation));
         Ok(())
+    }
+
+    /// It would be refused, and goes on.
+    pub(super) fn report(&mut self, why: Refusal) {
+        let reported = Reported::from(why);
+        self.proxy.log_reported(self.peer, &self.request.url(), &reported);
+        self.trip.reported.get_or_insert(reported);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What each user has asked, and each address that asks without a user name: counts since the start, in bounded memory.
+//! Request counts since the start by user, and by address without a user, in bounded memory.
 
 use super::outcome_counts::{OutcomeCounts, Outcomes};
 use crate::config::User;
@@ -18,42 +18,42 @@ use std::time::Duration;
 pub(super) struct UserCounts {
     pub(super) outcomes: Outcomes,
     requests: AtomicU64,
-    /// Of bodies of answers from origins.
+    /// Of bodies from origins.
     bytes: AtomicU64,
     /// Milliseconds that requests were held.
     waited: AtomicU64,
-    /// The metrics have it under its name.
+    /// The metrics have a label for this user.
     is_labelled: bool,
 }
 
-/// A user's counts are found without a lock, an address's under that of its shard.
+/// Users are found without a lock, addresses under a shard's lock.
 pub(super) struct Users {
-    /// Exactly the users of the configuration: no other name makes an entry.
+    /// Exactly the configured users; other names get no entry.
     configured: ArcSwap<HashMap<Box<str>, Arc<UserCounts>>>,
-    /// If there are too many, those that ask least are forgotten.
+    /// Bounded: the addresses with the fewest requests are dropped.
     addresses: Cache<IpAddr, Arc<UserCounts>>,
 }
 
-/// What a request cost: bytes of the origin's answer, and how long it was held.
+/// The cost of a request: bytes of the origin's answer, and time held.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::proxy) struct Cost {
     pub(in crate::proxy) bytes: u64,
     pub(in crate::proxy) held: Duration,
 }
 
-/// What one user has asked since the start.
+/// Figures of one user since the start.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct UserFigures {
     pub who: Who,
     pub requests: u64,
-    /// How the requests ended: slugs as in `outcome` of the metrics.
+    /// Outcomes by slug, as in `outcome` of the metrics.
     pub outcomes: OutcomeCounts,
     pub bytes: u64,
     pub waited: Duration,
 }
 
-/// A user of `access.users`, or who asks without one: an address, in IPv6 the network of 64 bits.
+/// A user of `access.users`, or an address (in IPv6 a /64 network).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Who {
@@ -68,7 +68,7 @@ impl Default for Users {
 }
 
 impl Users {
-    /// Keeps the counts of the users that stay, and returns the counts in the metrics of those that go.
+    /// Keeps the counts of users that stay. Returns the labelled counts of users that were removed.
     pub(super) fn configure(&self, users: &[Arc<User>]) -> Vec<Arc<UserCounts>> {
         let before = self.configured.load_full();
         let known = |user: &Arc<User>| before.get(user.name.as_ref());
@@ -88,8 +88,8 @@ impl Users {
         gone
     }
 
-    /// Counts a request that has ended, or what one cost whose end has been counted. Returns whether the metrics have it
-    /// under the name of a user.
+    /// Counts an ended request, or only the cost of a request that was counted before. Returns whether the user has a
+    /// label in the metrics.
     pub(super) fn count(&self, peer: &Peer, slug: Option<&'static str>, cost: Cost) -> bool {
         match &peer.user {
             Some(user) => {
@@ -104,14 +104,14 @@ impl Users {
         }
     }
 
-    /// Those in the metrics that have asked.
+    /// Labelled users with requests.
     pub(super) fn labelled(&self) -> Vec<(Box<str>, OutcomeCounts)> {
         let users = self.configured.load();
         let asked = users.iter().filter(|(_, counts)| counts.is_labelled && counts.requests.load(Relaxed) > 0);
         asked.map(|(name, counts)| (name.clone(), counts.outcomes.read())).collect()
     }
 
-    /// Those that have asked most, the busiest first.
+    /// Users and addresses with the most requests, busiest first.
     pub(super) fn busiest(&self, most: usize) -> Vec<UserFigures> {
         let configured = self.configured.load();
         let asked =
@@ -150,7 +150,7 @@ impl UserCounts {
     }
 }
 
-/// Series of the metrics: the first users of the configuration, and after a reload those that have had one.
+/// Labels in the metrics: the first configured users; after a reload, users keep theirs.
 const MOST_LABELLED: usize = 200;
 const MOST_ADDRESSES: usize = 1000;
 
@@ -196,7 +196,7 @@ mod tests {
     const HERE: [u8; 4] = [127, 0, 0, 1];
 
     #[test]
-    fn each_request_counts_once_for_its_user_or_for_the_others_and_no_count_falls() {
+    fn each_request_is_counted_once_and_no_count_falls() {
         let users = users(MOST_LABELLED + 2);
         let counters = counters(&users);
         let ended = |slug, user| counters.ended(Some(slug), &peer(HERE, user), Cost::default());
@@ -212,7 +212,7 @@ mod tests {
         let all = |details: &Details| (details.outcomes()["forwarded"], details.outcomes()["crawl-delay"]);
         assert_eq!(all(&after), (2, users.len() as u64));
         assert_eq!((counters.read().forwarded, counters.read().refused["crawl-delay"]), all(&after));
-        // A reload: one in the metrics goes, and one beyond the bound stays.
+        // A reload removes a labelled user and keeps one beyond the bound.
         counters.configure(&users[1..]);
         assert_eq!(all(&counters.details()), all(&after));
         assert_eq!(series(&counters.details(), "u0", "forwarded"), None);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_users_and_addresses_the_busiest_are_shown_first() {
+    fn the_busiest_users_and_addresses_come_first() {
         for count in [100, 100_000] {
             let users = users(count);
             let counters = counters(&users);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn only_configured_names_have_an_entry_and_an_address_that_asks_much_stays() {
+    fn unconfigured_names_get_no_entry_and_busy_addresses_stay() {
         let (configured, unknown) = (users(1), users(2).remove(1));
         let counters = counters(&configured);
         let network = |host: u16| [0x2001, 0xdb8, 0, 0, 0, 0, 0, host];

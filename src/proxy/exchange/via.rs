@@ -1,12 +1,12 @@
-//! Our name in Via (RFC 9110 §7.6.3), by which a loop is known.
+//! Our name in Via (RFC 9110 §7.6.3), which detects loops.
 
 use http::Version;
 use std::sync::Arc;
 
-/// What this instance writes there.
+/// The Via values of this instance.
 pub struct Via {
     name: Arc<str>,
-    /// For what came in HTTP/1.0, HTTP/1.1 and HTTP/2.
+    /// For messages received in HTTP/1.0, HTTP/1.1 and HTTP/2.
     lines: [String; 3],
 }
 
@@ -23,7 +23,7 @@ impl Via {
         }
     }
 
-    /// Whether a line names us, whatever another proxy wrote beside our name.
+    /// Whether a Via line names us, whatever other proxies added.
     pub fn is_in(&self, line: &[u8]) -> bool {
         line.split(|&byte| byte == b',').any(|member| {
             let mut words = member.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_name_is_found_whatever_stands_beside_it() {
+    fn our_name_is_found_among_other_members() {
         let via = Via::new(&"politely-1234abcd".into());
         for line in [
             via.line(Version::HTTP_11).to_owned(),

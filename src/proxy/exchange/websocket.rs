@@ -1,4 +1,4 @@
-//! A WebSocket asked for in HTTP/2 (RFC 8441), whose handshake with the origin is that of HTTP/1.1 (RFC 6455 §4).
+//! WebSockets over HTTP/2 (RFC 8441), with the origin's handshake in HTTP/1.1 (RFC 6455 §4).
 
 use crate::policy::Refusal;
 use base64::Engine;
@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
 use ring::digest;
 
-/// Whether that is what the head of a stream asks for. Other protocols are refused.
+/// Whether a stream asks for a WebSocket. Other protocols are refused.
 pub(super) fn is_asked_for(parts: &Parts) -> Result<bool, Refusal> {
     match parts.extensions.get::<Protocol>() {
         None => Ok(false),
@@ -20,7 +20,7 @@ pub(super) fn is_asked_for(parts: &Parts) -> Result<bool, Refusal> {
     }
 }
 
-/// What the origin has to answer with its own hash of, where a WebSocket is asked for.
+/// Adds the key whose hash the origin must return, if a WebSocket is asked for.
 pub fn add_key(parts: &mut Parts) {
     if parts.extensions.get::<Protocol>().is_some() {
         let key = BASE64_STANDARD.encode(fastrand::u128(..).to_be_bytes());
@@ -29,7 +29,7 @@ pub fn add_key(parts: &mut Parts) {
     }
 }
 
-/// Whether the origin has read the key, and switches for the sake of it.
+/// Whether the origin returned the hash of the key.
 pub(super) fn is_accepted(asked: &HeaderMap, accept: Option<&[u8]>) -> bool {
     let key = asked.get(header::SEC_WEBSOCKET_KEY).map_or(&b""[..], |key| key.as_bytes());
     let mut hash = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
@@ -44,7 +44,7 @@ mod tests {
 
     /// RFC 6455 §1.3.
     #[test]
-    fn the_key_has_one_answer() {
+    fn the_accept_value_is_the_hash_of_the_key() {
         let mut asked = HeaderMap::new();
         asked.insert(header::SEC_WEBSOCKET_KEY, HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ=="));
         assert!(is_accepted(&asked, Some(b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")));

@@ -1,5 +1,5 @@
-//! Bytes on their way from one side to the other. A buffer holds memory only while there are bytes in it; the memory
-//! goes from exchange to exchange within a thread, so that an idle connection costs none.
+//! A byte buffer. It holds memory only while it has bytes; memory is reused within a thread, so an idle connection
+//! holds none.
 
 use std::cell::RefCell;
 use std::io;
@@ -7,13 +7,13 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
-/// Bytes that were read or are to be written, in their order.
+/// Bytes that were read or are to be written, in order.
 #[derive(Debug, Default)]
 pub struct Buffer {
     memory: Vec<u8>,
-    /// What is before it has been consumed.
+    /// Everything before was consumed.
     start: usize,
-    /// What was read last filled it: a long body is coming.
+    /// The last read filled the memory: a long body is likely.
     long: bool,
 }
 
@@ -39,7 +39,7 @@ impl Buffer {
         self.memory.len() == self.start
     }
 
-    /// Takes the first `n` away.
+    /// Removes the first `n` bytes.
     #[inline]
     pub fn consume(&mut self, n: usize) {
         debug_assert!(n <= self.len());
@@ -60,20 +60,20 @@ impl Buffer {
         self.memory.extend_from_slice(bytes);
     }
 
-    /// Appends as many as there is room for in memory that is held already. How many that were.
+    /// Appends as many bytes as fit without more memory. Returns how many.
     pub fn put_some(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.memory.capacity() - self.memory.len());
         self.memory.extend_from_slice(&bytes[..n]);
         n
     }
 
-    /// Lets `write` append what it likes.
+    /// Lets `write` append.
     pub fn put_with<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         self.make_room(0);
         write(&mut self.memory)
     }
 
-    /// Puts these in front of what is there.
+    /// Puts bytes in front.
     pub fn unread(&mut self, bytes: &[u8]) {
         let mut all = Buffer::new();
         all.put(bytes);
@@ -81,7 +81,7 @@ impl Buffer {
         *self = all;
     }
 
-    /// Takes what `other` holds behind its first `end`.
+    /// Takes the bytes of `other` after the first `end`.
     pub fn put_rest(&mut self, other: &mut Buffer, end: usize) {
         let rest = other.start + end;
         if rest < other.memory.len() {
@@ -90,7 +90,7 @@ impl Buffer {
         }
     }
 
-    /// Reads once; 0 is the end. More memory is taken where it is full.
+    /// Reads once; 0 is the end. Grows if full.
     pub fn poll_fill<S: AsyncRead + Unpin>(&mut self, cx: &mut Context<'_>, io: &mut S) -> Poll<io::Result<usize>> {
         if self.memory.capacity() == 0 {
             self.memory = take(if self.long { LONG } else { SMALL });
@@ -106,7 +106,7 @@ impl Buffer {
         polled
     }
 
-    /// Writes until it is empty.
+    /// Writes everything.
     pub fn poll_drain<S: AsyncWrite + Unpin>(&mut self, cx: &mut Context<'_>, io: &mut S) -> Poll<io::Result<()>> {
         while !self.is_empty() {
             match ready!(Pin::new(&mut *io).poll_write(cx, self.bytes()))? {
@@ -117,7 +117,7 @@ impl Buffer {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives the memory back, and what is in it up.
+    /// Drops the content and returns the memory.
     #[inline]
     pub fn release(&mut self) {
         self.start = 0;
@@ -126,7 +126,7 @@ impl Buffer {
         }
     }
 
-    /// What is there goes to the front where there is no room behind it, as far as that helps.
+    /// Makes room for `more` bytes, by moving the content to the front if that helps.
     #[inline]
     fn make_room(&mut self, more: usize) {
         if self.memory.capacity() == 0 {
@@ -159,10 +159,10 @@ fn give(mut memory: Vec<u8>) {
     let class = match memory.capacity() {
         SMALL => 0,
         LONG => 1,
-        // A head of many kilobytes: rare.
+        // Rare: a very long head.
         _ => return,
     };
-    // It fails while the thread ends.
+    // Fails while the thread ends.
     let _ = FREE.try_with(|free| {
         let free = &mut free.borrow_mut()[class];
         if free.len() < KEPT[class] {
@@ -174,9 +174,9 @@ fn give(mut memory: Vec<u8>) {
 
 const SMALL: usize = 8 * 1024;
 const LONG: usize = 64 * 1024;
-/// Most heads take less.
+/// Enough for most heads.
 const START: usize = 1024;
-/// Of each size, by thread.
+/// Buffers kept of each size, per thread.
 const KEPT: [usize; 2] = [128, 16];
 
 #[cfg(test)]
@@ -185,7 +185,7 @@ mod tests {
     use std::future::poll_fn;
 
     #[tokio::test]
-    async fn what_is_read_is_there_until_it_is_consumed_and_memory_only_as_long() {
+    async fn memory_is_held_only_until_the_bytes_are_consumed() {
         let mut buffer = Buffer::new();
         let mut source: &[u8] = &[b'x'; 20_000];
         let mut seen = 0;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_grows_where_nothing_is_consumed() {
+    async fn a_buffer_grows_if_nothing_is_consumed() {
         let mut buffer = Buffer::new();
         let whole: Vec<u8> = (0..30_000).map(|n| n as u8).collect();
         let mut source: &[u8] = &whole;
@@ -216,7 +216,7 @@ mod tests {
 
     /// A reader that is always a little behind.
     #[test]
-    fn what_was_consumed_takes_no_memory() {
+    fn consumed_bytes_take_no_memory() {
         let mut buffer = Buffer::new();
         for round in 0..1000 {
             buffer.put_with(|out| out.extend_from_slice(&[round as u8; 100]));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_follows_what_is_there() {
+    fn bytes_are_appended_in_order() {
         let mut buffer = Buffer::new();
         buffer.put(b"a");
         buffer.put_with(|out| out.extend_from_slice(b"bc"));

@@ -1,4 +1,4 @@
-//! Bytes and deadlines, the same for clients and origins.
+//! Buffers and timers, for clients and origins.
 
 mod buffer;
 mod scratch;

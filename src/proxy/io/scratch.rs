@@ -1,10 +1,10 @@
-//! Memory for what is written here and soon passed on: reused within a thread.
+//! Short-lived memory for text, reused within a thread.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Bytes that are appended to. Empty at first.
+/// Bytes to append to, empty at first.
 #[derive(Debug)]
 pub struct Scratch(Vec<u8>);
 
@@ -42,7 +42,7 @@ impl Drop for Scratch {
             return;
         }
         memory.clear();
-        // It fails while the thread ends.
+        // Fails while the thread ends.
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
             if free.len() < KEPT {
@@ -57,5 +57,5 @@ thread_local! {
 }
 
 const MOST: usize = 64 * 1024;
-/// By thread.
+/// Per thread.
 const KEPT: usize = 4;

@@ -1,5 +1,5 @@
-//! Deadlines. One timer serves all the waits of a connection: it is moved only if it went off too early or
-//! would go off too late.
+//! Deadlines. One timer serves all waits of a connection; it is reset only if it fired too early or would fire too
+//! late.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A deadline that moves with each step of its owner, always the same task.
+/// A deadline that can be moved. Always polled by the same task.
 pub struct Timer {
     sleep: Pin<Box<Sleep>>,
-    /// It will wake the task.
+    /// The timer will wake the task.
     set: bool,
 }
 
@@ -19,7 +19,7 @@ impl Timer {
         Timer { sleep: Box::pin(sleep_until(Instant::now())), set: false }
     }
 
-    /// Ready when `at` has passed; else the task is woken then, or before.
+    /// Ready when `at` has passed; otherwise the task is woken by then.
     #[inline]
     pub fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         if self.set && self.sleep.deadline() <= at && !self.sleep.is_elapsed() {
@@ -37,7 +37,7 @@ impl Timer {
                 }
                 self.sleep.as_mut().reset(at);
             }
-            // A task that has used up its budget would have to wait, and the timer not be set.
+            // A task that has used up its budget could not set the timer.
             self.set = pin!(unconstrained(self.sleep.as_mut())).poll(cx).is_pending();
             if self.set {
                 return Poll::Pending;
@@ -45,7 +45,7 @@ impl Timer {
         }
     }
 
-    /// The output, unless `at` passes before.
+    /// The output, or `None` if `at` passes first.
     pub async fn limit<F: Future>(&mut self, at: Instant, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -63,7 +63,7 @@ mod tests {
     use tokio::time::sleep;
 
     #[tokio::test(start_paused = true)]
-    async fn a_deadline_holds_whether_it_was_moved_forward_or_back() {
+    async fn a_deadline_holds_when_moved_forward_or_back() {
         let mut timer = Timer::new();
         for seconds in [60, 1, 300, 5, 5, 0] {
             let began = Instant::now();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_has_used_up_its_budget_is_woken_too() {
+    async fn a_task_without_budget_is_woken_too() {
         let mut timer = Timer::new();
         let at = Instant::now() + Duration::from_secs(1);
         let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_done_in_time_is_not_cut() {
+    async fn a_future_that_ends_in_time_is_not_cut_off() {
         let mut timer = Timer::new();
         for _ in 0..100 {
             let at = Instant::now() + Duration::from_secs(10);

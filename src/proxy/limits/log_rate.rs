@@ -1,9 +1,9 @@
-//! How often the log has a line about what clients can cause as often as they like. Pure.
+//! Rate limit on log lines that clients can cause at will. Pure.
 
 use parking_lot::Mutex;
 use std::time::{Duration, SystemTime};
 
-/// Lets a few through in a while, and counts the others.
+/// Allows a few lines in each window and counts the rest.
 #[derive(Default)]
 pub struct LogRate(Mutex<State>);
 
@@ -15,15 +15,15 @@ struct State {
 }
 
 impl LogRate {
-    /// Whether this one is logged; then, how many before it were not.
+    /// `Some` if the line is logged: the number of lines dropped before it.
     pub fn allow(&self, now: SystemTime) -> Option<u64> {
         let mut state = self.0.lock();
-        // A clock that was set back begins again as well.
+        // A clock that was set back starts a new window.
         let passed = state.since.and_then(|since| now.duration_since(since).ok());
-        if passed.is_none_or(|passed| passed >= WHILE) {
+        if passed.is_none_or(|passed| passed >= WINDOW) {
             (state.since, state.logged) = (Some(now), 0);
         }
-        if state.logged == MOST {
+        if state.logged == MAX_LINES {
             state.left_out += 1;
             return None;
         }
@@ -32,8 +32,8 @@ impl LogRate {
     }
 }
 
-const WHILE: Duration = Duration::from_secs(10);
-const MOST: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(10);
+const MAX_LINES: u32 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -44,7 +44,7 @@ mod tests {
         let (rate, now) = (LogRate::default(), SystemTime::now());
         assert!((0..10).all(|_| rate.allow(now) == Some(0)));
         assert!((0..7).all(|_| rate.allow(now + Duration::from_secs(9)).is_none()));
-        assert_eq!(rate.allow(now + WHILE), Some(7));
+        assert_eq!(rate.allow(now + WINDOW), Some(7));
         assert_eq!(rate.allow(now), Some(0), "the clock was set back");
     }
 }

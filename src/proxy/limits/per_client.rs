@@ -1,4 +1,4 @@
-//! How many of something each client has at a time: connections by address and by user, waiting requests by user.
+//! Concurrency limits by client: connections by address and by user, waiting requests by user.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The clients that have some now.
+/// The current count of each client.
 pub struct Clients<K: Hash + Eq>(Arc<Mutex<HashMap<K, usize>>>);
 
-/// One of a client's. Given back when it is dropped.
+/// One counted use, released on drop.
 pub struct Place<K: Hash + Eq> {
     client: K,
     clients: Arc<Mutex<HashMap<K, usize>>>,
@@ -22,7 +22,7 @@ impl<K: Hash + Eq> Default for Clients<K> {
 }
 
 impl<K: Hash + Eq + Clone> Clients<K> {
-    /// `None`: this client has `limit` already.
+    /// `None`: the client has reached `limit`.
     pub fn enter(&self, client: K, limit: usize) -> Option<Place<K>> {
         let mut clients = self.0.lock();
         match clients.get_mut(&client) {
@@ -36,7 +36,7 @@ impl<K: Hash + Eq + Clone> Clients<K> {
 }
 
 impl<K: Hash + Eq> Place<K> {
-    /// Whose it is.
+    /// The client it counts for.
     pub fn client(&self) -> &K {
         &self.client
     }
@@ -54,7 +54,7 @@ impl<K: Hash + Eq> Drop for Place<K> {
     }
 }
 
-/// Whom an address stands for: in IPv6 every host has a network of /64 to itself.
+/// The client behind an address: in IPv6 its /64 network.
 pub fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

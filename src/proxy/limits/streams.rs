@@ -1,5 +1,5 @@
-//! How many requests are on their way to origins beside the first of each client connection. Over HTTP/2 a connection has many, of
-//! which each may take a descriptor of its own, and hold it for as long as an answer has no end.
+//! Limit on requests in flight beside the first of each client connection. An HTTP/2 connection has many, and each
+//! may hold a descriptor for as long as its answer lasts.
 
 use crate::policy::Refusal;
 use std::sync::Arc;
@@ -8,39 +8,39 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Places for all but the first of each client connection.
+/// Places for all but the first request of each connection.
 pub struct Streams(Semaphore);
 
-/// Whether a client connection has its first.
+/// Whether a connection's first request is in flight.
 pub type FirstStream = Arc<AtomicBool>;
 
-/// One request's place. Given back when it is dropped.
+/// A request's place, released on drop.
 pub enum StreamPlace<'a> {
     First(&'a AtomicBool),
     Other(#[expect(dead_code, reason = "it is held")] SemaphorePermit<'a>),
 }
 
 impl Streams {
-    /// `most`: for so many there are descriptors.
+    /// `most`: places for which there are descriptors.
     pub fn new(most: usize) -> Self {
         Self(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))
     }
 
-    /// Waits for a while where there is none, unless it is the first: so nobody is shut out by requests that do not end.
+    /// Waits for a place. The first request of a connection never waits, so endless requests lock nobody out.
     pub async fn place<'a>(&'a self, first: &'a FirstStream) -> Result<StreamPlace<'a>, Refusal> {
         if !first.swap(true, Relaxed) {
             return Ok(StreamPlace::First(first));
         }
-        // What most requests do not wait for takes no room in them.
+        // Boxed, because most requests do not wait.
         Box::pin(self.other()).await
     }
 
     async fn other(&self) -> Result<StreamPlace<'_>, Refusal> {
-        match timeout(FOR_A_PLACE, self.0.acquire()).await {
-            Ok(place) => Ok(StreamPlace::Other(place.expect("it is never closed"))),
+        match timeout(PLACE_TIMEOUT, self.0.acquire()).await {
+            Ok(place) => Ok(StreamPlace::Other(place.expect("the semaphore is never closed"))),
             Err(_) => {
-                let why = "too many HTTP/2 streams are under way for the limit on open files".into();
-                Err(Refusal::OwnLimit { retry_after: FOR_A_PLACE, why })
+                let why = "too many HTTP/2 streams are in flight for the limit on open files".into();
+                Err(Refusal::OwnLimit { retry_after: PLACE_TIMEOUT, why })
             }
         }
     }
@@ -54,14 +54,14 @@ impl Drop for StreamPlace<'_> {
     }
 }
 
-const FOR_A_PLACE: Duration = Duration::from_secs(10);
+const PLACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn each_connection_has_one_and_all_together_so_many_more() {
+    async fn each_connection_has_one_place_and_all_share_the_rest() {
         let (streams, one, other) = (Streams::new(2), FirstStream::default(), FirstStream::default());
         let mut held = Vec::new();
         for _ in 0..3 {

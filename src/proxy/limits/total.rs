@@ -1,5 +1,5 @@
-//! How many connections clients have in all, whichever listener they came to (`limits.max_connections`, and what the limit on
-//! open files leaves room for), and which of them are idle, so that some can go where there is no room for more.
+//! Limit on all client connections (`limits.max_connections`, and the limit on open files). Tracks which are idle, so
+//! that they can make room for new ones.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// The connections that are open.
+/// The open connections.
 pub struct Room {
     open: Arc<Open>,
-    /// For so many there are descriptors.
+    /// Connections for which there are descriptors.
     most: usize,
 }
 
@@ -24,21 +24,21 @@ struct Open {
     began: Instant,
 }
 
-/// What is known of one connection.
+/// The state of one connection.
 #[derive(Default)]
 struct Member {
-    /// In milliseconds since the start, and one more; 0: it is not idle.
+    /// Milliseconds since the start, plus one; 0: busy.
     idle_since: AtomicU64,
-    /// Something has come on it.
+    /// Input has arrived.
     is_used: AtomicBool,
     is_to_go: AtomicBool,
-    /// The listener that it came to, and whether that is closed.
+    /// Its listener, and whether that is closed.
     listener: AtomicU64,
     is_last: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
-/// One connection's place. Given back when it is dropped.
+/// A connection's place, released on drop.
 pub struct ConnectionPermit {
     number: u64,
     member: Arc<Member>,
@@ -46,13 +46,14 @@ pub struct ConnectionPermit {
 }
 
 impl Room {
-    /// `most`: what there are descriptors for.
+    /// `most`: connections for which there are descriptors.
     pub fn new(most: usize) -> Self {
         let (count, members, next) = (watch::Sender::new(0), Mutex::default(), AtomicU64::new(0));
         Room { open: Arc::new(Open { count, members, next, began: Instant::now() }), most }
     }
 
-    /// Resolves when fewer than `limit` are open, which is looked at again and again; until then, idle ones are closed. Cancel-safe.
+    /// Waits until fewer than `limit` are open, closing idle ones meanwhile. `limit` is called again each time.
+    /// Cancel-safe.
     pub async fn permit(&self, limit: impl Fn() -> usize) -> ConnectionPermit {
         let mut open = self.open.count.subscribe();
         loop {
@@ -60,24 +61,24 @@ impl Room {
                 return permit;
             }
             self.close_longest_idle(|_| 1);
-            // One may become idle, and the sender is here: it cannot be gone.
+            // A connection may become idle. The sender is in `self`, so it cannot be gone.
             let _ = timeout(LOOK_AGAIN, open.changed()).await;
         }
     }
 
-    /// Those that are open, and all that ever were.
+    /// Connections that are open, and all that ever were.
     pub fn counts(&self) -> (usize, u64) {
         (*self.open.count.borrow(), self.open.next.load(Relaxed))
     }
 
-    /// One, if fewer than `limit` are open.
+    /// Takes a place if fewer than `limit` are open.
     pub fn take(&self, limit: usize) -> Option<ConnectionPermit> {
         let limit = limit.min(self.most);
         let mut taken = false;
         self.open.count.send_if_modified(|open| {
             taken = *open < limit;
             *open += usize::from(taken);
-            // Nobody waits for more to be open.
+            // Nobody waits for an increase.
             false
         });
         taken.then(|| {
@@ -88,7 +89,7 @@ impl Room {
         })
     }
 
-    /// Tells the connections of this listener to go as soon as they are idle.
+    /// Asks the connections of this listener to close once idle.
     pub fn retire(&self, listener: u64) {
         let members: Vec<_> = self.open.members.lock().values().cloned().collect();
         for member in members.iter().filter(|member| member.listener.load(Relaxed) == listener) {
@@ -97,14 +98,13 @@ impl Room {
         }
     }
 
-    /// Tells idle connections to go, those first that have been idle longest: a quarter of them, and `least` if there are as
-    /// many. How many those are.
+    /// Asks the longest idle connections to close: a quarter of the idle ones, at least `least`. Returns how many.
     pub fn close_idle(&self, least: usize) -> usize {
         self.close_longest_idle(|idle| least.max(idle / 4))
     }
 
-    /// `count`: how many of the idle ones. Those on which nothing has come yet are spared for a moment: their clients send
-    /// just now, and would not try again.
+    /// `count`: how many of the idle ones. New connections without input are spared for a moment: their clients are
+    /// about to send and would not retry.
     fn close_longest_idle(&self, count: impl Fn(usize) -> usize) -> usize {
         let fresh = self.open.began.elapsed().checked_sub(FRESH).map_or(0, |age| age.as_millis() as u64 + 1);
         let mut idle: Vec<_> = {
@@ -133,7 +133,7 @@ impl Member {
 }
 
 impl ConnectionPermit {
-    /// Nothing is under way since then. Ready: the connection is to go, for others have no room.
+    /// Marks the connection as idle. Ready when it must make room.
     pub fn poll_idle(&self, cx: &mut Context<'_>, since: Instant) -> Poll<()> {
         let member = &*self.member;
         if member.idle_since.load(Relaxed) == 0 {
@@ -148,18 +148,18 @@ impl ConnectionPermit {
         if goes { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// It came to this listener.
-    pub fn came_to(&self, listener: u64) {
+    /// Sets the listener.
+    pub fn set_listener(&self, listener: u64) {
         self.member.listener.store(listener, Relaxed);
     }
 
-    /// It is inside of another.
+    /// Marks the connection as nested in `outer`.
     pub fn set_outer(&self, outer: &ConnectionPermit) {
-        self.came_to(outer.member.listener.load(Relaxed));
+        self.set_listener(outer.member.listener.load(Relaxed));
         self.member.is_last.store(outer.member.is_last.load(Relaxed), Relaxed);
     }
 
-    /// Something is under way.
+    /// Marks the connection as busy.
     pub fn busy(&self) {
         self.member.is_used.store(true, Relaxed);
         self.member.idle_since.store(0, Relaxed);
@@ -172,15 +172,15 @@ impl Drop for ConnectionPermit {
         self.open.members.lock().remove(&self.number);
         self.open.count.send_if_modified(|open| {
             *open -= 1;
-            // Who waits has subscribed before it looked.
+            // A waiter subscribes before it looks.
             self.open.count.receiver_count() > 0
         });
     }
 }
 
-/// What has come by then, if anything comes.
+/// How long new connections are spared.
 const FRESH: Duration = Duration::from_secs(1);
-/// Whether one has become idle.
+/// Interval of checks for idle connections.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
     use std::future::poll_fn;
 
     #[tokio::test]
-    async fn who_waits_gets_the_next_seat_that_is_given_back() {
+    async fn a_waiter_gets_the_next_free_place() {
         let room = Room::new(100);
         let (first, _second) = (room.permit(|| 2).await, room.permit(|| 2).await);
         assert!(room.take(2).is_none());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_that_have_been_idle_longest_go_first_and_none_that_is_busy() {
+    async fn the_longest_idle_connections_close_first_and_busy_ones_stay() {
         let room = Room::new(100);
         let mut permits = Vec::new();
         for _ in 0..6 {
@@ -211,7 +211,7 @@ mod tests {
         let goes = |permit: &ConnectionPermit, since| {
             permit.poll_idle(&mut Context::from_waker(Waker::noop()), since).is_ready()
         };
-        // Each has had a request. The last one to come became idle first, and the first one is busy.
+        // All have had a request. The last connection became idle first; the first is busy.
         permits.iter().for_each(ConnectionPermit::busy);
         let now = Instant::now();
         for (age, permit) in permits.iter().enumerate().skip(1) {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_on_which_nothing_has_come_yet_is_spared_for_a_moment() {
+    async fn a_new_connection_is_spared_for_a_moment() {
         let room = Room::new(100);
         let permit = room.permit(|| 10).await;
         let goes = || permit.poll_idle(&mut Context::from_waker(Waker::noop()), Instant::now()).is_ready();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_for_a_seat_gets_that_of_an_idle_one() {
+    async fn a_waiter_gets_the_place_of_an_idle_connection() {
         let room = Room::new(2);
         let permits = [room.permit(|| 10).await, room.permit(|| 10).await];
         permits.iter().for_each(ConnectionPermit::busy);

@@ -1,4 +1,4 @@
-//! What a refusal is based on, as members of the answer and of the API.
+//! The basis of a refusal, as members of the answer and the API.
 
 use crate::policy::{Authority, Refusal};
 use serde_json::{Map, Value};
@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 /// The value of a member.
 #[derive(Clone, Copy)]
 pub enum Member<'a> {
-    /// In pieces.
+    /// Pieces to concatenate.
     Text(&'a [&'a str]),
-    /// The URL of this authority's robots.txt: nothing in it has to be escaped, whatever it goes into.
+    /// The URL of this authority's robots.txt, which never needs escaping.
     RobotsUrl(&'a Authority),
     Number(u64),
 }
 
-/// Each member, by name.
+/// Passes each member by name.
 pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'_>)) {
     match refusal {
         Refusal::Disallowed { authority, product_tokens, rule } => {
@@ -63,7 +63,8 @@ pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
         }
         Refusal::InterceptDenied { key } => put("rule", Member::Text(&[key, ": deny"])),
         Refusal::RulesTooComplex { rules } => put("rules", Member::Text(&[rules])),
-        Refusal::CrawlDelay { .. }
+        Refusal::UsageUnreadable { .. }
+        | Refusal::CrawlDelay { .. }
         | Refusal::HostPaused { .. }
         | Refusal::RevisitTooSoon { .. }
         | Refusal::QueueFull { .. }
@@ -83,7 +84,7 @@ pub fn each_member(refusal: &Refusal, put: &mut dyn FnMut(&'static str, Member<'
     }
 }
 
-/// All of them.
+/// All members as JSON.
 pub fn evidence(refusal: &Refusal) -> Map<String, Value> {
     let mut members = Map::new();
     each_member(refusal, &mut |name, value| {

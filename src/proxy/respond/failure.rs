@@ -1,5 +1,5 @@
-//! What is no refusal: faults of the way, of the origin or of the client's message, by the names of RFC 9209 §2.3, each with its
-//! status.
+//! Failures that are not refusals: of the connection, the origin or the client's message, named as in RFC 9209 §2.3,
+//! each with its status.
 
 use crate::tls_words;
 use crate::upstream::{DialError, DialFault, ResolveError};
@@ -7,7 +7,7 @@ use http::StatusCode;
 use std::fmt::Display;
 use std::time::Duration;
 
-/// The origin's failure, as the client is answered.
+/// A failure, as the client is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub status: StatusCode,
@@ -32,7 +32,7 @@ impl Failure {
             DialFault::Alert | DialFault::Alpn => (Status::BAD_GATEWAY, "tls_alert_received"),
             DialFault::Tls => (Status::BAD_GATEWAY, "tls_protocol_error"),
             DialFault::Malformed => (Status::BAD_GATEWAY, "http_protocol_error"),
-            // The operator has to correct it; the client cannot show what the upstream proxy wants to see.
+            // The operator must correct it: the client has no credentials for the upstream proxy.
             DialFault::Credentials => (Status::BAD_GATEWAY, "proxy_configuration_error"),
             DialFault::Loop => (Status::LOOP_DETECTED, "proxy_loop_detected"),
             DialFault::OwnLimit => (Status::SERVICE_UNAVAILABLE, "connection_limit_reached"),
@@ -58,21 +58,21 @@ impl Failure {
         )
     }
 
-    pub fn turns_over() -> Self {
-        let detail = "each of its turns at the host was over before there was a connection";
+    pub fn slots_expired() -> Self {
+        let detail = "every pacing slot expired before a connection was opened";
         Self::new(StatusCode::GATEWAY_TIMEOUT, "connection_timeout", detail)
     }
 
-    pub fn no_answer(limit: Duration) -> Self {
+    pub fn answer_timeout(limit: Duration) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "http_response_timeout", format!("no answer within {limit:?}"))
     }
 
-    pub fn not_taken(limit: Duration) -> Self {
+    pub fn write_timeout(limit: Duration) -> Self {
         let detail = format!("the origin did not read the request for {limit:?}");
         Self::new(StatusCode::GATEWAY_TIMEOUT, "connection_write_timeout", detail)
     }
 
-    /// RFC 9110 §15.5.9: what the client had begun to send did not come.
+    /// RFC 9110 §15.5.9: the rest of the request did not arrive.
     pub fn slow_request() -> Self {
         Self::new(
             StatusCode::REQUEST_TIMEOUT,

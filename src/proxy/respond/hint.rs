@@ -1,10 +1,10 @@
-//! What a client, a model or a person, can do about a refusal now: one sentence, the same in JSON and on the page. Pure.
+//! What a client, model or person can do about a refusal: one sentence, in JSON and on the page. Pure.
 
 use crate::config::Settings;
 use crate::policy::{EgressReason, ListedBy, Refusal};
 use std::borrow::Cow;
 
-/// With names of keys and commands in backticks. `wait`: seconds until it makes sense to try again.
+/// Keys and commands are in backticks. `wait`: seconds until a retry makes sense.
 pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) -> Cow<'static, str> {
     let wait = wait.unwrap_or_default();
     Cow::Borrowed(match refusal {
@@ -15,6 +15,10 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
         Refusal::UsageDisallowed { .. } | Refusal::EntryReserved(_) | Refusal::AnswerReserved(_) => {
             "Do not try this URL again, and use another page or source, or ask the site's owner: the site reserves it from the \
              purpose that the proxy declares (`identity.purpose`)."
+        }
+        Refusal::UsageUnreadable { .. } => {
+            "Use another page or source, or tell the site's owner: what the site sends cannot be read, and may reserve the page \
+             from the purpose that the proxy declares (`identity.purpose`)."
         }
         Refusal::RobotsUnreachable { .. } => {
             return format!(
@@ -51,12 +55,11 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
         }
         Refusal::ConnectionLimit { .. } => "Close some connections, then try again, with fewer at a time.",
         Refusal::EgressDenied { why: EgressReason::UnlistedHost { by: ListedBy::All, .. } } => {
-            return format!("Ask for a URL on another host: the operator's allow-list has {}.", listed(settings))
-                .into();
+            return format!("Ask for a URL on another host: the operator's allowlist has {}.", listed(settings)).into();
         }
         Refusal::EgressDenied { why: EgressReason::UnlistedMethod { by: ListedBy::All, .. } } => {
             let methods = settings.listed.methods.join(", ");
-            return format!("Use another method: the operator's allow-list has {methods} (`egress.methods`).").into();
+            return format!("Use another method: the operator's allowlist has {methods} (`egress.methods`).").into();
         }
         Refusal::EgressDenied { why: EgressReason::Port(_) } => {
             "Do not try this URL again: the proxy's operator opens ports with `egress.ports`."
@@ -92,7 +95,7 @@ pub(super) fn hint(refusal: &Refusal, wait: Option<u64>, settings: &Settings) ->
     })
 }
 
-/// The first of them.
+/// The first hosts of the allowlist.
 fn listed(settings: &Settings) -> String {
     let hosts = &settings.listed.hosts;
     let mut all = hosts.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -114,12 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_not_listed_is_answered_with_those_that_are() {
+    fn an_unlisted_host_is_answered_with_the_allowlist() {
         let why = |by| EgressReason::UnlistedHost { host: "b.example".into(), by };
         let unlisted = Refusal::EgressDenied { why: why(ListedBy::All) };
         assert_eq!(
             of(&unlisted, None, "egress: { hosts: [a.example, '*.example.org'] }"),
-            "Ask for a URL on another host: the operator's allow-list has a.example, *.example.org (`egress.hosts`)."
+            "Ask for a URL on another host: the operator's allowlist has a.example, *.example.org (`egress.hosts`)."
         );
         let many = (0..12).map(|n| format!("h{n}.example")).collect::<Vec<_>>().join(", ");
         let told = of(&unlisted, None, &format!("egress: {{ hosts: [{many}] }}"));
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_time_heals_says_how_long_to_wait() {
+    fn temporary_refusals_say_how_long_to_wait() {
         let retry_after = Duration::from_secs(30);
         for refusal in [
             Refusal::CrawlDelay { retry_after, max_wait: None },

@@ -1,4 +1,5 @@
-//! The proxy's own answers: the only place that chooses a status. RFC 9457 (problem details), RFC 9209 (Proxy-Status).
+//! Answers of the proxy itself: the only place that chooses a status. RFC 9457 (problem details), RFC 9209
+//! (Proxy-Status).
 
 mod evidence;
 mod failure;
@@ -25,29 +26,29 @@ use std::ops::Range;
 use std::time::Duration;
 use text::{Object, put_field_text};
 
-/// An answer of the proxy's own.
+/// An answer of the proxy itself.
 pub struct Answer {
     pub status: StatusCode,
-    /// In the status line of HTTP/1, which is all that many a tool shows its user.
+    /// The reason phrase of HTTP/1, which is all that many tools show.
     reason: &'static str,
-    /// Lines of fields, as HTTP/1.1 has them, none malformed; then the body, unless that is shared.
+    /// Field lines in HTTP/1.1 form, then the body unless it is shared.
     text: Scratch,
     /// Where the body begins.
     body_at: usize,
-    /// A body that others are answered with too.
+    /// A body that other answers share.
     shared: Bytes,
 }
 
-/// What is wrong, in the form of RFC 9457 and RFC 9209.
+/// A problem in the form of RFC 9457 and RFC 9209.
 struct Problem<'a> {
     status: StatusCode,
     slug: &'a str,
     /// A proxy error type of RFC 9209.
     error: &'a str,
     detail: &'a str,
-    /// What to do now.
+    /// What the client can do.
     hint: Option<&'a str>,
-    /// Seconds until it may do to ask again.
+    /// Seconds until a retry makes sense.
     wait: Option<u64>,
 }
 
@@ -70,13 +71,13 @@ impl Answer {
         Problem { status: *status, slug: error, error, detail, hint: None, wait: None }.answer(url, accept, None)
     }
 
-    /// To OPTIONS or TRACE that may be forwarded no further (RFC 9110 §7.6.2).
+    /// Answers OPTIONS or TRACE with Max-Forwards 0 (RFC 9110 §7.6.2).
     pub fn last_forward(method: &str) -> Self {
         let status = if method == "OPTIONS" { StatusCode::OK } else { StatusCode::METHOD_NOT_ALLOWED };
         Answer::new(status, |_| (), b"")
     }
 
-    /// With the reason that everybody gives for this status. `put_fields`: appends their lines.
+    /// Uses the standard reason phrase. `put_fields`: appends field lines.
     pub fn new(status: StatusCode, put_fields: impl FnOnce(&mut Vec<u8>), body: &[u8]) -> Self {
         let mut text = Scratch::new();
         put_fields(&mut text);
@@ -86,7 +87,7 @@ impl Answer {
         Answer { status, reason, text, body_at, shared: Bytes::new() }
     }
 
-    /// The same with a body that is not copied.
+    /// The same with a shared body.
     pub fn shared(status: StatusCode, put_fields: impl FnOnce(&mut Vec<u8>), body: Bytes) -> Self {
         Answer { shared: body, ..Answer::new(status, put_fields, b"") }
     }
@@ -95,7 +96,7 @@ impl Answer {
         if self.shared.is_empty() { &self.text[self.body_at..] } else { &self.shared }
     }
 
-    /// A part of the body, to be kept.
+    /// Copies a part of the body, unless it is shared.
     pub fn share(&self, part: Range<usize>) -> Bytes {
         match self.shared.is_empty() {
             true => Bytes::copy_from_slice(&self.body()[part]),
@@ -107,7 +108,7 @@ impl Answer {
         &self.text[..self.body_at]
     }
 
-    /// Its head in HTTP/1.1. `connection`: what is said of the connection.
+    /// Writes the head in HTTP/1.1. `connection`: the Connection field.
     pub fn write_head(&self, out: &mut Vec<u8>, connection: Option<&'static str>) {
         out.reserve(self.body_at + 160);
         put_status_line(out, self.status.as_u16(), self.reason.as_bytes());
@@ -123,7 +124,7 @@ impl Answer {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Its head in HTTP/2.
+    /// The head in HTTP/2.
     pub fn head(&self) -> http::Response<()> {
         let mut head = http::Response::new(());
         *head.status_mut() = self.status;
@@ -139,14 +140,14 @@ impl Answer {
         head
     }
 
-    /// RFC 9110 §8.6: on 304 a length is that of what has not changed.
+    /// RFC 9110 §8.6: on 304, a length would be that of the unchanged content.
     fn has_length(&self) -> bool {
         self.status != StatusCode::NOT_MODIFIED
     }
 }
 
 impl Problem<'_> {
-    /// `refusal`: what has members beside those of every problem.
+    /// `refusal`: adds members of its own.
     fn answer(&self, url: Option<&str>, accept: Option<&[u8]>, refusal: Option<&Refusal>) -> Answer {
         let Problem { status, slug, error, detail, hint, wait } = *self;
         let title = title(slug);
@@ -191,14 +192,14 @@ impl Problem<'_> {
     }
 }
 
-/// A Proxy-Status member of ours (RFC 9209 §2), with what is known.
+/// The Proxy-Status member of this proxy (RFC 9209 §2).
 pub fn proxy_status(error: Option<&str>, details: Option<&str>) -> String {
     let mut status = Vec::new();
     put_proxy_status(&mut status, error, details);
-    String::from_utf8(status).expect("it is ASCII")
+    String::from_utf8(status).expect("Proxy-Status is ASCII")
 }
 
-/// Whether the details are there as they are.
+/// Returns whether the details needed no escaping.
 fn put_proxy_status(out: &mut Vec<u8>, error: Option<&str>, details: Option<&str>) -> bool {
     out.extend_from_slice(b"politely");
     if let Some(error) = error {
@@ -212,16 +213,17 @@ fn put_proxy_status(out: &mut Vec<u8>, error: Option<&str>, details: Option<&str
     is_plain
 }
 
-/// What is wrong in a few words, for the body and for the status line.
+/// A short title, for the body and the status line.
 fn title(slug: &str) -> &'static str {
     match slug {
         "robots-disallowed" => "Disallowed by robots.txt",
         "usage-disallowed" => "Disallowed by a usage preference of the site",
+        "usage-unreadable" => "What it says about use cannot be read",
         "robots-unreachable" => "robots.txt is unreachable",
         "crawl-delay" => "Crawl-delay",
         "revisit-too-soon" => "Fetched recently",
         "budget-spent" => "The budget is spent",
-        "host-paused" => "The host is left alone for a while",
+        "host-paused" => "The host is paused",
         "queue-full" => "Too many requests are waiting",
         "connection-limit" => "Too many connections",
         "egress-denied" => "Blocked by this proxy",
@@ -235,12 +237,12 @@ fn title(slug: &str) -> &'static str {
         "draining" => "The proxy is shutting down",
         "fleet-lost" => "The fleet's server is out of reach",
         "out-of-resources" | "connection_limit_reached" => "The proxy is at a limit of its own machine",
-        "proxy_configuration_error" => "This proxy is not set up for the one before it",
+        "proxy_configuration_error" => "The upstream proxy requires credentials",
         "operator-denied" => "Denied by the operator",
-        "rules-too-complex" => "The rules are too complex to decide by",
+        "rules-too-complex" => "The rules are too complex",
         "dns_error" | "dns_timeout" => "The host name cannot be resolved",
         "tls_certificate_error" => "The origin's certificate is not trusted",
-        "http_request_error" => "The body of the request is at fault",
+        "http_request_error" => "The request body is invalid or too slow",
         "http_protocol_error" | "http_response_header_section_size" => "The origin's answer cannot be read",
         "http_response_timeout" | "connection_write_timeout" => "The origin does not answer in time",
         "connection_terminated" => "The origin closed the connection",
@@ -248,7 +250,7 @@ fn title(slug: &str) -> &'static str {
     }
 }
 
-/// Whole seconds, rounded up: nobody is asked to come too early.
+/// Whole seconds, rounded up, so that nobody retries too early.
 fn seconds(duration: Duration) -> u64 {
     duration.as_nanos().div_ceil(1_000_000_000) as u64
 }

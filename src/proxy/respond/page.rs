@@ -1,4 +1,4 @@
-//! Answers of the proxy's own as a page, for browsers. Pure.
+//! Answers of the proxy itself as an HTML page, for browsers. Pure.
 
 use super::evidence::{Member, each_member};
 use super::text::Html;
@@ -7,15 +7,15 @@ use crate::policy::Refusal;
 use std::fmt;
 use std::io::Write;
 
-/// Whether `text/html` is named and weighs more than any JSON (RFC 9110 §12.5.1).
+/// Whether `text/html` has more weight than JSON (RFC 9110 §12.5.1).
 pub(super) fn prefers_html(accept: &[u8]) -> bool {
-    // Most crawlers take anything.
+    // Most crawlers accept anything.
     accept != b"*/*"
         && weight(accept, ["text/html", "application/xhtml+xml"])
             > weight(accept, ["application/json", "application/problem+json"])
 }
 
-/// The most that one of these has.
+/// The highest weight of these types.
 fn weight(accept: &[u8], wanted: [&str; 2]) -> f32 {
     let ranges = accept.split(|&byte| byte == b',').filter_map(|range| {
         let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
@@ -27,7 +27,7 @@ fn weight(accept: &[u8], wanted: [&str; 2]) -> f32 {
     ranges.fold(0.0, f32::max)
 }
 
-/// The answer, for a person: what is wrong, what it is based on, what can be done. `refusal`: `None` where the origin failed.
+/// Writes the page: problem, basis, remedy. `refusal`: `None` if the origin failed.
 pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, refusal: Option<&Refusal>) {
     let Problem { slug, detail, hint, .. } = *problem;
     let (status, title) = (problem.status.as_u16(), title(slug));
@@ -64,13 +64,13 @@ pub(super) fn page(out: &mut Vec<u8>, problem: &Problem<'_>, url: Option<&str>, 
         put_code(hint, &mut put);
         put(format_args!("</p>\n"));
     }
-    // Where it is explained: a test holds that page to have it.
+    // A test checks that the page has this anchor.
     put(format_args!(
         "<p>Error <code>urn:politely:{slug}</code>: see <code>docs/errors.md#{slug}</code> of politely.</p>\n{END}"
     ));
 }
 
-/// What a member of the evidence is called.
+/// The label of an evidence member.
 fn label(name: &'static str) -> &'static str {
     match name {
         "robots_url" => "robots.txt",
@@ -89,7 +89,7 @@ fn label(name: &'static str) -> &'static str {
     }
 }
 
-/// Text in which names stand in backticks.
+/// Formats text with names in backticks.
 fn put_code(text: &str, put: &mut impl FnMut(fmt::Arguments<'_>)) {
     for (place, part) in text.split('`').enumerate() {
         match place % 2 {
@@ -110,7 +110,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn html_goes_to_those_who_prefer_it() {
+    fn html_goes_to_clients_that_prefer_it() {
         for accept in ["text/html", "text/html,application/xhtml+xml,*/*;q=0.8", "application/json;q=0.5, text/html"] {
             assert!(prefers_html(accept.as_bytes()), "{accept}");
         }
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_it_for_a_site_learns_how_to_use_it() {
+    fn a_direct_request_is_told_how_to_use_the_proxy() {
         assert!(shown(&Refusal::NotAProxyRequest, "").contains("HTTP_PROXY"));
     }
 
     #[test]
-    fn what_others_have_written_is_inert_in_the_page() {
+    fn foreign_text_is_escaped_in_the_page() {
         let page = shown(&disallowed("/<script>\"&"), "http://a/<script>\"&");
         assert!(
             page.contains("http://a/&lt;script&gt;&quot;&amp;") && page.contains("/&lt;script&gt;&quot;&amp;</code>")

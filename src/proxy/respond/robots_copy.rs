@@ -1,4 +1,4 @@
-//! Our copy of robots.txt for a client that asks for it (RFC 9111 §5.1).
+//! The stored robots.txt, for a client that requests it (RFC 9111 §5.1).
 
 use super::Answer;
 use crate::gate::RobotsCopy;
@@ -18,7 +18,7 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
         put_number(text, copy.age);
         text.extend_from_slice(b"\r\nproxy-status: politely; details=\"from the copy that is kept\"\r\n");
         for (name, value) in [("etag", &copy.etag), ("last-modified", &copy.last_modified)] {
-            // What no field may hold is left out: an answer is better than none.
+            // Invalid values are left out: an answer without them is better than none.
             if let Some(value) = value.as_ref().filter(|value| !value.bytes().any(|byte| byte.is_ascii_control())) {
                 put_field(text, name.as_bytes(), value.as_bytes());
             }
@@ -27,7 +27,7 @@ pub fn robots_copy(copy: &RobotsCopy, conditions: &HeaderMap) -> Answer {
     Answer::shared(status, put_fields, if unchanged { Bytes::new() } else { copy.body.clone() })
 }
 
-/// The client has the page that it asks for (`min_revisit`).
+/// The client has the page already (`min_revisit`).
 pub fn not_modified(visit: &Visit) -> Answer {
     let (fields, age) = visit.repeated(Instant::now());
     let put_fields = |text: &mut Vec<u8>| {
@@ -39,7 +39,7 @@ pub fn not_modified(visit: &Visit) -> Answer {
     Answer::new(StatusCode::NOT_MODIFIED, put_fields, b"")
 }
 
-/// To `only-if-cached` (RFC 9111 §5.2.1.7).
+/// Answers `only-if-cached` (RFC 9111 §5.2.1.7).
 pub fn not_stored() -> Answer {
     let put_fields = |text: &mut Vec<u8>| {
         text.extend_from_slice(
@@ -49,7 +49,7 @@ pub fn not_stored() -> Answer {
     Answer::new(StatusCode::GATEWAY_TIMEOUT, put_fields, b"the cache has no usable copy of this (only-if-cached)\n")
 }
 
-/// RFC 9110 §13.2.2: If-None-Match decides if it is there, else If-Modified-Since.
+/// RFC 9110 §13.2.2: If-None-Match takes precedence over If-Modified-Since.
 fn is_unchanged(headers: &HeaderMap, copy: &RobotsCopy) -> bool {
     let tags: Vec<&[u8]> = headers.get_all(header::IF_NONE_MATCH).iter().map(HeaderValue::as_bytes).collect();
     if !tags.is_empty() {

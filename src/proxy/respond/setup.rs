@@ -1,5 +1,5 @@
-//! What the proxy serves about itself to its clients, at `intercept.setup_host`: its authority's certificate, and how each
-//! platform is made to trust it.
+//! The pages at `intercept.setup_host`: the certificate of the proxy's authority, and how each platform comes to
+//! trust it.
 
 use super::text::Html;
 use super::{Answer, page};
@@ -7,7 +7,7 @@ use crate::tls::Ca;
 use http::StatusCode;
 use std::io::Write;
 
-/// The page, a certificate, or that there is nothing. `target`: path and query. `host`: the name that it was asked by.
+/// Serves the page or a certificate. `target`: path and query. `host`: the requested name.
 pub fn setup(ca: &Ca, method: &str, target: &[u8], accept: Option<&[u8]>, host: &str) -> Answer {
     let path = target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
     if !matches!(method, "GET" | "HEAD") {
@@ -19,12 +19,12 @@ pub fn setup(ca: &Ca, method: &str, target: &[u8], accept: Option<&[u8]>, host: 
         }
         b"" | b"/" => answer(StatusCode::OK, "content-type: text/plain; charset=utf-8\r\n", &plain(ca, host)),
         b"/ca.pem" => answer(StatusCode::OK, "content-type: application/x-pem-file\r\n", ca.trusted_pem().as_bytes()),
-        // By this type browsers and phones offer to trust it.
+        // With this type browsers and phones offer to install it.
         b"/ca.crt" => answer(StatusCode::OK, "content-type: application/x-x509-ca-cert\r\n", ca.cert_der()),
         _ => answer(
             StatusCode::NOT_FOUND,
             "content-type: text/plain; charset=utf-8\r\n",
-            b"there are /, /ca.pem and /ca.crt\n",
+            b"not found: there are only /, /ca.pem and /ca.crt\n",
         ),
     }
 }
@@ -93,7 +93,7 @@ fn introduction(ca: &Ca) -> Vec<String> {
     said
 }
 
-/// Stands for the name that the pages are served by.
+/// Placeholder for the requested name.
 const HOST: &str = "HOST";
 
 /// The commands go through the proxy, by `http_proxy` or the system's settings.

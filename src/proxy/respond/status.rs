@@ -11,6 +11,7 @@ pub(super) fn status(refusal: &Refusal, settings: &Settings) -> (StatusCode, &'s
         | Refusal::UsageDisallowed { .. }
         | Refusal::EntryReserved(_)
         | Refusal::AnswerReserved(_)
+        | Refusal::UsageUnreadable { .. }
         | Refusal::OperatorDenied { .. }
         | Refusal::InterceptDenied { .. }
         | Refusal::RulesTooComplex { .. } => (configured(settings.robots.deny_status), "http_request_denied"),

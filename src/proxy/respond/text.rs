@@ -6,11 +6,11 @@ use crate::proxy::io::Scratch;
 use http::StatusCode;
 use std::fmt::{self, Write};
 
-/// A problem as an object of JSON, written member by member. Names are ours: nothing in them has to be escaped.
+/// A problem as a JSON object, written member by member. Names need no escaping.
 pub(super) struct Object<'a>(&'a mut Scratch);
 
 impl<'a> Object<'a> {
-    /// With the members that every problem has and in which nothing has to be escaped.
+    /// Writes the members that every problem has, none of which needs escaping.
     pub fn begin(out: &'a mut Scratch, slug: &str, title: &str, status: StatusCode) -> Self {
         out.reserve(USUAL);
         for part in ["{\"type\":\"urn:politely:", slug, "\",\"title\":\"", title, "\",\"status\":"] {
@@ -20,14 +20,14 @@ impl<'a> Object<'a> {
         Object(out)
     }
 
-    /// In which nothing has to be escaped.
+    /// Adds text that needs no escaping.
     pub fn plain(&mut self, name: &str, text: &str) {
         self.name(name, b"\":\"");
         self.0.extend_from_slice(text.as_bytes());
         self.0.push(b'"');
     }
 
-    /// `pieces`: one after the other.
+    /// Adds the concatenated `pieces`.
     #[inline]
     pub fn text<'b>(&mut self, name: &str, pieces: impl IntoIterator<Item = &'b str>) {
         self.name(name, b"\":\"");
@@ -35,7 +35,7 @@ impl<'a> Object<'a> {
         self.0.push(b'"');
     }
 
-    /// Where this authority's robots.txt is.
+    /// Adds the URL of the authority's robots.txt.
     pub fn robots_url(&mut self, name: &str, authority: &Authority) {
         self.name(name, b"\":\"");
         // Writing to memory does not fail.
@@ -61,11 +61,11 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Bytes of most problems.
+/// The usual size in bytes.
 const USUAL: usize = 1024;
 
-/// Within a string of a structured field (RFC 9651 §3.3.3), which holds printable ASCII only: so many characters at most.
-/// Whether nothing has to be, which then is true of JSON as well.
+/// Writes a string of a structured field (RFC 9651 §3.3.3), which is printable ASCII, of up to `most` characters.
+/// Returns whether no escaping was needed, which then holds for JSON too.
 pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) -> bool {
     let escaped = |word| below(word, b' ') | equal(word, b'"') | equal(word, b'\\');
     if holds_none(text, |word| escaped(word) | equal(word, 0x7f) | below(!word, 0x80)) {
@@ -82,7 +82,7 @@ pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) -> bool
     false
 }
 
-/// Text within an element of HTML, or an attribute: nothing in it hides text or turns it around.
+/// Text escaped for an HTML element or attribute, with nothing that hides text or turns it around.
 pub(super) struct Html<'a>(pub &'a str);
 
 impl fmt::Display for Html<'_> {
@@ -101,7 +101,7 @@ impl fmt::Display for Html<'_> {
     }
 }
 
-/// Within a string of JSON (RFC 8259 §7).
+/// Writes the inside of a JSON string (RFC 8259 §7).
 fn put_json(out: &mut Vec<u8>, text: &str) {
     if holds_none(text, |word| {
         below(word, b' ') | equal(word, b'"') | equal(word, b'\\') | equal(word, 0x7f) | below(!word, 0x80)
@@ -118,7 +118,7 @@ fn put_json(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// As is true of nearly all text. `special` marks bytes among eight.
+/// Fast check, which nearly all text passes. `special` marks special bytes in a word of eight.
 #[inline]
 fn holds_none(text: &str, special: impl Fn(u64) -> u64) -> bool {
     let (words, rest) = text.as_bytes().as_chunks();
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_field_cannot_hold_is_escaped_wherever_it_stands() {
+    fn invalid_field_characters_are_escaped_at_any_position() {
         let cases =
             [("\"", "\\\""), ("\\", "\\\\"), ("\n", "?"), ("\x7f", "?"), ("\u{e9}", "?"), ("~", "~"), ("\u{80}", "?")];
         for (special, escaped) in cases {
@@ -148,9 +148,9 @@ mod tests {
         assert_eq!(out, b"abcdefghij");
     }
 
-    /// Every character that means something to JSON, and some that mean something elsewhere.
+    /// Every special character of JSON, and some of other languages.
     #[test]
-    fn what_is_written_is_read_as_it_was() {
+    fn written_json_reads_back_unchanged() {
         let all: String = (0..0x250).filter_map(char::from_u32).chain("\u{2028}\u{1f600}</script>".chars()).collect();
         for c in all.chars() {
             for place in 0..20 {

@@ -3,7 +3,7 @@
 
 /// The detected encoding.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(crate) enum Encoding {
     /// UTF-8, or another encoding with one byte for each ASCII letter.
     Bytes,
     /// UTF-16 or UTF-32, decoded to UTF-8. Ill-formed units become U+FFFD; a byte order mark is kept.
@@ -22,7 +22,7 @@ struct Layout {
 }
 
 /// A file has the encoding in which it has ASCII words, since keys are ASCII. `is_cut`: the file may end inside a unit.
-pub(super) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
+pub(crate) fn detect(bytes: &[u8], is_cut: bool) -> Encoding {
     if !bytes.contains(&0) {
         return Encoding::Bytes;
     }

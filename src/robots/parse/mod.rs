@@ -2,7 +2,7 @@
 
 mod agent;
 pub(crate) mod delay;
-mod encoding;
+pub(crate) mod encoding;
 pub(crate) mod group;
 pub(crate) mod key;
 pub(crate) mod line;

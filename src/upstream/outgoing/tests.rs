@@ -33,7 +33,7 @@ async fn written(settings: &str, url: &str, request: &str) -> String {
 async fn route(settings: &str, url: &str) -> Route {
     let upstream = upstream(settings);
     upstream.resolver.remember("a.example", &["198.41.0.4".parse().unwrap()]);
-    upstream.reach(&crate::policy::Authority::from_url(url).unwrap()).await.unwrap()
+    upstream.reach_for(&crate::policy::Authority::from_url(url).unwrap(), None, None, None).await.unwrap()
 }
 
 fn own<'a>(method: &'a str, target: &'a str, fields: &'a [(&'a str, &'a [u8])]) -> Outgoing<'a> {

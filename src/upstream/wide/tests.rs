@@ -60,7 +60,7 @@ async fn hello(tcp: &mut TcpStream) {
 
 async fn dial(upstream: &Upstream, port: u16) -> DialError {
     let authority = Authority::new(Scheme::Https, HOST, Some(port)).unwrap();
-    upstream.reach(&authority).await.unwrap().connect(Want::default()).await.err().unwrap()
+    upstream.reach_for(&authority, None, None, None).await.unwrap().connect(Want::default()).await.err().unwrap()
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn a_host_that_does_not_speak_the_wide_kind_any_more_is_asked_in_the_usual
     let upstream = upstream(LOOPBACK);
     upstream.resolver.remember(HOST, &[IpAddr::from([127, 0, 0, 2])]);
     let authority = Authority::new(Scheme::Https, HOST, Some(port)).unwrap();
-    upstream.reach(&authority).await.unwrap().0.endpoint.tls.note_wide();
+    upstream.reach_for(&authority, None, None, None).await.unwrap().0.endpoint.tls.note_wide();
     for came in [1, 3, 4] {
         dial(&upstream, port).await;
         assert_eq!(counts[0].load(Relaxed), came);
@@ -175,7 +175,7 @@ async fn what_is_known_of_hosts_takes_bounded_room() {
         for host in 0..hosts {
             let [_, a, b, c] = host.to_be_bytes();
             let authority = Authority::new(Scheme::Https, &format!("127.{}.{b}.{c}", a + 1), None).unwrap();
-            let endpoint = upstream.reach(&authority).await.unwrap().0.endpoint.clone();
+            let endpoint = upstream.reach_for(&authority, None, None, None).await.unwrap().0.endpoint.clone();
             endpoint.tls.note_refusal(([127, 0, 0, 1], 443).into(), DialError::new(DialFault::Alert, "refused"));
             endpoints.push(Arc::downgrade(&endpoint));
         }

@@ -1,6 +1,6 @@
 # Chromium started by a script
 #
-# Whatever starts it: `run` cannot know, and lends every Chromium of the user its certificate while it runs.
+# Every Chromium of the user trusts the certificate while `run` runs.
 family='Browsers'
 line="politely run sh -c 'chromium --headless --dump-dom URL'"
 sees='/ /style.css /script.js /image.svg /data.json'

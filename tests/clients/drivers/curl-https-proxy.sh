@@ -1,6 +1,6 @@
 # curl, by a proxy with TLS
 #
-# A listener with `tls`. `--proxy-cacert` only if no public authority issued the listener's certificate.
+# A listener with `tls`. `--proxy-cacert` only if its certificate is not from a public authority.
 family='Command line'
 line='curl --proxy https://proxy:3128 --proxy-cacert proxy.pem --cacert "$(politely ca path)" URL'
 service=yes

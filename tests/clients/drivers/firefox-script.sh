@@ -1,6 +1,6 @@
 # Firefox started by a script
 #
-# In a profile that is there when `run` starts: it lends its certificate to each. More: [browsers](browsers.md#firefox).
+# In a profile that is there when `run` starts: [browsers](browsers.md#firefox).
 family='Browsers'
 line="politely run sh -c 'firefox --headless --screenshot page.png URL'"
 sees='/ /style.css /script.js /image.svg /data.json'

@@ -1,6 +1,6 @@
 # lftp
 #
-# `net:max-retries`, whose default has no bound, limits how often it comes back.
+# `net:max-retries` limits how often it comes back.
 family='Command line'
 returns=yes
 install() { debian lftp; }

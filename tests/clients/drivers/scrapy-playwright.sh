@@ -1,6 +1,6 @@
 # scrapy-playwright
 #
-# The browser gets proxy and roots from `run`: [browsers](browsers.md#scrapy-playwright).
+# [browsers](browsers.md#scrapy-playwright)
 family='Crawlers'
 sees='/ /style.css /script.js /image.svg /data.json'
 install() { debian chromium libnss3-tools; pypi scrapy-playwright; }

@@ -1,6 +1,6 @@
 # Scrapy
 #
-# `DOWNLOAD_TIMEOUT` above `--max-wait`, and a middleware that waits for Retry-After: [Scrapy](scrapy.md).
+# `DOWNLOAD_TIMEOUT`, and a middleware that waits for Retry-After: [Scrapy](scrapy.md).
 family='Crawlers'
 quick=yes
 returns=yes

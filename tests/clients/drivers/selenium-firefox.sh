@@ -1,6 +1,6 @@
 # Selenium with Firefox
 #
-# `accept_insecure_certs`, as its profile is a new one. More: [browsers](browsers.md#selenium).
+# `accept_insecure_certs`: [browsers](browsers.md#selenium).
 family='Browsers'
 sees='/ /style.css /script.js /image.svg /data.json'
 install() {

@@ -1,6 +1,6 @@
 # wget2
 #
-# http only: for https, 1.99 of Debian 12 speaks TLS to the proxy and has no option against that.
+# http only: for https, 1.99 speaks TLS to the proxy.
 family='Command line'
 schemes=http
 install() { debian wget2; }

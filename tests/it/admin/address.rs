@@ -36,12 +36,12 @@ async fn counted(admin: SocketAddr) {
     }
 }
 
-/// docs/metrics.md: a row begins with name, type and labels.
+/// docs/metrics.md: an item begins with name, type and labels.
 fn every_sample_has_the_labels_that_its_page_names(samples: &str) {
     let page = include_str!("../../../docs/metrics.md");
     let known = |name: &str| {
-        let row = page.lines().find_map(|line| line.strip_prefix(&format!("| `{name}` | ")));
-        let labels = row.and_then(|row| row.split(" | ").nth(1))?;
+        let item = page.lines().find_map(|line| line.strip_prefix(&format!("- `{name}` (")));
+        let labels = item.and_then(|item| item.split("): ").next())?;
         Some(labels.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>())
     };
     for sample in samples.lines().filter(|line| !line.starts_with('#')) {

@@ -66,7 +66,8 @@ async fn clients_find_the_certificate_and_how_to_trust_it_through_the_proxy() {
 async fn the_name_is_the_operators_to_choose_and_users_are_asked_for_first() {
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"correct").unwrap();
     let users = format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}");
-    let proxy = Binary::serve(&format!("intercept: {{ setup_host: proxy.example }}\n{users}")).await;
+    let yaml = format!("admin: {{ address: '127.0.0.1:0' }}\nintercept: {{ setup_host: proxy.example }}\n{users}");
+    let proxy = Binary::serve(&yaml).await;
     let url = "http://proxy.example/ca.pem";
     assert_eq!(proxy.curl(&[url]).await.status(), 407);
     assert_eq!(through(&proxy, &["-U", "alice:correct", url]).await, certificate(proxy.directory()));
@@ -79,6 +80,10 @@ async fn the_name_is_the_operators_to_choose_and_users_are_asked_for_first() {
     let url = proxy.url().replace("http://", "http://alice:correct@");
     let ended = from(url.clone()).await;
     assert!(ended.stdout.contains(&format!("export https_proxy='{url}'\n")), "{}{}", ended.stdout, ended.stderr);
+    let token = proxy.directory().join("store/admin-token");
+    let admin = ["--admin", &proxy.admin(), "--token-file", token.to_str().unwrap()];
+    let status = proxy.asked(&[&["status"][..], &admin].concat(), &[]).await;
+    assert!(status.code == 0 && !status.stdout.contains("bad-request"), "{}{}", status.stdout, status.stderr);
 }
 
 /// Another machine has nothing but the proxy's address: no admin address, no file of the proxy's.

@@ -93,6 +93,22 @@ fn check_says_who_is_let_in_and_what_is_let_through() {
 }
 
 #[test]
+fn check_says_where_paces_and_copies_are_and_shows_no_password() {
+    for (fleet, told) in [
+        ("redis://u:hunter2@a:1/", "paces and copies of robots.txt through redis://a:1/; without it each"),
+        (
+            "{ pace: 'redis://u:hunter2@a:1/', copies: 'redis://u:hunter2@b:2/' }",
+            "copies of robots.txt through redis://b:2/, and paces through redis://a:1/; without it each",
+        ),
+    ] {
+        let (_home, file) = written(&format!("fleet: {fleet}"));
+        let (code, said, faults) = check(&file, &[]);
+        assert_eq!(code, Some(0), "{faults}");
+        assert!(said.contains(told) && !said.contains("hunter2"), "{said}");
+    }
+}
+
+#[test]
 fn check_names_the_users() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
     let user = |name: &str| format!("{{ name: {name}, password: \"{hash}\" }}");
@@ -250,7 +266,7 @@ fn a_fault_of_a_signing_key_has_the_place_that_names_it() {
     assert!(keygen.status.success(), "{keygen:?}");
     fs::write(home.path().join("other.pem"), "s3cret").unwrap();
     fs::set_permissions(home.path().join("other.pem"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let what = "HOME/other.pem holds no Ed25519 key: it is no PEM file";
+    let what = "HOME/other.pem does not hold an Ed25519 key: not a PEM file";
     for (keys, fault) in [
         (
             "key: none.pem",

@@ -203,8 +203,8 @@ fn a_fleet_is_a_url_or_that_and_the_number_of_instances() {
     let url = "redis://127.0.0.1:1/";
     let fleet = |settings: &Settings| {
         let fleet = &settings.fleet;
-        assert_eq!(settings.shown()["fleet"]["url"].as_str(), fleet.url.as_ref().map(|url| url.expose().as_str()));
-        (fleet.url.is_some(), fleet.instances.map(|instances| instances.get()))
+        assert_eq!(settings.shown()["fleet"]["url"].as_str(), fleet.paces().map(|url| url.expose().as_str()));
+        (fleet.paces().is_some(), fleet.instances.map(|instances| instances.get()))
     };
     assert_eq!(fleet(&good("")), (false, None));
     assert_eq!(fleet(&good(&format!("fleet: {url}"))), (true, None));
@@ -232,6 +232,22 @@ fn a_fleet_is_a_url_or_that_and_the_number_of_instances() {
         assert!(told[0].starts_with("1:21 "), "{told:?}");
     }
     assert!(short("fleet: 7")[0].contains("this is not a URL"), "{:?}", short("fleet: 7"));
+    let apart = |text: &str| {
+        let fleet = good(text).fleet;
+        [fleet.paces(), fleet.copies_apart()].map(|url| url.and_then(|url| url.expose().port()))
+    };
+    assert_eq!(apart("fleet: { pace: 'redis://h:1/', copies: 'redis://h:2/' }"), [Some(1), Some(2)]);
+    assert_eq!(apart("fleet: { pace: 'redis://h:1/', copies: 'redis://h:1/' }"), [Some(1), None]);
+    assert_eq!(apart("fleet: redis://h:1/"), [Some(1), None]);
+    for (wrong, told) in [
+        ("{ pace: 'redis://h:1/' }", "shares paces and copies"),
+        ("{ copies: 'redis://h:1/' }", "shares paces and copies"),
+        ("{ url: 'redis://h:1/', copies: 'redis://h:2/' }", "`url` is short for"),
+        ("{ pace: 'redis://h:1/', copies: 'http://h:2/' }", "redis"),
+    ] {
+        let said = short(&format!("fleet: {wrong}"));
+        assert!(said.iter().any(|said| said.contains(told)), "{said:?}");
+    }
 }
 
 /// Unlike a variable, it is nobody's by mistake.

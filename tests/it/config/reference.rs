@@ -23,7 +23,7 @@ fn the_reference_is_what_file_and_program_say() {
 
 fn reference(file: &str) -> String {
     let mut out = String::from(HEAD);
-    let (mut path, mut comment, mut is_head) = (Vec::<String>::new(), Vec::new(), true);
+    let (mut path, mut comment, mut section, mut is_head) = (Vec::<String>::new(), Vec::new(), String::new(), true);
     // With an end to the last key's comments.
     for line in file.lines().chain([""]) {
         let text = line.trim_start();
@@ -46,69 +46,71 @@ fn reference(file: &str) -> String {
         let (name, default) = item.split_once(':').unwrap_or_else(|| panic!("no key: {line}"));
         path.truncate(depth);
         path.push(name.to_owned());
-        put_key(&mut out, &path, default.trim(), &mut comment);
+        put_key(&mut out, &path, default.trim(), &mut comment, &mut section);
     }
     out
 }
 
 /// A key's heading, what it does, its facts. A section has keys of its own in their place.
-fn put_key(out: &mut String, path: &[String], default: &str, comment: &mut Vec<&str>) {
+fn put_key(out: &mut String, path: &[String], default: &str, comment: &mut Vec<&str>, section: &mut String) {
     let is_section = default.is_empty();
+    if is_section || path.len() == 1 {
+        *section = comment.join(" ");
+    }
     let is_of_list = path[0] == "listen" && path.len() > 1;
     let name = if is_of_list { format!("listen[].{}", path[1..].join(".")) } else { path.join(".") };
     let level = if path.len() == 1 { "##" } else { "###" };
-    *out += &format!("\n{level} `{name}`\n");
+    let shown = if is_section { name } else { format!("{name}: {default}") };
+    *out += &format!("\n{level} `{shown}`\n");
     let words = match is_section {
         true => Vec::new(),
         false => {
             let key = ask(path);
             let words: Vec<String> = key.kind.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-            put_facts(out, path, is_of_list, default, &key);
+            let said = format!("{} {section}", comment.join(" "));
+            let is_said = |word: &String| {
+                said.split(|c: char| !c.is_alphanumeric() && !"-_".contains(c)).any(|said| said == word)
+            };
+            let has_example = comment.iter().any(|line| line.contains(['[', '{']) && !line.starts_with("[]"));
+            put_facts(out, default, &key, has_example || !words.is_empty() && words.iter().all(is_said));
             words
         }
     };
     put_comment(out, comment, &words);
     match (path[0].as_str(), path.len()) {
-        ("listen", 2) if path[1] == "tls" => {
-            let at = |key: &str| format!("listen: [{{ address: 127.0.0.1:1, tls: {{ {key} }} }}]");
-            put_entry(out, keys(at), at);
-        }
         ("access", 2) if path[1] == "users" => {
             let entry = |keys: &str| format!("access: {{ users: [{{ {keys} }}] }}");
-            put_entry(out, keys(entry), |key| {
-                let needed =
-                    ["name: a", "password: a"].into_iter().filter(|it| it.split(':').next() != key.split(':').next());
-                entry(&needed.chain([key]).collect::<Vec<_>>().join(", "))
-            });
+            put_entry(out, keys(entry));
         }
         ("hosts", 1) => {
             let at = |key: &str| format!("hosts: {{ a.example: {{ {key} }} }}");
-            put_entry(out, keys(at), at);
+            put_entry(out, keys(at));
         }
         _ => {}
     }
 }
 
-fn put_facts(out: &mut String, path: &[String], is_of_list: bool, default: &str, key: &Key) {
-    let variable = match is_of_list {
-        true => "POLITELY_LISTEN".to_owned(),
-        false => format!("POLITELY_{}", path.join("__").to_uppercase()),
-    };
-    let change = if key.needs_restart { "; needs a restart" } else { "" };
+/// The type, where neither default nor comment show it, and whether a change needs a restart.
+fn put_facts(out: &mut String, default: &str, key: &Key, is_said: bool) {
     let kind = match (default, key.kind.as_str()) {
+        _ if is_said => String::new(),
         ("{}", "map of keys") => "map of entries".to_owned(),
-        ("{}", each) => format!("map; each value is {each}"),
-        (_, kind) => kind.to_owned(),
+        ("{}", each) => format!("map to {each}"),
+        ("null" | "[]" | "\"\"", kind) => kind.to_owned(),
+        (_, kind) if kind.contains('`') && !["true", "false"].contains(&default) => kind.to_owned(),
+        _ => String::new(),
     };
-    *out += &format!("\n{kind}, default `{default}`, `{variable}`{change}\n");
+    let change = if key.needs_restart { "needs a restart" } else { "" };
+    let facts: Vec<&str> = [kind.as_str(), change].into_iter().filter(|fact| !fact.is_empty()).collect();
+    if !facts.is_empty() {
+        *out += &format!("\n{}\n", facts.join("; "));
+    }
 }
 
 /// The keys that an entry of a list or a map has.
-fn put_entry(out: &mut String, keys: BTreeSet<String>, at: impl Fn(&str) -> String) {
-    *out += "\n| Key of an entry | Type |\n|---|---|\n";
-    for key in keys {
-        *out += &format!("| `{key}` | {} |\n", kind(|value| at(&format!("{key}: {value}"))));
-    }
+fn put_entry(out: &mut String, keys: BTreeSet<String>) {
+    let keys: Vec<String> = keys.into_iter().map(|key| format!("`{key}`")).collect();
+    *out += &format!("\nKeys of an entry: {}.\n", keys.join(", "));
 }
 
 /// A comment as Markdown: paragraphs, the values of a key as a list, what is indented as it is.
@@ -169,6 +171,8 @@ fn ask(path: &[String]) -> Key {
                 // The one is nothing without the other.
                 ("intercept", 2) if key == "certificate" => format!("{{ certificate: {yaml}, key: /x }}"),
                 ("intercept", 2) if key == "key" => format!("{{ certificate: /x, key: {yaml} }}"),
+                ("fleet", 1) if key == "pace" => format!("{{ pace: {yaml}, copies: 'redis://192.0.2.2/0' }}"),
+                ("fleet", 1) if key == "copies" => format!("{{ pace: 'redis://192.0.2.2/0', copies: {yaml} }}"),
                 // Without an agent nobody could find them.
                 ("identity", 1) if key == "addresses" => {
                     format!("{{ signature: {{ key: /x, agent: 'https://a.example' }}, {key}: {yaml} }}")
@@ -207,10 +211,10 @@ fn kind(at: impl Fn(&str) -> String) -> String {
         "one word" => hint.trim_start_matches("write ").to_owned(),
         "a list" => match at("[{ qqqqqqqq: 1 }]") {
             entry if short(&entry).iter().any(|said| said.contains("keys here")) => "list of entries".to_owned(),
-            _ => format!("list; each is {}", ask("[{ qqqqqqqq: 1 }]").0),
+            _ => format!("list, each {}", ask("[{ qqqqqqqq: 1 }]").0),
         },
         // It takes maps: of keys that it names, or of any.
-        "" => hint.replace("the keys here are ", "map with the keys "),
+        "" => hint.replace("the keys here are ", "map of "),
         what => without_article(what).to_owned(),
     }
 }
@@ -251,4 +255,4 @@ const VALUES: [&str; 26] = [
 
 const HEAD: &str = "# Configuration reference\n\n\
     <!-- Made of conf/politely.yaml by `UPDATE=1 cargo test --test it config::reference`: change that file. -->\n\n\
-    Below each key: its type, its default and its environment variable. A change takes effect on reload, unless it needs a restart.\n";
+    Each key with its default, its type if that is not plain, and what it does. A change takes effect on reload, unless it needs a restart.\n";

@@ -33,7 +33,7 @@ fn reload(upstream: &Upstream, settings: &Arc<Settings>) {
 }
 
 async fn route(upstream: &Upstream, url: &str) -> Route {
-    upstream.reach(&Authority::from_url(url).unwrap()).await.unwrap()
+    upstream.reach_for(&Authority::from_url(url).unwrap(), None, None, None).await.unwrap()
 }
 
 fn asking(target: &str) -> Outgoing<'_> {

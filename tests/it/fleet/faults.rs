@@ -200,6 +200,54 @@ async fn who_waits_behind_a_link_that_is_lost_does_not_start_on_its_own() {
     assert_eq!((served.status(), refused.status(), origin.log.count("/page")), (200, 503, 1));
 }
 
+/// Where the server is far away, a short delay's turn is over before that comes which the host gives while it asks for time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_delay_behind_a_long_backoff_costs_nobody_an_answer() {
+    let Some(redis) = Redis::start().await else { return };
+    let asked = AtomicUsize::new(0);
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.3\n"),
+        _ if asked.fetch_add(1, Ordering::SeqCst) == 0 => Reply::status(429).field("Retry-After", "4"),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let fleet = behind_relays(&redis, 2, "").await;
+    let away = Duration::from_millis(100);
+    fleet.iter().for_each(|(relay, _)| relay.delay(away, away));
+    let url = origin.url("/page");
+    assert_eq!(get(&fleet[0].1, &url).await.status(), 429);
+    let mut pages = JoinSet::new();
+    for address in fleet.iter().chain(&fleet).chain(&fleet).map(|(_, instance)| instance.address()) {
+        let (url, authority) = (url.clone(), origin.authority("a.localhost"));
+        pages.spawn(async move { Client::open(address).await.get(&url, &authority).await });
+    }
+    for page in pages.join_all().await {
+        assert_eq!(page.status(), 200, "{}", page.text());
+    }
+    assert_apart(&origin.log.starts("/page"), Duration::from_millis(300));
+}
+
+/// The one or the other is the longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_beside_the_operators_own() {
+    for own in ["200ms", "300ms", "450ms"] {
+        let Some(redis) = Redis::start().await else { return };
+        let origin = quick_site(Duration::from_millis(300)).await;
+        let fleet = behind_relays(&redis, 2, &format!("pace: {{ min_delay: {own} }}")).await;
+        let away = Duration::from_millis(100);
+        fleet.iter().for_each(|(relay, _)| relay.delay(away, away));
+        let mut pages = JoinSet::new();
+        for address in fleet.iter().chain(&fleet).chain(&fleet).map(|(_, instance)| instance.address()) {
+            let (url, authority) = (origin.url("/page"), origin.authority("a.localhost"));
+            pages.spawn(async move { Client::open(address).await.get(&url, &authority).await });
+        }
+        for page in pages.join_all().await {
+            assert_eq!(page.status(), 200, "{own}: {}", page.text());
+        }
+        assert_apart(&origin.log.starts("/page"), Duration::from_millis(300));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_url_is_taken_by_reload() {
     let (Some(one), Some(other)) = (Redis::start().await, Redis::start().await) else { return };

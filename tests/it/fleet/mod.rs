@@ -1,5 +1,6 @@
 //! Several instances, one redis-server: one pace, one fetch of each robots.txt, and what happens without the server.
 
+mod apart;
 mod budget_script;
 mod clocks;
 mod copies;

@@ -3,6 +3,8 @@
 use super::{KEEP_OUT, origin};
 use crate::support::{Binary, Client, Origin, Proxy, Reply, at_once, eventually, within};
 use std::collections::HashSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -37,6 +39,26 @@ async fn a_copy_survives_a_restart_with_its_age_and_validators() {
     eventually("the confirmation", || origin.log.of("/robots.txt").len() == 2).await;
     let copy = proxy.get(&origin.url("/robots.txt")).await;
     assert_eq!((copy.text().as_str(), copy.field("etag")), (KEEP_OUT, Some("\"v1\"")));
+}
+
+/// Each directory that others may enter is named once at a start. It is left as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_that_are_open_to_others_are_warned_of() {
+    for (mode, warnings) in [(0o700, 0), (0o755, 2)] {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let [store, cache] = ["store", "cache"].map(|name| home.path().join(name));
+        for directory in [&store, &cache] {
+            std::fs::create_dir(directory).expect("it is writable");
+            std::fs::set_permissions(directory, Permissions::from_mode(mode)).expect("it is ours");
+        }
+        let yaml =
+            format!("store: {{ directory: '{}' }}\ncache: {{ directory: '{}' }}", store.display(), cache.display());
+        let proxy = Binary::serve(&yaml).await;
+        let told = proxy.output();
+        assert_eq!(told.matches("other users can see").count(), warnings, "{told}");
+        let now = std::fs::metadata(&store).expect("it is there").permissions().mode();
+        assert_eq!(now & 0o777, mode);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -248,9 +248,9 @@ async fn nonsense_in_the_file_is_borne() {
     let origin = slow().await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let proxy = serve(directory.path()).await;
-    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace4")).expect("it is there");
+    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace5")).expect("it is there");
     for nonsense in [0xff, 0x01, 0x80] {
-        file.write_all_at(&vec![nonsense; 4 << 20], 0).expect("it is writable");
+        file.write_all_at(&vec![nonsense; 3 << 20], 0).expect("it is writable");
         assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
     }
     assert_gaps(&origin, GAP, 3);
@@ -268,7 +268,7 @@ async fn one_that_cannot_note_its_starts_any_more_keeps_its_own_gap() {
     let crawls = ["/page/one", "/page/other"].map(|name| crawl(&proxy, &origin, name));
     let pages = || origin.log.gaps("/page").len();
     eventually("pages", || pages() >= 3).await;
-    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace4"));
+    let file = std::fs::File::options().write(true).open(directory.path().join("politely.pace5"));
     file.and_then(|file| file.set_len(0)).expect("it is ours");
     eventually("a word of it", || proxy.output().contains("nothing is shared")).await;
     let before = pages();

@@ -329,7 +329,7 @@ async fn keys_are_made_shown_and_checked_by_the_command() {
     assert_eq!(mode & 0o777, 0o600);
     let again = politely(&["identity", "keygen", a.to_str().unwrap()]).await;
     assert_eq!(again.code, 2);
-    assert!(again.stderr.contains("it is not replaced"), "{again:?}");
+    assert!(again.stderr.contains("is not replaced"), "{again:?}");
 
     let file = keys.path("politely.yaml");
     let yaml = keys.settings("a", &format!("other_keys: '{}'", b.display()));

@@ -36,7 +36,7 @@ async fn a_refusal_says_what_to_do_now_in_json_and_on_the_page() {
     let unlisted = "http://b.example/";
     let told = json(unlisted).await;
     assert!(
-        told.ends_with("the operator's allow-list has localhost, 127.0.0.1, a.localhost (`egress.hosts`)."),
+        told.ends_with("the operator's allowlist has localhost, 127.0.0.1, a.localhost (`egress.hosts`)."),
         "{told}"
     );
     let page = proxy.curl(&["-H", "Accept: text/html", unlisted]).await.text();

@@ -113,6 +113,13 @@ async fn no_odd_answer_hides_what_it_says() {
     let typed = |kind: &str, body: &[u8]| Reply::status(200).field("Content-Type", kind).body(body);
     let xml = |head: &str| format!("<html xmlns='http://www.w3.org/1999/xhtml'><head>{head}</head><body/></html>");
     let tag = "<meta name='robots' content='no&#97;i'/>";
+    // Behind so many lines of each field that nobody would send.
+    let lines = |last: &str| {
+        let fields = ["X-Robots-Tag: all", "Content-Usage: x=y", "Robots-Tag: *;all", "Content-Signal: search=yes"];
+        let fields = fields.iter().chain(&["TDM-Reservation: 0"]);
+        let all = fields.flat_map(|line| vec![*line; 20]).chain([last]).map(|line| line.split_once(": ").unwrap());
+        all.fold(Reply::text("x"), |reply, (name, value)| reply.field(name, value))
+    };
     let xhtml = |head: &str| typed("application/xhtml+xml", xml(head).as_bytes());
     let subset = format!("<!DOCTYPE html [ <!ENTITY a '</head><body>'> ]>{}", xml(tag));
     let prefix = "<h:html xmlns:h='http://www.w3.org/1999/xhtml'><h:head><h:meta name='robots' content='noai'/></h:head></h:html>";
@@ -144,7 +151,6 @@ async fn no_odd_answer_hides_what_it_says() {
         ("br", plain("br", no)),
         ("deflate", plain("deflate", no)),
         ("zstd", plain("zstd", no)),
-        ("control", plain("unknown", &format!("\x01{no}"))),
         ("mark", html([&b"\xff\xfe\0\0"[..], &utf_16].concat())),
         ("utf-16-label", typed("text/html; charset=utf-16", no.as_bytes())),
         ("utf-32-label", typed("text/html; charset=utf-32", no.as_bytes())),
@@ -156,6 +162,38 @@ async fn no_odd_answer_hides_what_it_says() {
         ("subset", typed("application/xhtml+xml", subset.as_bytes())),
         ("prefix", typed("application/xhtml+xml", prefix.as_bytes())),
         ("hints", Reply::raw(hints)),
+        ("behind-head", html(format!("<head></head>{tag}"))),
+        ("body", html(format!("<body><p>{tag}"))),
+        ("no-type", Reply::status(200).body(no)),
+        ("empty-type", typed("", no.as_bytes())),
+        ("word", typed("html", no.as_bytes())),
+        ("spaced", typed("text / html", no.as_bytes())),
+        ("more", typed("text/html charset=utf-8", no.as_bytes())),
+        ("unknown-type", typed("unknown/unknown", no.as_bytes())),
+        ("unknown-subtype", typed("application/unknown", no.as_bytes())),
+        ("any-type", typed("*/*", no.as_bytes())),
+        ("xml", typed("application/xml; charset=utf-8", xml(tag).as_bytes())),
+        ("text-xml", typed("text/xml", xml(tag).as_bytes())),
+        ("feed", typed("application/atom+xml", xml(tag).as_bytes())),
+        ("mixed", typed("multipart/x-mixed-replace; boundary=x", format!("--x\r\n\r\n{no}").as_bytes())),
+        ("gzip-once", html(coded("gzip", no.as_bytes())).field("Content-Encoding", "gzip, gzip")),
+        ("br-not", html(coded("gzip", no.as_bytes())).field("Content-Encoding", "br, gzip")),
+        (
+            "members",
+            html([coded("gzip", b"").repeat(300), coded("gzip", no.as_bytes())].concat())
+                .field("Content-Encoding", "gzip"),
+        ),
+        ("gz", html(coded("gzip", no.as_bytes()))),
+        ("late-line", lines("X-Robots-Tag: noai")),
+        ("late-usage", lines("Content-Usage: train-ai=n")),
+        ("late-list", lines("Robots-Tag: *;noai")),
+        ("late-signal", lines("Content-Signal: ai-train=no")),
+        ("late-mining", lines("TDM-Reservation: 1")),
+        ("late-tag", html(format!("{}{tag}", "<meta name=robots content=all>".repeat(100)))),
+        ("long-line", Reply::text("x").field("X-Robots-Tag", format!("{}, noai", "x".repeat(10_000)))),
+        ("long-list", Reply::text("x").field("Robots-Tag", format!("a;x=\"{}\", *;noai", "x".repeat(20_000)))),
+        ("long-usage", Reply::text("x").field("Content-Usage", format!("x=\"{}\", train-ai=n", "x".repeat(10_000)))),
+        ("latin-1", Reply::raw(&b"HTTP/1.1 200 OK\r\nX-Robots-Tag: caf\xe9, noai\r\nContent-Length: 1\r\n\r\nx"[..])),
         (
             "second",
             typed("text/html", xml(&format!("<title/>{tag}")).as_bytes())
@@ -190,6 +228,48 @@ async fn no_odd_answer_hides_what_it_says() {
     assert_eq!(hidden, [""; 0]);
 }
 
+/// What some client might make a page of, and politely cannot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_cannot_be_read_is_refused_with_a_cause_of_its_own() {
+    let yes = b"<head></head><body>page</body>";
+    let coded_as = |names: &str, body: Vec<u8>| html(body).field("Content-Encoding", names);
+    let five = (0..5).fold(yes.to_vec(), |body, _| coded("gzip", &body));
+    let answers = [
+        ("five", coded_as("gzip, gzip, gzip, gzip, gzip", five), "more than 4 content codings"),
+        ("quoted", coded_as("\"gzip\"", coded("gzip", yes)), "the content coding \"\\\"gzip\\\"\" is not known here"),
+        ("unknown", coded_as("dcb", coded("br", yes)), "the content coding \"dcb\" is not known here"),
+        ("not", coded_as("gzip", coded("zstd", yes)), "the gzip body is damaged"),
+        ("not-twice", coded_as("zstd, gzip", coded("gzip", &[1; 100])), "the zstd body is damaged"),
+        (
+            "control",
+            coded_as("unknown", b"\x01<head></head>".to_vec()),
+            "the content coding \"unknown\" is not known here",
+        ),
+        ("window", coded_as("br", vec![0x11, 0x1e, 0, 0]), "the br body asks for too large a window"),
+    ];
+    let rows = answers.each_ref().map(|(target, _, why)| (*target, *why));
+    let origin = Origin::http(move |seen| {
+        let path = seen.path();
+        let answer = answers.iter().find(|(target, ..)| *target == &path[1..]);
+        answer.map_or_else(|| Reply::text(""), |(_, reply, _)| reply.clone())
+    })
+    .await;
+    let proxy = Proxy::start(PURPOSE).await;
+    let reporting = Proxy::start(&format!("{PURPOSE}\nusage: {{ page: report }}")).await;
+    let without = Proxy::start("").await;
+    for (target, why) in rows {
+        let url = origin.url(&format!("/{target}"));
+        let refused = proxy.get(&url).await;
+        let problem = assert_refused(&refused, 403, "http_request_denied", "usage-unreadable");
+        assert!(problem["detail"].as_str().unwrap().contains(why), "{target}: {problem}");
+        let reported = reporting.get(&url).await;
+        let told = reported.head.proxy_status_parameter("details").unwrap_or_default();
+        assert!(reported.status() == 200 && told.contains("cannot be read"), "{target}: {told}");
+        assert_eq!(without.get(&url).await.status(), 200, "{target}");
+    }
+    assert_eq!(reporting.counts().reported["usage-unreadable"], rows.len() as u64);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_page_or_asked_for_without_a_purpose_is_left_alone() {
     let no = "<head><meta name=robots content=noai></head>";
@@ -199,7 +279,7 @@ async fn what_is_no_page_or_asked_for_without_a_purpose_is_left_alone() {
         "/not-modified" => Reply { status: 304, ..html("") },
         "/error" => Reply { status: 404, ..html(no) },
         "/empty" => html(""),
-        "/body" => html("<head></head><body><meta name=robots content=noai>"),
+        "/typed" => Reply::status(200).field("Content-Type", "application/json, text/css").body(no),
         "/odd" => html(no).field("Content-Encoding", "unknown"),
         "/damaged" => html(no).field("Content-Encoding", "gzip"),
         "/page" => html(no),
@@ -207,7 +287,8 @@ async fn what_is_no_page_or_asked_for_without_a_purpose_is_left_alone() {
     })
     .await;
     let proxy = Proxy::start(PURPOSE).await;
-    for (target, status) in [("/text", 200), ("/not-modified", 304), ("/error", 404), ("/empty", 200), ("/body", 200)] {
+    for (target, status) in [("/text", 200), ("/not-modified", 304), ("/error", 404), ("/empty", 200), ("/typed", 200)]
+    {
         let response = proxy.get(&origin.url(target)).await;
         assert_eq!(response.status(), status, "{target}");
     }
@@ -319,4 +400,35 @@ async fn a_page_that_breaks_off_in_its_head_is_cut_for_the_client_too() {
     let proxy = Proxy::start(PURPOSE).await;
     let got = proxy.curl(&[&origin.url("/page")]).await;
     assert_eq!((got.code, got.status()), (18, 200), "curl: transfer closed with outstanding read data remaining");
+}
+
+/// What takes long to decode has no place to be decoded in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_decoder_to_be_had_nothing_goes_on_unread() {
+    let costly = coded("gzip", b"").repeat(9_000);
+    let body = [costly, coded("gzip", b"<head></head><body>")].concat();
+    let answer = move |seen: &Seen| match (seen.path().as_str(), seen.field("host").unwrap_or_default()) {
+        ("/robots.txt", host) if host.starts_with("b.") => Reply::text(&body).field("Content-Encoding", "gzip"),
+        ("/held" | "/stored", _) => html(&body).field("Content-Encoding", "gzip").field("Cache-Control", "max-age=600"),
+        _ => Reply::text(""),
+    };
+    let origin = Origin::http(answer).await;
+    let directory = tempfile::tempdir().unwrap();
+    let cache = format!("cache: {{ directory: '{}', size: 100MiB }}\n", directory.path().join("pages").display());
+    let url = |path: &str| origin.url(path);
+    // It is stored for whoever declares nothing.
+    let proxy = Proxy::start_in(directory, &cache).await;
+    for _ in 0..2 {
+        assert_eq!(proxy.get(&url("/stored")).await.status(), 200);
+    }
+    let directory = proxy.shutdown().await;
+    let without = |settings: &mut politely::config::Settings| settings.limits.decoders = Some(0);
+    let proxy = Proxy::start_with(directory, &format!("{cache}{PURPOSE}"), without).await;
+    let urls = [url("/held"), url("/stored"), url("/held").replace("a.localhost", "b.localhost")];
+    let (held, stored, robots) = tokio::join!(proxy.get(&urls[0]), proxy.get(&urls[1]), proxy.get(&urls[2]));
+    for (what, refused) in [("held", held), ("stored", stored), ("robots.txt", robots)] {
+        let problem = assert_refused(&refused, 503, "connection_limit_reached", "out-of-resources");
+        assert!(problem["detail"].as_str().unwrap().contains("decoded"), "{what}: {problem}");
+    }
+    assert_eq!((origin.log.count("/held"), origin.log.count("/stored")), (1, 1));
 }

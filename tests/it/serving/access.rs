@@ -158,6 +158,20 @@ async fn a_user_s_waiting_requests_are_bounded() {
     assert_refused(&refused, 503, "connection_limit_reached", "queue-full");
     // Elsewhere, where nothing has to wait, she goes on.
     assert_eq!(get(&proxy, &origin.url_at("b.localhost", "/x"), "alice").await.status(), 200);
+    // Nor does she take the place of another who has more requests waiting there.
+    assert_eq!(get(&proxy, &origin.url_at("c.localhost", "/first"), "bob").await.status(), 200);
+    let mut his = Vec::new();
+    for number in 1..=2 {
+        let mut client = proxy.client().await;
+        client.send(request(&origin.url_at("c.localhost", "/his"), "bob")).await;
+        eventually("his request to wait", || proxy.waiting() == 1 + number).await;
+        his.push(client);
+    }
+    let refused = get(&proxy, &origin.url_at("c.localhost", "/one-too-many"), "alice").await;
+    assert_refused(&refused, 503, "connection_limit_reached", "queue-full");
+    assert_eq!(proxy.waiting(), 3);
+    drop(his);
+    eventually("his places to be free", || proxy.waiting() == 1).await;
     // Her place is free again when she gives up.
     drop(waiting);
     eventually("her place to be free", || proxy.waiting() == 0).await;

@@ -6,6 +6,7 @@ use super::curl::{Curl, curl};
 use super::h2_client::H2Client;
 use super::message::Response;
 use super::origin::Origin;
+use politely::config::Settings;
 use serde_yaml::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,10 +25,15 @@ impl Proxy {
 
     /// Like [`start`](Self::start), in a directory that an earlier one used.
     pub async fn start_in(directory: tempfile::TempDir, yaml: &str) -> Self {
+        Self::start_with(directory, yaml, |_| {}).await
+    }
+
+    /// Like [`start_in`](Self::start_in), with settings that no configuration has.
+    pub async fn start_with(directory: tempfile::TempDir, yaml: &str, change: impl FnOnce(&mut Settings)) -> Self {
         prepare(directory.path());
         let text = configuration(directory.path(), yaml);
-        let settings =
-            politely::config::Settings::parse("test.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let mut settings = Settings::parse("test.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        change(&mut settings);
         let started = super::within("the proxy's start", politely::server::start(settings)).await;
         let running = started.unwrap_or_else(|error| panic!("the proxy starts: {error}"));
         let address = running.addresses()[0];
@@ -80,7 +86,7 @@ impl Proxy {
 
     /// Reloads with these settings in place of those at the start.
     pub fn reload(&self, yaml: &str) -> Result<(), String> {
-        let settings = politely::config::Settings::parse("test.yaml", &configuration(self.directory.path(), yaml))
+        let settings = Settings::parse("test.yaml", &configuration(self.directory.path(), yaml))
             .map_err(|error| error.to_string())?;
         self.running
             .as_ref()

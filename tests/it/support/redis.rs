@@ -26,6 +26,10 @@ impl Redis {
         Self::with(Vec::new(), "redis", "", tempdir()).await
     }
 
+    pub async fn with_options(options: &[&str]) -> Option<Self> {
+        Self::with(options.iter().map(|option| (*option).to_owned()).collect(), "redis", "", tempdir()).await
+    }
+
     /// Like [`start`](Self::start), for a user with the rights that the manual names.
     pub async fn with_user() -> Option<Self> {
         let manual = include_str!("../../../docs/fleet.md");

@@ -4,6 +4,7 @@
 mod live;
 mod view;
 
+use super::keeps::Keeps;
 use super::membership::BeatReply;
 use super::message::Message;
 use super::place::KeptPlace;
@@ -26,6 +27,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 /// The server, as far as it can be asked.
 pub(super) struct ServerLink {
+    keeps: Keeps,
     settings: Arc<ArcSwap<Settings>>,
     /// Names this process in reservations and messages: unlike its place, it has seen nothing of what an earlier one did.
     pub me: Box<str>,
@@ -45,8 +47,14 @@ struct Connected {
 }
 
 impl ServerLink {
-    pub fn new(settings: Arc<ArcSwap<Settings>>, place: KeptPlace, messages: UnboundedSender<Message>) -> Self {
+    pub fn new(
+        keeps: Keeps,
+        settings: Arc<ArcSwap<Settings>>,
+        place: KeptPlace,
+        messages: UnboundedSender<Message>,
+    ) -> Self {
         ServerLink {
+            keeps,
             settings,
             me: format!("{:016x}", fastrand::u64(..)).into(),
             place,
@@ -105,7 +113,7 @@ impl ServerLink {
         let connection = self.live.borrow().connection.clone();
         if let Some(mut connection) = connection {
             // If that gets lost, it is missing.
-            let script = scripts::register(&self.place.name, true);
+            let script = scripts::register(self.keeps, &self.place.name, true);
             let _ = timeout(PATIENCE, connection.invoke::<BeatReply>(&script)).await;
         }
         self.live.send_modify(|live| live.leaves = Leaves::Now);
@@ -139,7 +147,7 @@ impl ServerLink {
     }
 
     async fn connect(&self) -> Result<Connected, String> {
-        let url = self.url().ok_or("`fleet.url` has gone from the configuration")?;
+        let url = self.url().ok_or("its URL has gone from the configuration")?;
         let closed = Arc::new(Notify::new());
         let pushes = {
             let (me, messages, closed) = (self.me.clone(), self.messages.clone(), closed.clone());
@@ -161,10 +169,10 @@ impl ServerLink {
             connection.clone().load(scripts::all()),
             connection.subscribe("politely:all"),
             self.register(&mut second),
-            third.history()
+            OptionFuture::from((self.keeps == Keeps::Paces).then(|| third.history()))
         );
         subscribed.map_err(|error| words(&error)).and(registered)?;
-        self.adopt(&url, connection.clone(), history);
+        self.adopt(&url, connection.clone(), history.flatten());
         Ok(Connected { url, connection, sentinels, closed })
     }
 
@@ -174,7 +182,10 @@ impl ServerLink {
         if remembers {
             tracing::info!("reconnected to the fleet's server");
         } else {
-            tracing::info!(instances = live.membership.connected, "joined the fleet at {url}");
+            match self.keeps {
+                Keeps::Paces => tracing::info!(instances = live.membership.connected, "joined the fleet at {url}"),
+                Keeps::Copies => tracing::info!("copies of robots.txt are shared at {url}"),
+            }
             live.server += 1;
             // One that starts has lost nothing, and need not wait for others that have.
             live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
@@ -203,7 +214,7 @@ impl ServerLink {
 
     /// False: the server did not know of this instance, and may have forgotten everything.
     async fn register(&self, connection: &mut ServerConnection) -> Result<bool, String> {
-        let script = scripts::register(&self.place.name, false);
+        let script = scripts::register(self.keeps, &self.place.name, false);
         let asked = Instant::now();
         let answer = timeout(PATIENCE, connection.invoke(&script)).await;
         let reply: BeatReply = answer.map_err(|_| no_answer())?.map_err(|error| words(&error))?;
@@ -218,6 +229,9 @@ impl ServerLink {
             live.history.take_if(|_| !is_known);
             is_news
         });
+        if self.keeps == Keeps::Copies {
+            return Ok(true);
+        }
         self.log_missing(before);
         Ok(is_known)
     }
@@ -244,6 +258,7 @@ impl ServerLink {
             self.lost.fetch_add(u64::from(was_tried), Ordering::Relaxed);
             let url = self.url().map(|url| url.to_string()).unwrap_or_default();
             let then = match self.reach().refusal() {
+                _ if self.keeps == Keeps::Copies => "each instance fetches robots.txt for itself until it is back",
                 Some(Refusal::FleetLost { is_uncounted: true, .. }) => {
                     "requests are refused until it is there, unless `fleet.instances` says how many instances there are"
                 }
@@ -256,11 +271,14 @@ impl ServerLink {
 
     fn announce(&self) {
         // Its receiver is gone with the gate.
-        let _ = self.messages.send(Message::Link);
+        let _ = self.messages.send(match self.keeps {
+            Keeps::Paces => Message::Link,
+            Keeps::Copies => Message::Robots { authority: "".into() },
+        });
     }
 
     fn url(&self) -> Option<SecretUrl> {
-        self.settings.load().fleet.url.clone()
+        self.keeps.url(&self.settings.load())
     }
 }
 

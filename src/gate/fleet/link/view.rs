@@ -18,9 +18,9 @@ impl ServerLink {
         let link = if live.connection.is_some() { live.server } else { 0 };
         let (membership, configured) = (&live.membership, settings.fleet.instances.map_or(0, NonZeroU32::get));
         let at_one_time = configured.max(self.place.instances());
-        let is_enforced = settings.fleet.url.is_some() && settings.mode == Mode::Enforce;
+        let is_enforced = settings.fleet.paces().is_some() && settings.mode == Mode::Enforce;
         let is_uncounted = is_enforced && settings.on_fleet_loss == OnFleetLoss::Local;
-        let alone = match &settings.fleet.url {
+        let alone = match settings.fleet.paces() {
             Some(_) if is_uncounted => membership.phase(at_one_time),
             Some(_) if is_enforced => None,
             Some(_) => membership.phase(at_one_time.max(1)),

@@ -1,43 +1,22 @@
-//! What is asked of a key's slot, and what it says. Times are microseconds (`clock`).
+//! What is asked of a key's slot, and what it says.
 
-use crate::policy::pace::Observed;
-use std::time::Duration;
+use crate::policy::pace::{LastStarts, Observed};
+use std::time::{Duration, Instant};
 
-/// What a key's slot says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct KeyView {
-    /// 0 is never.
-    pub last_start: u64,
-    pub last_fetch: u64,
-    pub hold: u64,
-    /// The end of the longest gap that is owed.
-    pub owed: u64,
-    pub backoff: Duration,
-    pub observed: Observed,
-}
-
-/// A start as it is to be made.
+/// A start under a gap, among the processes of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SlotStart {
-    /// The line in which it keeps its gap.
-    pub line: u16,
-    pub gap: u64,
-    /// The first fetch of a robots.txt, from which requests keep no distance.
+pub(in crate::gate) struct MachineStart {
+    pub gap: Duration,
+    /// Whether it is the first fetch of a robots.txt.
     pub is_fetch: bool,
 }
 
-/// What comes of asking for the key's turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SlotTurn {
-    Taken,
-    NotBefore(u64),
-    /// That process has it, or had it when it ended: if it has, `KeySlot::bury`.
-    Of {
-        process: u32,
-        word: u64,
-    },
-    /// Another process is next.
-    Behind,
-    /// The words are another key's by now.
-    Gone,
+/// How a key stands, by the starts of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::gate) struct MachineView {
+    pub starts: LastStarts,
+    /// The end of the longest gap that is owed.
+    pub owed: Option<Instant>,
+    pub backoff: Duration,
+    pub observed: Observed,
 }

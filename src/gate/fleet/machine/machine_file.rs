@@ -1,15 +1,15 @@
 //! A file that the processes of a machine share, and locks on its bytes, which the kernel releases when a process ends.
 //! They belong to the open file: those of one process do not exclude each other.
 
-use crate::config::{check_owner, give_to_owner};
+use crate::config::{check_owner, give_to_owner, private_directory};
 #[cfg(target_os = "linux")]
 use rustix::fs::{FallocateFlags, fallocate};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The file, open; what it has locked is free when it is dropped.
@@ -23,7 +23,7 @@ impl MachineFile {
     /// Made if there is none. Nobody but its owner, and the directory's, can have a lock on it. On a network file system, whose
     /// clients have clocks and memory of their own, each machine has one for itself, until it restarts.
     pub fn open(directory: &Path, name: &str) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        private_directory(directory)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let is_shared_by_machines = is_networked(directory)?;

@@ -8,7 +8,6 @@ mod budgets;
 mod clock;
 mod copies;
 mod key_view;
-mod key_words;
 mod machine_file;
 mod rights;
 mod slot;
@@ -17,11 +16,11 @@ mod words;
 
 use super::{Reach, ServerLost, Spend};
 use crate::policy::Spent;
-use crate::policy::pace::{Debt, LastStarts, Observed, Phase};
+use crate::policy::pace::{Debt, Observed, Phase};
 use clock::{instant, micros, micros_up, span};
 use copies::Copies;
-use key_view::{KeyView, SlotStart, SlotTurn};
-use slot::KeySlot;
+pub(in crate::gate) use key_view::{MachineStart, MachineView};
+use slot::{KeySlot, SlotTurn};
 use slots::Slots;
 use std::fs;
 use std::io;
@@ -46,14 +45,6 @@ pub(in crate::gate) struct Machine {
     warned_of: AtomicU32,
 }
 
-/// A start under a gap, among the processes of a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) struct MachineStart {
-    pub gap: Duration,
-    /// Whether it is the first fetch of a robots.txt.
-    pub is_fetch: bool,
-}
-
 /// What comes of asking for a key's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) enum MachineTurn {
@@ -61,14 +52,6 @@ pub(in crate::gate) enum MachineTurn {
     NotBefore(Instant),
     /// Another process has it, or is next.
     Busy,
-}
-
-/// How a key stands, by the starts of all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::gate) struct MachineView {
-    pub starts: LastStarts,
-    pub backoff: Duration,
-    pub observed: Observed,
 }
 
 impl Machine {
@@ -108,35 +91,27 @@ impl Machine {
     /// How a key stands. `None`: nothing is known of it.
     #[inline]
     pub fn view(&self, id: u64, at: Instant) -> Option<MachineView> {
-        let KeyView { last_start, last_fetch, hold, backoff, observed, .. } =
-            self.slots.find(id)?.view(LINE, micros(at), span(self.most));
-        let starts = LastStarts {
-            last_start: instant(last_start),
-            last_fetch: instant(last_fetch),
-            hold: instant(hold).filter(|hold| *hold > at),
-        };
-        Some(MachineView { starts, backoff, observed })
+        Some(self.slots.find(id)?.view(at, self.most))
     }
 
     /// What is owed to a key by processes before this one.
     pub fn debt(&self, id: u64, at: Instant) -> Option<Debt> {
-        let view = self.slots.find(id)?.view(LINE, micros(at), span(self.most));
-        let until = instant(view.owed.max(view.hold)).filter(|until| *until > at);
-        let is_calm = view.backoff.is_zero() && view.observed.refusals == 0;
-        let until = until.or((!is_calm).then_some(at))?;
-        Some(Debt { until, backoff: view.backoff, refusals: view.observed.refusals })
+        let MachineView { starts, owed, backoff, observed: Observed { refusals, .. } } = self.view(id, at)?;
+        let is_calm = backoff.is_zero() && refusals == 0;
+        let until = owed.max(starts.hold).or((!is_calm).then_some(at))?;
+        Some(Debt { until, backoff, refusals })
     }
 
     /// The next free start of a key, which is this process' then.
     pub fn reserve(&self, id: u64, start: MachineStart, at: Instant) -> Option<Instant> {
         let now = micros_up(at);
-        instant(self.slots.find_or_insert(id, now)?.reserve(start.words(), now))
+        instant(self.slots.find_or_insert(id, now)?.reserve(start, now))
     }
 
     /// Nobody here wants it any more.
     pub fn give_back(&self, id: u64, start: MachineStart, reserved: Instant) {
         if let Some(slot) = self.slots.find(id) {
-            slot.give_back(start.words(), micros(reserved), self.slots.me);
+            slot.give_back(start, micros(reserved), self.slots.me);
         }
     }
 
@@ -146,7 +121,7 @@ impl Machine {
         let (now, me) = (micros(at), self.slots.me);
         loop {
             let Some(slot) = self.slots.find_or_insert(id, now) else { return MachineTurn::Busy };
-            match slot.take(start.words(), micros(reserved), me, now, span(self.most)) {
+            match slot.take(start, micros(reserved), me, now, span(self.most)) {
                 SlotTurn::Taken => return MachineTurn::Taken,
                 SlotTurn::NotBefore(due) => return MachineTurn::NotBefore(instant(due).unwrap_or(at)),
                 SlotTurn::Of { process, .. } if process != me && self.slots.lives(process) => {
@@ -161,7 +136,7 @@ impl Machine {
 
     /// A request that has the key's turn leaves at that time, or `is_gone`.
     pub fn left(&self, id: u64, start: MachineStart, at: Instant, is_gone: bool) {
-        self.of(id, |slot| slot.left(start.words(), self.slots.me, micros_up(at), is_gone));
+        self.of(id, |slot| slot.left(start, self.slots.me, micros_up(at), is_gone));
     }
 
     /// The key's turn is free, if this process has it.
@@ -227,12 +202,6 @@ impl Machine {
     }
 }
 
-impl MachineStart {
-    fn words(self) -> SlotStart {
-        SlotStart { line: LINE, gap: span(self.gap), is_fetch: self.is_fetch }
-    }
-}
-
 fn warn(place: &str, why: &io::Error) {
     tracing::warn!(
         hint = "set `store.directory` to a place on a local disk that this user can write, and start politely again",
@@ -240,8 +209,6 @@ fn warn(place: &str, why: &io::Error) {
     );
 }
 
-/// All requests to a key keep their distance from each other.
-const LINE: u16 = 1;
 const AGAIN: Duration = Duration::from_millis(1);
 const STOPPED: Duration = Duration::from_secs(2);
 const NOTE_TRIES: u32 = 1000;

@@ -1,19 +1,33 @@
 //! What the processes of a machine know of one key, in words of their file (docs/fleet.md).
 //!
-//! Each line of a key (requests with the same delay) has two words: its last start, and the last one that has been reserved.
-//! A start has the key's turn beside, which one process has at a time until its request has ended, and by which nothing starts
-//! early however late the one before it left. Of those who wait for the turn longer than they reserved for, the one with the
-//! earliest reservation is next: it says so each time it looks, and who does not say so any more is forgotten.
+//! Two words are the pace: the last start, and the last one that has been reserved. A start has the key's turn beside, which one process
+//! has at a time until its request has ended, and by which nothing starts early however late the one before it left. Of those who wait
+//! for the turn longer than they reserved for, the one with the earliest reservation is next: it says so each time it looks, and who
+//! does not say so any more is forgotten.
 //! Times are microseconds (`clock`); nothing that is read is trusted beyond sense.
 
-use super::key_view::{KeyView, SlotStart, SlotTurn};
-use super::key_words::{
-    BACKOFF, FETCH, HOLD, KEPT, LATENCY, LEAVING, LOW, NEXT, NEXT_SAID, OWED, STARTS, TAILS, TURN, packed, place_of,
-};
-use crate::policy::pace::{Observed, reserve};
+use super::clock::{instant, micros, span};
+use super::key_view::{MachineStart, MachineView};
+use crate::policy::pace::{LastStarts, Observed, reserve};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// What comes of asking for the key's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SlotTurn {
+    Taken,
+    NotBefore(u64),
+    /// That process has it, or had it when it ended: if it has, [`KeySlot::bury`].
+    Of {
+        process: u32,
+        word: u64,
+    },
+    /// Another process is next.
+    Behind,
+    /// The words are another key's by now.
+    Gone,
+}
 
 /// A key's words.
 #[derive(Debug, Clone, Copy)]
@@ -29,57 +43,52 @@ impl<'a> KeySlot<'a> {
         Self { tag, of, words }
     }
 
-    pub fn view(&self, line: u16, now: u64, most: u64) -> KeyView {
+    /// `most`: nobody owes more.
+    pub fn view(&self, at: Instant, most: Duration) -> MachineView {
+        let (now, most) = (micros(at), span(most));
         self.sanitize(now, most);
-        let [hold, owed, fetch] = [HOLD, OWED, FETCH].map(|word| self.get(word));
+        let last = |word| instant(self.get(word).min(now + AHEAD));
+        let until = |word| instant(self.get(word).min(now + most)).filter(|until| *until > at);
         let backoff = self.get(BACKOFF);
         let refusals = u32::try_from(backoff & LOW).unwrap_or(u32::MAX);
-        KeyView {
-            last_start: self.last_start(line),
-            last_fetch: fetch.min(now + AHEAD),
-            hold: hold.min(now + most),
-            owed: owed.min(now + most),
+        MachineView {
+            starts: LastStarts { last_start: last(START), last_fetch: last(FETCH), hold: until(HOLD) },
+            owed: until(OWED),
             backoff: Duration::from_micros((backoff >> 16).min(most)),
             observed: Observed { latency: Duration::from_micros(self.get(LATENCY).min(HOUR)), refusals },
         }
     }
 
-    /// The next free start of the line, which is the caller's then. That of a first fetch of robots.txt is nobody's: requests keep
-    /// no distance from it, and of several the first that takes the turn goes first.
-    pub fn reserve(&self, SlotStart { line, gap, is_fetch }: SlotStart, now: u64) -> u64 {
-        let hold = self.get(HOLD).min(now + HOUR);
-        if is_fetch {
-            return reserve(self.last_start(line).max(self.get(FETCH)).min(now + AHEAD), gap, hold, now);
+    /// The next free start, which is the caller's then. That of a first fetch of robots.txt is nobody's: requests keep no distance from
+    /// it, and of several the first that takes the turn goes first.
+    pub fn reserve(&self, start: MachineStart, now: u64) -> u64 {
+        let (gap, hold) = (span(start.gap), self.get(HOLD).min(now + HOUR));
+        let last = self.last_start(start).min(now + AHEAD);
+        if start.is_fetch {
+            return reserve(last, gap, hold, now);
         }
         loop {
-            let words = TAILS.map(|word| (word, self.get(word)));
-            let tail = place_of(line, &words);
+            let tail = self.get(TAIL);
             // What lies further ahead than others can have reserved is nonsense.
-            let reserved =
-                if tail.is_there { tail.at.min(now.saturating_add(gap.saturating_mul(MOST_RESERVED))) } else { 0 };
-            let start = reserve(reserved.max(self.last_start(line).min(now + AHEAD)), gap, hold, now);
-            let word = &self.words[tail.word];
-            if word.compare_exchange(tail.value, packed(start, line), SeqCst, SeqCst).is_ok() {
+            let reserved = tail.min(now.saturating_add(gap.saturating_mul(MOST_RESERVED)));
+            let start = reserve(reserved.max(last), gap, hold, now);
+            if self.words[TAIL].compare_exchange(tail, start, SeqCst, SeqCst).is_ok() {
                 return start;
             }
         }
     }
 
     /// Nobody wants the start any more; if it is still the last, it is the next one's.
-    pub fn give_back(&self, SlotStart { line, gap, is_fetch }: SlotStart, start: u64, me: u32) {
+    pub fn give_back(&self, MachineStart { gap, is_fetch }: MachineStart, start: u64, me: u32) {
         self.step_back(me);
-        if is_fetch {
-            return;
-        }
-        let before = packed(start.saturating_sub(gap), line);
-        for word in TAILS {
-            let _ = self.words[word].compare_exchange(packed(start, line), before, SeqCst, SeqCst);
+        if !is_fetch {
+            let _ = self.words[TAIL].compare_exchange(start, start.saturating_sub(span(gap)), SeqCst, SeqCst);
         }
     }
 
     /// Takes the key's turn for `me`, if the start is due, and if nobody waits for it whose start was `reserved` earlier.
-    pub fn take(&self, start: SlotStart, reserved: u64, me: u32, now: u64, most: u64) -> SlotTurn {
-        self.keep(now.saturating_add(start.gap).saturating_add(KEPT_FOR));
+    pub fn take(&self, start: MachineStart, reserved: u64, me: u32, now: u64, most: u64) -> SlotTurn {
+        self.keep(now.saturating_add(span(start.gap)).saturating_add(KEPT_FOR));
         let is_due = || {
             self.sanitize(now, most);
             let due = self.due(start);
@@ -109,7 +118,7 @@ impl<'a> KeySlot<'a> {
     /// Who of those who wait is next. True: `me`.
     fn stand(&self, reserved: u64, me: u32, now: u64) -> bool {
         let (next, said) = (self.get(NEXT), self.get(NEXT_SAID));
-        let (is_mine, mine) = (next as u16 == me as u16, packed(reserved, me as u16));
+        let (is_mine, mine) = (next as u16 == me as u16, reserved << 16 | u64::from(me as u16));
         let is_waiting = next != 0 && now.abs_diff(said) <= STANDS_FOR;
         if is_waiting && !is_mine && next < mine {
             return false;
@@ -126,28 +135,23 @@ impl<'a> KeySlot<'a> {
 
     /// The process has ended that had the turn: what it was about to send may have left at any time until now.
     pub fn bury(&self, word: u64, now: u64) {
-        let line = (word >> 32) as u16;
         if word & LEAVING != 0 {
-            self.start(line, now);
+            self.words[START].fetch_max(now, SeqCst);
             self.words[FETCH].fetch_max(now, SeqCst);
         }
         let _ = self.words[TURN].compare_exchange(word, 0, SeqCst, SeqCst);
     }
 
     /// The request of the turn that is `me`'s leaves at that time, or `is_gone`.
-    pub fn left(&self, start: SlotStart, me: u32, at: u64, is_gone: bool) {
+    pub fn left(&self, start: MachineStart, me: u32, at: u64, is_gone: bool) {
         let leaving = if is_gone { 0 } else { LEAVING };
-        let mine = |word: u64| (word as u32 == me).then_some(u64::from(me) | u64::from(start.line) << 32 | leaving);
+        let mine = |word: u64| (word as u32 == me).then_some(u64::from(me) | leaving);
         // Before it is sent; and it is known to have left once that is noted.
         if !is_gone {
             let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, mine);
         }
-        if start.is_fetch {
-            self.words[FETCH].fetch_max(at, SeqCst);
-        } else {
-            self.start(start.line, at);
-        }
-        self.words[OWED].fetch_max(at.saturating_add(start.gap), SeqCst);
+        self.words[if start.is_fetch { FETCH } else { START }].fetch_max(at, SeqCst);
+        self.words[OWED].fetch_max(at.saturating_add(span(start.gap)), SeqCst);
         if is_gone {
             let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, mine);
         }
@@ -179,12 +183,9 @@ impl<'a> KeySlot<'a> {
 
     /// When nothing of it matters any more: the words may be another key's then.
     pub fn over(&self, now: u64) -> u64 {
-        let words = [KEPT, HOLD, OWED].into_iter().chain(TAILS).map(|word| {
-            let at = if TAILS.contains(&word) { self.get(word) >> 16 } else { self.get(word) };
-            // Further ahead than anything can be is nonsense.
-            if at > now.saturating_add(FAR) { 0 } else { at }
-        });
-        words.max().unwrap_or(0)
+        // Further ahead than anything can be is nonsense.
+        let sane = |at: &u64| *at <= now.saturating_add(FAR);
+        [KEPT, HOLD, OWED, TAIL].map(|word| self.get(word)).into_iter().filter(sane).max().unwrap_or(0)
     }
 
     /// The process that has the key's turn, or had it when it ended.
@@ -208,66 +209,41 @@ impl<'a> KeySlot<'a> {
     /// As if no time had passed between the two; and nobody has its turn.
     pub fn moved(&self, from: u64, to: u64) {
         let moved = |at: u64| at.saturating_add(to).saturating_sub(from).max(1);
-        for word in [KEPT, HOLD, OWED, FETCH] {
+        for word in [KEPT, HOLD, OWED, FETCH, START] {
             let _ = self.words[word].fetch_update(SeqCst, SeqCst, |at| (at != 0).then(|| moved(at)));
         }
-        for word in STARTS {
-            let again = |word: u64| (word != 0).then(|| packed(moved(word >> 16), word as u16));
-            let _ = self.words[word].fetch_update(SeqCst, SeqCst, again);
-        }
-        for word in TAILS.into_iter().chain([TURN, NEXT]) {
-            self.words[word].store(0, SeqCst);
-        }
+        [TAIL, TURN, NEXT].into_iter().for_each(|word| self.words[word].store(0, SeqCst));
     }
 
     /// The latest time at which something was done.
     pub fn latest(&self) -> u64 {
-        let starts = STARTS.map(|word| self.get(word) >> 16);
-        starts.into_iter().max().unwrap_or(0).max(self.get(FETCH))
+        self.get(START).max(self.get(FETCH))
     }
 
     pub fn is_gone(&self) -> bool {
         self.tag.load(SeqCst) != self.of
     }
 
-    fn due(&self, start: SlotStart) -> u64 {
-        let last = self.last_start(start.line);
-        let last = if start.is_fetch { last.max(self.get(FETCH)) } else { last };
+    fn due(&self, start: MachineStart) -> u64 {
+        let last = self.last_start(start);
         // 0 is never.
-        last.saturating_add(if last == 0 { 0 } else { start.gap }).max(self.get(HOLD))
+        last.saturating_add(if last == 0 { 0 } else { span(start.gap) }).max(self.get(HOLD))
     }
 
-    /// Of the line; one that has not been there counts from the last start of any.
-    fn last_start(&self, line: u16) -> u64 {
-        let words = STARTS.map(|word| (word, self.get(word)));
-        let place = place_of(line, &words);
-        if place.is_there { place.at } else { words.iter().map(|(_, value)| value >> 16).max().unwrap_or(0) }
+    /// The last that it keeps its distance from.
+    fn last_start(&self, start: MachineStart) -> u64 {
+        let fetch = if start.is_fetch { self.get(FETCH) } else { 0 };
+        self.get(START).max(fetch)
     }
 
-    /// Only who has the turn, or takes it from a process that has ended.
-    fn start(&self, line: u16, at: u64) {
-        loop {
-            let words = STARTS.map(|word| (word, self.get(word)));
-            let place = place_of(line, &words);
-            let at = if place.is_there { at.max(place.at) } else { at };
-            let word = &self.words[place.word];
-            if word.compare_exchange(place.value, packed(at, line), SeqCst, SeqCst).is_ok() {
-                return;
-            }
-        }
-    }
-
-    /// Replaces nonsense: a start that lies ahead counts as of now, and a hold as the longest that there is.
+    /// Replaces nonsense: a start that lies ahead counts as of now, and a hold as the longest that there is. Whoever has lost the
+    /// processor since it read the clock looks again: others have started something meanwhile.
     fn sanitize(&self, now: u64, most: u64) {
-        for word in STARTS {
+        for (word, latest) in [(START, now), (FETCH, now), (HOLD, now.saturating_add(most))] {
             let value = self.get(word);
-            if value >> 16 > now.saturating_add(AHEAD) {
-                let _ = self.words[word].compare_exchange(value, packed(now, value as u16), SeqCst, SeqCst);
-            }
-        }
-        for (word, latest) in [(FETCH, now), (HOLD, now.saturating_add(most))] {
-            let value = self.get(word);
-            if value > latest.saturating_add(AHEAD) {
+            let is_ahead = |latest: u64| value > latest.saturating_add(AHEAD);
+            let latest = if is_ahead(latest) { latest.max(micros(Instant::now())) } else { latest };
+            if is_ahead(latest) {
                 let _ = self.words[word].compare_exchange(value, latest, SeqCst, SeqCst);
             }
         }
@@ -287,6 +263,25 @@ impl<'a> KeySlot<'a> {
     }
 }
 
+/// Words of a slot.
+pub(super) const WORDS: usize = 11;
+const TURN: usize = 0;
+const KEPT: usize = 1;
+const HOLD: usize = 2;
+/// The end of the longest gap that is owed.
+const OWED: usize = 3;
+const BACKOFF: usize = 4;
+const LATENCY: usize = 5;
+const FETCH: usize = 6;
+/// Who of those who wait is next, and when it last said so.
+const NEXT: usize = 7;
+const NEXT_SAID: usize = 8;
+const START: usize = 9;
+const TAIL: usize = 10;
+/// How often a site has refused.
+const LOW: u64 = 0xffff;
+/// Bit of TURN, which has the process: its request may have left.
+const LEAVING: u64 = 1 << 32;
 /// Longer than who waits takes to look again.
 const STANDS_FOR: u64 = 250_000;
 /// Processes that can be ahead, each with one start.

@@ -6,9 +6,8 @@
 //! Each process has locked the byte of its number for as long as it lives, so that others can tell whether it does.
 
 use super::clock::micros;
-use super::key_words::WORDS;
 use super::machine_file::{MachineFile, boot_id};
-use super::slot::KeySlot;
+use super::slot::{KeySlot, WORDS};
 use super::words::SharedWords;
 use crate::gate::store::digest;
 use parking_lot::Mutex;
@@ -259,8 +258,8 @@ fn number(bytes: &[u8]) -> u64 {
 const TRIES: u32 = 200;
 const TRY_AGAIN: Duration = Duration::from_millis(10);
 /// With the version of what is in it.
-pub(super) const FILE: &str = "politely.pace4";
-const MAGIC: u64 = u64::from_le_bytes(*b"politel4");
+pub(super) const FILE: &str = "politely.pace5";
+const MAGIC: u64 = u64::from_le_bytes(*b"politel5");
 const BOOT_WORD: usize = 1;
 const KEY_WORD: usize = 2;
 const SEGMENTS_WORD: usize = 3;

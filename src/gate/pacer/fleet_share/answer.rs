@@ -47,7 +47,7 @@ impl FleetShare {
         let Some(WantedStart { is_fetch, .. }) = call.wants else { return };
         self.number = None;
         let Some(window) = answer.reserved else { return };
-        let reserved = ReservedStart::new(window, &answer, call.gap, is_fetch);
+        let reserved = ReservedStart::new(window, &answer, call.gap, is_fetch, self.missed);
         self.learn_of_others(schedule, &reserved, &answer.clock, now);
         self.reserved = Some(reserved);
     }

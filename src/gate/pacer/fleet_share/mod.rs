@@ -45,7 +45,8 @@ pub(super) struct FleetShare {
     way_on: Duration,
     /// Until an answer arrives, by the server's clock.
     arrival: Duration,
-    /// By how much too late there was a connection for the last start: so much longer the next one may take.
+    /// By how much longer than it might the last start took, for want of a connection or of the host's turn beside: so much longer the
+    /// next one may take.
     missed: Duration,
     /// How long the machine had been suspended, at the last look.
     slept: Duration,
@@ -172,10 +173,11 @@ impl FleetShare {
 
     /// Its head leaves, or has left. True: that frees the turn.
     pub fn left<W>(&mut self, schedule: &Schedule<W>, slot: &Slot, at: Instant, is_gone: bool) -> bool {
+        let ways = self.ways();
         let Some(used) = self.used.as_mut().filter(|used| used.is(slot)) else { return false };
         used.leaves(at);
         if is_gone {
-            self.missed = Duration::ZERO;
+            self.missed = used.of.missed_by(at, ways).min(MOST_MISSED);
             self.told = self.told.max(LastStarts { hold: None, ..schedule.last_starts() });
         }
         is_gone && !slot.is_exclusive() && self.ended(slot, true, at)
@@ -187,7 +189,7 @@ impl FleetShare {
         if has_left {
             self.used = used.ends();
         } else {
-            self.missed = now.saturating_duration_since(used.of.latest(self.ways())).min(MOST_MISSED);
+            self.missed = used.of.missed_by(now, self.ways()).min(MOST_MISSED);
             self.unused = Some(used.of);
         }
         true

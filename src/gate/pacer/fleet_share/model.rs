@@ -3,9 +3,11 @@
 
 use super::*;
 use crate::gate::fleet::pace_twin::{Entry, Told, pace};
+use crate::policy::pace::Phase;
 use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Refused, Shares, Terms, Turn};
 use fastrand::Rng;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 const MS: Duration = Duration::from_millis(1);
 /// Patience with one answer.
@@ -34,6 +36,8 @@ struct Plan {
     all_die: bool,
     sleeps: bool,
     steps: bool,
+    /// When the server is out of reach, and whether it has forgotten everything by then.
+    away: Option<(Range<Duration>, bool)>,
     /// How long a request may wait.
     patience: Duration,
     time: Duration,
@@ -45,20 +49,42 @@ enum Event {
     Comes(u64),
     Connected(u64),
     Ends(u64),
-    Asks { call: PaceCall, numbers: [i64; 21], asked: Instant, number: u64 },
-    Answered { call: PaceCall, reply: Option<[i64; 10]>, asked: Instant, number: u64 },
+    Asks {
+        call: PaceCall,
+        numbers: [i64; 21],
+        asked: Instant,
+        number: u64,
+    },
+    Answered {
+        call: PaceCall,
+        reply: Option<[i64; 10]>,
+        asked: Instant,
+        number: u64,
+    },
     Hears(Told),
     Beats,
-    Beat { micros: u64, asked: Instant },
+    Beat {
+        micros: u64,
+        asked: Instant,
+    },
     Dies,
     Sleeps(Duration),
     Steps(i64),
+    /// It notices that the server is out of reach, or back.
+    Loses,
+    Joins,
+    Forgets,
 }
 
 struct Instance {
     schedule: Schedule<u64>,
     share: FleetShare,
     clock: ServerClock,
+    /// As it is; and which one it was last.
+    link: u64,
+    last_link: u64,
+    settled_at: Option<Instant>,
+    alone: Option<(u32, u32)>,
     slept: Duration,
     asleep_until: Duration,
     slots: HashMap<u64, Slot>,
@@ -92,7 +118,12 @@ struct World {
 impl World {
     fn run(plan: Plan, seed: u64) -> Self {
         let zero = Instant::now() + DAY;
-        let instance = || Instance {
+        let count = u32::try_from(plan.ways.len()).unwrap();
+        let instance = |rank| Instance {
+            link: 1,
+            last_link: 1,
+            settled_at: None,
+            alone: plan.away.as_ref().map(|_| (count, rank)),
             schedule: Schedule::default(),
             share: FleetShare::default(),
             clock: ServerClock::unknown(zero),
@@ -109,7 +140,7 @@ impl World {
             now: Duration::ZERO,
             events: BTreeMap::new(),
             count: 0,
-            instances: plan.ways.iter().map(|_| instance()).collect(),
+            instances: (0..count).map(instance).collect(),
             entry: None,
             ahead: DAY * 1000,
             set: 0,
@@ -140,6 +171,19 @@ impl World {
             let time = world.rng_up_to(Duration::from_secs(20));
             world.push(middle, 0, Event::Sleeps(time));
         }
+        if let Some((away, forgets)) = world.plan.away.clone() {
+            for i in 0..world.instances.len() {
+                let notices = away.start + LOST + world.rng_up_to(Duration::from_secs(1));
+                if notices < away.end {
+                    world.push(notices, i, Event::Loses);
+                    let after = world.rng_up_to(Duration::from_millis(1500));
+                    world.push(away.end + after, i, Event::Joins);
+                }
+            }
+            if forgets {
+                world.push(away.end, 0, Event::Forgets);
+            }
+        }
         if world.plan.steps {
             let by = if world.rng.bool() { 90_000_000_000 } else { -90_000_000_000 };
             world.push(middle, 0, Event::Steps(by));
@@ -150,7 +194,7 @@ impl World {
             }
             world.now = world.now.max(at);
             let asleep_until = world.instances[i].asleep_until;
-            let is_own = !matches!(event, Event::Asks { .. } | Event::Steps(_));
+            let is_own = !matches!(event, Event::Asks { .. } | Event::Steps(_) | Event::Forgets);
             if is_own && asleep_until > world.now {
                 world.push(asleep_until - world.now, i, event);
             } else if !is_own || !world.instances[i].is_dead {
@@ -236,6 +280,11 @@ impl World {
                 let after = self.rng_up_to(MS);
                 self.push(after, i, Event::Comes(client));
             }
+            Event::Asks { .. } | Event::Beats if self.is_away() => {
+                if matches!(event, Event::Beats) {
+                    self.push(Duration::from_secs(1), i, Event::Beats);
+                }
+            }
             Event::Asks { call, numbers, asked, number } => {
                 let time = self.server_time();
                 let (mut reply, told) = pace(&mut self.entry, time, i as u64 + 1, &numbers);
@@ -293,6 +342,17 @@ impl World {
                 self.instances[i].slept += time;
             }
             Event::Steps(by) => self.set += by,
+            Event::Loses => {
+                let it = &mut self.instances[i];
+                (it.link, it.settled_at) = (0, Some(now + SETTLING));
+            }
+            Event::Joins => {
+                let it = &mut self.instances[i];
+                it.last_link += 1;
+                (it.link, it.settled_at) = (it.last_link, Some(now + SETTLING));
+                it.share.changed();
+            }
+            Event::Forgets => self.entry = None,
         }
         if !self.instances[i].is_dead && self.instances[i].asleep_until <= self.now {
             self.drives(i);
@@ -350,6 +410,16 @@ impl World {
         }
     }
 
+    fn is_away(&self) -> bool {
+        self.plan.away.as_ref().is_some_and(|(away, _)| away.contains(&self.now))
+    }
+
+    /// The longest time without a start. Somebody waits all the time.
+    fn longest(&self) -> Duration {
+        let last = self.starts.last().map_or(self.plan.time, |(at, _)| self.plan.time - *at);
+        self.starts.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or_default().max(last)
+    }
+
     /// By how much two estimates of the server's clock may differ.
     fn off(&self) -> Duration {
         let off = self.plan.ways.iter().map(|[there, back]| there.abs_diff(*back) / 2).max().unwrap_or_default();
@@ -382,7 +452,10 @@ impl World {
 
 impl Instance {
     fn reach(&self) -> Reach {
-        Reach { link: 1, clock: Some(self.clock), shares: Shares::default(), slept: self.slept, ..Reach::default() }
+        let epoch = self.clock.epoch();
+        let alone = self.alone.map(|(instances, rank)| Phase { instances, rank, epoch });
+        let (link, settled_at, clock, slept) = (self.link, self.settled_at, Some(self.clock), self.slept);
+        Reach { link, settled_at, clock, shares: Shares::default(), slept, alone, ..Reach::default() }
     }
 
     fn follow(&mut self, now: Instant) {
@@ -406,6 +479,7 @@ fn plan(gap: u64, ways: &[u64]) -> Plan {
         all_die: false,
         sleeps: false,
         steps: false,
+        away: None,
         patience: DAY,
         time: Duration::from_secs(120),
     }
@@ -523,6 +597,35 @@ fn a_clock_that_is_set_makes_few_starts_early_and_nobody_wait() {
     }
 }
 
+/// docs/fleet.md: a gap for each instance and one more, the longest answer, the way to the server and back four times, and where that
+/// is lost or comes back 8 s.
+#[test]
+fn no_host_is_without_a_start_for_longer_than_documented() {
+    let (mut most, mut too_long) = (0.0_f64, Vec::new());
+    for (world, what) in worlds(|rng, plan| {
+        let (away, lasts) = (plan.time / 3, MS * rng.u32(500..20_000));
+        let away = (rng.u32(..4) > 0).then(|| (away..away + lasts, rng.bool()));
+        Plan {
+            away,
+            dies: plan.ways.len() > 1 && rng.u32(..3) == 0,
+            connects: Duration::ZERO,
+            time: plan.time.max(LOST * 45),
+            ..plan
+        }
+    }) {
+        let Plan { gap, takes, ways, away, .. } = &world.plan;
+        let farthest = ways.iter().map(|[there, back]| *there + *back).max().expect("some");
+        let lost = if away.is_some() { MS * 8000 } else { MS * 20 };
+        let documented = *gap * (ways.len() as u32 + 1) + *takes * 2 + farthest * 4 + lost;
+        most = most.max(world.longest().as_secs_f64() / documented.as_secs_f64());
+        if world.longest() > documented {
+            too_long.push(format!("{:?} of {documented:?}: {what}", world.longest()));
+        }
+    }
+    assert!(too_long.is_empty(), "{too_long:#?}");
+    println!("{:.0} % of it at most", most * 100.0);
+}
+
 /// However long an instance has been cut off: what it has missed meanwhile is no sign of many who want the host.
 #[test]
 fn nobody_is_refused_who_has_time_for_a_turn_of_each_client() {
@@ -547,5 +650,7 @@ fn instances_that_die_cost_a_gap_each_and_no_more() {
     assert!(world.starts.iter().filter(|(at, _)| *at > world.plan.time / 2).all(|(_, i)| *i == 0));
 }
 
+/// From when an instance has noticed that its server is lost, or back, until all have.
+const SETTLING: Duration = Duration::from_secs(2);
 /// Seeds that are tried; four hundred have been.
 const SEEDS: u64 = 60;

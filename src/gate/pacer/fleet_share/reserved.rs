@@ -12,14 +12,16 @@ pub(super) struct ReservedStart {
     pub until: Instant,
     pub gap: Duration,
     pub is_fetch: bool,
+    /// How much longer it may take, as the one before took so long.
+    missed: Duration,
     /// What had been put off when it was reserved.
     put_off: u64,
 }
 
 impl ReservedStart {
-    pub fn new(window: StartWindow, answer: &PaceAnswer, gap: Duration, is_fetch: bool) -> Self {
+    pub fn new(window: StartWindow, answer: &PaceAnswer, gap: Duration, is_fetch: bool, missed: Duration) -> Self {
         let [start, until] = [window.start, window.end].map(|micros| answer.clock.instant(micros));
-        Self { window, start, until, gap: gap.max(answer.backoff), is_fetch, put_off: answer.put_off }
+        Self { window, start, until, gap: gap.max(answer.backoff), is_fetch, missed, put_off: answer.put_off }
     }
 
     /// When it may leave first.
@@ -30,6 +32,11 @@ impl ReservedStart {
     /// And last: in its window, or as long as whoever starts after it hears in time that it is late.
     pub fn latest(&self, ways: Duration) -> Instant {
         self.until + self.gap.saturating_sub(ways)
+    }
+
+    /// By how much a request that is ready then is later than it might be, but for what was granted for that.
+    pub fn missed_by(&self, at: Instant, ways: Duration) -> Duration {
+        (at + self.missed).saturating_duration_since(self.latest(ways))
     }
 
     /// All starts have been put off by so many microseconds so far.

@@ -115,16 +115,31 @@ impl Waiting {
 
     /// Until its turn has come.
     pub async fn turn(&mut self) -> Result<Permit, Refusal> {
-        let permit = self.turn_here().await?;
-        let Some(host) = self.host.take() else { return Ok(permit) };
-        let waited = self.since.elapsed();
-        let terms = Terms { max_wait: self.terms.max_wait.saturating_sub(waited), ..(*self.terms).clone() };
-        let mut permit = match host.stand_behind(permit, self.client, &terms)? {
-            Stand::Go(permit) => permit,
-            Stand::Wait(mut waiting) => waiting.turn_here().await?,
-        };
-        permit.waited = self.since.elapsed();
-        Ok(permit)
+        let (mut permit, mut is_of_group) = (self.turn_here().await?, self.host.is_some());
+        let host = self.queue().clone();
+        loop {
+            let max_wait = self.terms.max_wait.saturating_sub(self.since.elapsed());
+            let terms = Terms { max_wait, ..(*self.terms).clone() };
+            if is_of_group {
+                permit = host.stand_behind(permit, self.client, &terms)?.turn_here().await?;
+            }
+            permit.waited = self.since.elapsed();
+            let is_over = !permit.holds() && !max_wait.is_zero();
+            let Some(of_group) = terms.of_group().filter(|_| is_over) else { return Ok(permit) };
+            // Far from the fleet's server a short turn may be over before the host's comes.
+            drop(permit);
+            permit = host.group(terms.group_delay).stand_here(self.client, &of_group)?.turn_here().await?;
+            is_of_group = true;
+        }
+    }
+}
+
+impl Stand {
+    async fn turn_here(self) -> Result<Permit, Refusal> {
+        match self {
+            Self::Go(permit) => Ok(permit),
+            Self::Wait(mut waiting) => waiting.turn_here().await,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod sharing;
 use super::permit::{Permit, Waiting};
 use super::refusal::refusal;
 use super::waiters::Waiters;
+use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
 use crate::gate::fleet::{Fleet, Machine};
 use crate::gate::report_mode::Reported;
 use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
 
 /// A host queue.
 pub(in crate::gate) struct HostQueue {
@@ -26,12 +28,12 @@ pub(in crate::gate) struct HostQueue {
     /// Wakes the driver: a slot is free, a request gave up, or the fleet has a message.
     changed: Notify,
     key: PaceKey,
-    /// For a host queue of subresources or guests: that of the pages, which learns of the origin's refusals.
+    /// For a host queue of subresources: that of the pages, which learns of the origin's refusals.
     page: Option<Weak<HostQueue>>,
     /// That of the subresources that follow the pages of this one. It goes with it.
     beside: OnceLock<Arc<HostQueue>>,
-    /// That in which guests wait for each other before they come here. It goes with it.
-    guests: OnceLock<Arc<HostQueue>>,
+    /// The place of the one guest that may be in the queue.
+    guests: OnceLock<Box<FairPlaces>>,
     /// Those of the groups of its robots.txt that ask for a delay. They go with it.
     groups: Mutex<Vec<Arc<HostQueue>>>,
     /// The delay last logged as clamped, in milliseconds.
@@ -114,17 +116,27 @@ impl HostQueue {
 
     /// The queue of the subresources that follow the pages of this one.
     pub fn beside(self: &Arc<Self>) -> &Arc<Self> {
-        self.beside.get_or_init(|| self.inner())
+        self.beside.get_or_init(|| {
+            let page = Some(Arc::downgrade(self));
+            Arc::new(Self::new(Schedule::default(), self.key.clone(), page, self.shared.clone()))
+        })
     }
 
-    /// The queue of fetches that other hosts have redirected here: one at a time comes to this one.
-    pub fn guests(self: &Arc<Self>) -> &Arc<Self> {
-        self.guests.get_or_init(|| self.inner())
+    /// The place for guests (fetches that other hosts redirect here): one at a time comes to the queue.
+    pub fn guests(&self) -> &FairPlaces {
+        self.guests.get_or_init(|| Box::new(FairPlaces::new(1)))
     }
 
-    fn inner(self: &Arc<Self>) -> Arc<Self> {
-        let page = Some(Arc::downgrade(self));
-        Arc::new(Self::new(Schedule::default(), self.key.clone(), page, self.shared.clone()))
+    /// Waits for the guests' place, as long as a request may wait for its turn.
+    pub async fn guest_place(&self, taker: Taker, terms: &Terms) -> Result<FairPlace, Refusal> {
+        let mut waits = self.shared.waiters.enter(taker.client, terms.max_waiting);
+        tokio::select! {
+            biased;
+            place = timeout(terms.max_wait, self.guests().take(taker)) => {
+                place.map_err(|_| refusal(Refused::TooLong { retry_after: GUESTS_AWAITED }, terms.max_wait))
+            }
+            refusal = waits.crowded_out() => Err(refusal),
+        }
     }
 
     /// Waits for a turn. Dropping the future gives the place in the line back.
@@ -176,7 +188,8 @@ impl HostQueue {
                 self.wake(&mut state);
                 drop(state);
                 let waiters = &self.shared.waiters;
-                let place = (!terms.is_renewal).then(|| waiters.enter(client, terms.max_waiting));
+                // The request that a first fetch is for has one.
+                let place = (!terms.is_renewal && !terms.first_fetch).then(|| waiters.enter(client, terms.max_waiting));
                 Ok(Stand::Wait(Waiting::new(self, client, ticket, answer, terms, now, until, place)))
             }
         }
@@ -228,7 +241,7 @@ impl HostQueue {
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let is_free = |inner: &Arc<Self>| Arc::strong_count(inner) == 1 && inner.is_idle(now);
         self.state.lock().schedule.is_idle(now)
-            && [&self.beside, &self.guests].iter().all(|it| it.get().is_none_or(is_free))
+            && self.beside.get().is_none_or(is_free)
             && self.groups.lock().iter().all(is_free)
     }
 
@@ -278,5 +291,7 @@ impl Drop for HostQueue {
     }
 }
 
+/// Nobody knows when the guests ahead will be done.
+const GUESTS_AWAITED: Duration = Duration::from_secs(1);
 /// Less is not missed after a restart.
 const LEAST_DEBT: Duration = Duration::from_secs(1);

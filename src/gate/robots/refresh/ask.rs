@@ -7,6 +7,7 @@ use super::super::redirect::{DeadEnd, Trail};
 use super::super::response::Fetched;
 use super::super::{FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
+use crate::gate::fair_places::Taker;
 use crate::gate::terms;
 use crate::policy::pace::Terms;
 use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, PaceKey, Refusal, Ruling, SiteFile};
@@ -194,6 +195,11 @@ impl FetchHop<'_> {
     /// The authority whose robots.txt applies to a request: on its own host, the first one.
     fn at_home_or<'a>(&'a self, at: &'a Authority) -> &'a Authority {
         if self.is_at_home(at) { self.first } else { at }
+    }
+
+    /// For whom the fetch takes places: the client, and the site whose file is wanted.
+    pub(super) fn taker(&self) -> Taker {
+        Taker::new(self.order.client, self.first)
     }
 
     /// An error that is not the site's failure: the next request tries again.

@@ -8,18 +8,21 @@ use super::fetch::FetchError;
 use super::fetch_table::Fetch;
 use super::intern::LONG;
 use super::response::{Fetched, interpret_response};
-use super::{FetchReason, HostEntry, Order, RobotsCache};
+use super::{BACKGROUND, FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
-use crate::gate::decode::rethrown;
+use crate::gate::compute::rethrown;
+use crate::gate::fair_places::Taker;
 use crate::gate::fleet::{Claim, Fleet, Parcel, ServerLost};
-use crate::gate::store::snapshot;
-use crate::policy::{Authority, Entry, Refusal, SiteFile};
+use crate::gate::store::{FileDigest, snapshot};
+use crate::policy::{Access, Authority, Entry, Refusal, SiteFile};
 use futures_util::FutureExt;
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
+use tokio::task::spawn_blocking;
 
 impl RobotsCache {
     /// From the fleet, if it can be asked; otherwise by this instance alone. An error means that nobody was asked.
@@ -31,7 +34,8 @@ impl RobotsCache {
     ) -> Result<(), Refusal> {
         let (was_unknown, name) = (is_unknown(&host.load()), host.name());
         let was_readable = self.store.is_readable();
-        let mut will_do = self.take_kept(host).await && order.reason.takes_any_copy();
+        let taker = Taker::new(order.client, &host.authority);
+        let mut will_do = self.take_kept(host, taker).await && order.reason.takes_any_copy();
         if will_do
             && !is_due(&host.load(), SystemTime::now())
             && !self.fleet.as_ref().is_some_and(|fleet| fleet.has_server())
@@ -46,12 +50,12 @@ impl RobotsCache {
                 None => Err(ServerLost),
             };
             // The process that had the store open may have ended meanwhile.
-            will_do |= !was_readable && self.take_kept(host).await && order.reason.takes_any_copy();
+            will_do |= !was_readable && self.take_kept(host, taker).await && order.reason.takes_any_copy();
             match claim {
                 Ok(Claim::Fetch(right, old)) => break Some((right, old)),
-                Ok(Claim::Copy(copy)) => match self.unpack(host.file, Some(copy)).await {
+                Ok(Claim::Copy(copy)) => match self.unpack(host.file, Some(copy), taker).await {
                     Some(entry) if !is_older(&entry, &host.load()) && (anew || !is_due(&entry, SystemTime::now())) => {
-                        self.keep(host, Arc::new(entry));
+                        self.keep(host, entry);
                         return Ok(());
                     }
                     // From a lagging server, or usable for other instances for longer than for this one.
@@ -70,9 +74,9 @@ impl RobotsCache {
             }
         });
         let Some((right, old)) = claimed else { return alone.await };
-        if let Some(old) = self.unpack(host.file, old).await.filter(|old| is_newer(old, &host.load())) {
+        if let Some(old) = self.unpack(host.file, old, taker).await.filter(|old| is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
-            self.keep(host, Arc::new(old));
+            self.keep(host, old);
             if is_enough {
                 // The request that uses the copy renews it in the background.
                 return Ok(());
@@ -87,33 +91,59 @@ impl RobotsCache {
 
     /// Takes what another instance has published, even during a fetch of our own, which may be about to fail.
     pub(super) async fn take_published(self: &Arc<Self>, fleet: &Fleet, host: &HostEntry) {
-        let published = self.unpack(host.file, fleet.take(host.name()).await).await;
+        let taker = Taker::new(BACKGROUND, &host.authority);
+        let published = self.unpack(host.file, fleet.take(host.name()).await, taker).await;
         if let Some(entry) = published.filter(|entry| !is_older(entry, &host.load())) {
-            self.keep(host, Arc::new(entry));
+            self.keep(host, entry);
         }
     }
 
-    /// Unpacks on another thread, as the sender determines how long it takes. The copy is fresh for at most this instance's `max_ttl`.
-    async fn unpack(self: &Arc<Self>, file: SiteFile, copy: Option<Parcel>) -> Option<Entry> {
-        let (inner, copy, settings) = (self.clone(), copy?, self.settings.load_full());
-        let unpack = move || {
-            let robots = &settings.robots;
-            let options = robots.parse_options();
-            let entry = snapshot::unpack(&copy.bytes, copy.sent, SystemTime::now(), |name, body| {
-                inner.files.named(file, name, &options, body)
-            });
-            entry.map(|entry| entry.fresh_within(robots.max_ttl))
+    /// Unpacks a copy from the fleet. It is fresh for at most this instance's `max_ttl`.
+    async fn unpack(self: &Arc<Self>, file: SiteFile, copy: Option<Parcel>, taker: Taker) -> Option<Arc<Entry>> {
+        let copy = copy?;
+        let unpack = move |settings: &Settings, parse: &ParseCopy<'_>| {
+            let entry = snapshot::unpack(&copy.bytes, copy.sent, SystemTime::now(), parse)?;
+            Some(Arc::new(entry.fresh_within(settings.robots.max_ttl)))
         };
-        tokio::task::spawn_blocking(unpack).await.map_err(rethrown).ok().flatten()
+        self.read_copy(file, taker, unpack).await
+    }
+
+    /// Reads a copy from the store or the fleet on another thread. Only there does it show whether it has a long file, which is then read
+    /// again in turn.
+    async fn read_copy(
+        self: &Arc<Self>,
+        file: SiteFile,
+        taker: Taker,
+        read: impl Fn(&Settings, &ParseCopy<'_>) -> Option<Arc<Entry>> + Send + Sync + 'static,
+    ) -> Option<Arc<Entry>> {
+        // Loaded here: a swap, of which each host has some, looks at every thread that has ever loaded anything.
+        let (inner, settings) = (self.clone(), self.settings.load_full());
+        // `None`: the file is longer than that, and not in memory.
+        let work = Arc::new(move |longest: usize| {
+            let (options, is_long) = (settings.robots.parse_options(), Cell::new(false));
+            let entry = read(&settings, &|name, body| {
+                inner.files.named(file, name, &options, || {
+                    let body = body()?;
+                    is_long.set(body.len() > longest);
+                    (!is_long.get()).then_some(body)
+                })
+            });
+            (!is_long.get()).then_some(entry)
+        });
+        let at_once = work.clone();
+        match spawn_blocking(move || at_once(LONG)).await.map_err(rethrown).ok()? {
+            Some(entry) => entry,
+            None => self.workers.compute(taker, move || work(usize::MAX)).await.ok()?.flatten(),
+        }
     }
 
     /// Loads the stored copy if nothing is known. True: it is good enough for waiting requests.
-    async fn take_kept(self: &Arc<Self>, host: &HostEntry) -> bool {
+    async fn take_kept(self: &Arc<Self>, host: &HostEntry, taker: Taker) -> bool {
         let old = host.load_full();
         if !is_unknown(&old) {
             return false;
         }
-        let Some(kept) = self.kept(&host.authority, host.file).await else { return false };
+        let Some(kept) = self.kept(&host.authority, host.file, taker).await else { return false };
         let (kept, now) = (self.hosts.put_over(host, &old, kept), SystemTime::now());
         kept.usable(now).is_some() || !kept.may_fetch(now)
     }
@@ -129,7 +159,8 @@ impl RobotsCache {
         };
         // Loaded again, as a reload may have happened meanwhile.
         let (settings, old) = (self.settings.load_full(), host.load_full());
-        let Some(entry) = self.read(host.file, old.clone(), fetched, settings).await else { return Ok(()) };
+        let taker = Taker::new(order.client, &host.authority);
+        let Some(entry) = self.read(host.file, old.clone(), fetched, settings, taker).await else { return Ok(()) };
         if is_older(&entry, &host.load()) {
             // Another instance has asked later, and its copy has arrived meanwhile.
             return Ok(());
@@ -157,15 +188,12 @@ impl RobotsCache {
         old: Arc<Entry>,
         fetched: Fetched,
         settings: Arc<Settings>,
+        taker: Taker,
     ) -> Option<Entry> {
         let is_long = matches!(&fetched, Fetched::Answer { body, .. } if body.len() > LONG);
         let inner = self.clone();
         let read = move || interpret_response(file, &old, &fetched, &inner.files, &settings, SystemTime::now());
-        if !is_long {
-            return Some(read());
-        }
-        let _place = self.reading.acquire().await.ok()?;
-        tokio::task::spawn_blocking(read).await.map_err(rethrown).ok()
+        if is_long { self.workers.compute(taker, read).await.ok() } else { Some(read()) }
     }
 
     /// A fetch that a fault of ours has ended is a failure like another, so that it is not begun again at once.
@@ -186,21 +214,26 @@ impl RobotsCache {
     }
 
     /// The stored copy, from an earlier process, or from before memory ran short.
-    pub(super) async fn kept(self: &Arc<Self>, authority: &Authority, file: SiteFile) -> Option<Arc<Entry>> {
+    pub(super) async fn kept(
+        self: &Arc<Self>,
+        authority: &Authority,
+        file: SiteFile,
+        taker: Taker,
+    ) -> Option<Arc<Entry>> {
         if !self.store.is_on_disk() {
             return None;
         }
-        // Loaded here: a swap, of which each host has some, looks at every thread that has ever loaded anything.
-        let (inner, authority, settings) = (self.clone(), authority.clone(), self.settings.load_full());
-        let load = move || {
-            let options = settings.robots.parse_options();
-            let kept =
-                inner.store.load(file.of(&authority), |name, body| inner.files.named(file, name, &options, body))?;
+        let (store, authority) = (self.store.clone(), authority.clone());
+        let load = move |settings: &Settings, parse: &ParseCopy<'_>| {
+            let kept = store.load(file.of(&authority), parse)?;
             Some(if settings.store.is_impatient { Arc::new(kept.due(SystemTime::now())) } else { kept })
         };
-        tokio::task::spawn_blocking(load).await.map_err(rethrown).ok().flatten()
+        self.read_copy(file, taker, load).await
     }
 }
+
+/// Parses a copy's file, or finds it in memory by its digest.
+type ParseCopy<'a> = dyn Fn(FileDigest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access> + 'a;
 
 /// The message of a panic, which the panic's log line also shows.
 fn words(panic: &(dyn Any + Send)) -> &str {

@@ -2,9 +2,11 @@
 
 use super::ask::FetchHop;
 use super::*;
+use crate::gate::compute::Workers;
+use crate::gate::compute::tests::all_places;
 use crate::gate::pacer::Pacer;
 use crate::gate::robots::{FetchReason, RobotsCache};
-use crate::gate::store::Store;
+use crate::gate::store::{Store, digest};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, SiteAnswer};
 use arc_swap::ArcSwap;
@@ -18,7 +20,7 @@ fn cache_with(settings: Settings) -> Arc<RobotsCache> {
     let store = Arc::new(Store::memory());
     let pacer = Arc::new(Pacer::new(None, None));
     let settings = Arc::new(ArcSwap::from_pointee(settings));
-    RobotsCache::new(upstream, pacer, store, settings, None)
+    RobotsCache::new(upstream, pacer, (store, None, Workers::new(Some(1))), settings)
 }
 
 #[tokio::test]
@@ -101,6 +103,7 @@ fn what_a_clock_dated_that_was_ahead_holds_nothing_up_that_comes_now() {
 }
 
 const DAY: i64 = 24 * 3600;
+const TAKER: Taker = Taker::of(BACKGROUND);
 
 /// A file with so many preferences.
 fn answer(lines: usize) -> Fetched {
@@ -112,16 +115,39 @@ fn answer(lines: usize) -> Fetched {
 #[tokio::test]
 async fn long_files_are_read_at_most_as_many_at_a_time_as_there_are_places() {
     let cache = cache();
-    let read = |lines| cache.read(SiteFile::Robots, Arc::default(), answer(lines), Arc::default());
-    let places = u32::try_from(cache.reading.available_permits()).unwrap();
-    let all = cache.reading.acquire_many(places).await.unwrap();
+    let read = |lines| cache.read(SiteFile::Robots, Arc::default(), answer(lines), Arc::default(), TAKER);
+    let all = all_places(&cache.workers);
     let mut long = std::pin::pin!(read(1_000));
     assert!((&mut long).now_or_never().is_none());
-    tokio::task::yield_now().await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
     assert!((&mut long).now_or_never().is_none() && cache.files.count(SiteFile::Robots) == 0, "it waits for a place");
     assert!(read(1).now_or_never().flatten().is_some(), "a short one needs none");
     drop(all);
     assert!(long.await.is_some());
+}
+
+/// Those of the store and of the fleet.
+#[tokio::test]
+async fn a_long_file_of_a_copy_is_read_in_turn_like_a_fetched_one() {
+    let cache = cache();
+    let read = |lines: usize| {
+        let body = "User-agent: *\nDisallow: /x\n".repeat(lines).into_bytes();
+        cache.read_copy(SiteFile::Robots, TAKER, move |_, parse| {
+            let access = parse(digest(&body), &|| Some(body.clone()))?;
+            let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0);
+            Some(Arc::new(Entry::answered(SiteAnswer::new(access, 200, freshness))))
+        })
+    };
+    let all = all_places(&cache.workers);
+    let mut long = std::pin::pin!(read(1_000));
+    let waited = tokio::time::timeout(Duration::from_millis(200), &mut long).await;
+    assert!(waited.is_err() && cache.files.count(SiteFile::Robots) == 0, "it waits for a place");
+    assert!(read(1).await.is_some(), "a short one needs none");
+    drop(all);
+    let read_now = long.await.expect("it is read");
+    let all = all_places(&cache.workers);
+    assert!(read(1_000).await.is_some(), "nor does one that is in memory");
+    drop((all, read_now));
 }
 
 /// Hundreds of sites may be slow at once.

@@ -74,23 +74,23 @@ impl RobotsCache {
         *left = left.saturating_sub(began.elapsed());
         let address = route.paced_at(request.want.first);
         let pace = self.pacer.queue(&PaceKey::new(settings.pace.key, request.authority, address));
-        let (client, terms) = (hop.order.client, self.terms(hop, request.authority));
+        let (taker, terms) = (hop.taker(), self.terms(hop, request.authority));
         let (is_guest, a_while) = (!hop.is_at_home(request.authority), settings.robots.timeout);
         let line = match (is_guest, request.is_shared) {
             (false, _) => FetchLine::Own,
             (true, true) => FetchLine::Shared,
-            (true, false) => FetchLine::Guest(client),
+            (true, false) => FetchLine::Guest,
         };
-        let in_turn = self.places.take_in_turn(client, &pace, line, &terms, a_while, hop.fetch).await;
+        let in_turn = self.places.take_in_turn(taker, &pace, line, &terms, a_while, hop.fetch).await;
         let (_place, mut turn) = in_turn.map_err(FetchError::NotAsked)?;
         let permit = &mut turn.permit;
         hop.fetch.begin();
         let began = Instant::now();
-        let room = (&self.long_bodies, hop.order.client);
+        let room = (&self.long_bodies, &self.workers, taker);
         let get = timeout(*left, fetch::get(&self.upstream, request, room, settings, permit));
         let answered = tokio::select! {
             answered = get => answered.map_err(late),
-            () = guests_wait(&pace), if matches!(line, FetchLine::Guest(_)) => {
+            () = guests_wait(&pace), if matches!(line, FetchLine::Guest) => {
                 let why = format!("{} is slow to answer, and other redirected files wait for it", request.authority.host());
                 return Err(TryError::Final(hop.comes_back(&why)));
             }

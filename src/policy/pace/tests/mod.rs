@@ -317,6 +317,23 @@ fn prefer_wait_zero_never_waits() {
 }
 
 #[test]
+fn behind_an_answer_that_takes_longer_than_the_gap_the_gap_is_what_is_known() {
+    for (gap, known) in [(0, 1000), (300, 1000), (30_000, 30_000)] {
+        let terms = Terms { max_wait: ms(0), max_concurrent: 1, ..delay(gap) };
+        let mut host = Host::new();
+        let long = host.go(0, &terms);
+        assert_eq!(host.ask(40_000, A, &terms, ""), Turn::Refuse(too_long(known)), "{gap}");
+        host.end(41_000, long, OK);
+    }
+    // The same for those that have waited in vain.
+    let terms = Terms { max_wait: ms(20_000), ..delay(15_000) };
+    let mut host = Host::new();
+    let _long = host.go(0, &terms);
+    host.wait(0, A, &terms, "first", Some(15_000));
+    host.turns_away(20_000, "first", too_long(15_000));
+}
+
+#[test]
 fn a_slow_answer_makes_those_behind_wait_in_vain() {
     let terms = Terms { max_wait: ms(3000), ..delay(1000) };
     let mut host = Host::new();

@@ -1,23 +1,24 @@
 //! A stored answer as its client gets it: judged by what it says about its use as an origin's is, with its age; or
 //! a part of it, or 304.
 
-use super::super::carry::{AnswerHead, BodySource, Client, Fault, Stopped};
+use super::super::carry::{AnswerHead, BodySource, Client, FlowError, SideError};
 use super::super::held::LAST;
+use super::super::held_page::{decoders_busy, unreadable};
 use super::super::{Exchange, Outcome, send_body};
 use super::CacheTrace;
 use crate::gate::cache::{CacheResult, EntryBody, StoredAnswer};
-use crate::gate::decode_beginning;
+use crate::gate::is_coded;
 use crate::http1::Framing;
-use crate::policy::Refusal;
 use crate::policy::cache::{BodyPart, StoredHead};
-use crate::policy::usage::page::{LONGEST_HEAD, PageHead};
+use crate::policy::usage::page::LONGEST_HEAD;
+use crate::policy::{Refusal, UsageLines};
 use crate::proxy::io::Timer;
 use crate::upstream::Route;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tokio::time::timeout;
 
 impl Exchange<'_> {
@@ -43,7 +44,7 @@ impl Exchange<'_> {
         let form = self.page_form(&answer(&stored.head, stored.head.status, &fields, framing));
         let page = self.read_stored(&stored, form).await;
         let head = answer(&stored.head, stored.head.status, &fields, framing);
-        let checked = page.and_then(|page| self.check_stored(page, &head));
+        let checked = page.or_else(|why| self.unread(why)).and_then(|page| self.check_stored(&page, &head));
         if is_confirmed {
             self.keep_confirmed(&stored);
         }
@@ -63,9 +64,9 @@ impl Exchange<'_> {
         let mut body = StoredBody::new(has_body.then_some(stored.body), part);
         match send_body(&self.settings, client, timer, &mut body, &mut self.trip.moved.down).await {
             Ok(()) => Outcome::Cached,
-            Err(Stopped::To(_)) => Outcome::Gone,
-            Err(Stopped::Slow) => Outcome::Cut("the client stopped reading".into()),
-            Err(Stopped::From(fault)) => {
+            Err(FlowError::Destination(_)) => Outcome::ClientGone,
+            Err(FlowError::TooSlow) => Outcome::Cut("the client stopped reading".into()),
+            Err(FlowError::Source(fault)) => {
                 if let Some(cached) = &self.cached {
                     cached.cache.invalidate(cached.key);
                 }
@@ -92,36 +93,25 @@ impl Exchange<'_> {
         self.begin_answer(head, client, route);
     }
 
-    /// The head of a page that has to be read.
-    async fn read_stored(
-        &self,
-        stored: &StoredAnswer,
-        form: Option<(Vec<u8>, String)>,
-    ) -> Result<Option<PageHead>, Refusal> {
-        let Some((content_type, codings)) = form else { return Ok(None) };
+    /// What it says, if it is a page that has to be read.
+    async fn read_stored(&self, stored: &StoredAnswer, form: Option<(Vec<u8>, String)>) -> Result<UsageLines, Refusal> {
+        let Some((content_type, codings)) = form else { return Ok(UsageLines::default()) };
         let body = stored.body.beginning();
-        let decoded = if codings.is_empty() {
-            None
-        } else {
-            let beginning = Arc::new(body.to_vec());
-            let decoding = decode_beginning(beginning, codings, LONGEST_HEAD, Duration::ZERO, self.decode_taker());
-            match timeout(LAST, decoding).await {
-                Ok((decoded, _)) => decoded,
-                Err(_) => return self.unread().map(|()| None),
-            }
-        };
-        Ok(Some(self.read_page(body, decoded.as_deref(), &content_type)))
+        if !is_coded(body, &codings) {
+            return Ok(self.page_says(&[body], &content_type));
+        }
+        let workers = self.proxy.gate.workers.clone();
+        let decoding = workers.page(Arc::new(body.to_vec()), codings, LONGEST_HEAD, self.decode_taker());
+        let texts = timeout(LAST, decoding).await.map_err(|_| decoders_busy())?.map_err(unreadable)?;
+        Ok(self.page_says(&texts.iter().map(Vec::as_slice).collect::<Vec<_>>(), &content_type))
     }
 
-    /// What it says about its use, for this requester's purposes: in its head, and in the page's.
-    fn check_stored(&mut self, page: Option<PageHead>, head: &AnswerHead<'_>) -> Result<(), Refusal> {
+    /// What it says about its use, for this requester's purposes: in its head, and in the page.
+    fn check_stored(&mut self, page: &UsageLines, head: &AnswerHead<'_>) -> Result<(), Refusal> {
         if head.has_signals() {
             self.check_usage(head)?;
         }
-        if let Some(page) = page {
-            self.check_lines(&page.lines, head)?;
-        }
-        Ok(())
+        self.check_lines(page, head)
     }
 
     /// Cache-Status (RFC 9211) of what the client gets. `None`: the cache has nothing to do with it.
@@ -249,7 +239,7 @@ impl BodySource for StoredBody {
         self.piece.split_to(n)
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
         loop {
             let Some(body) = &mut self.body else { return Poll::Ready(Ok(false)) };
             let Some(piece) = ready!(body.poll_piece(cx))? else { break };

@@ -136,7 +136,7 @@ impl Exchange<'_> {
 
     /// Whether the answer says no to some use, or has a price.
     fn is_reserved(&self) -> bool {
-        self.trip.noted.as_ref().is_some_and(|noted| !noted.reserved.is_empty() || noted.payment_required)
+        self.trip.usage_report.as_ref().is_some_and(|noted| !noted.reserved.is_empty() || noted.payment_required)
     }
 }
 

@@ -1,9 +1,9 @@
 //! An origin's content on its way to the client, of which the cache has a copy.
 
-use super::super::carry::{BodySource, Fault, Flow, Side, Stopped};
+use super::super::carry::{BodySource, Flow, FlowError, Side, SideError};
 use super::super::state::Exchange;
 use crate::gate::cache::StoringAnswer;
-use crate::proxy::limits::body_rate::Least;
+use crate::proxy::limits::body_rate::MinRate;
 use bytes::Bytes;
 use http::HeaderMap;
 use std::task::{Context, Poll};
@@ -17,11 +17,11 @@ impl Exchange<'_> {
         down: &mut Flow,
         from: &mut impl BodySource,
         to: &mut impl Side,
-        least: Least,
-    ) -> Poll<Result<(), Stopped>> {
+        min_rate: MinRate,
+    ) -> Poll<Result<(), FlowError>> {
         match self.cached.as_mut().and_then(|cached| cached.storing.as_mut()) {
-            None => down.poll(cx, from, to, least),
-            Some(storing) => down.poll(cx, &mut Tee { from, to: storing }, to, least),
+            None => down.poll(cx, from, to, min_rate),
+            Some(storing) => down.poll(cx, &mut Tee { from, to: storing }, to, min_rate),
         }
     }
 }
@@ -52,7 +52,7 @@ impl<S: BodySource> BodySource for Tee<'_, S> {
         taken
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
         self.from.poll_more(cx)
     }
 

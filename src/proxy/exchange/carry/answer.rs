@@ -1,4 +1,4 @@
-//! The head of an origin's answer, whichever version it came in, as the client is to see it (RFC 9110 §7.6).
+//! The head of an origin's answer in either version, as forwarded to the client (RFC 9110 §7.6).
 
 use super::super::head::joined;
 use super::proxy_status::others;
@@ -9,32 +9,32 @@ use crate::policy::override_fields::is_disguised;
 use crate::proxy::respond::PROXY_STATUS;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 
-/// A head as it came.
+/// A head as received.
 pub struct AnswerHead<'a> {
     pub status: u16,
     pub version: Version,
     pub framing: Framing,
-    /// The protocol that the origin would switch to.
+    /// The protocol that the origin switches to.
     pub upgrade: Option<&'a [u8]>,
-    /// It is not written as the standard has it.
+    /// The head deviates from the standard.
     pub is_irregular: bool,
     fields: Fields<'a>,
 }
 
-/// A head that is kept to be handed on later.
+/// A head stored to be forwarded later.
 pub enum KeptHead {
     Http1(Vec<u8>),
     Http2(StatusCode, HeaderMap, Framing),
 }
 
 impl KeptHead {
-    /// As it came. `method`: of the request that it answers.
+    /// Parses the stored head. `method`: of the request.
     pub fn with<R>(&mut self, method: &str, read: impl FnOnce(&AnswerHead<'_>) -> R) -> R {
         match self {
             Self::Http1(raw) => {
                 let read = |head: &ResponseHead<'_>| read(&AnswerHead::of_http1(head));
                 let again = read_response(raw, &mut 0, usize::MAX, method, read).ok().flatten();
-                again.expect("it has been read before")
+                again.expect("the head was parsed before")
             }
             Self::Http2(status, fields, framing) => read(&AnswerHead::of_http2(*status, fields, *framing)),
         }
@@ -46,7 +46,7 @@ enum Fields<'a> {
     Http2(&'a HeaderMap),
 }
 
-/// What the proxy adds.
+/// Fields that the proxy adds.
 #[derive(Default)]
 pub struct Added<'a> {
     pub via: &'a str,
@@ -66,7 +66,7 @@ impl<'a> AnswerHead<'a> {
         }
     }
 
-    /// `framing`: as its fields and its end have it.
+    /// `framing`: derived from the fields and the end of the stream.
     pub fn of_http2(status: StatusCode, fields: &'a HeaderMap, framing: Framing) -> Self {
         AnswerHead {
             status: status.as_u16(),
@@ -82,7 +82,7 @@ impl<'a> AnswerHead<'a> {
         match self.fields {
             Fields::Http1(head) => KeptHead::Http1(head.raw.to_vec()),
             Fields::Http2(fields) => {
-                let status = StatusCode::from_u16(self.status).expect("it is from one");
+                let status = StatusCode::from_u16(self.status).expect("the status was valid");
                 KeptHead::Http2(status, fields.clone(), self.framing)
             }
         }
@@ -92,7 +92,7 @@ impl<'a> AnswerHead<'a> {
         (100..200).contains(&self.status) && self.status != 101
     }
 
-    /// Its fields but those of the origin's hop, and but what it says in our name. Framing is among them.
+    /// Passes each end-to-end field and the framing fields. List members that claim to be from this proxy are removed.
     #[inline]
     pub fn each(&self, mut pass: impl FnMut(FieldKind, &[u8], &[u8])) {
         let mut pass = |kind: FieldKind, name: &[u8], value: &[u8]| match kind {
@@ -124,7 +124,7 @@ impl<'a> AnswerHead<'a> {
         }
     }
 
-    /// Whether a field may say something about the use of the answer.
+    /// Whether a field may express a usage preference.
     #[inline]
     pub fn has_signals(&self) -> bool {
         match self.fields {
@@ -159,7 +159,7 @@ impl<'a> AnswerHead<'a> {
         joined(name, |take| self.each(|_, it, value| take(it, value)))
     }
 
-    /// Writes it in HTTP/1.1. `framing`: how the body goes out. `connection`: what is said of the connection.
+    /// Writes the head in HTTP/1.1. `framing`: of the outgoing body. `connection`: the Connection field.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>, framing: Framing, connection: Option<&str>, added: &Added<'_>) {
         match self.fields {
@@ -208,12 +208,12 @@ impl<'a> AnswerHead<'a> {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The same in HTTP/2.
+    /// The head in HTTP/2.
     pub fn to_http2(&self, added: &Added<'_>) -> http::Response<()> {
         let mut head = http::Response::new(());
         *head.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_GATEWAY);
         let fields = head.headers_mut();
-        // RFC 9113 §8.2.1: clients end the stream, or all of the connection, for white space around a value.
+        // RFC 9113 §8.2.1: clients end the stream or the connection if white space surrounds a value.
         let mut append = |name: &[u8], value: &[u8]| {
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value.trim_ascii())) {
                 fields.append(name, value);
@@ -237,7 +237,8 @@ impl<'a> AnswerHead<'a> {
     }
 }
 
-/// The trailers that go on: fields that none may have are removed, as a recipient may merge them with the head (RFC 9110 §6.5).
+/// Trailers to forward, without fields that are not allowed in trailers: a recipient may merge them into the head
+/// (RFC 9110 §6.5).
 pub(super) fn passed_trailers(came: HeaderMap) -> HeaderMap {
     let mut passed = HeaderMap::with_capacity(came.len());
     for (name, value) in &came {
@@ -249,7 +250,7 @@ pub(super) fn passed_trailers(came: HeaderMap) -> HeaderMap {
         if !field.may_trail() || is_disguised(field.name) {
             continue;
         }
-        // What is said in our name is ours to say.
+        // List members that claim to be from this proxy are removed.
         let others = (field.kind == FieldKind::ProxyStatus).then(|| others(field.value));
         match others {
             None => drop(passed.append(name, value.clone())),
@@ -260,13 +261,13 @@ pub(super) fn passed_trailers(came: HeaderMap) -> HeaderMap {
     passed
 }
 
-/// A number in its one form: without zeros before it.
+/// Strips leading zeros.
 fn length(digits: &[u8]) -> &[u8] {
     let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
     &digits[zeros.min(digits.len().saturating_sub(1))..]
 }
 
-/// As `FieldKind::Signal` has them.
+/// The names of `FieldKind::Signal`.
 const SIGNALS: [&str; 8] = [
     "link",
     "x-robots-tag",
@@ -283,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_trailer_frames_routes_lets_in_or_speaks_in_our_name() {
+    fn trailers_cannot_frame_route_authenticate_reserve_or_speak_in_our_name() {
         let came = [
             ("x-sum", "9"),
             ("host", "h"),
@@ -291,6 +292,12 @@ mod tests {
             ("x-original-url", "/private"),
             ("proxy-status", "politely; error=x, other"),
             ("cache-status", "politely; hit"),
+            ("x-robots-tag", "noai"),
+            ("robots-tag", "*;noai"),
+            ("content-usage", "train-ai=n"),
+            ("content-signal", "ai-train=no"),
+            ("tdm-reservation", "1"),
+            ("link", "</l>; rel=license"),
         ];
         let came = came.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let passed = passed_trailers(came.into_iter().collect());

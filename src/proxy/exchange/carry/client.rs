@@ -1,4 +1,4 @@
-//! The client's side: it asks, and is answered once.
+//! The client side of an exchange.
 
 use super::answer::{Added, AnswerHead};
 use super::side::Side;
@@ -15,49 +15,49 @@ pub trait Client {
 
     fn side(&mut self) -> &mut Self::Side;
 
-    /// The request's body comes now, from its beginning. `kept`: it may have to be sent once more. `false`: its beginning is not
-    /// there any more.
-    fn begin_body(&mut self, kept: bool) -> bool;
+    /// Starts reading the request's body from its beginning. `replayable`: keep it for a retry. Returns false if the
+    /// beginning is no longer available.
+    fn begin_body(&mut self, replayable: bool) -> bool;
 
-    /// All of the request has been taken.
+    /// The whole request has been read.
     fn is_received(&self) -> bool;
 
     fn interim(&mut self, head: &AnswerHead<'_>);
 
-    /// The answer begins. `is_last`: the connection is not kept.
+    /// Sends the head of the origin's answer. `is_last`: the connection closes afterwards.
     fn answer(&mut self, head: &AnswerHead<'_>, added: &Added<'_>, is_last: bool);
 
-    /// An answer of the proxy's own begins. `is_last`: the connection is not kept. Whether its body follows.
+    /// Sends the head of a local answer. `is_last`: the connection closes afterwards. Returns whether a body follows.
     fn answer_locally(&mut self, answer: &Answer, is_last: bool) -> bool;
 
-    /// Whether the connection can be kept behind a final answer that comes before the body has.
+    /// Whether the connection can be kept if the answer comes before the request's body.
     fn may_skip_body(&self) -> bool;
 
-    /// What was asked for is a connection, and it is there.
+    /// Grants a CONNECT.
     fn grant(&mut self);
 
-    /// From now on every byte goes through, both ways.
+    /// Switches to passing all bytes in both directions.
     fn open(&mut self);
 
-    /// Last words, in the protocol that is spoken inside.
+    /// Sends bytes in the protocol inside a tunnel, such as a TLS alert.
     fn tell(&mut self, bytes: &'static [u8]);
 
-    /// The connection switches to another protocol.
+    /// Sends the head that switches protocols.
     fn switch(&mut self, head: &AnswerHead<'_>, added: &Added<'_>);
 
-    /// The answer cannot be completed: the client must be able to see that.
+    /// Ends an incomplete answer so that the client sees that it is incomplete.
     fn cut(&mut self);
 
-    /// It has said that it sends no more: it may have gone, which shows in nothing but in what it is sent.
-    fn is_silent(&self) -> bool;
+    /// The client has closed its sending half. Whether it is still there shows only when something is sent.
+    fn is_half_closed(&self) -> bool;
 
-    /// Ready when it has gone.
+    /// Ready when the client has gone.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// When to look again whether it has gone.
+    /// When to check again whether the client has gone.
     fn wake_at(&self) -> Option<Instant>;
 
-    /// Resolves with the output of what it waits for, or with none when it has gone.
+    /// Waits for a future. Resolves to `None` if the client leaves first.
     fn wait<F: Future>(
         &mut self,
         timer: &mut Timer,

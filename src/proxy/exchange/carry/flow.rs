@@ -1,34 +1,34 @@
-//! One direction of an exchange: content goes from one side to the other as it comes.
+//! One direction of an exchange: content passes from one side to the other.
 
 use super::answer::passed_trailers;
-use super::side::{BodySource, Fault, Side};
-use crate::proxy::limits::body_rate::{Least, Meter};
+use super::side::{BodySource, Side, SideError};
+use crate::proxy::limits::body_rate::{Meter, MinRate};
 use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
-/// How far one body has got.
+/// The state of one body.
 pub struct Flow {
     pub is_done: bool,
-    /// Until then something has to move.
+    /// Deadline for progress.
     pub at: Instant,
     meter: Option<Meter>,
     ended: bool,
-    fault: Option<Fault>,
-    /// Bytes of content that have come.
+    fault: Option<SideError>,
+    /// Bytes of content received.
     pub moved: u64,
-    /// It waits for the side that it goes to.
+    /// The destination accepts no more for now.
     pub is_held_up: bool,
 }
 
-/// Why it goes no further.
+/// Why a transfer failed.
 #[derive(Debug)]
-pub enum Stopped {
-    /// What it comes from.
-    From(Fault),
-    /// What it goes to.
-    To(Fault),
-    /// It comes too slowly.
-    Slow,
+pub enum FlowError {
+    /// The source failed.
+    Source(SideError),
+    /// The destination failed.
+    Destination(SideError),
+    /// The source is slower than the minimum rate.
+    TooSlow,
 }
 
 impl Flow {
@@ -42,8 +42,8 @@ impl Flow {
         cx: &mut Context<'_>,
         from: &mut A,
         to: &mut B,
-        least: Least,
-    ) -> Poll<Result<(), Stopped>> {
+        min_rate: MinRate,
+    ) -> Poll<Result<(), FlowError>> {
         let mut pieces = 0;
         loop {
             self.is_held_up = true;
@@ -52,25 +52,25 @@ impl Flow {
                     from.gather(cx);
                     return Poll::Pending;
                 };
-                sent.map_err(Stopped::To)?;
-                // Timed where it comes, too: a reader that goes on reading is not cut.
+                sent.map_err(FlowError::Destination)?;
+                // A write also moves the deadline: a client that keeps reading is not cut off.
                 if !from.bytes().is_empty() {
-                    self.at = Instant::now() + least.over;
+                    self.at = Instant::now() + min_rate.over;
                 }
                 continue;
             }
             if self.ended || self.fault.is_some() {
                 let flushed = ready!(to.poll_flush(cx));
                 if let Some(fault) = self.fault.take() {
-                    return Poll::Ready(Err(Stopped::From(fault)));
+                    return Poll::Ready(Err(FlowError::Source(fault)));
                 }
-                flushed.map_err(Stopped::To)?;
+                flushed.map_err(FlowError::Destination)?;
                 self.is_done = true;
                 return Poll::Ready(Ok(()));
             }
             let more = match pieces {
                 ..PIECES => from.poll_more(cx),
-                // However short they are, others have their turns between them.
+                // Yields to other tasks after many pieces.
                 PIECES.. => {
                     cx.waker().wake_by_ref();
                     Poll::Pending
@@ -81,10 +81,10 @@ impl Flow {
                 Poll::Ready(Ok(true)) => {
                     let now = Instant::now();
                     self.moved += from.bytes().len() as u64;
-                    self.at = now + least.over;
+                    self.at = now + min_rate.over;
                     let meter = self.meter.get_or_insert_with(|| Meter::begin(now));
-                    if !meter.moved(now, from.bytes().len(), least) {
-                        return Poll::Ready(Err(Stopped::Slow));
+                    if !meter.moved(now, from.bytes().len(), min_rate) {
+                        return Poll::Ready(Err(FlowError::TooSlow));
                     }
                 }
                 Poll::Ready(Ok(false)) => {
@@ -92,9 +92,9 @@ impl Flow {
                     self.ended = true;
                 }
                 Poll::Ready(Err(fault)) => self.fault = Some(fault),
-                // The other end pauses: what has come is passed on.
+                // The source pauses: received content is flushed.
                 Poll::Pending => {
-                    ready!(to.poll_flush(cx)).map_err(Stopped::To)?;
+                    ready!(to.poll_flush(cx)).map_err(FlowError::Destination)?;
                     self.is_held_up = false;
                     return Poll::Pending;
                 }
@@ -103,6 +103,5 @@ impl Flow {
     }
 }
 
-/// Pieces of content, frames or chunks, that are passed on in one turn of a task.
-/// More than an HTTP/2 connection reads in one, or they would pile up.
+/// Frames or chunks passed in one poll: more than an HTTP/2 connection reads in one, so that they do not pile up.
 pub(super) const PIECES: u32 = 256;

@@ -1,6 +1,6 @@
-//! A side that speaks HTTP/1.
+//! An HTTP/1 side of an exchange.
 
-use super::side::{BodySource, Fault, Side};
+use super::side::{BodySource, Side, SideError};
 use crate::http1::{Body, BodyError, Field, FieldKind, Framing, put_chunk_head, put_last_chunk};
 use crate::proxy::io::Buffer;
 use bytes::Bytes;
@@ -10,33 +10,33 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A connection for the length of one exchange.
+/// A connection during one exchange.
 pub struct Http1<'a, T> {
     pub io: &'a mut T,
     pub input: &'a mut Buffer,
-    /// Written next.
+    /// Pending output.
     pub out: Buffer,
-    /// What comes.
+    /// Decoder of the incoming body.
     body: Body,
-    /// So many at the front of the input are content.
-    cleared: usize,
+    /// Bytes of content at the front of the input.
+    content: usize,
     sending: Sending,
-    /// Of the chunk whose head has been put out: content that is still to follow it.
+    /// Bytes of the current chunk still to be written.
     chunk: usize,
-    unflushed: bool,
-    /// Nothing more is written: to be passed on.
+    is_unflushed: bool,
+    /// Output has ended: shut down after the flush.
     is_shut: bool,
-    /// What has been taken of the body, framing included, as long as all of it may have to be taken once more.
-    kept: Option<Vec<u8>>,
+    /// Consumed input of the body, kept for a retry while it is short enough.
+    consumed: Option<Vec<u8>>,
 }
 
-/// How content goes out.
+/// Framing of outgoing content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sending {
-    /// As it comes.
+    /// Unframed.
     Plain,
     Chunked,
-    /// As it comes, and its end is that of the stream.
+    /// Unframed; the end is a shutdown of the stream.
     UntilShutdown,
 }
 
@@ -56,25 +56,25 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
             input,
             out: Buffer::new(),
             body: Body::of_request(Framing::None),
-            cleared: 0,
+            content: 0,
             sending: Sending::Plain,
             chunk: 0,
-            unflushed: false,
+            is_unflushed: false,
             is_shut: false,
-            kept: None,
+            consumed: None,
         }
     }
 
-    /// A body comes next.
+    /// Starts an incoming body.
     pub fn receive(&mut self, body: Body) {
-        (self.body, self.cleared) = (body, 0);
+        (self.body, self.content) = (body, 0);
     }
 
     pub fn is_received(&self) -> bool {
-        self.body.is_done() && self.cleared == 0
+        self.body.is_done() && self.content == 0
     }
 
-    /// From now on all that comes is content, and all content goes out as it is: another protocol is spoken.
+    /// Passes all bytes unframed in both directions, for another protocol.
     pub fn open(&mut self) {
         self.receive(Body::of_response(Framing::UntilClose));
         self.sending = Sending::UntilShutdown;
@@ -84,39 +84,39 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         self.sending = sending;
     }
 
-    /// From now on the body can be taken once more, as long as it is short.
-    pub fn keep(&mut self) {
-        self.kept = Some(Vec::new());
+    /// Keeps the body for a retry while it is short enough.
+    pub fn keep_replay(&mut self) {
+        self.consumed = Some(Vec::new());
     }
 
-    /// Puts back what was taken of the body. `false`: not all of it is there.
-    pub fn unread(&mut self) -> bool {
-        let Some(kept) = self.kept.take() else { return false };
-        if !kept.is_empty() {
-            self.input.unread(&kept);
+    /// Rewinds to the beginning of the body. Returns false if not all of it was kept.
+    pub fn rewind(&mut self) -> bool {
+        let Some(consumed) = self.consumed.take() else { return false };
+        if !consumed.is_empty() {
+            self.input.unread(&consumed);
         }
         true
     }
 
-    /// Ready when nothing of what was put out is still held back by TLS.
+    /// Ready when TLS holds back no output.
     #[inline]
-    pub fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // That it fails shows in what comes next.
-        if self.unflushed { Pin::new(&mut *self.io).poll_flush(cx).map(drop) } else { Poll::Ready(()) }
+    pub fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // An error shows in the next operation.
+        if self.is_unflushed { Pin::new(&mut *self.io).poll_flush(cx).map(drop) } else { Poll::Ready(()) }
     }
 
     fn drop_front(&mut self, n: usize) {
-        if let Some(kept) = &mut self.kept {
-            if kept.len() + n <= KEPT {
-                kept.extend_from_slice(&self.input.bytes()[..n]);
+        if let Some(consumed) = &mut self.consumed {
+            if consumed.len() + n <= MAX_REPLAY {
+                consumed.extend_from_slice(&self.input.bytes()[..n]);
             } else {
-                self.kept = None;
+                self.consumed = None;
             }
         }
         self.input.consume(n);
     }
 
-    /// Reads once. An end without TLS's goodbye is an end: framing shows whether it came too early.
+    /// Reads once. A TLS end without close_notify is an end; framing shows whether it is premature.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self.input.poll_fill(cx, self.io) {
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),
@@ -124,12 +124,12 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         }
     }
 
-    /// Content in the input is made known. `false`: more has to be read.
-    fn clear(&mut self) -> Result<bool, BodyError> {
+    /// Decodes the next content in the input. Returns false if more input is needed.
+    fn decode_next(&mut self) -> Result<bool, BodyError> {
         while !self.input.is_empty() && !self.body.is_done() {
             let piece = self.body.decode(self.input.bytes())?;
-            self.cleared = piece.data.len();
-            if self.cleared > 0 {
+            self.content = piece.data.len();
+            if self.content > 0 {
                 self.drop_front(piece.data.start);
                 return Ok(true);
             }
@@ -138,7 +138,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
         Ok(false)
     }
 
-    /// The first `n` of what `from` has at hand have gone out.
+    /// Accounts for `n` bytes of `from` that were written.
     fn sent(&mut self, from: &mut impl BodySource, n: usize) {
         from.consume(n);
         if self.chunk > 0 && n > 0 {
@@ -153,12 +153,12 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1<'a, T> {
 impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
     #[inline]
     fn bytes(&self) -> &[u8] {
-        &self.input.bytes()[..self.cleared]
+        &self.input.bytes()[..self.content]
     }
 
     #[inline]
     fn consume(&mut self, n: usize) {
-        self.cleared -= n;
+        self.content -= n;
         self.drop_front(n);
     }
 
@@ -169,16 +169,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
     }
 
     #[inline]
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
         loop {
-            if self.clear().map_err(|error| Fault::Malformed(error.to_string()))? {
+            if self.decode_next().map_err(|error| SideError::Malformed(error.to_string()))? {
                 return Poll::Ready(Ok(true));
             }
             if self.body.is_done() {
                 return Poll::Ready(Ok(false));
             }
             if ready!(self.poll_fill(cx))? == 0 {
-                self.body.on_end_of_stream().map_err(|_| Fault::Ended)?;
+                self.body.on_end_of_stream().map_err(|_| SideError::Ended)?;
                 return Poll::Ready(Ok(false));
             }
         }
@@ -196,30 +196,30 @@ impl<T: AsyncRead + AsyncWrite + Unpin> BodySource for Http1<'_, T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
-    fn keep_no_more(&mut self) {
-        self.kept = None;
+    fn drop_replay(&mut self) {
+        self.consumed = None;
     }
 
     #[inline]
-    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
-        self.unflushed = true;
+    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), SideError>> {
+        self.is_unflushed = true;
         if self.sending == Sending::Chunked && self.chunk == 0 {
             let content = from.bytes();
             let n = content.len();
-            if self.out.len() >= GATHERED {
+            if self.out.len() >= MAX_GATHERED {
                 ready!(self.out.poll_drain(cx, self.io))?;
             }
             self.out.put_with(|out| put_chunk_head(out, n));
             self.chunk = n;
             if n <= SMALL_CHUNK {
-                // With others that are as small, in one write.
+                // Small chunks are gathered into one write.
                 self.out.put(content);
                 self.sent(from, n);
                 return Poll::Ready(Ok(()));
             }
         }
         if !self.out.is_empty() {
-            // The head and the first of the body in one write.
+            // The head and the start of the body share one write.
             let n = self.out.put_some(from.bytes());
             self.sent(from, n);
             ready!(self.out.poll_drain(cx, self.io))?;
@@ -245,14 +245,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
     }
 
     #[inline]
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SideError>> {
         if !self.out.is_empty() {
-            self.unflushed = true;
+            self.is_unflushed = true;
             ready!(self.out.poll_drain(cx, self.io))?;
         }
-        if self.unflushed {
+        if self.is_unflushed {
             ready!(Pin::new(&mut *self.io).poll_flush(cx))?;
-            self.unflushed = false;
+            self.is_unflushed = false;
         }
         if self.is_shut {
             ready!(Pin::new(&mut *self.io).poll_shutdown(cx))?;
@@ -262,9 +262,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Side for Http1<'_, T> {
     }
 }
 
-/// Of a request's body, for another try.
-const KEPT: usize = 64 * 1024;
-/// No more is gathered for one write,
-const GATHERED: usize = 16 * 1024;
-/// nor is a larger chunk: it goes from where it is.
+/// Bytes of a request body kept for a retry.
+const MAX_REPLAY: usize = 64 * 1024;
+/// Most bytes gathered for one write.
+const MAX_GATHERED: usize = 16 * 1024;
+/// Larger chunks are written in place.
 const SMALL_CHUNK: usize = 8 * 1024;

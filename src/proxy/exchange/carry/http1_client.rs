@@ -1,4 +1,4 @@
-//! A client that speaks HTTP/1, for one exchange.
+//! The client side in HTTP/1, for one exchange.
 
 use super::answer::{Added, AnswerHead};
 use super::client::Client;
@@ -15,38 +15,38 @@ use tokio::time::Instant;
 pub struct Http1Client<'a> {
     pub side: Http1<'a, Wire>,
     framing: Framing,
-    /// HTTP/1.0.
-    pub is_old: bool,
+    /// The client speaks HTTP/1.0.
+    pub is_http10: bool,
     pub is_head: bool,
-    /// It asked for a connection in the words of SOCKS, and is answered in them.
+    /// The client speaks SOCKS and gets SOCKS replies.
     pub is_socks: bool,
     pub expects_continue: bool,
-    /// It would keep the connection.
+    /// The client wants to keep the connection.
     pub persists: bool,
     /// The connection ends after this exchange.
     pub is_last: bool,
-    /// An answer ended that the client must not take for whole.
+    /// The answer was cut off, and the client must be able to see that.
     pub is_cut: bool,
-    /// The answer has no other end than the connection's.
+    /// The end of the connection ends the answer.
     pub until_close: bool,
     began: bool,
     answered: bool,
-    leaving: Leaving,
+    presence: Presence,
 }
 
-/// Whether it may have gone. A client that has closed its connection and one that has but said all look the same until something
-/// is sent: an interim answer, which a live one passes over (RFC 9110 §15.2), and to which a closed connection answers with a reset.
-enum Leaving {
-    Not,
-    /// It has sent more ahead than is read; whether it has closed its half is looked at from time to time.
-    Unread {
+/// Whether the client may have gone. A closed connection and a half-closed one look the same until something is sent:
+/// an interim answer, which a live client ignores (RFC 9110 §15.2) and a closed connection answers with a reset.
+enum Presence {
+    Connected,
+    /// The input is full; `next` is when to check for a half-close.
+    InputFull {
         next: Instant,
     },
-    /// It says no more.
-    Silent {
-        /// It has been sent something, or may not be.
-        is_told: bool,
-        looks: usize,
+    /// The client has closed its sending half.
+    HalfClosed {
+        /// A probe was sent, or must not be.
+        is_probed: bool,
+        probes: usize,
         next: Instant,
     },
 }
@@ -57,7 +57,7 @@ impl<'a> Http1Client<'a> {
         Http1Client {
             side,
             framing,
-            is_old: false,
+            is_http10: false,
             is_head: false,
             is_socks: false,
             expects_continue: false,
@@ -67,33 +67,33 @@ impl<'a> Http1Client<'a> {
             until_close: false,
             began: false,
             answered: false,
-            leaving: Leaving::Not,
+            presence: Presence::Connected,
         }
     }
 
     fn connection(&mut self, is_last: bool) -> Option<&'static str> {
         self.is_last = is_last || !self.persists;
-        match (self.is_last, self.is_old) {
+        match (self.is_last, self.is_http10) {
             (true, _) => Some("close"),
-            // RFC 9112 §C.2.2: HTTP/1.0 has to hear it.
+            // RFC 9112 §C.2.2: HTTP/1.0 clients need the field.
             (false, true) => Some("keep-alive"),
             (false, false) => None,
         }
     }
 
-    /// It says no more. `false`: it has not said all of its request, and never will.
-    fn note_silence(&mut self) -> bool {
-        // A body that is malformed is passed on when its turn comes.
+    /// Records a half-close. Returns false if the request is incomplete.
+    fn on_half_close(&mut self) -> bool {
+        // A malformed body is reported when it is forwarded.
         let is_malformed = match self.is_whole() {
             Ok(true) => false,
             Ok(false) => return false,
             Err(_) => true,
         };
-        self.leaving = Leaving::Silent { is_told: is_malformed, looks: 0, next: Instant::now() + PATIENCE };
+        self.presence = Presence::HalfClosed { is_probed: is_malformed, probes: 0, next: Instant::now() + FIRST_PROBE };
         true
     }
 
-    /// Whether the whole body of the request is there.
+    /// Whether the input has the whole body.
     fn is_whole(&self) -> Result<bool, BodyError> {
         let (mut body, mut bytes) = (Body::of_request(self.framing), self.side.input.bytes());
         while !self.began && !body.is_done() {
@@ -105,38 +105,40 @@ impl<'a> Http1Client<'a> {
         Ok(true)
     }
 
-    /// Whether it says no more behind what it has sent ahead, which only the connection itself can show.
-    fn look_past_unread(&mut self) {
+    /// Checks the socket for a half-close behind unread input.
+    fn check_half_close(&mut self) {
         let now = Instant::now();
-        match self.leaving {
-            Leaving::Unread { next } if now < next => {}
-            Leaving::Not | Leaving::Unread { .. } if self.side.io.is_shut() => {
-                self.leaving = Leaving::Silent { is_told: false, looks: 0, next: now + PATIENCE };
+        match self.presence {
+            Presence::InputFull { next } if now < next => {}
+            Presence::Connected | Presence::InputFull { .. } if self.side.io.is_shut() => {
+                self.presence = Presence::HalfClosed { is_probed: false, probes: 0, next: now + FIRST_PROBE };
             }
-            Leaving::Not | Leaving::Unread { .. } => self.leaving = Leaving::Unread { next: now + LOOK },
-            Leaving::Silent { .. } => {}
+            Presence::Connected | Presence::InputFull { .. } => {
+                self.presence = Presence::InputFull { next: now + CHECK_INTERVAL }
+            }
+            Presence::HalfClosed { .. } => {}
         }
     }
 
-    /// Looks whether it has gone, which shows once it has been sent something.
-    fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Leaving::Silent { is_told, looks, next } = &mut self.leaving else { return Poll::Pending };
+    /// Probes whether a half-closed client has gone.
+    fn poll_half_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Presence::HalfClosed { is_probed, probes, next } = &mut self.presence else { return Poll::Pending };
         if self.side.io.is_broken() {
             return Poll::Ready(());
         }
         let now = Instant::now();
         if now >= *next {
-            *next = now + LOOKS.get(*looks).copied().unwrap_or(LOOK);
-            *looks += 1;
-            if !*is_told && !self.is_old && !self.answered {
-                *is_told = true;
+            *next = now + PROBE_INTERVALS.get(*probes).copied().unwrap_or(CHECK_INTERVAL);
+            *probes += 1;
+            if !*is_probed && !self.is_http10 && !self.answered {
+                *is_probed = true;
                 self.side.out.put(b"HTTP/1.1 102 Processing\r\n\r\n");
             }
         }
         if self.answered {
             return Poll::Pending;
         }
-        // What is not taken yet stays before whatever follows.
+        // Unsent output stays queued in front of what follows.
         match self.side.poll_flush(cx) {
             Poll::Ready(Err(_)) => Poll::Ready(()),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
@@ -151,15 +153,15 @@ impl<'a> Client for Http1Client<'a> {
         &mut self.side
     }
 
-    fn begin_body(&mut self, kept: bool) -> bool {
+    fn begin_body(&mut self, replayable: bool) -> bool {
         let has_body = !matches!(self.framing, Framing::None | Framing::Length(0));
-        if self.began && has_body && !self.side.unread() {
+        if self.began && has_body && !self.side.rewind() {
             return false;
         }
         self.began = true;
         self.side.receive(Body::of_request(self.framing));
-        if kept && has_body {
-            self.side.keep();
+        if replayable && has_body {
+            self.side.keep_replay();
         }
         true
     }
@@ -169,7 +171,7 @@ impl<'a> Client for Http1Client<'a> {
     }
 
     fn interim(&mut self, head: &AnswerHead<'_>) {
-        if !self.is_old {
+        if !self.is_http10 {
             self.expects_continue &= head.status != 100;
             self.side.out.put_with(|out| head.write(out, Framing::None, None, &Added::default()));
         }
@@ -179,8 +181,8 @@ impl<'a> Client for Http1Client<'a> {
     fn answer(&mut self, head: &AnswerHead<'_>, added: &Added<'_>, is_last: bool) {
         self.answered = true;
         let framing = match head.framing {
-            Framing::Chunked if self.is_old => Framing::UntilClose,
-            Framing::UntilClose if !self.is_old => Framing::Chunked,
+            Framing::Chunked if self.is_http10 => Framing::UntilClose,
+            Framing::UntilClose if !self.is_http10 => Framing::Chunked,
             framing => framing,
         };
         self.until_close = framing == Framing::UntilClose;
@@ -202,7 +204,7 @@ impl<'a> Client for Http1Client<'a> {
     }
 
     fn may_skip_body(&self) -> bool {
-        // A client that waits for 100 may send its body all the same, or the next request: nothing distinguishes the two.
+        // A client that waits for 100 may send its body anyway, or the next request: they cannot be told apart.
         !self.expects_continue || self.is_received() || !self.side.input.is_empty()
     }
 
@@ -229,46 +231,46 @@ impl<'a> Client for Http1Client<'a> {
         (self.is_last, self.is_cut) = (true, true);
     }
 
-    fn is_silent(&self) -> bool {
-        matches!(self.leaving, Leaving::Silent { .. })
+    fn is_half_closed(&self) -> bool {
+        matches!(self.presence, Presence::HalfClosed { .. })
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // What it sends ahead is kept for later, as far as there is room.
-        while matches!(self.leaving, Leaving::Not | Leaving::Unread { .. }) && self.side.input.has_room() {
+        // Early input is kept while there is room.
+        while matches!(self.presence, Presence::Connected | Presence::InputFull { .. }) && self.side.input.has_room() {
             match self.side.poll_fill(cx) {
-                // An interim answer, by which it would differ from one that only says no more, is of HTTP.
+                // SOCKS has no interim answer to probe with.
                 Poll::Ready(Ok(0)) if self.is_socks => return Poll::Ready(()),
-                Poll::Ready(Ok(0)) if !self.note_silence() => return Poll::Ready(()),
+                Poll::Ready(Ok(0)) if !self.on_half_close() => return Poll::Ready(()),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => break,
             }
         }
-        match self.leaving {
-            // The reader gets the error.
-            Leaving::Unread { .. } if self.side.input.has_room() => self.leaving = Leaving::Not,
-            Leaving::Not | Leaving::Unread { .. } if !self.side.input.has_room() => self.look_past_unread(),
-            Leaving::Not | Leaving::Unread { .. } | Leaving::Silent { .. } => {}
+        match self.presence {
+            // There is room again: the next read shows whether the client has gone.
+            Presence::InputFull { .. } if self.side.input.has_room() => self.presence = Presence::Connected,
+            Presence::Connected | Presence::InputFull { .. } if !self.side.input.has_room() => self.check_half_close(),
+            Presence::Connected | Presence::InputFull { .. } | Presence::HalfClosed { .. } => {}
         }
-        self.poll_silent(cx)
+        self.poll_half_closed(cx)
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        match &self.leaving {
-            Leaving::Silent { next, .. } | Leaving::Unread { next } => Some(*next),
-            Leaving::Not => None,
+        match &self.presence {
+            Presence::HalfClosed { next, .. } | Presence::InputFull { next } => Some(*next),
+            Presence::Connected => None,
         }
     }
 }
 
-/// Most are answered before anybody has to look.
-const PATIENCE: Duration = Duration::from_millis(30);
-/// Between two looks at a client that has sent much ahead, or says no more.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long after each of the first looks at one that says no more the next one is: a closed connection answers at once, from
-/// however far.
-const LOOKS: [Duration; 3] = [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(400)];
+/// Delay of the first probe: most requests are answered earlier.
+const FIRST_PROBE: Duration = Duration::from_millis(30);
+/// Interval of checks and later probes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Intervals after the first probes: a closed connection resets at once, however far away.
+const PROBE_INTERVALS: [Duration; 3] =
+    [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(400)];
 
 #[cfg(test)]
 mod tests {
@@ -278,9 +280,9 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
 
-    /// What looks again without end takes the thread from everybody.
+    /// A check that is always due would block the thread.
     #[tokio::test]
-    async fn a_client_is_looked_at_from_time_to_time_only_while_there_is_no_room_for_what_it_sends() {
+    async fn checks_for_a_half_close_run_only_while_the_input_is_full() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut wire, mut input) = (Wire::Tcp(listener.accept().await.unwrap().0), Buffer::new());

@@ -1,8 +1,8 @@
-//! A side that speaks HTTP/2: one stream.
+//! An HTTP/2 side of an exchange: one stream.
 
-use super::ahead::Ahead;
 use super::flow::PIECES;
-use super::side::{BodySource, Fault, Side};
+use super::receive_queue::ReceiveQueue;
+use super::side::{BodySource, Side, SideError};
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;
@@ -10,45 +10,45 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
-/// A stream's two directions, as far as they are open.
+/// The directions of a stream that are open.
 #[derive(Default)]
 pub struct Http2 {
     pub receiving: Option<RecvStream>,
     pub sending: Option<SendStream<Bytes>>,
-    /// Content still to come, where its length was given.
-    pub left: Option<u64>,
-    /// At hand.
+    /// Content still to come, if Content-Length was given.
+    pub remaining: Option<u64>,
+    /// The current piece.
     current: Bytes,
-    /// What has come behind it.
-    ahead: Ahead,
-    /// It was at hand before: its window is given back already.
-    again: bool,
+    /// Pieces received after it.
+    queue: ReceiveQueue,
+    /// The current piece is replayed: its window was released before.
+    is_replayed: bool,
     trailers: Option<HeaderMap>,
-    /// What has been taken of the body, as long as all of it may have to be taken once more.
-    kept: Option<Vec<Bytes>>,
-    unread: VecDeque<Bytes>,
+    /// Consumed content, kept for a retry while it is short enough.
+    consumed: Option<Vec<Bytes>>,
+    replay: VecDeque<Bytes>,
     fault: Option<h2::Error>,
-    /// Nothing more is sent.
+    /// Output has ended.
     ended: bool,
 }
 
 impl Http2 {
-    pub fn keep(&mut self) {
-        self.kept = Some(Vec::new());
+    pub fn keep_replay(&mut self) {
+        self.consumed = Some(Vec::new());
     }
 
-    /// Puts back what was taken of the body. `false`: not all of it is there.
-    pub fn unread(&mut self) -> bool {
-        let Some(kept) = self.kept.take() else { return false };
+    /// Rewinds to the beginning of the body. Returns false if not all of it was kept.
+    pub fn rewind(&mut self) -> bool {
+        let Some(consumed) = self.consumed.take() else { return false };
         let rest = std::mem::take(&mut self.current);
-        // What is left of a piece has not been given back to the window yet.
-        if !rest.is_empty() && !self.again {
+        // The window of the unconsumed rest has not been released.
+        if !rest.is_empty() && !self.is_replayed {
             self.release(rest.len());
         }
-        // Before what an earlier try has left.
-        let later = std::mem::take(&mut self.unread);
-        self.unread = kept.into_iter().chain((!rest.is_empty()).then_some(rest)).chain(later).collect();
-        self.again = true;
+        // Goes before the rest of an earlier replay.
+        let later = std::mem::take(&mut self.replay);
+        self.replay = consumed.into_iter().chain((!rest.is_empty()).then_some(rest)).chain(later).collect();
+        self.is_replayed = true;
         true
     }
 
@@ -58,7 +58,7 @@ impl Http2 {
         }
     }
 
-    /// Resolves when all that was sent has gone out, or never will.
+    /// Resolves when all output has been written, or never will be.
     pub async fn sent(&mut self) {
         let Some(sending) = &mut self.sending else { return };
         let (mark, gone) = oneshot::channel();
@@ -67,34 +67,34 @@ impl Http2 {
         }
     }
 
-    /// Both directions have come to their end.
+    /// Both directions have ended.
     pub fn is_over(&self) -> bool {
         self.ended && self.is_received()
     }
 
-    /// The piece at hand is the last one, if there is one.
+    /// No piece follows the current one.
     pub fn is_received(&self) -> bool {
-        self.ahead.is_empty() && self.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
+        self.queue.is_empty() && self.receiving.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
-    /// Passes over what has come.
+    /// Discards received content.
     pub fn discard(&mut self) {
         self.consume(self.current.len());
-        while let Some(piece) = self.ahead.pop() {
+        while let Some(piece) = self.queue.pop() {
             self.release(piece.len());
         }
     }
 
-    /// How much of `wanted` may be sent now.
-    pub(super) fn poll_room(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<Result<usize, Fault>> {
-        let Some(sending) = &mut self.sending else { return Poll::Ready(Err(Fault::Ended)) };
-        let wanted = wanted.min(PIECE);
+    /// Reserves send capacity, up to `wanted` bytes.
+    pub(super) fn poll_room(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<Result<usize, SideError>> {
+        let Some(sending) = &mut self.sending else { return Poll::Ready(Err(SideError::Ended)) };
+        let wanted = wanted.min(MAX_UNWRITTEN);
         sending.reserve_capacity(wanted);
         while sending.capacity() == 0 {
             match ready!(sending.poll_capacity(cx)) {
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
-                None => return Poll::Ready(Err(Fault::Ended)),
+                None => return Poll::Ready(Err(SideError::Ended)),
             }
         }
         Poll::Ready(Ok(wanted.min(sending.capacity())))
@@ -102,7 +102,7 @@ impl Http2 {
 
     fn release(&mut self, n: usize) {
         if let Some(receiving) = &mut self.receiving {
-            // It fails where the stream has ended, which is reported elsewhere.
+            // Fails if the stream has ended, which is reported elsewhere.
             let _ = receiving.flow_control().release_capacity(n);
         }
     }
@@ -121,44 +121,44 @@ impl BodySource for Http2 {
 
     fn take(&mut self, n: usize) -> Bytes {
         let taken = self.current.split_to(n);
-        if !self.again {
+        if !self.is_replayed {
             self.release(n);
         }
-        if let Some(kept) = &mut self.kept {
-            if kept.iter().map(Bytes::len).sum::<usize>() + n <= KEPT {
-                kept.push(taken.clone());
+        if let Some(consumed) = &mut self.consumed {
+            if consumed.iter().map(Bytes::len).sum::<usize>() + n <= MAX_REPLAY {
+                consumed.push(taken.clone());
             } else {
-                self.kept = None;
+                self.consumed = None;
             }
         }
         taken
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
-        if let Some(next) = self.unread.pop_front() {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
+        if let Some(next) = self.replay.pop_front() {
             self.current = next;
             return Poll::Ready(Ok(true));
         }
-        self.again = false;
+        self.is_replayed = false;
         let Some(receiving) = &mut self.receiving else { return Poll::Ready(Ok(false)) };
         loop {
-            let next = match self.ahead.pop() {
+            let next = match self.queue.pop() {
                 Some(next) => Some(Ok(next)),
                 None => ready!(receiving.poll_data(cx)),
             };
             match next {
                 Some(Ok(next)) if next.is_empty() => {}
                 Some(Ok(next)) => {
-                    self.left = self.left.map(|left| left.saturating_sub(next.len() as u64));
+                    self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(next.len() as u64));
                     self.current = next;
                     return Poll::Ready(Ok(true));
                 }
-                // All has come that was announced, and is with the other side: how the stream ends does not matter.
-                Some(Err(_)) if self.left == Some(0) => return Poll::Ready(Ok(false)),
+                // All announced content has been received: how the stream ends does not matter.
+                Some(Err(_)) if self.remaining == Some(0) => return Poll::Ready(Ok(false)),
                 Some(Err(error)) => return Poll::Ready(Err(error.into())),
                 None => {
                     let trailers = ready!(receiving.poll_trailers(cx))?;
-                    // On another try they have been taken already.
+                    // On a retry the trailers were already read.
                     self.trailers = trailers.or(self.trailers.take());
                     return Poll::Ready(Ok(false));
                 }
@@ -169,9 +169,9 @@ impl BodySource for Http2 {
     fn gather(&mut self, cx: &mut Context<'_>) {
         let Some(receiving) = &mut self.receiving else { return };
         for _ in 0..PIECES {
-            // Its end shows again once what is ahead has been taken.
+            // An end or error shows again once the queue is empty.
             let Poll::Ready(Some(Ok(piece))) = receiving.poll_data(cx) else { return };
-            self.ahead.push(piece);
+            self.queue.push(piece);
         }
         cx.waker().wake_by_ref();
     }
@@ -182,15 +182,15 @@ impl BodySource for Http2 {
 }
 
 impl Side for Http2 {
-    fn keep_no_more(&mut self) {
-        self.kept = None;
+    fn drop_replay(&mut self) {
+        self.consumed = None;
     }
 
-    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>> {
+    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), SideError>> {
         let n = ready!(self.poll_room(cx, from.bytes().len()))?;
-        let Some(sending) = &mut self.sending else { return Poll::Ready(Err(Fault::Ended)) };
+        let Some(sending) = &mut self.sending else { return Poll::Ready(Err(SideError::Ended)) };
         let sent = sending.send_data(from.take(n), false);
-        Poll::Ready(sent.map_err(Fault::from))
+        Poll::Ready(sent.map_err(SideError::from))
     }
 
     fn end(&mut self, trailers: Option<HeaderMap>) {
@@ -203,13 +203,13 @@ impl Side for Http2 {
         self.fault = ended.err();
     }
 
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        // The connection's task sends.
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SideError>> {
+        // The connection's task writes.
         Poll::Ready(self.fault.take().map_or(Ok(()), |error| Err(error.into())))
     }
 }
 
-/// No content, behind other content: released once it has been written.
+/// An empty payload that is dropped once the content before it has been written.
 struct Mark {
     _gone: oneshot::Sender<()>,
 }
@@ -220,7 +220,7 @@ impl AsRef<[u8]> for Mark {
     }
 }
 
-/// Of a request's body, for another try.
-const KEPT: usize = 64 * 1024;
-/// At most this much of one stream waits to be written.
-const PIECE: usize = 32 * 1024;
+/// Bytes of a request body kept for a retry.
+const MAX_REPLAY: usize = 64 * 1024;
+/// Most bytes of one stream that wait to be written.
+const MAX_UNWRITTEN: usize = 32 * 1024;

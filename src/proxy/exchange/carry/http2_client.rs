@@ -1,6 +1,6 @@
 //! A client's stream in HTTP/2.
 
-use super::UNWANTED;
+use super::DRAIN_TIMEOUT;
 use super::answer::{Added, AnswerHead};
 use super::client::Client;
 use super::http2::Http2;
@@ -20,16 +20,16 @@ use tokio::time::{Instant, timeout};
 pub struct Http2Client {
     pub side: Http2,
     respond: SendResponse<Bytes>,
-    /// Of the connection.
+    /// Shared by all streams of the connection.
     turns: TaskTurns,
     is_head: bool,
     began: bool,
     answered: bool,
-    /// Its stream was reset before its answer could begin.
+    /// The stream was reset before the answer began.
     is_gone: bool,
     is_cut: bool,
-    /// What follows the request, and is no body of it: for the protocol that it asks for.
-    held_back: Option<RecvStream>,
+    /// Content for the protocol that the request asks for.
+    withheld: Option<RecvStream>,
     is_open: bool,
 }
 
@@ -46,17 +46,17 @@ impl Http2Client {
             answered: false,
             is_gone: false,
             is_cut: false,
-            held_back: None,
+            withheld: None,
             is_open: false,
         }
     }
 
-    /// What follows the request comes once it is [`open`](Client::open), and not before.
-    pub fn hold_back(&mut self) {
-        self.held_back = self.side.receiving.take();
+    /// Withholds content until [`open`](Client::open).
+    pub fn withhold(&mut self) {
+        self.withheld = self.side.receiving.take();
     }
 
-    /// `ends`: it has no body.
+    /// `ends`: the answer has no body.
     fn begin(&mut self, head: http::Response<()>, ends: bool) {
         self.answered = true;
         match self.respond.send_response(head, ends) {
@@ -68,42 +68,42 @@ impl Http2Client {
         }
     }
 
-    /// The end of the stream, behind the exchange.
+    /// Ends the stream after the exchange.
     pub async fn finish(&mut self) {
-        // A client that is refused another protocol sends nothing of it.
-        let patience = if self.held_back.is_some() { SENT_TIME } else { UNWANTED };
-        self.side.receiving = self.held_back.take().or(self.side.receiving.take());
+        // A client whose upgrade was refused sends none of the other protocol.
+        let limit = if self.withheld.is_some() { WRITE_TIMEOUT } else { DRAIN_TIMEOUT };
+        self.side.receiving = self.withheld.take().or(self.side.receiving.take());
         match (self.answered, self.is_cut) {
             (true, true) => self.end_early(Reason::INTERNAL_ERROR).await,
-            // RFC 9113 §8.5: the connection at the other end broke.
+            // RFC 9113 §8.5: the connection to the origin broke.
             (true, false) if self.is_open && !self.side.is_over() => self.end_early(Reason::CONNECT_ERROR).await,
-            (true, false) => self.pass_over_rest(patience).await,
+            (true, false) => self.drain_request(limit).await,
             (false, _) => {}
         }
     }
 
-    /// A reset overtakes what has not gone out; and what comes together with one, some clients do not read.
+    /// Waits for pending output: a reset overtakes it, and some clients do not read what arrives with a reset.
     async fn end_early(&mut self, reason: Reason) {
         let written = async {
             self.side.sent().await;
             self.turns.handed_over().written().await;
         };
-        let _ = timeout(SENT_TIME, written).await;
+        let _ = timeout(WRITE_TIMEOUT, written).await;
         self.side.reset(reason);
     }
 
-    /// What still comes of the request behind its whole answer, for a while. With the stream's last handle a reset goes out
-    /// (RFC 9113 §8.1), and clients lose an answer that they have not read by then; some wait for room to send without end.
-    async fn pass_over_rest(&mut self, patience: Duration) {
+    /// Discards the rest of the request for a while after the answer. Dropping the last handle sends a reset (RFC
+    /// 9113 §8.1), and clients lose an answer they have not read; some wait for window forever.
+    async fn drain_request(&mut self, limit: Duration) {
         self.side.discard();
         let Some(receiving) = &mut self.side.receiving else { return };
         let rest = async {
             while let Some(Ok(piece)) = receiving.data().await {
-                // It fails where the stream has ended.
+                // Fails if the stream has ended.
                 let _ = receiving.flow_control().release_capacity(piece.len());
             }
         };
-        let _ = timeout(patience, rest).await;
+        let _ = timeout(limit, rest).await;
     }
 }
 
@@ -114,13 +114,13 @@ impl Client for Http2Client {
         &mut self.side
     }
 
-    fn begin_body(&mut self, kept: bool) -> bool {
-        if self.began && !self.side.unread() {
+    fn begin_body(&mut self, replayable: bool) -> bool {
+        if self.began && !self.side.rewind() {
             return false;
         }
         self.began = true;
-        if kept {
-            self.side.keep();
+        if replayable {
+            self.side.keep_replay();
         }
         true
     }
@@ -130,7 +130,7 @@ impl Client for Http2Client {
     }
 
     fn interim(&mut self, head: &AnswerHead<'_>) {
-        // It fails where the stream has ended, which is reported elsewhere.
+        // Fails if the stream has ended, which is reported elsewhere.
         let _ = self.respond.send_informational(head.to_http2(&Added::default()));
     }
 
@@ -154,12 +154,12 @@ impl Client for Http2Client {
 
     fn open(&mut self) {
         self.is_open = true;
-        self.side.receiving = self.held_back.take().or(self.side.receiving.take());
+        self.side.receiving = self.withheld.take().or(self.side.receiving.take());
     }
 
     fn tell(&mut self, bytes: &'static [u8]) {
         if let Some(sending) = &mut self.side.sending {
-            // It fails where the stream has ended, which is reported elsewhere.
+            // Fails if the stream has ended, which is reported elsewhere.
             let _ = sending.send_data(Bytes::from_static(bytes), false);
         }
     }
@@ -179,7 +179,7 @@ impl Client for Http2Client {
         }
     }
 
-    fn is_silent(&self) -> bool {
+    fn is_half_closed(&self) -> bool {
         false
     }
 
@@ -198,8 +198,8 @@ impl Client for Http2Client {
     }
 }
 
-/// So long is waited for what is there of an answer to go out before it is cut.
-const SENT_TIME: Duration = Duration::from_secs(1);
+/// Longest wait for pending output before a reset.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -207,9 +207,9 @@ mod tests {
     use std::future::poll_fn;
     use tokio::io::duplex;
 
-    /// The reset and the head pass each other.
+    /// The reset and the head cross.
     #[tokio::test]
-    async fn a_client_that_reset_its_stream_has_gone_though_its_answer_has_begun() {
+    async fn a_client_that_resets_its_stream_has_gone_even_if_its_answer_began() {
         let (ours, theirs) = duplex(64 * 1024);
         let (asked, answering) = tokio::join!(h2::client::handshake(theirs), h2::server::handshake(ours));
         let ((mut send, connection), mut serving) = (asked.unwrap(), answering.unwrap());

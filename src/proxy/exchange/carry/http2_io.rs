@@ -1,7 +1,7 @@
-//! A stream of HTTP/2 as a connection: what is inside of a CONNECT (RFC 9113 §8.5).
+//! An HTTP/2 stream as a byte stream: the inside of a CONNECT (RFC 9113 §8.5).
 
 use super::http2::Http2;
-use super::side::{BodySource, Fault, Side};
+use super::side::{BodySource, Side, SideError};
 use bytes::Bytes;
 use std::io;
 use std::pin::Pin;
@@ -34,7 +34,7 @@ impl AsyncWrite for Http2 {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The connection's task sends.
+        // The connection's task writes.
         Poll::Ready(Ok(()))
     }
 
@@ -44,9 +44,9 @@ impl AsyncWrite for Http2 {
     }
 }
 
-fn broken(fault: Fault) -> io::Error {
+fn broken(fault: SideError) -> io::Error {
     match fault {
-        Fault::Io(error) => error,
+        SideError::Io(error) => error,
         fault => io::Error::other(fault),
     }
 }

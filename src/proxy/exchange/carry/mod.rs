@@ -1,7 +1,6 @@
-//! The two sides of an exchange, in either version of HTTP. Content goes from one to the other in pieces as it comes; each side
-//! frames it as its version has it.
+//! The two sides of an exchange, in either HTTP version. Content passes in pieces; each side frames it for its
+//! version.
 
-mod ahead;
 mod answer;
 mod client;
 mod flow;
@@ -10,37 +9,38 @@ mod http1_client;
 mod http2;
 mod http2_client;
 mod http2_io;
+mod local_body;
 mod origin;
-mod own_body;
 mod proxy_status;
+mod receive_queue;
 mod side;
 
 pub use answer::{Added, AnswerHead, KeptHead};
 pub use client::Client;
-pub use flow::{Flow, Stopped};
+pub use flow::{Flow, FlowError};
 pub use http1::{Http1, Sending};
 pub use http1_client::Http1Client;
 pub use http2::Http2;
 pub use http2_client::Http2Client;
+pub use local_body::LocalBody;
 pub use origin::{Http1Origin, Http2Origin, Origin};
-pub use own_body::OwnBody;
-pub use side::{BodySource, Fault, Side};
+pub use side::{BodySource, Side, SideError};
 
 use std::time::Duration;
 
-/// What is to be done about a head of an answer.
-pub enum Next {
-    /// It was passed on, another follows.
+/// How to go on after an answer's head.
+pub enum AfterHead {
+    /// An interim head was forwarded; another head follows.
     Interim,
-    /// Its body follows.
+    /// The body follows.
     Body,
     /// Another protocol follows.
     Switched,
-    /// It confirms what is stored, and is not passed on.
+    /// The stored answer is confirmed; this head is not forwarded.
     Confirmed,
 }
 
-/// Bytes of bodies that have come.
+/// Body bytes received.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Moved {
     /// From the client.
@@ -49,5 +49,5 @@ pub struct Moved {
     pub down: u64,
 }
 
-/// What is left of a request that has its answer is passed over for so long: many a client reads nothing before it has sent all.
-pub const UNWANTED: Duration = Duration::from_secs(30);
+/// How long the rest of an answered request is drained: many clients read nothing before they have sent all.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,9 +1,9 @@
-//! The origin's side: it is asked, and answers once.
+//! The origin side of an exchange.
 
 use super::answer::AnswerHead;
 use super::http1::Http1;
 use super::http2::Http2;
-use super::side::{Fault, Side};
+use super::side::{Side, SideError};
 use crate::http1::{Body, Framing, HeadError, ResponseHead, number, read_response};
 use crate::upstream::SentHead;
 use h2::client::ResponseFuture;
@@ -18,23 +18,23 @@ pub trait Origin {
 
     fn side(&mut self) -> &mut Self::Side;
 
-    /// The next head of an answer to this method, interim ones too, as `read` sees it. `limit`: of its size.
+    /// Reads the next head, interim or final. `limit`: its size in bytes.
     fn poll_head<R>(
         &mut self,
         cx: &mut Context<'_>,
         method: &str,
         limit: usize,
         read: impl FnMut(&AnswerHead<'_>) -> R,
-    ) -> Poll<Result<R, Fault>>;
+    ) -> Poll<Result<R, SideError>>;
 
-    /// The body of the head read last comes next.
+    /// Starts the body of the last head.
     fn begin_body(&mut self);
 
-    /// Nothing of an answer has come.
-    fn is_untouched(&self) -> bool;
+    /// No byte of an answer has arrived.
+    fn is_unanswered(&self) -> bool;
 
     /// Ready when the head of the request has been written.
-    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+    fn poll_head_written(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
 /// An origin that speaks HTTP/1.
@@ -42,17 +42,17 @@ pub struct Http1Origin<'a, T> {
     pub side: Http1<'a, T>,
     scanned: usize,
     framing: Framing,
-    /// The connection ends with this answer.
+    /// The connection closes after this answer.
     closes: bool,
-    touched: bool,
+    has_answered: bool,
 }
 
 impl<'a, T: AsyncRead + AsyncWrite + Unpin> Http1Origin<'a, T> {
     pub fn new(side: Http1<'a, T>) -> Self {
-        Http1Origin { side, scanned: 0, framing: Framing::None, closes: true, touched: false }
+        Http1Origin { side, scanned: 0, framing: Framing::None, closes: true, has_answered: false }
     }
 
-    /// Whether another request can follow: the answer is whole, and nothing stands behind it.
+    /// Whether the connection can be reused: the answer is complete and nothing follows it.
     pub fn is_kept(&self) -> bool {
         !self.closes && self.side.is_received() && self.side.input.is_empty() && self.side.out.is_empty()
     }
@@ -72,7 +72,7 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
         method: &str,
         limit: usize,
         mut read: impl FnMut(&AnswerHead<'_>) -> R,
-    ) -> Poll<Result<R, Fault>> {
+    ) -> Poll<Result<R, SideError>> {
         loop {
             if !self.side.input.is_empty() {
                 let look = |head: &ResponseHead<'_>| {
@@ -82,8 +82,8 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
                 let input = self.side.input.bytes_mut();
                 let whole =
                     read_response(input, &mut self.scanned, limit, method, look).map_err(|error| match error {
-                        HeadError::TooLarge { limit } => Fault::TooLarge(limit),
-                        HeadError::TooManyFields | HeadError::Malformed(_) => Fault::Malformed(error.to_string()),
+                        HeadError::TooLarge { limit } => SideError::TooLarge(limit),
+                        HeadError::TooManyFields | HeadError::Malformed(_) => SideError::Malformed(error.to_string()),
                     })?;
                 if let Some((len, done)) = whole {
                     self.side.input.consume(len);
@@ -92,9 +92,9 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
                 }
             }
             if ready!(self.side.poll_fill(cx))? == 0 {
-                return Poll::Ready(Err(Fault::Ended));
+                return Poll::Ready(Err(SideError::Ended));
             }
-            self.touched = true;
+            self.has_answered = true;
         }
     }
 
@@ -102,13 +102,13 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
         self.side.receive(Body::of_response(self.framing));
     }
 
-    fn is_untouched(&self) -> bool {
-        !self.touched
+    fn is_unanswered(&self) -> bool {
+        !self.has_answered
     }
 
     #[inline]
-    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.side.out.is_empty() { self.side.poll_written(cx) } else { Poll::Pending }
+    fn poll_head_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.side.out.is_empty() { self.side.poll_flushed(cx) } else { Poll::Pending }
     }
 }
 
@@ -116,16 +116,16 @@ impl<'a, T: AsyncRead + AsyncWrite + Unpin> Origin for Http1Origin<'a, T> {
 pub struct Http2Origin {
     pub side: Http2,
     response: ResponseFuture,
-    /// Its head, where it matters when that has been written.
+    /// Tells when the head has been written, for a paced request.
     sent_head: Option<SentHead>,
-    /// Interim answers may come.
+    /// Interim heads may come.
     interim: bool,
-    touched: bool,
+    has_answered: bool,
 }
 
 impl Http2Origin {
     pub fn new(side: Http2, response: ResponseFuture, sent_head: Option<SentHead>) -> Self {
-        Http2Origin { side, response, sent_head, interim: true, touched: false }
+        Http2Origin { side, response, sent_head, interim: true, has_answered: false }
     }
 }
 
@@ -142,11 +142,11 @@ impl Origin for Http2Origin {
         method: &str,
         _: usize,
         mut read: impl FnMut(&AnswerHead<'_>) -> R,
-    ) -> Poll<Result<R, Fault>> {
+    ) -> Poll<Result<R, SideError>> {
         if self.interim {
             match ready!(self.response.poll_informational(cx)) {
                 Some(Ok(head)) => {
-                    self.touched = true;
+                    self.has_answered = true;
                     let done = read(&AnswerHead::of_http2(head.status(), head.headers(), Framing::None));
                     return Poll::Ready(Ok(done));
                 }
@@ -155,10 +155,10 @@ impl Origin for Http2Origin {
             }
         }
         let (parts, body) = ready!(Pin::new(&mut self.response).poll(cx))?.into_parts();
-        self.touched = true;
+        self.has_answered = true;
         let framing = framing(method, parts.status.as_u16(), &parts.headers, body.is_end_stream())?;
         self.side.receiving = Some(body);
-        self.side.left = match framing {
+        self.side.remaining = match framing {
             Framing::Length(length) => Some(length),
             Framing::None | Framing::Chunked | Framing::UntilClose => None,
         };
@@ -167,26 +167,26 @@ impl Origin for Http2Origin {
 
     fn begin_body(&mut self) {}
 
-    fn is_untouched(&self) -> bool {
-        !self.touched
+    fn is_unanswered(&self) -> bool {
+        !self.has_answered
     }
 
-    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_head_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.sent_head {
-            Some(head) if !self.touched => head.poll_written(cx),
+            Some(head) if !self.has_answered => head.poll_written(cx),
             _ => Poll::Ready(()),
         }
     }
 }
 
-/// RFC 9113 §8.1.1: a length is there once, and true.
-fn framing(method: &str, status: u16, fields: &HeaderMap, ends: bool) -> Result<Framing, Fault> {
+/// Body framing (RFC 9113 §8.1.1). Content-Length fields must agree.
+fn framing(method: &str, status: u16, fields: &HeaderMap, ends: bool) -> Result<Framing, SideError> {
     let mut length = None;
     for field in fields.get_all(header::CONTENT_LENGTH) {
-        let told =
-            number(field.as_bytes()).ok_or_else(|| Fault::Malformed("its Content-Length is not a number".into()))?;
+        let told = number(field.as_bytes())
+            .ok_or_else(|| SideError::Malformed("its Content-Length is not a number".into()))?;
         if length.replace(told).is_some_and(|before| before != told) {
-            return Err(Fault::Malformed("its Content-Length fields differ".into()));
+            return Err(SideError::Malformed("its Content-Length fields differ".into()));
         }
     }
     Ok(match (method, status, length) {

@@ -1,9 +1,9 @@
-//! Members of Proxy-Status (RFC 9209) and Cache-Status (RFC 9211): what is said in our name is ours to say.
+//! Members of Proxy-Status (RFC 9209) and Cache-Status (RFC 9211). Members that claim to be from this proxy are removed.
 
 use crate::policy::list::members;
 use std::borrow::Cow;
 
-/// The members that are not in our name.
+/// The members from other proxies.
 pub(super) fn others(value: &[u8]) -> Cow<'_, str> {
     let value = String::from_utf8_lossy(value);
     if !members(&value).any(is_ours) {
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_parted_at_commas_outside_strings() {
+    fn members_are_split_at_commas_outside_strings() {
         let list = r#"politely; details="a, \"b, c", other; x="\\", "politely""#;
         let found: Vec<_> = members(list).collect();
         assert_eq!(found, [r#"politely; details="a, \"b, c""#, r#"other; x="\\""#, r#""politely""#]);

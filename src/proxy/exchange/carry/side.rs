@@ -1,4 +1,4 @@
-//! A side of an exchange: bodies come out of it and go into it, whatever the version of HTTP.
+//! A side of an exchange: body content comes from it and goes to it, in any HTTP version.
 
 use crate::upstream::{asks_for_calm, is_broken_off, is_unprocessed, wants_http1};
 use bytes::Bytes;
@@ -6,45 +6,46 @@ use http::HeaderMap;
 use std::io;
 use std::task::{Context, Poll};
 
-/// Where content comes from, in pieces: [`bytes`](Self::bytes) shows the one at hand, [`poll_more`](Self::poll_more) gets the next.
+/// A source of content in pieces: [`bytes`](Self::bytes) is the current piece, [`poll_more`](Self::poll_more) gets
+/// the next.
 pub trait BodySource {
-    /// Content that has come and is not consumed yet: the same bytes until they are consumed.
+    /// The unconsumed rest of the current piece. Stable until consumed.
     fn bytes(&self) -> &[u8];
 
     fn consume(&mut self, n: usize);
 
-    /// The first `n` of what is at hand.
+    /// Takes the first `n` bytes of the current piece.
     fn take(&mut self, n: usize) -> Bytes;
 
-    /// The next piece, once the one at hand is consumed. `false`: there is none.
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>>;
+    /// Gets the next piece, once the current one is consumed. `false`: the content has ended.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, SideError>>;
 
-    /// Takes what comes while nobody takes the piece at hand, where that must not lie with others' content.
+    /// Queues incoming content while the current piece waits, if it would block other streams.
     fn gather(&mut self, _: &mut Context<'_>) {}
 
-    /// Those behind the content.
+    /// Trailers behind the content.
     fn trailers(&mut self) -> Option<HeaderMap>;
 }
 
-/// The client or the origin: content comes from it and goes to it.
+/// The client or the origin, which both send and receive content.
 pub trait Side: BodySource {
-    /// Nothing of what has been taken need be kept any more.
-    fn keep_no_more(&mut self);
+    /// Stops keeping content for a retry.
+    fn drop_replay(&mut self);
 
-    /// Sends what is held, and content that `from` has at hand: some of it at least.
-    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), Fault>>;
+    /// Sends pending output and at least some of the current piece of `from`.
+    fn poll_send<S: BodySource>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<Result<(), SideError>>;
 
-    /// There is no more content.
+    /// Ends the content.
     fn end(&mut self, trailers: Option<HeaderMap>);
 
-    /// Resolves when all that was sent is on its way.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>>;
+    /// Resolves when all output has been written.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SideError>>;
 }
 
-/// Why a side cannot go on.
+/// An error of one side.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
-    #[error("it ended early")]
+pub enum SideError {
+    #[error("the connection ended early")]
     Ended,
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -56,38 +57,38 @@ pub enum Fault {
     Http2(#[from] h2::Error),
 }
 
-impl Fault {
-    /// The other end has sent nothing of sense, for it is gone.
+impl SideError {
+    /// The other end has gone without a readable answer.
     pub fn is_end(&self) -> bool {
         match self {
-            Fault::Ended | Fault::Io(_) => true,
-            Fault::Http2(error) => error.is_io() || error.is_go_away(),
-            Fault::Malformed(_) | Fault::TooLarge(_) => false,
+            SideError::Ended | SideError::Io(_) => true,
+            SideError::Http2(error) => error.is_io() || error.is_go_away(),
+            SideError::Malformed(_) | SideError::TooLarge(_) => false,
         }
     }
 
-    /// It says itself that it has done nothing about the request (RFC 9113 §8.7).
+    /// The origin says that it has not processed the request (RFC 9113 §8.7).
     pub fn is_unprocessed(&self) -> bool {
-        matches!(self, Fault::Http2(error) if is_unprocessed(error))
+        matches!(self, SideError::Http2(error) if is_unprocessed(error))
     }
 
-    /// The connection takes no more, and has done nothing about this request.
+    /// The origin closes the connection and has not processed this request.
     pub fn goes_away(&self) -> bool {
-        matches!(self, Fault::Http2(error) if error.is_go_away() && error.is_remote())
+        matches!(self, SideError::Http2(error) if error.is_go_away() && error.is_remote())
     }
 
-    /// In the words of HTTP/2 for 429: it is asked too much.
+    /// The origin asks to back off: ENHANCE_YOUR_CALM, the 429 of HTTP/2.
     pub fn asks_for_calm(&self) -> bool {
-        matches!(self, Fault::Http2(error) if asks_for_calm(error))
+        matches!(self, SideError::Http2(error) if asks_for_calm(error))
     }
 
-    /// We have ended the connection, for what has come on it.
+    /// We closed the connection because of invalid data.
     pub fn is_broken_off(&self) -> bool {
-        matches!(self, Fault::Http2(error) if is_broken_off(error))
+        matches!(self, SideError::Http2(error) if is_broken_off(error))
     }
 
-    /// It would rather be asked in HTTP/1.1.
+    /// The origin asks for HTTP/1.1.
     pub fn wants_http1(&self) -> bool {
-        matches!(self, Fault::Http2(error) if wants_http1(error))
+        matches!(self, SideError::Http2(error) if wants_http1(error))
     }
 }

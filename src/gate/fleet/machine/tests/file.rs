@@ -24,7 +24,7 @@ fn a_hundred_thousand_hosts_that_owe_a_delay_are_all_known_and_found_in_a_few_lo
     let ((directory, one, other), now) = (both(), 1_000_000_000);
     let ids: Vec<u64> = (0..100_000).map(|number| one.id(&format!("h{number}.example"))).collect();
     assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
-    let start = gap(60_000).words();
+    let start = gap(60_000);
     for id in &ids {
         let slot = one.slots.find_or_insert(*id, now).expect("nobody is at it");
         assert_eq!(slot.reserve(start, now), now);
@@ -59,7 +59,7 @@ fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     assert_eq!((known(&one), known(&other)), (room, room));
     // A turn that its process has is not over.
     let first = one.slots.find(id(1)).expect("it is there");
-    assert_eq!(first.take(gap(0).words(), 0, one.slots.me, now + 200_000_000, 1 << 40), SlotTurn::Taken);
+    assert_eq!(first.take(gap(0), 0, one.slots.me, now + 200_000_000, 1 << 40), SlotTurn::Taken);
     assert!(other.slots.find_or_insert(id(room + 1), now).is_some());
     assert_eq!(known(&one), room);
     assert!(one.slots.find(id(1)).is_some() && one.slots.find(id(2)).is_none());
@@ -143,7 +143,7 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
     one.starts(now, 1000);
     for (round, nonsense) in [0xff, 0x01, 0x80, 0x7f, 0x00].into_iter().enumerate() {
         let at = now + ms(10_000_000 * (round as u64 + 1));
-        writable(&directory).write_all_at(&vec![nonsense; 4 << 20], 0).expect("it is ours");
+        writable(&directory).write_all_at(&vec![nonsense; 3 << 20], 0).expect("it is ours");
         for machine in [&one, &other] {
             let _ = machine.debt(machine.a(), at);
             let _ = machine.view(machine.a(), at);
@@ -153,7 +153,7 @@ fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
         }
         // The words of the key itself as well.
         let slot = one.slots.find_or_insert(one.a(), micros(at)).expect("nobody is at it");
-        (0..super::super::key_words::WORDS).for_each(|word| {
+        (0..super::super::slot::WORDS).for_each(|word| {
             slot.free_word(word).store(u64::from_le_bytes([nonsense; 8]), Ordering::Relaxed);
         });
         let view = other.view(other.a(), at).expect("it is there");

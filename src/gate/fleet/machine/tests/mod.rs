@@ -117,6 +117,19 @@ fn one_has_the_turn_and_the_next_keeps_its_distance_from_when_its_request_left()
 }
 
 #[test]
+fn who_has_lost_the_processor_takes_no_later_start_for_nonsense() {
+    let ((_directory, one, other), read) = (both(), Instant::now());
+    while read.elapsed() < ms(30) {
+        std::thread::yield_now();
+    }
+    let started = Instant::now();
+    other.starts(started, 3000);
+    assert!(one.view(one.a(), read).is_some());
+    assert!(matches!(one.takes(read, 3000), MachineTurn::NotBefore(_)));
+    assert!(is_about(one.due(started, 3000), ms(3000)));
+}
+
+#[test]
 fn a_turn_that_led_to_no_start_binds_nobody() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
@@ -147,7 +160,7 @@ fn what_had_not_been_seen_to_leave_when_its_process_was_killed_counts_as_of_then
 fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     let slot = one.slots.find_or_insert(one.a(), 1).expect("nobody is at it");
-    let start = gap(1000).words();
+    let start = gap(1000);
     // A process may have ended and another have its number since.
     for before in [other.slots.me ^ 1 << 16, one.slots.me ^ 1 << 16] {
         assert_eq!(slot.take(start, 0, before, micros(now), 1), SlotTurn::Taken);
@@ -205,31 +218,6 @@ fn what_is_owed_is_owed_to_the_processes_that_come_after() {
     assert_eq!((a.1, a.2, b.1, b.2), (NOW, 0, ms(4000), 2));
     assert_eq!(next.debt(next.id("c"), now), None);
     assert_eq!(next.debt(next.a(), now + ms(30_001)), None);
-}
-
-/// Lines of other delays are told apart, as far as there is room, and one that is forgotten counts from the last of any.
-#[test]
-fn each_delay_has_a_line_of_its_own() {
-    let ((_directory, one, _other), now) = (both(), 1_000_000_000);
-    let slot = one.slots.find_or_insert(one.a(), now).expect("nobody is at it");
-    let start = |line: u16, gap: u64| SlotStart { line, gap, is_fetch: false };
-    let starts = |line: u16, gap: u64, at: u64| match slot.take(start(line, gap), at, one.slots.me, at, 1 << 40) {
-        SlotTurn::Taken => {
-            slot.left(start(line, gap), one.slots.me, at, true);
-            slot.release(one.slots.me);
-            0
-        }
-        SlotTurn::NotBefore(due) => due - at,
-        SlotTurn::Of { .. } | SlotTurn::Behind | SlotTurn::Gone => panic!("nobody else is there"),
-    };
-    assert_eq!(starts(1, 1000, now), 0);
-    assert_eq!(starts(2, 9000, now), 9000, "its first counts from the last of any");
-    assert_eq!(starts(2, 9000, now + 9000), 0);
-    assert_eq!((starts(1, 1000, now + 9000), starts(1, 1000, now + 9500)), (0, 500), "it does not wait for that");
-    for line in 3..5 {
-        assert_eq!(starts(line, 10, now + 20_000 + u64::from(line) * 10), 0);
-    }
-    assert_eq!(starts(1, 40_000, now + 30_000), 30_040, "there was no room for its own");
 }
 
 fn fleets() -> (TempDir, Arc<Fleet>, Arc<Fleet>) {

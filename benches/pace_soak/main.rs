@@ -1,9 +1,12 @@
 //! Crawl delays as they reach the origin, through the whole proxy: 500 clients, 200 hosts with delays from 0.05 to 2 s,
 //! 10,000 requests. Prints the smallest margin over a gap and how late turns come; run with
-//! `cargo bench --bench pace_soak`.
+//! `cargo bench --bench pace_soak`. With `-- --faults SECONDS` it is several processes and a fleet under faults instead (`faults`;
+//! `--binary FILE` takes one that is there).
 //!
 //! A request has come when the kernel has it: all run on one machine, and an origin that is not scheduled for a while
 //! would read one late and the next in time.
+
+mod faults;
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
@@ -26,7 +29,20 @@ fn main() {
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    runtime.block_on(soak());
+    if let Some(origin) = argument("--crawl") {
+        return runtime.block_on(faults::crawl_by_environment(origin.parse().expect("an address")));
+    }
+    let Some(seconds) = argument("--faults") else { return runtime.block_on(soak()) };
+    let binary = argument("--binary").unwrap_or_else(|| env!("CARGO_BIN_EXE_politely").to_owned()).into();
+    let seconds = Duration::from_secs(seconds.parse().expect("seconds"));
+    let is_good = runtime.block_on(faults::soak(seconds, binary));
+    runtime.shutdown_background();
+    std::process::exit(i32::from(!is_good));
+}
+
+/// What follows this.
+fn argument(name: &str) -> Option<String> {
+    std::env::args().skip_while(|argument| argument != name).nth(1)
 }
 
 async fn soak() {
@@ -116,8 +132,7 @@ fn origin(starts: Starts) -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     listener.set_nonblocking(true).expect("a TCP socket");
-    // What is accepted has it too.
-    setsockopt(&listener, sockopt::ReceiveTimestampns, &true).expect("Linux");
+    stamp(&listener);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let serve = async move {
         let listener = TcpListener::from_std(listener).expect("within the runtime");
@@ -137,6 +152,11 @@ fn origin(starts: Starts) -> SocketAddr {
     };
     std::thread::spawn(move || runtime.block_on(serve));
     address
+}
+
+/// The kernel notes when something has come to what is accepted.
+fn stamp(listener: &std::net::TcpListener) {
+    setsockopt(listener, sockopt::ReceiveTimestampns, &true).expect("Linux");
 }
 
 /// A request, which is short enough to come at once, and when it came; `None` at the end of the connection.

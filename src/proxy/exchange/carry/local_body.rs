@@ -1,29 +1,29 @@
-//! The body of an answer of the proxy's own: it goes out as the client takes it, and is not copied to wait for that.
+//! The body of a local answer, sent as the client reads, without a copy.
 
-use super::side::{BodySource, Fault};
+use super::side::{BodySource, SideError};
 use crate::proxy::respond::Answer;
 use bytes::Bytes;
 use http::HeaderMap;
 use std::ops::Range;
 use std::task::{Context, Poll};
 
-/// What is left of it.
-pub struct OwnBody {
+/// The unsent rest of the body.
+pub struct LocalBody {
     answer: Answer,
-    /// The piece at hand.
+    /// The current piece.
     piece: Range<usize>,
     len: usize,
 }
 
-impl OwnBody {
-    /// `has_body`: it does not answer HEAD, or the like.
+impl LocalBody {
+    /// `has_body`: false for an answer to HEAD and the like.
     pub fn of(answer: Answer, has_body: bool) -> Self {
         let len = if has_body { answer.body().len() } else { 0 };
-        OwnBody { answer, piece: 0..0, len }
+        LocalBody { answer, piece: 0..0, len }
     }
 }
 
-impl BodySource for OwnBody {
+impl BodySource for LocalBody {
     fn bytes(&self) -> &[u8] {
         &self.answer.body()[self.piece.clone()]
     }
@@ -38,8 +38,8 @@ impl BodySource for OwnBody {
         self.answer.share(start..start + n)
     }
 
-    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
-        // Piece by piece, so that it is seen how fast they are taken.
+    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, SideError>> {
+        // In pieces, so that the rate can be measured.
         self.piece.end = self.len.min(self.piece.start + PIECE);
         Poll::Ready(Ok(!self.piece.is_empty()))
     }

@@ -1,5 +1,5 @@
-//! Pages that are fetched again sooner than they may be (`min_revisit`): answered without the site, 304 where the client has what
-//! was delivered then, else 429; the gate decides, by all that may forbid them first.
+//! Pages requested again before `min_revisit`: answered 304 if the client has the delivered version, otherwise 429.
+//! The gate checks all other refusals first.
 
 use super::Exchange;
 use super::carry::AnswerHead;
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 /// What is remembered of a page.
 pub(super) enum Remembered {
-    /// It has said no to what it would be used for.
+    /// The page reserves the declared use.
     Reserved(Box<Reservation>),
-    /// When it was delivered last, and how it may be answered for that.
+    /// The last delivery, and the answer that follows from it.
     Visited(Arc<Visit>, Again<'static>),
 }
 
 impl Remembered {
-    /// How a request is answered for it.
+    /// How to answer a repeated request.
     pub(super) fn again(&self) -> Again<'_> {
         match self {
             Self::Reserved(reservation) => Again::Reserved(reservation),
@@ -30,7 +30,7 @@ impl Remembered {
 }
 
 impl Exchange<'_> {
-    /// What is remembered of the page that is asked for, and matters.
+    /// What is remembered of the requested page, if it matters.
     #[inline]
     pub(super) fn remembered(&self) -> Option<Remembered> {
         let rules = rules(&self.settings, self.request, self.peer);
@@ -43,9 +43,10 @@ impl Exchange<'_> {
         self.reserved(rules).map(Remembered::Reserved).or_else(|| self.visited_within(rules.manners.min_revisit?))
     }
 
-    /// What has become known of its page while it waited for its turn, by another's request. It gives the turn back then, unused.
+    /// Applies what another request learned about the page during the wait for a slot. The slot is then released
+    /// unused.
     #[inline]
-    pub(super) fn asked_meanwhile(&self) -> Result<Option<Answer>, Refusal> {
+    pub(super) fn recheck_remembered(&self) -> Result<Option<Answer>, Refusal> {
         match self.remembered().filter(|_| self.settings.mode != Mode::Report) {
             Some(Remembered::Visited(visit, Again::NotModified)) => Ok(Some(not_modified(&visit))),
             Some(remembered) => remembered.again().refusal().map_or(Ok(None), Err),
@@ -68,7 +69,7 @@ impl Exchange<'_> {
         Some(Remembered::Visited(visit, again))
     }
 
-    /// The answer is one that counts once it has been delivered.
+    /// Prepares a visit, which is stored once the answer has been delivered.
     #[inline]
     pub(super) fn note_visit(&mut self, head: &AnswerHead<'_>) {
         if rules(&self.settings, self.request, self.peer).manners.min_revisit.is_some()
@@ -95,14 +96,14 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether the answer may be this client's alone: the request has named who asks, or its connection had before.
+    /// Whether the answer may be private to this client: the request or its connection has credentials.
     pub(super) fn is_for_one(&self) -> bool {
         self.is_private || !self.request.head.fields_named(&[header::AUTHORIZATION, header::COOKIE]).is_empty()
     }
 
-    /// It has been delivered.
+    /// Stores the visit of a delivered page.
     #[inline]
-    pub(super) fn delivered(&mut self) {
+    pub(super) fn store_visit(&mut self) {
         if let Some(visit) = self.trip.visit.take() {
             self.proxy.visits.put(visit.0, visit.1);
         }
@@ -112,7 +113,8 @@ impl Exchange<'_> {
         self.request.method == "GET" && !self.request.reads_robots()
     }
 
-    /// The parts of a download are not the same again. A Range in a unit that is not known is ignored (RFC 9110 §14.2).
+    /// False for parts of a download, which differ from each other. A Range in an unknown unit is ignored (RFC 9110
+    /// §14.2).
     fn wants_whole(&self) -> bool {
         let ranges = self.request.head.fields_named(&[header::RANGE]);
         let is_in_bytes = |range: &http::HeaderValue| {
@@ -122,7 +124,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether a range that is sent is all there is: `bytes 0-41/42` (RFC 9110 §14.4).
+/// Whether a 206 has the whole content: `bytes 0-41/42` (RFC 9110 §14.4).
 fn is_whole(head: &AnswerHead<'_>) -> bool {
     head.status == 206 && head.joined(b"content-range").is_some_and(|range| policy::whole_range(&range).is_some())
 }

@@ -1,5 +1,5 @@
-//! Connections that do not begin with an HTTP/1 request: SOCKS5 is served; other protocols are answered at once, in their own form, and
-//! logged in one line, instead of waiting for an answer that never comes.
+//! Connections that do not begin with an HTTP/1 request. SOCKS5 is served; other protocols get an error in their own
+//! form and one log line.
 
 use super::super::Proxy;
 use super::connection::Connection;
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-/// Whether it is one, by how it begins.
+/// Whether the first byte belongs to another protocol.
 #[inline]
-pub fn is_foreign(input: &[u8]) -> bool {
+pub fn is_other_protocol(input: &[u8]) -> bool {
     matches!(input, [SOCKS4 | SOCKS5 | TLS_HANDSHAKE, ..])
 }
 
-/// To the end of the connection.
+/// Serves the connection to its end.
 pub async fn serve(proxy: &Arc<Proxy>, mut connection: Connection) {
-    // What to do about it, and what a client of this kind understands.
+    // The log message, and an answer that this kind of client understands.
     let (what, answer) = match connection.input.bytes() {
         [SOCKS5, ..] if connection.peer.tunnel.is_none() => return socks::serve(proxy, connection).await,
         [SOCKS5, ..] => ("SOCKS inside a CONNECT is not served", SOCKS5_NO),

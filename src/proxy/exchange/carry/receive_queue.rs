@@ -1,19 +1,18 @@
-//! Content of a stream that comes faster than it is taken. The h2 crate keeps each frame apart, at a cost of some 256 bytes however short it
-//! is, and ends the connection when they are too many: here short ones are joined. Flow control bounds it (RFC 9113 §5.2), as the
-//! window is given back when content is taken.
+//! A queue of received stream content. The h2 crate spends some 256 bytes on each frame and ends the connection if
+//! there are too many; here short frames are joined. Flow control bounds the queue (RFC 9113 §5.2).
 
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::mem;
 
 #[derive(Default)]
-pub struct Ahead {
+pub struct ReceiveQueue {
     pieces: VecDeque<Bytes>,
-    /// Short pieces, behind those.
+    /// Short pieces joined, after `pieces`.
     joined: Vec<u8>,
 }
 
-impl Ahead {
+impl ReceiveQueue {
     pub fn push(&mut self, piece: Bytes) {
         let is_short = piece.len() < SHORT;
         if !self.joined.is_empty() && (!is_short || self.joined.len() + piece.len() > JOINED) {
@@ -35,7 +34,7 @@ impl Ahead {
     }
 }
 
-/// Where the h2 crate begins to count what a frame costs.
+/// The h2 crate counts the cost of shorter frames.
 const SHORT: usize = 256;
 const JOINED: usize = 16 * 1024;
 
@@ -44,17 +43,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_pieces_are_joined_and_none_changes_its_place() {
+    fn short_pieces_are_joined_in_order() {
         let content: Vec<u8> = (0..200_000_u32).map(|n| n as u8).collect();
         for lengths in [&[1][..], &[255, 256], &[1, 300, 2, 3, 40_000], &[16 << 10, 8, 8]] {
-            let (mut ahead, mut rest, mut lengths) = (Ahead::default(), &content[..], lengths.iter().cycle());
+            let (mut queue, mut rest, mut lengths) = (ReceiveQueue::default(), &content[..], lengths.iter().cycle());
             while !rest.is_empty() {
                 let piece;
                 (piece, rest) = rest.split_at(rest.len().min(*lengths.next().unwrap()));
-                ahead.push(Bytes::copy_from_slice(piece));
+                queue.push(Bytes::copy_from_slice(piece));
             }
-            let pieces: Vec<_> = std::iter::from_fn(|| ahead.pop()).collect();
-            assert!(ahead.is_empty() && pieces.concat() == content);
+            let pieces: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+            assert!(queue.is_empty() && pieces.concat() == content);
             assert!(pieces.len() <= content.len() / 200, "{} pieces", pieces.len());
         }
     }

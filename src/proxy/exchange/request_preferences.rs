@@ -1,4 +1,4 @@
-//! How a request would be served, by its own words: how long it would wait, and whether it is for a part of a page.
+//! Header fields that say how to serve a request: how long it would wait, and whether it is for a part of a page.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ pub(super) fn prefer_wait(value: &[u8]) -> Option<Duration> {
         .next()
 }
 
-/// Whether this is for a part of a page by Sec-Fetch-Dest (Fetch Metadata §2.1), rather than for something that is or
-/// may be a page itself. What does not say is a page.
+/// Whether Sec-Fetch-Dest (Fetch Metadata §2.1) says that the request is for a part of a page. An empty value counts
+/// as a page.
 pub(super) fn is_subresource(dest: &[u8]) -> bool {
     !PAGES.iter().any(|page| dest.eq_ignore_ascii_case(page.as_bytes()))
 }
 
-/// `empty` is `fetch()` and the like: what a script crawls with.
+/// `empty` is `fetch()` and the like, with which scripts crawl.
 const PAGES: [&str; 8] = ["", "document", "iframe", "frame", "fencedframe", "embed", "object", "empty"];
 
 #[cfg(test)]
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_a_page_are_told_by_sec_fetch_dest() {
+    fn sec_fetch_dest_tells_parts_of_a_page() {
         assert!(["image", "script", "style", "font", "Video"].into_iter().all(|dest| is_subresource(dest.as_bytes())));
         let pages = ["document", "iframe", "frame", "embed", "empty", "Document", ""];
         assert!(!pages.into_iter().any(|dest| is_subresource(dest.as_bytes())));

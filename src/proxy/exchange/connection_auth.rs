@@ -1,8 +1,9 @@
-//! Credentials by which an origin may authenticate the connection that a request comes on, not the request.
+//! Authentication schemes that authenticate a connection instead of a request.
 
 use crate::http1::list;
 
-/// Whether one of these challenges, or these credentials, is of a scheme that authenticates a connection (RFC 4559, MS-NTHT, MS-N2HT).
+/// Whether a challenge or credentials in this list are of a scheme that authenticates connections (RFC 4559, MS-NTHT,
+/// MS-N2HT).
 pub fn authenticates_connection(value: &[u8]) -> bool {
     let scheme = |part: &[u8]| part.split(u8::is_ascii_whitespace).next().unwrap_or_default().to_ascii_lowercase();
     list(value).any(|part| matches!(&*scheme(part), b"ntlm" | b"negotiate" | b"nego2" | b"kerberos" | b"credssp"))
@@ -13,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemes_are_found_whatever_their_case_and_among_others() {
+    fn schemes_are_found_in_any_case_and_position() {
         for value in [
             "NTLM",
             "ntlm TlRM",

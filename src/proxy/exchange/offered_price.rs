@@ -1,9 +1,9 @@
-//! What a request says it would pay (Cloudflare's pay per crawl): `crawler-max-price` or `crawler-exact-price`.
+//! The price that a request offers (Cloudflare's pay per crawl): `crawler-max-price` or `crawler-exact-price`.
 
 use crate::policy::{Money, Refusal};
 
-/// What is promised twice, or so that nobody can tell, cannot be counted.
-pub fn note_promise(promised: &mut Option<Money>, value: &[u8]) -> Result<(), Refusal> {
+/// Reads an offered price. A repeated or malformed one is refused.
+pub fn read_offered_price(promised: &mut Option<Money>, value: &[u8]) -> Result<(), Refusal> {
     let price = str::from_utf8(value).ok().and_then(|value| Money::parse(value.trim()));
     let price = price.ok_or_else(|| Refusal::bad_request(FORM))?;
     match promised.replace(price) {

@@ -1,0 +1,56 @@
+//! Work that takes long to compute, such as decoding a body or compiling a long robots.txt: away from the threads that serve requests,
+//! on half of the cores at most. Clients take turns, and so do the sites for which each asks.
+
+use super::fair_places::{FairPlaces, Taker};
+use std::panic::resume_unwind;
+use std::thread::available_parallelism;
+use tokio::task::{JoinError, spawn_blocking};
+
+/// The threads for such work.
+#[derive(Clone)]
+pub struct Workers(FairPlaces);
+
+impl Workers {
+    /// `None`: half of the cores.
+    pub(super) fn new(places: Option<usize>) -> Self {
+        let half = || (available_parallelism().map_or(1, usize::from) / 2).max(1);
+        Self(FairPlaces::new(places.unwrap_or_else(half)))
+    }
+
+    /// Does the work in its turn. If this future is dropped, work that has begun keeps its place to its end. An error: the runtime is
+    /// shutting down.
+    pub(super) async fn compute<T: Send + 'static>(
+        &self,
+        taker: Taker,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let place = self.0.take(taker).await;
+        let work = spawn_blocking(move || {
+            let _place = place;
+            work()
+        });
+        work.await.map_err(rethrown)
+    }
+}
+
+/// A panic in the awaited work is raised again here. Otherwise the runtime is shutting down.
+pub(super) fn rethrown(error: JoinError) -> JoinError {
+    match error.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        Err(error) => error,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::gate::fair_places::FairPlace;
+    use crate::policy::pace::ClientId;
+    use futures_util::FutureExt;
+
+    /// All places, each taken by a client of its own.
+    pub fn all_places(workers: &Workers) -> Vec<FairPlace> {
+        let takers = (1000..).map(|number| Taker::of(ClientId(number)));
+        takers.map_while(|taker| workers.0.take(taker).now_or_never()).collect()
+    }
+}

@@ -1,0 +1,31 @@
+//! How the transfer of one request ended, and why it broke off.
+
+use super::Outcome;
+use super::carry::SideError;
+
+/// A completed transfer.
+pub(super) struct Carried {
+    /// The whole request was sent.
+    pub(super) is_sent: bool,
+    pub(super) is_switched: bool,
+}
+
+/// Why a transfer broke off.
+pub(super) enum CarryError {
+    /// The client has gone.
+    ClientGone,
+    /// The request's body does not match its framing.
+    BadRequest(String),
+    /// The request's body is too slow or has stalled.
+    SlowRequest,
+    /// The origin does not read the request.
+    NotRead,
+    /// The origin did not answer in time.
+    NoAnswer,
+    /// The origin failed before its answer began.
+    Origin(SideError),
+    /// The answer must not be forwarded.
+    Rejected(Box<Outcome>),
+    /// The answer broke off after it began.
+    Cut(String),
+}
