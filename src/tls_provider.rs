@@ -30,6 +30,9 @@ fn is_aes256(suite: &SupportedCipherSuite) -> bool {
 /// order is tried, ten of them for seconds.
 pub const MAX_INTERMEDIATES: usize = 3;
 
+/// Bytes of all certificates of a peer: about forty small ones, each of which takes 0.2 ms to parse.
+pub const MAX_CHAIN: usize = 16 << 10;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,8 +33,13 @@ pub fn sentence(said: &str) -> Option<String> {
     Some((*sentence).to_owned())
 }
 
+/// The limit of `tls_provider`.
+pub const LONG_CHAIN: &str = "the server's certificate chain is longer than 16 KiB";
+
 /// What is always the same.
-const SENTENCES: [(&str, &str); 4] = [
+const SENTENCES: [(&str, &str); 5] = [
+    // The only long message of a server's handshake.
+    ("PayloadTooLarge", LONG_CHAIN),
     ("received corrupt message", "the server does not speak TLS on this port"),
     ("peer sent no certificates", "the server sent no certificate"),
     ("keys may not be consistent", "the key does not belong to the certificate"),
@@ -157,7 +162,8 @@ mod tests {
     fn said(error: Error) -> String {
         let alone = sentence(&error.to_string()).unwrap_or_else(|| panic!("no words for {error}"));
         assert!(!alone.contains(|c: char| "{}\"".contains(c)), "{alone}");
-        let is_camel = |word: &str| word.chars().skip(1).any(|c| c.is_uppercase()) && !["TLS", "HTTP"].contains(&word);
+        let is_camel =
+            |word: &str| word.chars().skip(1).any(|c| c.is_uppercase()) && !["TLS", "HTTP", "KiB"].contains(&word);
         assert!(!alone.split(|c: char| !c.is_alphanumeric()).any(is_camel), "{alone}");
         alone
     }
@@ -247,6 +253,14 @@ mod tests {
             (
                 Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
                 "the server does not speak TLS on this port",
+            ),
+            (
+                Error::InvalidMessage(rustls::InvalidMessage::HandshakePayloadTooLarge),
+                "the server's certificate chain is longer than 16 KiB",
+            ),
+            (
+                Error::InvalidMessage(rustls::InvalidMessage::CertificatePayloadTooLarge),
+                "the server's certificate chain is longer than 16 KiB",
             ),
             (Error::NoCertificatesPresented, "the server sent no certificate"),
             (

@@ -1,8 +1,8 @@
 //! `politely lint`: shows a robots.txt's faults, line by line, in the style of a compiler.
 
-use super::{CommandError, ConfigArg, Format, NO, runtime};
+use super::{CommandError, ConfigArg, Format, NO, inert, runtime};
 use crate::config::Settings;
-use crate::policy::{Access, Authority, Entry};
+use crate::policy::{Access, Authority, Entry, is_unseen};
 use crate::robots::lint::{Finding, LintReport, Related, Severity, TextPlace};
 use crate::robots::{ParseOptions, Precedence, ProductToken, RobotsTxt, UserAgentMatch};
 use crate::server;
@@ -34,7 +34,7 @@ pub(super) fn run(args: &LintArgs) -> Result<ExitCode, CommandError> {
     };
     match args.format {
         Format::Text => super::print(&text(&name, &report, is_colorful(&io::stdout())))?,
-        Format::Json => super::print(&format!("{:#}\n", json(&name, &report)))?,
+        Format::Json => super::print(&super::inert_json(&format!("{:#}\n", json(&name, &report))))?,
     };
     Ok(if report.findings().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
@@ -129,7 +129,7 @@ fn json(name: &str, report: &LintReport) -> Value {
 
 fn text(name: &str, report: &LintReport, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
-    let mut out = String::new();
+    let (mut out, name) = (String::new(), &*inert(name));
     for found in report.findings() {
         out += &one(name, report, found, &renderer);
         out += "\n\n";
@@ -142,17 +142,18 @@ fn text(name: &str, report: &LintReport, color: bool) -> String {
     }
 }
 
+/// Control characters of ASCII are left to the renderer, which draws them.
 fn one(name: &str, report: &LintReport, found: &Finding, renderer: &Renderer) -> String {
     let level = match found.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let mut group = Group::with_title(level.primary_title(&*found.message).id(found.code));
+    let mut group = Group::with_title(level.primary_title(inert(&found.message)).id(found.code));
     group = group.element(excerpt(name, report, found.place, AnnotationKind::Primary, None));
     if let Some(Related { place, message }) = found.related {
         group = group.element(excerpt(name, report, place, AnnotationKind::Context, Some(message)));
     }
-    let hint = Group::with_title(Level::HELP.with_name("hint").secondary_title(&*found.hint));
+    let hint = Group::with_title(Level::HELP.with_name("hint").secondary_title(inert(&found.hint)));
     renderer.render(&[group]) + "\n" + &renderer.render(&[hint])
 }
 
@@ -169,7 +170,9 @@ fn excerpt<'a>(
     }
     // The rest of the line is cut, as a thousand findings in one line would repeat it a thousand times.
     let shown = place.column - 1 + place.len + SHOWN;
-    let line: String = report.line(place.line).chars().take(shown as usize).collect();
+    let is_hidden = |c: char| is_unseen(c) && !c.is_ascii();
+    let line = report.line(place.line);
+    let line = line.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).take(shown as usize).collect::<String>();
     let at = |column: u32| line.char_indices().nth(column as usize).map_or(line.len(), |(at, _)| at);
     let from = at(place.column - 1);
     let span = from..at(place.column - 1 + place.len).max(from);
@@ -187,6 +190,25 @@ mod tests {
 
     fn shown(file: &[u8]) -> String {
         text("robots.txt", &LintReport::new(&RobotsTxt::parse(file), None), false)
+    }
+
+    #[test]
+    fn what_steers_a_terminal_or_hides_is_not_passed_on() {
+        let unseen: String = (0..=0xffff).filter_map(char::from_u32).filter(|c| is_unseen(*c)).collect();
+        let shown_of = |c: char| {
+            [
+                format!("User-agent: *\nDisallow: /a{c}b\nDisallow: /a{c}b\n"),
+                format!("Disa{c}llow: /\n"),
+                format!("User-agent: {c}\nUser-agent: {c}\n"),
+                format!("Crawl-delay: {c}\n{c}\n"),
+            ]
+        };
+        for file in unseen.chars().flat_map(shown_of) {
+            let report = LintReport::new(&RobotsTxt::parse(file.as_bytes()), None);
+            let text = text("robots\u{9b}.txt", &report, false)
+                + &super::super::inert_json(&json("\u{202e}", &report).to_string());
+            assert!(!text.contains(|c| is_unseen(c) && c != '\n'), "{file:?}: {text:?}");
+        }
     }
 
     /// NUL ends a line without counting as a line end: the first line may have a thousand findings.

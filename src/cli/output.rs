@@ -1,8 +1,7 @@
 //! Output of commands: plurals, and control characters made harmless.
 
 use super::command_error::CommandError;
-use crate::policy::Manners;
-use crate::telemetry::is_unseen;
+use crate::policy::{Manners, is_unseen};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -11,6 +10,19 @@ pub(super) fn print(text: &str) -> Result<ExitCode, CommandError> {
     io::stdout().write_all(text.as_bytes())?;
     io::stdout().flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// JSON, with what others have written escaped as it is for [`inert`].
+pub(super) fn inert_json(json: &str) -> String {
+    let mut inert = String::with_capacity(json.len());
+    for c in json.chars() {
+        // Only texts have them, but for the ends of lines; none is beyond U+FFFF.
+        match is_unseen(c) && c != '\n' {
+            true => inert += &format!("\\u{:04x}", u32::from(c)),
+            false => inert.push(c),
+        }
+    }
+    inert
 }
 
 /// `1 request`, `2 requests`.

@@ -21,7 +21,7 @@ pub(super) fn run(args: &RefreshArgs) -> Result<ExitCode, CommandError> {
     let answer = args.admin.ask("POST", &format!("/api/v1/authorities/{}/refresh", segment(&authority)))?;
     let word = |key: &str| answer.body[key].as_str().unwrap_or_default();
     match args.admin.format {
-        Format::Json => println!("{:#}", answer.body),
+        Format::Json => println!("{}", super::inert_json(&format!("{:#}", answer.body))),
         Format::Text if answer.status != 200 => println!("not refreshed: {}", word("detail")),
         Format::Text => match word("failure") {
             "" => println!("{}: {} (status {})", word("robots_url"), word("access"), answer.body["status"]),

@@ -16,7 +16,7 @@ pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, CommandError> {
     };
     let (changed, needs_restart) = (keys("changed"), keys("needs_restart"));
     match admin.format {
-        Format::Json => println!("{:#}", answer.body),
+        Format::Json => println!("{}", super::inert_json(&format!("{:#}", answer.body))),
         Format::Text => {
             match changed.as_slice() {
                 [] => println!("reloaded: nothing has changed"),

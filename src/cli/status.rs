@@ -21,7 +21,7 @@ pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, CommandError> {
             print!("{}", text(&answer.body));
             println!("\ndashboard: http://{}/{}", answer.address, secret(answer.token.as_deref()));
         }
-        Format::Json => println!("{:#}", answer.body),
+        Format::Json => println!("{}", super::inert_json(&format!("{:#}", answer.body))),
     }
     Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }

@@ -4,7 +4,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, metadata};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, metadata};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -26,20 +26,36 @@ pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
 }
 
 /// Like [`open_regular`], a file of ours in a directory that may be another user's, where root works for that user (`sudo -E`): root follows
-/// no symbolic link there, and gives what it makes to the directory's owner.
+/// no symbolic link there, and gives what it makes to the directory's owner. Nobody else may read it afterwards.
 ///
 /// # Errors
-/// As [`open_file`]; or the file is a symbolic link, and we are root.
+/// As [`open_file`]; or the file is a symbolic link, and we are root; or it is another user's.
 pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    if !rustix::process::geteuid().is_root() {
-        return open_regular(options, path);
-    }
-    let file = open_with(options, path, libc::O_NOFOLLOW)?;
+    let flags = if rustix::process::geteuid().is_root() { libc::O_NOFOLLOW } else { 0 };
+    let file = open_with(options, path, flags)?;
     if let Some(directory) = path.parent() {
+        check_owner(&file, directory)?;
         // Where the system does not let root do so, the file is root's.
         let _ = give_to_owner(&file, directory);
     }
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
     Ok(file)
+}
+
+/// Whether a file in this directory is ours, or for root the directory's owner's. Anybody may have put a file into a directory such as
+/// /tmp; and one that has other names as well may be anybody's.
+///
+/// # Errors
+/// It is another user's, or cannot be inspected.
+pub fn check_owner(file: &File, directory: &Path) -> io::Result<()> {
+    let (it, me) = (file.metadata()?, rustix::process::geteuid());
+    let is_owners = || me.is_root() && fs::metadata(directory).is_ok_and(|directory| it.uid() == directory.uid());
+    if it.is_file() && (it.nlink() > 1 || it.uid() != me.as_raw() && !is_owners()) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+    }
+    Ok(())
 }
 
 fn open_with(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> io::Result<File> {
@@ -204,6 +220,30 @@ mod tests {
         assert_eq!((open(&link).is_err(), target.exists()), (is_root, !is_root));
         let made = open(&file).unwrap().metadata().unwrap();
         assert_eq!(made.uid(), home.path().metadata().unwrap().uid());
+    }
+
+    /// Anybody can put a file into a directory such as /tmp before we do.
+    #[test]
+    fn what_another_user_has_put_there_is_not_opened_and_what_is_ours_is_ours_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let open = |path: &Path| open_own(OpenOptions::new().read(true).write(true).create(true).truncate(false), path);
+        mode(home.path(), 0o1777);
+        let file = home.path().join("file");
+        fs::write(&file, "").unwrap();
+        mode(&file, 0o666);
+        assert_eq!(open(&file).unwrap().metadata().unwrap().mode() & 0o777, 0o600);
+        let link = home.path().join("link");
+        fs::hard_link(&file, &link).unwrap();
+        assert_eq!(open(&link).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        fs::remove_file(&link).unwrap();
+        if rustix::process::geteuid().is_root() {
+            chown(&file, Some(61184), Some(61184)).unwrap();
+            mode(&file, 0o666);
+            assert_eq!(open(&file).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            chown(home.path(), Some(61184), Some(61184)).unwrap();
+            open(&file).unwrap();
+        }
     }
 
     fn chosen(variables: &[(&str, &str)], root: bool) -> PathBuf {

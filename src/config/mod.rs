@@ -18,7 +18,7 @@ mod written;
 pub use admin_token::AdminToken;
 pub use changes::Changes;
 pub(crate) use files::{
-    as_line, is_same, open_file, open_own, open_regular, read_argument, read_file, read_whole, write_once,
+    as_line, check_owner, is_same, open_file, open_own, open_regular, read_argument, read_file, read_whole, write_once,
 };
 pub use files::{cache_directory, give_to_owner, private_directory, state_directory, warn_of_others};
 pub use hosts::{HostPolicy, Hosts};

@@ -5,7 +5,7 @@ use super::line::{Kind, Line, ReadError, parse};
 use super::read::{Lines, Tail};
 use super::record::{Draft, Hash, NOTHING, link, sha256};
 use super::segment::{Segment, Stored};
-use crate::config::give_to_owner;
+use crate::config::open_own;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -127,9 +127,9 @@ pub(super) fn start(now: SystemTime, instance: &str, config: &Hash, end: &End) -
 pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
     let path = directory.join(LOCK);
     let io = |source| OpenError::Io { path: directory.to_owned(), source };
-    let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let mut file = options.map_err(io)?;
-    give_to_owner(&file, directory).map_err(io)?;
+    let mut options = OpenOptions::new();
+    let mut file =
+        open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), &path).map_err(io)?;
     if !locks(&file, FlockOperation::NonBlockingLockExclusive) {
         let mut who = String::new();
         let _ = file.take(20).read_to_string(&mut who);

@@ -10,6 +10,15 @@ pub fn clipped(text: &str) -> Cow<'_, str> {
     format!("{}…", &text[..text.floor_char_boundary(MOST)]).into()
 }
 
+/// Whether a character hides text, or has it shown elsewhere than where it stands: of Unicode's general categories Cc, Zl, Zp and, of
+/// Cf, those that join, hide or turn around.
+pub fn is_unseen(c: char) -> bool {
+    let is_mark = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}');
+    c.is_control()
+        || is_mark
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+}
+
 const MOST: usize = 1000;
 
 #[cfg(test)]

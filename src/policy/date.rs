@@ -1,6 +1,6 @@
 //! Dates in fields: HTTP dates, and other formats that sites use. Pure.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use time::format_description::well_known::Rfc2822;
 use time::macros::format_description;
@@ -9,6 +9,13 @@ use time::{Date, OffsetDateTime};
 /// Parses an HTTP date in any of its three forms (RFC 9110 §5.6.7).
 pub(super) fn http_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(str::from_utf8(value).ok()?.trim()).ok()
+}
+
+/// An HTTP date. 1970 for what there is none for: a clock may say anything.
+pub(super) fn shown_http_date(at: SystemTime) -> String {
+    let seconds = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let seconds = if seconds < YEAR_10000 { seconds } else { 0 };
+    httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
 /// Whether a date in the format of RFC 9110, RFC 822 or ISO 8601 (day) is past. `None`: it cannot be parsed.
@@ -26,10 +33,11 @@ pub(super) fn is_past(date: &str, now: SystemTime) -> Option<bool> {
     (rest.is_empty() || rest.starts_with(['T', ' '])).then(|| day < now.date())
 }
 
+const YEAR_10000: u64 = 253_402_300_800;
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn dates_of_mail_and_of_http_are_read_with_their_zones() {

@@ -2,6 +2,7 @@
 //! leave the time to the journal.
 
 use crate::config::LogFormat;
+use crate::policy::is_unseen;
 use crate::rfc3339;
 use rustix::fs::fstat;
 use std::fmt::{self, Debug, Write};
@@ -181,15 +182,6 @@ impl Visit for EventFields {
 fn needs_quotes(value: &str) -> bool {
     let special = |c: char| matches!(c, ' ' | '"' | '=' | '\\') || is_unseen(c);
     value.is_empty() || value.contains(special)
-}
-
-/// Whether a character hides text, or has it shown elsewhere than where it stands: of Unicode's general categories Cc, Zl, Zp and, of
-/// Cf, those that join, hide or turn around.
-pub fn is_unseen(c: char) -> bool {
-    let is_mark = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}');
-    c.is_control()
-        || is_mark
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
 }
 
 /// Writes a JSON string (RFC 8259 §7), which logfmt readers accept too. Escapes what a terminal might interpret.

@@ -3,7 +3,7 @@
 mod line_format;
 mod line_queue;
 
-pub use line_format::{ACCESS, is_colorful, is_unseen};
+pub use line_format::{ACCESS, is_colorful};
 
 use crate::config::{AccessLog, LogLevel, LogSettings};
 use line_format::{LineFormat, LineReader};

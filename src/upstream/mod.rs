@@ -39,7 +39,7 @@ pub use origin_settings::SetupError;
 pub use outgoing::{NotForHttp2, Outgoing, OutgoingFields};
 pub use private::PrivateConnections;
 pub use reach_error::ReachError;
-pub use resolve::ResolveError;
+pub use resolve::{KEEP as DEAD_NAME_KEPT, ResolveError};
 pub use route::Route;
 pub use stream::Stream;
 pub use trust::{OriginRoots, TrustError};

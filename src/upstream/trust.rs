@@ -4,8 +4,8 @@
 use super::identity::{PinMismatch, ShownIdentity, key_digest};
 use super::wide::WideTls;
 use crate::config::{CertificatePair, OriginTls, read_file};
-use crate::tls_provider::{MAX_INTERMEDIATES, provider};
-use crate::tls_words;
+use crate::tls_provider::{MAX_CHAIN, MAX_INTERMEDIATES, provider};
+use crate::tls_words::{self, LONG_CHAIN};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::{self, PemObject};
@@ -167,6 +167,9 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if [end_entity].into_iter().chain(intermediates).map(|shown| shown.len()).sum::<usize>() > MAX_CHAIN {
+            return Err(Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(LongChain)))));
+        }
         if self.verify {
             let near = &intermediates[..intermediates.len().min(MAX_INTERMEDIATES)];
             match self.webpki.verify_server_cert(end_entity, near, server_name, ocsp, now) {
@@ -213,6 +216,11 @@ impl ServerCertVerifier for Verifier {
 #[error("ManyIntermediates")]
 struct ManyIntermediates;
 
+/// OpenSSL refuses it as well.
+#[derive(Debug, thiserror::Error)]
+#[error("{LONG_CHAIN}")]
+struct LongChain;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,6 +247,31 @@ mod tests {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         (params.self_signed(&key).unwrap().der().clone(), Issuer::new(params, key))
+    }
+
+    /// OpenSSL is not asked: it would refuse it as well.
+    #[test]
+    fn a_chain_of_more_than_16_kib_is_refused_before_it_is_verified() {
+        let (trusted, issuer) = root("root");
+        let mut store = RootCertStore::empty();
+        store.add(trusted).unwrap();
+        let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider()).build().unwrap();
+        for (names, verify, is_accepted) in [(100, true, true), (1000, true, false), (1000, false, false)] {
+            let names = (0..names).map(|number| format!("name{number}.a.example"));
+            let mut params =
+                CertificateParams::new(["a.example".to_owned()].into_iter().chain(names).collect::<Vec<_>>());
+            params.as_mut().unwrap().is_ca = IsCa::ExplicitNoCa;
+            let leaf = params.unwrap().signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap().der().clone();
+            let verifier = Verifier { webpki: webpki.clone(), verify, pins: Vec::new() };
+            let server = ServerName::try_from("a.example").unwrap();
+            let verified = verifier.verify_server_cert(&leaf, &[], &server, &[], UnixTime::now());
+            let verified = verified.map_err(|error| DialError::of_handshake(&io::Error::other(error)));
+            assert_eq!(verified.is_ok(), is_accepted, "{verified:?}");
+            if let Err(error) = verified {
+                assert!(error.to_string().contains("certificate chain is longer than 16 KiB"), "{error}");
+                assert!(!error.is_for_wider);
+            }
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
     }
     match args.format {
         Format::Text => super::print(&text(&directory, &verified, args.tsa_ca.is_some()))?,
-        Format::Json => super::print(&format!("{:#}\n", as_json(&verified)))?,
+        Format::Json => super::print(&super::inert_json(&format!("{:#}\n", as_json(&verified))))?,
     };
     Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }

@@ -76,7 +76,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
             if !last_run.is_empty() {
                 all["of_last_run"] = true.into();
             }
-            println!("{all}");
+            println!("{}", super::inert_json(&all.to_string()));
         }
     }
     Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })

@@ -3,7 +3,7 @@
 use super::{ExplainArgs, offered, text};
 use crate::admin;
 use crate::cli::evidence::{directory, when};
-use crate::cli::{CommandError, Format, NO, inert, print};
+use crate::cli::{CommandError, Format, NO, inert, inert_json, print};
 use crate::config::Settings;
 use crate::evidence::{Found, Past, SiteCopy, digits, find};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
@@ -59,7 +59,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         Format::Json => {
             let mut all = as_json(&explanation, &past, at, unread.as_deref());
             all["evidence"]["contradicts"] = contradicted.is_some().into();
-            print(&format!("{all}\n"))?
+            print(&inert_json(&format!("{all}\n")))?
         }
     };
     if contradicted.is_some() {

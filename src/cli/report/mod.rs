@@ -82,7 +82,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     };
     super::print(&match args.format {
         Form::Text => super::inert(&text(&page)),
-        Form::Json => format!("{:#}\n", json::all_as_json(&page)),
+        Form::Json => super::inert_json(&format!("{:#}\n", json::all_as_json(&page))),
         Form::Html => html::render(&page),
         Form::TrainingSummary => training::render(&page),
     })?;

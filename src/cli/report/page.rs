@@ -1,7 +1,7 @@
 //! The content of a report, independent of its format, and texts that the formats share.
 
 use crate::evidence::{By, Group, Report, Selection, Verified};
-use crate::telemetry::is_unseen;
+use crate::policy::is_unseen;
 use std::path::Path;
 use std::time::SystemTime;
 

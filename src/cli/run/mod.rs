@@ -266,7 +266,7 @@ fn let_read(directory: &Path) -> io::Result<()> {
 fn print_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8) {
     telemetry::flush();
     match (&args.report, file) {
-        (Some(_), None) => _ = writeln!(StandardError, "{}", summary.json(code)),
+        (Some(_), None) => _ = writeln!(StandardError, "{}", super::inert_json(&summary.json(code).to_string())),
         (_, file) => {
             if let Some(file) = file
                 && let Err(error) = summary::replace(file, &summary.json(code))

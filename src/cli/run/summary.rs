@@ -46,7 +46,7 @@ pub(super) fn replace(mut file: File, report: &Value) -> io::Result<()> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
-    file.write_all(format!("{report:#}\n").as_bytes())
+    file.write_all(super::super::inert_json(&format!("{report:#}\n")).as_bytes())
 }
 
 /// What browsers ask by themselves is counted and listed nowhere.

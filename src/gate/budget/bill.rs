@@ -7,7 +7,7 @@ use crate::policy::{Budget, Money, PaceKey, Refusal, Request, Spent};
 use futures_util::FutureExt;
 use std::fmt;
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::SystemTime;
 use tokio::runtime::Handle;
 
@@ -187,7 +187,16 @@ impl Item {
             // What was promised stays promised.
             Charge::Of(_) => return None,
         };
-        let more = i64::try_from(micros).unwrap_or(i64::MAX).saturating_sub(self.cost);
+        let charged = i64::try_from(micros).unwrap_or(i64::MAX);
+        if charged > self.cost {
+            TOLD.call_once(|| {
+                tracing::warn!(
+                    "an answer charges more than was offered (counted for {}): no more is counted than the offer",
+                    self.of
+                );
+            });
+        }
+        let more = charged.min(self.cost) - self.cost;
         let heard = Spent { ends: self.paid?, ..Spent::default() };
         (more != 0).then(|| Spend { heard, ..Spend::of(per, more, 0) })
     }
@@ -195,5 +204,36 @@ impl Item {
     fn refusal(&self, now: SystemTime) -> Refusal {
         let Self { of, budget, .. } = self;
         Refusal::BudgetSpent { retry_after: self.within.per.end(now).1, of: of.clone(), budget: *budget }
+    }
+}
+
+/// Whether the log has it that an answer charged more than was offered.
+static TOLD: Once = Once::new();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{MoneyBudget, Period};
+
+    /// What an answer that says so changes, in millionths, after an offer of USD 0.01.
+    fn change(charged: Option<Charge>) -> Option<i64> {
+        let money = |text| Money::parse(text).unwrap();
+        let budget =
+            Budget { money: Some(MoneyBudget { most: money("USD 1"), per: Period::Day }), ..Budget::default() };
+        let item = Item::promised("user=a", budget, money("USD 0.01")).unwrap();
+        let item = Item { paid: Some(86_400), ..item };
+        item.afterwards(0, charged).map(|spend| spend.requests)
+    }
+
+    #[test]
+    fn nobody_is_charged_more_than_was_offered() {
+        let charged = |text| change(Some(Charge::Of(Money::parse(text).unwrap())));
+        assert_eq!(charged("USD 5000"), None);
+        assert_eq!(charged("USD 999999999999"), None);
+        assert_eq!(charged("USD 0.01"), None);
+        assert_eq!(charged("USD 0.004"), Some(-6_000));
+        assert_eq!(charged("EUR 0"), None, "what was offered stays offered");
+        assert_eq!(change(Some(Charge::Nothing)), Some(-10_000));
+        assert_eq!(change(None), None);
     }
 }

@@ -4,7 +4,7 @@
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::{EntryId, EntryIndex, on_disk};
-use crate::config::{private_directory, warn_of_others};
+use crate::config::{open_own, private_directory, warn_of_others};
 use crate::policy::cache::StoredHead;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
@@ -63,7 +63,9 @@ impl CacheShared {
         let unfinished = directory.join(UNFINISHED);
         private_directory(&unfinished)?;
         warn_of_others(directory, "the cache");
-        let lock = File::options().create(true).truncate(false).write(true).mode(0o600).open(directory.join(LOCK))?;
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let lock = open_own(&mut options, &directory.join(LOCK))?;
         let shared = Arc::new(CacheShared {
             directory: directory.to_owned(),
             index: Mutex::new(EntryIndex::new(size)),

@@ -1,6 +1,7 @@
 //! The place that an instance has in its fleet, over restarts: its name, and how many instances there have been at one time.
 //! They are in the file `fleet` of the store's directory, which one process has at a time; others have places of their own.
 
+use crate::config::check_owner;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -61,6 +62,7 @@ fn lock(directory: &Path) -> io::Result<(File, String)> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(directory.join("fleet"))?;
+    check_owner(&file, directory)?;
     file.try_lock()?;
     let mut text = String::new();
     (&file).take(LONGEST).read_to_string(&mut text)?;

@@ -12,8 +12,8 @@ use crate::policy::{Authority, HttpVersion, Refusal, SiteFile, Validators};
 use crate::robots::access::{AccessKind, from_status};
 use crate::signing::{ACCEPT_SIGNATURE, ChallengedRequest, SignatureRequest};
 use crate::upstream::{
-    BodyStream, DialError, DialFault, GetError, Got, Outgoing, OutgoingFields, ReachError, ResolveError, Route, Sent,
-    Unanswered, Upstream, Want, asks_for_calm,
+    BodyStream, DEAD_NAME_KEPT, DialError, DialFault, GetError, Got, Outgoing, OutgoingFields, ReachError,
+    ResolveError, Route, Sent, Unanswered, Upstream, Want, asks_for_calm,
 };
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -100,10 +100,12 @@ pub(super) async fn may_reach(
 /// The route for a request. `client`: whose share of DNS look-ups to use.
 pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: ClientId) -> Result<Route, FetchError> {
     upstream.reach_for(authority, Some(client), None, None).await.map_err(|error| match error {
-        ReachError::Resolve(error @ (ResolveError::OwnLimit { .. } | ResolveError::TimedOut { .. })) => {
-            own_limit(&error)
+        ReachError::Resolve(error @ ResolveError::OwnLimit { .. }) => own_limit(&error),
+        ReachError::Resolve(error @ ResolveError::TimedOut { is_alone: false, .. }) => {
+            let why = error.to_string().into();
+            FetchError::NotAsked(Refusal::OwnLimit { retry_after: DEAD_NAME_KEPT, why })
         }
-        error @ (ReachError::Resolve(ResolveError::Failed { .. }) | ReachError::Denied(_) | ReachError::Reloaded) => {
+        error @ (ReachError::Resolve(_) | ReachError::Denied(_) | ReachError::Reloaded) => {
             FetchError::Unreachable(error.to_string())
         }
     })
@@ -258,7 +260,7 @@ async fn rules(
 
 /// The resolver has not answered within the time for the whole fetch.
 pub(super) fn no_resolver(authority: &Authority) -> FetchError {
-    own_limit(&ResolveError::TimedOut { name: authority.host().to_string().into() })
+    own_limit(&ResolveError::TimedOut { name: authority.host().to_string().into(), is_alone: false })
 }
 
 fn own_limit(why: &dyn std::fmt::Display) -> FetchError {

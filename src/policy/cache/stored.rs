@@ -4,7 +4,7 @@
 use super::control::CacheControl;
 use super::range::BodyPart;
 use super::wanted::Wanted;
-use crate::policy::date::http_date;
+use crate::policy::date::{http_date, shown_http_date};
 use crate::policy::entity_tag;
 use crate::policy::retry_after::delta_seconds;
 use std::time::{Duration, SystemTime};
@@ -168,6 +168,11 @@ impl StoredHead {
         tag.into_iter().chain(date).collect()
     }
 
+    /// Bytes of its fields, as HTTP/1.1 has them.
+    pub fn size(&self) -> u64 {
+        self.fields.iter().map(|(name, value)| (name.len() + value.len() + ": \r\n".len()) as u64).sum()
+    }
+
     pub fn has_validator(&self) -> bool {
         self.value(b"etag").is_some() || self.value(b"last-modified").is_some()
     }
@@ -235,7 +240,7 @@ impl StoredHead {
         if date.is_none() {
             // RFC 9110 §6.6.1
             self.fields.retain(|(name, _)| name != b"date");
-            self.fields.push((b"date".to_vec(), httpdate::fmt_http_date(at).into_bytes()));
+            self.fields.push((b"date".to_vec(), shown_http_date(at).into_bytes()));
         }
         let apparent = date.and_then(|date| at.duration_since(date).ok()).unwrap_or_default();
         // Dates are in whole seconds.
@@ -297,6 +302,21 @@ pub(super) mod tests {
     fn usable(fields: &[(&str, &str)], asked: &str, after: u64) -> bool {
         let asked = CacheControl::read([asked.as_bytes()]);
         head(200, fields).usable(&asked, Duration::ZERO, at(after)) == Usable::Fresh
+    }
+
+    #[test]
+    fn an_answer_without_a_date_gets_one_whatever_the_clock_says() {
+        let day = Duration::from_secs(24 * 3600);
+        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(300_000_000_000);
+        for (at, date) in [
+            (SystemTime::UNIX_EPOCH - day, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (SystemTime::UNIX_EPOCH, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (far, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (self::at(0), "Sun, 06 Nov 1994 12:00:00 GMT"),
+        ] {
+            let head = StoredHead::new(&Received { at, ..received(200) }, of(&[]), |_| None);
+            assert_eq!(head.value(b"date"), Some(date.as_bytes()));
+        }
     }
 
     #[test]

@@ -27,9 +27,9 @@ impl UsageLines {
         } else if name.eq_ignore_ascii_case(b"link") {
             self.links.push(value.to_owned());
         } else if name.eq_ignore_ascii_case(b"crawler-price") {
-            self.price.get_or_insert_with(|| value.to_owned());
+            add_line(&mut self.price, value);
         } else if name.eq_ignore_ascii_case(b"crawler-charged") {
-            self.charged.get_or_insert_with(|| value.to_owned());
+            add_line(&mut self.charged, value);
         } else if name.eq_ignore_ascii_case(b"crawler-error") {
             self.crawler_error.get_or_insert_with(|| value.to_owned());
         } else if name.eq_ignore_ascii_case(b"content-type") {
@@ -114,6 +114,14 @@ impl UsageLines {
                 purposes.find(|purpose| reservation(value) == b"1" && purpose.is_mining())
             }
         }
+    }
+}
+
+/// All lines of a field are one value (RFC 9110 §5.2): two prices are none.
+fn add_line(lines: &mut Option<Vec<u8>>, value: &[u8]) {
+    match lines {
+        Some(lines) => lines.extend([b", ", value].concat()),
+        None => *lines = Some(value.to_owned()),
     }
 }
 

@@ -82,6 +82,8 @@ impl UsageReport {
         self.licenses.splice(0..0, earlier.licenses);
         self.licenses.truncate(MOST_LICENSES);
         self.rsl = earlier.rsl.or(self.rsl.take());
+        // Only heads have these.
+        (self.price, self.charged, self.crawler_error) = (earlier.price, earlier.charged, earlier.crawler_error);
         self.malformed.splice(0..0, earlier.malformed);
     }
 
@@ -190,6 +192,14 @@ mod tests {
         assert_eq!(said.crawler_error.as_deref(), Some("InvalidCrawlerMaxPrice"));
         assert_eq!(signals, ["payment-required", "crawler-error"]);
         assert_eq!(noted(200, &["crawler-charged: much"]).malformed, [Signal::Charged]);
+        let twice = noted(200, &["crawler-charged: USD 0", "crawler-charged: USD 0.50"]);
+        assert_eq!(
+            (twice.charged, twice.malformed),
+            (None, vec![Signal::Charged]),
+            "nobody knows which of them counts"
+        );
+        let twice = noted(402, &["crawler-price: USD 0", "crawler-price: USD 0.50"]);
+        assert_eq!((twice.price, twice.malformed), (None, vec![Signal::PaymentRequired]));
         assert_eq!(noted(400, &["crawler-error: a b"]).malformed, [Signal::CrawlerError]);
     }
 

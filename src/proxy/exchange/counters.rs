@@ -126,8 +126,8 @@ impl Counters {
         self.origin.observe(after);
     }
 
-    /// Counts an answer with usage preferences.
-    pub(in crate::proxy) fn noted(&self, noted: &UsageReport) {
+    /// Counts an answer with usage preferences. `promised`: by the request, which cannot be charged more, nor in another currency.
+    pub(in crate::proxy) fn noted(&self, noted: &UsageReport, promised: Option<Money>) {
         let [said, malformed] = &self.noted;
         let count = |counts: &[AtomicU64], signal| {
             Signal::ALL
@@ -138,11 +138,13 @@ impl Counters {
         };
         noted.signals().for_each(|signal| count(said, signal));
         noted.malformed.iter().for_each(|signal| count(malformed, *signal));
-        if let Some(Money { currency, micros }) = noted.charged {
+        if let Some((Money { currency, micros }, promised)) = noted.charged.zip(promised)
+            && currency == promised.currency
+        {
             let mut charged = self.charged.lock();
             if charged.len() < MOST_CURRENCIES || charged.contains_key(&currency) {
                 let sum = charged.entry(currency).or_default();
-                *sum = sum.saturating_add(micros);
+                *sum = sum.saturating_add(micros.min(promised.micros));
             }
         }
     }
@@ -161,7 +163,10 @@ impl Counters {
     pub(in crate::proxy) fn failed_at(&self, host: impl ToString, why: &str) {
         let (host, mut failures) = (host.to_string(), self.failures.lock());
         if failures.len() == MOST_HOSTS && !failures.contains_key(host.as_str()) {
-            return;
+            // Any of those that failed least: whoever fails again and again is seldom it.
+            let all = failures.iter().cycle().skip(fastrand::usize(..MOST_HOSTS)).take(MOST_HOSTS);
+            let least = all.min_by_key(|(_, known)| known.count).map(|(host, _)| host.clone());
+            least.and_then(|host| failures.remove(&host));
         }
         let of_host = failures.entry(host.into()).or_insert(HostFailures { count: 0, last: String::new() });
         (of_host.count, of_host.last) = (of_host.count + 1, why.to_owned());
@@ -183,7 +188,7 @@ impl Counters {
         *self.distrusted.lock().entry(slug).or_default() += 1;
     }
 
-    /// Failures by host, for the first hosts that failed.
+    /// Failures by host: those that failed most often, if they are many.
     pub fn failures(&self) -> BTreeMap<Box<str>, HostFailures> {
         self.failures.lock().clone()
     }
@@ -221,3 +226,21 @@ impl Counters {
 /// Hosts whose failures are counted.
 const MOST_HOSTS: usize = 1000;
 const MOST_CURRENCIES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_fails_often_is_listed_however_many_have_failed_before() {
+        let counters = Counters::default();
+        (0..3 * MOST_HOSTS).for_each(|number| counters.failed_at(format!("once{number}"), "refused"));
+        for number in 0..50 {
+            counters.failed_at("often", "timed out");
+            counters.failed_at(format!("later{number}"), "refused");
+        }
+        let failures = counters.failures();
+        assert_eq!(failures.len(), MOST_HOSTS);
+        assert!(failures["often"].count > 25, "{:?}", failures["often"]);
+    }
+}

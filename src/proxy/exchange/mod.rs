@@ -185,7 +185,7 @@ impl Exchange<'_> {
 
     fn conclude(&mut self, outcome: Outcome) -> ClientReply {
         self.is_concluded = true;
-        let charged = self.trip.origin.map(|_| self.charged());
+        let charged = self.trip.origin.and_then(|_| self.charged());
         // Bytes from the cache were not sent by the site.
         let bytes = if matches!(outcome, Outcome::Cached) { 0 } else { self.trip.moved.down };
         self.trip.gate.settle(self.trip.upstream.is_some(), bytes, charged);

@@ -8,7 +8,9 @@ use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::{Charge, Reported};
 use crate::policy::freshness::{CacheFields, FreshnessLimits};
-use crate::policy::{HostRules, Refusal, Reservation, RobotsOverride, Ruling, SiteFile, UsageLines, UsageReport, Use};
+use crate::policy::{
+    HostRules, Refusal, Reservation, RobotsOverride, Ruling, Signal, SiteFile, UsageLines, UsageReport, Use,
+};
 use crate::policy::{is_for_one, resolved};
 use std::time::{Duration, Instant, SystemTime};
 use url::Url;
@@ -56,9 +58,11 @@ impl Exchange<'_> {
         self.check_lines(&lines, head)
     }
 
-    /// What the answer's head says of what the request has promised.
-    pub(super) fn charged(&self) -> Charge {
-        self.trip.usage_report.as_ref().and_then(|noted| noted.charged).map_or(Charge::Nothing, Charge::Of)
+    /// What the answer's head says of what the request has promised. `None`: nobody can tell.
+    pub(super) fn charged(&self) -> Option<Charge> {
+        let Some(noted) = &self.trip.usage_report else { return Some(Charge::Nothing) };
+        let is_clear = !noted.malformed.contains(&Signal::Charged);
+        is_clear.then(|| noted.charged.map_or(Charge::Nothing, Charge::Of))
     }
 
     /// The same of what has been said in it, in its head or in the page's.
@@ -77,7 +81,7 @@ impl Exchange<'_> {
             self.trip.reported = None;
         }
         if !noted.is_empty() {
-            proxy.counters.noted(&noted);
+            proxy.counters.noted(&noted, request.promised);
             proxy.offers.note(&request.authority, &noted);
             let link = noted.rsl.as_deref().filter(|_| !rules.licensed_purposes().is_empty());
             let url = link.and_then(|link| resolved(&Url::parse(&request.url()).ok()?, link));

@@ -1,10 +1,10 @@
 //! Text escaped for its context, written directly to its destination. Pure.
 
 use crate::http1::{below, equal, put_number};
-use crate::policy::Authority;
+use crate::policy::{Authority, is_unseen};
 use crate::proxy::io::Scratch;
 use http::StatusCode;
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// A problem as a JSON object, written member by member. Names need no escaping.
 pub(super) struct Object<'a>(&'a mut Scratch);
@@ -82,43 +82,40 @@ pub(super) fn put_field_text(out: &mut Vec<u8>, text: &str, most: usize) -> bool
     false
 }
 
-/// Text escaped for an HTML element or attribute.
+/// Text escaped for an HTML element or attribute, with nothing that hides text or turns it around.
 pub(super) struct Html<'a>(pub &'a str);
 
 impl fmt::Display for Html<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.0;
-        while let Some(at) = rest.find(['<', '>', '&', '"']) {
-            f.write_str(&rest[..at])?;
-            f.write_str(match rest.as_bytes()[at] {
-                b'<' => "&lt;",
-                b'>' => "&gt;",
-                b'&' => "&amp;",
-                _ => "&quot;",
-            })?;
-            rest = &rest[at + 1..];
+        for c in self.0.chars() {
+            match c {
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '&' => f.write_str("&amp;")?,
+                '"' => f.write_str("&quot;")?,
+                c if is_unseen(c) && c != '\n' => write!(f, "{}", c.escape_unicode())?,
+                c => f.write_char(c)?,
+            }
         }
-        f.write_str(rest)
+        Ok(())
     }
 }
 
 /// Writes the inside of a JSON string (RFC 8259 §7).
 fn put_json(out: &mut Vec<u8>, text: &str) {
-    let is_special = |byte| byte < b' ' || matches!(byte, b'"' | b'\\');
-    let mut rest = text.as_bytes();
-    if holds_none(text, |word| below(word, b' ') | equal(word, b'"') | equal(word, b'\\')) {
-        return out.extend_from_slice(rest);
+    if holds_none(text, |word| {
+        below(word, b' ') | equal(word, b'"') | equal(word, b'\\') | equal(word, 0x7f) | below(!word, 0x80)
+    }) {
+        return out.extend_from_slice(text.as_bytes());
     }
-    while let Some(at) = rest.iter().position(|&byte| is_special(byte)) {
-        out.extend_from_slice(&rest[..at]);
-        match rest[at] {
-            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            byte => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+            '\n' => out.extend_from_slice(b"\\n"),
+            c if is_unseen(c) => out.extend_from_slice(format!("\\u{:04x}", u32::from(c)).as_bytes()),
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
-        rest = &rest[at + 1..];
     }
-    out.extend_from_slice(rest);
 }
 
 /// Fast check, which nearly all text passes. `special` marks special bytes in a word of eight.

@@ -12,11 +12,11 @@ pub enum ResolveError {
     /// There is no such name, it has no address, or its servers fail; `why` is the resolver's message.
     #[error("cannot resolve {name}: {why}")]
     Failed { name: Arc<str>, why: Arc<str> },
-    /// The resolver did not answer in time.
+    /// The resolver did not answer in time. `is_alone`: it answered for other names meanwhile.
     #[error("cannot resolve {name}: no answer in time")]
-    TimedOut { name: Arc<str> },
-    /// This machine cannot resolve: it has no descriptor or memory left, or its resolver is unreachable or failing, as far as is known.
-    /// Says nothing about the name.
+    TimedOut { name: Arc<str>, is_alone: bool },
+    /// This machine cannot resolve: it has no descriptor or memory left, or its resolver is unreachable or failing, as far as is known;
+    /// or the look-up has not begun, because too many others are in flight. Says nothing about the name.
     #[error("cannot resolve {name}: {why}")]
     OwnLimit { name: Arc<str>, why: Arc<str> },
 }
@@ -28,6 +28,14 @@ pub(super) struct LookupAnswer {
     pub at: Instant,
     /// When to look the name up again.
     pub until: Instant,
+}
+
+/// How far a look-up is.
+#[derive(Clone)]
+pub(super) enum LookupState {
+    Queued,
+    Begun(Instant),
+    Done(LookupResult),
 }
 
 pub(super) type LookupResult = Result<Arc<[IpAddr]>, ResolveError>;
@@ -84,7 +92,8 @@ impl LookupAnswer {
     }
 }
 
-pub(super) const KEEP: Duration = Duration::from_secs(30);
+/// How long addresses are used without another look-up, and how long a name that timed out is not looked up.
+pub const KEEP: Duration = Duration::from_secs(30);
 /// How long addresses are used while look-ups fail.
 const STALE: Duration = Duration::from_secs(600);
 /// Failures within this time count as consecutive.

@@ -3,12 +3,12 @@
 
 mod answer;
 
-pub use answer::ResolveError;
+pub use answer::{KEEP, ResolveError};
 
 use crate::histogram::{Distribution, Histogram};
 use crate::policy::Host;
 use crate::policy::pace::ClientId;
-use answer::{KEEP_FAILURE, LookupAnswer, LookupFault, LookupResult, Whose};
+use answer::{KEEP_FAILURE, LookupAnswer, LookupFault, LookupResult, LookupState, Whose};
 use dns_lookup::{AddrInfoHints, SockType, getaddrinfo};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -31,8 +31,9 @@ struct ResolverInner {
     in_flight: Mutex<HashMap<Arc<str>, ResultSender>>,
     /// Look-ups at a time. Each occupies a thread, for many seconds if the name is dead.
     lookups: Arc<Semaphore>,
-    /// Each client's share of the look-ups.
+    /// Each client's share of the look-ups, and within it each site's.
     shares: Mutex<HashMap<Option<ClientId>, Arc<LookupShare>>>,
+    sites: Mutex<SiteShares>,
     /// When the resolver last answered, even if only that a name does not exist.
     answered: Mutex<Option<Instant>>,
     /// Durations of look-ups: with an address, and without.
@@ -47,8 +48,9 @@ struct LookupShare {
     slow: Arc<Semaphore>,
 }
 
-type ResultReceiver = watch::Receiver<Option<LookupResult>>;
-type ResultSender = watch::Sender<Option<LookupResult>>;
+type SiteShares = HashMap<(Option<ClientId>, Box<str>), Arc<Semaphore>>;
+type ResultReceiver = watch::Receiver<LookupState>;
+type ResultSender = watch::Sender<LookupState>;
 /// Function that resolves a name.
 type Ask =
     Box<dyn Fn(Arc<str>) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupFault>> + Send>> + Send + Sync>;
@@ -69,6 +71,7 @@ impl Resolver {
             in_flight: Mutex::default(),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
             shares: Mutex::default(),
+            sites: Mutex::default(),
             answered: Mutex::default(),
             times: Default::default(),
             ask,
@@ -82,6 +85,12 @@ impl Resolver {
 
     /// `client`: whose share of look-ups to use.
     pub async fn lookup(&self, host: &Host, client: Option<ClientId>) -> LookupResult {
+        self.lookup_within(host, client, LOOKUP_TIME).await
+    }
+
+    /// As [`lookup`](Self::lookup), for callers that can do without an answer. A look-up that exceeds `limit` is not waited for again
+    /// soon.
+    pub async fn lookup_within(&self, host: &Host, client: Option<ClientId>, limit: Duration) -> LookupResult {
         let name = match host {
             Host::Ip(address) => return Ok(Arc::new([*address])),
             Host::Name(name) if is_local(name) => return Ok(LOOPBACK.clone()),
@@ -91,24 +100,10 @@ impl Resolver {
             Some(answer) if answer.is_fresh() => answer.found,
             // A recent answer is better than waiting.
             Some(answer) if answer.is_usable() => {
-                drop(self.join_or_start(name, client));
+                drop(self.join_or_start(name, host, client));
                 answer.found
             }
-            Some(_) | None => self.wait_for_answer(name, client, LOOKUP_TIME).await,
-        }
-    }
-
-    /// As [`lookup`](Self::lookup), for callers that can do without an answer. A look-up that exceeds `limit` is not waited for again
-    /// soon.
-    pub async fn lookup_within(&self, host: &Host, client: Option<ClientId>, limit: Duration) -> LookupResult {
-        match (timeout(limit, self.lookup(host, client)).await, host) {
-            (Ok(answer), _) => answer,
-            (Err(_), Host::Ip(address)) => Ok(Arc::new([*address])),
-            (Err(_), Host::Name(name)) => {
-                let answer = Err(ResolveError::TimedOut { name: name.clone() });
-                self.0.answers.insert(name.clone(), self.noted(name, answer.clone()));
-                answer
-            }
+            Some(_) | None => self.wait_for_answer(name, host, client, limit).await,
         }
     }
 
@@ -130,34 +125,49 @@ impl Resolver {
         self.0.answers.insert(name.into(), LookupAnswer::now(Ok(addresses.into())));
     }
 
-    async fn wait_for_answer(&self, name: &Arc<str>, client: Option<ClientId>, limit: Duration) -> LookupResult {
-        let mut result = self.join_or_start(name, client);
-        match timeout(limit, result.wait_for(Option::is_some)).await {
-            Ok(Ok(answer)) => answer.clone().expect("it was waited for"),
+    async fn wait_for_answer(
+        &self,
+        name: &Arc<str>,
+        host: &Host,
+        client: Option<ClientId>,
+        limit: Duration,
+    ) -> LookupResult {
+        let mut result = self.join_or_start(name, host, client);
+        let _ = timeout(limit, result.wait_for(|state| matches!(state, LookupState::Done(_)))).await;
+        let state = result.borrow().clone();
+        match state {
+            LookupState::Done(answer) => answer,
             // The look-up continues; until it ends, others need not wait as long.
-            Ok(Err(_)) | Err(_) => {
-                let answer = Err(ResolveError::TimedOut { name: name.clone() });
+            LookupState::Begun(began) if began.elapsed() >= limit / 2 => {
+                let is_alone = self.0.answered.lock().is_some_and(|answered| answered > began);
+                let answer = Err(ResolveError::TimedOut { name: name.clone(), is_alone });
                 self.0.answers.insert(name.clone(), self.noted(name, answer.clone()));
                 answer
+            }
+            // Which says nothing of the name.
+            LookupState::Queued | LookupState::Begun(_) => {
+                let why = "this proxy looks up too many other names for the same client".into();
+                Err(ResolveError::OwnLimit { name: name.clone(), why })
             }
         }
     }
 
     /// The look-up of the name in flight, or a new one. It is cancelled if nobody waits for it before it begins.
-    fn join_or_start(&self, name: &Arc<str>, client: Option<ClientId>) -> ResultReceiver {
+    fn join_or_start(&self, name: &Arc<str>, host: &Host, client: Option<ClientId>) -> ResultReceiver {
         let mut in_flight = self.0.in_flight.lock();
         if let Some(tell) = in_flight.get(name) {
             return tell.subscribe();
         }
-        let (tell, result) = watch::channel(None);
+        let (tell, result) = watch::channel(LookupState::Queued);
         in_flight.insert(name.clone(), tell.clone());
         drop(in_flight);
-        let (this, name) = (self.clone(), name.clone());
+        let (this, name, site) = (self.clone(), name.clone(), Box::from(host.domain().unwrap_or(name)));
         tokio::spawn(async move {
-            let share = this.share(client);
-            let answer = this.ask(&name, &share, &tell).await;
-            drop(share);
+            let shares = this.shares(client, site);
+            let answer = this.ask(&name, &shares, &tell).await;
+            drop(shares);
             this.0.shares.lock().retain(|_, share| Arc::strong_count(share) > 1);
+            this.0.sites.lock().retain(|_, share| Arc::strong_count(share) > 1);
             let Some(answer) = answer else { return };
             // Addresses found before remain in use until they are too old, whatever fails now.
             let known = match this.0.answers.get(&name) {
@@ -168,17 +178,24 @@ impl Resolver {
             };
             this.0.answers.insert(name.clone(), known);
             this.0.in_flight.lock().remove(&name);
-            tell.send_replace(Some(answer));
+            tell.send_replace(LookupState::Done(answer));
         });
         result
     }
 
     /// `None`: nobody waits for the answer any more.
-    async fn ask(&self, name: &Arc<str>, share: &LookupShare, tell: &ResultSender) -> Option<LookupResult> {
-        // The client's share first: look-ups waiting for it must not occupy places that others could use.
-        let begins = async { (share.quick.clone().acquire_owned().await, self.0.lookups.acquire().await) };
-        let (mut turn, place) = self.while_somebody_waits(name, tell, begins).await?;
+    async fn ask(
+        &self,
+        name: &Arc<str>,
+        (share, site): &(Arc<LookupShare>, Arc<Semaphore>),
+        tell: &ResultSender,
+    ) -> Option<LookupResult> {
+        // The smallest share first: look-ups waiting for it must not occupy places that others could use.
+        let begins =
+            async { (site.acquire().await, share.quick.clone().acquire_owned().await, self.0.lookups.acquire().await) };
+        let (of_site, mut turn, place) = self.while_somebody_waits(name, tell, begins).await?;
         let began = Instant::now();
+        tell.send_replace(LookupState::Begun(began));
         let mut lookup = (self.0.ask)(name.clone());
         let found = match timeout(SLOW, &mut lookup).await {
             Ok(found) => found,
@@ -190,7 +207,7 @@ impl Resolver {
                 lookup.await
             }
         };
-        drop((turn, place));
+        drop((of_site, turn, place));
         let is_found = found.as_ref().is_ok_and(|addresses| !addresses.is_empty());
         self.0.times[usize::from(!is_found)].observe(began.elapsed());
         let failed = |why: String| ResolveError::Failed { name: name.clone(), why: why.into() };
@@ -245,10 +262,12 @@ impl Resolver {
         }
     }
 
-    fn share(&self, client: Option<ClientId>) -> Arc<LookupShare> {
+    fn shares(&self, client: Option<ClientId>, site: Box<str>) -> (Arc<LookupShare>, Arc<Semaphore>) {
         let new =
             || LookupShare { quick: Arc::new(Semaphore::new(QUICK)), slow: Arc::new(Semaphore::new(LOOKUPS / 2)) };
-        self.0.shares.lock().entry(client).or_insert_with(|| Arc::new(new())).clone()
+        let share = self.0.shares.lock().entry(client).or_insert_with(|| Arc::new(new())).clone();
+        let of_site = || Arc::new(Semaphore::new(OF_SITE));
+        (share, self.0.sites.lock().entry((client, site)).or_insert_with(of_site).clone())
     }
 }
 
@@ -271,6 +290,8 @@ const CACHED_NAMES: usize = 10_000;
 /// The runtime's threads for blocking work are 512.
 const LOOKUPS: usize = 256;
 const QUICK: usize = 32;
+/// Of one client at the names of one site, whose servers may be silent for all of them.
+const OF_SITE: usize = 16;
 const SLOW: Duration = Duration::from_secs(1);
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
 #[cfg(test)]

@@ -90,6 +90,12 @@ async fn dead_names_are_remembered_briefly() {
     }
     assert_eq!(began.elapsed(), LOOKUP_TIME);
     assert_eq!(asked.load(Relaxed), 3);
+    // Others are answered meanwhile.
+    let (dead, live) = (host("dead-2"), host("live-1"));
+    let later =
+        async { timeout(LOOKUP_TIME, sleep(KEEP_FAILURE)).await.map(|()| resolver.lookup(&live, A)).unwrap().await };
+    let (dead, live) = tokio::join!(resolver.lookup(&dead, A), later);
+    assert!(live.is_ok() && matches!(dead, Err(ResolveError::TimedOut { is_alone: true, .. })), "{dead:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,6 +141,47 @@ async fn a_hundred_dead_names_hold_up_their_own_client_for_some_seconds_only() {
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     sleep(Duration::from_secs(60)).await;
     assert!(resolver.0.shares.lock().is_empty() && resolver.0.in_flight.lock().is_empty());
+}
+
+/// Names of one site whose servers are silent wait for each other, and other sites for none of them.
+#[tokio::test(start_paused = true)]
+async fn five_hundred_dead_names_of_one_site_hold_up_no_new_site_of_their_client() {
+    let (resolver, _) = resolver();
+    let mut all = JoinSet::new();
+    for worker in 0..500 {
+        let resolver = resolver.clone();
+        all.spawn(async move {
+            for number in 0..4 {
+                resolver.lookup(&host(&format!("dead-{number}-{worker}.evil.example")), A).await.unwrap_err();
+            }
+        });
+    }
+    for number in 0..35 {
+        sleep(Duration::from_millis(997)).await;
+        let began = Instant::now();
+        resolver.lookup(&host(&format!("live-{number}.example")), A).await.unwrap();
+        assert!(began.elapsed() < Duration::from_millis(100), "{number}: {:?}", began.elapsed());
+    }
+    all.shutdown().await;
+    sleep(Duration::from_secs(60)).await;
+    assert!(resolver.0.shares.lock().is_empty() && resolver.0.in_flight.lock().is_empty());
+}
+
+/// It is this proxy's limit that it has not begun, and says nothing of the name.
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_has_not_begun_is_not_remembered_as_the_names_failure() {
+    let (resolver, asked) = resolver();
+    for number in 0..500 {
+        let resolver = resolver.clone();
+        tokio::spawn(async move { resolver.lookup(&host(&format!("dead-{number}.evil.example")), A).await });
+    }
+    sleep(Duration::from_millis(1)).await;
+    let error = resolver.lookup(&host("live-1.evil.example"), A).await.unwrap_err();
+    assert!(matches!(error, ResolveError::OwnLimit { .. }), "{error}");
+    sleep(Duration::from_millis(1)).await;
+    let begun = asked.load(Relaxed);
+    assert!(resolver.lookup(&host("live-1.evil.example"), B).await.is_ok());
+    assert!(asked.load(Relaxed) > begun);
 }
 
 #[test]

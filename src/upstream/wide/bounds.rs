@@ -2,6 +2,7 @@
 //! Diffie-Hellman groups take by far the most (10,000 bits: a second); RSA keys and curves take one or two milliseconds at any size
 //! that OpenSSL accepts.
 
+use crate::tls_provider::MAX_CHAIN;
 use foreign_types::ForeignTypeRef;
 use openssl::nid::Nid;
 use openssl::ssl::{SslContextBuilder, SslRef};
@@ -15,7 +16,7 @@ pub(super) fn set(context: &mut SslContextBuilder) {
     let context = context.as_ptr().cast();
     // SAFETY: the context is alive, and our function has the signature of the callback that it replaces.
     unsafe {
-        SSL_CTX_ctrl(context, SET_MAX_CERT_LIST, MAX_CHAIN, null_mut());
+        SSL_CTX_ctrl(context, SET_MAX_CERT_LIST, MAX_CHAIN as c_long, null_mut());
         if let Some(default) = SSL_CTX_get_security_callback(context) {
             DEFAULT.get_or_init(|| default);
             SSL_CTX_set_security_callback(context, Some(allows));
@@ -114,8 +115,6 @@ const EE_KEY_TOO_SMALL: c_int = 66;
 const CA_KEY_TOO_SMALL: c_int = 67;
 const CA_MD_TOO_WEAK: c_int = 68;
 
-/// Bytes of all certificates: about forty small ones, each of which takes 0.2 ms to parse.
-const MAX_CHAIN: c_long = 16 << 10;
 /// Bits of strength, as OpenSSL counts: groups of 2048 to 3071 bits. 2048 bits take 7 ms, 4096 take 30.
 const MAX_DH_BITS: c_int = 112;
 /// As strong as 1024 bits of RSA.

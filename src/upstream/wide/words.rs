@@ -55,7 +55,7 @@ fn of_reason(reason: &str, legacy: bool) -> String {
         "ca md too weak" => weak("a certificate in the chain is signed with a broken hash, such as SHA-1"),
         "wrong signature type" => weak("the server signs with an algorithm that is too weak, such as SHA-1"),
         "modulus too large" => "the server's Diffie-Hellman group has 3072 bits or more, which takes too long".into(),
-        "excessive message size" => "the server's certificate chain is longer than 16 KiB".into(),
+        "excessive message size" => tls_words::LONG_CHAIN.into(),
         "wrong cipher returned" | "unknown cipher returned" => {
             "the server chose a cipher suite that was not offered".into()
         }

@@ -3,7 +3,7 @@
 use super::{caching, fresh, is_hit, pages, with};
 use crate::support::pattern::Checker;
 use crate::support::reply::Delimit;
-use crate::support::{Alpn, Origin, Reply, Seen};
+use crate::support::{Alpn, Origin, Reply, Response, Seen};
 
 const MODIFIED: &str = "Sun, 06 Nov 1994 12:00:00 GMT";
 
@@ -313,4 +313,32 @@ async fn min_revisit_is_kept_by_what_is_stored_and_by_a_refusal_where_nothing_is
         assert_eq!(with(client, &origin, "GET", path, fields).await.status(), status, "{path} {fields}");
     }
     assert_eq!((origin.log.count("/page"), origin.log.count("/unstored")), (1, 1));
+}
+
+/// `limits.max_header_size` is for what a client is sent as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_grows_with_each_confirmation_ends_what_is_stored() {
+    let origin = pages(|seen| {
+        let page = match seen.field("if-none-match") {
+            Some(_) => Reply::status(304).field(format!("X-{}", fastrand::u32(..)), "x".repeat(20_000)),
+            None => Reply::text("page"),
+        };
+        page.field("ETag", "\"a\"").field("Cache-Control", "max-age=0")
+    })
+    .await;
+    let (proxy, _directory) = caching("").await;
+    let mut client = proxy.client().await;
+    for number in 0..12 {
+        // The next is answered from what this one has left.
+        let length = |response: &Response| {
+            response.head.fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>()
+        };
+        let response = with(&mut client, &origin, "GET", "/page", "").await;
+        assert_eq!((response.status(), response.text()), (200, "page".into()));
+        assert!(length(&response) < 64 * 1024, "{number}: {}", length(&response));
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let asked = origin.log.all();
+    let unconditional = asked.iter().filter(|seen| seen.path() == "/page" && seen.field("if-none-match").is_none());
+    assert!(unconditional.count() > 1, "it is fetched again");
 }

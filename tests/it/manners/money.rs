@@ -3,9 +3,10 @@
 use super::budget::not_at_midnight;
 use super::{ADMIN, json};
 use crate::rules::{asked, counted};
-use crate::support::{Binary, Client, Origin, Proxy, Reply, Response, assert_refused, eventually};
+use crate::support::{Binary, Client, Origin, Proxy, Reply, Response, assert_refused, eventually, within};
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// A site that charges a cent where that is offered.
 async fn shop() -> Origin {
@@ -70,7 +71,44 @@ async fn nothing_is_promised_beyond_the_budget_and_what_was_not_charged_is_free_
     }
     assert_eq!(origin.log.all().iter().filter(|seen| seen.field("crawler-max-price") == Some("USD 0.02")).count(), 4);
     let budgets = json(proxy.admin_address(), "/api/v1/status").await["budgets"].clone();
-    assert_eq!((&budgets[0]["promised"], &budgets[0]["max_promised"]), (&"USD 0.06".into(), &"USD 0.05".into()));
+    assert_eq!((&budgets[0]["promised"], &budgets[0]["max_promised"]), (&"USD 0.05".into(), &"USD 0.05".into()));
+}
+
+/// What a site says that it has charged is its own word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_site_spends_more_of_a_budget_than_was_offered_to_it() {
+    not_at_midnight().await;
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/much" => Reply::text("the page").field("crawler-charged", "USD 5000"),
+        "/twice" => Reply::text("the page").field("crawler-charged", "USD 0").field("crawler-charged", "USD 0.50"),
+        "/unreadable" => Reply::text("the page").field("crawler-charged", "much"),
+        "/abroad" => Reply::text("the page").field("crawler-charged", "ABC 7"),
+        _ => Reply::text("the page").field("crawler-charged", "USD 0.40"),
+    })
+    .await;
+    let proxy = Proxy::start(&format!("pace: {{ budget: {{ money: {{ USD: 1, per: day }} }} }}\n{ADMIN}")).await;
+    let (at, url) = (proxy.address(), |path: &str| origin.url(path));
+    let settled = async |sum: &str| {
+        while json(proxy.admin_address(), "/api/v1/status").await["budgets"][0]["promised"] != sum {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    for (path, offered, sum) in [
+        ("/much", "USD 0.01", "USD 0.01"),
+        ("/page", "USD 0.40", "USD 0.41"),
+        ("/unreadable", "USD 0.01", "USD 0.42"),
+        ("/abroad", "USD 0.01", "USD 0.43"),
+        ("/twice", "USD 0.40", "USD 0.83"),
+    ] {
+        assert_eq!(offer(at, &url(path), &max(offered)).await.status(), 200, "{path}");
+        within(&format!("{path}: {sum}"), settled(sum)).await;
+    }
+    assert_eq!(offer(at, &url("/twice"), &max("USD 0.40")).await.status(), 429);
+    assert_eq!(offer(at, &url("/free"), "").await.status(), 200, "nothing is offered");
+    let metrics = asked(proxy.admin_address(), "/metrics").await;
+    assert!(metrics.contains("politely_charged_total{currency=\"USD\"} 0.41\n"), "{metrics}");
+    assert!(!metrics.contains("politely_charged_total{currency=\"ABC\"}"), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

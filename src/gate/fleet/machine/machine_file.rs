@@ -1,7 +1,7 @@
 //! A file that the processes of a machine share, and locks on its bytes, which the kernel releases when a process ends.
 //! They belong to the open file: those of one process do not exclude each other.
 
-use crate::config::private_directory;
+use crate::config::{check_owner, give_to_owner, private_directory};
 #[cfg(target_os = "linux")]
 use rustix::fs::{FallocateFlags, fallocate};
 #[cfg(target_os = "linux")]
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The file, open; what it has locked is free when it is dropped.
@@ -32,7 +32,8 @@ impl MachineFile {
             _ => directory.join(name),
         };
         let file = options.open(&path)?;
-        hand_over(&file, directory)?;
+        check_owner(&file, directory)?;
+        give_to_owner(&file, directory)?;
         Ok(Self { file, path })
     }
 
@@ -110,20 +111,6 @@ fn is_networked(directory: &Path) -> io::Result<bool> {
 #[cfg(not(target_os = "linux"))]
 fn is_networked(_: &Path) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())
-}
-
-/// What root makes in another's directory is that one's. Nobody else's is trusted.
-fn hand_over(file: &File, directory: &Path) -> io::Result<()> {
-    let (it, whose, me) = (file.metadata()?, fs::metadata(directory)?, rustix::process::geteuid().as_raw());
-    // A file of another name may be anybody's.
-    let is_linked = it.is_file() && it.nlink() != 1;
-    if is_linked || it.uid() != me && !(me == 0 && it.uid() == whose.uid()) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
-    }
-    if me == 0 && it.uid() != whose.uid() {
-        fchown(file, Some(whose.uid()), Some(whose.gid()))?;
-    }
-    Ok(())
 }
 
 /// Kinds of locks in the width of the field: systems differ in that of the constants.

@@ -35,12 +35,13 @@ impl Exchange<'_> {
         let Some(cached) = self.cached.as_mut().filter(|cached| !cached.conditions.is_empty()) else { return false };
         let Some(mut stored) = cached.stale.take() else { return false };
         let (etag, modified) = (head.named(b"etag"), head.named(b"last-modified"));
-        if stored.head.is_confirmed_by(etag.as_deref(), modified.as_deref()) {
-            stored.head =
-                stored.head.confirmed(SystemTime::now(), after, |take| head.each(|_, name, value| take(name, value)));
-        } else {
-            // It is about something else than was asked for, but the content has not changed.
-            cached.cache.invalidate(cached.key);
+        let is_it = stored.head.is_confirmed_by(etag.as_deref(), modified.as_deref());
+        let each = |take: &mut dyn FnMut(&[u8], &[u8])| head.each(|_, name, value| take(name, value));
+        let confirmed = is_it.then(|| stored.head.confirmed(SystemTime::now(), after, each));
+        match confirmed.filter(|confirmed| confirmed.size() <= self.settings.limits.max_header_size) {
+            Some(confirmed) => stored.head = confirmed,
+            // It is about something else than was asked for, or too long by now; but the content has not changed.
+            None => cached.cache.invalidate(cached.key),
         }
         cached.confirmed = Some(stored);
         true
@@ -84,7 +85,7 @@ impl Exchange<'_> {
             if let Some(stale) = cached.stale.take_if(|stale| may_be_stored && is_same(&stale.head)) {
                 let confirmed = stale.head.confirmed(now, after, each);
                 let order = cached.order();
-                match confirmed.is_storable() {
+                match confirmed.is_storable() && confirmed.size() <= self.settings.limits.max_header_size {
                     true => cached.cache.confirm(&stale, confirmed, order),
                     false => cached.cache.invalidate(cached.key),
                 }
