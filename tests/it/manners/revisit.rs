@@ -250,6 +250,7 @@ async fn nobody_hears_of_what_was_sent_on_anothers_authenticated_connection() {
     assert_eq!(with(alice, &origin, "GET", "/keyed", "X-Api-Key: k\r\n").await.status(), 200);
     assert_eq!(with(alice, &origin, "GET", "/page", "Authorization: NTLM response\r\n").await.status(), 200);
     assert_eq!(with(alice, &origin, "GET", "/inbox", "").await.status(), 200);
+    eventually("the deliveries are noted", || proxy.counts().forwarded == 3).await;
     let bob = &mut proxy.client().await;
     for path in ["/keyed", "/page", "/inbox"] {
         let refused = with(bob, &origin, "GET", path, "If-Modified-Since: Sun, 06 Nov 2033 12:00:00 GMT\r\n").await;
