@@ -83,7 +83,7 @@ impl Evidence {
     }
 
     /// Takes a record, and keeps what it names: what was configured, as text with its SHA-256, and the files of these entries.
-    /// Never waits: where there is no room it is counted as lost.
+    /// Never waits: whoever can does so afterwards, for [`room`](Self::room).
     pub fn put<'a>(
         &self,
         mut draft: Draft,
@@ -93,6 +93,14 @@ impl Evidence {
         draft.hash("config", &config.1);
         let at = draft.at();
         draft.end(|line| self.queue.put(line, Some(config), entries, at));
+    }
+
+    /// Returns when the writer keeps up with what has come, or stands still.
+    pub async fn room(&self) {
+        if self.queue.is_full() {
+            // Boxed, as hardly any request has to wait.
+            Box::pin(self.queue.room()).await;
+        }
     }
 
     pub fn directory(&self) -> &Path {

@@ -190,6 +190,7 @@ impl Exchange<'_> {
             FinalStep::Cut => client.cut(),
             FinalStep::AlreadySent => {}
         }
+        self.proxy.evidence_room().await;
     }
 
     fn conclude(&mut self, outcome: Outcome) -> FinalStep {
