@@ -34,7 +34,7 @@ mod supervise_alone;
 mod trust;
 
 use crate::telemetry;
-use async_runtime::runtime;
+use async_runtime::block_on;
 use clap::{CommandFactory, Parser, Subcommand};
 use command_error::{CommandError, INTERRUPTED, NO};
 use config_arg::{ConfigArg, Format, MACHINE_CONFIG, key_argument};
