@@ -2,7 +2,7 @@
 
 use super::budget::{Bill, Charge};
 use crate::policy::{Allowance, Entry, Refusal, RuleEvidence, SiteFile};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// What somebody reads of it; the rest is left out.
@@ -17,8 +17,7 @@ pub struct AccountDetail {
 #[derive(Debug, Default)]
 pub struct Account {
     is_wanted: AccountDetail,
-    /// What was decided by, of each file that matters, in the order of [`SiteFile`].
-    pub basis: [Option<Arc<Entry>>; SiteFile::COUNT],
+    basis: Basis,
     /// `None`: it may not, or nothing has been decided.
     pub allowance: Option<Allowance>,
     pub rule: Option<RuleEvidence>,
@@ -29,9 +28,31 @@ pub struct Account {
     pub(super) bill: Option<Box<Bill>>,
 }
 
+/// What was decided by, of each file that matters, in the order of [`SiteFile`].
+#[derive(Debug)]
+enum Basis {
+    Used([Option<Arc<Entry>>; SiteFile::COUNT]),
+    /// It is decided again after a wait, so that a file may be evicted meanwhile.
+    Awaited([Weak<Entry>; SiteFile::COUNT]),
+}
+
+impl Default for Basis {
+    fn default() -> Self {
+        Self::Used(Default::default())
+    }
+}
+
 impl Account {
     pub fn new(is_wanted: AccountDetail) -> Self {
         Self { is_wanted, ..Self::default() }
+    }
+
+    /// What was decided by, of each file that matters, in the order of [`SiteFile`].
+    pub fn basis(&self) -> [Option<Arc<Entry>>; SiteFile::COUNT] {
+        match &self.basis {
+            Basis::Used(entries) => entries.clone(),
+            Basis::Awaited(entries) => entries.each_ref().map(Weak::upgrade),
+        }
     }
 
     /// Before it could go, up to now.
@@ -49,7 +70,7 @@ impl Account {
     ) {
         if self.is_wanted.basis {
             let [tdmrep, license] = others;
-            self.basis = [Some(entry.clone()), tdmrep, license];
+            self.basis = Basis::Used([Some(entry.clone()), tdmrep, license]);
         }
         let Some(allowance) = allowance else { return };
         self.allowance = Some(allowance);
@@ -77,6 +98,8 @@ impl Account {
     }
 
     pub fn begin_wait(&mut self) {
+        self.basis =
+            Basis::Awaited(self.basis().map(|entry| entry.map_or_else(Weak::new, |entry| Arc::downgrade(&entry))));
         self.since = Some(Instant::now());
     }
 

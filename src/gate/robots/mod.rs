@@ -51,6 +51,8 @@ pub(super) struct RobotsCache {
     long_bodies: FairPlaces,
     /// Places for the parsing of long files: half of the cores.
     reading: Semaphore,
+    /// Places for reading copies from the store, which may be long.
+    loading: Semaphore,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
@@ -83,6 +85,7 @@ impl RobotsCache {
             places: FairPlaces::new(most_fetches(&settings.load())),
             long_bodies: FairPlaces::new(fetch::MOST_LONG),
             reading: Semaphore::new(half_of_the_cores()),
+            loading: Semaphore::new(MOST_LOADED),
             pacer,
             settings,
             fleet,
@@ -159,6 +162,8 @@ impl RobotsCache {
             let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &fetch)));
             let end = underway.unless_unwanted(work).await;
             drop(underway);
+            // Those that wait for it decide by it now.
+            inner.hosts.touch(&host);
             if let Some(end) = end {
                 fetch.set_end(end.unwrap_or(Ok(())));
             }
@@ -265,7 +270,7 @@ impl RobotsCache {
         }
     }
 
-    /// Evicts the least recently used host entries, in the background, if memory exceeds the limit.
+    /// Evicts the least recently used host entries and files, in the background, if memory exceeds the limit.
     pub fn trim(self: &Arc<Self>) {
         let most = usize::try_from(self.settings.load().store.memory).unwrap_or(usize::MAX);
         if self.figures().bytes() <= most && !self.files.is_stale() || self.trimming.swap(true, Ordering::Relaxed) {
@@ -286,6 +291,8 @@ impl RobotsCache {
     }
 }
 
+/// Copies read from the store at a time.
+const MOST_LOADED: usize = 16;
 /// Number of new host entries, about 100 KB, after which memory is checked.
 const TRIM_EACH: u32 = 256;
 /// In milliseconds: from a minute to the 30 days for which the last good copy may be used.

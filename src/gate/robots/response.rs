@@ -31,6 +31,13 @@ pub(super) enum Fetched {
     Unreachable(String),
 }
 
+impl Fetched {
+    /// Whether it says that our copy is still the file.
+    pub fn is_confirmation(&self) -> bool {
+        matches!(self, Self::Answer { status: 304, .. })
+    }
+}
+
 /// The entry after a fetch.
 pub(super) fn interpret_response(
     file: SiteFile,

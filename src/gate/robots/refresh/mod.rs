@@ -120,12 +120,22 @@ impl RobotsCache {
 
     /// From the origin.
     async fn refresh_alone(self: &Arc<Self>, host: &HostEntry, order: &Order, fetch: &Fetch) -> Result<(), Refusal> {
-        let old = host.load_full();
         let settings = self.settings.load_full();
-        let fetched = match self.ask(&settings, host, &old, order, fetch).await {
-            Ok(fetched) => fetched,
-            Err(FetchError::Unreachable(why)) => Fetched::Unreachable(why),
-            Err(FetchError::NotAsked(refusal)) => return Err(refusal),
+        let fetched = loop {
+            // Without the file, which may be evicted meanwhile.
+            let before = host.load().outline();
+            let fetched = match self.ask(&settings, host, &before, order, fetch).await {
+                Ok(fetched) => fetched,
+                Err(FetchError::Unreachable(why)) => Fetched::Unreachable(why),
+                Err(FetchError::NotAsked(refusal)) => return Err(refusal),
+            };
+            if before.answer.is_some() && is_unknown(&host.load()) {
+                self.take_kept(host).await;
+                if fetched.is_confirmation() && is_unknown(&host.load()) {
+                    continue;
+                }
+            }
+            break fetched;
         };
         // Loaded again, as a reload may have happened meanwhile.
         let (settings, old) = (self.settings.load_full(), host.load_full());
@@ -190,8 +200,9 @@ impl RobotsCache {
         if !self.store.is_on_disk() {
             return None;
         }
-        // Loaded here: a swap, of which each host has some, looks at every thread that has ever loaded anything.
+        // Settings are loaded here: a swap, of which each host has some, looks at every thread that has ever loaded anything.
         let (inner, authority, settings) = (self.clone(), authority.clone(), self.settings.load_full());
+        let _place = self.loading.acquire().await.ok()?;
         let load = move || {
             let options = settings.robots.parse_options();
             let kept =
