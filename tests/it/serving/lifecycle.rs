@@ -477,8 +477,8 @@ fn the_end_waits_for_no_other_work_on_the_blocking_threads() {
         let (_until, busy) = std::sync::mpsc::channel::<()>();
         tokio::task::spawn_blocking(move || busy.recv());
         proxy.shutdown().await;
-        let segment = std::fs::read_dir(&evidence).unwrap().map(|file| file.unwrap().path());
-        let segment = segment.filter(|path| path.extension().is_some_and(|it| it == "jsonl")).next_back().unwrap();
-        assert!(std::fs::read_to_string(segment).unwrap().contains(r#""type":"stop""#));
+        let files = std::fs::read_dir(&evidence).unwrap().map(|file| file.unwrap().path());
+        let mut segments = files.filter(|path| path.extension().is_some_and(|it| it == "jsonl"));
+        assert!(std::fs::read_to_string(segments.next().unwrap()).unwrap().contains(r#""type":"stop""#));
     });
 }
