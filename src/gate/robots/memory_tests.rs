@@ -4,6 +4,7 @@ use super::*;
 use crate::policy::{KeyBy, PaceKey};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 
 thread_local! {
     /// Bytes that this thread has allocated and not freed.

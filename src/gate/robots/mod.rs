@@ -11,6 +11,7 @@ mod redirect;
 mod refresh;
 mod response;
 mod shared_reply;
+mod trim;
 
 pub(super) use fetch_table::{FetchReason, Fetching, Order};
 pub use figures::CacheFigures;
@@ -36,7 +37,7 @@ pub use places::most_fetches;
 use response::{Fetched, interpret_response};
 use shared_reply::SharedReplies;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::SystemTime;
 use tokio::sync::Semaphore;
 
@@ -268,26 +269,6 @@ impl RobotsCache {
             self.store.save(license.name(), &forgotten);
             self.hosts.put(&license, forgotten);
         }
-    }
-
-    /// Evicts the least recently used host entries and files, in the background, if memory exceeds the limit.
-    pub fn trim(self: &Arc<Self>) {
-        let most = usize::try_from(self.settings.load().store.memory).unwrap_or(usize::MAX);
-        if self.figures().bytes() <= most && !self.files.is_stale() || self.trimming.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let inner = self.clone();
-        tokio::task::spawn_blocking(move || {
-            inner.files.sweep();
-            if inner.figures().bytes() > most {
-                inner.pacer.sweep();
-                // Evicts a little more than necessary, so that this is rare.
-                while inner.figures().bytes() > most / 16 * 15 && inner.hosts.shrink() {
-                    inner.files.sweep();
-                }
-            }
-            inner.trimming.store(false, Ordering::Relaxed);
-        });
     }
 }
 
