@@ -17,7 +17,7 @@ pub struct AccountDetail {
 #[derive(Debug, Default)]
 pub struct Account {
     is_wanted: AccountDetail,
-    basis: Basis,
+    basis: DecidedBy,
     /// `None`: it may not, or nothing has been decided.
     pub allowance: Option<Allowance>,
     pub rule: Option<RuleEvidence>,
@@ -30,13 +30,13 @@ pub struct Account {
 
 /// What was decided by, of each file that matters, in the order of [`SiteFile`].
 #[derive(Debug)]
-enum Basis {
+enum DecidedBy {
     Used([Option<Arc<Entry>>; SiteFile::COUNT]),
     /// It is decided again after a wait, so that a file may be evicted meanwhile.
     Awaited([Weak<Entry>; SiteFile::COUNT]),
 }
 
-impl Default for Basis {
+impl Default for DecidedBy {
     fn default() -> Self {
         Self::Used(Default::default())
     }
@@ -50,8 +50,8 @@ impl Account {
     /// What was decided by, of each file that matters, in the order of [`SiteFile`].
     pub fn basis(&self) -> [Option<Arc<Entry>>; SiteFile::COUNT] {
         match &self.basis {
-            Basis::Used(entries) => entries.clone(),
-            Basis::Awaited(entries) => entries.each_ref().map(Weak::upgrade),
+            DecidedBy::Used(entries) => entries.clone(),
+            DecidedBy::Awaited(entries) => entries.each_ref().map(Weak::upgrade),
         }
     }
 
@@ -70,7 +70,7 @@ impl Account {
     ) {
         if self.is_wanted.basis {
             let [tdmrep, license] = others;
-            self.basis = Basis::Used([Some(entry.clone()), tdmrep, license]);
+            self.basis = DecidedBy::Used([Some(entry.clone()), tdmrep, license]);
         }
         let Some(allowance) = allowance else { return };
         self.allowance = Some(allowance);
@@ -99,7 +99,7 @@ impl Account {
 
     pub fn begin_wait(&mut self) {
         self.basis =
-            Basis::Awaited(self.basis().map(|entry| entry.map_or_else(Weak::new, |entry| Arc::downgrade(&entry))));
+            DecidedBy::Awaited(self.basis().map(|entry| entry.map_or_else(Weak::new, |entry| Arc::downgrade(&entry))));
         self.since = Some(Instant::now());
     }
 
