@@ -32,9 +32,9 @@ pub(super) enum Fetched {
 }
 
 impl Fetched {
-    /// Whether it says that our copy is still the file.
-    pub fn is_confirmation(&self) -> bool {
-        matches!(self, Self::Answer { status: 304, .. })
+    /// Whether our copy is used on: it is still the file, or none could be had.
+    pub fn needs_copy(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Answer { status: 304 | 429 | 500.., .. })
     }
 }
 

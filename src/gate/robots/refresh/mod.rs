@@ -129,9 +129,11 @@ impl RobotsCache {
                 Err(FetchError::Unreachable(why)) => Fetched::Unreachable(why),
                 Err(FetchError::NotAsked(refusal)) => return Err(refusal),
             };
-            if before.answer.is_some() && is_unknown(&host.load()) {
+            if fetched.needs_copy() && is_unknown(&host.load()) {
+                // It may have been evicted since the fetch was ordered.
                 self.take_kept(host).await;
-                if fetched.is_confirmation() && is_unknown(&host.load()) {
+                let is_confirmed = matches!(fetched, Fetched::Answer { status: 304, .. }) && before.answer.is_some();
+                if is_confirmed && is_unknown(&host.load()) {
                     continue;
                 }
             }
