@@ -1,6 +1,6 @@
 //! `politely lint`: shows a robots.txt's faults, line by line, in the style of a compiler.
 
-use super::{CommandError, ConfigArg, Format, NO, inert, runtime};
+use super::{CommandError, ConfigArg, Format, NO, block_on, inert};
 use crate::config::Settings;
 use crate::policy::{Access, Authority, Entry, is_unseen};
 use crate::robots::lint::{Finding, LintReport, Related, Severity, TextPlace};
@@ -63,13 +63,13 @@ fn by_network(url: &str, config: &ConfigArg) -> Result<(String, LintReport), Com
     settings.robots.precedence = Precedence::default();
     settings.robots.max_size = ParseOptions::MIN_SIZE as u64;
     let policy_tokens = policy_tokens(&settings);
-    let entry = runtime()?.block_on(async {
+    let entry = block_on(async {
         let gate = server::gate_alone(settings)?;
         let refreshed = gate.refresh(&authority).await;
         refreshed.map_err(|why| {
             CommandError::usage(format!("cannot read {}: {why}", authority.robots_url()), "try again later")
         })
-    })?;
+    })??;
     if let Some(again) = entry.answer.as_ref().and_then(|answer| answer.asked_again) {
         let (first, version) = (again.first_status, again.first_version);
         eprintln!("note: the server answered {first} to the request over {version}; this is its answer over HTTP/1.1");

@@ -34,7 +34,7 @@ mod supervise_alone;
 mod trust;
 
 use crate::telemetry;
-use async_runtime::runtime;
+use async_runtime::block_on;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use command_error::{CommandError, INTERRUPTED, NO};

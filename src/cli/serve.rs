@@ -25,11 +25,8 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
     let was_empty = path.as_deref().is_some_and(is_empty);
     let settings = load(args)?;
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
-    let runtime = super::runtime()?;
-    let served = runtime.block_on(serve(settings, path.as_deref(), was_empty, args));
-    // Does not wait for blocking system calls, such as an unanswered name look-up.
-    runtime.shutdown_background();
-    served.map(|()| ExitCode::SUCCESS)
+    super::block_on(serve(settings, path.as_deref(), was_empty, args))??;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `was_empty`: whether the file at `path` was empty at the start.

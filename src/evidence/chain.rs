@@ -125,6 +125,7 @@ impl Chain {
         };
         self.out.clear();
         appended?;
+        self.queue.note_progress();
         self.unsynced.get_or_insert_with(|| Unsynced::after(self.head));
         self.head = head;
         *self.queue.head.lock() = (self.segment.number, head);

@@ -81,8 +81,8 @@ impl Evidence {
         Draft::new("decision", at)
     }
 
-    /// Queues a record with the files that it refers to: the configuration (text and SHA-256), and those of these entries. Never waits: if
-    /// there is no room, the record is counted as lost.
+    /// Queues a record with the files that it refers to: the configuration (text and SHA-256), and those of these entries. Never waits: who
+    /// can wait does so afterwards, for [`room`](Self::room).
     pub fn put<'a>(
         &self,
         mut draft: Draft,
@@ -92,6 +92,14 @@ impl Evidence {
         draft.hash("config", &config.1);
         let at = draft.at();
         draft.end(|line| self.queue.put(line, Some(config), entries, at));
+    }
+
+    /// Returns when the writer keeps up with what has come, or stands still.
+    pub async fn room(&self) {
+        if self.queue.is_full() {
+            // Boxed, as hardly any request has to wait.
+            Box::pin(self.queue.room()).await;
+        }
     }
 
     pub fn directory(&self) -> &Path {

@@ -1,5 +1,5 @@
-//! Records on their way to the thread that writes them. Requests never wait: a record for which there is no room is counted as
-//! lost, and the writer reports it in the chain.
+//! Records on their way to the thread that writes them. A record always fits while the writer goes on, whatever files a site has; who
+//! has filled the queue waits then before it brings another. A record is lost only when the writer stands still, and the chain says so.
 
 use super::record::{Draft, Hash, digest_of};
 use crate::policy::Entry;
@@ -7,7 +7,9 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::Notify;
+use tokio::time::timeout_at;
 
 /// What requests and the thread that writes share.
 #[derive(Default)]
@@ -15,6 +17,8 @@ pub(super) struct Queue {
     state: Mutex<State>,
     more: Condvar,
     done: Condvar,
+    /// The writer has taken the batch.
+    taken: Notify,
     /// How long segments are kept, in seconds.
     pub keep: AtomicU64,
     /// Records that this process has written to the chain, and records that it has lost.
@@ -27,6 +31,8 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     batch: Batch,
+    /// If the batch is full: since when, or when the writer last got on.
+    full_at: Option<Instant>,
     /// The writer waits for a first record.
     is_asleep: bool,
     is_writing: bool,
@@ -49,6 +55,8 @@ pub(super) struct Batch {
     pub times: Option<(SystemTime, SystemTime)>,
     /// Later records for which there was no room.
     pub lost: Option<Lost>,
+    /// Why the last of them was lost.
+    pub why: &'static str,
 }
 
 /// A file that records refer to.
@@ -107,8 +115,7 @@ impl Queue {
         at: SystemTime,
     ) {
         let mut state = self.state.lock();
-        let is_closed = state.is_closed;
-        let batch = &mut state.batch;
+        let (is_closed, batch) = (state.is_closed, &state.batch);
         // Usually the batch has all of them already.
         let sites = entries.into_iter().filter_map(|entry| {
             let place = Arc::as_ptr(entry).addr();
@@ -120,9 +127,15 @@ impl Queue {
             (!batch.files.contains_key(&place)).then(|| (place, EvidenceFile::Config(text.clone(), *hash)))
         }));
         let new: usize = files.iter().filter_map(|(_, file)| file.body()).map(|(_, bytes)| bytes.len()).sum();
-        // A file larger than the limit is accepted if it is the only one.
-        let is_full = batch.lines.len() + line.len() > ROOM || batch.held > 0 && batch.held + new > ROOM;
-        if is_closed || is_full || line.len() > MOST_RECORD {
+        let why = match state.full_at {
+            _ if is_closed => Some("it is closed"),
+            _ if line.len() > MOST_RECORD => Some("a record is longer than 4 MiB"),
+            Some(at) if at.elapsed() >= STANDSTILL => Some("nothing could be written for 5 s"),
+            _ => None,
+        };
+        let batch = &mut state.batch;
+        if let Some(why) = why {
+            batch.why = why;
             let lost = Lost { count: 1, from: at, to: at };
             batch.lost = Some(batch.lost.map_or(lost, |before| before.and(lost)));
             self.lost.fetch_add(1, Relaxed);
@@ -133,7 +146,32 @@ impl Queue {
         batch.records += 1;
         batch.lines.extend_from_slice(line);
         batch.times = Some(batch.times.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+        if batch.lines.len().max(batch.held) > ROOM {
+            state.full_at.get_or_insert_with(Instant::now);
+        }
         self.wake(&mut state);
+    }
+
+    /// Whether whoever can wait should.
+    pub fn is_full(&self) -> bool {
+        self.state.lock().full_at.is_some()
+    }
+
+    /// Returns when the batch is not full, or the writer stands still.
+    pub async fn room(&self) {
+        loop {
+            let taken = self.taken.notified();
+            let Some(until) = self.state.lock().full_at.map(|at| at + STANDSTILL) else { return };
+            if until <= Instant::now() {
+                return;
+            }
+            let _ = timeout_at(until.into(), taken).await;
+        }
+    }
+
+    /// The writer has written something.
+    pub fn note_progress(&self) {
+        self.state.lock().full_at.iter_mut().for_each(|at| *at = Instant::now());
     }
 
     pub fn close(&self) {
@@ -175,7 +213,8 @@ impl Queue {
         if state.batch.is_empty() {
             return (!state.is_closed).then_some(old);
         }
-        (state.is_writing, state.is_wanted) = (true, false);
+        (state.is_writing, state.is_wanted, state.full_at) = (true, false, None);
+        self.taken.notify_waiters();
         Some(std::mem::replace(&mut state.batch, old))
     }
 
@@ -200,8 +239,10 @@ impl Batch {
     }
 }
 
-/// Bytes of lines that wait, some ten thousand records; and as much of what they name.
+/// Bytes of lines that wait, some ten thousand records, and as much of what they name, before those who bring more have to wait.
 pub(super) const ROOM: usize = 8 << 20;
+/// How long the writer may write nothing while the batch is full, before records are lost.
+const STANDSTILL: Duration = Duration::from_secs(5);
 const KEPT: usize = 1 << 16;
 /// The longest record: a request's head is at most 1 MiB, and may take more when it is written as JSON.
 pub(super) const MOST_RECORD: usize = (4 << 20) - 128;
@@ -210,21 +251,66 @@ const MOMENT: Duration = Duration::from_millis(20);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
 
     const AT: SystemTime = SystemTime::UNIX_EPOCH;
 
+    /// A file of so many bytes that no other record names.
+    fn file(bytes: usize) -> (Arc<str>, Hash) {
+        ("x".repeat(bytes).into(), [0; 32])
+    }
+
+    /// Makes a full batch wait for longer than the writer may take.
+    fn stand_still(queue: &Queue) {
+        let mut state = queue.state.lock();
+        let at = state.full_at.as_mut().expect("it is full");
+        *at = at.checked_sub(STANDSTILL).expect("the machine has run for longer");
+    }
+
+    /// A site decides how long its files are, and could keep its own visits off the record.
+    #[tokio::test]
+    async fn nothing_is_lost_while_the_writer_goes_on_and_who_brings_too_much_waits_for_it() {
+        let queue = Queue::default();
+        assert!(queue.room().now_or_never().is_some());
+        for _ in 0..40 {
+            queue.put(b"{}\n", Some(&file(ROOM / 4)), [], AT);
+        }
+        let mut waits = Box::pin(queue.room());
+        assert!((&mut waits).now_or_never().is_none(), "it waits until they are taken");
+        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
+        assert_eq!((batch.files.len(), batch.records, batch.lost, queue.lost.load(Relaxed)), (40, 40, None, 0));
+        waits.await;
+        assert!(queue.room().now_or_never().is_some());
+    }
+
     #[test]
-    fn what_there_is_no_room_for_is_counted_with_its_times() {
+    fn nobody_waits_for_a_writer_that_stands_still() {
+        let queue = Queue::default();
+        queue.put(b"{}\n", Some(&file(2 * ROOM)), [], AT);
+        stand_still(&queue);
+        assert!(queue.room().now_or_never().is_some());
+        queue.note_progress();
+        queue.put(b"{}\n", Some(&file(ROOM)), [], AT);
+        assert_eq!(queue.lost.load(Relaxed), 0, "a long batch may take as long as it does");
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_when_the_writer_stands_still_is_counted_with_its_times() {
         let queue = Queue::default();
         let line = [b'x'; 1 << 10];
-        let most = ROOM as u64 / 1024;
-        for second in 0..most + 3 {
+        let most = ROOM as u64 / 1024 + 1;
+        for second in 0..most {
+            queue.put(&line, None, [], AT + Duration::from_secs(second));
+        }
+        assert_eq!(queue.lost.load(Relaxed), 0);
+        stand_still(&queue);
+        for second in most..most + 3 {
             queue.put(&line, None, [], AT + Duration::from_secs(second));
         }
         let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
         let (from, to) = (AT + Duration::from_secs(most), AT + Duration::from_secs(most + 2));
         assert_eq!((batch.lost, queue.lost.load(Relaxed)), (Some(Lost { count: 3, from, to }), 3));
-        assert_eq!(batch.lines.len(), ROOM);
+        assert_eq!(batch.records, most);
         queue.put(&line, None, [], AT);
         let Some(batch) = queue.take(batch, Duration::ZERO) else { panic!("there is room again") };
         assert_eq!((batch.lines.len(), batch.lost), (1 << 10, None));
@@ -253,22 +339,6 @@ mod tests {
             (0, 8, 80),
             "however the hosts take turns"
         );
-    }
-
-    #[test]
-    fn files_that_wait_take_no_more_room_than_there_is() {
-        let queue = Queue::default();
-        let file = |bytes: usize| ("x".repeat(bytes).into(), [0; 32]);
-        queue.put(b"{}\n", Some(&file(2 * ROOM)), [], AT);
-        queue.put(b"{}\n", Some(&file(1)), [], AT);
-        assert_eq!(queue.lost.load(Relaxed), 1, "the first has all the room, however large it is");
-        let Some(batch) = queue.take(Batch::default(), Duration::ZERO) else { panic!("there is one") };
-        for _ in 0..5 {
-            queue.put(b"{}\n", Some(&file(ROOM / 4)), [], AT);
-        }
-        assert_eq!(queue.lost.load(Relaxed), 2);
-        let Some(batch) = queue.take(batch, Duration::ZERO) else { panic!("there are four") };
-        assert_eq!((batch.files.len(), batch.records), (4, 4));
     }
 
     #[test]

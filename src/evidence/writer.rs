@@ -112,7 +112,7 @@ impl Writer {
         }
         if let Some(lost) = batch.lost {
             if self.is_to_be_logged() {
-                tracing::warn!(records = lost.count, "evidence was lost: the disk is too slow");
+                tracing::warn!(records = lost.count, "evidence was lost: {}", batch.why);
             }
             self.lose(lost);
             // These came before now, but the next record may be hours away.

@@ -2,7 +2,7 @@
 
 use super::budget::{Bill, Charge};
 use crate::policy::{Allowance, Entry, Refusal, RuleEvidence, SiteFile};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// What the account records beyond the times.
@@ -17,8 +17,7 @@ pub struct AccountDetail {
 #[derive(Debug, Default)]
 pub struct Account {
     detail: AccountDetail,
-    /// The entry of each relevant file that the decision used, in the order of [`SiteFile`].
-    pub basis: [Option<Arc<Entry>>; SiteFile::COUNT],
+    basis: DecidedBy,
     /// `None`: refused or not decided yet.
     pub allowance: Option<Allowance>,
     pub rule: Option<RuleEvidence>,
@@ -29,9 +28,31 @@ pub struct Account {
     pub(super) bill: Option<Box<Bill>>,
 }
 
+/// What was decided by, of each file that matters, in the order of [`SiteFile`].
+#[derive(Debug)]
+enum DecidedBy {
+    Used([Option<Arc<Entry>>; SiteFile::COUNT]),
+    /// It is decided again after a wait, so that a file may be evicted meanwhile.
+    Awaited([Weak<Entry>; SiteFile::COUNT]),
+}
+
+impl Default for DecidedBy {
+    fn default() -> Self {
+        Self::Used(Default::default())
+    }
+}
+
 impl Account {
     pub fn new(detail: AccountDetail) -> Self {
         Self { detail, ..Self::default() }
+    }
+
+    /// The entry of each relevant file that the decision used, in the order of [`SiteFile`].
+    pub fn basis(&self) -> [Option<Arc<Entry>>; SiteFile::COUNT] {
+        match &self.basis {
+            DecidedBy::Used(entries) => entries.clone(),
+            DecidedBy::Awaited(entries) => entries.each_ref().map(Weak::upgrade),
+        }
     }
 
     /// Time that the request was held so far.
@@ -50,7 +71,7 @@ impl Account {
     ) {
         if self.detail.basis {
             let [tdmrep, license] = others;
-            self.basis = [Some(entry.clone()), tdmrep, license];
+            self.basis = DecidedBy::Used([Some(entry.clone()), tdmrep, license]);
         }
         let Some(allowance) = allowance else { return };
         self.allowance = Some(allowance);
@@ -78,6 +99,8 @@ impl Account {
     }
 
     pub fn begin_wait(&mut self) {
+        self.basis =
+            DecidedBy::Awaited(self.basis().map(|entry| entry.map_or_else(Weak::new, |entry| Arc::downgrade(&entry))));
         self.since = Some(Instant::now());
     }
 

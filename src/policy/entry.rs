@@ -142,6 +142,15 @@ impl Entry {
         Self { answer, trouble: Some(Box::new(trouble)), linked: None }
     }
 
+    /// What the next fetch needs of it: the answer without the file.
+    #[must_use]
+    pub fn outline(&self) -> Self {
+        self.answer.as_ref().map_or_else(Self::default, |answer| {
+            let (access, validators) = (Access::Missing, answer.validators.clone());
+            Self::answered(SiteAnswer { access, validators, ..*answer })
+        })
+    }
+
     /// Corrects an entry that was stored, maybe under a wrong clock: ages become non-negative, and a retry further away than any
     /// failure could set is due.
     #[must_use]

@@ -171,6 +171,13 @@ impl Proxy {
         AccountDetail { rule: basis || self.is_logging.load(Relaxed), basis }
     }
 
+    /// Returns when there is room for another record.
+    async fn evidence_room(&self) {
+        if let Some(evidence) = &self.evidence {
+            evidence.room().await;
+        }
+    }
+
     fn is_stopping(&self) -> bool {
         // The value changes once.
         self.shutdown.has_changed().unwrap_or(true)

@@ -25,11 +25,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 /// A running proxy. Dropping it aborts requests in flight; [`shutdown`](Self::shutdown) lets them finish.
@@ -248,13 +249,16 @@ impl Running {
         let html_robots = known.filter(|(_, entry)| entry.is_html()).map(|(authority, _)| authority).collect();
         proxy.gate.leave_fleet().await;
         let gate = proxy.gate.clone();
-        // Fails only when the runtime shuts down; the gate then closes when it is dropped.
-        let closing = proxy.clone();
-        let _ = tokio::task::spawn_blocking(move || {
+        let (closing, (closes, closed)) = (proxy.clone(), oneshot::channel::<()>());
+        // Not on the runtime's threads for blocking work, which may be busy for long. Without a thread both close when they are dropped.
+        let closer = thread::Builder::new().name("politely-close".into()).spawn(move || {
+            let _closes = closes;
             gate.close();
             closing.evidence.iter().for_each(Evidence::close);
-        })
-        .await;
+        });
+        if closer.is_ok() {
+            let _ = closed.await;
+        }
         if let Some((admin, _)) = &self.parts.admin {
             admin.end();
             while self.beside.join_next().await.is_some() {}

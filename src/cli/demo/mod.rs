@@ -36,7 +36,7 @@ const CRAWL: [(bool, &str); 9] = [
 ];
 
 pub(super) fn run() -> Result<ExitCode, CommandError> {
-    super::runtime()?.block_on(demonstrate())
+    super::block_on(demonstrate())?
 }
 
 async fn demonstrate() -> Result<ExitCode, CommandError> {

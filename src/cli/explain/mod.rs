@@ -59,8 +59,9 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let rules = rules.asked_for(&last_run, &[]);
     let explanation = match &args.robots {
         Some(file) => by_file(file, &request, &rules, &settings)?,
-        None => super::runtime()?
-            .block_on(async { Ok::<_, CommandError>(server::gate_alone(settings)?.explain(&request, &rules).await) })?,
+        None => super::block_on(async {
+            Ok::<_, CommandError>(server::gate_alone(settings)?.explain(&request, &rules).await)
+        })??,
     };
     let offer = args.robots.is_none().then(|| known_offer(&args.config, &authority).unwrap_or_default());
     match args.format {

@@ -85,7 +85,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
             "the proxy in {name} is not used: politely connects to sites itself"
         );
     }
-    super::runtime()?.block_on(behind(settings, args))
+    super::block_on(behind(settings, args))?
 }
 
 async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandError> {

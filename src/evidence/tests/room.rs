@@ -129,3 +129,23 @@ fn while_there_is_no_room_it_is_looked_for_now_and_then() {
     let verified = good(directory.path());
     assert_eq!(verified.lost.iter().map(|(count, ..)| *count).collect::<Vec<_>>(), [2], "said once");
 }
+
+/// A site decides how long its files are, and could keep its own visits off the record.
+#[test]
+fn sites_with_long_files_of_their_own_are_all_on_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let evidence = open(directory.path());
+    for number in 0..60 {
+        let text = format!("# {number}\n{}", "Disallow: /a-section-of-the-site\n".repeat(15_000));
+        let access = Access::Rules(RobotsTxt::parse(text.as_bytes()));
+        let answer = SiteAnswer::new(access, 200, Freshness::new(SystemTime::now(), KEEP, 0.0));
+        let digest = *digest_of(&answer.access).unwrap();
+        let mut draft = evidence.draft(SystemTime::now());
+        draft.text("url", &format!("http://host-{number}.example/"));
+        draft.object("robots", |members| members.hash("sha256", &digest));
+        evidence.put(draft, &config(), [&Arc::new(Entry::answered(answer))]);
+    }
+    evidence.close();
+    let figures = evidence.figures();
+    assert_eq!((figures.written, figures.lost), (60, 0));
+}

@@ -3,7 +3,7 @@
 use super::link::ServerLink;
 use super::parcel::{FoundCopy, Parcel};
 use super::reach::ServerLost;
-use super::{Fleet, FleetWay, scripts};
+use super::{Fleet, FleetWay, Machine, scripts};
 use crate::gate::store::snapshot;
 use crate::policy::Entry;
 use crate::policy::freshness::LAST_GOOD_USE;
@@ -11,6 +11,7 @@ use crate::policy::site_file::SiteFileName;
 use redis::ScriptInvocation;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -122,10 +123,13 @@ impl Right {
         match &self.fleet.way {
             FleetWay::Server(_) => drop(tokio::spawn(timeout(HELD, self.put(entry)))),
             // That it could not be had is each one's to find.
-            FleetWay::Machine(_) if entry.trouble.is_some() => {}
+            FleetWay::Machine(_) if entry.trouble.is_some() || !Machine::may_leave(&entry) => {}
             FleetWay::Machine(machine) => {
                 let machine = machine.clone();
-                drop(spawn_blocking(move || machine.leave(&self.name, &entry, fresh_until(&entry))));
+                drop(tokio::spawn(async move {
+                    let _place = LEAVING.acquire().await;
+                    spawn_blocking(move || machine.leave(&self.name, &entry, fresh_until(&entry))).await
+                }));
             }
         }
     }
@@ -170,6 +174,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.min(FAR).as_millis()).expect("a year fits")
 }
 
+/// Copies are left for the machine's other processes one at a time: they are compressed under one lock.
+static LEAVING: Semaphore = Semaphore::const_new(1);
 /// What the script's numbers hold.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
 /// For how long the right outlives its instance.

@@ -3,7 +3,7 @@
 //! Sharded, so that requests rarely contend for a lock, and usually only read. Two allocations for each host entry, itself and the
 //! `Entry` in it, as a million of them must fit.
 //!
-//! Custom, as no library does all of this: replacing an `Entry` changes the weight, a host entry in use is never evicted, and host
+//! Custom, as no library does all of this: replacing an `Entry` changes the weight, a host entry in use loses its file alone, and host
 //! entries can be listed by last use. `papaya` and `dashmap` neither count nor evict; `quick_cache` weighs only on insertion and does
 //! not expose the order of use.
 
@@ -206,10 +206,12 @@ impl HostTable {
         all
     }
 
-    /// Evicts the least recently used sixteenth of the host entries. False: none could be evicted.
+    /// Evicts the least recently used sixteenth of the host entries. Those in use lose what is known of the file, which is read or
+    /// fetched again for the next decision. False: none could be evicted.
     pub fn shrink(&self) -> bool {
         let now = self.clock.load(Ordering::Relaxed);
-        let mut all = self.idle(now, is_free);
+        let may_shrink = |host: &Arc<HostEntry>| is_free(host) || host.load().source().is_some();
+        let mut all = self.idle(now, may_shrink);
         if all.is_empty() {
             return false;
         }
@@ -220,14 +222,19 @@ impl HostTable {
         for shard in &self.shards {
             let mut table = shard.write();
             table.retain(|host| {
-                let stays = quota == 0 || host.idle(now) < least || !is_free(host);
-                if !stays {
-                    quota -= 1;
-                    given_up = true;
+                if quota == 0 || host.idle(now) < least || !may_shrink(host) {
+                    return true;
+                }
+                quota -= 1;
+                given_up = true;
+                let is_used = !is_free(host);
+                if is_used {
+                    self.put_over(host, &host.load_full(), Arc::default());
+                } else {
                     self.counts[host.file as usize].fetch_sub(1, Ordering::Relaxed);
                     self.bytes.fetch_sub(cost(host), Ordering::Relaxed);
                 }
-                stays
+                is_used
             });
             if table.capacity() > 4 * table.len() {
                 table.shrink_to_fit(|host| self.hash(&host.authority, host.file));
@@ -255,7 +262,7 @@ impl HostTable {
     }
 }
 
-/// Whether no request uses the host entry. If it were evicted while in use, two entries for the same authority could decide independently.
+/// Whether no request uses the host entry. If it were removed while in use, two entries for the same authority could decide independently.
 fn is_free(host: &Arc<HostEntry>) -> bool {
     Arc::strong_count(host) == 1
 }

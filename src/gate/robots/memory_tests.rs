@@ -4,6 +4,7 @@ use super::*;
 use crate::policy::{Access, KeyBy, PaceKey};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 
 thread_local! {
     /// Bytes that this thread has allocated and not freed.
@@ -98,4 +99,42 @@ async fn authorities_that_are_never_asked_are_bounded_too() {
     }
     let bytes = cache.figures().bytes() as u64;
     assert!(bytes < most / 8 * 9, "{bytes} of {most}");
+}
+
+/// A file of about this length whose rules are no other's.
+fn long_body(number: usize, length: usize) -> Vec<u8> {
+    let mut text = format!("# of {number}\nUser-agent: *\nCrawl-delay: 58\n");
+    while text.len() < length {
+        text += &format!("Disallow: /{number}/section-{}/of-the-site\n", text.len());
+    }
+    text.into_bytes()
+}
+
+/// A site decides how long its file is, and how long requests have to wait for it.
+#[tokio::test]
+async fn long_files_stay_within_the_limit_whether_or_not_requests_wait_for_their_sites() {
+    for (count, length, is_held) in
+        [(100, 200 << 10, false), (100, 200 << 10, true), (10_000, 4 << 10, false), (10_000, 4 << 10, true)]
+    {
+        let cache = super::refresh::tests::cache();
+        let (mut settings, most) = (Settings::default(), 12 << 20);
+        settings.store.memory = most;
+        cache.settings.store(Arc::new(settings));
+        let mut held = Vec::new();
+        for number in 0..count {
+            let authority = Authority::from_url(&format!("https://host-{number}.example")).unwrap();
+            cache.insert(&authority, 200, &HeaderMap::new(), &long_body(number, length));
+            held.extend(is_held.then(|| cache.host(SiteFile::Robots, &authority)));
+            while cache.trimming.load(Ordering::Relaxed) {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        }
+        let bytes = cache.figures().bytes() as u64;
+        assert!(bytes < most / 8 * 9, "{count} of {length}, held: {is_held}: {bytes} of {most}");
+        assert!(cache.files.bytes() as u64 > most / 2, "no more is given up than has to be");
+        for host in &held {
+            assert!(Arc::ptr_eq(host, &cache.host(SiteFile::Robots, &host.authority)), "and each host is one still");
+        }
+        assert!(held.last().is_none_or(|last| !is_unknown(&last.load())), "those used last have theirs");
+    }
 }

@@ -12,6 +12,7 @@ mod refresh;
 mod reread;
 mod response;
 mod shared_reply;
+mod trim;
 
 pub(super) use fetch_table::{FetchReason, Fetching, Order};
 pub use figures::CacheFigures;
@@ -38,9 +39,9 @@ pub use places::most_fetches;
 use response::{Fetched, interpret_response};
 use shared_reply::SharedReplies;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::SystemTime;
-use tokio::task::spawn_blocking;
+use tokio::sync::Semaphore;
 
 /// All authorities known so far.
 pub(super) struct RobotsCache {
@@ -51,6 +52,8 @@ pub(super) struct RobotsCache {
     places: FairPlaces,
     /// Places for bodies that are longer than most.
     long_bodies: FairPlaces,
+    /// Places for reading copies from the store, which may be long.
+    loading: Semaphore,
     pacer: Arc<Pacer>,
     settings: Arc<ArcSwap<Settings>>,
     fleet: Option<Arc<Fleet>>,
@@ -82,6 +85,7 @@ impl RobotsCache {
             upstream,
             places: FairPlaces::new(most_fetches(&settings.load())),
             long_bodies: FairPlaces::new(fetch::MOST_LONG),
+            loading: Semaphore::new(MOST_LOADED),
             pacer,
             settings,
             fleet,
@@ -159,6 +163,8 @@ impl RobotsCache {
             let work = Box::pin(inner.or_failed(&host, inner.refresh_now(&host, &order, &fetch)));
             let end = underway.unless_unwanted(work).await;
             drop(underway);
+            // Those that wait for it decide by it now.
+            inner.hosts.touch(&host);
             if let Some(end) = end {
                 fetch.set_end(end.unwrap_or(Ok(())));
             }
@@ -246,28 +252,10 @@ impl RobotsCache {
             self.hosts.put(&license, forgotten);
         }
     }
-
-    /// Evicts the least recently used host entries, in the background, if memory exceeds the limit.
-    pub fn trim(self: &Arc<Self>) {
-        let most = usize::try_from(self.settings.load().store.memory).unwrap_or(usize::MAX);
-        if self.figures().bytes() <= most && !self.files.is_stale() || self.trimming.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let inner = self.clone();
-        spawn_blocking(move || {
-            inner.files.sweep();
-            if inner.figures().bytes() > most {
-                inner.pacer.sweep();
-                // Evicts a little more than necessary, so that this is rare.
-                while inner.figures().bytes() > most / 16 * 15 && inner.hosts.shrink() {
-                    inner.files.sweep();
-                }
-            }
-            inner.trimming.store(false, Ordering::Relaxed);
-        });
-    }
 }
 
+/// Copies read from the store at a time.
+const MOST_LOADED: usize = 16;
 /// Number of new host entries, about 100 KB, after which memory is checked.
 const TRIM_EACH: u32 = 256;
 /// In milliseconds: from a minute to the 30 days for which the last good copy may be used.

@@ -31,6 +31,13 @@ pub(super) enum Fetched {
     Unreachable(String),
 }
 
+impl Fetched {
+    /// Whether our copy is used on: it is still the file, or none could be had.
+    pub fn needs_copy(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Answer { status: 304 | 429 | 500.., .. })
+    }
+}
+
 /// The entry after a fetch.
 pub(super) fn interpret_response(
     file: SiteFile,

@@ -181,6 +181,7 @@ impl Exchange<'_> {
             ClientReply::Cut => client.cut(),
             ClientReply::AlreadySent => {}
         }
+        self.proxy.evidence_room().await;
     }
 
     fn conclude(&mut self, outcome: Outcome) -> ClientReply {

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 impl EndedExchange<'_> {
     /// Records the exchange. `answer`: the proxy's own answer, if any.
     pub(super) fn record(&self, evidence: &Evidence, outcome: &Outcome, answer: Option<&Answer>) {
-        let (now, trip) = (SystemTime::now(), self.trip);
+        let (now, trip, basis) = (SystemTime::now(), self.trip, self.trip.gate.basis());
         let mut draft = evidence.draft(now.checked_sub(self.began.elapsed()).unwrap_or(now));
         self.client(&mut draft);
         let (name, error, detail) = outcome.words();
@@ -21,7 +21,7 @@ impl EndedExchange<'_> {
         error.iter().for_each(|error| draft.text("error", error));
         detail.iter().for_each(|detail| draft.text("detail", detail));
         self.verdict(outcome).iter().for_each(|verdict| verdict.record(&mut draft));
-        for (name, entry) in ["robots", "tdmrep", "license_file"].into_iter().zip(&trip.gate.basis) {
+        for (name, entry) in ["robots", "tdmrep", "license_file"].into_iter().zip(&basis) {
             // A file that was never requested is left out.
             if let Some(entry) = entry.as_ref().filter(|entry| entry.answer.is_some() || entry.trouble.is_some()) {
                 draft.object(name, |members| rests_on(entry, members));
@@ -52,7 +52,7 @@ impl EndedExchange<'_> {
             draft.number("origin_ms", millis(origin));
         }
         draft.number("ms", millis(self.began.elapsed()));
-        evidence.put(draft, self.settings.kept(), trip.gate.basis.iter().flatten());
+        evidence.put(draft, self.settings.kept(), basis.iter().flatten());
     }
 
     fn client(&self, draft: &mut Draft) {

@@ -7,6 +7,7 @@ mod copies;
 mod fetching;
 mod full_disk;
 mod hops;
+mod memory;
 mod refresh;
 mod restart;
 mod robots;

@@ -462,3 +462,23 @@ async fn a_look_up_that_hangs_in_the_system_holds_up_no_end() {
     binary.signal(libc::SIGTERM);
     assert_eq!(binary.ended().await.code(), Some(0), "{}", binary.output());
 }
+
+/// Other work may keep all blocking threads busy for minutes.
+#[test]
+fn the_end_waits_for_no_other_work_on_the_blocking_threads() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).max_blocking_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let origin = Origin::site("").await;
+        let directory = tempfile::tempdir().unwrap();
+        let evidence = directory.path().join("evidence");
+        let proxy = Proxy::start(&format!("evidence: {{ directory: '{}' }}", evidence.display())).await;
+        assert_eq!(proxy.get(&origin.url("/open")).await.status(), 200);
+        let (_until, busy) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || busy.recv());
+        proxy.shutdown().await;
+        let files = std::fs::read_dir(&evidence).unwrap().map(|file| file.unwrap().path());
+        let mut segments = files.filter(|path| path.extension().is_some_and(|it| it == "jsonl"));
+        assert!(std::fs::read_to_string(segments.next().unwrap()).unwrap().contains(r#""type":"stop""#));
+    });
+}

@@ -69,7 +69,7 @@ impl Machine {
 
     /// Leaves what the origin has answered to the others. What cannot be left here is fetched by each.
     pub fn leave(&self, authority: &str, entry: &Entry, until: SystemTime) {
-        let Some(answer) = &entry.answer else { return };
+        let Some(answer) = entry.answer.as_ref().filter(|_| Self::may_leave(entry)) else { return };
         let sent = answer.freshness.validated_at();
         // There is room for most files as they are.
         let packed = [snapshot::store_plain, snapshot::compress].into_iter();
@@ -77,6 +77,11 @@ impl Machine {
         if let Some(copy) = packed.find(|copy| copy.len() <= LONGEST) {
             let _ = self.copies.write(CopyId::of(authority), &copy, sent, until);
         }
+    }
+
+    /// Whether there may be room for its file.
+    pub fn may_leave(entry: &Entry) -> bool {
+        entry.source().is_none_or(|file| file.len() <= LONGEST_FILE)
     }
 }
 
@@ -159,6 +164,8 @@ const HEAD: usize = WORDS * 8 + size_of::<FileDigest>();
 const WORDS: usize = 5;
 /// One robots.txt in four hundred is longer.
 const LONGEST: usize = (16 << 10) - HEAD;
+/// Of most files that are longer, more is left than [`LONGEST`] when they are compressed.
+const LONGEST_FILE: usize = 8 * LONGEST;
 /// As a rule no fetch takes longer, with all its redirects.
 const FETCH_LASTS: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);

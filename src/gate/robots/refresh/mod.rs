@@ -150,16 +150,27 @@ impl RobotsCache {
 
     /// From the origin.
     async fn refresh_alone(self: &Arc<Self>, host: &HostEntry, order: &Order, fetch: &Fetch) -> Result<(), Refusal> {
-        let old = host.load_full();
-        let settings = self.settings.load_full();
-        let fetched = match self.ask(&settings, host, &old, order, fetch).await {
-            Ok(fetched) => fetched,
-            Err(FetchError::Unreachable(why)) => Fetched::Unreachable(why),
-            Err(FetchError::NotAsked(refusal)) => return Err(refusal),
+        let (settings, taker) = (self.settings.load_full(), Taker::new(order.client, &host.authority));
+        let fetched = loop {
+            // Without the file, which may be evicted meanwhile.
+            let before = host.load().outline();
+            let fetched = match self.ask(&settings, host, &before, order, fetch).await {
+                Ok(fetched) => fetched,
+                Err(FetchError::Unreachable(why)) => Fetched::Unreachable(why),
+                Err(FetchError::NotAsked(refusal)) => return Err(refusal),
+            };
+            if fetched.needs_copy() && is_unknown(&host.load()) {
+                // It may have been evicted since the fetch was ordered.
+                self.take_kept(host, taker).await;
+                let is_confirmed = matches!(fetched, Fetched::Answer { status: 304, .. }) && before.answer.is_some();
+                if is_confirmed && is_unknown(&host.load()) {
+                    continue;
+                }
+            }
+            break fetched;
         };
         // Loaded again, as a reload may have happened meanwhile.
         let (settings, old) = (self.settings.load_full(), host.load_full());
-        let taker = Taker::new(order.client, &host.authority);
         let Some(entry) = self.read(host.file, old.clone(), fetched, settings, taker).await else { return Ok(()) };
         if is_older(&entry, &host.load()) {
             // Another instance has asked later, and its copy has arrived meanwhile.
@@ -224,6 +235,7 @@ impl RobotsCache {
             return None;
         }
         let (store, authority) = (self.store.clone(), authority.clone());
+        let _place = self.loading.acquire().await.ok()?;
         let load = move |settings: &Settings, parse: &ParseCopy<'_>| {
             let kept = store.load(file.of(&authority), parse)?;
             Some(if settings.store.is_impatient { Arc::new(kept.due(SystemTime::now())) } else { kept })

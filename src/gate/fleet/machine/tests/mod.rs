@@ -268,6 +268,25 @@ async fn one_fetches_and_the_others_wait_for_that() {
     }
 }
 
+/// Compressing half a megabyte to learn that it does not fit keeps a thread busy, and the file in memory.
+#[tokio::test]
+async fn a_file_that_is_far_too_long_is_left_to_nobody() {
+    use crate::gate::fleet::parcel::FoundCopy;
+    use crate::policy::freshness::Freshness;
+    use crate::policy::{Access, Entry, SiteAnswer};
+    use crate::robots::RobotsTxt;
+    let (_directory, one, other) = both();
+    for (lines, is_left) in [(10, true), (5_000, true), (40_000, false)] {
+        let access = Access::Rules(RobotsTxt::parse("Disallow: /x\n".repeat(lines).as_bytes()));
+        let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0);
+        let entry = Entry::answered(SiteAnswer::new(access, 200, freshness));
+        let name = format!("http://{lines}");
+        one.leave(&name, &entry, entry.answer.as_ref().expect("it has one").freshness.refresh_at());
+        let found = other.look(&name, false, Duration::ZERO).await;
+        assert_eq!(matches!(found, Ok(FoundCopy::Copy(_))), is_left, "{lines}");
+    }
+}
+
 /// It may be stopped.
 #[tokio::test(start_paused = true)]
 async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {

@@ -1,0 +1,51 @@
+//! Keeps what is known of authorities within `store.memory`.
+
+use super::RobotsCache;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::sleep;
+
+impl RobotsCache {
+    /// Evicts the least recently used host entries and files, in the background, if memory exceeds the limit.
+    pub fn trim(self: &Arc<Self>) {
+        if self.is_within_limit() && !self.files.is_stale() || self.trimming.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let inner = self.clone();
+        tokio::spawn(async move {
+            loop {
+                let pass = inner.clone();
+                // Fails only when the runtime shuts down.
+                let _ = tokio::task::spawn_blocking(move || pass.evict()).await;
+                if inner.is_within_limit() || inner.store.queued_bytes() == 0 {
+                    break;
+                }
+                // Files that wait to be written are held until they are.
+                sleep(AGAIN).await;
+            }
+            inner.trimming.store(false, Ordering::Relaxed);
+        });
+    }
+
+    fn evict(&self) {
+        self.files.sweep();
+        if !self.is_within_limit() {
+            self.pacer.sweep();
+            // Evicts a little more than necessary, so that this is rare.
+            while self.figures().bytes() > self.limit() / 16 * 15 && self.hosts.shrink() {
+                self.files.sweep();
+            }
+        }
+    }
+
+    fn is_within_limit(&self) -> bool {
+        self.figures().bytes() <= self.limit()
+    }
+
+    fn limit(&self) -> usize {
+        usize::try_from(self.settings.load().store.memory).unwrap_or(usize::MAX)
+    }
+}
+
+const AGAIN: Duration = Duration::from_millis(200);

@@ -1,0 +1,73 @@
+//! How much memory sites can make their files take.
+
+use crate::support::{Origin, Proxy, Reply, eventually, within};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Sites whose long robots.txt is no other's.
+async fn sites(crawl_delay: u64) -> Origin {
+    Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => {
+            let host = seen.field("host").unwrap_or_default();
+            let rules = (0..4_000).map(|line| format!("Disallow: /{line}/{host}/a-section-of-the-site\n"));
+            Reply::text(format!("User-agent: *\nCrawl-delay: {crawl_delay}\n{}", rules.collect::<String>()))
+        }
+        _ => Reply::text("page"),
+    })
+    .await
+}
+
+async fn bytes_of_files(proxy: &Proxy) -> usize {
+    let metrics = crate::support::curl(&[&format!("http://{}/metrics", proxy.admin_address())]).await.text();
+    let files = metrics.lines().find_map(|line| line.strip_prefix("politely_memory_bytes{of=\"files\"} "));
+    files.expect("it is counted").parse::<f64>().expect("a number") as usize
+}
+
+/// A page of each of so many sites, and a second one, which waits for its turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_files_take_no_more_than_configured_however_many_requests_wait() {
+    const SITES: usize = 60;
+    let origin = sites(600).await;
+    let yaml =
+        "{ admin: { address: '127.0.0.1:0' }, store: { memory: 8MiB }, pace: { max_wait: 1h, max_crawl_delay: 1h } }";
+    let proxy = Arc::new(Proxy::start(yaml).await);
+    let mut waiting = JoinSet::new();
+    for number in 0..SITES {
+        let host = origin.authority(&format!("h{number}.localhost"));
+        assert_eq!(proxy.get(&format!("http://{host}/first")).await.status(), 200);
+        let proxy = proxy.clone();
+        waiting.spawn(async move { proxy.get(&format!("http://{host}/second")).await.status() });
+    }
+    eventually("all wait", || proxy.waiting() == SITES).await;
+    within("files are given up", async {
+        while bytes_of_files(&proxy).await > 9 << 20 {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(proxy.waiting(), SITES);
+}
+
+/// From the store, or from the site again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_whose_rules_were_given_up_while_it_waited_has_them_read_again_at_its_turn() {
+    for (store, fetches) in [("memory: 1MiB", 1), ("memory: 1MiB, disk: 0", 2)] {
+        let origin = sites(10).await;
+        let yaml =
+            format!("{{ admin: {{ address: '127.0.0.1:0' }}, store: {{ {store} }}, pace: {{ max_wait: 60s }} }}");
+        let proxy = Arc::new(Proxy::start(&yaml).await);
+        let host = origin.authority("h.localhost");
+        assert_eq!(proxy.get(&format!("http://{host}/first")).await.status(), 200);
+        let (waits, url) = (proxy.clone(), format!("http://{host}/second"));
+        let second = tokio::spawn(async move { waits.get(&url).await.status() });
+        eventually("it waits", || proxy.waiting() == 1).await;
+        // Others take its place.
+        let others = (0..4).map(|number| format!("http://{}/", origin.authority(&format!("h{number}.localhost"))));
+        for url in others {
+            assert_eq!(proxy.get(&url).await.status(), 200);
+        }
+        assert_eq!(within("its turn", second).await.expect("no panic"), 200);
+        let robots = origin.log.of("/robots.txt").into_iter().filter(|seen| seen.field("host") == Some(&host));
+        assert_eq!(robots.count(), fetches, "{store}");
+    }
+}
