@@ -272,6 +272,49 @@ mod tests {
         Some(user.name.as_ref().to_owned())
     }
 
+    #[test]
+    fn a_tunnel_stays_its_opener_s_while_each_of_the_credentials_does() {
+        let hash = users()[0].password.as_ref().unwrap().expose().to_owned();
+        let other = hash.replace("m=8", "m=16");
+        let access = |keys: &str| {
+            Settings::parse("test.yaml", &format!("access: {{ users: [{{ name: a, {keys} }}] }}")).unwrap().access
+        };
+        let [both, certificate, password] =
+            [format!("certificate: x, password: '{hash}'"), "certificate: x".to_owned(), format!("password: '{hash}'")];
+        for (before, now, is_kept) in [
+            (&both, both.clone(), true),
+            (&certificate, both.clone(), true),
+            (&password, both.clone(), true),
+            (&both, certificate.clone(), false),
+            (&both, password.clone(), false),
+            (&both, both.replace('x', "y"), false),
+            (&certificate, "certificate: y".into(), false),
+            (&certificate, password.clone(), false),
+            (&password, certificate.clone(), false),
+            (&password, format!("password: '{other}'"), false),
+        ] {
+            let mut opener = Some(access(before).users[0].clone());
+            assert_eq!(readmit(&access(&now), &mut opener).is_ok(), is_kept, "{before} and then {now}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_no_password_is_known_by_none() {
+        let passwords = Passwords::new();
+        for others in [
+            String::new(),
+            ", { name: b, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA' }".into(),
+        ] {
+            let yaml = format!("access: {{ users: [{{ name: a, certificate: x }}{others}] }}");
+            let users = Settings::parse("test.yaml", &yaml).unwrap().access.users;
+            for credentials in ["a:", "a:x", "a:a", "nobody:x"] {
+                assert_eq!(name(&passwords, &users, HERE, credentials).await, None, "{credentials}");
+            }
+        }
+        let computed: Vec<_> = passwords.computed.lock().iter().map(Vec::len).collect();
+        assert_eq!(computed, [0, 0, 0, 0, 1, 1, 1, 1], "as where nobody has the name");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_user_is_known_by_name_and_password() {
         let (passwords, users) = (Passwords::new(), users());
