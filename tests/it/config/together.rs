@@ -114,16 +114,16 @@ fn a_user_is_known_by_a_password_or_by_a_certificate_of_one_s_own() {
     for (user, fault) in [
         (
             "{ name: c }",
-            "1:61 the user `c` has neither `password` nor `certificate` | add `password`, which `politely hash-password` \
+            "1:56 the user `c` has neither `password` nor `certificate` | add `password`, which `politely hash-password` \
              makes, or `certificate`: a name in a client certificate",
         ),
         (
             "{ name: c, certificate: A.example }",
-            "1:85 this certificate would name two users, `a` and `c` | name another one, or leave it out",
+            "1:80 this certificate would name two users, `a` and `c` | name another one, or leave it out",
         ),
         (
             "{ name: c, certificate: '' }",
-            "1:85 \"\" is not a name in a certificate | write its CN, or a DNS name, an e-mail address or a URI of its \
+            "1:80 \"\" is not a name in a certificate | write its CN, or a DNS name, an e-mail address or a URI of its \
              alternative names",
         ),
     ] {
