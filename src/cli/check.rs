@@ -107,9 +107,17 @@ fn describe(settings: &Settings, told: &mut String) {
         };
         say(&format!("shares {shared}; without it {loss} (on_fleet_loss)"));
     }
-    let users: Vec<&str> = settings.access.users.iter().map(|user| user.name.as_ref()).collect();
-    if !users.is_empty() {
-        say(&format!("requires a user name and password: {} (access.users)", users.join(", ")));
+    let users = &settings.access.users;
+    let by_password = users.iter().filter(|user| user.password.is_some()).map(|user| user.name.as_ref().to_owned());
+    let by_certificate = users
+        .iter()
+        .filter_map(|user| Some(format!("{} by {}", user.name.as_ref(), user.certificate.as_ref()?.as_ref())));
+    let known: [(&str, Vec<String>); 2] = [
+        ("requires a user name and password", by_password.collect()),
+        ("knows users by a name in their certificates", by_certificate.collect()),
+    ];
+    for (how, users) in known.into_iter().filter(|(_, users)| !users.is_empty()) {
+        say(&format!("{how}: {} (access.users)", users.join(", ")));
     }
     say(&format!("connects to ports {} (egress.ports)", join(&settings.egress.ports)));
     for (key, listed) in [("hosts", join(&settings.listed.hosts)), ("methods", settings.listed.methods.join(", "))] {

@@ -19,8 +19,7 @@ pub(super) fn listeners(settings: &Settings, check: &mut Sections<'_>) {
     for (index, listener) in listen.iter().enumerate() {
         let (address, number) = (&listener.address, index.to_string());
         let key = ["listen", &number, "address"];
-        let identified = listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-        if address.is_loopback() == Some(false) && open_to_all && !identified {
+        if address.is_loopback() == Some(false) && open_to_all && !listener.takes_certificates() {
             let hint = "set `access`, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1";
             check.fault(&key, format!("anybody who can reach `{address}` could use this proxy"), hint);
         }

@@ -26,7 +26,7 @@ pub use instance::{instance_name, keep_instance_name};
 pub use read::environment::KeyArgument;
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
 pub use settings::Settings;
-pub use written::access::{AccessSettings, User};
+pub use written::access::{AccessSettings, CertificateName, User};
 pub use written::defaults::DEFAULTS;
 pub use written::file::{
     AdminSettings, CacheSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings,

@@ -1,6 +1,6 @@
 //! Checks that types cannot express: bounds of single values, and combinations of keys.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::hosts::Hosts;
 use super::read::error::{Complaint, did_you_mean};
 use super::read::sections::Sections;
 use super::settings::Settings;
+use super::written::file::Listener;
 use super::written::host_table::{HostMap, Override};
 use super::written::intercept;
 use super::written::manners::check_budget;
@@ -180,17 +181,28 @@ fn signature(settings: &Settings, check: &mut Sections<'_>) {
 }
 
 fn users(settings: &Settings, check: &mut Sections<'_>) {
-    let mut known = HashSet::new();
+    let (mut known, mut certificates) = (HashSet::new(), HashMap::new());
     for (index, user) in settings.access.users.iter().enumerate() {
         let (name, number) = (user.name.as_ref(), index.to_string());
         let key = ["access", "users", &number, "name"];
         if name.contains(':') {
             check.fault(&key, "a user's name has no colon (RFC 7617 §2)", "leave the colon out");
         }
-        if user.password.cost().is_none() {
+        if user.password.as_ref().is_some_and(|password| password.cost().is_none()) {
             // The text is not repeated: it may be the password itself.
             let hint = "make one with `politely hash-password`; it begins with `$argon2id$`";
             check.fault(&["access", "users", &number, "password"], "this is not an Argon2 hash of a password", hint);
+        }
+        if user.password.is_none() && user.certificate.is_none() {
+            let hint = "add `password`, which `politely hash-password` makes, or `certificate`: a name in a client certificate";
+            check.fault(&key[..3], format!("the user `{name}` has neither `password` nor `certificate`"), hint);
+        }
+        // Upper and lower case are one in DNS names.
+        let certificate = user.certificate.as_ref().map(|certificate| certificate.as_ref().to_ascii_lowercase());
+        if let Some(other) = certificate.and_then(|certificate| certificates.insert(certificate, name)) {
+            let what = format!("this certificate would name two users, `{other}` and `{name}`");
+            let hint = "name another one, or leave it out";
+            check.fault(&["access", "users", &number, "certificate"], what, hint);
         }
         if !known.insert(name) {
             check.fault(&key, format!("the user `{name}` appears twice"), "leave out one of them");
@@ -222,7 +234,7 @@ fn overrides(settings: &Settings, section: &[&str], entries: &HostMap<Override>,
 
 /// Warnings about settings that are valid but may have unwanted consequences.
 pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
-    let Settings { pace, hosts, .. } = settings;
+    let Settings { pace, hosts, access, .. } = settings;
     let own = hosts.all().filter_map(|policy| policy.rules.crawl_delay).max().unwrap_or_default();
     let delays = [("pace.min_delay", pace.min_delay), ("a host's `crawl_delay`", own.min(pace.max_crawl_delay))];
     let longer = delays.into_iter().filter(|(_, delay)| *delay > pace.max_wait);
@@ -246,7 +258,16 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
             "name the domain itself, such as `*.example.co.uk`, if these sites are not all meant",
         )
     });
-    longer.map(warning).chain(purposes).chain(suffixes).collect()
+    let names = access.users.iter().filter(|user| user.certificate.is_some()).map(|user| user.name.as_ref());
+    let names = names.collect::<Vec<_>>().join(", ");
+    let takes_certificates = settings.listen.iter().any(Listener::takes_certificates);
+    let unused = (!names.is_empty() && !takes_certificates).then(|| {
+        Complaint::new(
+            format!("no listener asks for client certificates: `certificate` is of no use to {names}"),
+            "add `client_ca` to `listen[].tls`, the authority of the certificates",
+        )
+    });
+    longer.map(warning).chain(purposes).chain(suffixes).chain(unused).collect()
 }
 
 /// Patterns such as `*.co.uk` and `*.com`, without duplicates: keys and values of whatever section.

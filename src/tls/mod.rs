@@ -3,6 +3,7 @@
 
 pub mod ca;
 mod certificate;
+mod client_certificate;
 mod client_verifier;
 mod distrust;
 mod error;
@@ -14,6 +15,7 @@ pub(crate) mod secret_file;
 
 pub use crate::tls_provider::provider;
 pub use ca::{Ca, Trusted};
+pub use client_certificate::ClientCertificate;
 pub use distrust::Distrust;
 pub use error::{CaError, RootsError};
 pub use hello::{HelloReader, UNRECOGNIZED_NAME, UnreadableHello};

@@ -158,7 +158,7 @@ impl ConfigText {
         let start = self.text.split_inclusive('\n').take(line - 1).map(str::len).sum::<usize>();
         let content = self.text[start..].lines().next().unwrap_or_default();
         let before = self.text[..start].lines().next_back().unwrap_or_default();
-        if holds_secret(content) || before.trim_end().ends_with("password:") {
+        if holds_secret(content) || before.trim_end().ends_with(':') && holds_secret(before) {
             return None;
         }
         let from = content.char_indices().nth(column - 1).map_or(content.len(), |(index, _)| index);
@@ -194,9 +194,11 @@ pub(in crate::config) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'
     (distance(nearest) <= (word.chars().count() / 3).max(1)).then_some(nearest)
 }
 
+/// Also under a misspelt key, such as `Password` or `pasword`.
 fn holds_secret(line: &str) -> bool {
     let credentials = line.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
-    credentials || line.contains("password")
+    let is_password = |word: &str| word.to_ascii_lowercase().contains("pass") || nearest(word, &["password"]).is_some();
+    credentials || line.contains("$argon2") || line.split(|c: char| !c.is_alphanumeric()).any(is_password)
 }
 
 /// Length of the key or value that begins `rest`, estimated.

@@ -8,8 +8,10 @@ use serde::{Deserialize, Deserializer};
 use super::host_table::{HostMap, Override};
 use super::manners;
 use super::secrets::Secret;
+use super::text::{QUOTES, read_from_text};
 use super::values::{HeaderText, MethodName, Network, listed};
 use crate::config::hosts::Hosts;
+use crate::config::read::error::Complaint;
 use crate::policy::{Allowlist, Budget, HostPattern, ListedBy};
 use crate::robots::ProductToken;
 
@@ -29,8 +31,10 @@ pub struct AccessSettings {
 #[non_exhaustive]
 pub struct User {
     pub name: HeaderText,
-    /// The password's hash.
-    pub password: Secret,
+    /// The password's hash. `None` requires `certificate`.
+    pub password: Option<Secret>,
+    /// A client that shows a certificate with this name is this user.
+    pub certificate: Option<CertificateName>,
     /// Replaces `identity.product_tokens`.
     #[serde(default)]
     pub product_tokens: Vec<ProductToken>,
@@ -51,6 +55,31 @@ pub struct User {
     #[serde(default, deserialize_with = "manners::some_budget")]
     pub budget: Option<Budget>,
 }
+
+/// A name in a client certificate: the subject's CN, or a subject alternative name (DNS, e-mail, URI). Not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateName(Box<str>);
+
+impl CertificateName {
+    fn parse(text: &str) -> Result<Self, Complaint> {
+        match text.is_empty() || text.contains(char::is_control) {
+            true => Err(Complaint::new(format!("{text:?} is not a name in a certificate"), CERTIFICATE_FORMS)),
+            false => Ok(Self(text.into())),
+        }
+    }
+}
+
+impl AsRef<str> for CertificateName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+read_from_text! {
+    CertificateName, "text", QUOTES, CertificateName::parse;
+}
+
+const CERTIFICATE_FORMS: &str = "write its CN, or a DNS name, an e-mail address or a URI of its alternative names";
 
 fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<User>>, D::Error> {
     Ok(Vec::deserialize(deserializer)?.into_iter().map(Arc::new).collect())

@@ -29,6 +29,13 @@ pub struct Listener {
     pub directory: bool,
 }
 
+impl Listener {
+    /// Whether clients must present a certificate.
+    pub(in crate::config) fn takes_certificates(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -5,6 +5,7 @@ use super::super::limits::per_client;
 use super::Peer;
 use crate::config::{AccessSettings, Secret, User};
 use crate::policy::Refusal;
+use crate::tls::ClientCertificate;
 use argon2::{Argon2, PasswordVerifier};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -24,7 +25,7 @@ use tokio::time::sleep;
 pub fn admit(access: &AccessSettings, peer: &Peer) -> Result<(), Refusal> {
     let client = peer.address.ip().to_canonical();
     let why = if access.clients.is_empty() {
-        if peer.is_identified || !access.users.is_empty() || client.is_loopback() {
+        if peer.certificate.is_some() || !access.users.is_empty() || client.is_loopback() {
             return Ok(());
         }
         format!("{client} is another machine, and `access` allows none")
@@ -43,15 +44,31 @@ pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Resul
     if opener.as_ref().is_some_and(|opener| users.iter().any(|user| Arc::ptr_eq(user, opener))) {
         return Ok(());
     }
-    let same = opener.as_ref().and_then(|opener| {
-        users.iter().find(|user| (&user.name, &user.password) == (&opener.name, &opener.password)).cloned()
-    });
+    let same = opener.as_ref().and_then(|opener| users.iter().find(|user| keeps_credentials(user, opener)).cloned());
     if same.is_none() && !users.is_empty() {
         let why = "the user who opened this tunnel is no longer in access.users".into();
         return Err(Refusal::ClientDenied { credentials: false, why });
     }
     *opener = same;
     Ok(())
+}
+
+/// Whether this is still the same user, who can still be identified in each way that was possible before.
+fn keeps_credentials(now: &User, before: &User) -> bool {
+    let is_kept = (before.password.is_none() || now.password == before.password)
+        && (before.certificate.is_none() || now.certificate == before.certificate);
+    now.name == before.name && is_kept
+}
+
+/// The user whom the client's certificate names.
+pub fn certified(users: &[Arc<User>], shown: &ClientCertificate) -> Result<Arc<User>, Refusal> {
+    let mut named =
+        users.iter().filter(|user| user.certificate.as_ref().is_some_and(|name| shown.is_named(name.as_ref())));
+    match (named.next(), named.next()) {
+        (Some(user), None) => Ok(user.clone()),
+        (Some(_), Some(_)) => Err(denied("the client certificate names more than one user")),
+        (None, _) => Err(denied("the client certificate names no user, and no user name and password were sent")),
+    }
 }
 
 /// Verifies passwords and caches the results, right or wrong. Each attempt computes one hash of every cost in use, so
@@ -104,7 +121,7 @@ impl Passwords {
         let sent = sent.ok_or_else(|| denied("no user name and password were sent"))?;
         let (name, password) = basic(sent).ok_or_else(|| denied("the credentials are not of the Basic scheme"))?;
         let named = users.iter().find(|user| user.name.as_ref().as_bytes() == name);
-        let hash = named.map_or(&b""[..], |user| user.password.expose().as_bytes());
+        let hash = named.and_then(|user| user.password.as_ref()).map_or(&b""[..], |hash| hash.expose().as_bytes());
         let digest = self.digest(&[&name, hash, &password]);
         let is_right = match self.results.get(&digest) {
             Some(is_right) => is_right,
@@ -137,7 +154,7 @@ impl Passwords {
         }
         let of_address = self.turn((client, None)).await;
         let hashing = self.hashing.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let own = named.map(|user| user.password.clone());
+        let own = named.and_then(|user| user.password.clone());
         let others = stand_ins(users, named);
         #[cfg(test)]
         self.computed.lock().push(own.iter().chain(&others).filter_map(|hash| hash.cost().cloned()).collect());
@@ -190,13 +207,14 @@ impl Passwords {
 
 /// One stored hash of each cost in use except the named user's.
 fn stand_ins(users: &[Arc<User>], named: Option<&Arc<User>>) -> Vec<Secret> {
-    let mut all: Vec<&Secret> = named.iter().map(|user| &user.password).collect();
-    for user in users {
-        if all.iter().all(|known| known.cost() != user.password.cost()) {
-            all.push(&user.password);
+    let own = named.and_then(|user| user.password.as_ref());
+    let mut all: Vec<&Secret> = own.into_iter().collect();
+    for hash in users.iter().filter_map(|user| user.password.as_ref()) {
+        if all.iter().all(|known| known.cost() != hash.cost()) {
+            all.push(hash);
         }
     }
-    all.into_iter().skip(usize::from(named.is_some())).cloned().collect()
+    all.into_iter().skip(usize::from(own.is_some())).cloned().collect()
 }
 
 /// Decodes Basic credentials (RFC 7617 §2).
@@ -254,6 +272,46 @@ mod tests {
         Some(user.name.as_ref().to_owned())
     }
 
+    #[test]
+    fn a_tunnel_stays_its_opener_s_while_each_of_the_credentials_does() {
+        let hash = users()[0].password.as_ref().unwrap().expose().to_owned();
+        let other = hash.replace("m=8", "m=16");
+        let access = |keys: &str| {
+            Settings::parse("test.yaml", &format!("access: {{ users: [{{ name: a, {keys} }}] }}")).unwrap().access
+        };
+        let [both, certificate, password] =
+            [format!("certificate: x, password: '{hash}'"), "certificate: x".to_owned(), format!("password: '{hash}'")];
+        for (before, now, is_kept) in [
+            (&both, both.clone(), true),
+            (&certificate, both.clone(), true),
+            (&password, both.clone(), true),
+            (&both, certificate.clone(), false),
+            (&both, password.clone(), false),
+            (&both, both.replace('x', "y"), false),
+            (&certificate, "certificate: y".into(), false),
+            (&certificate, password.clone(), false),
+            (&password, certificate.clone(), false),
+            (&password, format!("password: '{other}'"), false),
+        ] {
+            let mut opener = Some(access(before).users[0].clone());
+            assert_eq!(readmit(&access(&now), &mut opener).is_ok(), is_kept, "{before} and then {now}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_no_password_is_known_by_none() {
+        let other = ", { name: b, password: '$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA' }";
+        for (others, hashes) in [("", 0), (other, 1)] {
+            let yaml = format!("access: {{ users: [{{ name: a, certificate: x }}{others}] }}");
+            let (passwords, users) = (Passwords::new(), Settings::parse("test.yaml", &yaml).unwrap().access.users);
+            for credentials in ["a:", "a:x", "a:a", "nobody:x"] {
+                assert_eq!(name(&passwords, &users, HERE, credentials).await, None, "{credentials}");
+            }
+            let computed: Vec<_> = passwords.computed.lock().iter().map(Vec::len).collect();
+            assert_eq!(computed, [hashes; 4], "as where nobody has the name");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_user_is_known_by_name_and_password() {
         let (passwords, users) = (Passwords::new(), users());
@@ -299,7 +357,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_users_of_one_cost_cost_one_hash() {
-        let hash = users()[0].password.expose().to_owned();
+        let hash = users()[0].password.as_ref().unwrap().expose().to_owned();
         let all: Vec<_> = (0..1000).map(|number| format!("{{ name: u{number}, password: '{hash}' }}")).collect();
         let yaml = format!("access: {{ users: [{}] }}", all.join(", "));
         let (users, passwords) = (Settings::parse("test.yaml", &yaml).unwrap().access.users, Passwords::new());

@@ -97,7 +97,10 @@ pub(super) async fn find_user(
         return Ok(());
     }
     let users = &settings.access.users;
-    let user = proxy.passwords.identify(users, peer.address.ip(), credentials, tries).await;
+    let user = match (&peer.certificate, credentials) {
+        (Some(certificate), None) => auth::certified(users, certificate).map(Some),
+        _ => proxy.passwords.identify(users, peer.address.ip(), credentials, tries).await,
+    };
     // A refused client must not keep the previous user.
     peer.set_user(user.as_ref().ok().cloned().flatten());
     user.map(drop)

@@ -7,7 +7,7 @@ use super::super::limits::total::ConnectionPermit;
 use super::Peer;
 use super::connection::Connection;
 use super::wire::{LINGER_BYTES, LINGER_TIME, Wire};
-use crate::tls::Distrust;
+use crate::tls::{ClientCertificate, Distrust};
 use crate::upstream::is_own_limit;
 use futures_util::FutureExt;
 use rustls::ServerConfig;
@@ -180,7 +180,7 @@ async fn served(
     let ListenerSettings { tls, serves_directory: gets_directory, .. } = state.settings.borrow().clone();
     drop(state);
     let is_identified = tls.as_ref().is_some_and(|tls| tls.identifies);
-    let peer = Peer::new(address, is_identified, gets_directory);
+    let mut peer = Peer::new(address, gets_directory);
     let wire = match tls {
         None => Wire::Tcp(tcp),
         Some(tls) => {
@@ -199,6 +199,10 @@ async fn served(
             }
         }
     };
+    if let Wire::Tls(tls) = &wire {
+        let shown = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        peer.certificate = shown.map(|der| Arc::new(ClientCertificate::new(der.clone())));
+    }
     Connection::new(wire, Buffer::new(), peer, Timer::new(), permit, None).serve(&proxy).await;
 }
 

@@ -18,6 +18,7 @@ use crate::config::User;
 use crate::policy::Authority;
 use crate::policy::pace::ClientId;
 use crate::proxy::limits::streams::FirstStream;
+use crate::tls::ClientCertificate;
 use crate::upstream::PrivateConnections;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -28,8 +29,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Peer {
     pub address: SocketAddr,
-    /// The client presented a certificate signed by `client_ca`.
-    pub is_identified: bool,
+    /// The certificate that the client has presented, signed by the listener's `client_ca`.
+    pub certificate: Option<Arc<ClientCertificate>>,
     /// The listener serves the directory of signing keys without access control.
     pub gets_directory: bool,
     pub tunnel: Option<Tunnel>,
@@ -44,10 +45,10 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub(in crate::proxy) fn new(address: SocketAddr, is_identified: bool, gets_directory: bool) -> Self {
+    pub(in crate::proxy) fn new(address: SocketAddr, gets_directory: bool) -> Self {
         let (private, owners) = (Arc::default(), Arc::default());
         let first_stream = FirstStream::default();
-        Peer { address, is_identified, gets_directory, tunnel: None, user: None, first_stream, private, owners }
+        Peer { address, certificate: None, gets_directory, tunnel: None, user: None, first_stream, private, owners }
     }
 
     /// The client for fair pacing.

@@ -5,11 +5,11 @@ use super::super::exchange::request::Unread;
 use super::super::exchange::{Outcome, conclude_unread};
 use super::super::io::{Buffer, Timer};
 use super::super::limits::per_client::Place;
-use super::Peer;
 use super::connect::connect;
 use super::connection::{Connection, identify};
 use super::socks_reply::{BAD_ADDRESS, BAD_COMMAND, FAILURE, IPV4, NOT_ALLOWED, VERSION, reply};
 use super::wire::{LINGER_BYTES, LINGER_TIME, Wire};
+use super::{Peer, auth};
 use crate::policy::{Authority, Scheme};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -50,7 +50,7 @@ async fn negotiate(
     timer: &mut Timer,
 ) -> Option<io::Result<Authority>> {
     let at = Instant::now() + proxy.settings.load().limits.header_timeout;
-    let credentials = match timer.limit(at, negotiate_method(proxy, io)).await? {
+    let credentials = match timer.limit(at, negotiate_method(proxy, io, peer)).await? {
         Ok(credentials) => credentials,
         Err(error) => return Some(Err(error)),
     };
@@ -82,11 +82,15 @@ async fn negotiate(
     timer.limit(at, directed).await
 }
 
-/// Returns the credentials if users are configured.
-async fn negotiate_method(proxy: &Proxy, io: &mut Wire) -> io::Result<Option<Vec<u8>>> {
+/// Returns the credentials if they are required.
+async fn negotiate_method(proxy: &Proxy, io: &mut Wire, peer: &Peer) -> io::Result<Option<Vec<u8>>> {
     let [_, count] = take(io).await?;
     let methods = take_some(io, count).await?;
-    let method = if proxy.settings.load().access.users.is_empty() { ANYBODY } else { PASSWORD };
+    let method = {
+        let users = &proxy.settings.load().access.users;
+        let is_certified = || peer.certificate.as_ref().is_some_and(|shown| auth::certified(users, shown).is_ok());
+        if users.is_empty() || !methods.contains(&PASSWORD) && is_certified() { ANYBODY } else { PASSWORD }
+    };
     if !methods.contains(&method) {
         io.write_all(&[VERSION, NO_METHOD]).await?;
         return Err(wrong(if method == PASSWORD {

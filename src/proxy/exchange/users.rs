@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn peer(address: impl Into<IpAddr>, user: Option<&Arc<User>>) -> Peer {
-        let mut peer = Peer::new(SocketAddr::new(address.into(), 1), false, false);
+        let mut peer = Peer::new(SocketAddr::new(address.into(), 1), false);
         peer.user = user.cloned();
         peer
     }

@@ -121,6 +121,29 @@ fn check_names_the_users() {
 }
 
 #[test]
+fn check_names_the_users_of_certificates_and_warns_where_nobody_asks_for_any() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    let users = format!(
+        "access: {{ users: [{{ name: alice, password: \"{hash}\", certificate: alice.example }}, {{ name: bob, certificate: Bob }}, \
+         {{ name: carol, password: \"{hash}\" }}] }}\n"
+    );
+    let warning = "  warning: no listener asks for client certificates: `certificate` is of no use to alice, bob\n";
+    let tls =
+        "listen: [{ address: 127.0.0.1:3128, tls: { certificate: c.pem, key: k.pem, client_ca: clients.pem } }]\n";
+    for (listen, is_warned) in [("", true), (tls, false)] {
+        let (_home, file) = written(&format!("{listen}{users}"));
+        let (code, told, _) = check(&file, &[]);
+        assert_eq!((code, told.contains(warning)), (Some(0), is_warned), "{told}");
+        for line in [
+            "requires a user name and password: alice, carol (access.users)",
+            "knows users by a name in their certificates: alice by alice.example, bob by Bob (access.users)",
+        ] {
+            assert!(told.contains(&format!("  {line}\n")), "{line}: {told}");
+        }
+    }
+}
+
+#[test]
 fn check_shows_every_fault_as_a_compiler_does_and_exits_2() {
     let (_home, file) = written("mode: enforce\npace:\n  max_wiat: 10s\nrobots:\n  timeout: 10\n");
     let (code, told, faults) = check(&file, &[("POLITELY_MODE", "strict")]);

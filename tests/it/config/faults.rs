@@ -411,6 +411,12 @@ fn secrets_are_never_shown() {
         "fleet: redis://user:hunter2@127.0.0.1/0?protocol=resp2",
         "access: { users: [{ name: 'a:b', password: hunter2 }] }",
         "access: { users: [{ name: 'a', password: [hunter2] }] }",
+        "access: { users: [{ name: 'a', Password: hunter2 }] }",
+        "access: { users: [{ name: 'a', pasword: hunter2 }] }",
+        "access: { users: [{ name: 'a', passwd: hunter2 }] }",
+        "access: { users: [{ name: 'a', hash: $argon2id$hunter2 }] }",
+        "access: { users: [{ name: 'a', certificate: x, Pass-Word: hunter2, budgett: 1 }] }",
+        "access: { users: [{ pasword:\n  hunter2, name: [] }] }",
     ] {
         let shown = faults(yaml);
         assert!(!shown.contains("hunter2"), "{shown}");

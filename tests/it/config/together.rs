@@ -110,6 +110,28 @@ fn a_listener_beyond_loopback_is_fine_with_access_rules() {
 }
 
 #[test]
+fn a_user_is_known_by_a_password_or_by_a_certificate_of_one_s_own() {
+    for (user, fault) in [
+        (
+            "{ name: c }",
+            "1:56 the user `c` has neither `password` nor `certificate` | add `password`, which `politely hash-password` \
+             makes, or `certificate`: a name in a client certificate",
+        ),
+        (
+            "{ name: c, certificate: A.example }",
+            "1:80 this certificate would name two users, `a` and `c` | name another one, or leave it out",
+        ),
+        (
+            "{ name: c, certificate: '' }",
+            "1:80 \"\" is not a name in a certificate | write its CN, or a DNS name, an e-mail address or a URI of its \
+             alternative names",
+        ),
+    ] {
+        assert_eq!(short(&format!("access: {{ users: [{{ name: a, certificate: a.example }}, {user}] }}")), [fault]);
+    }
+}
+
+#[test]
 fn a_password_has_to_be_hashed_and_is_not_repeated() {
     for password in ["hunter2", "$argon2id$hunter2", "$2b$12$hunter2hunter2hunter2hunter2hunter2hunter2hunter2hu", "''"]
     {

@@ -2,6 +2,7 @@
 
 pub mod access;
 mod access_log;
+mod client_certificates;
 mod event_log;
 mod evidence;
 mod evidence_disk;

@@ -104,6 +104,14 @@ impl Client {
         }
     }
 
+    /// Whether a TLS session was resumed.
+    pub fn is_resumed(&self) -> bool {
+        match &self.source.inner {
+            Stream::Plain(_) | Stream::Pipe(_) => false,
+            Stream::Tls(stream) => stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed),
+        }
+    }
+
     /// The peer's certificates, its own first.
     pub fn peer_certificates(&self) -> Vec<rustls::pki_types::CertificateDer<'static>> {
         match &self.source.inner {
