@@ -13,10 +13,10 @@ use super::read::text::read_text;
 use super::read::tree::{Value, YamlNode};
 use super::settings::Settings;
 use super::shown::Whole;
-use super::validate;
 use super::written::defaults::defaults;
 use super::written::intercept::CaSource;
 use super::written::values::AccessLog;
+use super::{validate, warnings};
 
 impl Settings {
     /// Reads the file, if given, and its includes, and lays the environment (`std::env::vars_os()`) over them.
@@ -104,7 +104,7 @@ impl Settings {
         validate::check(&settings, &mut sections);
         let whole = sections.whole;
         settings.whole = Whole::new(&whole);
-        settings.warnings = validate::warnings(&settings);
+        settings.warnings = warnings::warnings(&settings);
         let signature = &mut settings.identity.signature;
         let place = |path: &[&str]| whole.along(&[&["identity", "signature"], path].concat()).at.shown(&files.sources);
         let others = (0..signature.other_keys.len()).map(|index| place(&["other_keys", &index.to_string()]));

@@ -13,6 +13,7 @@ mod settings;
 mod shown;
 mod steps;
 mod validate;
+mod warnings;
 mod written;
 
 pub use admin_token::AdminToken;

@@ -1,20 +1,15 @@
 //! Checks that types cannot express: bounds of single values, and combinations of keys.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::policy::HostPattern;
-use crate::robots::{ParseOptions, Purpose};
+use crate::robots::ParseOptions;
 
 use super::addresses::{egress, listeners};
-use super::hosts::Hosts;
-use super::read::error::{Complaint, did_you_mean};
 use super::read::sections::Sections;
 use super::settings::Settings;
-use super::written::file::Listener;
 use super::written::host_table::{HostMap, Override};
 use super::written::intercept;
 use super::written::manners::check_budget;
@@ -232,69 +227,6 @@ fn overrides(settings: &Settings, section: &[&str], entries: &HostMap<Override>,
     }
 }
 
-/// Warnings about settings that are valid but may have unwanted consequences.
-pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
-    let Settings { pace, hosts, access, .. } = settings;
-    let own = hosts.all().filter_map(|policy| policy.rules.crawl_delay).max().unwrap_or_default();
-    let delays = [("pace.min_delay", pace.min_delay), ("a host's `crawl_delay`", own.min(pace.max_crawl_delay))];
-    let longer = delays.into_iter().filter(|(_, delay)| *delay > pace.max_wait);
-    let warning = |(key, delay): (&str, _)| {
-        let (delay, wait) = (show_duration(delay), show_duration(pace.max_wait));
-        let what = format!("{key} ({delay}) is longer than `pace.max_wait` ({wait})");
-        let hint = "a request that comes too soon is answered 429 with Retry-After at once: the crawler has to retry by \
-            itself; raise `pace.max_wait` to have it wait here";
-        Complaint::new(what, hint)
-    };
-    let purposes = unknown_purposes(settings).into_iter().map(|purpose| {
-        let what = format!(
-            "`{purpose}` is not a purpose that politely knows: only lines with exactly this name can disallow it"
-        );
-        let known = || format!("known are {}", Purpose::KNOWN.map(|name| format!("`{name}`")).join(", "));
-        Complaint::new(what, did_you_mean(purpose, &Purpose::KNOWN).unwrap_or_else(known))
-    });
-    let suffixes = public_suffixes(&settings.whole.all).into_iter().map(|pattern| {
-        Complaint::new(
-            format!("`{pattern}` covers every site below a public suffix"),
-            "name the domain itself, such as `*.example.co.uk`, if these sites are not all meant",
-        )
-    });
-    let names = access.users.iter().filter(|user| user.certificate.is_some()).map(|user| user.name.as_ref());
-    let names = names.collect::<Vec<_>>().join(", ");
-    let takes_certificates = settings.listen.iter().any(Listener::takes_certificates);
-    let unused = (!names.is_empty() && !takes_certificates).then(|| {
-        Complaint::new(
-            format!("no listener asks for client certificates: `certificate` is of no use to {names}"),
-            "add `client_ca` to `listen[].tls`, the authority of the certificates",
-        )
-    });
-    longer.map(warning).chain(purposes).chain(suffixes).chain(unused).collect()
-}
-
-/// Patterns such as `*.co.uk` and `*.com`, without duplicates: keys and values of whatever section.
-fn public_suffixes(value: &Value) -> BTreeSet<String> {
-    let here = |text: &str| {
-        let Ok(HostPattern::Below(parent)) = HostPattern::parse(text) else { return None };
-        let suffix = psl::suffix(parent.as_bytes())?;
-        let is_whole = suffix.typ() == Some(psl::Type::Icann) && suffix.as_bytes().len() == parent.len();
-        is_whole.then(|| format!("*.{parent}"))
-    };
-    match value {
-        Value::String(text) => here(text).into_iter().collect(),
-        Value::Array(items) => items.iter().flat_map(public_suffixes).collect(),
-        Value::Object(entries) => {
-            entries.iter().flat_map(|(key, value)| public_suffixes(value).into_iter().chain(here(key))).collect()
-        }
-        _ => BTreeSet::new(),
-    }
-}
-
-/// Without duplicates.
-fn unknown_purposes(settings: &Settings) -> BTreeSet<&str> {
-    let users = settings.access.users.iter().filter_map(|user| user.hosts.as_ref());
-    let all = users.chain([&settings.hosts]).flat_map(Hosts::all).flat_map(|policy| policy.rules.purposes());
-    all.map(Purpose::as_str).filter(|purpose| !Purpose::KNOWN.contains(purpose)).collect()
-}
-
 const LEAST_HEADER_SIZE: u64 = 4 << 10;
 /// The limit of the HTTP/1 parser.
 const MOST_HEADER_SIZE: u64 = 1 << 20;
@@ -306,23 +238,3 @@ const LEAST_KEPT: Duration = Duration::from_secs(3600);
 const LEAST_VALIDITY: Duration = Duration::from_secs(2);
 /// The limit advised by the drafts.
 const MOST_VALIDITY: Duration = Duration::from_secs(86_400);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pattern_over_a_public_suffix_is_warned_of_wherever_it_stands() {
-        let yaml = "hosts: { '*.co.uk': {}, '*.example.co.uk': {} }\n\
-            intercept: { hosts: { '*.org.uk': tunnel } }\n\
-            admin: { hosts: ['*.co.nz', '*.cluster.local'] }\n\
-            egress: { hosts: ['*.com.au', '*.github.io', com.au], deny: ['*.gov.uk', 198.51.100.0/24, '*.COM'] }\n\
-            access: { users: [{ name: a, password: \"$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA\",\n\
-            egress: { hosts: ['*.co.jp'] }, hosts: { '*.ac.uk': {}, '*.com': {} } }] }\n";
-        let settings = Settings::parse("a.yaml", yaml).unwrap();
-        let warned = settings.warnings.iter().map(|warning| warning.what.as_str());
-        let patterns: Vec<_> = warned.filter(|what| what.contains("public suffix")).collect();
-        let all = ["ac.uk", "co.jp", "co.nz", "co.uk", "com", "com.au", "gov.uk", "org.uk"];
-        assert_eq!(patterns, all.map(|suffix| format!("`*.{suffix}` covers every site below a public suffix")));
-    }
-}

@@ -271,7 +271,6 @@ impl Gate {
         if entry.usable(now).is_some() || !entry.may_fetch(now) {
             return entry;
         }
-        // If the fetch could not be made, nothing is known.
         let _ = self.robots.refresh(&host, Order::background(FetchReason::FirstUse)).end().await;
         host.load_full()
     }

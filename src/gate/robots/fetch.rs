@@ -224,8 +224,7 @@ impl From<GetError> for FetchError {
     }
 }
 
-/// Reads the body, up to slightly more than `limit`, which shows that it is longer. A long one needs a place, so that bodies that stall
-/// hold so much memory in all and no more.
+/// Reads the body, up to slightly more than `limit`. A long one needs a place, which bounds the memory of bodies that stall.
 async fn rules(
     mut body: BodyStream,
     headers: &HeaderMap,
@@ -251,9 +250,8 @@ async fn rules(
         // Truncated pages are passed on, but a truncated robots.txt could lack rules.
         return Err("the answer ends without close_notify, and may be cut short".to_owned().into());
     }
-    let codings =
-        headers.get_all(header::CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let codings = codings.collect::<Vec<_>>().join(",");
+    let lines = headers.get_all(header::CONTENT_ENCODING).iter();
+    let codings = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect::<Vec<_>>().join(",");
     let decoded = timeout(COME_BACK, workers.file(read, codings, limit, cut, taker)).await;
     decoded.map_err(|_| own_limit(&DECODERS_BUSY))?.map_err(|error| FetchError::Unreachable(error.to_string()))
 }

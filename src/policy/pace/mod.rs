@@ -128,8 +128,7 @@ impl<W> Schedule<W> {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
         let retry_after = self.retry_after(wait, demand);
-        // Neither counts as waiting, with nobody ahead: `max_wait` 0 does not refuse it. Asking the fleet, and what
-        // a request may be early by that comes back when it was told to.
+        // Neither counts as waiting, with nobody ahead (`max_wait` 0): asking the fleet, and what it is early by that comes back as told.
         let asks = !self.may_turn(demand);
         let is_nearly_due = self.wait_queue.is_none() && self.has_room(demand) && wait <= ARRIVAL;
         let is_long = wait > terms.max_wait || terms.max_wait.is_zero() && !asks;
@@ -140,21 +139,17 @@ impl<W> Schedule<W> {
         let patience = terms.max_wait.min(terms::FAR).max(least);
         let wait_queue = self.wait_queue.get_or_insert_default();
         let queue = terms.queue.max(usize::from(asks || is_nearly_due));
+        let is_full = !terms.is_renewal && wait_queue.is_full(queue);
         // Who may not wait at all takes nobody's place.
-        let may_take_place = terms.queue > 0;
-        if !terms.is_renewal
-            && wait_queue.is_full(queue)
-            && !(may_take_place && wait_queue.make_room(client, retry_after))
-        {
+        if is_full && (terms.queue == 0 || !wait_queue.make_room(client, retry_after)) {
             self.drop_empty_queue();
             return Turn::Refuse(Refused::Full { retry_after });
         }
         self.tickets += 1;
         let ticket = Ticket { client, number: self.tickets };
-        if terms.is_renewal {
-            wait_queue.join_as_renewal(ticket, demand, now, terms::FAR, waiter());
-        } else {
-            wait_queue.join(ticket, demand, now, patience, waiter());
+        match terms.is_renewal {
+            true => wait_queue.join_as_renewal(ticket, demand, now, terms::FAR, waiter()),
+            false => wait_queue.join(ticket, demand, now, patience, waiter()),
         }
         Turn::Wait { ticket, until: (at > now).then_some(at) }
     }
