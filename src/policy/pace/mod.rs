@@ -61,8 +61,7 @@ use super::Breaker;
 
 /// One key's slots and its waiting line. `W` is what the caller keeps for a waiter and gets back with its turn.
 ///
-/// An uncontended request touches only numbers; the line is allocated with the first waiter and given back with the
-/// last.
+/// An uncontended request touches only numbers; the line is allocated with the first waiter and freed with the last.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Schedule<W = ()> {
