@@ -2,16 +2,18 @@
 
 use super::{ExplainArgs, offered, text};
 use crate::admin;
-use crate::cli::evidence::{directory, when};
+use crate::cli::evidence::{directory, times_of, when};
+use crate::cli::report::{outcomes, size};
 use crate::cli::{CommandError, Format, NO, inert, print};
 use crate::config::Settings;
-use crate::evidence::{Found, Past, SiteCopy, digits, find};
+use crate::evidence::{Found, Past, SiteCopy, digits, find, verify};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
 use crate::policy::{Authority, HostRules, Known, Request};
 use crate::rfc3339;
 use crate::robots::{ProductToken, Purpose};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -33,7 +35,6 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     let request = Request::new(authority, target.as_bytes());
     let robots = past.robots(&settings.robots.parse_options(), at);
     let tdmrep = rules.mining_purpose().map(|_| past.tdmrep(at));
-    // The evidence does not have licence files.
     let known = Known { robots: &robots, tdmrep: tdmrep.as_ref(), license: None };
     let mut explanation = explain(known, &rules, &request, at);
     if explanation.reason == UNKNOWN {
@@ -42,10 +43,24 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     }
     explanation.robots.fetched_at = past.robots.as_ref().and_then(|robots| robots.copy.fetched);
     explanation.robots.expires_at = None;
+    if let Some(tdmrep) = &mut explanation.tdmrep {
+        tdmrep.fetched_at = past.tdmrep.as_ref().and_then(|tdmrep| tdmrep.copy.fetched);
+        tdmrep.expires_at = None;
+    }
     let contradicted = contradicted(&explanation, &past);
+    let broken = broken(&directory);
+    let by_page = by_page(&explanation, &past);
     match args.format {
         Format::Text => {
-            let mut out = text(&explanation) + &offered(&offer(&past)) + &inert(&origin(&past, at, unread.as_deref()));
+            let verdict = by_page.map(|rule| format!("allowed by robots.txt; refused by the page's own {rule}"));
+            let judged = text(&explanation, verdict.as_deref()) + &offered(&offer(&past));
+            let mut out = inert(&on_record(&explanation.url, &past, at))
+                + "\njudged again, by the files of that time:\n"
+                + &judged
+                + &inert(&origin(&past, at, unread.as_deref()));
+            if let Some(why) = &broken {
+                let _ = writeln!(out, "warning: {}: do not rely on any of this", inert(why));
+            }
             if let Some(same) = contradicted {
                 let (segment, line) = (same.segment, same.line);
                 let _ = writeln!(
@@ -59,13 +74,32 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         Format::Json => {
             let mut all = as_json(&explanation, &past, at, unread.as_deref());
             all["evidence"]["contradicts"] = contradicted.is_some().into();
+            all["evidence"]["broken"] = broken.clone().into();
+            all["evidence"]["refused_by_page"] = by_page.into();
             print(&format!("{all}\n"))?
         }
     };
-    if contradicted.is_some() {
+    if contradicted.is_some() || broken.is_some() {
         return Ok(ExitCode::from(UNSURE));
     }
-    Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+    Ok(if explanation.allowed && by_page.is_none() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+}
+
+/// What is wrong with the chain, if anything is.
+fn broken(directory: &Path) -> Option<String> {
+    match verify(directory, &[]) {
+        Ok(verified) => verified.faults.first().map(|fault| {
+            let line = fault.line.map_or_else(String::new, |line| format!(", line {line}"));
+            format!("the chain of the evidence is broken (segment {}{line}: {})", fault.segment, fault.what)
+        }),
+        Err(error) => Some(format!("the chain of the evidence was not checked: {error}")),
+    }
+}
+
+/// The field, or element of the page's head, that refused the URL last, for the same use; the files of then allow it.
+fn by_page<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a str> {
+    let Found { decision, .. } = past.by_page.as_ref().filter(|_| explanation.allowed)?;
+    decision.rule.as_deref().filter(|_| decision.purpose == explanation.purposes)
 }
 
 /// For a date, its last millisecond in UTC, so that it covers the whole day.
@@ -101,7 +135,7 @@ fn rules(args: &ExplainArgs, settings: &Settings, known: &Found, authority: &Aut
 
 /// A record of the same URL, based on the same files, for the same crawler and use, but with another verdict.
 fn contradicted<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Found> {
-    let same = past.same.as_ref()?;
+    let same = past.last.last()?;
     let (then, known) = (&same.decision, &past.known.decision);
     let basis = |copy: Option<&SiteCopy>| copy.map(|copy| (copy.status, copy.sha256, copy.failure.is_some()));
     let is_based_alike = then.config == known.config
@@ -111,8 +145,10 @@ fn contradicted<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Fou
         && then.product_tokens == explanation.product_tokens
         && then.purpose == explanation.purposes;
     let reason = then.reason.as_deref()?;
-    // Other reasons depend on the time, earlier requests or the answer.
-    let is_by_files = BY_FILES.contains(&reason) || reason == "usage-disallowed" && then.origin_ms.is_none();
+    // Other reasons depend on the time, earlier requests, what the page says, or a licence file, which is not judged again.
+    let is_by_license = then.rule.as_deref().is_some_and(|rule| rule.starts_with("url: "));
+    let is_by_files = BY_FILES.contains(&reason)
+        || reason == "usage-disallowed" && !then.is_refused_by_page() && !is_by_license && then.origin_ms.is_none();
     (is_based_alike && is_by_files && reason != explanation.reason).then_some(same)
 }
 
@@ -124,15 +160,66 @@ fn offer(past: &Past) -> Value {
     }
 }
 
+/// What is on record of the URL itself.
+fn on_record(url: &str, past: &Past, at: SystemTime) -> String {
+    let (asked, at) = (&past.asked, rfc3339::millis(at));
+    if past.last.is_empty() {
+        return format!("no record of a request for this URL up to {at}: {url}\n");
+    }
+    let times = times_of(asked.requests);
+    let mut out = format!("on record up to {at}: {url}\n  asked for {times}: {}\n", outcomes(asked));
+    if asked.requests > past.last.len() as u64 {
+        let _ = writeln!(out, "  the last {}:", past.last.len());
+    }
+    for Found { segment, line, time, decision } in &past.last {
+        let or = |list: &[String], none: &str| if list.is_empty() { none.to_owned() } else { list.join(", ") };
+        let reasons = decision.all_reasons().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let rule = decision.rule.as_ref().map_or(String::new(), |rule| format!("; {rule}"));
+        let site = match decision.site_status() {
+            Some(status) => format!("the site's status {status}"),
+            None if decision.origin_ms.is_some() => "the site's status is not on record".to_owned(),
+            None if matches!(decision.outcome.as_str(), "failed" | "cut" | "client-gone") => {
+                "no answer of the site".to_owned()
+            }
+            None => "the site was not asked".to_owned(),
+        };
+        let verdict = decision.verdict.as_deref().filter(|verdict| *verdict != decision.outcome);
+        let verdict = verdict.map_or(String::new(), |verdict| format!(", {verdict}"));
+        let _ = writeln!(
+            out,
+            "  {} by {} for {}: {}{verdict} ({reasons}{rule}), {site}, {} (segment {segment}, line {line})",
+            rfc3339::millis(*time),
+            or(&decision.product_tokens, "any crawler"),
+            or(&decision.purpose, "no declared use"),
+            decision.outcome,
+            size(decision.bytes_out),
+        );
+    }
+    out
+}
+
+/// The files of then, by name.
+fn files(past: &Past) -> impl Iterator<Item = (&'static str, &SiteCopy)> {
+    let copies =
+        [past.robots.as_ref().map(|it| &it.copy), past.tdmrep.as_ref().map(|it| &it.copy), past.license_file.as_ref()];
+    ["robots.txt", "tdmrep.json", "licence file"].into_iter().zip(copies).filter_map(|(name, copy)| Some((name, copy?)))
+}
+
 /// The sources of the explanation.
 fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
-    let Past { same, .. } = past;
     let mut out = format!("\nat {}, according to the evidence from that time:\n", rfc3339::millis(at));
     let robots = past.robots.as_ref();
     let known = robots.map_or(&past.known, |robots| &robots.found);
-    if let Some((robots, sha256)) = robots.and_then(|robots| Some((robots, robots.copy.sha256.as_ref()?))) {
-        let fetched = robots.copy.fetched.map_or(String::new(), rfc3339::millis);
-        let _ = writeln!(out, "  robots.txt of {fetched}, SHA-256 {}", digits(sha256));
+    for (name, copy) in files(past) {
+        let fetched = copy.fetched.map_or(String::new(), |at| format!(" of {}", rfc3339::millis(at)));
+        let _ = match (&copy.sha256, copy.status) {
+            (Some(sha256), _) => writeln!(out, "  {name}{fetched}, SHA-256 {}", digits(sha256)),
+            (None, Some(status)) => writeln!(out, "  {name}{fetched}: none (status {status})"),
+            (None, None) => writeln!(out, "  {name}: not fetched"),
+        };
+    }
+    if past.license_file.is_some() {
+        let _ = writeln!(out, "  note: the licence file is not judged again");
     }
     let _ = writeln!(
         out,
@@ -141,18 +228,6 @@ fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
         known.segment,
         known.line
     );
-    if let Some(same) = same {
-        let verdict = same.decision.verdict.as_deref().unwrap_or("not decided");
-        let reason = same.decision.reason.as_deref().unwrap_or_default();
-        let time = rfc3339::millis(same.time);
-        let outcome = Some(format!(", {}", same.decision.outcome)).filter(|_| verdict != same.decision.outcome);
-        let outcome = outcome.unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "  asked for at {time}: {verdict} ({reason}){outcome} (segment {}, line {})",
-            same.segment, same.line
-        );
-    }
     if at > SystemTime::now() {
         let _ = writeln!(out, "  note: that time is in the future: this is based on the latest records");
     }
@@ -172,16 +247,29 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Optio
             "time": rfc3339::millis(found.time),
             "segment": found.segment,
             "line": found.line,
+            "product_tokens": found.decision.product_tokens,
+            "purpose": found.decision.purpose,
             "verdict": found.decision.verdict,
             "reason": found.decision.reason,
+            "rule": found.decision.rule,
             "outcome": found.decision.outcome,
+            "site_status": found.decision.site_status(),
+            "bytes": found.decision.bytes_out,
+        })
+    };
+    let copy = |(name, copy): (&str, &SiteCopy)| {
+        json!({
+            "file": name, "status": copy.status, "sha256": copy.sha256.as_ref().map(digits), "fetched": copy.fetched.map(rfc3339::millis),
         })
     };
     all["offer"] = offer(past);
     all["at"] = rfc3339::millis(at).into();
     all["evidence"] = json!({
         "record": place(past.robots.as_ref().map_or(&past.known, |robots| &robots.found)),
-        "same_url": past.same.as_ref().map(place),
+        "same_url": past.last.last().map(place),
+        "asked": past.asked,
+        "last": past.last.iter().map(place).collect::<Vec<_>>(),
+        "files": files(past).map(copy).collect::<Vec<_>>(),
         "sha256": past.robots.as_ref().and_then(|robots| robots.copy.sha256.as_ref()).map(digits),
         "config": past.known.decision.config.as_ref().map(digits),
         "config_of_then": unread.is_none(),

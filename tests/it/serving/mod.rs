@@ -5,6 +5,7 @@ mod access_log;
 mod event_log;
 mod evidence;
 mod evidence_disk;
+mod evidence_handover;
 mod lifecycle;
 mod limits;
 mod logging;
