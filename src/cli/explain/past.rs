@@ -23,12 +23,12 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     let past = find(&directory, authority, &authority.url(target), at).map_err(|error| {
         CommandError::usage(
             format!("cannot read the evidence in {}: {error}", directory.display()),
-            "`politely evidence verify` says what is wrong with it",
+            "`politely evidence verify DIR` says what is wrong with it",
         )
     })?;
     let Some(past) = past else {
         let what = format!("the evidence has no decision about {authority} before {}", rfc3339::millis(at));
-        return Err(CommandError::usage(what, "`politely report --by host` says what the evidence is about"));
+        return Err(CommandError::usage(what, "`politely report DIR --by host` says what the evidence is about"));
     };
     let (settings, unread) = settings(args, &past)?;
     let rules = rules(args, &settings, &past.known, authority);
@@ -37,7 +37,13 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     let tdmrep = rules.mining_purpose().map(|_| past.tdmrep(at));
     let known = Known { robots: &robots, tdmrep: tdmrep.as_ref(), license: None };
     let mut explanation = explain(known, &rules, &request, at);
+    let broken = broken(&directory);
+    let warning =
+        broken.as_ref().map_or(String::new(), |why| format!("warning: {}: do not rely on any of this\n", inert(why)));
     if explanation.reason == UNKNOWN {
+        if matches!(args.format, Format::Text) {
+            print(&(inert(&on_record(&explanation.url, &past, at)) + &warning))?;
+        }
         let what = format!("no verdict for {}: according to the evidence, {}", rfc3339::millis(at), explanation.detail);
         return Err(CommandError::usage(what, "try a later `--at`"));
     }
@@ -48,25 +54,24 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         tdmrep.expires_at = None;
     }
     let contradicted = contradicted(&explanation, &past);
-    let broken = broken(&directory);
     let by_page = by_page(&explanation, &past);
     match args.format {
         Format::Text => {
-            let verdict = by_page.map(|rule| format!("allowed by robots.txt; refused by the page's own {rule}"));
+            let is_set = matches!(explanation.reason, "robots-ignored" | "allowed-by-operator");
+            let by = if is_set { "the operator" } else { "robots.txt" };
+            let verdict = by_page.map(|rule| format!("allowed by {by}; refused by the page's own {rule}"));
             let judged = text(&explanation, verdict.as_deref()) + &offered(&offer(&past));
             let mut out = inert(&on_record(&explanation.url, &past, at))
                 + "\njudged again, by the files of that time:\n"
                 + &judged
-                + &inert(&origin(&past, at, unread.as_deref()));
-            if let Some(why) = &broken {
-                let _ = writeln!(out, "warning: {}: do not rely on any of this", inert(why));
-            }
+                + &inert(&origin(&past, at, unread.as_deref()))
+                + &warning;
             if let Some(same) = contradicted {
                 let (segment, line) = (same.segment, same.line);
                 let _ = writeln!(
                     out,
                     "warning: this contradicts the record in segment {segment}, line {line}, which rests on the same files: do not \
-                     rely on either; `politely evidence verify` says whether the record was changed"
+                     rely on either; `politely evidence verify DIR` says whether the record was changed"
                 );
             }
             print(&out)?
@@ -74,7 +79,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         Format::Json => {
             let mut all = as_json(&explanation, &past, at, unread.as_deref());
             all["evidence"]["contradicts"] = contradicted.is_some().into();
-            all["evidence"]["broken"] = broken.clone().into();
+            all["evidence"]["broken"] = broken.as_deref().into();
             all["evidence"]["refused_by_page"] = by_page.into();
             print(&format!("{all}\n"))?
         }
@@ -96,10 +101,11 @@ fn broken(directory: &Path) -> Option<String> {
     }
 }
 
-/// The field, or element of the page's head, that refused the URL last, for the same use; the files of then allow it.
+/// The field, or element of the page's head, that refused the URL last, for the same crawler and use; the files of then allow it.
 fn by_page<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a str> {
     let Found { decision, .. } = past.by_page.as_ref().filter(|_| explanation.allowed)?;
-    decision.rule.as_deref().filter(|_| decision.purpose == explanation.purposes)
+    let is_for_same = decision.purpose == explanation.purposes && decision.product_tokens == explanation.product_tokens;
+    decision.rule.as_deref().filter(|_| is_for_same)
 }
 
 /// For a date, its last millisecond in UTC, so that it covers the whole day.

@@ -185,6 +185,15 @@ async fn an_explanation_begins_with_what_is_on_record_of_the_url() {
     assert!(ended.stdout.starts_with("no record of a request for this URL up to "), "{}", ended.stdout);
 }
 
+#[tokio::test]
+async fn what_is_on_record_is_told_without_a_verdict_too() {
+    let url = "https://a.example/page";
+    let directory = chain(&[asked(0, url, &json!({ "outcome": "client-gone", "verdict": null, "reason": null }))]);
+    let ended = explain(directory.path(), url, &[]).await;
+    assert!(ended.code == 2 && ended.stderr.contains("no verdict for "), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stdout.contains("\n  asked for once: failed 1\n"), "{}", ended.stdout);
+}
+
 /// A chain in which a robots.txt refused twice, one could not be read, a page reserved, and the operator let others through.
 fn handed_over() -> tempfile::TempDir {
     let (with, with_hash) = file(&json!({ "identity": { "contact": "mailto:bot@example.com" } }).to_string());
