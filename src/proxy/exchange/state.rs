@@ -55,7 +55,7 @@ pub(super) struct Signature {
 #[derive(Default)]
 pub(super) struct Trip {
     pub(super) gate: Account,
-    /// Decisions that report mode, or the mode of a signal, did not enforce. The first refusal is before a wait.
+    /// Decisions that report mode, or the mode of a signal, did not enforce.
     pub(super) reported: Vec<Reported>,
     /// Usage preferences of the answer.
     pub(super) usage_report: Option<Box<UsageReport>>,
@@ -75,10 +75,13 @@ pub(super) struct Trip {
 }
 
 impl Trip {
-    /// Adds a decision that is not enforced. One of each kind is kept, refusals before waits.
+    /// Adds a decision that is not enforced. One of each kind is kept; what a later request would overcome comes last.
     pub(super) fn report(&mut self, reported: Reported) {
         if self.reported.iter().all(|before| before.slug() != reported.slug()) {
-            let waits = |it: &Reported| matches!(it, Reported::Held(_));
+            let waits = |it: &Reported| match it {
+                Reported::Refused(refusal) => refusal.retry_after().is_some(),
+                Reported::Held(_) => true,
+            };
             let place = self.reported.iter().position(|before| waits(before) && !waits(&reported));
             self.reported.insert(place.unwrap_or(self.reported.len()), reported);
         }
