@@ -1,5 +1,6 @@
 //! `politely explain URL`: whether the URL may be fetched, and which line of which file decides.
 
+mod on_record;
 mod past;
 
 use super::admin_client::{ask_running, segment};
