@@ -39,7 +39,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use command_error::{CommandError, INTERRUPTED, NO};
 use config_arg::{ConfigArg, Format, MACHINE_CONFIG, key_argument};
-use output::{counted, inert, inert_json, kept, print};
+use output::{REFUSED_AFTER_ANSWER, counted, inert, inert_json, kept, print};
 use std::process::ExitCode;
 
 /// A forward proxy that makes any crawler obey robots.txt

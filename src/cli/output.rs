@@ -25,6 +25,9 @@ pub(super) fn inert_json(json: &str) -> String {
     inert
 }
 
+/// After a count of requests: what the page itself says was read, so the site has seen them.
+pub(super) const REFUSED_AFTER_ANSWER: &str = "refused after the site's answer (fetched, not delivered)";
+
 /// `1 request`, `2 requests`.
 pub(super) fn counted(count: impl Into<u64>, one: &str) -> String {
     let count = count.into();

@@ -83,8 +83,12 @@ pub struct Decision {
     /// `allowed`, `refused`, or `reported`; `None`: nothing was decided.
     pub verdict: Option<String>,
     pub reason: Option<String>,
+    /// If there are several: all of them.
+    pub reasons: Vec<String>,
     pub rule: Option<String>,
     pub line: Option<u32>,
+    /// Of a tdmrep.json or a licence file.
+    pub entry: Option<u64>,
     pub robots: Option<SiteCopy>,
     pub tdmrep: Option<SiteCopy>,
     pub license_file: Option<SiteCopy>,
@@ -96,11 +100,47 @@ pub struct Decision {
     #[serde(deserialize_with = "some_hash")]
     pub config: Option<Hash>,
     pub status: u16,
+    /// Of the site's answer, if it is not `status`.
+    pub origin_status: Option<u16>,
     pub bytes_in: u64,
     pub bytes_out: u64,
     pub held_ms: u64,
     pub origin_ms: Option<u64>,
     pub ms: u64,
+}
+
+impl Decision {
+    /// Every reason, the deciding one first.
+    pub fn all_reasons(&self) -> impl Iterator<Item = &String> {
+        let others = self.reasons.iter().filter(|other| Some(*other) != self.reason.as_ref());
+        self.reason.iter().chain(others)
+    }
+
+    /// Whether the site answered a request that was refused then: its answer was not delivered.
+    pub fn is_refused_after_answer(&self) -> bool {
+        self.outcome == "refused" && self.origin_ms.is_some()
+    }
+
+    /// Whether the page's own words (a field, or an element of its head) refused it, then or remembered.
+    pub fn is_refused_by_page(&self) -> bool {
+        let is_by_file = self.line.is_some() || self.entry.is_some();
+        self.outcome == "refused" && self.reason.as_deref() == Some("usage-disallowed") && !is_by_file
+    }
+
+    /// Whether the configuration let it through although a rule says no, or unread.
+    pub fn is_let_through(&self) -> bool {
+        let unread = ["robots-ignored", "allowed-by-operator", "long-unreachable"];
+        match self.verdict.as_deref() {
+            Some("allowed") => self.reason.as_deref().is_some_and(|reason| unread.contains(&reason)),
+            verdict => verdict == Some("reported"),
+        }
+    }
+
+    /// Status of the site's answer. `None`: it was not asked, or the record does not have it.
+    pub fn site_status(&self) -> Option<u16> {
+        let is_sites = self.origin_ms.is_some() && !matches!(self.outcome.as_str(), "refused" | "failed" | "cached");
+        self.origin_status.or(is_sites.then_some(self.status))
+    }
 }
 
 /// A file of the site that it rests on.

@@ -3,6 +3,7 @@
 use super::line::{Decision, Kind, SiteCopy, parse};
 use super::read::{each_line, file_of};
 use super::record::{Hash, digits};
+use super::report::Group;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, Authority, Entry, SiteAnswer, Trouble};
 use crate::robots::{ParseOptions, RobotsTxt, TdmRep};
@@ -24,11 +25,16 @@ pub struct Found {
 pub struct Past {
     /// For whom was asked, what for, and what was configured.
     pub known: Found,
-    /// The last record of that very URL up to then.
-    pub same: Option<Found>,
+    /// The records of that very URL up to then, without clients that may not use the proxy: totals, and the last few in order.
+    pub asked: Group,
+    pub last: Vec<Found>,
+    /// The last of them that the page's own words refused.
+    pub by_page: Option<Found>,
     /// `None`: it is not on record, also below.
     pub robots: Option<PastCopy>,
     pub tdmrep: Option<PastCopy>,
+    /// The licence file, which is named but not read.
+    pub license_file: Option<SiteCopy>,
     /// What an answer asked for in return last: where its licence is, and a price.
     pub license: Option<String>,
     pub price: Option<String>,
@@ -67,8 +73,8 @@ pub fn find(
     let name = serde_json::to_string(&authority.to_string())?;
     // Whatever follows it in a URL.
     let name = memchr::memmem::Finder::new(&name.as_bytes()[1..name.len() - 1]).into_owned();
-    let (mut known, mut same) = (None::<Found>, None::<Found>);
-    let (mut robots, mut tdmrep) = (Nearest::default(), Nearest::default());
+    let (mut known, mut by_page, mut asked, mut last) = (None::<Found>, None::<Found>, Group::default(), Vec::new());
+    let [mut robots, mut tdmrep, mut license_file] = [const { Nearest { before: None, after: None } }; 3];
     let (mut license, mut price) = (None::<(SystemTime, String)>, None::<(SystemTime, String)>);
     each_line(directory, |segment, number, line| {
         if name.find(line).is_none() {
@@ -76,8 +82,8 @@ pub fn find(
         }
         let parsed = parse(line)?;
         let Kind::Decision(decision) = parsed.kind else { return Ok(()) };
-        let (Some(asked), Some(method)) = (&decision.url, &decision.method) else { return Ok(()) };
-        if method == "CONNECT" || Authority::and_target(asked).ok().is_none_or(|(found, _)| found != *authority) {
+        let (Some(of), Some(method)) = (&decision.url, &decision.method) else { return Ok(()) };
+        if method == "CONNECT" || Authority::and_target(of).ok().is_none_or(|(found, _)| found != *authority) {
             return Ok(());
         }
         let found = || Found { segment, line: number, time: parsed.time, decision: *decision.clone() };
@@ -85,8 +91,16 @@ pub fn find(
         if parsed.time <= at && is_later(&known) {
             known = Some(found());
         }
-        if parsed.time <= at && asked == url && is_later(&same) {
-            same = Some(found());
+        if parsed.time <= at && of == url && decision.reason.as_deref() != Some("client-denied") {
+            asked.add(&decision, parsed.time);
+            if decision.is_refused_by_page() && is_later(&by_page) {
+                by_page = Some(found());
+            }
+            let place = last.partition_point(|before: &Found| before.time <= parsed.time);
+            if place > 0 || last.len() < MOST_LAST {
+                last.insert(place, found());
+                last.drain(..last.len().saturating_sub(MOST_LAST));
+            }
         }
         for (last, said) in [(&mut license, &decision.license), (&mut price, &decision.price)] {
             let is_later = last.as_ref().is_none_or(|(than, _)| *than <= parsed.time);
@@ -96,6 +110,7 @@ pub fn find(
         }
         robots.see(decision.robots.as_ref(), parsed.time, at, found);
         tdmrep.see(decision.tdmrep.as_ref(), parsed.time, at, found);
+        license_file.see(decision.license_file.as_ref(), parsed.time, at, found);
         Ok(())
     })?;
     let past = |nearest: Nearest| nearest.best().map(|(found, copy)| PastCopy::new(found, copy, directory)).transpose();
@@ -104,11 +119,14 @@ pub fn find(
     let config = known.decision.config.and_then(|hash| file_of(directory, known.segment, &hash).ok());
     let config = config.and_then(|config| String::from_utf8(config).ok());
     let [license, price] = [license, price].map(|last| last.map(|(_, said)| said));
-    Ok(Some(Past { known, same, robots, tdmrep, license, price, config }))
+    let license_file = license_file.best().map(|(_, copy)| copy);
+    Ok(Some(Past { known, asked, last, by_page, robots, tdmrep, license_file, license, price, config }))
 }
 
+/// Records of the URL that are shown.
+const MOST_LAST: usize = 5;
+
 /// The record of a file that says most of a time.
-#[derive(Default)]
 struct Nearest {
     before: Option<((bool, SystemTime), Found, SiteCopy)>,
     after: Option<(Found, SiteCopy)>,

@@ -65,8 +65,14 @@ pub struct Group {
     pub answered: u64,
     /// Not sent, or its answer not delivered.
     pub refused: u64,
+    /// Of these: the site had answered, and the answer was not delivered.
+    pub refused_after_answer: u64,
     /// Let through, though a rule says no: as configured.
     pub reported: u64,
+    /// Those, and requests that were let through without regard to robots.txt.
+    pub let_through: u64,
+    /// Of these: a reservation of a use by the answer is on record, or one of the declared use.
+    pub let_through_reserved: u64,
     pub failed: u64,
     pub bytes_in: u64,
     /// Of sites' answers.
@@ -75,8 +81,10 @@ pub struct Group {
     pub held_ms: u64,
     #[serde(skip)]
     pub times: Option<(SystemTime, SystemTime)>,
-    /// Why, as records have it.
+    /// Why, as records have it. A request with several reasons counts for each.
     pub reasons: BTreeMap<String, u64>,
+    /// Why requests were refused, one reason each.
+    pub refused_by: BTreeMap<String, u64>,
     /// For whom robots.txt was read, and what for.
     pub product_tokens: BTreeSet<String>,
     /// Requests by declared use. One that declares several counts for each.
@@ -156,7 +164,7 @@ impl Selection {
 }
 
 impl Group {
-    fn add(&mut self, decision: &Decision, at: SystemTime) {
+    pub(super) fn add(&mut self, decision: &Decision, at: SystemTime) {
         self.requests += 1;
         let verdict = decision.verdict.as_deref();
         match (decision.outcome.as_str(), verdict) {
@@ -176,8 +184,17 @@ impl Group {
         self.held_ms += decision.held_ms;
         let (first, last) = self.times.unwrap_or((at, at));
         self.times = Some((first.min(at), last.max(at)));
-        if let Some(reason) = &decision.reason {
+        for reason in decision.all_reasons() {
             *self.reasons.entry(reason.clone()).or_default() += 1;
+        }
+        if decision.outcome == "refused" {
+            *self.refused_by.entry(decision.reason.clone().unwrap_or_default()).or_default() += 1;
+            self.refused_after_answer += u64::from(decision.is_refused_after_answer());
+        }
+        if decision.is_let_through() {
+            self.let_through += 1;
+            let is_reserved = decision.signals.is_some() || decision.all_reasons().any(|it| it == "usage-disallowed");
+            self.let_through_reserved += u64::from(is_reserved);
         }
         decision.product_tokens.iter().for_each(|token| bounded(&mut self.product_tokens, token));
         for purpose in &decision.purpose {

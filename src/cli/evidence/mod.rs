@@ -173,7 +173,7 @@ pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
         "removed_heads": verified.removed_heads.iter().map(digits).collect::<Vec<_>>(),
         "stamps": verified.stamps.iter().map(stamped).collect::<Vec<_>>(),
         "others": verified.others,
-        "head": digits(&verified.head),
+        "head": verified.faults.is_empty().then(|| digits(&verified.head)),
     })
 }
 

@@ -11,7 +11,7 @@ pub fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, Co
         return Ok(named.to_owned());
     }
     let settings = config.load()?;
-    let hint = "name its directory (`--evidence DIR`), or `--config FILE`; a proxy keeps evidence once `evidence.directory` is set";
+    let hint = "name its directory (`--evidence DIR`, as `politely run` was given it), or `--config FILE`; a proxy keeps evidence once `evidence.directory` is set";
     settings.evidence.directory.ok_or_else(|| CommandError::usage("no evidence is configured", hint))
 }
 

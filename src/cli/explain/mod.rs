@@ -1,5 +1,6 @@
 //! `politely explain URL`: whether the URL may be fetched, and which line of which file decides.
 
+mod on_record;
 mod past;
 
 use super::admin_client::{ask_running, segment};
@@ -66,7 +67,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let offer = args.robots.is_none().then(|| known_offer(&args.config, &authority).unwrap_or_default());
     match args.format {
         Format::Text => {
-            print!("{}", text(&explanation) + &offered(&offer.unwrap_or_default()));
+            print!("{}", text(&explanation, None) + &offered(&offer.unwrap_or_default()));
             if !last_run.is_empty() {
                 println!("  note: this is the crawler of the last `politely run`; `--product-token` names another");
             }
@@ -128,9 +129,10 @@ fn offered(offer: &Value) -> String {
     super::inert(&out)
 }
 
-fn text(explanation: &Explanation) -> String {
+/// `verdict`: instead of "allowed" or "disallowed".
+fn text(explanation: &Explanation, verdict: Option<&str>) -> String {
     let Explanation { url, detail, rule, preference, reservation, robots, .. } = explanation;
-    let verdict = if explanation.allowed { "allowed" } else { "disallowed" };
+    let verdict = verdict.unwrap_or(if explanation.allowed { "allowed" } else { "disallowed" });
     let tokens = match explanation.product_tokens.as_slice() {
         [] => "any crawler".to_owned(),
         tokens => tokens.join(", "),
@@ -186,7 +188,7 @@ mod tests {
         let entry = as_fetched(RobotsTxt::parse(file.as_bytes()), SystemTime::now());
         let (authority, rules) = (Authority::from_url("http://a.example").unwrap(), HostRules::new(Arc::default()));
         let request = Request::new(&authority, b"/%1b[2J");
-        let text = text(&explain(&entry, &rules, &request, SystemTime::now()));
+        let text = text(&explain(&entry, &rules, &request, SystemTime::now()), None);
         assert!(text.contains("| Disallow: /\\u{1b}[2J\n") && text.contains("sitemap: \\u{9b}31m\n"), "{text}");
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
     }

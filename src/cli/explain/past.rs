@@ -1,17 +1,19 @@
 //! `explain --at TIME`: uses the robots.txt and the configuration that were in force then, from the evidence.
 
+use super::on_record::on_record;
 use super::{ExplainArgs, offered, text};
 use crate::admin;
 use crate::cli::evidence::{directory, when};
 use crate::cli::{CommandError, Format, NO, inert, inert_json, print};
 use crate::config::Settings;
-use crate::evidence::{Found, Past, SiteCopy, digits, find};
+use crate::evidence::{Found, Past, SiteCopy, digits, find, verify};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
 use crate::policy::{Authority, HostRules, Known, Request};
 use crate::rfc3339;
 use crate::robots::{ProductToken, Purpose};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -21,37 +23,55 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     let past = find(&directory, authority, &authority.url(target), at).map_err(|error| {
         CommandError::usage(
             format!("cannot read the evidence in {}: {error}", directory.display()),
-            "`politely evidence verify` says what is wrong with it",
+            "`politely evidence verify DIR` says what is wrong with it",
         )
     })?;
     let Some(past) = past else {
         let what = format!("the evidence has no decision about {authority} before {}", rfc3339::millis(at));
-        return Err(CommandError::usage(what, "`politely report --by host` says what the evidence is about"));
+        return Err(CommandError::usage(what, "`politely report DIR --by host` says what the evidence is about"));
     };
     let (settings, unread) = settings(args, &past)?;
     let rules = rules(args, &settings, &past.known, authority);
     let request = Request::new(authority, target.as_bytes());
     let robots = past.robots(&settings.robots.parse_options(), at);
     let tdmrep = rules.mining_purpose().map(|_| past.tdmrep(at));
-    // The evidence does not have licence files.
     let known = Known { robots: &robots, tdmrep: tdmrep.as_ref(), license: None };
     let mut explanation = explain(known, &rules, &request, at);
+    let broken = broken(&directory);
+    let warning =
+        broken.as_ref().map_or(String::new(), |why| format!("warning: {}: do not rely on any of this\n", inert(why)));
     if explanation.reason == UNKNOWN {
+        if matches!(args.format, Format::Text) {
+            print(&(inert(&on_record(&explanation.url, &past, at)) + &warning))?;
+        }
         let what = format!("no verdict for {}: according to the evidence, {}", rfc3339::millis(at), explanation.detail);
         return Err(CommandError::usage(what, "try a later `--at`"));
     }
     explanation.robots.fetched_at = past.robots.as_ref().and_then(|robots| robots.copy.fetched);
     explanation.robots.expires_at = None;
+    if let Some(tdmrep) = &mut explanation.tdmrep {
+        tdmrep.fetched_at = past.tdmrep.as_ref().and_then(|tdmrep| tdmrep.copy.fetched);
+        tdmrep.expires_at = None;
+    }
     let contradicted = contradicted(&explanation, &past);
+    let by_page = by_page(&explanation, &past);
     match args.format {
         Format::Text => {
-            let mut out = text(&explanation) + &offered(&offer(&past)) + &inert(&origin(&past, at, unread.as_deref()));
+            let is_set = matches!(explanation.reason, "robots-ignored" | "allowed-by-operator");
+            let by = if is_set { "the operator" } else { "robots.txt" };
+            let verdict = by_page.map(|rule| format!("allowed by {by}; refused by the page's own {rule}"));
+            let judged = text(&explanation, verdict.as_deref()) + &offered(&offer(&past));
+            let mut out = inert(&on_record(&explanation.url, &past, at))
+                + "\njudged again, by the files of that time:\n"
+                + &judged
+                + &inert(&origin(&past, at, unread.as_deref()))
+                + &warning;
             if let Some(same) = contradicted {
                 let (segment, line) = (same.segment, same.line);
                 let _ = writeln!(
                     out,
                     "warning: this contradicts the record in segment {segment}, line {line}, which rests on the same files: do not \
-                     rely on either; `politely evidence verify` says whether the record was changed"
+                     rely on either; `politely evidence verify DIR` says whether the record was changed"
                 );
             }
             print(&out)?
@@ -59,13 +79,33 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         Format::Json => {
             let mut all = as_json(&explanation, &past, at, unread.as_deref());
             all["evidence"]["contradicts"] = contradicted.is_some().into();
+            all["evidence"]["broken"] = broken.as_deref().into();
+            all["evidence"]["refused_by_page"] = by_page.into();
             print(&inert_json(&format!("{all}\n")))?
         }
     };
-    if contradicted.is_some() {
+    if contradicted.is_some() || broken.is_some() {
         return Ok(ExitCode::from(UNSURE));
     }
-    Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+    Ok(if explanation.allowed && by_page.is_none() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+}
+
+/// What is wrong with the chain, if anything is.
+fn broken(directory: &Path) -> Option<String> {
+    match verify(directory, &[]) {
+        Ok(verified) => verified.faults.first().map(|fault| {
+            let line = fault.line.map_or_else(String::new, |line| format!(", line {line}"));
+            format!("the chain of the evidence is broken (segment {}{line}: {})", fault.segment, fault.what)
+        }),
+        Err(error) => Some(format!("the chain of the evidence was not checked: {error}")),
+    }
+}
+
+/// The field, or element of the page's head, that refused the URL last, for the same crawler and use; the files of then allow it.
+fn by_page<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a str> {
+    let Found { decision, .. } = past.by_page.as_ref().filter(|_| explanation.allowed)?;
+    let is_for_same = decision.purpose == explanation.purposes && decision.product_tokens == explanation.product_tokens;
+    decision.rule.as_deref().filter(|_| is_for_same)
 }
 
 /// For a date, its last millisecond in UTC, so that it covers the whole day.
@@ -101,7 +141,7 @@ fn rules(args: &ExplainArgs, settings: &Settings, known: &Found, authority: &Aut
 
 /// A record of the same URL, based on the same files, for the same crawler and use, but with another verdict.
 fn contradicted<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Found> {
-    let same = past.same.as_ref()?;
+    let same = past.last.last()?;
     let (then, known) = (&same.decision, &past.known.decision);
     let basis = |copy: Option<&SiteCopy>| copy.map(|copy| (copy.status, copy.sha256, copy.failure.is_some()));
     let is_based_alike = then.config == known.config
@@ -111,8 +151,10 @@ fn contradicted<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Fou
         && then.product_tokens == explanation.product_tokens
         && then.purpose == explanation.purposes;
     let reason = then.reason.as_deref()?;
-    // Other reasons depend on the time, earlier requests or the answer.
-    let is_by_files = BY_FILES.contains(&reason) || reason == "usage-disallowed" && then.origin_ms.is_none();
+    // Other reasons depend on the time, earlier requests, what the page says, or a licence file, which is not judged again.
+    let is_by_license = then.rule.as_deref().is_some_and(|rule| rule.starts_with("url: "));
+    let is_by_files = BY_FILES.contains(&reason)
+        || reason == "usage-disallowed" && !then.is_refused_by_page() && !is_by_license && then.origin_ms.is_none();
     (is_based_alike && is_by_files && reason != explanation.reason).then_some(same)
 }
 
@@ -124,15 +166,28 @@ fn offer(past: &Past) -> Value {
     }
 }
 
+/// The files of then, by name.
+fn files(past: &Past) -> impl Iterator<Item = (&'static str, &SiteCopy)> {
+    let copies =
+        [past.robots.as_ref().map(|it| &it.copy), past.tdmrep.as_ref().map(|it| &it.copy), past.license_file.as_ref()];
+    ["robots.txt", "tdmrep.json", "licence file"].into_iter().zip(copies).filter_map(|(name, copy)| Some((name, copy?)))
+}
+
 /// The sources of the explanation.
 fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
-    let Past { same, .. } = past;
     let mut out = format!("\nat {}, according to the evidence from that time:\n", rfc3339::millis(at));
     let robots = past.robots.as_ref();
     let known = robots.map_or(&past.known, |robots| &robots.found);
-    if let Some((robots, sha256)) = robots.and_then(|robots| Some((robots, robots.copy.sha256.as_ref()?))) {
-        let fetched = robots.copy.fetched.map_or(String::new(), rfc3339::millis);
-        let _ = writeln!(out, "  robots.txt of {fetched}, SHA-256 {}", digits(sha256));
+    for (name, copy) in files(past) {
+        let fetched = copy.fetched.map_or(String::new(), |at| format!(" of {}", rfc3339::millis(at)));
+        let _ = match (&copy.sha256, copy.status) {
+            (Some(sha256), _) => writeln!(out, "  {name}{fetched}, SHA-256 {}", digits(sha256)),
+            (None, Some(status)) => writeln!(out, "  {name}{fetched}: none (status {status})"),
+            (None, None) => writeln!(out, "  {name}: not fetched"),
+        };
+    }
+    if past.license_file.is_some() {
+        let _ = writeln!(out, "  note: the licence file is not judged again");
     }
     let _ = writeln!(
         out,
@@ -141,18 +196,6 @@ fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
         known.segment,
         known.line
     );
-    if let Some(same) = same {
-        let verdict = same.decision.verdict.as_deref().unwrap_or("not decided");
-        let reason = same.decision.reason.as_deref().unwrap_or_default();
-        let time = rfc3339::millis(same.time);
-        let outcome = Some(format!(", {}", same.decision.outcome)).filter(|_| verdict != same.decision.outcome);
-        let outcome = outcome.unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "  asked for at {time}: {verdict} ({reason}){outcome} (segment {}, line {})",
-            same.segment, same.line
-        );
-    }
     if at > SystemTime::now() {
         let _ = writeln!(out, "  note: that time is in the future: this is based on the latest records");
     }
@@ -172,16 +215,29 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Optio
             "time": rfc3339::millis(found.time),
             "segment": found.segment,
             "line": found.line,
+            "product_tokens": found.decision.product_tokens,
+            "purpose": found.decision.purpose,
             "verdict": found.decision.verdict,
             "reason": found.decision.reason,
+            "rule": found.decision.rule,
             "outcome": found.decision.outcome,
+            "site_status": found.decision.site_status(),
+            "bytes": found.decision.bytes_out,
+        })
+    };
+    let copy = |(name, copy): (&str, &SiteCopy)| {
+        json!({
+            "file": name, "status": copy.status, "sha256": copy.sha256.as_ref().map(digits), "fetched": copy.fetched.map(rfc3339::millis),
         })
     };
     all["offer"] = offer(past);
     all["at"] = rfc3339::millis(at).into();
     all["evidence"] = json!({
         "record": place(past.robots.as_ref().map_or(&past.known, |robots| &robots.found)),
-        "same_url": past.same.as_ref().map(place),
+        "same_url": past.last.last().map(place),
+        "asked": past.asked,
+        "last": past.last.iter().map(place).collect::<Vec<_>>(),
+        "files": files(past).map(copy).collect::<Vec<_>>(),
         "sha256": past.robots.as_ref().and_then(|robots| robots.copy.sha256.as_ref()).map(digits),
         "config": past.known.decision.config.as_ref().map(digits),
         "config_of_then": unread.is_none(),

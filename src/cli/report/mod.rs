@@ -12,7 +12,8 @@ use crate::evidence::{By, Group, Selection, report, verify};
 use crate::policy::HostPattern;
 use crate::rfc3339;
 use crate::robots::Purpose;
-use page::{MOST_SHOWN, Page, meaning, named, size};
+use page::{MOST_SHOWN, Page, let_through, meaning, named, refused as refused_how};
+pub(super) use page::{outcomes, size};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -152,6 +153,12 @@ fn text(page: &Page<'_>) -> String {
     }
     if report.groups.len() > MOST_SHOWN {
         let _ = writeln!(out, "… and {} more", report.groups.len() - MOST_SHOWN);
+    }
+    if total.refused > 0 {
+        let _ = writeln!(out, "\n{} refused: {}", total.refused, refused_how(total));
+    }
+    if total.let_through > 0 {
+        let _ = writeln!(out, "{}", let_through(total));
     }
     let _ = writeln!(out, "\nwhy:");
     for (reason, count) in &total.reasons {

@@ -3,6 +3,7 @@
 use crate::evidence::{Basis, Selection};
 use crate::policy::{Authority, HostPattern};
 use serde_json::Value;
+use std::cmp::Reverse;
 
 /// A setting that deviates from obeying sites in everything.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -11,6 +12,13 @@ pub(super) struct Overriding {
     pub scope: String,
     /// As in the configuration, such as `robots: ignore`.
     pub setting: String,
+}
+
+/// The contact of the last configuration on record that has one.
+pub(super) fn operator(basis: &Basis) -> Option<String> {
+    let mut all: Vec<_> = basis.configs.values().collect();
+    all.sort_by_key(|used| Reverse(used.times.1));
+    all.into_iter().filter_map(|used| used.text.as_deref()).find_map(contact)
 }
 
 /// The contact for webmasters: `identity.contact`.

@@ -1,5 +1,6 @@
 //! The content of a report, independent of its format, and texts that the formats share.
 
+use crate::cli::{REFUSED_AFTER_ANSWER, counted};
 use crate::evidence::{By, Group, Report, Selection, Verified};
 use crate::policy::is_unseen;
 use std::path::Path;
@@ -38,6 +39,46 @@ pub fn size(bytes: u64) -> String {
         (value, unit) = (value / 1024.0, unit + 1);
     }
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// Of requests that were refused, how many the site has seen.
+pub fn refused(group: &Group) -> String {
+    let after = group.refused_after_answer;
+    match group.refused - after {
+        0 => format!("{after} {REFUSED_AFTER_ANSWER}"),
+        before if after == 0 => format!("{before} not asked"),
+        before => format!("{before} not asked, {after} {REFUSED_AFTER_ANSWER}"),
+    }
+}
+
+/// What became of the requests, in words. The figures add up to all of them.
+pub fn outcomes(group: &Group) -> String {
+    let refused = || format!("refused {}: {}", group.refused, refused(group));
+    [
+        (group.forwarded, format!("delivered {}", group.forwarded)),
+        (group.answered, format!("answered from here {}", group.answered)),
+        (group.refused, refused()),
+        (group.failed, format!("failed {}", group.failed)),
+    ]
+    .into_iter()
+    .filter_map(|(count, said)| (count > 0).then_some(said))
+    .collect::<Vec<_>>()
+    .join("; ")
+}
+
+/// Overrides that took effect.
+pub fn let_through(group: &Group) -> String {
+    let mut out = format!(
+        "{} let through as configured: {} only reported (`mode: report`, or a signal's), {} without regard to robots.txt \
+         (`robots: ignore`, `allow`)",
+        counted(group.let_through, "request"),
+        group.reported,
+        group.let_through - group.reported
+    );
+    if group.let_through_reserved > 0 {
+        out += &format!("; a reservation of use is on record for {}", group.let_through_reserved);
+    }
+    out
 }
 
 /// Explains a reason to people who have not read our documentation.

@@ -1,8 +1,8 @@
 //! `--format training-summary`: fills in what a crawler's evidence can contribute to the template for the public summary of training
 //! content, AI Act (Regulation (EU) 2024/1689) Art. 53(1)(d). docs/evidence.md names the version of the template.
 
-use super::overrides::{contact, overrides};
-use super::page::{Page, named, put_text};
+use super::overrides::{operator, overrides};
+use super::page::{Page, let_through, named, outcomes, put_text};
 use crate::cli::counted;
 use crate::evidence::Group;
 use crate::rfc3339;
@@ -20,9 +20,8 @@ pub(super) fn render(page: &Page<'_>) -> String {
     let (from, to) =
         total.times.map_or_else(|| (HAND.to_owned(), HAND.to_owned()), |(from, to)| (month(from), month(to)));
     let configs: Vec<_> = basis.configs.values().filter_map(|used| used.text.as_deref()).collect();
-    let contacts: BTreeSet<_> = configs.iter().filter_map(|config| contact(config)).map(|it| literal(&it)).collect();
     let mut names: Vec<_> = total.product_tokens.iter().map(|token| literal(token)).collect();
-    names.extend(contacts.into_iter().map(|contact| format!("contact: {contact}")));
+    names.extend(operator(basis).map(|contact| format!("contact: {}", literal(&contact))));
     let uses =
         total.purposes.iter().map(|(purpose, count)| format!("{} ({})", literal(purpose), counted(*count, "request")));
     let mut uses: Vec<_> = uses.collect();
@@ -52,12 +51,11 @@ pub(super) fn render(page: &Page<'_>) -> String {
     );
     out.push_str("## 2.3. Data crawled and scraped from online sources\n\n");
     let behaviour = format!(
-        "robots.txt (RFC 9309) was read before each site was asked, and obeyed, but for overrides of the operator: {}. Of {}, {} \
-         were delivered and {} refused. Captchas, paywalls and logins: {HAND}",
+        "robots.txt (RFC 9309) was read before each site was asked, and obeyed, but for overrides of the operator: {}. Of {}: {}. \
+         Captchas, paywalls and logins: {HAND}",
         joined(set),
         counted(total.requests, "request"),
-        total.forwarded,
-        total.refused,
+        outcomes(total),
     );
     for (field, value) in [
         (
@@ -84,15 +82,18 @@ pub(super) fn render(page: &Page<'_>) -> String {
         let _ = writeln!(out, "| {} | {} | {} |", literal(named(domain)), domain.bytes_out, domain.forwarded);
     }
     out.push_str("\n## 3.1. Respect of reservation of rights from text and data mining exception or limitation\n\n");
-    let count = |reason: &str| total.reasons.get(reason).copied().unwrap_or_default();
+    let count = |reason: &str| total.refused_by.get(reason).copied().unwrap_or_default();
+    let robots = [count("robots-disallowed"), count("robots-unreachable")];
+    let usage = count("usage-disallowed") + count("usage-unreadable");
     let _ = writeln!(
         out,
-        "- Measures before and during data collection: robots.txt ({} refused), and what sites reserve from the declared use by \
-         Content-Signal, Content-Usage, X-Robots-Tag, TDM-Reservation and tdmrep.json ({} refused). {} let through without \
-         regard to them, as the operator had configured. {HAND}",
-        count("robots-disallowed"),
-        count("usage-disallowed"),
-        counted(total.reported + count("robots-ignored") + count("allowed-by-operator"), "request"),
+        "- Measures before and during data collection: robots.txt ({} refused, and {} because it could not be read), and what sites \
+         reserve from the declared use by Content-Signal, Content-Usage, X-Robots-Tag, TDM-Reservation and tdmrep.json ({usage} \
+         refused). For other reasons, such as the pace: {} refused. {}. {HAND}",
+        robots[0],
+        robots[1],
+        total.refused - robots[0] - robots[1] - usage,
+        let_through(total),
     );
     out
 }

@@ -1,6 +1,6 @@
 //! The result of a run, reported at its end: for people, or as one JSON object for scripts.
 
-use super::super::counted;
+use super::super::{REFUSED_AFTER_ANSWER, counted};
 use super::cure::cure;
 use super::tally::Tally;
 use crate::policy::{Authority, is_background};
@@ -112,6 +112,9 @@ impl Summary<'_> {
             text += &format!(", {count} {slug} (reported)");
         }
         let mut line = |what: String| text += &format!("\n  {}", super::super::inert(&what));
+        if counts.refused_after_answer > 0 {
+            line(format!("{} {REFUSED_AFTER_ANSWER}", counts.refused_after_answer));
+        }
         for (rule, used) in tally.top(SHOWN) {
             line(format!("{} by {rule}", used.requests));
             used.urls.iter().take(SHOWN_URLS).for_each(|url| line(format!("  {url}")));
@@ -181,7 +184,8 @@ impl Summary<'_> {
     }
 
     pub fn json(&self, exit_code: u8) -> Value {
-        let Counts { forwarded, failed, client_gone, tunnels, refused, reported, .. } = &self.totals.counts;
+        let Counts { forwarded, failed, client_gone, tunnels, refused, refused_after_answer, reported, .. } =
+            &self.totals.counts;
         let rules = self.tally.top(MOST_RULES).into_iter().map(|(rule, used)| {
             json!({ "file": rule.file, "line": rule.line, "rule": rule.text, "requests": used.requests, "urls": used.urls })
         });
@@ -199,7 +203,7 @@ impl Summary<'_> {
             "exit_code": exit_code,
             "seconds": self.took.as_secs_f64(),
             "requests": { "total": self.total(), "forwarded": forwarded, "failed": failed, "client_gone": client_gone, "refused": refused,
-                "reported": reported },
+                "refused_after_answer": refused_after_answer, "reported": reported },
             "background_refused": self.tally.background,
             "tunnels": tunnels,
             "held": { "requests": self.totals.held.requests, "seconds": self.totals.held.total.as_secs_f64(),

@@ -23,7 +23,7 @@ fn the_rules_of_then_are_found_again() {
     let authority = Authority::from_url("http://a.example").unwrap();
     let past = |at, url| find(directory.path(), &authority, url, at).unwrap();
     let found = past(second(70), "http://a.example/1").unwrap();
-    assert_eq!((found.known.time, found.same.as_ref().map(|same| same.time)), (second(0), Some(second(0))));
+    assert_eq!((found.known.time, found.last.last().map(|same| same.time)), (second(0), Some(second(0))));
     assert!(matches!(found.robots, Some(PastCopy { file: PastFile::Body(ref body), .. }) if body == ROBOTS));
     assert_eq!(found.config.as_deref(), Some("{}"));
     assert!(found.robots(&ParseOptions::default(), second(70)).usable(second(70)).is_some());

@@ -20,6 +20,7 @@ pub struct Counters {
     pub(super) users: Users,
     tunnels: AtomicU64,
     unverified: AtomicU64,
+    pub(super) refused_after_answer: AtomicU64,
     reported: Mutex<BTreeMap<&'static str, u64>>,
     distrusted: Mutex<BTreeMap<&'static str, u64>>,
     failures: Mutex<BTreeMap<Box<str>, HostFailures>>,
@@ -59,6 +60,8 @@ pub struct Counts {
     pub unverified: u64,
     /// Refused, by slug.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Of these, those that the origin had answered: what it sent was not delivered.
+    pub refused_after_answer: u64,
     /// Let through in report mode, by the refusal's slug.
     pub reported: BTreeMap<&'static str, u64>,
     /// TLS connections that clients ended because of our certificate, by reason.
@@ -205,6 +208,7 @@ impl Counters {
             tunnels: self.tunnels.load(Relaxed),
             unverified: self.unverified.load(Relaxed),
             refused: all,
+            refused_after_answer: self.refused_after_answer.load(Relaxed),
             reported: self.reported.lock().clone(),
             distrusted: self.distrusted.lock().clone(),
         }

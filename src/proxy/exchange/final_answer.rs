@@ -27,7 +27,7 @@ impl Exchange<'_> {
         client: &mut C,
         route: &Route,
     ) -> Result<AfterHead, Box<Outcome>> {
-        self.trip.origin = Some(after);
+        (self.trip.origin, self.trip.origin_status) = (Some(after), head.status);
         self.proxy.counters.answered(after);
         if let Some(permit) = &mut self.permit {
             permit.answered(after, matches!(head.status, 200..=299 | 304));
@@ -173,10 +173,10 @@ impl Exchange<'_> {
             UNVERIFIED.to_owned()
         });
         let offer = self.trip.usage_report.as_ref().and_then(|noted| noted.offer_text());
-        if unverified.is_none() && self.trip.reported.is_none() && offer.is_none() {
+        if unverified.is_none() && self.trip.reported.is_empty() && offer.is_none() {
             return None;
         }
-        let reported = self.trip.reported.as_ref().map(ToString::to_string);
+        let reported = self.trip.reported.iter().map(ToString::to_string);
         let details: Vec<String> = unverified.into_iter().chain(reported).chain(offer).collect();
         Some(proxy_status(None, Some(&details.join("; "))))
     }

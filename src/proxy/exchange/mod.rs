@@ -93,7 +93,7 @@ impl Exchange<'_> {
         };
         match decided {
             RequestDecision::Forward { reported, route } => {
-                self.trip.reported = reported.or(self.trip.reported.take());
+                reported.into_iter().for_each(|reported| self.trip.report(reported));
                 match route {
                     Ok(route) => {
                         let outcome = self.forward(client, timer, &route).await;
@@ -106,7 +106,7 @@ impl Exchange<'_> {
                 }
             }
             RequestDecision::Cached { stored, reported, route } => {
-                self.trip.reported = reported.or(self.trip.reported.take());
+                reported.into_iter().for_each(|reported| self.trip.report(reported));
                 Box::pin(self.serve(client, timer, stored, &route, false)).await
             }
             RequestDecision::Local(answer) => Outcome::Answered(answer),

@@ -123,7 +123,7 @@ impl<'a> EndedExchange<'a> {
     /// The decision; `None` if there was none.
     pub(super) fn verdict(&self, outcome: &'a Outcome) -> Option<RequestVerdict<'a>> {
         let trip = self.trip;
-        match (outcome, &trip.reported) {
+        match (outcome, trip.reported.first()) {
             (Outcome::Refused(refusal), _) => Some(RequestVerdict::Refused(refusal)),
             (_, Some(reported)) => Some(RequestVerdict::Reported(reported)),
             (_, None) => Some(RequestVerdict::Allowed(trip.gate.allowance?, trip.gate.rule.as_ref())),
@@ -137,6 +137,9 @@ impl<'a> EndedExchange<'a> {
     }
 
     fn count(&self, outcome: &Outcome) {
+        if matches!(outcome, Outcome::Refused(_)) && self.trip.origin.is_some() {
+            self.proxy.counters.refused_after_answer.fetch_add(1, Ordering::Relaxed);
+        }
         let slug = match outcome {
             Outcome::Forwarded | Outcome::Cached | Outcome::Answered(_) => Some(FORWARDED),
             Outcome::Failed(Failure { detail: why, .. }) | Outcome::Cut(why) => {

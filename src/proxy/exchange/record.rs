@@ -8,6 +8,7 @@ use crate::gate::Reported;
 use crate::policy::Entry;
 use crate::proxy::respond::{Answer, Member, each_member};
 use crate::robots::{ProductToken, Purpose};
+use std::iter;
 use std::time::{Duration, SystemTime};
 
 impl EndedExchange<'_> {
@@ -20,7 +21,7 @@ impl EndedExchange<'_> {
         draft.word("outcome", name);
         error.iter().for_each(|error| draft.text("error", error));
         detail.iter().for_each(|detail| draft.text("detail", detail));
-        self.verdict(outcome).iter().for_each(|verdict| verdict.record(&mut draft));
+        self.verdict(outcome).iter().for_each(|verdict| verdict.record(&trip.reported, &mut draft));
         for (name, entry) in ["robots", "tdmrep", "license_file"].into_iter().zip(&basis) {
             // A file that was never requested is left out.
             if let Some(entry) = entry.as_ref().filter(|entry| entry.answer.is_some() || entry.trouble.is_some()) {
@@ -29,6 +30,9 @@ impl EndedExchange<'_> {
         }
         let (status, bytes_out) = self.sent(answer);
         draft.number("status", status.into());
+        if ![0, status].contains(&trip.origin_status) {
+            draft.number("origin_status", trip.origin_status.into());
+        }
         if let Some(noted) = &trip.usage_report {
             noted.reserved_text().iter().for_each(|signals| draft.text("signals", signals));
             noted.licenses.first().iter().for_each(|license| draft.text("license", license));
@@ -77,7 +81,8 @@ impl EndedExchange<'_> {
 }
 
 impl RequestVerdict<'_> {
-    fn record(&self, draft: &mut Draft) {
+    /// `all`: decisions that were not enforced.
+    fn record(&self, all: &[Reported], draft: &mut Draft) {
         let (verdict, reason, refusal) = match *self {
             RequestVerdict::Refused(refusal) => ("refused", refusal.slug(), Some(refusal)),
             RequestVerdict::Reported(Reported::Refused(refusal)) => ("reported", refusal.slug(), Some(&**refusal)),
@@ -86,6 +91,10 @@ impl RequestVerdict<'_> {
         };
         draft.word("verdict", verdict);
         draft.word("reason", reason);
+        let mut others = all.iter().map(Reported::slug).filter(|slug| *slug != reason).peekable();
+        if others.peek().is_some() {
+            draft.texts("reasons", iter::once(reason).chain(others));
+        }
         if let RequestVerdict::Allowed(_, Some(rule)) = self {
             draft.pieces("rule", &[rule.key(), ": ", &rule.pattern]);
             draft.number("line", rule.line.into());

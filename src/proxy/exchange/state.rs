@@ -55,21 +55,37 @@ pub(super) struct Signature {
 #[derive(Default)]
 pub(super) struct Trip {
     pub(super) gate: Account,
-    /// The decision that report mode did not enforce.
-    pub(super) reported: Option<Reported>,
+    /// Decisions that report mode, or the mode of a signal, did not enforce.
+    pub(super) reported: Vec<Reported>,
     /// Usage preferences of the answer.
     pub(super) usage_report: Option<Box<UsageReport>>,
     /// Address of the origin connection, and whether it was reused. `None`: no head was sent.
     pub(super) upstream: Option<(SocketAddr, bool)>,
     /// Time from sending the request to the head of the answer.
     pub(super) origin: Option<Duration>,
-    /// Status of the origin's answer; 0: none.
+    /// Status of the origin's last answer, delivered or not; 0: none.
+    pub(super) origin_status: u16,
+    /// Status of what the client has of the origin's answer; 0: nothing.
     pub(super) status: u16,
     pub(super) moved: Moved,
     /// Stored once the page has been delivered.
     pub(super) visit: Option<Box<(u64, Visit)>>,
     /// `None`: the cache is not involved.
     pub(super) cache: Option<Box<CacheTrace>>,
+}
+
+impl Trip {
+    /// Adds a decision that is not enforced. One of each kind is kept; what a later request would overcome comes last.
+    pub(super) fn report(&mut self, reported: Reported) {
+        if self.reported.iter().all(|before| before.slug() != reported.slug()) {
+            let waits = |it: &Reported| match it {
+                Reported::Refused(refusal) => refusal.retry_after().is_some(),
+                Reported::Held(_) => true,
+            };
+            let place = self.reported.iter().position(|before| waits(before) && !waits(&reported));
+            self.reported.insert(place.unwrap_or(self.reported.len()), reported);
+        }
+    }
 }
 
 impl<'a> Exchange<'a> {

@@ -42,7 +42,7 @@ impl Exchange<'_> {
         if let Some(reported) = &reported {
             proxy.log_reported(peer, &authority.to_string(), reported);
         }
-        self.trip.reported = reported;
+        reported.into_iter().for_each(|reported| self.trip.report(reported));
         let mut first = None;
         for _ in 0..MAX_TRIES {
             let turn = proxy.gate.turn_again(&mut permit, authority, route.paced_at(first)).await;

@@ -77,8 +77,8 @@ impl Exchange<'_> {
         let reservation = Some(()).filter(|()| (200..300).contains(&head.status)).and_then(|()| lines.reservation(&to));
         // TDMRep §5: what an answer says goes for it, whatever the site's file says.
         let is_mined = |told: &Reported| matches!(told, Reported::Refused(why) if matches!(&**why, Refusal::EntryReserved(entry) if entry.term.is_none()));
-        if lines.frees_mining() && self.trip.reported.as_ref().is_some_and(is_mined) {
-            self.trip.reported = None;
+        if lines.frees_mining() {
+            self.trip.reported.retain(|told| !is_mined(told));
         }
         if !noted.is_empty() {
             proxy.counters.noted(&noted, request.promised);
@@ -118,7 +118,7 @@ impl Exchange<'_> {
     pub(super) fn report(&mut self, why: Refusal) {
         let reported = Reported::from(why);
         self.proxy.log_reported(self.peer, &self.request.url(), &reported);
-        self.trip.reported.get_or_insert(reported);
+        self.trip.report(reported);
     }
 }
 

@@ -6,6 +6,7 @@ mod client_certificates;
 mod event_log;
 mod evidence;
 mod evidence_disk;
+mod evidence_handover;
 mod lifecycle;
 mod limits;
 mod logging;

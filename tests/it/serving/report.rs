@@ -163,6 +163,7 @@ fn full(outside: impl Fn(&str) -> String) -> TempDir {
             &format!("https://a.example/{}", said("private")),
             &with(json!({
                 "outcome": "refused", "verdict": "refused", "reason": said("robots-disallowed"), "rule": said("Disallow: /private"), "line": 3,
+                "origin_ms": null,
             })),
         ),
         asked(

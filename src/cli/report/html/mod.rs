@@ -3,12 +3,13 @@
 mod tables;
 mod words;
 
-use super::overrides::contact;
-use super::page::{Page, size};
+use super::overrides::operator;
+use super::page::{Page, let_through, refused, size};
 use crate::cli::counted;
 use crate::cli::evidence::times_of;
 use crate::evidence::{By, Verified, digits};
 use std::fmt::Write;
+use std::fs;
 use words::{escape, held, time};
 
 pub(super) fn render(page: &Page<'_>) -> String {
@@ -40,11 +41,14 @@ pub(super) fn render(page: &Page<'_>) -> String {
 fn introduction(page: &Page<'_>, out: &mut String) {
     out.push_str(
         "<p>politely is a proxy that stands between crawlers and sites, reads each site’s robots.txt before anything else, and refuses \
-         what it disallows. Where its operator has said otherwise, that is listed below.</p>\n<dl>\n",
+         what it disallows. Where its operator has said otherwise, that is listed below.</p>\n",
     );
+    if !page.verified.faults.is_empty() {
+        out.push_str("<p class=\"bad\">The chain of the evidence is broken: do not rely on these figures. The end says where.</p>\n");
+    }
+    out.push_str("<dl>\n");
     let (total, basis, selection) = (&page.report.total, &page.report.basis, page.selection);
-    let latest = basis.configs.values().max_by_key(|used| used.times.1).and_then(|used| used.text.as_deref());
-    let contact = latest.and_then(contact).map_or("not stated in the configuration".to_owned(), |it| escape(&it));
+    let contact = operator(basis).map_or("not stated in the configuration".to_owned(), |it| escape(&it));
     let instances = basis.instances.iter().map(|instance| {
         let version =
             instance.version.as_ref().map_or(String::new(), |version| format!(" (politely {})", escape(version)));
@@ -55,6 +59,11 @@ fn introduction(page: &Page<'_>, out: &mut String) {
         (Some(from), Some(to)) => format!("{} to {}", time(from), time(to)),
         _ => "no requests".to_owned(),
     };
+    let mut period = vec![period];
+    if selection.since.is_some() || selection.until.is_some() {
+        let records = |(from, to)| format!("with records from {} to {}", time(from), time(to));
+        period.push(total.times.map_or("without a record of a request".to_owned(), records));
+    }
     let mut selected: Vec<_> =
         selection.hosts.iter().map(|host| format!("host {}", escape(&host.to_string()))).collect();
     selected.extend(selection.user.iter().map(|user| format!("user {}", escape(user))));
@@ -63,7 +72,7 @@ fn introduction(page: &Page<'_>, out: &mut String) {
     for (name, values) in [
         ("Operator", vec![contact]),
         ("Instance", instances.collect()),
-        ("Period", vec![period]),
+        ("Period", period),
         ("Selected", selected),
         ("Crawlers", crawlers.collect()),
         ("Made", vec![time(page.made)]),
@@ -77,13 +86,13 @@ fn introduction(page: &Page<'_>, out: &mut String) {
 
 fn figures(page: &Page<'_>, out: &mut String) {
     let total = &page.report.total;
-    let refused = if total.refused > 0 { "bad" } else { "" };
+    let class = if total.refused > 0 { "bad" } else { "" };
     out.push_str("<ul class=\"figures\">\n");
     for (class, figure, what) in [
         ("", total.requests.to_string(), "requests"),
         ("", total.forwarded.to_string(), "delivered"),
         ("", total.answered.to_string(), "answered from here"),
-        (refused, total.refused.to_string(), "refused"),
+        (class, total.refused.to_string(), "refused"),
         ("", total.failed.to_string(), "failed on the way"),
         ("", size(total.bytes_out), "received"),
         ("", held(total.held_ms), "waited for sites’ turns"),
@@ -91,12 +100,11 @@ fn figures(page: &Page<'_>, out: &mut String) {
         let _ = writeln!(out, "<li><b class=\"{class}\">{figure}</b> {what}</li>");
     }
     out.push_str("</ul>\n");
-    if total.reported > 0 {
-        let _ = writeln!(
-            out,
-            "<p class=\"bad\">{} of them were sent although a rule disallows them or they came too soon: the operator has configured this to be reported only.</p>",
-            total.reported
-        );
+    if total.refused > 0 {
+        let _ = writeln!(out, "<p>{} refused: {}.</p>", total.refused, escape(&refused(total)));
+    }
+    if total.let_through > 0 {
+        let _ = writeln!(out, "<p class=\"bad\">{}.</p>", escape(&let_through(total)));
     }
     if page.report.lost > 0 {
         let _ = writeln!(
@@ -111,7 +119,7 @@ fn chain(page: &Page<'_>, out: &mut String) {
     let Verified { records, segments, head, faults, lost, unclean, bodies, .. } = page.verified;
     let _ = write!(
         out,
-        "<h2>What this rests on</h2>\n<p>Each request left a record with what was decided, by which line of which robots.txt, and that \
+        "<h2>What this rests on</h2>\n<p>Each request through this proxy left a record with what was decided, by which line of which robots.txt, and that \
          file is kept. Each record holds the SHA-256 of the one before it, so that one that was changed, added or removed later is \
          found. It does not show that nobody wrote the whole chain again: for that its head has to be known from elsewhere and from \
          before.</p>\n"
@@ -153,17 +161,27 @@ fn chain(page: &Page<'_>, out: &mut String) {
     if let Some(last) = page.verified.stamps.iter().map(|stamp| stamp.time).max() {
         let _ = writeln!(
             out,
-            "<p>{} of its lines stored with it, the last of {}: <code>politely evidence verify --tsa-ca FILE</code> says by whom.</p>",
+            "<p>{} of its lines stored with it, the last of {}; <code>--tsa-ca</code> says by whom.</p>",
             counted(page.verified.stamps.len() as u64, "time stamp"),
             time(last)
         );
     }
+    let stamps = if page.verified.stamps.is_empty() { "" } else { " --tsa-ca FILE" };
+    let (directory, head) = (fs::canonicalize(page.directory), digits(head));
+    let directory = directory.as_deref().unwrap_or(page.directory).display().to_string();
     let _ = writeln!(
         out,
-        "<p>Its head: <code>{}</code><br>Its directory: <code>{}</code><br>To check it: <code>politely evidence verify</code></p>",
-        digits(head),
-        escape(&page.directory.display().to_string())
+        "<p>Its head: <code>{head}</code><br>Its directory: <code>{}</code><br>To check it: <code>politely evidence verify {} --head \
+         {head}{stamps}</code></p>",
+        escape(&directory),
+        escape(&in_shell(&directory))
     );
+}
+
+/// As one word of a shell.
+fn in_shell(path: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
+    if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }
 
 /// Uses the colours of the dashboard.

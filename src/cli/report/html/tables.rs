@@ -19,7 +19,7 @@ pub(super) fn groups(page: &Page<'_>, out: &mut String) {
         ("Requests", "n", |group| group.requests.to_string()),
         ("Delivered", "n", |group| group.forwarded.to_string()),
         ("Answered here", "n", |group| group.answered.to_string()),
-        ("Refused", "n", |group| group.refused.to_string()),
+        ("Refused", "n", refused),
         ("Failed", "n", |group| group.failed.to_string()),
         ("Received", "n", |group| size(group.bytes_out)),
         ("First and last", "t", |group| between(group.times)),
@@ -35,7 +35,7 @@ pub(super) fn uses(page: &Page<'_>, out: &mut String) {
         ("Declared use", "", |user| counts(&user.purposes)),
         ("None declared", "n", |user| user.undeclared.to_string()),
         ("Delivered", "n", |user| user.forwarded.to_string()),
-        ("Refused", "n", |user| user.refused.to_string()),
+        ("Refused", "n", refused),
         ("Received", "n", |user| size(user.bytes_out)),
     ];
     group_table(out, "Declared use of the content", columns, &page.report.users);
@@ -47,6 +47,14 @@ type Column = (&'static str, &'static str, fn(&Group) -> String);
 fn group_table<const N: usize>(out: &mut String, heading: &str, columns: [Column; N], groups: &[Group]) {
     let rows = groups.iter().map(|group| columns.map(|(_, _, cell)| cell(group)));
     table(out, heading, columns.map(|(name, class, _)| (name, class)), rows);
+}
+
+/// With those of them that the site has answered.
+fn refused(group: &Group) -> String {
+    match group.refused_after_answer {
+        0 => group.refused.to_string(),
+        after => format!("{}<br>{after} fetched", group.refused),
+    }
 }
 
 fn counts(all: &BTreeMap<String, u64>) -> String {
