@@ -25,6 +25,9 @@ pub(in crate::cli) struct TrustFiles<'a> {
     pub direct: &'static str,
 }
 
+/// Chromium asks this machine itself unless its list of exceptions has this entry, which means nothing to other clients.
+const NOT_EVEN_LOOPBACK: &str = "<-loopback>";
+
 /// Variables for an environment.
 pub(in crate::cli) type Variables = Vec<(&'static str, OsString)>;
 
@@ -56,7 +59,8 @@ impl TrustFiles<'_> {
         if let Some((host, port)) = &self.proxy {
             let url = OsString::from(format!("http://{}{host}:{port}", self.credentials));
             all.extend(PROXY.map(|name| (name, url.clone())));
-            all.extend(["NO_PROXY", "no_proxy"].map(|name| (name, self.direct.into())));
+            let direct = if self.direct.is_empty() { NOT_EVEN_LOOPBACK } else { self.direct };
+            all.extend(["NO_PROXY", "no_proxy"].map(|name| (name, direct.into())));
             all.extend(["NODE_USE_ENV_PROXY", "PERL_LWP_ENV_PROXY"].map(|name| (name, "1".into())));
             all.extend(node(self.directory, set("NODE_OPTIONS")).map(|value| ("NODE_OPTIONS", value)));
         }
