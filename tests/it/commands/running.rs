@@ -122,7 +122,8 @@ async fn a_run_that_goes_on_after_a_signal_was_not_ended_by_it() {
     for signal in ["HUP", "INT", "TERM"] {
         // Its parent's parent is `run`.
         let run_itself = "$(cut -d ' ' -f 4 /proc/$PPID/stat)";
-        let script = format!("trap 'n=7' {signal}; kill -{signal} {run_itself}; sleep 0.5; exit $((n+1))");
+        let wait = "for i in $(seq 100); do test -n \"$n\" || sleep 0.1; done; sleep 0.3";
+        let script = format!("trap 'n=7' {signal}; kill -{signal} {run_itself}; {wait}; exit $((n+1))");
         let ended = run(&[], &script).await;
         let said = &ended.stderr;
         assert_eq!(ended.code, 8, "{signal}: {said}");

@@ -104,7 +104,8 @@ async fn keeps_apart(count: usize) {
     let in_vain = in_vain.load(Ordering::SeqCst);
     println!("{} starts in {:?}, through each {each:?}; {in_vain} waited in vain", starts.len(), began.elapsed());
     clients.join_all().await;
-    assert_apart(&starts, GAP - UNEVEN / 2 - NOISE);
+    // Two instances' estimates are off, each by half of what its ways differ by, and a held link's do as well.
+    assert_apart(&starts, GAP - UNEVEN - NOISE);
     // Whose link breaks each time that its turn comes; both clients wait then.
     assert!(in_vain <= 2 + count / 100, "{in_vain} waited for 18 s");
 }
