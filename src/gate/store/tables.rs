@@ -58,7 +58,7 @@ impl<'t> Tables<'t> {
         old.map_or(Ok(()), |(number, _, bytes)| self.removed((number, None, bytes)))
     }
 
-    /// Returns what is to be undone of the row before, if there was one.
+    /// Returns what to undo of the row before, if there was one.
     fn insert(&mut self, authority: &str, body: Option<FileDigest>, record: &[u8]) -> Result<Option<OldRow>, Error> {
         self.use_number += 1;
         self.bytes += row(authority, record.len());
