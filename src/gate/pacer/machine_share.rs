@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Terms, Turn};
 
-    /// Time in which nobody asked for the host is not taken for many rivals.
+    /// A pause in requests for the host does not count as many rivals.
     #[test]
     fn after_a_pause_nobody_is_told_of_rivals_that_are_not_there() {
         let directory = tempfile::tempdir().unwrap();

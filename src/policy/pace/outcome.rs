@@ -40,8 +40,7 @@ impl<W> Schedule<W> {
         self.learn(now, &slot, outcome);
     }
 
-    /// Applies an outcome before the request ends; the slot is later returned with [`Failure`](PaceOutcome::Failure), which changes
-    /// nothing.
+    /// Applies an outcome before the request ends. The slot is later returned with [`Failure`](PaceOutcome::Failure), without effect.
     pub fn learn(&mut self, now: impl Fn() -> Instant, slot: &Slot, outcome: PaceOutcome) {
         match outcome {
             PaceOutcome::Success => self.backoff.succeeded(slot.number),

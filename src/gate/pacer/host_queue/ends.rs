@@ -1,4 +1,4 @@
-//! The end of a slot: its request leaves, is answered, ends; and who is told.
+//! The end of a slot: its request leaves, is answered, ends. Tells all that depend on it.
 
 use super::{HostQueue, HostQueueState};
 use crate::policy::pace::{Debt, PaceOutcome, Slot};
