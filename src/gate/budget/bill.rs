@@ -71,7 +71,7 @@ impl Bill {
     /// Pays for the request. If the caller stops waiting, the payment is given back, as other instances may have counted it.
     pub async fn pay(self: Box<Self>) -> Result<Box<Self>, Refusal> {
         if self.ledger.fleet.is_none() {
-            // Waits for nobody.
+            // Does not wait.
             return self.pay_all().await;
         }
         let paying = tokio::spawn(async move { self.pay_all().await.map(|bill| Paid(Some(bill))) });
@@ -124,14 +124,14 @@ impl Bill {
         // Without a runtime, the process is ending.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut settled = Box::pin(settled);
-        // At once, before the client has its answer and asks again, unless others have to be told.
+        // Settles at once, before the client asks again, unless others have to be told.
         if (&mut settled).now_or_never().is_none() {
             runtime.spawn(settled);
         }
     }
 }
 
-/// What an answer says of a promise.
+/// The charge that an answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charge {
     Nothing,
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use crate::policy::{MoneyBudget, Period};
 
-    /// The change after such an answer, in millionths, after an offer of USD 0.01.
+    /// The change by an answer with this charge, in millionths, after an offer of USD 0.01.
     fn change(charged: Option<Charge>) -> Option<i64> {
         let money = |text| Money::parse(text).unwrap();
         let budget =

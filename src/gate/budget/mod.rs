@@ -211,7 +211,7 @@ impl Book {
     }
 }
 
-/// Hosts and users at which counts of other periods are evicted.
+/// From this number on, counts of other periods are evicted.
 const MOST_KNOWN: usize = 65_536;
 /// Counts of this period that no other process has.
 const MOST_LEFT: usize = 4 * MOST_KNOWN;

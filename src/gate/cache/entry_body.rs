@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The body, from its beginning.
 pub struct EntryBody {
-    /// Read and not yet taken.
+    /// Bytes read and not yet taken.
     first: Bytes,
     file: Arc<File>,
     /// Offset of the next read, and the bytes left.

@@ -98,7 +98,7 @@ impl EntryWriter {
         self.end(length, sum)
     }
 
-    /// Completes the file with another's body.
+    /// Completes the file with the body of another.
     pub fn finish_as(&mut self, other: &OpenEntry) -> io::Result<()> {
         let mut from = other.file.try_clone()?;
         from.seek(SeekFrom::Start(other.body_at))?;

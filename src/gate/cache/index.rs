@@ -25,7 +25,7 @@ impl EntryId {
 /// The index of all entries.
 pub struct EntryIndex {
     rows: HashMap<EntryId, EntryRow>,
-    /// By last use.
+    /// Entries by last use.
     order: BTreeMap<u64, EntryId>,
     /// Incremented with each use.
     tick: u64,
@@ -43,7 +43,7 @@ pub struct EntryIndex {
 struct EntryRow {
     size: u64,
     used: u64,
-    /// When it was written, in ticks.
+    /// When the entry was written, in ticks.
     made: u64,
 }
 
@@ -179,11 +179,11 @@ pub fn on_disk(length: u64) -> u64 {
     length.next_multiple_of(4096)
 }
 
-/// Answers of one URL, by Vary.
+/// Most answers of one URL, by Vary.
 pub const MOST_SLOTS: u8 = 8;
 /// Limits memory, at some 150 bytes each.
 const MOST_ENTRIES: usize = 2_000_000;
-/// Invalidated URLs.
+/// Invalidated URLs kept.
 const REMEMBERED: usize = 256;
 
 #[cfg(test)]

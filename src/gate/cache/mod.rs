@@ -62,7 +62,7 @@ pub enum CacheResult {
 }
 
 impl PageCache {
-    /// Builds the index in the background, after a short wait. `size`: bytes on disk.
+    /// Builds the index in the background, and waits briefly for it. `size`: bytes on disk.
     ///
     /// # Errors
     /// The directory cannot be used.

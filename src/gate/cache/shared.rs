@@ -249,7 +249,7 @@ const UNFINISHED: &str = "unfinished";
 const LOCK: &str = "lock";
 /// How long the start waits for the index.
 const MOMENT: Duration = Duration::from_millis(500);
-/// While another process has the directory.
+/// Between attempts to lock the directory.
 const RETRY: Duration = Duration::from_secs(1);
 /// Between two warnings about the disk.
 const COMPLAIN: Duration = Duration::from_secs(60);

@@ -161,7 +161,7 @@ impl Writing {
         })
     }
 
-    /// Completes it with another's body. `holds`: whether that is still wanted.
+    /// Completes the answer with another's body. `holds`: whether that is still wanted.
     fn finish_as(&mut self, other: &OpenEntry, id: EntryId, holds: impl Fn(&EntryIndex) -> bool) -> io::Result<()> {
         if !holds(&self.shared.index.lock()) || !self.shared.reserve(other.body_len) {
             return Ok(());

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// By URL hash.
+/// All fetches, by URL hash.
 #[derive(Default, Clone)]
 pub struct PagesUnderWay(Arc<Mutex<HashMap<u128, watch::Receiver<()>>>>);
 
@@ -16,7 +16,7 @@ pub enum PageFetch {
     Others(OthersFetch),
 }
 
-/// Others wait for it.
+/// The caller's fetch. Others wait for it.
 pub struct OwnFetch {
     all: PagesUnderWay,
     key: u128,

@@ -19,7 +19,7 @@ pub(super) struct Membership {
 pub(super) type BeatReply = (u32, u32, u32, bool, u64);
 
 impl Membership {
-    /// Without any report. The instance's part of the time is random.
+    /// State before any report. The instance's part of the time is random.
     pub fn unknown(now: Instant) -> Self {
         Self { connected: 0, instances: 0, rank: 0, clock: ServerClock::unknown(now) }
     }

@@ -3,7 +3,7 @@
 //!
 //! - Under a gap, an instance reserves each start at the server (`pace.lua`), and interprets it by its estimate of the server's clock
 //! (`clock`). Without a gap nothing is reserved: a refusal by the origin is published to all.
-//! - A robots.txt is fetched by the instance with the right to (`copy.lua`), and published.
+//! - A robots.txt is fetched by the instance with that right (`copy.lua`), and published.
 //! - The server counts the spending from budgets (`budget.lua`).
 //! - A server that does not answer in time is not asked until it does (`link`); until then `on_fleet_loss` applies.
 
@@ -54,7 +54,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// This instance's part in the fleet.
 pub(super) struct Fleet {
     way: FleetWay,
-    /// Announces copies by authority; empty: any may have come.
+    /// Announces copies by authority; "": any copy may have come.
     arrivals: broadcast::Sender<Arc<str>>,
     /// Counts reservations.
     reservations: AtomicU64,
@@ -172,7 +172,7 @@ impl Fleet {
         }
     }
 
-    /// A copy of this authority's robots.txt has come; empty: any may have.
+    /// A copy of this authority's robots.txt has come; "": any copy may have.
     pub fn arrived(&self, authority: &str) {
         // There may be no receiver.
         let _ = self.arrivals.send(authority.into());

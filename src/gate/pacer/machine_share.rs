@@ -31,7 +31,7 @@ enum ShareTurn {
     None,
     /// Held for the next waiting request.
     Next,
-    /// Held by this slot.
+    /// Held by the request with this slot.
     Of(u64),
 }
 
@@ -42,7 +42,7 @@ impl MachineShare {
         Self { id, reserved, used, turn: ShareTurn::None, rivals: 1, look_at, next, busy_since, seen }
     }
 
-    /// Adopts other processes' starts now and then, and whether the pace is shared at all.
+    /// Adopts other processes' starts now and then, and notes whether the pace is still shared.
     pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
         let reach = machine.reach();
         if reach.link == 0 {
@@ -132,7 +132,7 @@ impl MachineShare {
         }
     }
 
-    /// The request leaves, or `is_gone`. True: that frees the turn.
+    /// The request leaves; `is_gone`: it has left. True: that frees the turn.
     pub fn left<W>(
         &mut self,
         schedule: &mut Schedule<W>,
@@ -219,7 +219,7 @@ impl MachineShare {
         });
     }
 
-    /// Each process has one start reserved.
+    /// Estimates the rivals: each has one start reserved.
     fn rivals_by<W>(&self, schedule: &Schedule<W>, now: Instant) -> u32 {
         let Some((MachineStart { gap, .. }, at)) = self.reserved.filter(|(start, _)| !start.gap.is_zero()) else {
             return 1;
@@ -229,7 +229,7 @@ impl MachineShare {
     }
 }
 
-/// Looks per gap while another process holds the turn longer than that.
+/// Looks within a gap, if another process holds the turn longer than that.
 const LOOKS: u32 = 16;
 const LOOK_LEAST: Duration = Duration::from_millis(10);
 const LOOK_MOST: Duration = Duration::from_millis(100);

@@ -79,7 +79,7 @@ impl Drop for WaitPlace {
     }
 }
 
-/// Retry-After, as nobody knows when there will be room.
+/// Retry-After, since it is unknown when there will be room.
 const COME_BACK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

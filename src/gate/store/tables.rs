@@ -54,7 +54,7 @@ impl<'t> Tables<'t> {
         });
         let Some((body, record)) = kept else { return Ok(()) };
         let old = self.insert(authority, body, &record)?;
-        // The file has as many holders as before.
+        // The file's reference count is unchanged.
         old.map_or(Ok(()), |(number, _, bytes)| self.removed((number, None, bytes)))
     }
 

@@ -102,7 +102,7 @@ impl<W> Schedule<W> {
         })
     }
 
-    /// When the next request may start, by the parts of time. The time stays reserved for a while, since a timer may be late.
+    /// When the next request may start in this instance's part of the time. The time stays reserved for a while, since a timer may be late.
     pub(super) fn reserve_part(&mut self, now: Instant, head: SlotRequest) -> Option<Instant> {
         let (phase, gap) = self.phase(head)?;
         let due = self.due(head);
@@ -132,7 +132,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Whether no turn of the fleet is missing.
+    /// Whether the fleet's turn is there or not needed.
     #[inline]
     pub(super) fn may_turn(&self, demand: SlotRequest) -> bool {
         self.source.has_turn() || !self.source.is_shared(demand, self.backoff())

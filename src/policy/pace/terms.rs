@@ -33,7 +33,7 @@ pub struct Terms {
     /// A later fetch of robots.txt: it waits without limit (`max_wait` and `queue` do not apply, and it takes no place from others),
     /// before other requests.
     pub is_renewal: bool,
-    /// For a subresource without the delay: the terms if it may not skip it.
+    /// For a subresource without the delay: the terms if the delay applies after all.
     pub of_page: Option<Box<Terms>>,
 }
 
@@ -123,7 +123,7 @@ pub struct Slot {
     /// `None`: the proxy itself.
     pub(super) client: Option<ClientId>,
     pub(super) first_fetch: bool,
-    /// The instant that this start replaced.
+    /// The last start before this one.
     pub(super) before: Option<Instant>,
     pub(super) shared: bool,
     pub(super) exclusive: bool,
@@ -176,7 +176,7 @@ pub enum PaceOutcome {
         /// Retry-After as time from now; `None`: missing or unreadable.
         retry_after: Option<Duration>,
     },
-    /// Refused without a time: 403, or a bot check. Counts as a success without a breaker.
+    /// Refused without a time: 403, or a bot check. Without a breaker, counts as a success.
     TurnedAway,
     /// No answer: no effect on the pace.
     Failure,

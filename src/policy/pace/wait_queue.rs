@@ -21,7 +21,7 @@ pub(super) struct WaitQueue<W> {
     let_by: u32,
     /// No waiting request's deadline is earlier.
     next_deadline: Option<Instant>,
-    /// Starts may have moved behind deadlines.
+    /// Some requests may now start after their deadlines.
     pushed_back: bool,
     /// For a partitioned instance: the gap, and the next start in its part of the time.
     pub part: Option<(Duration, Instant)>,
@@ -42,7 +42,7 @@ struct QueuedWaiter<W> {
     number: u64,
     demand: SlotRequest,
     deadline: Instant,
-    /// When a place is lent to it, if its client has none.
+    /// When the request is lent a place, if its client has none.
     lent: Instant,
     payload: W,
 }
@@ -278,7 +278,7 @@ impl<W> WaitQueue<W> {
     }
 }
 
-/// Starts of others before one of guests: an eighth is little for the host's own, and no guest waits for ever.
+/// Other starts before a guest's: an eighth costs the host's own requests little, and no guest waits for ever.
 const LET_BY: u32 = 8;
 
 /// When a start not before `at` is due; `marks` are updated.

@@ -89,7 +89,7 @@ impl ServerLink {
                     self.calls.fetch_add(1, Ordering::Relaxed);
                     return Ok(answer);
                 }
-                // The answer of another version.
+                // Another version's answer cannot be read.
                 Err(error) if error.kind() == ErrorKind::Parse => return Err(ServerLost),
                 // There may be another connection by then.
                 Err(_) => sleep(AGAIN).await,
@@ -109,7 +109,7 @@ impl ServerLink {
             never = self.keep_connected() => never,
             () = self.is_such(|live| live.leaves == Leaves::Soon) => {}
         }
-        // The instance no longer registers.
+        // From here on the instance does not register.
         let connection = self.live.borrow().connection.clone();
         if let Some(mut connection) = connection {
             // If this call is lost, the instance counts as missing.

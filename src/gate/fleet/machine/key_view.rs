@@ -1,4 +1,4 @@
-//! Requests to a key's slot, and its state.
+//! Starts in a key's slot, and its state.
 
 use crate::policy::pace::{LastStarts, Observed};
 use std::time::{Duration, Instant};

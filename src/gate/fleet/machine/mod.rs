@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
-/// This process's part in it.
+/// This process's part in the fleet.
 pub(in crate::gate) struct Machine {
     slots: Slots,
     copies: Arc<Copies>,

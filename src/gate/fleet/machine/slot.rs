@@ -181,7 +181,7 @@ impl<'a> KeySlot<'a> {
         self.keep(until);
     }
 
-    /// When all data has expired, so that another key may take the words.
+    /// Time at which all data expires: another key may then take the words.
     pub fn over(&self, now: u64) -> u64 {
         // A time further ahead than possible is invalid.
         let sane = |at: &u64| *at <= now.saturating_add(FAR);

@@ -131,7 +131,7 @@ impl Slots {
         self.words.word(RIGHTS + place as usize % RIGHTS_COUNT)
     }
 
-    /// Others add nothing until it is dropped.
+    /// Other processes add no key until this is dropped.
     #[cfg(test)]
     pub fn guard(&self) -> io::Result<bool> {
         self.file.lock(GUARD)

@@ -58,7 +58,7 @@ type Learnt = (Duration, Observed);
 #[derive(Debug, Clone, Copy)]
 struct Calling {
     link: u64,
-    /// Values sent.
+    /// The values sent.
     learnt: Learnt,
 }
 
@@ -171,7 +171,7 @@ impl FleetShare {
         }
     }
 
-    /// The head leaves, or `is_gone`. True: that frees the slot.
+    /// The head leaves; `is_gone`: it has left. True: that frees the slot.
     pub fn left<W>(&mut self, schedule: &Schedule<W>, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         let ways = self.ways();
         let Some(used) = self.used.as_mut().filter(|used| used.is(slot)) else { return false };
@@ -224,7 +224,7 @@ impl FleetShare {
             && schedule.last_starts().newer_than(self.told) != LastStarts::default()
     }
 
-    /// The backoff or the refusal count is below the fleet's, and no request is left to report it.
+    /// Whether backoff or refusals are below the fleet's, and no request is left to report it.
     fn is_calmer<W>(&self, schedule: &Schedule<W>) -> bool {
         let is_less = schedule.backoff() < self.seen.0 || schedule.observed().refusals < self.seen.1.refusals;
         is_less && schedule.waiting() == 0 && schedule.in_flight() == 0
@@ -241,7 +241,7 @@ impl FleetShare {
     }
 }
 
-/// How late a timer fires and a request leaves over an open connection. Clock estimates may differ by another sixteenth of the round
+/// Allowance for a late timer and for sending over an open connection. Clock estimates may differ by another sixteenth of the round
 /// trip.
 const TIMER: Duration = Duration::from_millis(2);
 const TICK: Duration = Duration::from_millis(1);

@@ -626,7 +626,7 @@ fn no_host_is_without_a_start_for_longer_than_documented() {
     println!("{:.0} % of it at most", most * 100.0);
 }
 
-/// After a partition, the time without starts is not taken for many rivals.
+/// After a partition, the time without starts does not count as many rivals.
 #[test]
 fn nobody_is_refused_who_has_time_for_a_turn_of_each_client() {
     let ways = [[MS * 250; 2], [MS * 5, MS * 200], [MS; 2]].to_vec();

@@ -85,7 +85,7 @@ impl HostQueue {
         }
     }
 
-    /// A task, so that slots are granted meanwhile.
+    /// Calls in a task: slots are granted meanwhile.
     fn call(self: &Arc<Self>, call: PaceCall, asked: Instant) -> Call {
         let pace = self.clone();
         let answer = async move {

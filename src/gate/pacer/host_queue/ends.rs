@@ -45,7 +45,7 @@ impl HostQueue {
         answered: Option<(Duration, bool)>,
     ) {
         let mut state = self.state.lock();
-        // Before the slot is freed, as the next start depends on the outcome.
+        // Counted before the slot is freed, as the next start depends on it.
         self.note(&mut state, &slot, outcome, answered);
         let HostQueueState { schedule, sharing, .. } = &mut *state;
         let frees = sharing.ended(schedule, self.fleet(), &slot, has_left);

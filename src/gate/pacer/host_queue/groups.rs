@@ -83,7 +83,7 @@ impl HostQueue {
         group
     }
 
-    /// This queue, or its group's queue with this key.
+    /// This queue, or the queue of its group with this key.
     pub(in crate::gate::pacer) fn named(self: &Arc<Self>, key: &PaceKey) -> Option<Arc<Self>> {
         if self.key == *key { Some(self.clone()) } else { self.groups.lock().iter().find(|it| it.key == *key).cloned() }
     }

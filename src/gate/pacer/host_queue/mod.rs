@@ -255,8 +255,7 @@ impl HostQueue {
         }
     }
 
-    /// Whether a request that has its slot may still leave: connecting may have taken so long that the fleet's next starter would not
-    /// hear of it in time.
+    /// Whether a request that has its slot may still leave: connecting may have taken so long that the next instance would not hear of it in time.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
         if self.fleet().is_none() {
             return true;
@@ -291,7 +290,7 @@ impl Drop for HostQueue {
     }
 }
 
-/// Retry-After, as nobody knows when earlier guests are done.
+/// Retry-After, since the end of earlier guests is unknown.
 const GUESTS_AWAITED: Duration = Duration::from_secs(1);
 /// Shorter debts are not stored.
 const LEAST_DEBT: Duration = Duration::from_secs(1);

@@ -59,7 +59,7 @@ impl Sharing {
         }
     }
 
-    /// The request leaves, or `is_gone`. True: that frees the slot.
+    /// The request leaves; `is_gone`: it has left. True: that frees the slot.
     pub fn left<W>(
         &mut self,
         schedule: &mut Schedule<W>,
