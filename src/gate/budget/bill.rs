@@ -191,7 +191,7 @@ impl Item {
         if charged > self.cost {
             TOLD.call_once(|| {
                 tracing::warn!(
-                    "an answer charges more than was offered (counted for {}): no more is counted than the offer",
+                    "an answer charges more than the offer (counted for {}): only the offer is counted",
                     self.of
                 );
             });

@@ -149,7 +149,7 @@ impl CacheShared {
             Ok(None) => None,
             Err(error) => Some(error),
         };
-        tracing::debug!(name = id.name(), error = error.map(tracing::field::display), "a damaged file of the cache");
+        tracing::debug!(name = id.name(), error = error.map(tracing::field::display), "a file of the cache is damaged");
         let is_removed = {
             let mut index = self.index.lock();
             index.made_of(id) == made && index.remove(id)

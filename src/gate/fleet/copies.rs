@@ -122,7 +122,7 @@ impl Right {
     pub fn publish(self, entry: Arc<Entry>) {
         match &self.fleet.way {
             FleetWay::Server(_) => drop(tokio::spawn(timeout(HELD, self.put(entry)))),
-            // Each process has to find out about a failed fetch by itself.
+            // A failed fetch is not shared: each process tries by itself.
             FleetWay::Machine(_) if entry.trouble.is_some() || !Machine::may_leave(&entry) => {}
             FleetWay::Machine(machine) => {
                 let machine = machine.clone();

@@ -23,7 +23,7 @@ impl KeptPlace {
     /// `directory`: the store's, if there is one.
     pub fn open(directory: Option<&Path>) -> Self {
         let kept = directory.map(lock).transpose().unwrap_or_else(|error| {
-            tracing::debug!(%error, "the fleet has no file here: this instance has another place in it at each start");
+            tracing::debug!(%error, "the file `fleet` cannot be used: this instance has another place in the fleet at each start");
             None
         });
         let (file, kept) = kept.map_or((None, None), |(file, text)| (Some(file), parse(&text)));
@@ -48,7 +48,7 @@ impl KeptPlace {
         let Some(file) = &self.file else { return };
         // One write of fixed length, so that no partial content is left.
         if let Err(error) = file.write_all_at(format!("{} {instances:010}\n", self.name).as_bytes(), 0) {
-            tracing::debug!(%error, "the place in the fleet cannot be kept");
+            tracing::debug!(%error, "the place in the fleet cannot be written");
         }
     }
 }

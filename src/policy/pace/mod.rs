@@ -111,7 +111,8 @@ impl<W> Schedule<W> {
     /// Asks for a slot. `waiter` is called only if the answer is [`Turn::Wait`].
     ///
     /// A request that would wait longer than `max_wait` is refused now, with the time at which it would have started; if it comes back
-    /// then, it waits at most for one start of each other client in the queue. In a full queue, the client with the most requests loses one to a client with fewer.
+    /// then, it waits at most for one start of each other client in the queue. In a full queue, the client with the most requests loses
+    /// one to a client with fewer.
     pub fn request(&mut self, now: Instant, client: ClientId, terms: &Terms, waiter: impl FnOnce() -> W) -> Turn {
         let demand = SlotRequest::from(terms);
         self.max_delay = terms.max_crawl_delay;

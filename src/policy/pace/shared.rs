@@ -102,7 +102,7 @@ impl<W> Schedule<W> {
         })
     }
 
-    /// When the next request may start in this instance's part of the time. The time stays reserved for a while, since a timer may be late.
+    /// When the next request may start in this instance's part of the time. The time stays reserved for a while: a timer may be late.
     pub(super) fn reserve_part(&mut self, now: Instant, head: SlotRequest) -> Option<Instant> {
         let (phase, gap) = self.phase(head)?;
         let due = self.due(head);

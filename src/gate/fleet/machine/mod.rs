@@ -58,7 +58,7 @@ impl Machine {
     /// `most`: upper limit of a debt. `None`: nothing can be shared, which has been logged.
     pub fn open(directory: &Path, most: Duration) -> Option<Self> {
         if cfg!(not(target_os = "linux")) {
-            tracing::debug!("processes share paces and copies of robots.txt on Linux alone, or by a fleet's server");
+            tracing::debug!("processes share paces and copies of robots.txt only on Linux or through a fleet's server");
             return None;
         }
         let open = || {
@@ -180,7 +180,7 @@ impl Machine {
             }
             sleep(AGAIN).await;
         }
-        tracing::debug!(of, "what is spent of a budget is not shared");
+        tracing::debug!(of, "the spending from a budget cannot be shared now");
         Err(ServerLost)
     }
 

@@ -184,7 +184,7 @@ impl Slots {
         }
         let (over, slot) = soonest.expect("a bucket has slots");
         if over > now && self.is_full_told.swap(1, SeqCst) == 0 {
-            tracing::warn!("more hosts have delays than {FILE} has room for: some are forgotten before they end");
+            tracing::warn!("{FILE} has no room for more hosts with delays: some delays are dropped before they end");
         }
         slot.begin(now);
         slot

@@ -255,7 +255,8 @@ impl HostQueue {
         }
     }
 
-    /// Whether a request that has its slot may still leave: connecting may have taken so long that the next instance would not hear of it in time.
+    /// Whether a request that has its slot may still leave: connecting may have taken so long that the next instance would
+    /// not hear of it in time.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
         if self.fleet().is_none() {
             return true;

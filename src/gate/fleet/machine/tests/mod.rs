@@ -258,7 +258,7 @@ async fn one_fetches_and_the_others_wait_for_that() {
         panic!("it may be fetched")
     };
     drop(right);
-    // Each process has to find out about a failed fetch by itself.
+    // A failed fetch is not shared: each process tries by itself.
     let failed = Arc::new(Entry::default().failed(SystemTime::now(), "status 503", None, 0.0));
     for fleet in [&one, &other, &one] {
         let Ok(Claim::Fetch(right, None)) = fleet.claim(SiteFile::Robots.of(&b), false).await else {
