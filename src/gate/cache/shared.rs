@@ -221,7 +221,7 @@ impl CacheShared {
     pub(super) fn unlink(&self, id: EntryId) {
         let _names = self.names.lock();
         if self.index.lock().made_of(id) == 0 {
-            // The next start finds a file that is left.
+            // A file that is left is found after a restart.
             let _ = fs::remove_file(self.path(id));
         }
     }

@@ -158,7 +158,7 @@ impl<W> WaitQueue<W> {
         renewal.into_iter().chain(self.ring.iter().filter_map(of))
     }
 
-    /// Queues a client last, but before guests until `LET_BY` have gone before them.
+    /// Queues a client last, or before waiting guests, up to `LET_BY` times in a row.
     fn push(&mut self, queue: ClientQueue<W>) {
         let goes_first = self.ring.back().is_some_and(|last| last.client == ClientId::GUESTS) && self.let_by < LET_BY;
         self.let_by = if goes_first { self.let_by + 1 } else { 0 };

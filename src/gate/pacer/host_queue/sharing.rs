@@ -93,8 +93,8 @@ impl Sharing {
         }
     }
 
-    /// Adopts the others' answers before the backoff or latency changes: by a refusal or a latency (`changes_more`), or as a backoff
-    /// ends.
+    /// Adopts the others' backoff and latency before an answer is counted. `changes_more`: the answer is a refusal or has a latency, so it
+    /// changes more than an existing backoff.
     pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, changes_more: bool) {
         let is_calm = schedule.backoff().is_zero() && schedule.observed().refusals == 0;
         if let (Self::Machine(share), Some(machine)) = (self, fleet.and_then(Fleet::machine))
