@@ -1,4 +1,4 @@
-//! The key of a pace: what shares one pace (`pace.key`). Pure.
+//! The key of a pace: which requests share one pace (`pace.key`). Pure.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Authority, Host};
 
-/// What has a pace of its own: the setting `pace.key`.
+/// What has its own pace: the setting `pace.key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "proxy", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
@@ -27,7 +27,7 @@ pub struct PaceKey {
     place: KeyScope,
     /// `None`: the scheme's default port.
     port: Option<u16>,
-    /// For the requests of one group of its robots.txt: the delay that the group asks for, in microseconds.
+    /// For requests of one group of a robots.txt: the group's delay, in microseconds.
     group: Option<u64>,
 }
 
@@ -53,14 +53,14 @@ impl PaceKey {
         Self { place, port: port(authority), group: None }
     }
 
-    /// That of the groups of robots.txt there that ask for this delay.
+    /// The key of the robots.txt groups that ask for this delay.
     #[must_use]
     pub fn of_group(&self, delay: Duration) -> Self {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         Self { group: Some(micros), ..self.clone() }
     }
 
-    /// That of the whole.
+    /// The key without the group.
     #[must_use]
     pub fn of_all(&self) -> Self {
         Self { group: None, ..self.clone() }
@@ -103,8 +103,8 @@ fn port(authority: &Authority) -> Option<u16> {
 }
 
 impl fmt::Display for PaceKey {
-    /// `example.com`, `example.com:8080`, `site=example.com`, `address=192.0.2.1`;
-    /// `example.com#500000us` of a group. Unique for each key.
+    /// `example.com`, `example.com:8080`, `site=example.com`, `address=192.0.2.1`; `example.com#500000us` for a group. Unique for each
+    /// key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             KeyScope::Host(host) => write!(f, "{host}")?,

@@ -1,4 +1,4 @@
-//! What one request is paid from: paid before it goes, settled when it is over, and given back if it was never sent.
+//! The payment for one request: paid before it is sent, settled when it ends, and given back if it was never sent.
 
 use super::Ledger;
 use crate::gate::compute::rethrown;
@@ -11,11 +11,11 @@ use std::sync::{Arc, Once};
 use std::time::SystemTime;
 use tokio::runtime::Handle;
 
-/// The budgets that one request is to be paid from.
+/// The budgets that pay for one request.
 pub(in crate::gate) struct Bill {
     ledger: Arc<Ledger>,
     items: Vec<Item>,
-    /// It goes whatever has been spent.
+    /// The request is sent even over budget.
     is_reported: bool,
 }
 
@@ -23,12 +23,12 @@ pub(in crate::gate) struct Bill {
 struct Item {
     of: Box<str>,
     budget: Budget,
-    /// What is counted: one request, or the millionths that it promises.
+    /// The amount: one request, or the promised millionths.
     cost: i64,
-    /// It is paid only where less than this has been spent.
+    /// Paid only if less than this has been spent.
     within: Budget,
     is_money: bool,
-    /// The end of the period in which it has been paid.
+    /// The end of the period in which it was paid.
     paid: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Bill {
 }
 
 impl Bill {
-    /// `None`: nobody has a budget. `is_reported`: what is spent is only reported.
+    /// `None`: no budget applies. `is_reported`: spending is only reported.
     #[inline]
     pub fn of(
         ledger: &Arc<Ledger>,
@@ -61,21 +61,21 @@ impl Bill {
         (!items.is_empty()).then(|| Box::new(Self { ledger: ledger.clone(), items, is_reported }))
     }
 
-    /// Why it does not go, if that is known already.
+    /// Why the request is refused, if already known.
     pub fn refusal(&self) -> Option<Refusal> {
         let now = SystemTime::now();
         let is_spent = |it: &&Item| !it.within.has_room(&self.ledger.known(&it.of, it.within.per, now).spent(1));
         self.items.iter().find(is_spent).map(|it| it.refusal(now))
     }
 
-    /// One more request. Whoever stops waiting has paid nothing: others who count with us may be far away, and have counted it.
+    /// Pays for the request. If the caller stops waiting, the payment is given back, as other instances may have counted it.
     pub async fn pay(self: Box<Self>) -> Result<Box<Self>, Refusal> {
         if self.ledger.fleet.is_none() {
-            // Waits for nobody.
+            // Does not wait.
             return self.pay_all().await;
         }
         let paying = tokio::spawn(async move { self.pay_all().await.map(|bill| Paid(Some(bill))) });
-        // Else the process is ending.
+        // Otherwise the process is ending.
         let Ok(paid) = paying.await.map_err(rethrown) else { return pending().await };
         paid.map(|mut paid| paid.0.take().expect("nobody else takes it"))
     }
@@ -106,7 +106,7 @@ impl Bill {
         }
     }
 
-    /// It is over. `bytes`: of its answer. `charged`: by it; `None`: nobody knows. Not `sent`: it has not been a request.
+    /// Settles an ended request. `bytes`: of its answer. `charged`: by its answer; `None`: unknown. Not `sent`: never sent.
     pub fn settle(mut self, sent: bool, bytes: u64, charged: Option<Charge>) {
         let is_charged = charged.is_some() && self.items.iter().any(|item| item.is_money);
         if sent && bytes == 0 && !is_charged || self.items.iter().all(|item| item.paid.is_none()) {
@@ -121,24 +121,24 @@ impl Bill {
                 self.ledger.spend(&item.of, item.budget, spend).await;
             }
         };
-        // Without one, the process is ending.
+        // Without a runtime, the process is ending.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut settled = Box::pin(settled);
-        // At once, before the client has its answer and asks again, unless it has to be reported to others.
+        // Settles at once, before the client asks again, unless others have to be told.
         if (&mut settled).now_or_never().is_none() {
             runtime.spawn(settled);
         }
     }
 }
 
-/// What an answer says of a promise.
+/// The charge that an answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charge {
     Nothing,
     Of(Money),
 }
 
-/// A bill that has been paid; given back if nobody takes it.
+/// A paid bill; given back if dropped.
 struct Paid(Option<Box<Bill>>);
 
 impl Drop for Paid {
@@ -150,7 +150,7 @@ impl Drop for Paid {
 }
 
 impl Item {
-    /// Of a budget of requests and bytes.
+    /// The item of a budget of requests and bytes.
     fn counted(of: &str, budget: Budget) -> Option<Self> {
         let within = Budget { money: None, ..budget };
         (within.requests.is_some() || within.bytes.is_some()).then(|| Self {
@@ -163,7 +163,7 @@ impl Item {
         })
     }
 
-    /// Of one of money, whose millionths are counted like requests. A promise in another currency is never within it.
+    /// The item of a budget of money, whose millionths are counted like requests. Another currency is never within it.
     fn promised(of: &str, budget: Budget, promised: Money) -> Option<Self> {
         let money = budget.money?;
         let is_of_it = promised.currency == money.most.currency;
@@ -175,7 +175,7 @@ impl Item {
         Some(Self { of, budget, cost, within, is_money: true, paid: None })
     }
 
-    /// What is to be added when the answer is over, or given back.
+    /// The spending to add when the answer ends, negative if less was charged.
     fn afterwards(&self, bytes: u64, charged: Option<Charge>) -> Option<Spend> {
         let per = self.within.per;
         if !self.is_money {
@@ -184,14 +184,14 @@ impl Item {
         let micros = match charged? {
             Charge::Nothing => 0,
             Charge::Of(charged) if charged.currency == self.budget.money?.most.currency => charged.micros,
-            // What was promised stays promised.
+            // The promised amount stays spent.
             Charge::Of(_) => return None,
         };
         let charged = i64::try_from(micros).unwrap_or(i64::MAX);
         if charged > self.cost {
             TOLD.call_once(|| {
                 tracing::warn!(
-                    "an answer charges more than was offered (counted for {}): no more is counted than the offer",
+                    "an answer charges more than the offer (counted for {}): only the offer is counted",
                     self.of
                 );
             });
@@ -207,7 +207,7 @@ impl Item {
     }
 }
 
-/// Whether the log has it that an answer charged more than was offered.
+/// Whether a charge above the offer has been logged.
 static TOLD: Once = Once::new();
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use crate::policy::{MoneyBudget, Period};
 
-    /// What an answer that says so changes, in millionths, after an offer of USD 0.01.
+    /// The change by an answer with this charge, in millionths, after an offer of USD 0.01.
     fn change(charged: Option<Charge>) -> Option<i64> {
         let money = |text| Money::parse(text).unwrap();
         let budget =

@@ -1,5 +1,5 @@
-//! What is spent of budgets, by hosts and by users: the shared count, as long as the others can be reached. While they cannot, each
-//! process counts for itself, within its own part of what was left, and reports that afterwards.
+//! Spending from budgets, by hosts and by users: a shared count while the others can be reached. During a partition each process counts
+//! for itself, within its share of the rest, and reports that afterwards.
 
 mod bill;
 
@@ -13,16 +13,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// What has been spent, as it is known here.
+/// The spending known to this process.
 pub(super) struct Ledger {
     known: Mutex<Book>,
     fleet: Option<Arc<Fleet>>,
-    /// One at a time reports to the server what it may not know.
+    /// One task at a time reports to the server.
     reporting: tokio::sync::Mutex<()>,
 }
 
-/// Some are forgotten when there are twice as many as were left the last time: those of earlier periods, those that others count
-/// as well, and if that is not enough, those of which least has been spent.
+/// Evicts when twice as large as after the last eviction: counts of earlier periods, then counts that others have as well, and if
+/// necessary the least spent ones.
 #[derive(Default)]
 struct Book {
     known: HashMap<(Box<str>, Period), KnownBudget>,
@@ -32,9 +32,9 @@ struct Book {
 #[derive(Debug, Clone, Copy, Default)]
 struct KnownBudget {
     budget: Budget,
-    /// As was heard last.
+    /// The last count heard.
     heard: Spent,
-    /// And what was spent here and not reported yet: requests, bytes.
+    /// Spent here and not reported yet: requests, bytes.
     unreported: (i64, u64),
 }
 
@@ -53,7 +53,7 @@ impl Ledger {
         Arc::new(Self { known: Mutex::default(), fleet, reporting: tokio::sync::Mutex::default() })
     }
 
-    /// Those of the period of now, in the order of their names.
+    /// The budgets of the current period, by name.
     pub fn all(&self) -> Vec<BudgetFigures> {
         let of = |(of, _, known): (Box<str>, Period, KnownBudget)| BudgetFigures {
             of,
@@ -65,15 +65,15 @@ impl Ledger {
         all
     }
 
-    /// A user's in the period of now.
+    /// A user's budget in the current period.
     pub fn of_user(&self, user: &str, budget: Budget) -> BudgetFigures {
         let of = Budget::key_of_user(user);
         let spent = self.known(&of, budget.per, SystemTime::now()).spent(1);
         BudgetFigures { of, budget, spent }
     }
 
-    /// The fleet can be asked again, perhaps: it gets what was known of it, which may be forgotten; and when all have done so,
-    /// what was spent here meanwhile.
+    /// Handles a change of link: reports the last counts heard, which the server may have lost, and once all instances have done so, the
+    /// unreported spending.
     pub async fn link_changed(self: &Arc<Self>) {
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| fleet.reach().link != 0) else { return };
         for (of, per, known) in self.of_now(|_| true) {
@@ -86,7 +86,7 @@ impl Ledger {
         }
         for (of, per, _) in self.of_now(|known| known.unreported != (0, 0)) {
             let (ledger, fleet) = (self.clone(), fleet.clone());
-            // To its end, whatever becomes of us: what the others have counted would be reported again.
+            // Runs to its end even if the caller does not, or the spending could be reported twice.
             let reported = tokio::spawn(async move { ledger.report(&fleet, &of, per).await });
             if !matches!(reported.await, Ok(Ok(()))) {
                 return;
@@ -94,7 +94,7 @@ impl Ledger {
         }
     }
 
-    /// In the period of now.
+    /// The budgets of the current period.
     fn of_now(&self, is_wanted: impl Fn(&KnownBudget) -> bool) -> Vec<(Box<str>, Period, KnownBudget)> {
         let (book, now) = (self.known.lock(), SystemTime::now());
         let all = book.known.iter().filter(|((_, per), known)| known.heard.ends == per.end(now).0 && is_wanted(known));
@@ -106,7 +106,7 @@ impl Ledger {
         book.known.get(&(of.into(), per)).copied().unwrap_or_default().in_period(per.end(now).0)
     }
 
-    /// What has been spent here in this period and not reported yet.
+    /// Reports the unreported spending of this period.
     async fn report(&self, fleet: &Fleet, of: &str, per: Period) -> Result<(), ServerLost> {
         let unreported = || self.known(of, per, SystemTime::now());
         if unreported().unreported == (0, 0) {
@@ -123,7 +123,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The end of the period in which it counts. `None`: there was no room for it.
+    /// The end of the period in which it counts. `None`: there was no room.
     async fn spend(&self, of: &str, budget: Budget, spend: Spend) -> Option<u64> {
         let (answer, instances) = match &self.fleet {
             Some(fleet) => {
@@ -157,7 +157,7 @@ impl Ledger {
 }
 
 impl KnownBudget {
-    /// As it stands in the period that ends then.
+    /// The count in the period that ends at `ends`.
     fn in_period(self, ends: u64) -> Self {
         if self.heard.ends == ends {
             self
@@ -166,9 +166,9 @@ impl KnownBudget {
         }
     }
 
-    /// What was not reported then has been, and this is the answer.
+    /// Handles the answer to a report.
     fn hear(&mut self, reported: &Self, heard: Spent) {
-        // Else another period has begun meanwhile, of which nothing has been reported.
+        // Otherwise another period has begun, and nothing of it was reported.
         if self.heard.ends == reported.heard.ends {
             let unreported =
                 (self.unreported.0 - reported.unreported.0, self.unreported.1.saturating_sub(reported.unreported.1));
@@ -176,13 +176,13 @@ impl KnownBudget {
         }
     }
 
-    /// In all, if so many instances have spent what this one has since it was heard.
+    /// The total, if each instance has spent as much as this one since the last count heard.
     fn spent(&self, instances: u32) -> Spent {
         let (requests, bytes) = self.unreported;
         self.heard.plus(requests.saturating_mul(instances.into()), bytes.saturating_mul(instances.into()))
     }
 
-    /// Nobody else can be asked. False: there may be no room for it, if all others do the same.
+    /// Spends during a partition. False: there may be no room, if all others do the same.
     fn spend_unreported(&mut self, spend: &Spend, instances: u32) -> bool {
         let goes = spend.within.is_none_or(|budget| budget.has_room(&self.spent(instances)));
         if goes {
@@ -194,7 +194,7 @@ impl KnownBudget {
 }
 
 impl Book {
-    /// Not for each that comes, however many there are of this period.
+    /// Evicts rarely, even if all counts are of this period.
     fn make_room(&mut self, now: SystemTime, is_shared: bool) {
         if self.known.len() < MOST_KNOWN.max(2 * self.left) {
             return;
@@ -211,16 +211,16 @@ impl Book {
     }
 }
 
-/// Hosts and users before those of other periods are forgotten.
+/// From this number on, counts of other periods are evicted.
 const MOST_KNOWN: usize = 65_536;
-/// Of this period, and counted by nobody else.
+/// Counts of this period that no other process has.
 const MOST_LEFT: usize = 4 * MOST_KNOWN;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// How many of so many requests go where nobody can be asked, with so much heard before.
+    /// Requests that go during a partition, with so much heard before.
     fn alone(budget: Budget, heard: u64, instances: u32) -> usize {
         let heard = Spent { ends: 3600, requests: heard, bytes: heard * 100 };
         let mut known = KnownBudget { budget, heard, unreported: (0, 0) };

@@ -1,5 +1,5 @@
-//! The body of a stored answer, as it is read: in pieces, on the blocking threads. A short one is checked before any of it is used;
-//! of a long one damage shows at its end.
+//! The body of a stored answer, read in pieces on the blocking threads. A short body is verified before use; damage to a long body shows
+//! at its end.
 
 use super::entry_file::{OpenEntry, short};
 use bytes::Bytes;
@@ -14,10 +14,10 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The body, from its beginning.
 pub struct EntryBody {
-    /// What has been read of it and not been taken.
+    /// Bytes read and not yet taken.
     first: Bytes,
     file: Arc<File>,
-    /// The place of what is read next, and how much there is.
+    /// Offset of the next read, and the bytes left.
     at: u64,
     left: u64,
     sum: Digest,
@@ -26,7 +26,7 @@ pub struct EntryBody {
 }
 
 impl EntryBody {
-    /// Reads its first piece. Blocks. `Ok(None)`: it is damaged.
+    /// Reads the first piece. Blocks. `Ok(None)`: it is damaged.
     pub fn open(entry: &OpenEntry) -> io::Result<Option<Self>> {
         let mut body = EntryBody {
             first: Bytes::new(),
@@ -41,12 +41,12 @@ impl EntryBody {
         Ok(body.took(&first).then(|| EntryBody { first, ..body }))
     }
 
-    /// The first piece, as long as it has not been taken.
+    /// The first piece, until it is taken.
     pub fn beginning(&self) -> &[u8] {
         &self.first
     }
 
-    /// `None`: there is no more.
+    /// `None`: end of the body.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         if !self.first.is_empty() {
             return Poll::Ready(Ok(Some(std::mem::take(&mut self.first))));
@@ -68,7 +68,7 @@ impl EntryBody {
         }
     }
 
-    /// The next piece has been read. `false`: it was the last, and something is wrong.
+    /// Counts a piece. `false`: it was the last, and the body is damaged.
     fn took(&mut self, piece: &Bytes) -> bool {
         self.sum.update(piece);
         self.at += piece.len() as u64;
@@ -83,6 +83,6 @@ fn read(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
     Ok(piece.into())
 }
 
-/// More than is read of a page's head, so that this can be read here.
+/// More than is needed to read a page's head.
 const FIRST: u64 = 256 * 1024;
 const PIECE: u64 = 128 * 1024;

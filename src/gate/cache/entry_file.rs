@@ -1,5 +1,5 @@
-//! The file of a stored answer: lengths and checksums, the head, the body. It is written under another name and renamed when it is
-//! whole, without fsync: what a power cut tears is seen by its checksums, and is a miss.
+//! The file of a stored answer: lengths and checksums, the head, the body. It is renamed when complete, without fsync: the checksums
+//! detect a write torn by a power cut, which is a miss.
 
 use super::index::on_disk;
 use crate::config::private_directory;
@@ -11,10 +11,10 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// As much of a SHA-256 as shows damage.
+/// Part of a SHA-256, to detect damage.
 type EntrySum = [u8; 16];
 
-/// A file that has been opened, with its head.
+/// An open file, with its head.
 pub struct OpenEntry {
     pub file: File,
     pub head: StoredHead,
@@ -23,7 +23,7 @@ pub struct OpenEntry {
     pub body_sum: EntrySum,
 }
 
-/// What the file begins with.
+/// The beginning of the file.
 struct EntryPrologue {
     head_len: u32,
     body_len: u64,
@@ -58,7 +58,7 @@ impl OpenEntry {
     }
 }
 
-/// An answer that is being written. One that is dropped leaves nothing.
+/// An answer being written. Dropped unfinished, it leaves nothing.
 pub struct EntryWriter {
     file: File,
     /// `None`: it has been renamed.
@@ -69,7 +69,7 @@ pub struct EntryWriter {
 }
 
 impl EntryWriter {
-    /// `path`: where it is until it is whole.
+    /// `path`: its place until it is complete.
     pub fn create(path: PathBuf, head: &StoredHead) -> io::Result<Self> {
         let head = encode(head);
         if head.len() > MOST_HEAD {
@@ -77,7 +77,7 @@ impl EntryWriter {
         }
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
         let path = Some(path);
-        // From here on there is a file to be removed.
+        // From here on the file has to be removed on failure.
         let started = file.write_all(&[0; PROLOGUE]).and_then(|()| file.write_all(&head));
         let writer = EntryWriter { file, path, head, body_len: 0, sum: Context::new(&SHA256) };
         started.map(|()| writer)
@@ -92,13 +92,13 @@ impl EntryWriter {
         Ok(())
     }
 
-    /// All of the body has been written.
+    /// Completes the file after its body.
     pub fn finish(&mut self) -> io::Result<()> {
         let (sum, length) = (short(self.sum.clone()), self.body_len);
         self.end(length, sum)
     }
 
-    /// With the body of another, as it is there.
+    /// Completes the file with the body of another.
     pub fn finish_as(&mut self, other: &OpenEntry) -> io::Result<()> {
         let mut from = other.file.try_clone()?;
         from.seek(SeekFrom::Start(other.body_at))?;
@@ -116,12 +116,12 @@ impl EntryWriter {
         self.file.write_all_at(&prologue.to_bytes(), 0)
     }
 
-    /// What it takes on disk.
+    /// Size on disk.
     pub fn size(&self) -> u64 {
         on_disk((PROLOGUE + self.head.len()) as u64 + self.body_len)
     }
 
-    /// It is finished, and gets its name.
+    /// Gives the finished file its name.
     pub fn rename(&mut self, name: &Path) -> io::Result<()> {
         let path = self.path.as_ref().expect("it is renamed once");
         if let Err(error) = fs::rename(path, name) {
@@ -139,7 +139,7 @@ impl EntryWriter {
 impl Drop for EntryWriter {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // If it stays, the next start removes it.
+            // If this fails, the next start removes the file.
             let _ = fs::remove_file(path);
         }
     }
@@ -172,7 +172,7 @@ fn sum_of_head(head: &[u8], body_len: u64, body_sum: &EntrySum) -> EntrySum {
     short(sum)
 }
 
-/// What is kept of a sum.
+/// Truncates a SHA-256.
 pub fn short(sum: Context) -> EntrySum {
     *sum.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
 }
@@ -192,7 +192,7 @@ fn decode(bytes: &[u8]) -> Option<StoredHead> {
     Some(StoredHead { url, status, version, fields, selected_by, received, initial_age, fetch })
 }
 
-/// Changes with the form of the file: others are misses.
+/// Changes with the file format: other versions are misses.
 const MAGIC: &[u8; 8] = b"politec1";
 const PROLOGUE: usize = MAGIC.len() + 4 + 8 + 16 + 16;
 /// Most heads are shorter.
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
-    /// Of the body it is seen when it is read.
+    /// Damage to the body shows when it is read.
     #[test]
     fn a_file_that_is_damaged_or_torn_anywhere_before_its_body_is_no_entry() {
         let folder = tempfile::tempdir().unwrap();

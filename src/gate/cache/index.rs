@@ -1,5 +1,4 @@
-//! Which answers are on disk, how much they take, and which was used least recently. In memory; made again at each start from
-//! names and sizes alone.
+//! In-memory index of the answers on disk: their sizes and order of use. Rebuilt at each start from file names and sizes alone.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -11,7 +10,7 @@ pub struct EntryId {
 }
 
 impl EntryId {
-    /// The name of its file.
+    /// The file's name.
     pub fn name(self) -> String {
         format!("{:032x}-{:x}", self.key, self.slot)
     }
@@ -23,19 +22,19 @@ impl EntryId {
     }
 }
 
-/// What is known of all of them.
+/// The index of all entries.
 pub struct EntryIndex {
     rows: HashMap<EntryId, EntryRow>,
-    /// By when they were used last.
+    /// Entries by last use.
     order: BTreeMap<u64, EntryId>,
-    /// Goes up with each use.
+    /// Incremented with each use.
     tick: u64,
-    /// That they take.
+    /// Bytes of all entries.
     bytes: u64,
-    /// That answers take which are being written.
+    /// Bytes reserved for answers being written.
     pending: u64,
     limit: u64,
-    /// The last URLs whose answers were invalidated, and how many there ever were.
+    /// The last invalidated URLs, and the number of invalidations so far.
     invalidated: VecDeque<u128>,
     invalidations: u64,
 }
@@ -44,7 +43,7 @@ pub struct EntryIndex {
 struct EntryRow {
     size: u64,
     used: u64,
-    /// When it was written, in ticks.
+    /// When the entry was written, in ticks.
     made: u64,
 }
 
@@ -81,12 +80,12 @@ impl EntryIndex {
         (0..MOST_SLOTS).map(|slot| EntryId { key, slot }).filter(|id| self.rows.contains_key(id)).collect()
     }
 
-    /// Goes up when an answer of the URL is written. 0: there is none.
+    /// Increases when an answer of the URL is written. 0: none.
     pub fn made(&self, key: u128) -> u64 {
         self.of(key).iter().map(|id| self.made_of(*id)).max().unwrap_or_default()
     }
 
-    /// The same for one.
+    /// The same for one entry.
     pub fn made_of(&self, id: EntryId) -> u64 {
         self.rows.get(&id).map_or(0, |row| row.made)
     }
@@ -98,13 +97,13 @@ impl EntryIndex {
         self.order.insert(self.tick, id);
     }
 
-    /// Where another answer of the URL goes: a free slot, else that used least recently.
+    /// The slot for another answer of the URL: free, or the least recently used.
     pub fn free_slot(&self, key: u128) -> EntryId {
         let all = (0..MOST_SLOTS).map(|slot| EntryId { key, slot });
         all.min_by_key(|id| self.rows.get(id).map_or(0, |row| row.used)).expect("there are slots")
     }
 
-    /// It is on disk now, in place of what was there. `reserved`: for it.
+    /// Adds a written file, replacing the one before. `reserved`: bytes.
     pub fn put(&mut self, id: EntryId, size: u64, reserved: u64) {
         self.remove(id);
         self.release(reserved);
@@ -114,7 +113,7 @@ impl EntryIndex {
         self.bytes += size;
     }
 
-    /// Found at the start. What has been written since is newer.
+    /// Adds a file found at the start, unless a newer one was written.
     pub fn put_found(&mut self, id: EntryId, size: u64) {
         if !self.rows.contains_key(&id) {
             self.put(id, size, 0);
@@ -128,7 +127,7 @@ impl EntryIndex {
         true
     }
 
-    /// Room for an answer that is being written. `None`: there is none.
+    /// Reserves room for an answer being written. `None`: no room.
     pub fn reserve(&mut self, bytes: u64) -> Option<Vec<EntryId>> {
         if self.pending + bytes > self.limit {
             return None;
@@ -141,7 +140,7 @@ impl EntryIndex {
         self.pending = self.pending.saturating_sub(bytes);
     }
 
-    /// Those that have to go, least recently used first: their files are for the caller.
+    /// Removes the least recently used entries over the limit; the caller deletes their files.
     pub fn evict(&mut self) -> Vec<EntryId> {
         let mut evicted = Vec::new();
         while self.bytes + self.pending > self.limit || self.rows.len() > MOST_ENTRIES {
@@ -152,7 +151,7 @@ impl EntryIndex {
         evicted
     }
 
-    /// RFC 9111 §4.4: what is stored of the URL, and what is on its way there, is no longer true.
+    /// Invalidates the URL's stored answers and those being written (RFC 9111 §4.4).
     pub fn invalidate(&mut self, key: u128) -> Vec<EntryId> {
         self.invalidations += 1;
         self.invalidated.push_back(key);
@@ -168,23 +167,23 @@ impl EntryIndex {
         self.invalidations
     }
 
-    /// Whether the URL's answers were invalidated since there were so many invalidations, or may have been.
+    /// Whether the URL was, or may have been, invalidated since the count was `before`.
     pub fn is_invalidated_since(&self, before: u64, key: u128) -> bool {
         let since = usize::try_from(self.invalidations - before).unwrap_or(usize::MAX);
         since > self.invalidated.len() || self.invalidated.iter().rev().take(since).any(|it| *it == key)
     }
 }
 
-/// What a file takes on disk, in blocks of the usual size.
+/// A file's size on disk, in blocks of the usual size.
 pub fn on_disk(length: u64) -> u64 {
     length.next_multiple_of(4096)
 }
 
-/// Answers of one URL, by Vary.
+/// Most answers of one URL, by Vary.
 pub const MOST_SLOTS: u8 = 8;
-/// What memory is taken for: some 150 bytes each.
+/// Limits memory, at some 150 bytes each.
 const MOST_ENTRIES: usize = 2_000_000;
-/// Invalidated URLs.
+/// Invalidated URLs kept.
 const REMEMBERED: usize = 256;
 
 #[cfg(test)]

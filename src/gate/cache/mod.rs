@@ -1,5 +1,5 @@
-//! A shared cache of answers on disk (RFC 9111), for clients that fetch the same pages: its files, and what is known of them in
-//! memory. What may be stored and served is for `policy::cache`, and which request may be answered for the exchange.
+//! A shared cache of answers on disk (RFC 9111), for clients that fetch the same pages: its files and index. `policy::cache` decides what
+//! may be stored and served, and the exchange which request may be answered.
 
 mod entry_body;
 mod entry_file;
@@ -31,15 +31,15 @@ pub struct PageCache {
     under_way: PagesUnderWay,
 }
 
-/// A reading of the cache.
+/// Figures on the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PageCacheFigures {
-    /// Requests that were answered without the site.
+    /// Requests answered without the site.
     pub hits: u64,
-    /// Requests that were answered after the site had confirmed what was stored.
+    /// Requests answered after the site had confirmed the stored answer.
     pub revalidated: u64,
-    /// Requests that could have been answered, and had to go to the site.
+    /// Cacheable requests that had to go to the site.
     pub misses: u64,
     pub stored: u64,
     pub evicted: u64,
@@ -49,11 +49,11 @@ pub struct PageCacheFigures {
     /// On disk.
     pub bytes: u64,
     pub limit: u64,
-    /// Its files are known, and no other process has them.
+    /// The index is complete, and no other process uses the files.
     pub is_ready: bool,
 }
 
-/// How a request fared with the cache.
+/// The cache's result for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheResult {
     Hit,
@@ -62,7 +62,7 @@ pub enum CacheResult {
 }
 
 impl PageCache {
-    /// Its files become known in the background, which is waited for a moment. `size`: bytes on disk.
+    /// Builds the index in the background, and waits briefly for it. `size`: bytes on disk.
     ///
     /// # Errors
     /// The directory cannot be used.
@@ -77,7 +77,7 @@ impl PageCache {
         u128::from_be_bytes(*hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
     }
 
-    /// Takes up another limit.
+    /// Sets another limit.
     pub fn resize(&self, size: u64) {
         if self.shared.index.lock().limit() == size {
             return;
@@ -87,7 +87,7 @@ impl PageCache {
         thread::spawn(move || shared.evict());
     }
 
-    /// The newest stored answer of this URL that is wanted. A file that is damaged is removed.
+    /// The newest stored answer of this URL that is wanted. A damaged file is removed.
     pub async fn find(
         &self,
         key: u128,
@@ -115,27 +115,27 @@ impl PageCache {
         Some(newest)
     }
 
-    /// Goes up when an answer of the URL is stored. 0: there is none.
+    /// Increases when an answer of the URL is stored. 0: none.
     pub fn made(&self, key: u128) -> u64 {
         self.shared.index.lock().made(key)
     }
 
-    /// So many times something has been invalidated.
+    /// Number of invalidations so far.
     pub fn invalidations(&self) -> u64 {
         self.shared.index.lock().invalidations()
     }
 
-    /// Whether somebody fetches it already.
+    /// Joins a fetch of this URL under way, or begins one.
     pub fn enter(&self, key: u128) -> PageFetch {
         self.under_way.enter(key)
     }
 
-    /// An answer is to be stored, if there is a cache to store it in.
+    /// Begins to store an answer, if the cache is ready.
     pub fn store(&self, head: StoredHead, order: StoreOrder) -> Option<StoringAnswer> {
         self.shared.is_ready.load(Relaxed).then(|| StoringAnswer::begin(&self.shared, head, order))
     }
 
-    /// A stored answer has been confirmed, and has this head now.
+    /// Gives a revalidated answer its new head.
     pub fn confirm(&self, stored: &StoredAnswer, head: StoredHead, order: StoreOrder) {
         tokio::spawn(storing::confirm(
             self.shared.clone(),
@@ -145,7 +145,7 @@ impl PageCache {
         ));
     }
 
-    /// What is stored of this URL, and what is on its way there, is no longer true (RFC 9111 §4.4), or not to be served.
+    /// Invalidates the URL's stored answers and those being written (RFC 9111 §4.4).
     pub fn invalidate(&self, key: u128) {
         let ids = self.shared.index.lock().invalidate(key);
         if !ids.is_empty() {
@@ -233,7 +233,7 @@ mod tests {
         store(&cache, 1).await;
         before.into_iter().for_each(|id| cache.shared.unlink(id));
         assert!(cache.find(1, |_| true).await.is_some());
-        // A look-up from before that finds no file, or a torn one, says nothing of the one that is there now.
+        // An earlier look-up that finds no file, or a torn one, does not affect the current one.
         let id = EntryId { key: 1, slot: 0 };
         std::fs::write(cache.shared.path(id), "").unwrap();
         assert!(cache.shared.open_entry(id, found_before).is_none());

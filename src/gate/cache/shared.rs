@@ -1,5 +1,5 @@
-//! The files of the cache, and what is known of them: what requests, the tasks that write and the thread that starts share. What
-//! touches a file blocks, and belongs on the blocking threads.
+//! The files of the cache and their index, shared by requests, the tasks that write and the thread that starts. Functions that touch a
+//! file block, and belong on the blocking threads.
 
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
@@ -17,17 +17,17 @@ use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What requests, the tasks that write and the thread that starts share.
+/// Shared by requests, the tasks that write and the thread that starts.
 pub(super) struct CacheShared {
     directory: PathBuf,
     pub(super) index: Mutex<EntryIndex>,
-    /// Held while a file gets or loses its name, so that no answer loses the name that it has from another.
+    /// Held while a file is renamed or removed, so that a new file is not removed instead of an old one.
     names: Mutex<()>,
-    /// Its files are known. Before, nothing is stored or found.
+    /// The index is complete. Before, nothing is stored or found.
     pub(super) is_ready: AtomicBool,
     /// Held as long as this process uses the directory.
     lock: OnceLock<File>,
-    /// Names files that are not whole yet.
+    /// Names incomplete files.
     number: AtomicU64,
     /// Bytes that wait to be written.
     pub(super) queued: AtomicUsize,
@@ -53,7 +53,7 @@ pub struct StoredAnswer {
     pub length: u64,
     pub body: EntryBody,
     pub(super) entry: Arc<OpenEntry>,
-    /// When it was written, as the index has it.
+    /// When it was written, by the index.
     pub(super) made: u64,
 }
 
@@ -81,13 +81,12 @@ impl CacheShared {
         let (begun, is_ready) = mpsc::channel();
         let start = move || CacheShared::start(&weak, lock, &begun);
         thread::Builder::new().name("politely-cache".into()).spawn(start)?;
-        // Nobody is answered meanwhile; what takes longer is not waited for.
+        // Delays the start briefly; a longer scan goes on in the background.
         let _ = is_ready.recv_timeout(MOMENT);
         Ok(shared)
     }
 
-    /// Has the directory for itself, then learns what is there. Ends early if the cache is dropped. `begun`: told when nothing
-    /// more is to be waited for.
+    /// Locks the directory, then builds the index. Ends early if the cache is dropped. `begun`: told when there is nothing to wait for.
     fn start(weak: &Weak<Self>, lock: File, begun: &mpsc::Sender<()>) {
         let mut has_complained = false;
         while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -117,11 +116,11 @@ impl CacheShared {
         let _ = begun.send(());
     }
 
-    /// The files that an earlier process has left, by names, sizes and times alone.
+    /// The files of earlier processes, by names, sizes and times alone.
     fn found(&self) -> Vec<(EntryId, u64, SystemTime)> {
         let mut found = Vec::new();
         for folder in 0..=u8::MAX {
-            // One that is not there is empty.
+            // A missing folder is empty.
             let Ok(files) = fs::read_dir(self.directory.join(format!("{folder:02x}"))) else { continue };
             for file in files.flatten() {
                 let id = file.file_name().to_str().and_then(EntryId::parse);
@@ -132,25 +131,25 @@ impl CacheShared {
         found
     }
 
-    /// `made`: when it was written, as the index had it. `None`: it is gone, or damaged.
+    /// `made`: when it was written, by the index. `None`: it is gone, or damaged.
     pub(super) fn open_entry(&self, id: EntryId, made: u64) -> Option<OpenEntry> {
         self.intact(id, made, OpenEntry::open(&self.path(id)))
     }
 
-    /// With the beginning of its body.
+    /// Reads the beginning of the body.
     pub(super) fn begin(&self, id: EntryId, made: u64, entry: OpenEntry) -> Option<StoredAnswer> {
         let body = self.intact(id, made, EntryBody::open(&entry))?;
         Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry: Arc::new(entry), made })
     }
 
-    /// What was read of a file, which is removed if it is damaged, unless it has been replaced since.
+    /// Returns what was read; a damaged file is removed, unless replaced since.
     fn intact<T>(&self, id: EntryId, made: u64, read: io::Result<Option<T>>) -> Option<T> {
         let error = match read {
             Ok(Some(read)) => return Some(read),
             Ok(None) => None,
             Err(error) => Some(error),
         };
-        tracing::debug!(name = id.name(), error = error.map(tracing::field::display), "a damaged file of the cache");
+        tracing::debug!(name = id.name(), error = error.map(tracing::field::display), "a file of the cache is damaged");
         let is_removed = {
             let mut index = self.index.lock();
             index.made_of(id) == made && index.remove(id)
@@ -166,17 +165,17 @@ impl CacheShared {
         self.directory.join(&name[..2]).join(&name)
     }
 
-    /// Where an answer is until it is whole.
+    /// The path of an answer until it is complete.
     pub(super) fn unfinished(&self) -> PathBuf {
         self.directory.join(UNFINISHED).join(self.number.fetch_add(1, Relaxed).to_string())
     }
 
-    /// Bytes that one answer may have.
+    /// Most bytes of one answer.
     pub(super) fn most_of_one(&self) -> u64 {
         self.index.lock().limit() / LARGEST_PART
     }
 
-    /// Room for so much. Blocks. `false`: there is none.
+    /// Reserves bytes. Blocks. `false`: no room.
     pub(super) fn reserve(&self, bytes: u64) -> bool {
         let evicted = self.index.lock().reserve(bytes);
         let Some(evicted) = evicted else { return false };
@@ -184,7 +183,7 @@ impl CacheShared {
         true
     }
 
-    /// It is whole, and gets its name. Blocks. `place`: where it goes, `None` if it is no longer to be stored. `reserved`: for it.
+    /// Gives a complete file its name. Blocks. `place`: its entry, `None` if it is no longer to be stored. `reserved`: bytes.
     pub(super) fn put(
         &self,
         mut file: EntryWriter,
@@ -218,16 +217,16 @@ impl CacheShared {
         evicted.iter().for_each(|id| self.unlink(*id));
     }
 
-    /// What is no longer in the index goes, but for an answer that has taken its place since. Blocks.
+    /// Deletes the file of a removed entry, unless a new file has taken its place. Blocks.
     pub(super) fn unlink(&self, id: EntryId) {
         let _names = self.names.lock();
         if self.index.lock().made_of(id) == 0 {
-            // One that is left is found by the next start.
+            // A file that is left is found after a restart.
             let _ = fs::remove_file(self.path(id));
         }
     }
 
-    /// Something could not be written.
+    /// Counts and logs a failed write.
     pub(super) fn failed(&self, error: &io::Error) {
         self.counts.failed.fetch_add(1, Relaxed);
         let mut complained = self.complained.lock();
@@ -238,21 +237,21 @@ impl CacheShared {
     }
 }
 
-/// What an earlier process did not finish.
+/// Removes the incomplete files of an earlier process.
 fn remove_all(folder: &Path) {
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         let _ = fs::remove_file(file.path());
     }
 }
 
-/// The folder of files that are not whole.
+/// The folder of incomplete files.
 const UNFINISHED: &str = "unfinished";
 const LOCK: &str = "lock";
-/// That the start waits for the files.
+/// How long the start waits for the index.
 const MOMENT: Duration = Duration::from_millis(500);
-/// While another process has the directory.
+/// Between attempts to lock the directory.
 const RETRY: Duration = Duration::from_secs(1);
-/// Between two complaints about the disk.
+/// Between two warnings about the disk.
 const COMPLAIN: Duration = Duration::from_secs(60);
-/// The part of the cache that one answer may take.
+/// One answer may take this part of the cache: one in so many.
 const LARGEST_PART: u64 = 8;

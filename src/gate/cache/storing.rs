@@ -1,5 +1,5 @@
-//! An answer on its way into the cache: what has come of it is written by a task of its own, in pieces, on the blocking threads. The
-//! client does not wait for it: where the disk does not keep up, the answer is not stored.
+//! An answer on its way into the cache: its own task writes the pieces received so far, on the blocking threads. The client does not
+//! wait: if the disk is too slow, the answer is not stored.
 
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::{EntryId, EntryIndex};
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
 
-/// The end that the answer's pieces go into. Dropped before [`finish`](Self::finish), nothing is stored.
+/// Receives the answer's pieces. If it is dropped before [`finish`](Self::finish), nothing is stored.
 pub struct StoringAnswer {
     shared: Arc<CacheShared>,
     pieces: UnboundedSender<AnswerPiece>,
@@ -26,12 +26,12 @@ enum AnswerPiece {
     End,
 }
 
-/// Where an answer goes, and what it depends on.
+/// An answer's place, and what it depends on.
 pub struct StoreOrder {
     pub key: u128,
-    /// The stored answer that it replaces.
+    /// The stored answer to replace.
     pub replaces: Option<EntryId>,
-    /// The invalidations that there had been before it was asked for.
+    /// Number of invalidations before the request.
     pub invalidations: u64,
     /// Others wait until it is stored.
     pub fetch: Option<OwnFetch>,
@@ -44,7 +44,7 @@ impl StoringAnswer {
         StoringAnswer { shared: shared.clone(), pieces, length: 0, is_given_up: false }
     }
 
-    /// More of its content.
+    /// Adds a piece of the content.
     pub fn push(&mut self, piece: Bytes) {
         let length = piece.len();
         self.length += length as u64;
@@ -69,7 +69,7 @@ impl StoringAnswer {
         }
     }
 
-    /// It is whole.
+    /// Completes the answer.
     pub fn finish(self) {
         if !self.is_given_up {
             // The task has ended if it could not write.
@@ -108,7 +108,7 @@ async fn store(
         });
         let done = done.await;
         shared.queued.fetch_sub(written, Relaxed);
-        // It fails only when the runtime is going away.
+        // Fails only when the runtime is shutting down.
         let Ok((returned, done)) = done else { return };
         writing = returned;
         if let Err(error) = done {
@@ -126,12 +126,12 @@ async fn store(
             shared.queued.fetch_sub(piece.len(), Relaxed);
         }
     }
-    // Its file, if it is not whole, is removed where that may block.
+    // An incomplete file is removed on a blocking thread.
     let _ = spawn_blocking(move || drop(writing)).await;
     drop(order.fetch);
 }
 
-/// An answer that is being written, and the room that it has.
+/// An answer being written, and its reserved room.
 struct Writing {
     shared: Arc<CacheShared>,
     head: StoredHead,
@@ -161,7 +161,7 @@ impl Writing {
         })
     }
 
-    /// With the body of another. `holds`: whether that is still to be done.
+    /// Completes the answer with another's body. `holds`: whether that is still wanted.
     fn finish_as(&mut self, other: &OpenEntry, id: EntryId, holds: impl Fn(&EntryIndex) -> bool) -> io::Result<()> {
         if !holds(&self.shared.index.lock()) || !self.shared.reserve(other.body_len) {
             return Ok(());
@@ -181,8 +181,8 @@ impl Drop for Writing {
     }
 }
 
-/// A 304 has confirmed a stored answer: its file gets another head. Others wait for it as for a fetch. `of`: the answer, and when
-/// it was written; one that has been replaced since stays as it is.
+/// Rewrites the file of an answer that a 304 has confirmed, with a new head. Others wait as for a fetch. `of`: the answer, and when it
+/// was written; an answer replaced since stays as it is.
 pub(super) async fn confirm(
     shared: Arc<CacheShared>,
     of: (Arc<OpenEntry>, EntryId, u64),
@@ -199,12 +199,12 @@ pub(super) async fn confirm(
             writing.shared.failed(&error);
         }
     });
-    // It fails only when the runtime is going away.
+    // Fails only when the runtime is shutting down.
     let _ = written.await;
     drop(order.fetch);
 }
 
-/// Bytes that are written at once.
+/// Bytes per write.
 const BATCH: usize = 256 * 1024;
 /// Bytes of all answers that wait to be written.
 const MOST_QUEUED: usize = 64 * 1024 * 1024;

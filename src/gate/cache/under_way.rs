@@ -1,29 +1,29 @@
-//! Fetches under way: who asks for the same URL meanwhile waits a while for that answer instead of asking too.
+//! Single flight: requests for a URL that is being fetched wait a while for that answer instead of fetching too.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// By the hash of their URLs.
+/// All fetches, by URL hash.
 #[derive(Default, Clone)]
 pub struct PagesUnderWay(Arc<Mutex<HashMap<u128, watch::Receiver<()>>>>);
 
-/// Whose fetch it is.
+/// The owner of a fetch.
 pub enum PageFetch {
-    /// The caller's own, until this is dropped.
+    /// The caller's own fetch, until this is dropped.
     Own(OwnFetch),
     Others(OthersFetch),
 }
 
-/// Others wait for it.
+/// The caller's fetch. Others wait for it.
 pub struct OwnFetch {
     all: PagesUnderWay,
     key: u128,
     _ends: watch::Sender<()>,
 }
 
-/// Somebody else's.
+/// Another request's fetch.
 pub struct OthersFetch(watch::Receiver<()>);
 
 impl PagesUnderWay {
@@ -39,7 +39,7 @@ impl PagesUnderWay {
 }
 
 impl OthersFetch {
-    /// Resolves when it is over, whatever came of it.
+    /// Returns when the fetch ends, with any result.
     pub async fn end(mut self) {
         while self.0.changed().await.is_ok() {}
     }
@@ -47,7 +47,7 @@ impl OthersFetch {
 
 impl Drop for OwnFetch {
     fn drop(&mut self) {
-        // Before those that wait are woken: one of them is the next.
+        // Before the waiting requests are woken: one of them fetches next.
         self.all.0.lock().remove(&self.key);
     }
 }

@@ -1,10 +1,10 @@
--- What has been spent of one budget in the period of now, by the server's clock.
+-- Spends from one budget in its current period, by the server's clock.
 --
 -- KEYS[1]  politely:{KEY}:budget:PERIOD, a hash of `ends`, `requests`, `bytes`; it expires with its period
--- ARGV     1 length of the period, in seconds    2 requests more, or less: of the period of 8    3 bytes more
---          4, 5 the most of each for the requests to go, or "": they go anyway
---          6, 7 no less of each had been spent before, in the period with the end of 8: this server may have forgotten
--- Answers  1 if they go; then requests and bytes, and for how many milliseconds the period goes on
+-- ARGV     1 length of the period, in seconds    2 requests to add; if negative, only in the period of 8    3 bytes to add
+--          4, 5 upper limits of requests and bytes, or "": no limit
+--          6, 7 least requests and bytes already spent, in the period that ends at 8: this server may have lost data
+-- Answers  1 if there was room; then requests and bytes, and the remaining milliseconds of the period
 
 local time = redis.call('TIME')
 local length = tonumber(ARGV[1])

@@ -1,19 +1,19 @@
-//! What an instance spends of a budget, as it is reported to others: the server (`budget.lua`), or those on one machine.
+//! An instance's spending from a budget, as reported to the server (`budget.lua`) or to the processes of this machine.
 
 use super::scripts;
 use crate::policy::{Budget, Period, Spent};
 use redis::ScriptInvocation;
 use std::time::{Duration, SystemTime};
 
-/// So much more is spent, in the period of now.
+/// Spending to add in the current period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct Spend {
     pub per: Period,
     pub requests: i64,
     pub bytes: u64,
-    /// Only if there is room for it. `None`: it has been spent already.
+    /// Limit that is checked first. `None`: already spent.
     pub within: Option<Budget>,
-    /// No less had been spent before, as was heard then: the other side may have forgotten. Fewer requests are of that period.
+    /// What was spent before, as last heard, since the other side may have lost data. Negative requests belong to that period.
     pub heard: Spent,
 }
 
@@ -22,12 +22,12 @@ impl Spend {
         Self { per, requests, bytes, within: None, heard: Spent::default() }
     }
 
-    /// As it counts in the period that ends then: a request that was never sent is given back where it was paid.
+    /// The requests to add in the period that ends at `ends`: an unsent request is given back only in the period that paid for it.
     pub fn requests_in(&self, ends: u64) -> i64 {
         if self.requests < 0 && self.heard.ends != ends { 0 } else { self.requests }
     }
 
-    /// What comes of it, from what has been spent before. False: there was no room.
+    /// The new total after what was spent before. False: there was no room.
     pub fn after(&self, spent: Spent) -> (bool, Spent) {
         let heard = self.heard.in_period(spent.ends);
         let (requests, bytes) = (spent.requests.max(heard.requests), spent.bytes.max(heard.bytes));
@@ -47,10 +47,10 @@ impl Spend {
     }
 }
 
-/// What the script answers: whether it goes, requests, bytes, milliseconds to the end of the period.
+/// The script's reply: whether there was room, requests, bytes, milliseconds to the end of the period.
 pub(super) type BudgetReply = (u8, u64, u64, u64);
 
-/// The same. The server's clock need not agree with ours: the period is the one that ends about then, as we count.
+/// Reads the reply. The server's clock may differ from ours, so the period is our period that ends about then.
 pub(super) fn answered(answer: BudgetReply, per: Period, now: SystemTime) -> (bool, Spent) {
     let (goes, requests, bytes, left) = answer;
     // Computed for the middle of the period, so that clocks that differ by less than half a period agree.

@@ -1,26 +1,26 @@
-//! The server's clock, as an instance estimates it. Pure.
+//! An instance's estimate of the server's clock. Pure.
 
 use std::time::{Duration, Instant};
 
-/// The clock by which reserved starts, and the parts of instances without their server, are understood: that of the quickest answer
-/// of the last minute, read in the middle of its round trip. It is off by half the difference between the ways there and back.
+/// The common clock of reserved starts and of partitioned instances: the quickest answer of the last minute, read in the middle of its
+/// round trip. The error is half the difference between the ways there and back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct ServerClock {
-    /// When it showed 0, by ours.
+    /// When the server's clock showed 0, by the local clock.
     epoch: Instant,
-    /// What it is off by, at most twice.
+    /// Twice the largest possible error.
     round_trip: Duration,
     estimated_at: Instant,
 }
 
 impl ServerClock {
-    /// Of a server that has not answered yet: any time.
+    /// The clock of a server that has not answered yet: a random time.
     pub fn unknown(now: Instant) -> Self {
         let epoch = before(now, Duration::from_millis(fastrand::u64(..DAY)));
         Self { epoch, round_trip: Duration::MAX, estimated_at: now }
     }
 
-    /// It showed `micros` between `asked` and `now`.
+    /// Adds a reading: the server's clock showed `micros` between `asked` and `now`.
     #[must_use]
     pub fn heard(self, micros: u64, asked: Instant, now: Instant) -> Self {
         let round_trip = now - asked;
@@ -32,22 +32,22 @@ impl ServerClock {
         self
     }
 
-    /// When it shows this, by our clock.
+    /// When the clock shows `micros`, by the local clock.
     pub fn instant(&self, micros: u64) -> Instant {
         self.epoch.checked_add(Duration::from_micros(micros)).unwrap_or(self.epoch)
     }
 
-    /// What it shows then.
+    /// What the clock shows at `at`.
     pub fn micros(&self, at: Instant) -> u64 {
         u64::try_from(at.duration_since(self.epoch).as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Of the answer that it is estimated by; zero: there is none.
+    /// Round trip of the answer behind the estimate; zero: no answer yet.
     pub fn round_trip(&self) -> Duration {
         if self.round_trip == Duration::MAX { Duration::ZERO } else { self.round_trip }
     }
 
-    /// No two estimates of one clock are so far from each other.
+    /// Whether two estimates differ too much to be of the same clock.
     pub fn is_far_from(&self, other: Self) -> bool {
         self.epoch.max(other.epoch) - self.epoch.min(other.epoch) > FAR_OFF
     }
@@ -56,24 +56,24 @@ impl ServerClock {
         self.epoch
     }
 
-    /// It was set, or this machine has been suspended.
+    /// The clock was set, or this machine has been suspended.
     fn is_wrong(&self, micros: u64, asked: Instant, now: Instant) -> bool {
         let (shown, off) = (self.instant(micros), self.round_trip / 2 + DRIFT);
         shown + off < asked || shown > now + off
     }
 }
 
-/// Instants reach back further than the machine has been up.
+/// Instants may not reach back further than the machine's start.
 fn before(at: Instant, by: Duration) -> Instant {
     at.checked_sub(by).unwrap_or(at)
 }
 
 /// Milliseconds.
 const DAY: u64 = 24 * 3600 * 1000;
-/// After that another estimate is better, however long its round trip took: clocks drift, and are set.
+/// After this time a new estimate is better, whatever its round trip: clocks drift, and are set.
 const KEEPS_TIME: Duration = Duration::from_secs(60);
 const FAR_OFF: Duration = Duration::from_secs(2);
-/// Within that time.
+/// Largest drift in that time.
 const DRIFT: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -86,12 +86,12 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// A server that was at 0 an hour before `zero`.
+    /// The reading of a server whose clock was at 0 an hour before `zero`.
     fn says(at: Duration) -> u64 {
         u64::try_from((HOUR + at).as_micros()).unwrap()
     }
 
-    /// By how much the estimate is off.
+    /// The error of the estimate.
     fn off(clock: ServerClock, zero: Instant) -> Duration {
         let (epoch, real) = (clock.epoch(), zero - HOUR);
         epoch.max(real) - epoch.min(real)
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn it_is_that_of_the_quickest_answer_of_the_last_minute() {
         let zero = Instant::now();
-        // 80 ms there, none back; then 10 and 12; then 300 and 0.
+        // Ways there and back of 80 and 0 ms; then 10 and 12; then 300 and 0.
         let clock = ServerClock::unknown(zero).heard(says(ms(80)), zero, zero + ms(80));
         assert_eq!(off(clock, zero), ms(40));
         let clock = clock.heard(says(ms(1010)), zero + ms(1000), zero + ms(1022));

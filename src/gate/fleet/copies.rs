@@ -1,4 +1,4 @@
-//! Copies of robots.txt and its like that the fleet shares, and the right to fetch one, which one instance has at a time.
+//! Copies of robots.txt and similar files in the fleet, and the right to fetch one, which one instance holds at a time.
 
 use super::link::ServerLink;
 use super::parcel::{FoundCopy, Parcel};
@@ -17,31 +17,31 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// The result of a claim for a copy.
 pub(in crate::gate) enum Claim {
-    /// Here it is.
+    /// A usable copy.
     Copy(Parcel),
-    /// It is for this instance to fetch; the copy is to be renewed.
+    /// This instance is to fetch the file; the copy, if any, is to be revalidated.
     Fetch(Right, Option<Parcel>),
 }
 
-/// The right to fetch one authority's file. Renewed by [`meanwhile`](Self::meanwhile), given back with
-/// [`publish`](Self::publish), or when dropped; a server has others wait for a while then.
+/// The right to fetch one authority's file. Renewed by [`meanwhile`](Self::meanwhile), given back by [`publish`](Self::publish) or when
+/// dropped; at a server, a dropped right expires.
 pub(in crate::gate) struct Right {
     fleet: Arc<Fleet>,
     name: String,
-    /// The server's time in milliseconds, and ours: a copy may lie in its socket for long, and is no newer for that.
+    /// When it was granted, by the server's clock in milliseconds and by ours: a copy sent late is no newer for that.
     granted: (u64, SystemTime),
 }
 
-/// 0 here it is, 1 fetch it, 2 another does, 3 done; its age, or for how long the other may be waited for, and the server's time,
-/// in milliseconds; the copy.
+/// 0 copy, 1 fetch it, 2 another instance fetches, 3 done; the copy's age or how long to wait for the other instance, and the server's
+/// time, in milliseconds; the copy.
 type CopyAnswer = (u8, u64, u64, Vec<u8>);
 
 impl Fleet {
-    /// A copy that is fresh, or the right to fetch it; waits while another instance has that. `anew`: no copy will do
-    /// that is from before now.
+    /// Returns a fresh copy, or the right to fetch one; waits while another instance has that right. `anew`: only a copy made from now on
+    /// is accepted.
     pub async fn claim(self: &Arc<Self>, name: SiteFileName<'_>, anew: bool) -> Result<Claim, ServerLost> {
         let (mut arrivals, began) = (self.arrivals.subscribe(), Instant::now());
-        // When dropped, the right is given back, whichever instance has it.
+        // Dropping it gives the right back if this instance has it.
         let mut right = Right { fleet: self.clone(), name: name.to_string(), granted: (0, SystemTime::now()) };
         loop {
             let found = match &self.way {
@@ -58,7 +58,7 @@ impl Fleet {
                     return Ok(Claim::Fetch(right, old));
                 }
                 FoundCopy::Busy(time) => {
-                    // What does not come, or is overlooked, only means to look again.
+                    // A missing or unnoticed message only means to look again.
                     let is_other = |arrived: &Arc<str>| !arrived.is_empty() && **arrived != *right.name;
                     let arrived = async { while arrivals.recv().await.is_ok_and(|arrived| is_other(&arrived)) {} };
                     tokio::select! { () = arrived => {}, () = sleep(time) => {} }
@@ -67,12 +67,12 @@ impl Fleet {
         }
     }
 
-    /// What it knows may be newer than anything on this machine.
+    /// Whether there is a server, which may have newer copies than this machine.
     pub fn has_server(&self) -> bool {
         matches!(self.way, FleetWay::Server(_))
     }
 
-    /// The copy that the server has, whatever its age.
+    /// The server's copy, whatever its age.
     pub async fn take(&self, name: SiteFileName<'_>) -> Option<Parcel> {
         let (_, age, _, bytes) = self.copies()?.copy(&name.to_string(), |call| call.arg("take")).await.ok()?;
         Parcel::new(bytes, age)
@@ -91,7 +91,7 @@ impl ServerLink {
         })
     }
 
-    /// `wanted`: adds what is (`copy.lua`).
+    /// `wanted`: adds the script's arguments (`copy.lua`).
     async fn copy(
         &self,
         name: &str,
@@ -104,7 +104,7 @@ impl ServerLink {
 }
 
 impl Right {
-    /// Does the work, and keeps the right while that takes.
+    /// Does the work, and keeps the right meanwhile.
     pub async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> T {
         let keep = async {
             let Some(link) = self.fleet.copies() else { return std::future::pending().await };
@@ -117,12 +117,12 @@ impl Right {
         tokio::select! { done = work => done, never = keep => never }
     }
 
-    /// Hands the copy to all. Nobody here waits until it is there: others wait for the right, which is given back then. After a while
-    /// no request waits for a server, and the next one that needs the copy fetches it.
+    /// Publishes the copy, without waiting for the server: other instances wait for the right, which is given back with the copy. If that
+    /// takes too long, the next request fetches the file.
     pub fn publish(self, entry: Arc<Entry>) {
         match &self.fleet.way {
             FleetWay::Server(_) => drop(tokio::spawn(timeout(HELD, self.put(entry)))),
-            // That it could not be had is each one's to find.
+            // A failed fetch is not shared: each process tries by itself.
             FleetWay::Machine(_) if entry.trouble.is_some() || !Machine::may_leave(&entry) => {}
             FleetWay::Machine(machine) => {
                 let machine = machine.clone();
@@ -134,7 +134,7 @@ impl Right {
         }
     }
 
-    /// Others wait for as long as the right is kept: where the server is lost, it has the copy when it is back by then.
+    /// Others wait until the right expires: if the server comes back by then, it gets the copy.
     async fn put(self, entry: Arc<Entry>) {
         let Some(link) = self.fleet.copies() else { return };
         loop {
@@ -174,12 +174,12 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.min(FAR).as_millis()).expect("a year fits")
 }
 
-/// Copies are left for the machine's other processes one at a time: they are compressed under one lock.
+/// Allows one copy at a time, as copies are compressed under one lock.
 static LEAVING: Semaphore = Semaphore::const_new(1);
-/// What the script's numbers hold.
+/// Upper limit of the script's numbers.
 const FAR: Duration = Duration::from_secs(366 * 24 * 3600);
-/// For how long the right outlives its instance.
+/// How long the right outlives its instance.
 const HELD: Duration = Duration::from_secs(5);
-/// Looking again a little too early would find the right still held.
+/// Margin, as looking a little too early would find the right still held.
 const AFTER: Duration = Duration::from_millis(5);
 const AGAIN: Duration = Duration::from_millis(50);

@@ -1,15 +1,15 @@
--- One authority's robots.txt for all instances, and who fetches it (docs/fleet.md).
--- KEYS[1]  politely:{AUTHORITY}:robots, a hash    KEYS[2] politely:{AUTHORITY}:fetching, who does
--- ARGV     1 the instance    2 what is wanted:
+-- One authority's robots.txt for all instances, and the right to fetch it (docs/fleet.md).
+-- KEYS[1]  politely:{AUTHORITY}:robots, a hash    KEYS[2] politely:{AUTHORITY}:fetching, the holder of the right
+-- ARGV     1 the instance    2 the command:
 --          look  the copy if it is fresh or younger than ARGV[4] milliseconds, else the right to fetch it for ARGV[3]
 --          anew  the copy if it is younger than ARGV[4] milliseconds, else that right
---          take  the copy, whatever it is
---          keep  that right for ARGV[3] milliseconds more
---          put   ARGV[4] is the copy, as of the server's time ARGV[6], fresh for ARGV[3] milliseconds and forgotten after
---                ARGV[5]: it may be read long after it was sent. ARGV[7] is when that right was given: what has come since, where
---                the right is another's by now, was asked for later
--- Answers  0 here it is, 1 fetch it, 2 another does, 3 done · milliseconds: its age, or for how long the other may be
---          waited for · the server's time, in milliseconds · the copy, or ""
+--          take  the copy, whatever its age
+--          keep  extends the right by ARGV[3] milliseconds
+--          put   stores the copy ARGV[4], made at the server's time ARGV[6], fresh for ARGV[3] milliseconds and deleted after
+--                ARGV[5]: the command may arrive late. ARGV[7] is when the right was granted: if another instance has the right now,
+--                a copy stored since then is newer
+-- Answers  0 copy, 1 fetch it, 2 another instance fetches, 3 done · milliseconds: the copy's age, or how long to wait
+--          for the other instance · the server's time, in milliseconds · the copy, or ""
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local me, wanted = ARGV[1], ARGV[2]
@@ -33,7 +33,7 @@ if wanted == 'put' then
     if mine then
         redis.call('DEL', KEYS[2])
     end
-    -- An instance hears of what others put: of the newer copy, if its own was not the latest.
+    -- Instances ignore their own messages, so an instance whose copy was outdated gets one without its name.
     local from = is_latest and me or '-'
     redis.call('PUBLISH', 'politely:all', 'robots ' .. from .. ' ' .. string.match(KEYS[1], '{(.*)}'))
     return { 3, 0, now, '' }
@@ -42,7 +42,7 @@ end
 local kept = redis.call('HMGET', KEYS[1], 'at', 'fresh_until', 'copy')
 local at, fresh_until, copy = tonumber(kept[1]) or 0, tonumber(kept[2]) or 0, kept[3] or ''
 if at > now + 1000 then
-    -- The clock was set back: nobody knows how old it is.
+    -- The clock was set back, so the copy's age is unknown.
     at, fresh_until, copy = 0, 0, ''
 end
 at = math.min(at, now)
@@ -57,6 +57,6 @@ if mine or redis.call('SET', KEYS[2], me, 'NX', 'PX', ARGV[3]) then
     return { 1, now - at, now, copy }
 end
 local left = math.min(redis.call('PTTL', KEYS[2]), tonumber(ARGV[3]))
--- Who does it lasts no longer because the clock was set back.
+-- Shortens the right if the clock was set back.
 redis.call('PEXPIRE', KEYS[2], left)
 return { 2, left, now, '' }

@@ -1,10 +1,10 @@
--- Notes that an instance is there, or has ended, and answers what the fleet looks like from there.
--- KEYS[1]  politely:instances: when each was last heard of, in milliseconds, and ten seconds: who is late by the answer of an
---          earlier version is gone by it
--- ARGV     1 the instance's name    2 milliseconds after which one that is silent is missing    3 after which it is forgotten
---          4 "1": it ends
--- Answers  instances that are connected; all, the missing ones among them; how many of these have a lesser name; 1 if this one was
---          noted before; the time in microseconds
+-- Registers an instance, or removes one that ends, and answers with the state of the fleet.
+-- KEYS[1]  politely:instances: when each instance was last heard of, in milliseconds, plus ten seconds, by which earlier
+--          versions see that an instance is late
+-- ARGV     1 the instance's name    2 milliseconds of silence until an instance is missing    3 until it is forgotten
+--          4 "1": the instance ends
+-- Answers  connected instances; all, including missing ones; how many of these have a lesser name; 1 if this instance was
+--          registered before; the time in microseconds
 local AHEAD = 10000
 local key, me = KEYS[1], ARGV[1]
 local time = redis.call('TIME')

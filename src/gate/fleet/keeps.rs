@@ -1,13 +1,13 @@
-//! What a fleet's server is for.
+//! The roles of a fleet's server.
 
 use crate::config::{SecretUrl, Settings};
 
-/// What a server has.
+/// The data that a server keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keeps {
-    /// The paces and budgets, and the copies of robots.txt as well unless they are apart. It knows the instances.
+    /// Paces, budgets and the list of instances, and the copies of robots.txt unless another server has them.
     Paces,
-    /// Those copies, and may forget anything.
+    /// Copies of robots.txt, which the server may lose.
     Copies,
 }
 
@@ -19,7 +19,7 @@ impl Keeps {
         }
     }
 
-    /// The key of those that use it.
+    /// The key of the list of instances.
     pub fn instances(self) -> &'static str {
         match self {
             Self::Paces => "politely:instances",

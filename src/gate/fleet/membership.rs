@@ -1,46 +1,46 @@
-//! What an instance knows of its fleet: how many there are, its own place among them, and the server's clock. Pure.
+//! What an instance knows of its fleet: the number of instances, its rank among them, and the server's clock. Pure.
 
 use super::clock::ServerClock;
 use crate::policy::pace::{Phase, Shares};
 use std::time::Instant;
 
-/// As the server last said, if it has.
+/// The server's last report, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Membership {
-    /// Those that tell the server so.
+    /// Instances connected to the server.
     pub connected: u32,
-    /// With those that are missing.
+    /// Connected and missing instances.
     pub instances: u32,
     rank: u32,
     pub clock: ServerClock,
 }
 
-/// What the server has answered to a beat (`instances.lua`): connected, all, rank, whether this instance was known, microseconds.
+/// The reply to a beat (`instances.lua`): connected, all, rank, whether this instance was known, microseconds.
 pub(super) type BeatReply = (u32, u32, u32, bool, u64);
 
 impl Membership {
-    /// Of one that the server has told nothing. Its part of the time is anywhere.
+    /// State before any report. The instance's part of the time is random.
     pub fn unknown(now: Instant) -> Self {
         Self { connected: 0, instances: 0, rank: 0, clock: ServerClock::unknown(now) }
     }
 
-    /// The answer to a beat that was sent at `asked` and answered at `now`.
+    /// Adds the reply to a beat that was sent at `asked` and answered at `now`.
     pub fn heard(self, (connected, instances, rank, _, micros): BeatReply, asked: Instant, now: Instant) -> Self {
         let clock = self.clock.heard(micros, asked, now);
         Self { connected: connected.max(1), instances: instances.max(1), rank, clock }
     }
 
-    /// Whether the server has said anything since this instance was started.
+    /// Whether the server has reported since this instance was started.
     pub fn is_known(&self) -> bool {
         self.instances > 0
     }
 
-    /// `least`: as many are configured.
+    /// `least`: the configured number of instances.
     pub fn shares(&self, least: u32) -> Shares {
         Shares { connected: self.connected.max(1), instances: self.instances.max(least).max(1) }
     }
 
-    /// The place among at least so many. `None`: nobody knows how many they are.
+    /// The rank among at least `least` instances. `None`: their number is unknown.
     pub fn phase(&self, least: u32) -> Option<Phase> {
         let instances = self.instances.max(least);
         (instances > 0).then_some(Phase { instances, rank: self.rank, epoch: self.clock.epoch() })

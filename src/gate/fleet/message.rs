@@ -1,24 +1,24 @@
-//! What the server sends unasked, and the state of the connection to it. Pure.
+//! Messages of the server, and changes of the connection to it. Pure.
 
 use redis::{FromRedisValue, PushInfo, PushKind};
 
-/// Something has happened in the fleet. A message that is lost costs time; or the start that it would have put off is not.
+/// An event in the fleet. A lost message costs time, or leaves a start where it would have been postponed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::gate) enum Message {
-    /// There is another connection to the server, or none any more; what was sent before may be lost.
+    /// The connection to the server was replaced or lost; earlier messages may be lost.
     Link,
     /// An origin has refused another instance.
     Pace { key: Box<str> },
-    /// What those have to know who have a start of the key. In microseconds.
+    /// News for the holders of a reservation of the key.
     Wait { key: Box<str>, news: WaitNews },
     /// Another instance has fetched a robots.txt.
     Robots { authority: Box<str> },
 }
 
-/// How a key's starts stand. Microseconds.
+/// State of a key's starts. Microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct WaitNews {
-    /// By how much all have been put off so far.
+    /// Total postponement of all starts so far.
     pub put_off: u64,
     /// A request is in flight until then, by the server's clock.
     pub busy: u64,
@@ -27,7 +27,7 @@ pub(in crate::gate) struct WaitNews {
 }
 
 impl Message {
-    /// `None`: it is our own, or none that this version knows.
+    /// `None`: our own message, or one unknown to this version.
     pub fn parse(push: &PushInfo, me: &str) -> Option<Self> {
         let (PushKind::Message, [_channel, payload]) = (&push.kind, &push.data[..]) else { return None };
         let text = String::from_redis_value(payload.clone()).ok()?;

@@ -1,12 +1,11 @@
-//! The fleet: all instances that share one Redis or Valkey server, and through it paces, backoffs and copies of
-//! robots.txt. docs/fleet.md is its manual. Without a server, those on one machine that use one
-//! store are one (`machine`).
+//! The fleet: all instances that share one Redis or Valkey server, and through it paces, backoffs and copies of robots.txt. docs/fleet.md
+//! is its manual. Without a server, the processes of one machine with the same store are a fleet (`machine`).
 //!
-//! - Where a gap is in force, an instance reserves each start at the server (`pace.lua`), and understands it by its estimate of the
-//!   server's clock (`clock`). Where none is, nothing is reserved: a refusal by the origin is published to all.
-//! - A robots.txt is fetched by the instance that gets the right to (`copy.lua`), and published.
-//! - What is spent of budgets is counted by the server (`budget.lua`).
-//! - A server that does not answer in time is not asked again until it does (`link`); until then `on_fleet_loss` applies.
+//! - Under a gap, an instance reserves each start at the server (`pace.lua`), and interprets it by its estimate of the server's clock
+//! (`clock`). Without a gap nothing is reserved: a refusal by the origin is published to all.
+//! - A robots.txt is fetched by the instance with that right (`copy.lua`), and published.
+//! - The server counts the spending from budgets (`budget.lua`).
+//! - A server that does not answer in time is not asked until it does (`link`); until then `on_fleet_loss` applies.
 
 mod budget;
 mod clock;
@@ -55,7 +54,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// This instance's part in the fleet.
 pub(super) struct Fleet {
     way: FleetWay,
-    /// Tells which copies have come; nothing: any may have.
+    /// Announces copies by authority; "": any copy may have come.
     arrivals: broadcast::Sender<Arc<str>>,
     /// Counts reservations.
     reservations: AtomicU64,
@@ -67,15 +66,15 @@ enum FleetWay {
     Machine(Arc<Machine>),
 }
 
-/// Paces must not be forgotten, and copies may be: they can be on different servers.
+/// Paces must not be lost, but copies may be, so they can be on different servers.
 struct FleetServers {
     paces: ServerLink,
-    /// `None`: that of the paces has them.
+    /// `None`: the server of the paces has them.
     copies: Option<ServerLink>,
 }
 
 impl Fleet {
-    /// To be [kept](Self::keep). `None`: no fleet is configured. `store`: its directory, if it has one.
+    /// Call [`keep`](Self::keep) next. `None`: no fleet is configured. `store`: its directory, if there is one.
     pub fn open(settings: &Arc<ArcSwap<Settings>>, store: Option<&Path>) -> Option<(Self, UnboundedReceiver<Message>)> {
         let now = settings.load();
         now.fleet.paces()?;
@@ -86,7 +85,7 @@ impl Fleet {
         Some((Self::new(FleetWay::Server(FleetServers { paces, copies })), messages))
     }
 
-    /// With the other processes of this machine.
+    /// The fleet of the processes of this machine.
     pub fn on_machine(machine: Arc<Machine>) -> Self {
         Self::new(FleetWay::Machine(machine))
     }
@@ -103,12 +102,12 @@ impl Fleet {
         Self { way, arrivals: broadcast::Sender::new(ARRIVALS), reservations: AtomicU64::new(0) }
     }
 
-    /// Connects to its servers, until it [leaves](Self::leave).
+    /// Connects to the servers, until the instance [leaves](Self::leave).
     pub async fn keep(&self) {
         join_all(self.links().map(ServerLink::keep)).await;
     }
 
-    /// Tells its server that this instance ends, and costs the others nothing from then on.
+    /// Tells the server that this instance ends, so that the others take over its share.
     pub async fn leave(&self) {
         join_all(self.links().map(ServerLink::leave)).await;
     }
@@ -123,7 +122,7 @@ impl Fleet {
         servers.into_iter().flat_map(|servers| once(&servers.paces).chain(&servers.copies))
     }
 
-    /// To the server that has the copies of robots.txt.
+    /// The link to the server with the copies of robots.txt.
     fn copies(&self) -> Option<&ServerLink> {
         self.links().last()
     }
@@ -136,13 +135,13 @@ impl Fleet {
         }
     }
 
-    /// Why nothing goes now, if that is so.
+    /// Why requests are refused now, if they are.
     #[inline]
     pub fn refusal(&self) -> Option<Refusal> {
         self.reach().refusal()
     }
 
-    /// Returns when nothing goes any more.
+    /// Returns when requests have to be refused.
     pub async fn refuses(&self) -> Refusal {
         match &self.way {
             FleetWay::Server(servers) => servers.paces.refuses().await,
@@ -150,7 +149,7 @@ impl Fleet {
         }
     }
 
-    /// Tells and reserves what there is of a key's starts.
+    /// Reports and reserves starts of a key.
     pub async fn pace(&self, key: &str, call: &PaceCall) -> Result<PaceAnswer, ServerLost> {
         match &self.way {
             FleetWay::Server(FleetServers { paces: link, .. }) => {
@@ -162,7 +161,7 @@ impl Fleet {
         }
     }
 
-    /// Spends of a budget that all share. False: there was no room for it.
+    /// Spends from a budget that all share. False: there was no room.
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
         match &self.way {
             FleetWay::Server(servers) => {
@@ -173,22 +172,22 @@ impl Fleet {
         }
     }
 
-    /// A copy of this authority's robots.txt has come; of none: any may have.
+    /// A copy of this authority's robots.txt has come; "": any copy may have.
     pub fn arrived(&self, authority: &str) {
-        // Nobody may wait for any.
+        // There may be no receiver.
         let _ = self.arrivals.send(authority.into());
     }
 
-    /// Each larger than the one before.
+    /// Each number is larger than the one before.
     pub fn next_number(&self) -> u64 {
         self.reservations.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// `None`: it has no server.
+    /// `None`: the fleet has no server.
     pub fn figures(&self) -> Option<FleetFigures> {
         self.links().map(ServerLink::figures).reduce(FleetFigures::with_copies)
     }
 }
 
-/// Copies that may arrive while a request that waits is not polled; beyond that it has to ask.
+/// Copies that may arrive while a waiting request is not polled; after more, it has to ask.
 const ARRIVALS: usize = 256;

@@ -1,14 +1,14 @@
--- One key's starts (docs/fleet.md): reserves the next, and keeps what has been learnt of the origin.
+-- One key's starts (docs/fleet.md): reserves the next, and keeps the observed state of the origin.
 -- KEYS[1]  politely:{KEY}:pace, MessagePack. Times are microseconds by the server's clock; `last` and `fetch` are the latest
 --          moments at which the last start, and the last first fetch of a robots.txt, may leave.
--- ARGV     1 instance    2 number of the reservation, 0: none is wanted    3 its gap    4 how long the answer takes to arrive
---          5 how much later than at its start it may leave    6 1: it is a first fetch of a robots.txt
---          7 end of a reservation that was not used    8 what was the last before it
---          9 end of a reservation whose request leaves later    10 when
---          11, 12 the instance's last start and first fetch, if the server may not know of them    13 for how long nothing may start
---          14 for how long a request is still in flight, 0: no more, -1: no news    15, 16 backoff as it was heard, and now
---          17, 18 latency    19, 20 refusals in a row    21 the longest that anything is owed    22 the round trip of this instance
--- Answers  time; the start, 0: none is needed; the last before it; how much has been put off so far; until when a request is in
+-- ARGV     1 instance    2 number of the reservation, 0: none    3 its gap    4 how long the answer takes to arrive
+--          5 length of its window    6 1: first fetch of a robots.txt
+--          7 end of an unused reservation    8 the end of the one before it
+--          9 end of a reservation whose request leaves later    10 when that is
+--          11, 12 the instance's last start and first fetch, if the server may not know them    13 for how long nothing may start
+--          14 for how long a request is still in flight, 0: ended, -1: no news    15, 16 backoff as last heard, and now
+--          17, 18 latency    19, 20 consecutive refusals    21 upper limit of a debt    22 round trip of this instance
+-- Answers  time; the start, 0: not needed; the end of the reservation before; total postponement; until when a request is in
 --          flight; hold; backoff; latency; refusals; the longest round trip of an instance
 local HOUR, SECOND = 3600000000, 1000000
 local me, arg = ARGV[1], {}
@@ -40,7 +40,7 @@ local later = math.min(arg[10] - arg[9], arg[21])
 if later > 0 and key.fetch == arg[9] then
     key.fetch = key.fetch + later
 elseif later > 0 then
-    -- What others have reserved after it is put off as well.
+    -- Later reservations of other instances are postponed as well.
     key.off = key.last > arg[9] and off + later or off
     key.last = math.max(key.last, arg[9]) + later
 end
@@ -64,7 +64,7 @@ local gap, start = math.max(arg[3], key.backoff), 0
 if arg[2] > 0 and (gap > 0 or key.hold > now) then
     local field = arg[6] == 1 and 'fetch' or 'last'
     if key.by == me and key.number == arg[2] and key[field] == key.stop then
-        -- The answer was lost.
+        -- The instance repeats a reservation whose answer was lost.
         key[field] = key.before
     end
     local last = math.max(key.last, key[field])

@@ -1,4 +1,4 @@
-//! One key's starts at the server (`pace.lua`): what an instance tells and reserves, and what it hears.
+//! One key's starts at the server (`pace.lua`): what an instance reports and reserves, and the answer.
 
 use super::clock::ServerClock;
 use super::scripts;
@@ -6,39 +6,39 @@ use crate::policy::pace::{LastStarts, Observed};
 use redis::ScriptInvocation;
 use std::time::{Duration, Instant};
 
-/// What an instance wants, and what it knows that the server may not.
+/// An instance's reservation request, and news for the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct PaceCall {
-    /// The start that is to be reserved.
+    /// The start to reserve.
     pub wants: Option<WantedStart>,
-    /// The longest gap that is in force, or that of the start.
+    /// The gap of that start, or the longest gap in force.
     pub gap: Duration,
-    /// A reservation that nobody uses.
+    /// A reservation to give back.
     pub unused: Option<StartWindow>,
-    /// By how much later than in its window a request has left, or leaves at the earliest.
+    /// By how much a request has left after its window, or will at least.
     pub late: Option<(StartWindow, Duration)>,
-    /// As this instance knows them.
+    /// The last starts known to this instance.
     pub starts: LastStarts,
-    /// For how long a request is in flight still; zero: it has ended.
+    /// How long a request will still be in flight; zero: it has ended.
     pub in_flight: Option<Duration>,
-    /// As it was heard, and now.
+    /// The last value heard, and the current one.
     pub backoff: [Duration; 2],
     pub observed: [Observed; 2],
-    /// Nobody owes more.
+    /// Upper limit of a debt.
     pub most: Duration,
-    /// The round trip from this instance.
+    /// Round trip of this instance.
     pub way: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::gate) struct WantedStart {
-    /// Which reservation it is: another call of the same number gets the same start.
+    /// Number of the reservation: a repeated call with the same number gets the same start.
     pub number: u64,
-    /// Whether it is the first fetch of a robots.txt.
+    /// Whether this is the first fetch of a robots.txt.
     pub is_fetch: bool,
-    /// How long the answer takes to arrive: the start would be over before.
+    /// How long the answer takes to arrive; an earlier start would be missed.
     pub lead: Duration,
-    /// How much later than at the start it may leave.
+    /// How long after its start the request may leave.
     pub margin: Duration,
 }
 
@@ -47,18 +47,18 @@ pub(in crate::gate) struct WantedStart {
 pub(in crate::gate) struct StartWindow {
     pub start: u64,
     pub end: u64,
-    /// The end of the one before.
+    /// The end of the window before.
     pub before: u64,
 }
 
-/// What the server answers. Instants by our clock.
+/// The server's answer. Instants are by the local clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct PaceAnswer {
-    /// By which the rest is understood.
+    /// The server's clock, updated by this answer.
     pub clock: ServerClock,
-    /// The start that is reserved. `None`: none is needed, or none was wanted.
+    /// The reserved start. `None`: not needed, or not requested.
     pub reserved: Option<StartWindow>,
-    /// How much all starts have been put off so far, in microseconds.
+    /// Total postponement of all starts so far, in microseconds.
     pub put_off: u64,
     /// A request of an instance is in flight at least until then.
     pub busy: Option<Instant>,
@@ -71,9 +71,9 @@ pub(in crate::gate) struct PaceAnswer {
     pub arrival: Duration,
 }
 
-/// What the script takes after the name of the instance.
+/// The script's arguments after the instance.
 pub(in crate::gate) type PaceNumbers = [i64; 21];
-/// What it answers.
+/// The script's reply.
 pub(in crate::gate) type PaceReply = (u64, u64, u64, u64, u64, u64, u64, u64, u32, u64);
 
 impl PaceCall {
@@ -120,10 +120,10 @@ impl PaceCall {
         ]
     }
 
-    /// `clock`: as it was known before the answer, which came at `now` to what was asked at `asked`.
+    /// Reads a reply. `clock`: the estimate before the reply, which came at `now` to the call made at `asked`.
     pub fn answer(&self, reply: PaceReply, clock: &ServerClock, asked: Instant, now: Instant) -> PaceAnswer {
         let (time, start, before, put_off, busy, hold, backoff, latency, refusals, way) = reply;
-        // Of a cluster, each node has a clock.
+        // In a cluster, each node has its own clock.
         let clock = clock.heard(time, asked, now);
         let later = |at: u64| (at > time).then(|| clock.instant(at.min(time.saturating_add(FAR))));
         let margin = self.wants.map_or(Duration::ZERO, |wants| wants.margin);
@@ -142,7 +142,7 @@ impl PaceCall {
 }
 
 impl StartWindow {
-    /// All that is reserved has been put off by so many microseconds.
+    /// Postpones the window by so many microseconds.
     pub fn put_off(&mut self, by: u64) {
         (self.start, self.end) = (self.start.saturating_add(by), self.end.saturating_add(by));
     }
@@ -152,5 +152,5 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(FAR).min(FAR)
 }
 
-/// A year. The script counts in numbers that hold some hundred years.
+/// A year. The script's numbers hold some hundred years.
 const FAR: u64 = 366 * 24 * 3_600_000_000;

@@ -1,7 +1,7 @@
-//! What `pace.lua` does, once more, for tests in simulated time; a test holds the two to each other. It uses nothing else, as that
-//! test is outside of the library.
+//! A copy of `pace.lua` in Rust, for tests in simulated time; another test compares the two. It imports nothing, as that test is outside
+//! of the library.
 
-/// What the server keeps of a key.
+/// The server's data of a key.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     at: i64,
@@ -19,12 +19,12 @@ pub struct Entry {
     number: i64,
     stop: i64,
     before: i64,
-    /// When it is forgotten.
+    /// When the data expires.
     expires: i64,
 }
 
 impl Entry {
-    /// As if the clock had been set back by so much.
+    /// Simulates a clock that was set back by so much.
     #[allow(dead_code, reason = "for the test outside of the library")]
     pub fn set_ahead(&mut self, by: i64) {
         for at in [&mut self.at, &mut self.last, &mut self.fetch, &mut self.hold, &mut self.busy, &mut self.owed] {
@@ -34,14 +34,14 @@ impl Entry {
     }
 }
 
-/// What is sent to the other instances.
+/// A message to the other instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     Pace,
     Wait { off: i64, busy: i64, way: i64 },
 }
 
-/// The numbers of the script's answer, and what is told. `numbers`: its arguments after the name of the instance.
+/// Returns the script's answer and its messages. `numbers`: its arguments after the instance.
 pub fn pace(entry: &mut Option<Entry>, now: i64, me: u64, numbers: &[i64; 21]) -> ([i64; 10], Vec<Told>) {
     let &[number, gap, lead, margin, is_fetch, unused, unused_before, late, left, rest @ ..] = numbers;
     let [last, fetch, hold, in_flight, backoff_was, backoff, latency_was, latency, refusals_was, refusals, most, way] =

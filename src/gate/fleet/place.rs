@@ -1,5 +1,5 @@
-//! The place that an instance has in its fleet, over restarts: its name, and how many instances there have been at one time.
-//! They are in the file `fleet` of the store's directory, which one process has at a time; others have places of their own.
+//! An instance's place in its fleet, kept over restarts: its name, and the greatest number of instances. They are in the file `fleet` of
+//! the store's directory, which one process uses at a time; others have their own places.
 
 use crate::config::check_owner;
 use std::fs::{File, OpenOptions};
@@ -8,12 +8,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One process's.
+/// One process's place.
 #[derive(Debug)]
 pub(super) struct KeptPlace {
     /// Sixteen hexadecimal digits.
     pub name: Box<str>,
-    /// The greatest number of instances that were connected at one time; 0: not known.
+    /// The greatest number of instances that were connected at one time; 0: unknown.
     instances: AtomicU32,
     /// `None`: nothing is kept.
     file: Option<File>,
@@ -23,7 +23,7 @@ impl KeptPlace {
     /// `directory`: the store's, if there is one.
     pub fn open(directory: Option<&Path>) -> Self {
         let kept = directory.map(lock).transpose().unwrap_or_else(|error| {
-            tracing::debug!(%error, "the fleet has no file here: this instance has another place in it at each start");
+            tracing::debug!(%error, "the file `fleet` cannot be used: this instance has another place in the fleet at each start");
             None
         });
         let (file, kept) = kept.map_or((None, None), |(file, text)| (Some(file), parse(&text)));
@@ -37,7 +37,7 @@ impl KeptPlace {
         self.instances.load(Ordering::Relaxed)
     }
 
-    /// So many are connected.
+    /// Records the number of connected instances.
     pub fn learn(&self, connected: u32) {
         if self.instances.fetch_max(connected, Ordering::Relaxed) < connected {
             self.write(connected);
@@ -46,17 +46,17 @@ impl KeptPlace {
 
     fn write(&self, instances: u32) {
         let Some(file) = &self.file else { return };
-        // All at once, and as long each time.
+        // One write of fixed length, so that no partial content is left.
         if let Err(error) = file.write_all_at(format!("{} {instances:010}\n", self.name).as_bytes(), 0) {
-            tracing::debug!(%error, "the place in the fleet cannot be kept");
+            tracing::debug!(%error, "the place in the fleet cannot be written");
         }
     }
 }
 
-/// The file, and what is in it.
+/// Locks the file and reads its content.
 ///
 /// # Errors
-/// It cannot be opened, or another process has it.
+/// The file cannot be opened, or another process has it.
 fn lock(directory: &Path) -> io::Result<(File, String)> {
     std::fs::create_dir_all(directory)?;
     let mut options = OpenOptions::new();

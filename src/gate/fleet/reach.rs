@@ -1,4 +1,4 @@
-//! Whether the fleet can be asked, and what follows where it cannot.
+//! Whether the fleet can be asked, and what to do otherwise.
 
 use super::clock::ServerClock;
 use crate::policy::Refusal;
@@ -10,42 +10,42 @@ use std::time::{Duration, Instant};
 /// Whether the fleet can be asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::gate) struct Reach {
-    /// At this server, counted from 1, one that may have forgotten as another; 0: at none.
+    /// Number of the server, from 1; a server that may have lost its data gets a new number. 0: no server.
     pub link: u64,
-    /// Its clock. `None`: there is none.
+    /// The server's clock. `None`: there is none.
     pub clock: Option<ServerClock>,
-    /// Starts are reserved from then on; without a server, this instance starts something by itself: all others have noticed.
+    /// With a server, starts are reserved from then on; without, this instance starts alone from then on: all others have noticed.
     pub settled_at: Option<Instant>,
-    /// How many can ask it, of how many.
+    /// The number of instances, and of those that can ask the server.
     pub shares: Shares,
-    /// For how long the machine has been suspended so far: the server has counted that time, and `Instant` has not.
+    /// Total time that the machine was suspended: the server's clock includes it, `Instant` does not.
     pub slept: Duration,
-    /// Where the fleet does not answer, this instance goes on in this part of the time. `None`: nothing starts.
+    /// This instance's part of the time while the fleet does not answer. `None`: nothing starts.
     pub alone: Option<Phase>,
-    /// If nothing starts, that is as nobody knows how many instances there are.
+    /// Nothing starts because the number of instances is unknown.
     pub is_uncounted: bool,
 }
 
 impl Reach {
-    /// Why nothing goes, if that is so.
+    /// Why requests are refused, if they are.
     pub fn refusal(self) -> Option<Refusal> {
         let is_uncounted = self.is_uncounted;
         (self.link == 0 && self.alone.is_none()).then_some(Refusal::FleetLost { retry_after: COME_BACK, is_uncounted })
     }
 }
 
-/// Since the first look, and never more than that: who loses the processor between the two clocks sees less.
+/// Suspended time since the first call, never too much: losing the processor between the two clock readings lowers it.
 pub(super) fn slept() -> Duration {
     static FIRST: LazyLock<(Duration, Instant)> = LazyLock::new(|| (with_sleep(), Instant::now()));
     let (first, at) = *FIRST;
     with_sleep().saturating_sub(first).saturating_sub(at.elapsed())
 }
 
-/// By a clock that a suspended machine does not stop.
+/// A clock that includes suspended time.
 fn with_sleep() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
-    // On macOS it goes on, and that of `Instant` does not.
+    // On macOS this clock includes it, but `Instant` does not.
     #[cfg(not(target_os = "linux"))]
     let clock = ClockId::Monotonic;
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()

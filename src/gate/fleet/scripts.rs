@@ -1,4 +1,4 @@
-//! What the server runs for an instance.
+//! The scripts that the server runs.
 
 use super::keeps::Keeps;
 use redis::{Script, ScriptInvocation};
@@ -9,7 +9,7 @@ pub(super) static PACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_
 pub(super) static COPY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("copy.lua")));
 pub(super) static BUDGET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("budget.lua")));
 
-/// Says that the instance of that name is there, or ends: a [`BeatReply`](super::membership::BeatReply).
+/// Registers the instance, or removes it if it `ends`: answers with a [`BeatReply`](super::membership::BeatReply).
 pub(super) fn register(keeps: Keeps, name: &str, ends: bool) -> ScriptInvocation<'static> {
     let mut script = INSTANCES.key(keeps.instances());
     script.arg(name).arg(MISSING_AFTER).arg(FORGOTTEN_AFTER).arg(if ends { "1" } else { "" });
@@ -21,7 +21,7 @@ pub(super) fn all() -> [&'static Script; 4] {
     [&INSTANCES, &PACE, &COPY, &BUDGET]
 }
 
-/// Milliseconds: between two beats, and the patience that an instance has with the server.
+/// Milliseconds: the time between two beats, and an instance's patience with the server.
 const MISSING_AFTER: u64 = 3000;
-/// Milliseconds: until then a missing instance may go on by itself, and the others leave it its part.
+/// Milliseconds: until then a missing instance may go on by itself, and the others leave it its share.
 const FORGOTTEN_AFTER: u64 = 3_600_000;

@@ -1,5 +1,4 @@
-//! The Sentinels that say which server is the fleet's. Each is asked over a connection of its own, which is kept: the server
-//! hears nothing of that.
+//! The Sentinels that name the fleet's server. Each is asked over its own persistent connection, independent of the server.
 
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
@@ -8,13 +7,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Those of one server.
+/// The Sentinels of one server.
 pub(super) struct Sentinels {
     each: Vec<(Client, Option<MultiplexedConnection>)>,
     question: Cmd,
 }
 
-/// Where a server listens.
+/// The address of a server.
 pub(super) type HostPort = (String, u16);
 
 impl Sentinels {
@@ -24,7 +23,7 @@ impl Sentinels {
         Self { each: each.into_iter().map(|client| (client, None)).collect(), question }
     }
 
-    /// Returns when they name another. Those that cannot be asked, or name none, say nothing.
+    /// Returns when they name another server. Sentinels that fail or name none are ignored.
     pub async fn name_another(&mut self, than: &HostPort) {
         loop {
             sleep(ASK_EVERY).await;
@@ -34,7 +33,7 @@ impl Sentinels {
         }
     }
 
-    /// The server, as of now. Where they differ, some have yet to hear of the last failover.
+    /// The current server. If the Sentinels differ, some have yet to hear of the last failover.
     pub async fn name(&mut self) -> RedisResult<HostPort> {
         let question = &self.question;
         let answers = join_all(self.each.iter_mut().map(|(client, connection)| async move {
@@ -55,7 +54,7 @@ impl Sentinels {
     }
 }
 
-/// The server's epoch, and where it is. `None`: it is down, by what this one can see.
+/// The server's epoch and address. `None`: this Sentinel sees it down.
 async fn ask(
     client: &Client,
     connection: &mut Option<MultiplexedConnection>,
@@ -75,12 +74,12 @@ async fn ask(
     Ok(named())
 }
 
-/// How they are asked: user, password and database are the server's.
+/// Connection settings of a Sentinel: user, password and database are the server's.
 pub(super) fn plain() -> RedisConnectionInfo {
     RedisConnectionInfo::default().set_skip_set_lib_name()
 }
 
-/// One that does not answer holds up the others for no longer.
+/// Limits the delay by a Sentinel that does not answer.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const NONE_NAMED: &str = "the Sentinels name no server that is up";
 
@@ -91,7 +90,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// One that answers so each time, and counts who connects.
+    /// A Sentinel with a fixed answer that counts its connections.
     async fn sentinel(answer: String, connections: &'static AtomicUsize) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
         let url = format!("redis://{}", listener.local_addr().expect("it is bound"));

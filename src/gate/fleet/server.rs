@@ -1,4 +1,4 @@
-//! What a fleet's URL leads to: one server, one that Sentinels name, or a cluster, each by the redis crate's own client.
+//! The target of a fleet's URL: one server, a server named by Sentinels, or a cluster, each by the redis crate's own client.
 
 use super::sentinels::{self, HostPort, Sentinels};
 use crate::config::SecretUrl;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 use url::Url;
 
-/// A connection, which calls share.
+/// A connection shared by calls.
 #[derive(Clone)]
 pub(super) enum ServerConnection {
     One(MultiplexedConnection),
@@ -24,8 +24,8 @@ pub(super) enum ServerConnection {
 }
 
 impl ServerConnection {
-    /// `ca_file`: roots beside the system's, to verify servers by where the URL says TLS. `pushes`: gets what the server
-    /// sends unasked. `patience`: for one answer.
+    /// `ca_file`: roots besides the system's, to verify servers if the URL says TLS. `pushes`: receives the server's messages.
+    /// `patience`: for one answer.
     pub async fn open(
         url: &SecretUrl,
         ca_file: Option<&Path>,
@@ -89,7 +89,7 @@ impl ServerConnection {
         }
     }
 
-    /// What has not been loaded is when it is called.
+    /// A script that is not loaded here is loaded when it is called.
     pub async fn load(self, scripts: [&'static Script; 4]) {
         match self {
             Self::One(connection) => {
@@ -100,7 +100,7 @@ impl ServerConnection {
                 join_all(scripts.map(load)).await;
             }
             Self::Cluster(mut connection) => {
-                // A node that does not answer holds up none of the others.
+                // A node that does not answer does not delay the others.
                 tokio::spawn(async move {
                     for script in scripts {
                         let _ = script.load_async(&mut connection).await;
@@ -117,8 +117,8 @@ impl ServerConnection {
         }
     }
 
-    /// What is another after a restart or a failover, for then the server may have forgotten. `None`: nobody says. Warns of one
-    /// that forgets on its own.
+    /// An id that changes with a restart or a failover, after which the server may have lost data. `None`: unknown. Warns if the server
+    /// evicts keys.
     pub async fn history(&mut self) -> Option<String> {
         let Self::One(connection) = self else { return None };
         let info: String = redis::cmd("INFO").query_async(connection).await.ok()?;
@@ -135,7 +135,7 @@ impl ServerConnection {
     }
 }
 
-/// An error, with what to do about it where that is known. The server does not repeat passwords.
+/// The error, with advice if known. The server does not repeat passwords.
 pub(super) fn words(error: &RedisError) -> String {
     let hint = match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
@@ -147,17 +147,17 @@ pub(super) fn words(error: &RedisError) -> String {
     format!("{}{hint}", crate::tls_words::in_plain(error))
 }
 
-/// The host of the URL, and what each `node=` in its query names.
+/// The host of the URL, and each `node=` in its query.
 fn nodes(url: &Url, scheme: &str) -> RedisResult<Vec<ConnectionInfo>> {
     let mut first = url.clone();
-    // It does not fail: the schemes are of one kind.
+    // Cannot fail: the schemes are of one kind.
     let _ = first.set_scheme(scheme);
     // Answers to SUBSCRIBE and to commands over one connection need the newer protocol: Redis 6, Valkey.
     first.set_query(Some("protocol=resp3"));
     let more = url.query_pairs().filter(|(name, _)| name == "node").map(|(_, node)| {
         let mut url = first.clone();
         if let Ok(place) = Url::parse(&format!("{scheme}://{node}")) {
-            // Neither does this: both have a host.
+            // Cannot fail either: both have a host.
             let _ = (url.set_host(place.host_str()), url.set_port(place.port()));
         }
         url
@@ -166,7 +166,7 @@ fn nodes(url: &Url, scheme: &str) -> RedisResult<Vec<ConnectionInfo>> {
     urls.into_iter().map(|url| Ok(url.into_connection_info()?.set_tcp_settings(tcp()))).collect()
 }
 
-/// The same at another place.
+/// The same server settings at another address.
 fn at(node: ConnectionInfo, (host, port): HostPort) -> ConnectionInfo {
     let addr = match node.addr() {
         ConnectionAddr::TcpTls { insecure, .. } => {
@@ -181,5 +181,5 @@ fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
-/// At a time.
+/// Most calls at a time.
 const CALLS: usize = 1024;

@@ -1,37 +1,37 @@
-//! A host queue's part in its key's pace among the processes of this machine: the start that is reserved for who waits, and the
-//! key's turn, which is taken when that is due and kept until the request has ended.
+//! A host queue's share of its key's pace among the processes of this machine: the start reserved for the next waiting request, and the
+//! key's turn, taken when the start is due and kept until the request ends.
 
 use super::rivals::rivals;
 use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView};
 use crate::policy::pace::{LastStarts, Observed, Schedule, Shares, Slot, TurnSource};
 use std::time::{Duration, Instant};
 
-/// One key's part.
+/// This process's state of one key.
 #[derive(Debug)]
 pub(super) struct MachineShare {
-    /// What names the key.
+    /// Identifies the key.
     id: u64,
     reserved: Option<(MachineStart, Instant)>,
-    /// That of the turn, until its request leaves.
+    /// The start that uses the turn, until its request leaves.
     used: Option<(MachineStart, Instant)>,
     turn: ShareTurn,
-    /// Processes that want the key, as far as the last reservation shows.
+    /// Processes that want the key, estimated from the last reservation.
     rivals: u32,
-    /// When to look whether the origin has asked another process for time.
+    /// When to check whether the origin has asked another process for time.
     look_at: Option<Instant>,
-    /// When something can be done for who waits, and since when another process has had the turn that is due.
+    /// When to act next for a waiting request, and since when another process has held the turn that is due.
     next: Option<Instant>,
     busy_since: Option<Instant>,
-    /// What the file has of the origin's answers.
+    /// The origin's backoff and latency as in the file.
     seen: (Duration, Observed, Option<Instant>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ShareTurn {
     None,
-    /// It is for who is next.
+    /// Held for the next waiting request.
     Next,
-    /// It is this slot's.
+    /// Held by the request with this slot.
     Of(u64),
 }
 
@@ -42,14 +42,14 @@ impl MachineShare {
         Self { id, reserved, used, turn: ShareTurn::None, rivals: 1, look_at, next, busy_since, seen }
     }
 
-    /// Notes what others have done, now and then, and whether anything is shared at all.
+    /// Adopts other processes' starts now and then, and notes whether the pace is still shared.
     pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
         let reach = machine.reach();
         if reach.link == 0 {
             if self.turn != ShareTurn::None || self.reserved.take().is_some() {
                 self.turn = ShareTurn::None;
                 if reach.alone.is_some_and(|phase| phase.instances > 1) {
-                    // Whose last start nobody reports any more.
+                    // No other process's last start is reported any more.
                     schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, schedule.backoff());
                 }
             }
@@ -62,7 +62,7 @@ impl MachineShare {
         self.tell(schedule);
     }
 
-    /// Reserves a start for who waits, and takes the turn if it is due.
+    /// Reserves a start for the next waiting request, and takes the turn if it is due.
     pub fn prepare<W>(
         &mut self,
         schedule: &mut Schedule<W>,
@@ -72,7 +72,7 @@ impl MachineShare {
     ) {
         self.next = None;
         if machine.reach().link == 0 {
-            // It may have been lost in the last look: nobody else would wake who waits.
+            // The last look may have lost the file, and nothing else would wake the waiting requests.
             return self.follow(schedule, machine, now);
         }
         if self.turn != ShareTurn::None {
@@ -107,7 +107,7 @@ impl MachineShare {
         }
     }
 
-    /// Nothing more can start for now. When there is something to do again for who waits, if that is known.
+    /// Nothing more can start for now. Returns when to act next for a waiting request, if known.
     pub fn settle<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine) -> Option<Instant> {
         if self.turn == ShareTurn::Next {
             machine.release(self.id);
@@ -124,7 +124,7 @@ impl MachineShare {
         self.next
     }
 
-    /// A request starts.
+    /// Handles a request's start.
     pub fn started<W>(&mut self, schedule: &mut Schedule<W>, slot: &Slot) {
         if slot.is_shared() {
             self.turn = ShareTurn::Of(slot.number());
@@ -132,7 +132,7 @@ impl MachineShare {
         }
     }
 
-    /// It leaves, or `is_gone`. True: that frees the turn.
+    /// The request leaves; `is_gone`: it has left. True: that frees the turn.
     pub fn left<W>(
         &mut self,
         schedule: &mut Schedule<W>,
@@ -150,7 +150,7 @@ impl MachineShare {
         is_gone && !slot.is_exclusive() && self.ended(schedule, machine, slot)
     }
 
-    /// It has ended. True: that frees the turn.
+    /// Handles a request's end. Returns true if that frees the turn.
     pub fn ended<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, slot: &Slot) -> bool {
         let has_turn = self.has_turn(slot);
         if has_turn {
@@ -164,12 +164,12 @@ impl MachineShare {
         has_turn
     }
 
-    /// Whether the turn is still this slot's.
+    /// Whether the turn is still held by this request.
     pub fn has_turn(&self, slot: &Slot) -> bool {
         self.turn == ShareTurn::Of(slot.number())
     }
 
-    /// The origin's answers have come to something else.
+    /// Publishes a changed backoff or latency.
     pub fn learned<W>(&mut self, schedule: &Schedule<W>, machine: &Machine) {
         let learned = (schedule.backoff(), schedule.observed(), schedule.last_starts().hold);
         if self.seen != learned {
@@ -179,18 +179,18 @@ impl MachineShare {
         }
     }
 
-    /// Takes up what others have been answered, before an answer is counted on top of that.
+    /// Adopts the others' answers before another answer is counted.
     pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
         if machine.reach().link != 0 {
             self.look(schedule, machine, now);
         }
     }
 
-    /// Takes up what others have started and been answered.
+    /// Adopts the others' starts and answers.
     fn look<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
         self.look_at = Some(now + LOOK_EVERY);
         let Some(MachineView { starts, backoff, observed, .. }) = machine.view(self.id, now) else {
-            // It may have been forgotten to make room.
+            // The entry may have been evicted.
             self.seen = Default::default();
             return;
         };
@@ -199,7 +199,7 @@ impl MachineShare {
         let newer =
             |others: Option<Instant>, own: Option<Instant>| others.filter(|at| own.is_none_or(|own| *at > own + TICK));
         let (last_start, last_fetch) = match self.turn {
-            // Nobody else has started anything.
+            // No other process has started anything.
             ShareTurn::Next | ShareTurn::Of(_) => (None, None),
             ShareTurn::None => (newer(starts.last_start, own.last_start), newer(starts.last_fetch, own.last_fetch)),
         };
@@ -219,7 +219,7 @@ impl MachineShare {
         });
     }
 
-    /// Each has one start reserved.
+    /// Estimates the rivals: each has one start reserved.
     fn rivals_by<W>(&self, schedule: &Schedule<W>, now: Instant) -> u32 {
         let Some((MachineStart { gap, .. }, at)) = self.reserved.filter(|(start, _)| !start.gap.is_zero()) else {
             return 1;
@@ -229,12 +229,12 @@ impl MachineShare {
     }
 }
 
-/// How often a process that waits looks within a gap, if another that has the turn takes longer than that.
+/// Looks within a gap, if another process holds the turn longer than that.
 const LOOKS: u32 = 16;
 const LOOK_LEAST: Duration = Duration::from_millis(10);
 const LOOK_MOST: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Nobody takes as long for a request as a rule.
+/// Requests rarely take longer.
 const LATE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_micros(2);
 
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Terms, Turn};
 
-    /// The time in which nobody has asked for the host is no sign of many who want it.
+    /// A pause in requests for the host does not count as many rivals.
     #[test]
     fn after_a_pause_nobody_is_told_of_rivals_that_are_not_there() {
         let directory = tempfile::tempdir().unwrap();

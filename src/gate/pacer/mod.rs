@@ -1,6 +1,6 @@
-//! Keeps every host's pace: finds the queues, here and for the fleet's messages.
+//! Keeps every host's pace: finds the queue for a request or a message of the fleet.
 //!
-//! What finds the queues is only read on a request to a known host, so that hosts do not wait for each other.
+//! Finding a known host's queue takes only a read lock, so that hosts do not wait for each other.
 
 mod fleet_share;
 mod host_queue;
@@ -38,44 +38,44 @@ pub(super) struct Pacer {
 #[derive(Default)]
 struct Shard {
     queues: HashTable<Arc<HostQueue>>,
-    /// At this many, those that owe nothing are dropped.
+    /// Number of queues at which those without debt are dropped.
     sweep_at: usize,
 }
 
 impl Pacer {
-    /// `debts`: where what is owed is kept for later processes.
+    /// `debts`: where debts are kept for later processes.
     pub fn new(fleet: Option<Arc<Fleet>>, debts: Option<Arc<Machine>>) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(Shard { sweep_at: MIN_SWEEP, ..Shard::default() }));
         let shared = Arc::new(PacerShared { waiters: Arc::default(), fleet, debts, queues: AtomicUsize::new(0) });
         Pacer { shards: shards.collect(), hasher: DefaultHashBuilder::default(), shared }
     }
 
-    /// How many requests wait, over all hosts.
+    /// Number of waiting requests, over all hosts.
     pub fn waiting(&self) -> usize {
         self.shared.waiters.count()
     }
 
-    /// A place among the waiting requests, for one that waits for something else than its turn.
+    /// Takes a place among the waiting requests for a request that waits for something other than a slot.
     pub fn wait_place(&self, client: ClientId, max_waiting: usize) -> WaitPlace {
         self.shared.waiters.enter(client, max_waiting)
     }
 
-    /// How the key stands; `None`: it has no queue, as nobody has asked for it lately.
+    /// The key's figures; `None`: no queue, as the key was not used lately.
     pub fn figures(&self, key: &PaceKey) -> Option<PaceFigures> {
         Some(self.find(key)?.figures())
     }
 
-    /// Bytes that the queues take, without the requests that wait in them.
+    /// Memory of the queues in bytes, without the waiting requests.
     pub fn bytes(&self) -> usize {
         self.shared.queues.load(Ordering::Relaxed) * QUEUE_BYTES
     }
 
-    /// Drops the queues that owe nothing.
+    /// Drops the queues without debt.
     pub fn sweep(&self) {
         self.shards.iter().for_each(|shard| shard.write().sweep());
     }
 
-    /// The queue of this key, made if there is none.
+    /// Returns the key's queue, created if necessary.
     pub fn queue(&self, key: &PaceKey) -> Arc<HostQueue> {
         if let Some(queue) = self.find(key) {
             return queue;
@@ -90,8 +90,8 @@ impl Pacer {
         shard.queues.entry(hash, |queue| queue.key() == key, rehash).or_insert_with(new).get().clone()
     }
 
-    /// The fleet can be asked, perhaps by way of a server that has forgotten, or cannot be any more; what it has sent may have
-    /// been lost. What is owed is reported by so many hosts at a time; returns when it has been.
+    /// Handles a change of link: the server may be lost, back or another, and messages may be missing. A bounded number of hosts report
+    /// their debts at a time; returns when all have.
     pub async fn link_changed(&self) {
         let places = Arc::new(Semaphore::new(MAX_REPORTING));
         for shard in &self.shards {
@@ -103,20 +103,20 @@ impl Pacer {
                 }
             }
         }
-        // Those with a driver are reported by it, at once.
+        // Queues with a driver report at once by themselves.
         tokio::time::sleep(AT_ONCE).await;
         let _ = places.acquire_many(MAX_REPORTING as u32).await;
     }
 
-    /// How the key stands in the fleet has changed.
+    /// Handles a change of a key's state in the fleet.
     pub fn changed(&self, key: &str) {
-        // Without a host queue nobody waits here any more; others have its turn soon.
+        // Without a queue no request waits here, and other instances soon have the slot.
         if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {
             queue.changed();
         }
     }
 
-    /// What those have to know who have a start of the key.
+    /// Handles news that concerns holders of a reservation.
     pub fn hear(&self, key: &str, news: WaitNews) {
         if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {
             queue.hear(news);
@@ -128,14 +128,14 @@ impl Pacer {
         self.shard(hash).read().queues.find(hash, |queue| queue.key() == key).cloned()
     }
 
-    /// The table takes its bits from both ends of the hash.
+    /// Selects by the middle bits, as the hash table uses both ends of the hash.
     fn shard(&self, hash: u64) -> &RwLock<Shard> {
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
 }
 
 impl Shard {
-    /// Drops the queues that owe nothing.
+    /// Drops the queues without debt.
     fn sweep(&mut self) {
         let now = Instant::now();
         self.queues.retain(|queue| Arc::strong_count(queue) > 1 || !queue.is_idle(now));
@@ -152,10 +152,10 @@ pub(super) fn without_delay(terms: Terms) -> Terms {
 }
 
 const SHARDS: usize = 256;
-/// For queues with a driver to report by themselves.
+/// Time for queues with a driver to report by themselves.
 const AT_ONCE: Duration = Duration::from_millis(20);
-/// Hosts whose debts are reported to the fleet at a time.
+/// Hosts that report debts to the fleet at a time.
 const MAX_REPORTING: usize = 256;
 const MIN_SWEEP: usize = 64;
-/// What a host queue takes, with its row in the table; its key is the authority's, as a rule.
+/// Size of a queue with its table row; the key usually shares the authority's memory.
 const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<HostQueue>>();

@@ -1,4 +1,4 @@
-//! The right to one request in flight, and a place in the line for it.
+//! The right to one request in flight, and a place in the queue for it.
 
 use super::host_queue::HostQueue;
 use super::refusal::refusal;
@@ -18,17 +18,17 @@ pub struct Permit {
     slot: Option<Slot>,
     terms: Box<Terms>,
     stage: Stage,
-    /// Before its turn came; nothing: it could go at once.
+    /// The wait for the slot; zero: it was free.
     pub(in crate::gate) waited: Duration,
-    /// How the request ended. Until it is set, the request was never sent.
+    /// How the request ended; `Unused` until the request is sent.
     pub outcome: PaceOutcome,
-    /// When its answer began, and whether that may shorten the latency of the host, where that is kept.
+    /// When the answer began, and whether it may shorten the host's latency, if that is tracked.
     answered: Option<(Duration, bool)>,
-    /// The turn that it has in its group's queue beside.
+    /// The slot held in the group's queue as well.
     group: Option<Box<Permit>>,
 }
 
-/// How far the head of the request has come. It leaves once: what is sent again is another start.
+/// Progress of the request's head. A head leaves once: a retry is another start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Kept,
@@ -37,7 +37,7 @@ enum Stage {
 }
 
 impl Permit {
-    /// `slot`: none in report mode, which is held back by nothing.
+    /// `slot`: `None` in report mode, which holds nothing back.
     #[inline]
     pub(super) fn new(queue: &Arc<HostQueue>, slot: Option<Slot>, terms: &Terms) -> Self {
         let (queue, terms, waited) = (queue.clone(), Box::new(terms.clone()), Duration::ZERO);
@@ -45,7 +45,7 @@ impl Permit {
         Self { queue, slot, terms, stage: Stage::Kept, waited, outcome, answered, group: None }
     }
 
-    /// `terms`: its own, of host and group.
+    /// `terms`: of host and group.
     pub(super) fn with_group(mut self, group: Permit, terms: &Terms) -> Self {
         self.terms = Box::new(terms.clone());
         self.slot.iter_mut().for_each(|slot| slot.group_gap = group.gap());
@@ -57,19 +57,19 @@ impl Permit {
         &self.queue
     }
 
-    /// Between this start and the next.
+    /// The gap between this start and the next.
     pub fn gap(&self) -> Duration {
         let own = self.slot.as_ref().map_or_else(|| self.terms.gap(), Slot::gap);
         self.group.as_ref().map_or(own, |group| group.gap().max(own))
     }
 
-    /// Whether it matters when it leaves.
+    /// Whether the pace depends on when the request leaves.
     #[inline]
     pub fn is_paced(&self) -> bool {
         self.group.is_some() || self.slot.as_ref().is_some_and(is_paced)
     }
 
-    /// It goes on beside the host's others, which need not wait for it any more. What becomes of it counts.
+    /// Lets the host's other requests go on while this one continues. Its outcome still counts.
     pub fn pass_on(&mut self) {
         if let Some(slot) = &mut self.slot {
             self.queue.pass_on(slot);
@@ -77,21 +77,21 @@ impl Permit {
         self.group.iter_mut().for_each(|group| group.pass_on());
     }
 
-    /// Whether the others still wait for it.
+    /// Whether other requests still wait for this one.
     pub fn has_turn(&self) -> bool {
         self.slot.as_ref().is_none_or(Slot::is_in_flight)
     }
 
-    /// Its answer has begun, so long after it was sent. `is_good`: it is one that the host's latency may be shortened by.
+    /// Notes when the answer began, measured from sending. `is_good`: the answer may shorten the host's latency.
     #[inline]
     pub fn answered(&mut self, after: Duration, is_good: bool) {
-        // It is not the host that took so long where the turn has been passed on.
+        // After the slot was passed on, the delay is not the host's.
         if self.terms.adaptive.is_some() && self.has_turn() {
             self.answered = Some((after, is_good));
         }
     }
 
-    /// Its answer says how it stands with the host, and has not ended: it keeps its turn until then.
+    /// Applies the outcome of an answer that has not ended: the request keeps its slot until then.
     pub fn learn(&mut self, outcome: PaceOutcome) {
         self.note_left();
         if let Some(slot) = &self.slot {
@@ -100,28 +100,28 @@ impl Permit {
         self.outcome = PaceOutcome::Failure;
     }
 
-    /// Whether the host is left alone when it has turned away too many.
+    /// Whether repeated refusals pause the host.
     #[inline]
     pub fn has_breaker(&self) -> bool {
         self.terms.breaker.is_some()
     }
 
-    /// Whether the turn is still there; to be asked right before the request leaves. If not, it takes another (`again`).
+    /// Whether the slot is still valid; to be checked right before the request leaves. If not, call `again`.
     #[inline]
     pub fn holds(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| !is_paced(slot) || self.queue.holds(slot))
             && self.group.as_ref().is_none_or(|group| group.holds())
     }
 
-    /// The same, for a connection to this address, where the pace is kept by addresses.
+    /// Like `holds`, for a connection to this address, as a pace may be kept by address.
     #[inline]
     pub fn holds_at(&self, authority: &Authority, address: Option<IpAddr>) -> bool {
         let is_here = |address| self.slot.is_none() || self.queue.key().is_of(KeyBy::Address, authority, Some(address));
         self.holds() && address.is_none_or(is_here)
     }
 
-    /// One more request to the host under the same permit, in its turn in this queue: a retry. If the first has never left, it has
-    /// not been a request, and the turn is still there, as long as it [holds](Self::holds).
+    /// Waits for another slot in this queue, for a retry. If the first request never left, it keeps its slot while the slot
+    /// [holds](Self::holds).
     pub(in crate::gate) async fn again(&mut self, queue: &Arc<HostQueue>) -> Result<(), Refusal> {
         self.note_left();
         let outcome = std::mem::replace(&mut self.outcome, PaceOutcome::Unused);
@@ -130,7 +130,7 @@ impl Permit {
         if !has_left && is_here && self.holds() {
             return Ok(());
         }
-        // In report mode there is none.
+        // In report mode there is no slot.
         let Some(slot) = self.slot.take() else { return Ok(()) };
         self.queue.give_back(slot, has_left, if has_left { outcome } else { PaceOutcome::Unused }, None);
         (self.queue, self.group) = (queue.clone(), None);
@@ -139,14 +139,14 @@ impl Permit {
         {
             self.terms = of_page;
         }
-        // It has waited for its turn already and stands at the end of the line now.
+        // The request has waited before and now stands at the end of the queue.
         let mut next = self.queue.turn(RETRIES, &self.terms).await?;
         (self.slot, self.group) = (next.slot.take(), next.group.take());
         Ok(())
     }
 
-    /// The request leaves now: the gap to the next is counted from here, not from before the connection was made. `is_late`: one was
-    /// made, which may matter to somebody even if the request itself knows no gap.
+    /// The request leaves now: the next gap counts from here, not from before the connection. `is_late`: a connection was made first,
+    /// which may matter to others even if this request has no gap.
     pub fn leaves(&mut self, is_late: bool) {
         debug_assert_eq!(self.stage, Stage::Kept, "each start leaves once");
         // Until an answer says otherwise.
@@ -158,13 +158,13 @@ impl Permit {
         }
     }
 
-    /// Nothing of it has been written after all.
+    /// Nothing of the request was written after all.
     pub fn has_not_left(&mut self) {
         (self.stage, self.outcome) = (Stage::Kept, PaceOutcome::Unused);
         self.group.iter_mut().for_each(|group| group.has_not_left());
     }
 
-    /// Its head has left. What the origin sees is this: writing may have taken a while.
+    /// The head has left. The gap counts from here, as writing may have taken a while.
     pub fn note_left(&mut self) {
         if self.stage == Stage::Leaving {
             self.group.iter_mut().for_each(|group| group.note_left());
@@ -179,7 +179,7 @@ impl Permit {
         }
     }
 
-    /// Half a percent of a short gap is enough of it.
+    /// Half a percent of a short gap suffices.
     fn margin(&self) -> Duration {
         let gap = self.gap();
         if gap.is_zero() { ARRIVAL } else { ARRIVAL.min(gap / 200) }
@@ -188,10 +188,10 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        // Nobody has seen how far it got: it may have left by now.
+        // The request may have left unnoticed.
         self.note_left();
         if let Some(slot) = self.slot.take() {
-            // An attempt to connect that failed is no request.
+            // A failed connection attempt is not a request.
             let has_left = self.stage == Stage::Left;
             let outcome = if has_left { self.outcome } else { PaceOutcome::Unused };
             self.queue.give_back(slot, has_left, outcome, self.answered);
@@ -203,7 +203,7 @@ fn is_paced(slot: &Slot) -> bool {
     slot.is_shared() || !slot.gap().is_zero()
 }
 
-/// A place in the line, given back when its holder goes.
+/// A place in the queue, given back when dropped.
 pub(in crate::gate) struct Waiting {
     queue: Arc<HostQueue>,
     pub(super) client: ClientId,
@@ -212,11 +212,11 @@ pub(in crate::gate) struct Waiting {
     pub(super) terms: Box<Terms>,
     pub(super) since: Instant,
     due: Option<Instant>,
-    /// `None`: it takes none from others.
+    /// `None`: the request takes no place from others.
     place: Option<WaitPlace>,
-    /// It has its group's turn already.
+    /// The group's permit, if already granted.
     pub(super) group: Option<Permit>,
-    /// It waits in its group's queue, and then in this.
+    /// The host's queue, if this place is in a group's queue.
     pub(super) host: Option<Arc<HostQueue>>,
 }
 
@@ -236,22 +236,22 @@ impl Waiting {
         Waiting { queue, client, ticket, answer, terms, since, due, place, group: None, host: None }
     }
 
-    /// Of the host.
+    /// The host's queue.
     pub fn queue(&self) -> &Arc<HostQueue> {
         self.host.as_ref().unwrap_or(&self.queue)
     }
 
-    /// When its turn is likely to come. `None`: nobody knows.
+    /// When the slot is likely to be granted. `None`: unknown.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// What holds for it.
+    /// The request's terms.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// In this queue alone.
+    /// Waits in this queue only.
     pub(super) async fn turn_here(&mut self) -> Result<Permit, Refusal> {
         let answer = tokio::select! {
             biased;
@@ -276,7 +276,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // The turn may have come in this very moment.
+        // The slot may have been granted at this very moment.
         self.answer.close();
         match self.answer.try_recv() {
             Ok(Ok(slot)) => self.queue.give_back(slot, false, PaceOutcome::Unused, None),
@@ -286,7 +286,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Retries share their turns as one client does.
+/// Retries share slots as one client does.
 const RETRIES: ClientId = ClientId(u64::MAX);
 const DRAINING: Duration = Duration::from_secs(1);
 

@@ -1,14 +1,14 @@
-//! What is said to a request that does not get a turn.
+//! The refusal of a request that does not get a slot.
 
 use crate::policy::Refusal;
 use crate::policy::pace::{ARRIVAL, Refused};
 use std::time::Duration;
 
-/// What a refusal says: the gap as it was asked for.
+/// Returns the refusal, without the arrival margin.
 pub(super) fn refusal(refused: Refused, max_wait: Duration) -> Refusal {
     let refused = match refused {
         Refused::TooLong { retry_after } => {
-            // As long as it is over `max_wait`, or the wait was not for the gap.
+            // Keeps the margin if the rest does not exceed `max_wait`.
             let asked = retry_after.saturating_sub(ARRIVAL);
             Refused::TooLong { retry_after: if asked > max_wait { asked } else { retry_after } }
         }

@@ -1,5 +1,5 @@
-//! All waiting requests, over all hosts: bounded by `pace.max_waiting`, and shared fairly. When there is no room for more,
-//! the last request of the client that has most is dropped.
+//! All waiting requests, over all hosts: bounded by `pace.max_waiting`, and shared fairly. If there is no room, the client with the most
+//! waiting requests loses its last one.
 
 use crate::policy::Refusal;
 use crate::policy::pace::ClientId;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// The waiting requests, by client, in the order in which they came.
+/// The waiting requests, by client, in order of arrival.
 #[derive(Default)]
 pub(super) struct Waiters {
     by_client: Mutex<HashMap<ClientId, ByNumber>>,
@@ -18,10 +18,10 @@ pub(super) struct Waiters {
     numbers: AtomicUsize,
 }
 
-/// Who gives way hears of it as its sender is dropped.
+/// Dropping the sender tells a waiting request that it has lost its place.
 type ByNumber = BTreeMap<usize, oneshot::Sender<()>>;
 
-/// A place among them, given back when dropped.
+/// A place among the waiting requests, given back when dropped.
 pub(in crate::gate) struct WaitPlace {
     waiters: Arc<Waiters>,
     client: ClientId,
@@ -34,7 +34,7 @@ impl Waiters {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// One more, if need be in the place of another: perhaps its own.
+    /// Adds a place. If there is no room, another request loses its place, perhaps this one.
     pub fn enter(self: &Arc<Self>, client: ClientId, most: usize) -> WaitPlace {
         let (sender, gone) = oneshot::channel();
         let mut by_client = self.by_client.lock();
@@ -49,7 +49,7 @@ impl Waiters {
         WaitPlace { waiters: self.clone(), client, number, gone }
     }
 
-    /// `number`: the newest if none is given.
+    /// `number`: `None` is the newest.
     fn remove(&self, by_client: &mut HashMap<ClientId, ByNumber>, client: ClientId, number: Option<usize>) {
         let Some(waiters) = by_client.get_mut(&client) else { return };
         let removed = match number {
@@ -64,7 +64,7 @@ impl Waiters {
 }
 
 impl WaitPlace {
-    /// Returns when another has taken the place.
+    /// Returns when the place was lost to another request.
     pub async fn crowded_out(&mut self) -> Refusal {
         // The sender is dropped with the place, and never used.
         let _ = (&mut self.gone).await;
@@ -79,7 +79,7 @@ impl Drop for WaitPlace {
     }
 }
 
-/// Nobody knows when there will be room.
+/// Retry-After, since it is unknown when there will be room.
 const COME_BACK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
         assert!(!is_out(&mut modest));
         assert_eq!(waiters.count(), 3);
         assert!(is_out(&mut waiters.enter(GREEDY, 3)), "and does not come back");
-        // With two of each there is none who has more, and who comes has to stand back.
+        // If both have two, no client has more, and the newcomer is refused.
         let mut second = waiters.enter(MODEST, 4);
         assert!(!is_out(&mut second));
         assert!(is_out(&mut waiters.enter(MODEST, 4)));

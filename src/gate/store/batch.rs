@@ -1,4 +1,4 @@
-//! Batches of writes: the newest entry of each authority, and its memory.
+//! Batches of writes: the newest entry of each authority.
 
 use crate::policy::Entry;
 use std::collections::{HashMap, HashSet};

@@ -56,7 +56,7 @@ impl Location {
         let is_new = !path.exists();
         match self.open_file(&path, suspect) {
             Err(DiskError::Unreadable(why)) => {
-                // The old file is moved only after the new one exists: a full disk must not cost it.
+                // The old file is moved only after the new one exists: a full disk must not destroy it.
                 let new = path.with_added_extension("new");
                 let _ = fs::remove_file(&new);
                 let disk = self.open_file(&new, false).inspect_err(|_| _ = fs::remove_file(&new))?;

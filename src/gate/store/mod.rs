@@ -168,7 +168,7 @@ pub(super) fn directory(settings: &config::StoreSettings) -> PathBuf {
 
 /// The share of `store.memory` that may wait for the disk: one in this many.
 const QUEUED_PART: u64 = 4;
-/// Lower limit for it: a change that is refused may leave an outdated row on disk.
+/// Lower limit of that share: a refused change may leave an outdated row on disk.
 const LEAST_QUEUED: usize = 8 << 20;
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub(super) fn decode(bytes: &[u8], file: Option<Access>, now: SystemTime) -> Opt
     of_this_version::<EntryRecord<'_>>(bytes)?.into_entry(file, now)
 }
 
-/// As it is, behind its length: for where room matters less than time.
+/// Stores the file uncompressed after its length, to save time.
 pub(in crate::gate) fn store_plain(file: &[u8]) -> io::Result<Vec<u8>> {
     Ok([&length_of(file)[..], file].concat())
 }
@@ -78,7 +78,7 @@ pub(in crate::gate) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
         none => none.insert(Compressor::new(LEVEL)?),
     };
     let frame = compressor.compress(file)?;
-    // What is no shorter is stored as it is, so that its length tells it from a frame.
+    // A frame that saves nothing is replaced by the file itself; its length tells the two apart.
     packed.extend_from_slice(if frame.len() < file.len() { &frame } else { file });
     Ok(packed)
 }
@@ -133,7 +133,7 @@ struct AnswerRecord<'a> {
 /// Versions that lack a later variant ignore the entry.
 #[derive(Serialize, Deserialize)]
 enum AnswerKind {
-    /// Which kind of file it is follows from the name.
+    /// The kind of file follows from the name.
     File,
     Missing,
     ForeignFile,

@@ -54,11 +54,11 @@ impl<'t> Tables<'t> {
         });
         let Some((body, record)) = kept else { return Ok(()) };
         let old = self.insert(authority, body, &record)?;
-        // The file has as many holders as before.
+        // The file's reference count is unchanged.
         old.map_or(Ok(()), |(number, _, bytes)| self.removed((number, None, bytes)))
     }
 
-    /// Returns what is to be undone of the row before, if there was one.
+    /// Returns what to undo of the row before, if there was one.
     fn insert(&mut self, authority: &str, body: Option<FileDigest>, record: &[u8]) -> Result<Option<OldRow>, Error> {
         self.use_number += 1;
         self.bytes += row(authority, record.len());

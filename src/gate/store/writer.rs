@@ -28,7 +28,7 @@ impl Bounds {
 pub(super) struct WriterShared {
     pub location: Location,
     pub bounds: Bounds,
-    /// `None` while it cannot be opened.
+    /// `None` while the store cannot be opened.
     pub disk: RwLock<Option<Disk>>,
     pub queue: Mutex<WriteQueue>,
     pub more: Condvar,
@@ -49,7 +49,7 @@ pub(super) struct WriteQueue {
     pub is_urgent: bool,
     /// The last attempt to write failed.
     pub stuck: bool,
-    /// It failed, and not because another process has the store open and serves this one.
+    /// The attempt failed, and not because another process has the store open and serves this one.
     pub is_lost: bool,
     /// The last error of a reader.
     pub complaint: Option<DiskError>,

@@ -1,24 +1,24 @@
-//! What an origin's 429 and 503 do to its pace, and when an origin that turns requests away is left alone.
+//! How an origin's 429 and 503 answers slow its pace, and when a host that refuses requests is paused.
 
 use std::time::Duration;
 
 use crate::policy::Breaker;
 
-/// The most that a Retry-After is obeyed, and a backoff grows to.
+/// Upper limit for an obeyed Retry-After and for a backoff.
 pub(super) const MAX: Duration = Duration::from_secs(3600);
-/// The first step where the host has no longer gap.
+/// The first step, if the host's gap is not longer.
 const FIRST: Duration = Duration::from_secs(1);
-/// Halved below this it is over.
+/// A backoff halved below this ends.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// A gap of its own, growing with refusals and shrinking with successes.
+/// The backoff gap, which grows with refusals and shrinks with successes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Backoff {
     delay: Duration,
-    /// The newest start when it was last raised. Requests in flight together are refused together; they make one step,
-    /// and their successes say nothing about the raised pace.
+    /// Number of the newest start at the last raise. Requests in flight together are refused together: they make one step, and their
+    /// successes say nothing about the raised pace.
     raised_at: u64,
-    /// Answers in a row that turned requests away.
+    /// Consecutive refusals.
     refusals: u32,
 }
 
@@ -27,7 +27,7 @@ impl Backoff {
         self.delay
     }
 
-    /// The request of that number was answered well.
+    /// Counts a success of the request of that number.
     pub fn succeeded(&mut self, number: u64) {
         if (self.delay.is_zero() && self.refusals == 0) || number <= self.raised_at {
             return;
@@ -45,14 +45,14 @@ impl Backoff {
         self.refusals
     }
 
-    /// The request of that number was turned away, `starts` being the newest. `gap`: of the host's ordinary pace.
+    /// Counts a refusal of the request of that number. `starts`: the newest start. `gap`: of the host's ordinary pace.
     ///
-    /// Returns for how long from now nothing may start, if it is to be left alone. From then on one request goes at a time, as
-    /// in any backoff: the first that is turned away begins another pause, and one that is not ends it all.
+    /// Returns the pause from now, if the host is to be paused. After it one request goes at a time, as in any backoff: a refusal begins
+    /// another pause, and any other answer ends it all.
     pub fn turned_away(&mut self, number: u64, starts: u64, breaker: Breaker, gap: Duration) -> Option<Duration> {
         let Breaker { after, pause } = breaker;
         if self.refusals >= after.get() && number <= self.raised_at {
-            // Under way since before the pause.
+            // The request was in flight before the pause.
             return None;
         }
         self.refusals = self.refusals.saturating_add(1);
@@ -64,12 +64,11 @@ impl Backoff {
         Some(pause.min(MAX))
     }
 
-    /// The request of that number was answered with 429 or 503, `starts` being the newest. `gap` and `max_delay` are
-    /// those of the host's ordinary pace.
+    /// Counts a 429 or 503 answer to the request of that number. `starts`: the newest start. `gap` and `max_delay`: of the host's
+    /// ordinary pace.
     ///
-    /// Returns for how long from now nothing may start: the answer may come long after the start that gaps are measured
-    /// from. Retry-After may exceed `max_delay`, which bounds what a robots.txt may ask for at every request; this is
-    /// the origin's word, once.
+    /// Returns for how long from now nothing may start: the answer may come long after the start that gaps are measured from. Retry-After
+    /// may exceed `max_delay`, which limits what robots.txt asks for at every request; a Retry-After applies once.
     pub fn refused(
         &mut self,
         number: u64,
@@ -79,7 +78,7 @@ impl Backoff {
         max_delay: Duration,
     ) -> Option<Duration> {
         let of_this_round = number > self.raised_at;
-        // `Retry-After: 0` with a refusal is no advice.
+        // `Retry-After: 0` with a refusal is not useful advice.
         let advice = retry_after.filter(|wait| !wait.is_zero()).map(|wait| wait.min(MAX));
         let raised = match advice {
             Some(wait) if of_this_round => wait,
@@ -93,13 +92,12 @@ impl Backoff {
         Some(advice.unwrap_or(self.delay))
     }
 
-    /// Takes up how many have been turned away in the whole fleet.
+    /// Adopts the fleet's count of refusals.
     pub fn adopt_refusals(&mut self, refusals: u32) {
         self.refusals = refusals;
     }
 
-    /// Takes up the fleet's, `starts` being the newest. If it has been raised there, what has started here by now says
-    /// nothing about it.
+    /// Adopts the fleet's backoff. `starts`: the newest start. If the backoff was raised, starts until now say nothing about it.
     pub fn adopt(&mut self, delay: Duration, starts: u64) {
         let delay = delay.min(MAX);
         if delay > self.delay {
@@ -108,7 +106,7 @@ impl Backoff {
         self.delay = delay;
     }
 
-    /// Takes up the backoff of an earlier process.
+    /// Adopts the backoff of an earlier process.
     pub fn restore(&mut self, delay: Duration, refusals: u32) {
         self.delay = self.delay.max(delay.min(MAX));
         self.refusals = self.refusals.max(refusals);

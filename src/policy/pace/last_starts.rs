@@ -1,22 +1,22 @@
-//! The last starts, from which the next one keeps its distance. Pure.
+//! The last starts, from which the next start keeps its distance. Pure.
 
 use std::time::Instant;
 
 use super::gap::GapInputs;
 use super::terms::SlotRequest;
 
-/// What a start has to keep its distance from.
+/// The instants that a start has to keep its distance from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LastStarts {
     pub last_start: Option<Instant>,
-    /// The newest start of a first fetch: other first fetches keep their distance from it, requests need not.
+    /// The newest first fetch of a robots.txt: other first fetches keep their distance from it, requests need not.
     pub last_fetch: Option<Instant>,
-    /// Nothing starts before: the origin has said so, or an earlier process owed it.
+    /// Nothing starts before: the origin asked for it, or an earlier process owed it.
     pub hold: Option<Instant>,
 }
 
 impl LastStarts {
-    /// The later of each.
+    /// The later of each field.
     pub fn max(self, other: Self) -> Self {
         Self {
             last_start: self.last_start.max(other.last_start),
@@ -25,7 +25,7 @@ impl LastStarts {
         }
     }
 
-    /// Of each what is later there.
+    /// The fields that are later than in `other`.
     pub fn newer_than(self, other: Self) -> Self {
         let newer = |one: Option<Instant>, other| one.filter(|_| one > other);
         Self {
@@ -35,7 +35,7 @@ impl LastStarts {
         }
     }
 
-    /// The earliest start; `None` is any time.
+    /// The earliest start; `None`: any time.
     pub(super) fn due(&self, request: SlotRequest, inputs: GapInputs) -> Option<Instant> {
         let gap = inputs.between_starts(request);
         if gap.is_zero() {

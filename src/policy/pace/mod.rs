@@ -1,6 +1,5 @@
-//! The pace of one host (docs/pace.md): when a request may start, which is next, which would wait too long. A state machine
-//! without clock, sleep or lock. There is one [`Schedule`] for each [`PaceKey`](super::PaceKey), behind a mutex, and one timer
-//! for each schedule in which somebody waits:
+//! The pace of one host (docs/pace.md): when a request may start, which is next, and which would wait too long. A state machine without
+//! clock, sleep or lock. Each [`PaceKey`](super::PaceKey) has one [`Schedule`], behind a mutex, with a timer while a request waits:
 //!
 //! ```
 //! # use politely::policy::pace::{ClientId, NextTurn, PaceOutcome, Schedule, Terms, Turn};
@@ -21,10 +20,9 @@
 //! }
 //! ```
 //!
-//! robots.txt and the pace: the first fetch for an authority is asked for with [`Terms::first_fetch`]. It waits for its
-//! turn, counts as one in flight and keeps its distance from other first fetches on the same key, but the request it
-//! is made for starts at once after it. Later fetches are requests like any other, except that they wait however long and
-//! go first ([`Terms::is_renewal`]).
+//! The first fetch of a robots.txt uses [`Terms::first_fetch`]. The fetch waits for its slot, counts as in flight and keeps its distance
+//! from other first fetches on the same key, but the request that needs it starts at once after it. Later fetches are requests like any
+//! other, except that they wait without limit and go first ([`Terms::is_renewal`]).
 
 mod backoff;
 mod gap;
@@ -59,28 +57,28 @@ use wait_queue::WaitQueue;
 
 use super::Breaker;
 
-/// One key's slots and its waiting line. `W` is what the caller keeps for a waiter and gets back with its turn.
+/// One key's slots and queue. `W` is the caller's value for a waiting request, returned with its slot.
 ///
-/// An uncontended request touches only numbers; the line is allocated with the first waiter and freed with the last.
+/// An uncontended request touches only numbers; the queue exists only while requests wait.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct Schedule<W = ()> {
     last: LastStarts,
     backoff: Backoff,
-    /// Smoothed; zero while it is not known, or not asked for.
+    /// Smoothed; zero: unknown or unused.
     latency: Duration,
     breaker: Option<Breaker>,
-    /// Of the last breaker that was kept: so many refusals leave the host alone, for requests that keep none as well.
+    /// The last breaker's limit: this many refusals pause the host, also for requests without a breaker.
     pauses_after: Option<NonZeroU32>,
-    /// Of the longest gap that is still owed, and until when: what the key owes, and what backoff starts from.
+    /// The longest gap still owed, and until when: the key's debt, and the base of a backoff.
     longest: Option<SlotRequest>,
     longest_until: Option<Instant>,
     max_delay: Duration,
-    /// Counts starts, so that a [`Slot`] differs from those before and after it.
+    /// Counts starts, so that each [`Slot`] has its own number.
     starts: u64,
     tickets: u64,
     in_flight: u32,
-    /// How many of each client have not finished; more than are in flight, where others need not wait for them.
+    /// Unfinished requests of each client; includes requests that others need not wait for.
     held: HashMap<ClientId, u32>,
     pending: PendingStart,
     source: TurnSource,
@@ -110,11 +108,11 @@ impl<W> Default for Schedule<W> {
 }
 
 impl<W> Schedule<W> {
-    /// Asks for a turn. `waiter` is called only if the answer is [`Turn::Wait`].
+    /// Asks for a slot. `waiter` is called only if the answer is [`Turn::Wait`].
     ///
-    /// A request that would have to wait longer than `max_wait` is refused now, with the time at which its turn would have come;
-    /// coming back then, it waits for one turn of each other client in the line at most.
-    /// A full line takes one more from a client that has fewer in it than the greediest, at that client's cost.
+    /// A request that would wait longer than `max_wait` is refused now, with the time at which it would have started; if it comes back
+    /// then, it waits at most for one start of each other client in the queue. In a full queue, the client with the most requests loses
+    /// one to a client with fewer.
     pub fn request(&mut self, now: Instant, client: ClientId, terms: &Terms, waiter: impl FnOnce() -> W) -> Turn {
         let demand = SlotRequest::from(terms);
         self.max_delay = terms.max_crawl_delay;
@@ -127,7 +125,7 @@ impl<W> Schedule<W> {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
         let retry_after = self.retry_after(wait, demand);
-        // Neither counts as waiting, with nobody ahead (`max_wait` 0): asking the fleet, and what it is early by that comes back as told.
+        // With an empty queue and `max_wait` 0, neither asking the fleet nor the arrival margin counts as waiting.
         let asks = !self.may_turn(demand);
         let is_nearly_due = self.wait_queue.is_none() && self.has_room(demand) && wait <= ARRIVAL;
         let is_long = wait > terms.max_wait || terms.max_wait.is_zero() && !asks;
@@ -139,7 +137,7 @@ impl<W> Schedule<W> {
         let wait_queue = self.wait_queue.get_or_insert_default();
         let queue = terms.queue.max(usize::from(asks || is_nearly_due));
         let is_full = !terms.is_renewal && wait_queue.is_full(queue);
-        // Who may not wait at all takes nobody's place.
+        // A request that may not wait displaces no other.
         if is_full && (terms.queue == 0 || !wait_queue.make_room(client, retry_after)) {
             self.drop_empty_queue();
             return Turn::Refuse(Refused::Full { retry_after });
@@ -153,7 +151,7 @@ impl<W> Schedule<W> {
         Turn::Wait { ticket, until: (at > now).then_some(at) }
     }
 
-    /// Which request has its turn, which would wait too long, or when to ask again. To be called until it returns `WaitUntil` or `Idle`.
+    /// Returns the next request to start or to refuse, or when to ask again. To be called until it returns `WaitUntil` or `Idle`.
     pub fn poll(&mut self, now: Instant) -> NextTurn<W> {
         let Some(wait_queue) = &mut self.wait_queue else { return NextTurn::Idle };
         if let Some((waiter, why)) = wait_queue.turned_away() {
@@ -182,21 +180,21 @@ impl<W> Schedule<W> {
             return NextTurn::Refuse(waiter, self.why(now, why));
         }
         let deadline = wait_queue.next_deadline();
-        // With all slots taken, `finished` wakes the queue; without the fleet's turn, whatever gives the turn does.
+        // If all slots are taken, `finished` wakes the queue; if the fleet's turn is missing, its arrival does.
         let due = due.filter(|_| self.has_room(head) && self.may_turn(head));
         let lent = lent.map(|lent| lent.at);
         NextTurn::WaitUntil([due, lent].into_iter().flatten().fold(deadline, Instant::min))
     }
 
-    /// Gives a waiter's place back; those behind it move up. `None`: it has had its answer already.
+    /// Removes a waiting request. `None`: it has had its answer already.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<W> {
         let waiter = self.wait_queue.as_mut()?.leave(ticket);
         self.drop_empty_queue();
         waiter
     }
 
-    /// Simulates a request of report mode: returns how long it would have waited, and if that is within its limit, reserves
-    /// the turn it would have had, so that the next is counted as if this one had taken it.
+    /// Simulates a request of report mode: returns its wait, and if that is within the limit, reserves the start, so that the next
+    /// request counts it as taken.
     pub fn dry_run(&mut self, now: Instant, client: ClientId, terms: &Terms) -> Duration {
         let at = self.forecast(now, client, terms);
         let wait = at.duration_since(now);
@@ -210,12 +208,12 @@ impl<W> Schedule<W> {
         wait
     }
 
-    /// When a request that came now would start, as far as gaps, backoff and the line show. It may be later if those
-    /// in flight take long or other clients come in between, and earlier if some ahead give up.
+    /// When a request that came now would start, by gaps, backoff and queue. The start may be later if requests in flight take long or
+    /// other clients come in between, and earlier if waiting requests give up.
     pub fn forecast(&self, now: Instant, client: ClientId, terms: &Terms) -> Instant {
         let (request, inputs) = (SlotRequest::from(terms), self.source.forecast(self.backoff(), self.latency));
         let (mut marks, first) = self.forecast_from(now, request);
-        // A request that may not wait gets no turn in the queue: it could start once the queue is empty.
+        // A request that may not wait gets no slot in the queue: it could start once the queue is empty.
         let client = (!terms.max_wait.is_zero()).then_some(client);
         let ahead = self.wait_queue.as_deref().map_or(first, |wait_queue| match terms.is_renewal {
             true => wait_queue.clear_renewals(first, &mut marks, inputs),
@@ -224,24 +222,24 @@ impl<W> Schedule<W> {
         marks.due(request, inputs).map_or(ahead, |due| due.max(ahead))
     }
 
-    /// Why a request that came now would not be let wait, but for those that are refused with a full line.
+    /// Why a request that came now would be refused, not counting a full queue.
     pub fn refusal(&self, now: Instant, client: ClientId, terms: &Terms) -> Option<Refused> {
         let (wait, demand) = (self.forecast(now, client, terms).duration_since(now), SlotRequest::from(terms));
         let is_refused = wait > terms.max_wait.max(ARRIVAL) && !terms.is_renewal && self.may_turn(demand);
         is_refused.then(|| self.wait_refusal(now, self.retry_after(wait, demand)))
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.wait_queue.as_ref().map_or(0, |wait_queue| wait_queue.len())
     }
 
-    /// How many have started and not finished.
+    /// Number of started and unfinished requests.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// The part of the gap that is due to the origin's 429 and 503 answers; zero when there is none.
+    /// The part of the gap that is due to the origin's 429 and 503 answers; zero: none.
     pub fn backoff(&self) -> Duration {
         self.backoff.delay().min(self.max_delay)
     }
@@ -261,7 +259,7 @@ impl<W> Schedule<W> {
         self.last.due(demand, self.source.gap_inputs(self.backoff(), self.latency))
     }
 
-    /// A host that asks for time gets one request at a time.
+    /// A host in backoff gets one request at a time.
     #[inline]
     fn limit(&self, demand: SlotRequest) -> u32 {
         if self.backoff().is_zero() { demand.max_concurrent } else { 1 }
@@ -271,7 +269,7 @@ impl<W> Schedule<W> {
         wait_queue::retry_after(wait, self.source.forecast(self.backoff(), self.latency).between_starts(demand))
     }
 
-    /// Why a request that would have to wait for so long is refused.
+    /// Why a request with this wait is refused.
     fn wait_refusal(&self, now: Instant, retry_after: Duration) -> Refused {
         match self.paused_until(now) {
             Some(_) => Refused::Paused { retry_after, refusals: self.backoff.refusals() },
@@ -286,7 +284,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Waiting requests may have to wait too long now.
+    /// Some waiting requests may now exceed their limits.
     fn pushed_back(&mut self) {
         if let Some(wait_queue) = &mut self.wait_queue {
             wait_queue.pushed_back();

@@ -1,19 +1,19 @@
-//! What a host's answers have shown (latency, refusals in a row), as input to `manners`.
+//! A host's observed behaviour (latency, consecutive refusals), as input to its pace.
 
 use std::time::Duration;
 
-/// Zero where nothing has been answered, or nothing is made of it.
+/// Zero: no answer yet, or unused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Observed {
-    /// To the first byte of an answer, smoothed.
+    /// Time to first byte, smoothed.
     pub latency: Duration,
-    /// Answers in a row that turned requests away.
+    /// Consecutive refusals.
     pub refusals: u32,
 }
 
 impl Observed {
-    /// An answer began after this time. It counts for half of the new latency, unless that would shorten it
-    /// and the answer may not (`may_shorten`): errors are quick.
+    /// Counts an answer that began after this time, with half the weight. Unless `may_shorten`, the answer cannot lower the latency, as
+    /// errors are quick.
     pub fn answered(&mut self, after: Duration, may_shorten: bool) {
         let smoothed = if self.latency.is_zero() { after } else { self.latency / 2 + after / 2 };
         if may_shorten || smoothed > self.latency {

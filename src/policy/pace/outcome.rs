@@ -1,10 +1,10 @@
-//! What comes of a start: when it leaves, when its answer begins, how it ends.
+//! What happens after a start: the request leaves, its answer begins, it ends.
 
 use super::{Observed, PaceOutcome, Schedule, Slot};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
-    /// Corrects the time of a start to when it leaves. `is_gone`: it has left. True: the next has waited for that.
+    /// Corrects the time of a start to when the request leaves. `is_gone`: it has left. True: the next start waited for that.
     pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         let mark = self.last.of(slot.first_fetch);
         *mark = (*mark).max(Some(at));
@@ -12,13 +12,13 @@ impl<W> Schedule<W> {
         is_gone && self.pending.end(slot.number)
     }
 
-    /// What the host's answers have come to.
+    /// The observed latency and refusals.
     pub fn observed(&self) -> Observed {
         Observed { latency: self.latency, refusals: self.backoff.refusals() }
     }
 
-    /// The answer to a request that keeps the host's [`adaptive`](super::Terms::adaptive) gap began after this time. `may_shorten`:
-    /// it is one to go by; errors are quick.
+    /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap. `may_shorten`: the answer may lower
+    /// the latency; errors are quick.
     pub fn answered(&mut self, after: Duration, may_shorten: bool) {
         let mut observed = self.observed();
         observed.answered(after, may_shorten);
@@ -26,13 +26,13 @@ impl<W> Schedule<W> {
         self.pushed_back();
     }
 
-    /// The request goes on, and others need not wait for it: it is none in flight any more.
+    /// Stops counting a continuing request as in flight.
     pub fn pass_on(&mut self, slot: &mut Slot) {
         self.in_flight -= u32::from(slot.in_flight);
         (slot.in_flight, slot.exclusive) = (false, false);
     }
 
-    /// Takes the slot of a request that is over. `now` is asked for only if it matters.
+    /// Takes back a request's slot. `now` is called only if needed.
     pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
         self.in_flight -= u32::from(slot.in_flight);
         self.let_go(&slot);
@@ -40,7 +40,7 @@ impl<W> Schedule<W> {
         self.learn(now, &slot, outcome);
     }
 
-    /// What is known of a request before it is over; it is taken back as a [`Failure`](PaceOutcome::Failure) then, which says nothing.
+    /// Applies an outcome before the request ends. The slot is later returned with [`Failure`](PaceOutcome::Failure), without effect.
     pub fn learn(&mut self, now: impl Fn() -> Instant, slot: &Slot, outcome: PaceOutcome) {
         match outcome {
             PaceOutcome::Success => self.backoff.succeeded(slot.number),
@@ -54,13 +54,13 @@ impl<W> Schedule<W> {
                 self.pushed_back();
             }
             PaceOutcome::Failure => {}
-            // A start nobody made binds nobody, unless one has come after it.
+            // Undoes the start of a request that was never sent, unless another start has followed.
             PaceOutcome::Unused if slot.number == self.starts => *self.last.of(slot.first_fetch) = slot.before,
             PaceOutcome::Unused => {}
         }
     }
 
-    /// The host is left alone if that were too many in a row.
+    /// Pauses the host after too many consecutive refusals.
     fn turned_away(&mut self, now: &impl Fn() -> Instant, slot: &Slot) {
         let Some(breaker) = self.breaker else { return };
         if let Some(pause) =

@@ -1,48 +1,48 @@
-//! What a key owes: the longest gap, the backoff and the hold that starts have to keep, over a restart as well.
+//! The debt of a key: the longest gap, the backoff and the hold that later starts have to keep, also after a restart.
 
 use super::terms::SlotRequest;
 use super::{Debt, Schedule, backoff, terms};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
-    /// Until when the host is left alone, as it has turned away too many in a row.
+    /// Until when the host is paused after too many consecutive refusals.
     pub fn paused_until(&self, now: Instant) -> Option<Instant> {
         let is_open = self.pauses_after.is_some_and(|after| self.backoff.refusals() >= after.get());
         self.last.hold.filter(|hold| is_open && *hold > now)
     }
 
-    /// The longest gap that is in force: of the last starts, of waiting requests, of the backoff.
+    /// The longest gap in force: of the last starts, of waiting requests, of the backoff.
     pub fn longest_gap(&self) -> Duration {
         let head = self.wait_queue.as_ref().and_then(|wait_queue| wait_queue.head());
         let head = head.map_or(Duration::ZERO, |head| head.gap(self.latency));
         self.delay().max(head).max(self.backoff())
     }
 
-    /// Nobody owes more; what does is a clock gone wrong.
+    /// Upper limit of a debt; a longer one comes from a wrong clock.
     pub fn longest_debt(&self) -> Duration {
         backoff::MAX.max(self.max_delay).min(terms::FAR)
     }
 
-    /// What the key still owes, to be kept over a restart.
+    /// The key's debt, to be kept over a restart.
     pub fn debt(&self, now: Instant) -> Option<Debt> {
         let until = self.owed_until()?;
         (until > now).then(|| Debt { until, backoff: self.backoff(), refusals: self.backoff.refusals() })
     }
 
-    /// For how long.
+    /// Remaining time of the debt.
     pub fn owed(&self, now: Instant) -> Duration {
         self.debt(now).map_or(Duration::ZERO, |debt| debt.until - now)
     }
 
-    /// Takes up what an earlier process owed. More than an hour, or `max_crawl_delay` if that is longer, is a clock gone
-    /// wrong, and is cut to that by the next request.
+    /// Adopts an earlier process's debt. A debt above one hour, or `max_crawl_delay` if longer, comes from a wrong clock, and the next
+    /// request cuts it to that.
     pub fn restore(&mut self, now: Instant, debt: Debt) {
         self.last.hold = self.last.hold.max(Some(debt.until.min(now + terms::FAR)));
         self.backoff.restore(debt.backoff, debt.refusals);
         self.pushed_back();
     }
 
-    /// Whether nothing is lost with the schedule. A backoff, and what led to it, is remembered for an hour after the last start.
+    /// Whether the schedule can be dropped without loss. Backoff and refusals are kept for an hour after the last start.
     pub fn is_idle(&self, now: Instant) -> bool {
         let is_calm = self.backoff().is_zero() && self.backoff.refusals() == 0;
         let memory = if is_calm { Duration::ZERO } else { backoff::MAX };
@@ -51,7 +51,7 @@ impl<W> Schedule<W> {
         self.in_flight == 0 && self.wait_queue.is_none() && owed.is_none_or(|until| until + memory <= now)
     }
 
-    /// A shorter gap does not make a longer one forgotten.
+    /// A shorter gap does not replace a longer one still owed.
     pub(super) fn owe_gap(&mut self, start: Instant, demand: SlotRequest) {
         let gap = demand.gap(self.latency);
         if gap >= self.delay() || self.longest_until.is_none_or(|until| until <= start) {
@@ -59,13 +59,13 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// The longest gap that is still owed, by what the host's latency is now.
+    /// The longest gap still owed, by the host's current latency.
     #[inline]
     pub(super) fn delay(&self) -> Duration {
         self.longest.map_or(Duration::ZERO, |demand| demand.gap(self.latency))
     }
 
-    /// Stored instants are not trusted beyond their sense: a longer hold is a clock gone wrong.
+    /// Limits stored instants: a longer hold comes from a wrong clock.
     pub(super) fn clamp_hold(&mut self, now: Instant) {
         let most = self.longest_debt();
         if let Some(hold) = &mut self.last.hold {

@@ -1,18 +1,18 @@
-//! The start that has yet to leave. Pure.
+//! A start whose request has yet to leave. Pure.
 
-/// The start under a gap that has not left yet: when the next may is not known until then.
+/// A start under a gap whose request has not left: until it does, the next start's time is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum PendingStart {
     #[default]
     None,
-    /// By its number.
+    /// Start number.
     Start(u64),
-    /// Another instance's start has come after it.
+    /// Another instance has started something since.
     Overtaken(u64),
 }
 
 impl PendingStart {
-    /// This one has left, or will not. True: it was the one.
+    /// The start has left or never will. True: it was the pending one.
     pub fn end(&mut self, ended: u64) -> bool {
         let is_it = matches!(self, Self::Start(number) | Self::Overtaken(number) if *number == ended);
         if is_it {

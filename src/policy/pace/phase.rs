@@ -1,22 +1,21 @@
-//! The pace of an instance that cannot reach the others: of the time that all share, each has its own part. Pure.
+//! The pace of a partitioned instance: each instance has its own part of the time. Pure.
 
 use std::time::{Duration, Instant};
 
-/// The place of one instance among several that go on without asking each other. Under a gap, time by their common clock is
-/// divided into periods of `instances` gaps, of which each instance has one: with a gap of 2 s, the second of three starts at 2,
-/// 8, 14 s …
+/// One instance's rank among several that go on without asking each other. The common clock is divided into periods of `instances` gaps,
+/// and each instance owns one gap of each period: with a gap of 2 s, the second of three starts at 2, 8, 14 s …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phase {
-    /// With one, all of the time is its own.
+    /// With 1, all of the time is this instance's.
     pub instances: u32,
-    /// From 0.
+    /// Counted from 0.
     pub rank: u32,
-    /// When the common clock showed 0, by ours.
+    /// When the common clock showed 0, by the local clock.
     pub epoch: Instant,
 }
 
 impl Phase {
-    /// The first beginning of this instance's part at `at` or later.
+    /// The first beginning of this instance's part at or after `at`.
     pub(super) fn next(&self, at: Instant, gap: Duration) -> Instant {
         match self.since(at, gap) {
             Duration::ZERO => at,
@@ -42,7 +41,7 @@ impl Phase {
         Duration::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
-    /// Whether others have a part of the time.
+    /// Whether other instances have a part of the time.
     pub(super) fn is_divided(&self, gap: Duration) -> bool {
         self.instances > 1 && !gap.is_zero()
     }

@@ -1,4 +1,4 @@
-//! A key that a fleet shares: where its turns come from, and what the others know of it.
+//! A key shared by a fleet: who grants its starts, and what the others know of it.
 
 use super::pending_start::PendingStart;
 use super::terms::SlotRequest;
@@ -6,7 +6,7 @@ use super::{LastStarts, Observed, Phase, Schedule, Slot, TurnSource};
 use std::time::{Duration, Instant};
 
 impl<W> Schedule<W> {
-    /// Tells where its turns come from.
+    /// Sets the source of starts.
     pub fn follow(&mut self, source: TurnSource) {
         if self.source != source {
             self.source = source;
@@ -15,7 +15,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Whether the fleet has yet to say how the key stands.
+    /// Whether the fleet has yet to tell the key's state.
     pub fn is_unknown(&self) -> bool {
         matches!(self.source, TurnSource::Fleet { known: false, .. })
     }
@@ -25,7 +25,7 @@ impl<W> Schedule<W> {
         matches!(self.source, TurnSource::Partitioned(_))
     }
 
-    /// Somebody waits while another instance may start.
+    /// A request waits while another instance may start.
     pub fn is_behind_another(&self) -> bool {
         self.wait_queue.is_some() && matches!(self.source, TurnSource::Fleet { has_turn: false, .. })
     }
@@ -35,8 +35,7 @@ impl<W> Schedule<W> {
         self.due(self.wait_queue.as_ref()?.head()?).max(self.source.reserved())
     }
 
-    /// The next waiting request, if nothing but its turn is missing: the gap that it is to keep, and whether it is the first fetch
-    /// of a robots.txt.
+    /// The gap of the next waiting request, and whether it is a first fetch of a robots.txt, if only the fleet's turn is missing.
     pub fn head_start(&self) -> Option<(Duration, bool)> {
         let head = self.wait_queue.as_ref()?.head()?;
         let is_ready = self.has_room(head) && !self.may_turn(head);
@@ -44,12 +43,12 @@ impl<W> Schedule<W> {
         is_ready.then(|| (inputs.between_starts(head), head.first_fetch))
     }
 
-    /// What starts have to keep their distance from.
+    /// The instants that starts have to keep their distance from.
     pub fn last_starts(&self) -> LastStarts {
         self.last
     }
 
-    /// Takes up what the fleet knows: starts that others have made, and the backoff in place of its own.
+    /// Adopts the fleet's knowledge: others' starts, and the backoff in place of its own.
     pub fn adopt(&mut self, others: LastStarts, backoff: Duration) {
         let last = self.last.max(others);
         if self.last != last || self.backoff.delay() != backoff {
@@ -65,7 +64,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Takes up what they have come to in the fleet.
+    /// Adopts the fleet's latency and refusals.
     pub fn adopt_observed(&mut self, observed: Observed) {
         if self.observed() != observed {
             self.latency = observed.latency;
@@ -74,8 +73,8 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// Whether a start that has not left yet may leave now: turns still come from where its own came from, and nothing has started
-    /// since. `has_turn`: that of the fleet is its own still.
+    /// Whether a start that has not left may leave now: the source of starts is the same, and nothing has started since. `has_turn`: it
+    /// still has the fleet's turn.
     pub fn holds(&self, slot: &Slot, has_turn: bool) -> bool {
         let is_there = match (self.source, slot.shared) {
             (TurnSource::Own, _) => return true,
@@ -86,15 +85,15 @@ impl<W> Schedule<W> {
         is_there && (slot.gap.is_zero() || self.pending != PendingStart::Overtaken(slot.number))
     }
 
-    /// Where this instance has a part of the time alone, as it is parted: that, and the gap it is divided by.
+    /// For a partitioned instance: its part of the time, and the gap that divides it.
     fn phase(&self, request: SlotRequest) -> Option<(Phase, Duration)> {
         let TurnSource::Partitioned(phase) = self.source else { return None };
         let gap = self.source.gap_inputs(self.backoff(), self.latency).between_starts(request);
         phase.is_divided(gap).then_some((phase, gap))
     }
 
-    /// Whether a request that has just come may start now, as far as the parts of time go. It waits for its part to begin; if it cannot
-    /// wait for so long, it may start anywhere in it.
+    /// Whether a new request may start now by this instance's part of the time. A request waits for the part to begin; if it cannot wait
+    /// so long, it may start anywhere in the part.
     #[inline]
     pub(super) fn is_in_part(&self, now: Instant, request: SlotRequest, max_wait: Duration) -> bool {
         self.phase(request).is_none_or(|(phase, gap)| {
@@ -103,7 +102,7 @@ impl<W> Schedule<W> {
         })
     }
 
-    /// When who is next may start, as far as the parts of time go. It holds until that is long past: a timer may be late.
+    /// When the next request may start in this instance's part of the time. The time stays reserved for a while: a timer may be late.
     pub(super) fn reserve_part(&mut self, now: Instant, head: SlotRequest) -> Option<Instant> {
         let (phase, gap) = self.phase(head)?;
         let due = self.due(head);
@@ -118,7 +117,7 @@ impl<W> Schedule<W> {
         Some(part.1)
     }
 
-    /// What a forecast begins with: the starts to keep a distance from, and when the first start is possible.
+    /// Where a forecast begins: the starts to keep a distance from, and the first possible start.
     pub(super) fn forecast_from(&self, now: Instant, request: SlotRequest) -> (LastStarts, Instant) {
         let wait_queue = self.wait_queue.as_deref();
         let head = wait_queue.and_then(|wait_queue| wait_queue.head()).unwrap_or(request);
@@ -126,19 +125,19 @@ impl<W> Schedule<W> {
             Some((phase, gap)) => {
                 let reserved = wait_queue.and_then(|wait_queue| wait_queue.part).map(|(_, at)| at);
                 let first = reserved.unwrap_or_else(|| phase.next(self.due(head).map_or(now, |due| due.max(now)), gap));
-                // It keeps its distance from these already, and the others from it.
+                // The part keeps its distance from these starts already.
                 (LastStarts { last_start: None, last_fetch: None, ..self.last }, first.max(now))
             }
             None => (self.last, self.source.reserved().map_or(now, |reserved| reserved.max(now))),
         }
     }
 
-    /// Unless it is the fleet's to give and not given.
+    /// Whether the fleet's turn is there or not needed.
     #[inline]
     pub(super) fn may_turn(&self, demand: SlotRequest) -> bool {
         self.source.has_turn() || !self.source.is_shared(demand, self.backoff())
     }
 }
 
-/// One that is later than this part of a gap leaves too little to the next instance's.
+/// A start later than this fraction of a gap comes too close to the next instance's.
 const LATE: u32 = 4;

@@ -1,5 +1,5 @@
-//! A schedule driven as `gate::pacer` drives it, over random arrivals, answers and hang-ups in simulated time, and held to
-//! what §5 promises.
+//! Drives a schedule as `gate::pacer` does, with random arrivals, answers and hang-ups in simulated time, and checks the promises of
+//! docs/pace.md.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -13,12 +13,12 @@ struct Arrival {
     after: Duration,
     client: u64,
     terms: Terms,
-    /// From start to leaving: the connection has to be made.
+    /// From start to leaving, for the connection.
     connects: Duration,
     /// From leaving to end.
     takes: Duration,
     outcome: PaceOutcome,
-    /// Hangs up so long after it came, if it still waits then.
+    /// Hangs up this long after arrival, if still waiting.
     patience: Option<Duration>,
 }
 
@@ -31,7 +31,7 @@ enum Event {
     Timer,
 }
 
-/// What has become of an arrival.
+/// The outcome of an arrival.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
     Started(Instant),
@@ -50,11 +50,11 @@ struct World {
     slots: HashMap<usize, Slot>,
     fates: HashMap<usize, Fate>,
     starts: Vec<(Instant, usize)>,
-    /// Of these, those in a place beyond `max_concurrent`.
+    /// Starts in a place beyond `max_concurrent`.
     lent: HashSet<usize>,
-    /// What the origin sees: later than the starts, and without those that never left.
+    /// Requests as the origin sees them: later than the starts, and without those that never left.
     heads: Vec<(Instant, usize)>,
-    /// The start that was forecast on arrival.
+    /// The start forecast on arrival.
     told: HashMap<usize, Instant>,
     /// No start before, by the answers seen.
     hold: Option<Instant>,
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Until nothing is left to happen.
+    /// Runs until no event is left.
     fn run(&mut self) -> Result<(), TestCaseError> {
         self.run_until(None)
     }
@@ -192,7 +192,7 @@ impl World {
         self.starts.push((self.now, i));
         prop_assert!(self.fates.insert(i, Fate::Started(self.now)).is_none());
         let Arrival { connects, outcome, .. } = self.arrivals[i];
-        // Where there is no gap nobody is told when it leaves.
+        // Without a gap, nobody reports when a request leaves.
         let connects = if has_gap { connects } else { Duration::ZERO };
         let next = if outcome == PaceOutcome::Unused { Event::Ends(i) } else { Event::Leaves(i) };
         if connects.is_zero() && next == Event::Leaves(i) {
@@ -202,7 +202,7 @@ impl World {
         Ok(())
     }
 
-    /// Its head leaves, in the turn that it has.
+    /// The request's head leaves.
     fn leave(&mut self, i: usize) -> Result<(), TestCaseError> {
         if let Some((last, _)) = self.heads.last() {
             prop_assert!(self.now >= *last + self.arrivals[i].terms.gap(), "never closer than the gap");
@@ -231,8 +231,8 @@ impl World {
         if delayed { 1 } else { terms.max_concurrent }
     }
 
-    /// Work-conserving: if all ask for the same terms, then while somebody waits either the slots are full or the
-    /// gap has not passed, and then the timer is set no later than it passes.
+    /// Work-conserving: if all have the same terms, then while a request waits either the slots are full or the gap has not passed, and
+    /// then the timer is set no later than its end.
     fn nothing_idles(&self) -> Result<(), TestCaseError> {
         let Some(i) = self.waiting.keys().next().copied() else {
             return Ok(());
@@ -250,7 +250,7 @@ impl World {
         Ok(())
     }
 
-    /// Everybody has one fate, nobody's turn came after `max_wait`, and each client's requests started in their order.
+    /// Each request has one outcome, none starts after `max_wait`, and each client's requests start in order.
     fn all_served_in_order(&self) -> Result<(), TestCaseError> {
         prop_assert_eq!(self.fates.len(), self.arrivals.len());
         prop_assert_eq!(self.schedule.in_flight(), 0);
@@ -264,15 +264,15 @@ impl World {
         Ok(())
     }
 
-    /// Between coming and starting, no other client gets more turns than one for each of one's own and one more. What is lent takes
-    /// nobody's turn.
+    /// Between a request's arrival and start, another client gets at most one start for each of this client's, and one more. Lent places
+    /// do not count.
     fn turns_are_shared(&self) -> Result<(), TestCaseError> {
         for (at, i) in &self.starts {
             let since = self.came[i];
             let meanwhile = self.starts.iter().filter(|(start, j)| *start >= since && start <= at && j != i);
             let mut turns = HashMap::<u64, usize>::new();
             for (start, j) in meanwhile {
-                // What started before it came, at the same instant, is none of its concern.
+                // A start at the same instant before its arrival does not count.
                 let client = self.arrivals[*j].client;
                 let counts = client == self.arrivals[*i].client || !self.lent.contains(j);
                 if counts && *start > since && self.position(*j) < self.position(*i) {
@@ -290,7 +290,7 @@ impl World {
     }
 }
 
-/// Milliseconds, so that events meet at one instant often enough.
+/// Whole milliseconds, so that events often coincide.
 fn millis(range: std::ops::Range<u64>) -> impl Strategy<Value = Duration> {
     range.prop_map(Duration::from_millis)
 }
@@ -346,12 +346,12 @@ fn arrival(terms: impl Strategy<Value = Terms>) -> impl Strategy<Value = Arrival
     )
 }
 
-/// One host as it mostly is: everyone is given the same delay.
+/// One host in the usual case: all requests have the same delay.
 fn one_host() -> impl Strategy<Value = Vec<Arrival>> {
     terms().prop_flat_map(|terms| proptest::collection::vec(arrival(Just(terms)), 1..80))
 }
 
-/// One key for several hosts, or product tokens with delays of their own.
+/// One key for several hosts, or product tokens with their own delays.
 fn mixed() -> impl Strategy<Value = Vec<Arrival>> {
     proptest::collection::vec(arrival(terms()), 1..80)
 }
@@ -373,7 +373,7 @@ proptest! {
         world.turns_are_shared()?;
     }
 
-    // With quick answers and one client, the instant forecast on arrival is the instant of the start.
+    // With quick answers and one client, a request starts at the instant forecast on arrival.
     #[test]
     fn what_is_told_is_kept(arrivals in one_host()) {
         let mut world = World::new(arrivals.into_iter().map(|arrival| Arrival { client: 0, ..quick(arrival) }).collect());
@@ -383,7 +383,7 @@ proptest! {
         }
     }
 
-    // One that is refused and comes back when asked to starts at once, unless others have come in the meantime.
+    // A refused request that comes back when asked to starts at once, unless others have come in the meantime.
     #[test]
     fn retry_after_is_never_too_early(arrivals in mixed(), probe in terms(), after in millis(0..10)) {
         let probe = Terms { max_wait: Duration::ZERO, ..probe };
@@ -403,7 +403,7 @@ proptest! {
     }
 }
 
-/// Answered within the instant and without effect on the pace; the client stays.
+/// Answers within the instant, without effect on the pace, to a client that stays.
 fn quick(arrival: Arrival) -> Arrival {
     Arrival {
         connects: Duration::ZERO,

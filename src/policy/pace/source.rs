@@ -1,4 +1,4 @@
-//! Where a schedule's turns come from: itself, or the fleet of instances that share the key (docs/fleet.md).
+//! Who grants a schedule's starts: the schedule itself, or the fleet that shares the key (docs/fleet.md).
 
 use std::time::{Duration, Instant};
 
@@ -6,21 +6,21 @@ use super::gap::GapInputs;
 use super::phase::Phase;
 use super::terms::SlotRequest;
 
-/// Where turns come from. Whatever it is, the schedule's own last starts hold beside.
+/// Who grants starts. In each case the schedule's own last starts apply as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TurnSource {
     /// This schedule alone.
     #[default]
     Own,
-    /// The fleet: wherever a gap or a backoff is in force, each start is reserved.
+    /// The fleet: while a gap or a backoff is in force, each start is reserved.
     Fleet {
-        /// The fleet has said how the key stands, and that holds still. Until then every start is.
+        /// The fleet has told the key's state, which still holds. Until then, every start is reserved.
         known: bool,
-        /// The start is due that has been reserved for who waits, or the turn is there.
+        /// The start reserved for the next waiting request is due, or the turn is free.
         has_turn: bool,
-        /// Instances that want the key now, this one included.
+        /// Instances that want the key now, including this one.
         rivals: u32,
-        /// The start that has been reserved for who waits.
+        /// The start reserved for the next waiting request.
         reserved: Option<Instant>,
         shares: Shares,
     },
@@ -28,12 +28,12 @@ pub enum TurnSource {
     Partitioned(Phase),
 }
 
-/// How many instances there are, and how many of them share turns. Those that are missing may go on by themselves: the others
-/// leave them their part of the rate.
+/// The number of instances, and of those that share starts. Missing instances may go on by themselves, so the others leave them their
+/// part of the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
     pub instances: u32,
-    /// At least one.
+    /// At least 1.
     pub connected: u32,
 }
 
@@ -44,7 +44,7 @@ impl Default for Shares {
 }
 
 impl TurnSource {
-    /// Whether a start is the fleet's to give.
+    /// Whether the fleet grants the start.
     pub(super) fn is_shared(&self, request: SlotRequest, backoff: Duration) -> bool {
         match self {
             Self::Own | Self::Partitioned(_) => false,
@@ -56,7 +56,7 @@ impl TurnSource {
         matches!(self, Self::Fleet { has_turn: true, .. })
     }
 
-    /// Nobody who waits starts before.
+    /// No waiting request starts before this.
     pub(super) fn reserved(&self) -> Option<Instant> {
         match self {
             Self::Fleet { reserved, .. } => *reserved,
@@ -64,17 +64,17 @@ impl TurnSource {
         }
     }
 
-    /// What starts have to keep.
+    /// The inputs of the gap.
     pub(super) fn gap_inputs(&self, backoff: Duration, latency: Duration) -> GapInputs {
         let times = match self {
-            // Where it is parted, its part of the time makes it longer.
+            // A partitioned instance is slowed by its part of the time instead.
             Self::Own | Self::Partitioned(_) => (1, 1),
             Self::Fleet { shares, .. } => (shares.instances, shares.connected),
         };
         GapInputs { backoff, latency, times }
     }
 
-    /// What they are expected to find.
+    /// The inputs expected when a waiting request starts.
     pub(super) fn forecast(&self, backoff: Duration, latency: Duration) -> GapInputs {
         let times = match self {
             Self::Own => (1, 1),
@@ -85,7 +85,7 @@ impl TurnSource {
     }
 }
 
-/// The longest that asking the fleet takes.
+/// The longest time that asking the fleet takes.
 pub(super) const ASKING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
         let NextTurn::Start("it", slot) = schedule.poll(now) else { panic!("it has its turn") };
         assert!(slot.is_shared() && slot.is_exclusive());
         schedule.finished(|| now, slot, PaceOutcome::Success);
-        // As long as it is there, the schedule keeps the pace.
+        // The schedule keeps the gap itself while the fleet is connected.
         assert!(matches!(schedule.request(now, A, &delay(1000), || "next"), Turn::Wait { .. }));
         assert_eq!((schedule.head_start(), schedule.poll(now)), (None, NextTurn::WaitUntil(now + ms(1000))));
         assert!(matches!(schedule.poll(now + ms(1000)), NextTurn::Start("next", _)));
@@ -162,7 +162,7 @@ mod tests {
         let Turn::Go(slot) = schedule.request(now, A, &delay(0), || "") else { panic!("at once") };
         assert!(!slot.is_shared());
         [first, slot].into_iter().for_each(|slot| schedule.finished(|| now, slot, PaceOutcome::Success));
-        // A backoff makes the turns the fleet's.
+        // A backoff makes the fleet grant the starts.
         let held = LastStarts { hold: Some(now + ms(2000)), ..LastStarts::default() };
         schedule.adopt(held, ms(2000));
         assert!(matches!(schedule.request(now, A, &delay(0), || "it"), Turn::Wait { until: Some(_), .. }));
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(1500));
         assert!(matches!(schedule.request(now, A, &delay(1000), || "it"), Turn::Wait { .. }));
         assert_eq!(schedule.poll(now), NextTurn::WaitUntil(now + ms(1500)));
-        // They are back.
+        // The other instances are back.
         schedule.follow(fleet(true, true));
         assert_eq!(schedule.poll(now), NextTurn::WaitUntil(now + ms(1000)));
     }
@@ -255,9 +255,9 @@ mod tests {
         let Turn::Go(slot) = schedule.request(now, A, &delay(1000), || "") else { panic!("at once") };
         schedule.finished(|| now, slot, PaceOutcome::Success);
         schedule.follow(TurnSource::Partitioned(Phase { instances: 3, rank: 0, epoch: now - ms(2500) }));
-        // Half a second from now it would be within a gap of the last start.
+        // A start half a second from now would be within a gap of the last one.
         assert_eq!(schedule.forecast(now, A, &delay(1000)), now + ms(3500));
-        // Back in the fleet its own last start still counts.
+        // Back in the fleet, its own last start still counts.
         schedule.follow(fleet(true, true));
         assert!(matches!(schedule.request(now, A, &delay(1000), || "it"), Turn::Wait { until: Some(_), .. }));
     }

@@ -1,6 +1,6 @@
-//! Starts: of the request whose turn it is, or in a place lent beyond `max_concurrent`. What one client has in flight may never end
-//! (polls, streams, downloads that are read slowly), and must not shut others out: a client that has nothing under way at the host is
-//! lent a place when it has waited a while. So there are never more in flight than `max_concurrent` and one for each client.
+//! Starts of the next request, or in a place lent beyond `max_concurrent`. A client's requests in flight may never end (polls, streams,
+//! slow downloads) and must not shut out others: a client without a request in flight at the host is lent a place after a wait. So at
+//! most `max_concurrent` requests and one for each client are in flight.
 
 use super::pending_start::PendingStart;
 use super::terms::SlotRequest;
@@ -8,17 +8,17 @@ use super::{NextTurn, Schedule, Slot};
 use crate::policy::client_id::ClientId;
 use std::time::{Duration, Instant};
 
-/// A place that is to be lent.
+/// A place to be lent.
 #[derive(Clone, Copy)]
 pub(super) struct LentPlace {
     pub at: Instant,
-    /// `None`: to a renewal of robots.txt.
+    /// `None`: lent to a renewal of robots.txt.
     pub client: Option<ClientId>,
     pub demand: SlotRequest,
 }
 
 impl<W> Schedule<W> {
-    /// Starts the first that waits, `of` this client or of all.
+    /// Starts the first waiting request, of client `of` or of all.
     pub(super) fn start_first(&mut self, now: Instant, demand: SlotRequest, of: Option<ClientId>) -> NextTurn<W> {
         let first = self.wait_queue.as_mut().and_then(|wait_queue| wait_queue.pop(of));
         let (client, waiter) = first.expect("its demand was found there");
@@ -35,7 +35,7 @@ impl<W> Schedule<W> {
         self.owe_gap(now, demand);
         let mark = self.last.of(demand.first_fetch);
         let before = *mark;
-        // Callers read the clock before they get hold of the schedule: it may be a little behind.
+        // Callers read the clock before they lock the schedule, so it may be a little behind.
         *mark = before.max(Some(now));
         let shared = self.source.is_shared(demand, self.backoff());
         let exclusive = self.limit(demand) == 1;
@@ -45,7 +45,7 @@ impl<W> Schedule<W> {
         Slot { number, client, first_fetch, before, shared, exclusive, in_flight: true, gap, group_gap: Duration::ZERO }
     }
 
-    /// Its request is over.
+    /// Stops counting a finished request.
     pub(super) fn let_go(&mut self, slot: &Slot) {
         if let Some(client) = slot.client
             && let Some(held) = self.held.get_mut(&client)
@@ -57,7 +57,7 @@ impl<W> Schedule<W> {
         }
     }
 
-    /// To whom a place is lent next, where it is places that are waited for. None is under a crawl-delay or a backoff.
+    /// The client to lend a place next, if requests wait for places. None is lent under a crawl-delay or a backoff.
     pub(super) fn next_lent(&self) -> Option<LentPlace> {
         let wait_queue = self.wait_queue.as_deref().filter(|_| self.pending == PendingStart::None)?;
         let fronts = wait_queue.fronts().filter(|(client, demand, _)| {

@@ -1,39 +1,39 @@
-//! What goes in and out of a [`Schedule`](super::Schedule).
+//! Inputs and outputs of a [`Schedule`](super::Schedule).
 
 use std::time::{Duration, Instant};
 
 use crate::policy::client_id::ClientId;
 use crate::policy::{Adaptive, Breaker, Refusal};
 
-/// What holds for one request. The default is the configuration's default.
+/// The pace settings for one request. The default is the configuration's default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
-    /// What the operator asks for at this host, of all crawlers together; zero is none.
+    /// The operator's delay for this host, of all crawlers together; zero: none.
     pub crawl_delay: Duration,
-    /// What the crawler's group in robots.txt asks for: the group has a schedule of its own beside the host's.
+    /// The delay of the crawler's group in robots.txt: the group has its own schedule besides the host's.
     pub group_delay: Duration,
-    /// What the operator asks for everywhere.
+    /// The operator's delay for all hosts.
     pub min_delay: Duration,
-    /// What the host's own latency asks for beside.
+    /// The delay that follows the host's latency.
     pub adaptive: Option<Adaptive>,
-    /// When the host is left alone.
+    /// When to pause the host.
     pub breaker: Option<Breaker>,
-    /// The most that is kept of these delays and of a backoff.
+    /// Upper limit of these delays and of a backoff.
     pub max_crawl_delay: Duration,
-    /// Requests in flight while neither crawl-delay nor backoff is in force; with one it is 1.
+    /// Requests in flight while no crawl-delay or backoff is in force; otherwise 1.
     pub max_concurrent: u32,
     /// How long the request may wait.
     pub max_wait: Duration,
-    /// How many may wait for the key.
+    /// How many requests may wait for the key.
     pub queue: usize,
-    /// How many may wait over all keys: for the caller to see to.
+    /// How many requests may wait over all keys; enforced by the caller.
     pub max_waiting: usize,
-    /// The fetch of a robots.txt not known before: it leaves the turn to the request it is made for.
+    /// A fetch of an unknown robots.txt: it leaves its slot to the request that needs it.
     pub first_fetch: bool,
-    /// A later fetch of robots.txt: it waits however long (`max_wait` and `queue` do not bind it, and it takes no place
-    /// from others), and comes before the requests that wait.
+    /// A later fetch of robots.txt: it waits without limit (`max_wait` and `queue` do not apply, and it takes no place from others),
+    /// before other requests.
     pub is_renewal: bool,
-    /// For a subresource that goes without the delay: what holds for it where it may not.
+    /// For a subresource without the delay: the terms if the delay applies after all.
     pub of_page: Option<Box<Terms>>,
 }
 
@@ -60,39 +60,39 @@ impl Default for Terms {
 /// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It starts now.
+    /// The request starts now.
     Go(Slot),
-    /// It waits; [`NextTurn`] says the rest.
+    /// The request waits; [`NextTurn`] says the rest.
     Wait {
         ticket: Ticket,
-        /// Not before this; `None`: until one in flight finishes.
+        /// Earliest start; `None`: when a request in flight finishes.
         until: Option<Instant>,
     },
-    /// It is too late, or too much.
+    /// The wait would be too long, or the queue is full.
     Refuse(Refused),
 }
 
-/// What there is to do for waiting requests.
+/// The next action for waiting requests.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextTurn<W> {
-    /// This one starts now.
+    /// This request starts now.
     Start(W, Slot),
-    /// This one's turn will not come in time any more.
+    /// This request could no longer start in time.
     Refuse(W, Refused),
     /// Nothing before this instant, unless a request finishes or gives up.
     WaitUntil(Instant),
-    /// Nobody waits.
+    /// No request waits.
     Idle,
 }
 
 /// Why a request does not wait (any longer).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// Its turn would come after `max_wait`, namely in `retry_after`.
+    /// The request would start after `max_wait`, namely in `retry_after`.
     TooLong { retry_after: Duration },
-    /// The line is full.
+    /// The queue is full.
     Full { retry_after: Duration },
-    /// The host is left alone, for longer than the request may wait.
+    /// The host is paused for longer than the request may wait.
     Paused { retry_after: Duration, refusals: u32 },
 }
 
@@ -107,44 +107,44 @@ impl Refused {
     }
 }
 
-/// A place in the line, to give it back by.
+/// A place in the queue, by which it is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     pub(super) client: ClientId,
     pub(super) number: u64,
 }
 
-/// The right to one request in flight. Goes back with [`Schedule::finished`](super::Schedule::finished), or the schedule counts it
+/// The right to one request in flight. It must go back with [`Schedule::finished`](super::Schedule::finished), or the schedule counts it
 /// for ever.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a slot that is not given back is in flight for ever"]
 pub struct Slot {
     pub(super) number: u64,
-    /// `None`: of the proxy itself.
+    /// `None`: the proxy itself.
     pub(super) client: Option<ClientId>,
     pub(super) first_fetch: bool,
-    /// The mark it replaced.
+    /// The last start before this one.
     pub(super) before: Option<Instant>,
     pub(super) shared: bool,
     pub(super) exclusive: bool,
     pub(super) in_flight: bool,
     pub(super) gap: Duration,
-    /// That of its group, which is kept elsewhere.
+    /// The gap of the request's group, which has its own schedule.
     pub group_gap: Duration,
 }
 
 impl Slot {
-    /// Counted from 1 for each schedule.
+    /// Counted from 1 in each schedule.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether its turn was the fleet's to give.
+    /// Whether the fleet granted the start.
     pub fn is_shared(&self) -> bool {
         self.shared
     }
 
-    /// Whether it keeps that turn until it has finished.
+    /// Whether the request keeps the fleet's turn until it has finished.
     pub fn is_exclusive(&self) -> bool {
         self.exclusive
     }
@@ -154,12 +154,12 @@ impl Slot {
         self.in_flight
     }
 
-    /// To the next start, as far as is known.
+    /// Time to the next start, as far as is known.
     pub fn gap(&self) -> Duration {
         self.gap
     }
 
-    /// Whether it is the first fetch of a robots.txt.
+    /// Whether this is the first fetch of a robots.txt.
     pub fn is_first_fetch(&self) -> bool {
         self.first_fetch
     }
@@ -169,41 +169,41 @@ impl Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PaceOutcome {
-    /// The origin answered, and not with one of these.
+    /// The origin answered, and not as below.
     Success,
     /// 429 or 503.
     Backoff {
-        /// Retry-After as time from now; `None` if there is none or it cannot be read.
+        /// Retry-After as time from now; `None`: missing or unreadable.
         retry_after: Option<Duration>,
     },
-    /// Turned away without a word on time: 403, or a page that asks who is there. As a success where no breaker is kept.
+    /// Refused without a time: 403, or a bot check. Without a breaker, counts as a success.
     TurnedAway,
-    /// No answer: says nothing about the pace.
+    /// No answer: no effect on the pace.
     Failure,
-    /// The request was never sent, its client having gone.
+    /// The request was never sent, as its client has gone.
     Unused,
 }
 
 impl PaceOutcome {
-    /// Whether the origin has asked for time, or turned the request away.
+    /// Whether the origin has asked for time or refused the request.
     pub fn is_refused(self) -> bool {
         matches!(self, Self::Backoff { .. } | Self::TurnedAway)
     }
 }
 
-/// What a key owes: no start before `until`.
+/// A key's debt: no start before `until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Debt {
     pub until: Instant,
     pub backoff: Duration,
-    /// Answers in a row that turned requests away.
+    /// Consecutive refusals.
     pub refusals: u32,
 }
 
-/// What of [`Terms`] is needed until the start.
+/// The part of [`Terms`] that is needed until the start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SlotRequest {
-    /// Whatever the host's latency.
+    /// Without the host's latency.
     pub delay: Duration,
     pub adaptive: Option<Adaptive>,
     pub max_concurrent: u32,
@@ -215,7 +215,7 @@ impl From<&Terms> for SlotRequest {
         Self {
             delay: terms.gap(),
             adaptive: terms.adaptive,
-            // At least one, or nobody would ever start.
+            // At least 1, or no request would ever start.
             max_concurrent: match terms.crawl_delay.is_zero() && terms.adaptive.is_none() {
                 true => terms.max_concurrent.max(1),
                 false => 1,
@@ -225,7 +225,7 @@ impl From<&Terms> for SlotRequest {
     }
 }
 
-/// What one request may take longer to arrive than the next: the gap is promised to the origin, which sees arrivals.
+/// How much longer one request may take to arrive than the next: the gap is promised to the origin, which sees arrivals.
 pub const ARRIVAL: Duration = Duration::from_millis(2);
-/// Longer than any process runs; keeps `Instant` arithmetic from overflowing whatever is configured.
+/// Longer than any process runs; keeps `Instant` arithmetic from overflowing.
 pub(super) const FAR: Duration = Duration::from_secs(366 * 24 * 3600);

@@ -1,4 +1,4 @@
-//! The waiting line of one schedule: first come first served within a client, turn by turn between clients.
+//! The queue of one schedule: first come first served within a client, round robin between clients.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ use crate::policy::client_id::ClientId;
 pub(super) struct WaitQueue<W> {
     /// Renewals of robots.txt, which come before all others.
     renewals: VecDeque<QueuedWaiter<W>>,
-    /// Each client that waits, the next one to be served first; none is empty.
+    /// The clients with waiting requests, in the order of service.
     ring: VecDeque<ClientQueue<W>>,
-    /// In the ring, renewals not among them.
+    /// Requests in the ring, without renewals.
     waiting: usize,
-    /// So many have gone before the guests that wait.
+    /// Other requests that have gone before the waiting guests.
     let_by: u32,
-    /// No waiter's deadline is earlier.
+    /// No waiting request's deadline is earlier.
     next_deadline: Option<Instant>,
-    /// Something may have moved turns behind deadlines.
+    /// Some requests may now start after their deadlines.
     pushed_back: bool,
-    /// Where starts have their part of the time: the next one, and the gap by which that is divided.
+    /// For a partitioned instance: the gap, and the next start in its part of the time.
     pub part: Option<(Duration, Instant)>,
-    /// Requests whose turn would come too late, not refused yet.
+    /// Requests that could not start in time, to be refused.
     turned_away: Vec<(W, Refused)>,
 }
 
@@ -42,7 +42,7 @@ struct QueuedWaiter<W> {
     number: u64,
     demand: SlotRequest,
     deadline: Instant,
-    /// When it is lent a place, if its client has none.
+    /// When the request is lent a place, if its client has none.
     lent: Instant,
     payload: W,
 }
@@ -63,17 +63,17 @@ impl<W> Default for WaitQueue<W> {
 }
 
 impl<W> WaitQueue<W> {
-    /// All waiting requests.
+    /// Number of waiting requests.
     pub fn len(&self) -> usize {
         self.waiting + self.renewals.len()
     }
 
-    /// Whether it has as many as it may have. Renewals take no place.
+    /// Whether the queue is full. Renewals take no place.
     pub fn is_full(&self, queue: usize) -> bool {
         self.waiting >= queue
     }
 
-    /// Nobody waits, and nobody is left to be refused.
+    /// Whether no request waits or is left to be refused.
     pub fn is_done(&self) -> bool {
         self.ring.is_empty() && self.renewals.is_empty() && self.turned_away.is_empty()
     }
@@ -83,7 +83,7 @@ impl<W> WaitQueue<W> {
         Some(waiter.demand)
     }
 
-    /// Only meaningful while somebody waits.
+    /// Only meaningful while a request waits.
     pub fn next_deadline(&self) -> Instant {
         self.next_deadline.expect("each waiter has brought its deadline")
     }
@@ -96,7 +96,7 @@ impl<W> WaitQueue<W> {
         self.pushed_back = true;
     }
 
-    /// `patience`: how long it may wait.
+    /// `patience`: how long the request may wait.
     pub fn join(
         &mut self,
         Ticket { client, number }: Ticket,
@@ -113,11 +113,11 @@ impl<W> WaitQueue<W> {
             Some(queue) => queue.waiters.push_back(waiter),
             None => self.push(ClientQueue { client, waiters: [waiter].into() }),
         }
-        // Its turn may come before that of earlier requests.
+        // The new request may start before earlier ones.
         self.pushed_back |= self.ring.len() > 1;
     }
 
-    /// A renewal waits however long, before everybody else.
+    /// Adds a renewal, which waits without limit, before all others.
     pub fn join_as_renewal(
         &mut self,
         Ticket { number, .. }: Ticket,
@@ -132,7 +132,7 @@ impl<W> WaitQueue<W> {
         self.pushed_back = true;
     }
 
-    /// The first `of` this client, or of all; and whose it is, unless it is a renewal.
+    /// Takes the first request, of client `of` or of all, with its client unless it is a renewal.
     pub fn pop(&mut self, of: Option<ClientId>) -> Option<(Option<ClientId>, W)> {
         self.part = None;
         if let Some(renewal) = self.renewals.pop_front_if(|_| of.is_none()) {
@@ -149,7 +149,7 @@ impl<W> WaitQueue<W> {
         Some((Some(client), waiter.payload))
     }
 
-    /// The first of each client, whose it is unless it is a renewal, and when it is lent a place.
+    /// The first request of each client: the client unless it is a renewal, and when to lend a place.
     pub fn fronts(&self) -> impl Iterator<Item = (Option<ClientId>, SlotRequest, Instant)> {
         let renewal = self.renewals.front().map(|waiter| (None, waiter.demand, waiter.lent));
         let of = |queue: &ClientQueue<W>| {
@@ -158,7 +158,7 @@ impl<W> WaitQueue<W> {
         renewal.into_iter().chain(self.ring.iter().filter_map(of))
     }
 
-    /// Behind all others, but before guests, until so many have gone before them.
+    /// Queues a client last, or before waiting guests, up to `LET_BY` times in a row.
     fn push(&mut self, queue: ClientQueue<W>) {
         let goes_first = self.ring.back().is_some_and(|last| last.client == ClientId::GUESTS) && self.let_by < LET_BY;
         self.let_by = if goes_first { self.let_by + 1 } else { 0 };
@@ -180,7 +180,7 @@ impl<W> WaitQueue<W> {
         Some(waiter.payload)
     }
 
-    /// Turns away the last waiter of the client with the most, if that leaves it with no fewer than `client` will have.
+    /// Refuses the last request of the client with the most, if that client then has no fewer than `client` will.
     pub fn make_room(&mut self, client: ClientId, retry_after: Duration) -> bool {
         let own = self.ring.iter().find(|queue| queue.client == client).map_or(0, |queue| queue.waiters.len());
         let Some(greediest) = self.ring.iter_mut().max_by_key(|queue| queue.waiters.len()) else {
@@ -195,8 +195,8 @@ impl<W> WaitQueue<W> {
         true
     }
 
-    /// Simulates the line up to the turn that a new request of `client` would get, or to its end; `marks` are those
-    /// it would find. Returns the instant of the last start before it.
+    /// Simulates the queue up to the start of a new request of `client`; `marks` become the last starts before it. Returns the instant of
+    /// the last start before it.
     pub fn clear_before(
         &self,
         now: Instant,
@@ -231,8 +231,8 @@ impl<W> WaitQueue<W> {
         self.ring.iter().find(|queue| queue.client == client).map_or(0, |queue| queue.waiters.len())
     }
 
-    /// Turns away everyone whose turn comes too late, if that may have changed. To be called only when the head cannot
-    /// start. True if a request is turned away. `first`: none of them starts sooner.
+    /// Refuses all requests that cannot start in time, if that may have changed. To be called only when the head cannot start. True: a
+    /// request was refused. `first`: earliest possible start.
     pub fn sweep(&mut self, now: Instant, first: Instant, mut marks: LastStarts, inputs: GapInputs) -> bool {
         if !self.pushed_back && self.next_deadline.is_none_or(|deadline| deadline > now) {
             return false;
@@ -268,7 +268,7 @@ impl<W> WaitQueue<W> {
         self.ring.retain(|queue| !queue.waiters.is_empty());
         self.waiting -= too_late.len();
         let any = !too_late.is_empty();
-        // They are given different times, after all that stay, so that they do not come back all at once.
+        // Each gets a different time after the remaining starts, so that they do not all come back at once.
         for waiter in too_late {
             at = started(&mut marks, waiter.demand, at, inputs);
             let retry_after = retry_after(at.duration_since(now), inputs.between_starts(waiter.demand));
@@ -278,21 +278,21 @@ impl<W> WaitQueue<W> {
     }
 }
 
-/// Turns of others before one of guests: an eighth is little for the host's own, and no site whose file is there waits for ever.
+/// Other starts before a guest's: an eighth costs the host's own requests little, and no guest waits for ever.
 const LET_BY: u32 = 8;
 
-/// When a start not before `at` is due; `marks` become those after it.
+/// When a start not before `at` is due; `marks` are updated.
 fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, inputs: GapInputs) -> Instant {
     let start = marks.due(demand, inputs).map_or(at, |due| due.max(at));
     *marks.of(demand.first_fetch) = Some(start);
     start
 }
 
-/// How long a client without a request in flight waits for those of others, or half as long as it may wait if that is less.
+/// How long a client without a request in flight waits before a place is lent; at most half of its patience.
 const LENT_AFTER: Duration = Duration::from_secs(10);
 
-/// The Retry-After for a computed wait. Zero is computed while the requests in flight take longer than the gap: nobody knows when they end,
-/// so it is the gap, and at least a second.
+/// The Retry-After for a computed wait. The computed wait is zero while the requests in flight take longer than the gap. Their end is
+/// unknown, so the answer is the gap, and at least a second.
 pub(super) fn retry_after(wait: Duration, gap: Duration) -> Duration {
     if wait.is_zero() { gap.max(Duration::from_secs(1)) } else { wait }
 }

@@ -1,4 +1,4 @@
-//! The state of the link, which changes as a whole.
+//! The state of the link, which changes atomically.
 
 use crate::gate::fleet::membership::Membership;
 use crate::gate::fleet::server::ServerConnection;
@@ -9,9 +9,9 @@ pub(super) struct Live {
     pub membership: Membership,
     /// Whether the first attempt has ended.
     pub is_tried: bool,
-    /// `None`: the server is out of reach. One that has broken stays until there is another.
+    /// `None`: the server is unreachable. A broken connection stays until another replaces it.
     pub connection: Option<ServerConnection>,
-    /// Which server is or was asked: another is one that may have forgotten.
+    /// Number of the server; a server that may have lost its data gets a new number.
     pub server: u64,
     pub settled_at: Option<Instant>,
     pub history: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Live {
 pub(super) enum Leaves {
     No,
     Soon,
-    /// The server knows, or cannot be told.
+    /// The server was told, or cannot be told.
     Now,
 }
 

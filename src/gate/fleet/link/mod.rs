@@ -1,5 +1,5 @@
-//! The connection to the fleet's server: reconnects until it succeeds. A connection that breaks is replaced, and
-//! calls wait for that; a server that does not answer for [`PATIENCE`] is out of reach, and no call waits for it.
+//! The connection to the fleet's server: reconnects until it succeeds. Calls wait while a broken connection is replaced; a server that
+//! does not answer for [`PATIENCE`] is out of reach, and no call waits for it.
 
 mod live;
 mod view;
@@ -25,15 +25,15 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until, timeout};
 
-/// The server, as far as it can be asked.
+/// The link to the server.
 pub(super) struct ServerLink {
     keeps: Keeps,
     settings: Arc<ArcSwap<Settings>>,
-    /// Names this process in reservations and messages: unlike its place, it has seen nothing of what an earlier one did.
+    /// Names this process in reservations and messages. Unlike the place's name, it is not reused after a restart.
     pub me: Box<str>,
     place: KeptPlace,
     live: watch::Sender<Live>,
-    /// What the server sends, and that it can be asked, or cannot be any more.
+    /// The server's messages, and changes of the link.
     messages: UnboundedSender<Message>,
     calls: AtomicU64,
     lost: AtomicU64,
@@ -65,8 +65,8 @@ impl ServerLink {
         }
     }
 
-    /// One answer, within [`PATIENCE`], over another connection if the first breaks, and unless the server is lost meanwhile.
-    /// That an answer is late says nothing about the connection, unless nothing else has been answered either.
+    /// Returns one answer within [`PATIENCE`], over another connection if the first breaks, unless the server is lost. A late answer does
+    /// not mean a broken connection, unless nothing else was answered either.
     pub async fn call<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, ServerLost> {
         let heard = self.calls.load(Ordering::Relaxed);
         let late = |_| {
@@ -89,7 +89,7 @@ impl ServerLink {
                     self.calls.fetch_add(1, Ordering::Relaxed);
                     return Ok(answer);
                 }
-                // Another version's answer.
+                // Another version's answer cannot be read.
                 Err(error) if error.kind() == ErrorKind::Parse => return Err(ServerLost),
                 // There may be another connection by then.
                 Err(_) => sleep(AGAIN).await,
@@ -103,16 +103,16 @@ impl ServerLink {
         let _ = timeout(CONNECTING, self.is_such(|live| live.leaves == Leaves::Now)).await;
     }
 
-    /// Connects, hands on what the server sends, notes that this instance is there, until it leaves.
+    /// Connects, forwards the server's messages and registers this instance, until it leaves.
     pub async fn keep(&self) {
         tokio::select! {
             never = self.keep_connected() => never,
             () = self.is_such(|live| live.leaves == Leaves::Soon) => {}
         }
-        // It does not say any more that it is there.
+        // From here on the instance does not register.
         let connection = self.live.borrow().connection.clone();
         if let Some(mut connection) = connection {
-            // If that gets lost, it is missing.
+            // If this call is lost, the instance counts as missing.
             let script = scripts::register(self.keeps, &self.place.name, true);
             let _ = timeout(PATIENCE, connection.invoke::<BeatReply>(&script)).await;
         }
@@ -155,15 +155,15 @@ impl ServerLink {
                 if push.kind == PushKind::Disconnection {
                     closed.notify_one();
                 }
-                // Their receiver is gone with the gate.
+                // The receiver is dropped with the gate.
                 Message::parse(&push, &me).map_or(Ok(()), |message| messages.send(message))
             }
         };
         let ca_file = self.settings.load().egress.ca_file.clone();
         let (mut connection, sentinels) = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
         let (mut second, mut third) = (connection.clone(), connection.clone());
-        // First the scripts: a call of one that is not there makes three round trips. A server that only reads, or has no memory
-        // left, is found out here.
+        // The scripts come first: a call of a missing script takes three round trips. This also detects a read-only server or one without
+        // free memory.
         let ((), subscribed, registered, history) = tokio::join!(
             biased;
             connection.clone().load(scripts::all()),
@@ -187,14 +187,14 @@ impl ServerLink {
                 Keeps::Copies => tracing::info!("copies of robots.txt are shared at {url}"),
             }
             live.server += 1;
-            // One that starts has lost nothing, and need not wait for others that have.
+            // An instance that starts has lost no state, and need not wait for others that have.
             live.settled_at = (live.server > 1).then(|| Instant::now() + SETTLING);
         }
         self.live.send_replace(Live { is_tried: true, connection: Some(connection), history, ..live });
         self.announce();
     }
 
-    /// Tells now and then that this instance is there, until that is not answered: why, and since when.
+    /// Registers regularly until the server does not answer. Returns why, and since when.
     async fn beat(&self, url: &SecretUrl, mut connection: ServerConnection) -> (String, Instant) {
         loop {
             sleep(REGISTER_EVERY).await;
@@ -203,7 +203,7 @@ impl ServerLink {
                 return ("the configuration names another server".into(), since);
             }
             match self.register(&mut connection).await {
-                // A call without an answer may have given the server up just before it answered.
+                // A call without an answer may have given up the server just before this answer.
                 Ok(true) if !self.is_lost() => {}
                 Ok(true) => return (no_answer(), since),
                 Ok(false) => return ("it has forgotten the fleet".into(), since),
@@ -212,7 +212,7 @@ impl ServerLink {
         }
     }
 
-    /// False: the server did not know of this instance, and may have forgotten everything.
+    /// False: the server did not know this instance, and may have lost all data.
     async fn register(&self, connection: &mut ServerConnection) -> Result<bool, String> {
         let script = scripts::register(self.keeps, &self.place.name, false);
         let asked = Instant::now();
@@ -244,7 +244,7 @@ impl ServerLink {
 
     fn part(&self, why: &str) {
         let mut was_tried = false;
-        // Calls that wait for another connection, or an answer, need wait no longer.
+        // Waiting calls need not wait any longer.
         let is_news = self.live.send_if_modified(|live| {
             was_tried = std::mem::replace(&mut live.is_tried, true);
             live.history = None;
@@ -270,7 +270,7 @@ impl ServerLink {
     }
 
     fn announce(&self) {
-        // Its receiver is gone with the gate.
+        // The receiver is dropped with the gate.
         let _ = self.messages.send(match self.keeps {
             Keeps::Paces => Message::Link,
             Keeps::Copies => Message::Robots { authority: "".into() },
@@ -286,12 +286,12 @@ fn no_answer() -> String {
     format!("no answer within {PATIENCE:?}")
 }
 
-/// For one answer, reconnecting included. A slow server is not a lost one.
+/// Time for one answer, including reconnecting. A slow server is not a lost one.
 const PATIENCE: Duration = Duration::from_secs(2);
 const CONNECTING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(1);
-/// All notice within this time that a server has been replaced, or is back, and report what they hold: who has lost it tries again
-/// within one and a half of these pauses.
+/// Time in which all instances notice that a server was replaced or is back, and report what they hold: an instance without a server
+/// tries again within one and a half of these pauses.
 const SETTLING: Duration = PAUSE.saturating_mul(2);
 const REGISTER_EVERY: Duration = Duration::from_secs(1);

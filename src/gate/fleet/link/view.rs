@@ -1,4 +1,4 @@
-//! What is known of the link and the fleet behind it.
+//! The visible state of the link and of the fleet behind it.
 
 use super::ServerLink;
 use super::live::Live;
@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
 
 impl ServerLink {
-    /// Whether, how, and from when the server can be asked.
+    /// Whether the server can be asked, and from when on starts are reserved.
     pub fn reach(&self) -> Reach {
         let (live, settings) = (self.live.borrow(), self.settings.load());
         let link = if live.connection.is_some() { live.server } else { 0 };
@@ -35,7 +35,7 @@ impl ServerLink {
         self.live.borrow().membership.clock
     }
 
-    /// Returns when nothing goes any more.
+    /// Returns when requests have to be refused.
     pub async fn refuses(&self) -> Refusal {
         let mut changes = self.live.subscribe();
         loop {
@@ -62,7 +62,7 @@ impl ServerLink {
         FleetFigures { is_up: !self.is_lost(), instances, missing, calls, lost }
     }
 
-    /// As far as the server has said.
+    /// Missing instances, as last reported by the server.
     pub(super) fn missing(&self) -> u32 {
         let Shares { connected, instances } = self.shares();
         if self.live.borrow().membership.is_known() { instances.saturating_sub(connected) } else { 0 }
@@ -73,7 +73,7 @@ impl ServerLink {
         self.is_such(|live| live.is_tried).await;
     }
 
-    /// Returns when it can be asked.
+    /// Returns when the server can be asked.
     pub async fn is_there(&self) {
         self.is_such(|live| live.connection.is_some()).await;
     }

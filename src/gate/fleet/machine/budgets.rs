@@ -1,5 +1,5 @@
-//! What the processes of a machine have spent of one budget, also for those that come after them: two words of its slot, each
-//! with the period that it is of.
+//! Spending from one budget by the processes of a machine, kept for later processes: two words of the budget's slot, each with its
+//! period.
 
 use super::clock::{micros_up, span};
 use super::slot::KeySlot;
@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Instant, SystemTime};
 
-/// So much more is spent. False: there was no room for it.
+/// Adds spending. False: there was no room.
 pub(super) fn spend(slot: KeySlot<'_>, spend: &Spend, now: SystemTime) -> (bool, Spent) {
     let (ends, left) = spend.per.end(now);
     slot.keep(micros_up(Instant::now()).saturating_add(span(left)));
@@ -32,7 +32,7 @@ pub(super) fn spend(slot: KeySlot<'_>, spend: &Spend, now: SystemTime) -> (bool,
     }
 }
 
-/// What is counted there in the period that ends then.
+/// The count of the period that ends at `ends`; 0 for any other period.
 fn counted(word: &AtomicU64, ends: u64) -> u64 {
     let word = word.load(SeqCst);
     if word >> COUNT_BITS == period(ends) { word & COUNT } else { 0 }
@@ -42,12 +42,12 @@ fn packed(count: u64, ends: u64) -> u64 {
     period(ends) << COUNT_BITS | count.min(COUNT)
 }
 
-/// By its end, in hours: one of half a year, and none is kept for as long.
+/// The period's end in hours, modulo half a year: no count is kept that long.
 fn period(ends: u64) -> u64 {
     ends / 3600 % (1 << (64 - COUNT_BITS))
 }
 
-/// Words that hosts use for something else.
+/// Words that hosts use for other data.
 const REQUESTS: usize = 4;
 const BYTES: usize = 5;
 const COUNT_BITS: u32 = 52;

@@ -1,15 +1,15 @@
-//! Instants in the file that processes share: microseconds of the clock that `Instant` reads.
+//! Instants in the shared file: microseconds of the clock behind `Instant`.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// By the file's clock, the part of a microsecond left out.
+/// The file's time at `at`, rounded down.
 pub(super) fn micros(at: Instant) -> u64 {
     nanos(at) / 1000
 }
 
-/// The same, not before that instant.
+/// The file's time at `at`, rounded up.
 pub(super) fn micros_up(at: Instant) -> u64 {
     nanos(at).div_ceil(1000)
 }
@@ -37,7 +37,7 @@ fn nanos(at: Instant) -> u64 {
     }
 }
 
-/// One instant by both clocks: of some looks, the one that took least.
+/// One instant by both clocks, from the quickest of several readings.
 static ZERO: LazyLock<(Instant, u64)> = LazyLock::new(|| {
     let looks = (0..8).map(|_| {
         let (before, time) = (Instant::now(), clock_gettime(ClockId::Monotonic));

@@ -1,5 +1,5 @@
-//! Copies of robots.txt that the processes of a machine share in one file: each in one of a fixed number of slots, in which a
-//! later copy replaces an earlier one.
+//! Copies of robots.txt that the processes of a machine share in one file. The file has a fixed number of places; a later copy overwrites
+//! an earlier one in its place.
 
 use super::Machine;
 use super::machine_file::MachineFile;
@@ -18,11 +18,11 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tokio::task::spawn_blocking;
 
-/// Their file: that very one, whatever has its name by now. Where nothing has been left it takes no room on the disk.
+/// The open file of the copies, even if its name now belongs to another file. Unused places take no disk space.
 #[derive(Debug)]
 pub(super) struct Copies(MachineFile);
 
-/// What names an authority in every file, and the place of its copy.
+/// The hash of an authority in every file, and the place of its copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CopyId {
     tag: u64,
@@ -30,8 +30,8 @@ struct CopyId {
 }
 
 impl Machine {
-    /// A copy that is fresh, or no older than `age`, or the right to fetch one: no other process has that, or its holder does
-    /// not return, as it may be stopped. `anew`: how fresh it is does not count.
+    /// Returns a copy that is fresh or no older than `age`, or the right to fetch one if no other process has it or its holder may be
+    /// stopped. `anew`: freshness does not count.
     pub(in crate::gate::fleet) async fn look(
         &self,
         authority: &str,
@@ -39,9 +39,9 @@ impl Machine {
         age: Duration,
     ) -> Result<FoundCopy, ServerLost> {
         let id = CopyId::of(authority);
-        // First, so that nobody leaves a copy in between.
+        // Before the copy is read, so that no process writes one in between.
         let has_right = self.slots.take_right(self.slots.id(authority));
-        // As a rule the system has the place in memory, or knows that nothing was ever there.
+        // Usually the page is cached, or was never written.
         let kept = match self.copies.read(id, read_at_once) {
             Ok(kept) => kept,
             Err(_) => {
@@ -52,26 +52,26 @@ impl Machine {
         };
         let now = SystemTime::now();
         Ok(match kept {
-            // What is from later than now was left before the clock was set back.
+            // A copy from the future was written before the clock was set back.
             Some((copy, until)) if copy.sent <= now && (copy.sent + age >= now || !anew && now < until) => {
                 FoundCopy::Copy(copy)
             }
-            // Twice is better than never.
+            // Fetching twice is better than never.
             kept if has_right || age >= FETCH_LASTS => FoundCopy::Right(kept.map(|(copy, _)| copy), 0),
             _ => FoundCopy::Busy(LOOK_EVERY),
         })
     }
 
-    /// The right to fetch it, if this process has that.
+    /// Gives the right back, if this process has it.
     pub fn give_right(&self, authority: &str) {
         self.slots.give_right(self.slots.id(authority));
     }
 
-    /// Leaves what the origin has answered to the others. What cannot be left here is fetched by each.
+    /// Shares an origin's answer. A copy that cannot be shared is fetched by each process.
     pub fn leave(&self, authority: &str, entry: &Entry, until: SystemTime) {
         let Some(answer) = entry.answer.as_ref().filter(|_| Self::may_leave(entry)) else { return };
         let sent = answer.freshness.validated_at();
-        // There is room for most files as they are.
+        // Most files fit uncompressed.
         let packed = [snapshot::store_plain, snapshot::compress].into_iter();
         let mut packed = packed.filter_map(|packer| snapshot::pack(entry, sent, packer));
         if let Some(copy) = packed.find(|copy| copy.len() <= LONGEST) {
@@ -79,7 +79,7 @@ impl Machine {
         }
     }
 
-    /// Whether there may be room for its file.
+    /// Whether the file may fit.
     pub fn may_leave(entry: &Entry) -> bool {
         entry.source().is_none_or(|file| file.len() <= LONGEST_FILE)
     }
@@ -87,7 +87,7 @@ impl Machine {
 
 type ReadAt = fn(&File, &mut [u8], u64) -> io::Result<usize>;
 
-/// Fails rather than wait for a disk.
+/// Reads only from the page cache.
 #[cfg(target_os = "linux")]
 fn read_at_once(file: &File, bytes: &mut [u8], from: u64) -> io::Result<usize> {
     Ok(preadv2(file, &mut [IoSliceMut::new(bytes)], from, ReadWriteFlags::NOWAIT)?)
@@ -103,7 +103,7 @@ impl Copies {
         MachineFile::open(directory, FILE).map(Self)
     }
 
-    /// As its origin sent it, with until when it is fresh. `None`: there is none, or another is just taking its place.
+    /// The copy as its origin sent it, and the end of its freshness. `None`: no copy, or one just being overwritten.
     fn read(&self, id: CopyId, how: ReadAt) -> io::Result<Option<(Parcel, SystemTime)>> {
         let mut head = [0; HEAD];
         if !self.fill(&mut head, at(id), how)? {
@@ -124,7 +124,7 @@ impl Copies {
         Ok(Some((Parcel { bytes: checked.split_off(head_words.len()), sent: time(sent) }, time(until))))
     }
 
-    /// False: the file ends before.
+    /// False: the file ends earlier.
     fn fill(&self, mut bytes: &mut [u8], mut from: u64, how: ReadAt) -> io::Result<bool> {
         while !bytes.is_empty() {
             let read = how(&self.0.file, bytes, from)?;
@@ -151,22 +151,22 @@ impl CopyId {
     }
 }
 
-/// Where the place of an authority begins.
+/// Offset of an authority's place.
 fn at(id: CopyId) -> u64 {
     id.place % PLACES * (HEAD + LONGEST) as u64
 }
 
-/// With the version of what is in it.
+/// The name contains the format version.
 const FILE: &str = "politely.copies2";
 const PLACES: u64 = 2048;
-/// What comes before a copy: some numbers, and the digest of these and its bytes, for it may be read while another is written.
+/// Precedes a copy: some numbers, and a digest of these and the copy, as a copy may be read while another is written.
 const HEAD: usize = WORDS * 8 + size_of::<FileDigest>();
 const WORDS: usize = 5;
 /// One robots.txt in four hundred is longer.
 const LONGEST: usize = (16 << 10) - HEAD;
-/// Of most files that are longer, more is left than [`LONGEST`] when they are compressed.
+/// Longer files rarely compress to [`LONGEST`].
 const LONGEST_FILE: usize = 8 * LONGEST;
-/// As a rule no fetch takes longer, with all its redirects.
+/// Fetches rarely take longer, with all redirects.
 const FETCH_LASTS: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -174,7 +174,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 mod tests {
     use super::*;
 
-    /// Its place may be written by two at once.
+    /// Two processes may write the place at once.
     #[test]
     fn a_copy_behind_the_head_of_another_is_none() {
         let directory = tempfile::tempdir().expect("a temporary directory");

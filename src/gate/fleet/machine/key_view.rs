@@ -1,4 +1,4 @@
-//! What is asked of a key's slot, and what it says.
+//! Starts in a key's slot, and its state.
 
 use crate::policy::pace::{LastStarts, Observed};
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct MachineStart {
     pub gap: Duration,
-    /// Whether it is the first fetch of a robots.txt.
+    /// Whether this is the first fetch of a robots.txt.
     pub is_fetch: bool,
 }
 
-/// How a key stands, by the starts of all.
+/// A key's state, by the starts of all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::gate) struct MachineView {
     pub starts: LastStarts,
-    /// The end of the longest gap that is owed.
+    /// The end of the longest gap owed.
     pub owed: Option<Instant>,
     pub backoff: Duration,
     pub observed: Observed,

@@ -1,5 +1,5 @@
-//! A file that the processes of a machine share, and locks on its bytes, which the kernel releases when a process ends.
-//! They belong to the open file: those of one process do not exclude each other.
+//! A file that the processes of a machine share, with byte-range locks, which the kernel releases when a process ends. The locks belong
+//! to the open file: locks of one open file do not exclude each other.
 
 use crate::config::{check_owner, give_to_owner, private_directory};
 #[cfg(target_os = "linux")]
@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The file, open; what it has locked is free when it is dropped.
+/// The open file; dropping it releases its locks.
 #[derive(Debug)]
 pub(super) struct MachineFile {
     pub file: File,
@@ -20,8 +20,8 @@ pub(super) struct MachineFile {
 }
 
 impl MachineFile {
-    /// Made if there is none. Nobody but its owner, and the directory's, can have a lock on it. On a network file system, whose
-    /// clients have clocks and memory of their own, each machine has one for itself, until it restarts.
+    /// Opens or creates the file. Only its owner and the directory's owner can lock it. On a network file system, where clients differ in
+    /// clock and cache, each machine has its own file per boot.
     pub fn open(directory: &Path, name: &str) -> io::Result<Self> {
         private_directory(directory)?;
         let mut options = OpenOptions::new();
@@ -37,7 +37,7 @@ impl MachineFile {
         Ok(Self { file, path })
     }
 
-    /// With room on the disk for all that is written later: a page without that ends in a signal.
+    /// Reserves disk space, as writing to a page without it raises a signal.
     pub fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         match fallocate(&self.file, FallocateFlags::empty(), from, to - from) {
@@ -51,13 +51,13 @@ impl MachineFile {
         })
     }
 
-    /// Whether it is what has its name.
+    /// Whether the open file still has its name.
     pub fn is_named(&self) -> io::Result<bool> {
         let (it, named) = (self.file.metadata()?, fs::symlink_metadata(&self.path)?);
         Ok((it.dev(), it.ino()) == (named.dev(), named.ino()))
     }
 
-    /// False: another process has locked it.
+    /// False: another process has locked the byte.
     pub fn lock(&self, at: u64) -> io::Result<bool> {
         match self.control(libc::F_OFD_SETLK, WRITE, at, 1) {
             Ok(_) => Ok(true),
@@ -79,17 +79,17 @@ impl MachineFile {
         if lock.l_type == FREE {
             return Ok(0);
         }
-        // It is any of them, not the first.
+        // The kernel reports any lock, not the first.
         let (start, after) = (lock.l_start.cast_unsigned(), (lock.l_start + lock.l_len).cast_unsigned());
         Ok(1 + self.count_locked(at, start)? + self.count_locked(after.max(start + 1), end)?)
     }
 
     fn control(&self, command: libc::c_int, kind: libc::c_short, at: u64, length: u64) -> io::Result<libc::flock> {
-        // SAFETY: numbers alone; no byte of it need be anything but zero.
+        // SAFETY: plain numbers, for which all-zero bytes are valid.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
         (lock.l_type, lock.l_whence) = (kind, libc::SEEK_SET as libc::c_short);
         (lock.l_start, lock.l_len) = (at.cast_signed(), length.cast_signed());
-        // SAFETY: these commands read and write the one `flock`, which outlives the call; the file is open.
+        // SAFETY: these commands read and write one `flock`, which outlives the call; the file is open.
         match unsafe { libc::fcntl(self.file.as_raw_fd(), command, &raw mut lock) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(lock),
@@ -97,9 +97,9 @@ impl MachineFile {
     }
 }
 
-/// What the machine's time since its start is known by.
+/// Identifies the machine's current boot.
 pub(super) fn boot_id() -> Vec<u8> {
-    // There is one on each Linux.
+    // Every Linux has this file.
     fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
@@ -113,7 +113,7 @@ fn is_networked(_: &Path) -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Kinds of locks in the width of the field: systems differ in that of the constants.
+/// Lock types in the width of the field: the constants' type differs between systems.
 const WRITE: libc::c_short = libc::F_WRLCK as libc::c_short;
 const FREE: libc::c_short = libc::F_UNLCK as libc::c_short;
 /// NFS, SMB and 9P.

@@ -1,8 +1,8 @@
-//! The fleet that the processes of one machine are: all that use one store keep one pace for each host and fetch each
-//! robots.txt once (docs/fleet.md).
+//! The fleet of one machine: all processes with the same store keep one pace for each host and fetch each robots.txt once
+//! (docs/fleet.md).
 //!
-//! No process serves the others. They meet in a file of words (`slots`): a start is reserved in a key's slot, the key's turn is
-//! taken there when it is due, and the start is noted there before it is sent. Copies of robots.txt are in another file (`copies`).
+//! No process serves the others. They share a file of words (`slots`). A process reserves a start in a key's slot, takes the key's turn
+//! (a lock) there when the start is due, and notes the start there before sending. Copies of robots.txt are in another file (`copies`).
 
 mod budgets;
 mod clock;
@@ -30,35 +30,35 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
-/// This process's part in it.
+/// This process's part in the fleet.
 pub(in crate::gate) struct Machine {
     slots: Slots,
     copies: Arc<Copies>,
-    /// Nobody owes more.
+    /// Upper limit of a debt.
     most: Duration,
-    /// That nothing can be shared any more has been logged.
+    /// Whether the end of sharing has been logged.
     is_told: AtomicBool,
-    /// Processes, when that was found.
+    /// Number of processes when sharing ended.
     alone: AtomicU32,
     opened: Instant,
     /// The stopped process that has been logged.
     warned_of: AtomicU32,
 }
 
-/// What comes of asking for a key's turn.
+/// Result of asking for a key's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) enum MachineTurn {
     Taken,
     NotBefore(Instant),
-    /// Another process has it, or is next.
+    /// Another process has the turn, or is next.
     Busy,
 }
 
 impl Machine {
-    /// `most`: nobody owes more. `None`: there is no place to meet, which has been logged.
+    /// `most`: upper limit of a debt. `None`: nothing can be shared, which has been logged.
     pub fn open(directory: &Path, most: Duration) -> Option<Self> {
         if cfg!(not(target_os = "linux")) {
-            tracing::debug!("processes share paces and copies of robots.txt on Linux alone, or by a fleet's server");
+            tracing::debug!("processes share paces and copies of robots.txt only on Linux or through a fleet's server");
             return None;
         }
         let open = || {
@@ -75,7 +75,7 @@ impl Machine {
         open().inspect_err(|error: &io::Error| warn(&directory.display().to_string(), error)).ok()
     }
 
-    /// All can be asked at any time, or this process goes on alone.
+    /// The file can be read at any time; if it is lost, this process goes on alone.
     #[inline]
     pub fn reach(&self) -> Reach {
         let link = u64::from(!self.is_lost());
@@ -83,18 +83,18 @@ impl Machine {
         Reach { link, alone: Some(phase), ..Reach::default() }
     }
 
-    /// What names a key here.
+    /// The hash of a key in this file.
     pub fn id(&self, key: &str) -> u64 {
         self.slots.id(key)
     }
 
-    /// How a key stands. `None`: nothing is known of it.
+    /// A key's state. `None`: unknown.
     #[inline]
     pub fn view(&self, id: u64, at: Instant) -> Option<MachineView> {
         Some(self.slots.find(id)?.view(at, self.most))
     }
 
-    /// What is owed to a key by processes before this one.
+    /// A key's debt from earlier processes.
     pub fn debt(&self, id: u64, at: Instant) -> Option<Debt> {
         let MachineView { starts, owed, backoff, observed: Observed { refusals, .. } } = self.view(id, at)?;
         let is_calm = backoff.is_zero() && refusals == 0;
@@ -102,21 +102,21 @@ impl Machine {
         Some(Debt { until, backoff, refusals })
     }
 
-    /// The next free start of a key, which is this process' then.
+    /// Reserves the next free start of a key for this process.
     pub fn reserve(&self, id: u64, start: MachineStart, at: Instant) -> Option<Instant> {
         let now = micros_up(at);
         instant(self.slots.find_or_insert(id, now)?.reserve(start, now))
     }
 
-    /// Nobody here wants it any more.
+    /// Gives back an unused start.
     pub fn give_back(&self, id: u64, start: MachineStart, reserved: Instant) {
         if let Some(slot) = self.slots.find(id) {
             slot.give_back(start, micros(reserved), self.slots.me);
         }
     }
 
-    /// Takes the key's turn, in which nobody else starts anything. This process does not have it. Of several that wait for it that
-    /// is next whose start was `reserved` first.
+    /// Takes the key's turn, which allows no other process to start anything. This process does not have it yet. Of several waiting
+    /// processes, the one whose start was `reserved` first is next.
     pub fn take(&self, id: u64, start: MachineStart, reserved: Instant, at: Instant) -> MachineTurn {
         let (now, me) = (micros(at), self.slots.me);
         loop {
@@ -134,24 +134,24 @@ impl Machine {
         }
     }
 
-    /// A request that has the key's turn leaves at that time, or `is_gone`.
+    /// A request with the key's turn leaves at that time, or `is_gone`.
     pub fn left(&self, id: u64, start: MachineStart, at: Instant, is_gone: bool) {
         self.of(id, |slot| slot.left(start, self.slots.me, micros_up(at), is_gone));
     }
 
-    /// The key's turn is free, if this process has it.
+    /// Releases the key's turn, if this process has it.
     pub fn release(&self, id: u64) {
         if let Some(slot) = self.slots.find(id) {
             slot.release(self.slots.me);
         }
     }
 
-    /// What a host's answers have come to.
+    /// Records a host's backoff, latency and hold.
     pub fn learn(&self, id: u64, backoff: Duration, observed: Observed, hold: Option<Instant>) {
         self.of(id, |slot| slot.learn(backoff, observed, hold.map_or(0, micros_up)));
     }
 
-    /// What a key owes, for processes after this one.
+    /// Records a key's debt for later processes.
     pub fn owe(&self, id: u64, debt: Debt) {
         self.of(id, |slot| slot.owe(micros_up(debt.until), debt.backoff, debt.refusals));
     }
@@ -170,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// Spends of a budget that all processes share, later ones included.
+    /// Spends from a budget shared by all processes, including later ones.
     pub async fn spend(&self, of: &str, spend: &Spend) -> Result<(bool, Spent), ServerLost> {
         let id = self.slots.id(&format!("{of} {}", spend.per.as_str()));
         let began = tokio::time::Instant::now();
@@ -180,11 +180,11 @@ impl Machine {
             }
             sleep(AGAIN).await;
         }
-        tracing::debug!(of, "what is spent of a budget is not shared");
+        tracing::debug!(of, "the spending from a budget cannot be shared now");
         Err(ServerLost)
     }
 
-    /// Another adds a key for microseconds.
+    /// Another process may be adding a key, which takes microseconds.
     fn of(&self, id: u64, note: impl Fn(KeySlot<'_>)) {
         let now = micros(Instant::now());
         if let Some(slot) = (0..NOTE_TRIES).find_map(|_| self.slots.find_or_insert(id, now)) {

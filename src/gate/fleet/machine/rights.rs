@@ -1,11 +1,11 @@
-//! The right to fetch a robots.txt, which one process of the machine has at a time: a word of their file with the name and the
-//! process, for as long as that lives.
+//! The right to fetch a robots.txt, held by one process of the machine at a time: a word of their file with a hash of the name and the
+//! process, valid while that process lives.
 
 use super::slots::Slots;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl Slots {
-    /// Takes it for this process, which may have it already. False: another has it.
+    /// Takes the right for this process, which may have it already. False: another process has it.
     pub fn take_right(&self, id: u64) -> bool {
         let places = || (0..PROBES).map(|probe| self.right((id >> 16) + probe));
         for place in places() {
@@ -22,11 +22,11 @@ impl Slots {
                 return true;
             }
         }
-        // So many are being fetched that there is no room to say so: twice is better than never.
+        // All words are in use: fetching twice is better than never.
         true
     }
 
-    /// Gives it back, if this process has it.
+    /// Gives the right back, if this process has it.
     pub fn give_right(&self, id: u64) {
         for probe in 0..PROBES {
             let _ = self.right((id >> 16) + probe).compare_exchange(self.own_right(id), 0, SeqCst, SeqCst);
@@ -42,7 +42,7 @@ impl Slots {
     }
 }
 
-/// Words that are looked at for one name.
+/// Words tried for one name.
 const PROBES: u64 = 8;
-/// The part of a word that is the name's; the rest is the process.
+/// The part of a word for the name; the rest is the process.
 const NAME: u64 = !0xffff_ffff;

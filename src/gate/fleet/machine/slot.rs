@@ -1,10 +1,10 @@
-//! What the processes of a machine know of one key, in words of their file (docs/fleet.md).
+//! The processes' shared state of one key, in words of their file (docs/fleet.md).
 //!
-//! Two words are the pace: the last start, and the last one that has been reserved. A start has the key's turn beside, which one process
-//! has at a time until its request has ended, and by which nothing starts early however late the one before it left. Of those who wait
-//! for the turn longer than they reserved for, the one with the earliest reservation is next: it says so each time it looks, and who
-//! does not say so any more is forgotten.
-//! Times are microseconds (`clock`); nothing that is read is trusted beyond sense.
+//! The pace is in two words: the last start and the last reservation. A start also needs the key's turn, a lock that one process holds
+//! until its request has ended, so that nothing starts early even if the request before left late. Among processes that wait for the turn
+//! longer than reserved, the one with the earliest reservation is next. That process repeats its claim at each look; without a repeat the
+//! claim lapses.
+//! Times are microseconds (`clock`); implausible values are not trusted.
 
 use super::clock::{instant, micros, span};
 use super::key_view::{MachineStart, MachineView};
@@ -13,26 +13,26 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// What comes of asking for the key's turn.
+/// Result of asking for the key's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotTurn {
     Taken,
     NotBefore(u64),
-    /// That process has it, or had it when it ended: if it has, [`KeySlot::bury`].
+    /// That process has the turn, or ended with it: in that case call [`KeySlot::bury`].
     Of {
         process: u32,
         word: u64,
     },
     /// Another process is next.
     Behind,
-    /// The words are another key's by now.
+    /// The words belong to another key now.
     Gone,
 }
 
 /// A key's words.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeySlot<'a> {
-    /// Whose it is; another key's, as soon as the words are needed for that.
+    /// The key's hash. Another key replaces it when it needs the words.
     tag: &'a AtomicU64,
     of: u64,
     words: &'a [AtomicU64],
@@ -43,7 +43,7 @@ impl<'a> KeySlot<'a> {
         Self { tag, of, words }
     }
 
-    /// `most`: nobody owes more.
+    /// `most`: upper limit of a debt.
     pub fn view(&self, at: Instant, most: Duration) -> MachineView {
         let (now, most) = (micros(at), span(most));
         self.sanitize(now, most);
@@ -59,8 +59,8 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// The next free start, which is the caller's then. That of a first fetch of robots.txt is nobody's: requests keep no distance from
-    /// it, and of several the first that takes the turn goes first.
+    /// Reserves the next free start for the caller. First fetches of robots.txt are not reserved: requests keep no distance from them,
+    /// and the first to take the turn goes first.
     pub fn reserve(&self, start: MachineStart, now: u64) -> u64 {
         let (gap, hold) = (span(start.gap), self.get(HOLD).min(now + HOUR));
         let last = self.last_start(start).min(now + AHEAD);
@@ -69,7 +69,7 @@ impl<'a> KeySlot<'a> {
         }
         loop {
             let tail = self.get(TAIL);
-            // What lies further ahead than others can have reserved is nonsense.
+            // A time further ahead than others can have reserved is invalid.
             let reserved = tail.min(now.saturating_add(gap.saturating_mul(MOST_RESERVED)));
             let start = reserve(reserved.max(last), gap, hold, now);
             if self.words[TAIL].compare_exchange(tail, start, SeqCst, SeqCst).is_ok() {
@@ -78,7 +78,7 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// Nobody wants the start any more; if it is still the last, it is the next one's.
+    /// Gives an unused start back; the next caller gets it if it is still the last.
     pub fn give_back(&self, MachineStart { gap, is_fetch }: MachineStart, start: u64, me: u32) {
         self.step_back(me);
         if !is_fetch {
@@ -86,7 +86,7 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// Takes the key's turn for `me`, if the start is due, and if nobody waits for it whose start was `reserved` earlier.
+    /// Takes the key's turn for `me`, if the start is due and no waiting process has an earlier `reserved` start.
     pub fn take(&self, start: MachineStart, reserved: u64, me: u32, now: u64, most: u64) -> SlotTurn {
         self.keep(now.saturating_add(span(start.gap)).saturating_add(KEPT_FOR));
         let is_due = || {
@@ -98,7 +98,7 @@ impl<'a> KeySlot<'a> {
             return early;
         }
         let is_next = self.stand(reserved, me, now);
-        // Who is not next just looks.
+        // A process that is not next only looks.
         let free = if is_next { 0 } else { u64::MAX };
         match self.words[TURN].compare_exchange(free, u64::from(me), SeqCst, SeqCst) {
             Ok(_) => {}
@@ -106,7 +106,7 @@ impl<'a> KeySlot<'a> {
             Err(word) => return SlotTurn::Of { process: word as u32, word },
         }
         self.step_back(me);
-        // Another may have had it in between, and it may have become another key's.
+        // Another process may have had the turn in between, or the words may belong to another key.
         let lost = if self.is_gone() { Some(SlotTurn::Gone) } else { is_due() };
         if let Some(lost) = lost {
             self.release(me);
@@ -115,7 +115,7 @@ impl<'a> KeySlot<'a> {
         SlotTurn::Taken
     }
 
-    /// Who of those who wait is next. True: `me`.
+    /// Claims to be next. False: another process is next.
     fn stand(&self, reserved: u64, me: u32, now: u64) -> bool {
         let (next, said) = (self.get(NEXT), self.get(NEXT_SAID));
         let (is_mine, mine) = (next as u16 == me as u16, reserved << 16 | u64::from(me as u16));
@@ -127,13 +127,13 @@ impl<'a> KeySlot<'a> {
         self.words[NEXT].compare_exchange(next, mine, SeqCst, SeqCst).is_ok()
     }
 
-    /// It does not wait any more.
+    /// Withdraws the claim.
     fn step_back(&self, me: u32) {
         let mine = |next: u64| (next as u16 == me as u16).then_some(0);
         let _ = self.words[NEXT].fetch_update(SeqCst, SeqCst, mine);
     }
 
-    /// The process has ended that had the turn: what it was about to send may have left at any time until now.
+    /// The process that had the turn has ended: its request may have left at any time until now.
     pub fn bury(&self, word: u64, now: u64) {
         if word & LEAVING != 0 {
             self.words[START].fetch_max(now, SeqCst);
@@ -142,11 +142,11 @@ impl<'a> KeySlot<'a> {
         let _ = self.words[TURN].compare_exchange(word, 0, SeqCst, SeqCst);
     }
 
-    /// The request of the turn that is `me`'s leaves at that time, or `is_gone`.
+    /// The request with the turn of `me` leaves at that time, or `is_gone`.
     pub fn left(&self, start: MachineStart, me: u32, at: u64, is_gone: bool) {
         let leaving = if is_gone { 0 } else { LEAVING };
         let mine = |word: u64| (word as u32 == me).then_some(u64::from(me) | leaving);
-        // Before it is sent; and it is known to have left once that is noted.
+        // Noted before the request is sent, and cleared once its leaving is noted.
         if !is_gone {
             let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, mine);
         }
@@ -157,12 +157,12 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// The turn is free, if it is `me`'s.
+    /// Releases the turn, if `me` has it.
     pub fn release(&self, me: u32) {
         let _ = self.words[TURN].fetch_update(SeqCst, SeqCst, |word| (word as u32 == me).then_some(0));
     }
 
-    /// What a host's answers have come to.
+    /// Records a host's backoff, latency and hold.
     pub fn learn(&self, backoff: Duration, Observed { latency, refusals }: Observed, hold: u64) {
         let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).min(HOUR);
         self.words[BACKOFF].store(micros(backoff) << 16 | u64::from(refusals).min(LOW), SeqCst);
@@ -173,7 +173,7 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// No start before; and what led to that.
+    /// Records a debt: no start before `until`.
     pub fn owe(&self, until: u64, backoff: Duration, refusals: u32) {
         let latency = Duration::from_micros(self.get(LATENCY));
         self.words[OWED].fetch_max(until, SeqCst);
@@ -181,19 +181,19 @@ impl<'a> KeySlot<'a> {
         self.keep(until);
     }
 
-    /// When nothing of it matters any more: the words may be another key's then.
+    /// Time at which all data expires: another key may then take the words.
     pub fn over(&self, now: u64) -> u64 {
-        // Further ahead than anything can be is nonsense.
+        // A time further ahead than possible is invalid.
         let sane = |at: &u64| *at <= now.saturating_add(FAR);
         [KEPT, HOLD, OWED, TAIL].map(|word| self.get(word)).into_iter().filter(sane).max().unwrap_or(0)
     }
 
-    /// The process that has the key's turn, or had it when it ended.
+    /// The process that has the key's turn, or ended with it.
     pub fn process(&self) -> Option<u32> {
         Some(self.get(TURN) as u32).filter(|process| *process != 0)
     }
 
-    /// For the key that is new here. Until all that the one before has left is gone, the words are nobody's.
+    /// Clears the words for a new key. Meanwhile they belong to no key.
     pub fn begin(&self, now: u64) {
         self.tag.store(0, SeqCst);
         self.words.iter().for_each(|word| word.store(0, SeqCst));
@@ -201,12 +201,12 @@ impl<'a> KeySlot<'a> {
         self.tag.store(self.of, SeqCst);
     }
 
-    /// Whether it is nobody's.
+    /// Whether the words belong to no key.
     pub fn is_free(&self) -> bool {
         self.tag.load(SeqCst) == 0
     }
 
-    /// As if no time had passed between the two; and nobody has its turn.
+    /// Moves all times from one clock to another, and releases the turn.
     pub fn moved(&self, from: u64, to: u64) {
         let moved = |at: u64| at.saturating_add(to).saturating_sub(from).max(1);
         for word in [KEPT, HOLD, OWED, FETCH, START] {
@@ -215,7 +215,7 @@ impl<'a> KeySlot<'a> {
         [TAIL, TURN, NEXT].into_iter().for_each(|word| self.words[word].store(0, SeqCst));
     }
 
-    /// The latest time at which something was done.
+    /// The latest start.
     pub fn latest(&self) -> u64 {
         self.get(START).max(self.get(FETCH))
     }
@@ -230,14 +230,14 @@ impl<'a> KeySlot<'a> {
         last.saturating_add(if last == 0 { 0 } else { span(start.gap) }).max(self.get(HOLD))
     }
 
-    /// The last that it keeps its distance from.
+    /// The last start that this one keeps its distance from.
     fn last_start(&self, start: MachineStart) -> u64 {
         let fetch = if start.is_fetch { self.get(FETCH) } else { 0 };
         self.get(START).max(fetch)
     }
 
-    /// Replaces nonsense: a start that lies ahead counts as of now, and a hold as the longest that there is. Whoever has lost the
-    /// processor since it read the clock looks again: others have started something meanwhile.
+    /// Replaces invalid values: a start in the future becomes now, and a hold at most the longest. A process that lost the processor
+    /// after reading the clock looks again: others have started something meanwhile.
     fn sanitize(&self, now: u64, most: u64) {
         for (word, latest) in [(START, now), (FETCH, now), (HOLD, now.saturating_add(most))] {
             let value = self.get(word);
@@ -249,7 +249,7 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// A word that a key which is no host's uses as it likes.
+    /// A word that keys other than hosts use for other data.
     pub fn free_word(&self, number: usize) -> &'a AtomicU64 {
         &self.words[number]
     }
@@ -268,28 +268,28 @@ pub(super) const WORDS: usize = 11;
 const TURN: usize = 0;
 const KEPT: usize = 1;
 const HOLD: usize = 2;
-/// The end of the longest gap that is owed.
+/// The end of the longest gap owed.
 const OWED: usize = 3;
 const BACKOFF: usize = 4;
 const LATENCY: usize = 5;
 const FETCH: usize = 6;
-/// Who of those who wait is next, and when it last said so.
+/// The waiting process that is next, and when it last said so.
 const NEXT: usize = 7;
 const NEXT_SAID: usize = 8;
 const START: usize = 9;
 const TAIL: usize = 10;
-/// How often a site has refused.
+/// Mask of the number of refusals.
 const LOW: u64 = 0xffff;
-/// Bit of TURN, which has the process: its request may have left.
+/// Bit of TURN besides the process: its request may have left.
 const LEAVING: u64 = 1 << 32;
-/// Longer than who waits takes to look again.
+/// Longer than a waiting process takes to look again.
 const STANDS_FOR: u64 = 250_000;
-/// Processes that can be ahead, each with one start.
+/// Most processes ahead, each with one start.
 const MOST_RESERVED: u64 = 64;
-/// A start is noted before it has arrived.
+/// A start is noted before it arrives.
 const AHEAD: u64 = 10_000;
 const HOUR: u64 = 3_600_000_000;
-/// For so long what is known of a key stays there at least.
+/// Least time that a key's data is kept.
 const KEPT_FOR: u64 = 30_000_000;
 /// Two years.
 const FAR: u64 = 730 * 24 * HOUR;

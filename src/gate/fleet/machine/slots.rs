@@ -1,9 +1,9 @@
-//! The file in which the processes of a machine keep the paces of their hosts: slots of a few words, found by a hash of the key.
-//! What is owed stays there when all have ended.
+//! The file with the paces shared by the processes of a machine: slots of a few words, found by a hash of the key. Debts stay there after
+//! all processes have ended.
 //!
-//! A key's slot is one of the eight in its bucket. When all of them are in use, the file grows by a segment, twice as long as the
-//! one before, where the key has a bucket too. Only a new key takes a lock: there is one for all, and it is held for microseconds.
-//! Each process has locked the byte of its number for as long as it lives, so that others can tell whether it does.
+//! A key's slot is one of the eight in its bucket. If all are in use, the file grows by a segment, twice as long as the one before, where
+//! the key has another bucket. Only new keys take a lock, one for the whole file, held for microseconds. Each process locks the byte of
+//! its number while it lives, so that others can tell whether it does.
 
 use super::clock::micros;
 use super::machine_file::{MachineFile, boot_id};
@@ -20,30 +20,30 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The file, open.
+/// The open file.
 #[derive(Debug)]
 pub(super) struct Slots {
     file: MachineFile,
     words: SharedWords,
-    /// Made with the file. Nobody who names hosts can tell which of them are in one bucket.
+    /// Secret hash key, created with the file: no site can choose names that share a bucket.
     key: u64,
     /// This process: its number, and in the upper half the number's generation.
     pub me: u32,
-    /// For this process' own: the lock is between processes.
+    /// Excludes this process's own threads: the file lock works only between processes.
     inserting: Mutex<()>,
-    /// That the file has for certain.
+    /// Segments known to exist.
     segments: AtomicUsize,
     pub most_segments: usize,
     is_full_told: AtomicU32,
 }
 
 impl Slots {
-    /// Made if there is none. A file that is damaged is begun anew, unless another process uses it.
+    /// Opens or creates the file. A damaged file is replaced, unless another process uses it.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let mut tries = 0..TRIES;
         let file = loop {
             let file = MachineFile::open(directory, FILE)?;
-            // Others have it for no longer than this one, if they are not stopped just then. It may have been put in another's place.
+            // Other processes hold the lock only briefly, unless stopped. The file may have been replaced meanwhile.
             if file.lock(GUARD)? && file.is_named()? {
                 break file;
             }
@@ -75,24 +75,24 @@ impl Slots {
         Ok(slots)
     }
 
-    /// What names a key in this file.
+    /// The hash of a key in this file.
     pub fn id(&self, name: &str) -> u64 {
         number(&[&self.key.to_le_bytes(), name.as_bytes()].concat())
     }
 
-    /// Nothing in it can be relied on any more.
+    /// Whether the file's data is no longer available.
     pub fn is_lost(&self) -> bool {
         self.words.is_lost()
     }
 
-    /// What is known of a key, if anything.
+    /// The key's slot, if there is one.
     #[inline]
     pub fn find(&self, id: u64) -> Option<KeySlot<'_>> {
         (0..self.segments()).find_map(|segment| self.bucket(segment, id).find(|slot| !slot.is_gone()))
     }
 
-    /// The same, or a slot that is over; where there is none, that of the key whose is over soonest: better that than a host that
-    /// never has its turn. `None`: another process adds a key, which takes microseconds.
+    /// The key's slot, or an expired one; if there is none, evicts the key that expires first, so that every host gets its turn. `None`:
+    /// another process is adding a key, which takes microseconds.
     pub fn find_or_insert(&self, id: u64, now: u64) -> Option<KeySlot<'_>> {
         if let Some(slot) = self.find(id) {
             return Some(slot);
@@ -113,7 +113,7 @@ impl Slots {
             || self.pid(process).is_some() && self.file.count_locked(byte, byte + 1).is_ok_and(|count| count > 0)
     }
 
-    /// The number by which the system knows it. `None`: another has its number here by now.
+    /// The system's process id. `None`: another process has taken its number.
     pub fn pid(&self, process: u32) -> Option<u32> {
         let (number, generation) = (process as u16, u64::from(process >> 16));
         let place = (1..=PROCESSES).contains(&number).then_some(PIDS + usize::from(number))?;
@@ -121,7 +121,7 @@ impl Slots {
         (word >> 32 == generation).then_some(word as u32)
     }
 
-    /// How many processes use the file, this one included.
+    /// Number of processes that use the file, including this one.
     pub fn processes(&self) -> u32 {
         self.file.count_locked(PROCESS + 1, PROCESS + 1 + u64::from(PROCESSES)).map_or(1, |others| others + 1)
     }
@@ -131,7 +131,7 @@ impl Slots {
         self.words.word(RIGHTS + place as usize % RIGHTS_COUNT)
     }
 
-    /// Others add nothing until it is dropped.
+    /// Other processes add no key until this is dropped.
     #[cfg(test)]
     pub fn guard(&self) -> io::Result<bool> {
         self.file.lock(GUARD)
@@ -148,7 +148,7 @@ impl Slots {
         known
     }
 
-    /// The slots in the key's bucket, as if all were its own. Keys that share one in a segment do not in the next.
+    /// The slots in the key's bucket. Keys that share a bucket in one segment do not in the next.
     fn bucket(&self, segment: usize, id: u64) -> impl Iterator<Item = KeySlot<'_>> {
         let bucket = id.rotate_right(11 * segment as u32) as usize % ((FIRST << segment) / ROWS);
         self.bucket_at(segment, bucket, id)
@@ -184,13 +184,13 @@ impl Slots {
         }
         let (over, slot) = soonest.expect("a bucket has slots");
         if over > now && self.is_full_told.swap(1, SeqCst) == 0 {
-            tracing::warn!("more hosts have delays than {FILE} has room for: some are forgotten before they end");
+            tracing::warn!("{FILE} has no room for more hosts with delays: some delays are dropped before they end");
         }
         slot.begin(now);
         slot
     }
 
-    /// False: it is as long as it may be, or the disk has no room.
+    /// False: the file has its maximum length, or the disk is full.
     fn grow(&self) -> bool {
         let segments = self.segments();
         if segments >= self.most_segments || self.file.allocate(size(segments), size(segments + 1)).is_err() {
@@ -201,7 +201,7 @@ impl Slots {
         true
     }
 
-    /// The file is from before the machine was started: as if no time had passed since.
+    /// Adapts a file from before the machine's start, as if no time had passed since.
     fn boot(&self, boot: u64) {
         let slots = || {
             let buckets = |segment| (0..(FIRST << segment) / ROWS).map(move |bucket| (segment, bucket));
@@ -216,7 +216,7 @@ impl Slots {
     }
 }
 
-/// Whether it is one of ours, all of it.
+/// Whether the file is ours and complete.
 fn is_whole(file: &MachineFile) -> io::Result<bool> {
     let mut head = [[0; 8]; 4];
     let length = file.file.metadata()?.len();
@@ -229,7 +229,7 @@ fn is_whole(file: &MachineFile) -> io::Result<bool> {
     Ok(magic == MAGIC && key != 0 && (1..=SEGMENTS).contains(&segments) && length >= size(segments))
 }
 
-/// Begins it anew.
+/// Creates an empty file.
 fn begin(file: &MachineFile, boot: u64) -> io::Result<()> {
     if file.file.metadata()?.len() > 0 {
         if file.count_locked(PROCESS, PROCESS + 1 + u64::from(PROCESSES))? > 0 {
@@ -243,29 +243,29 @@ fn begin(file: &MachineFile, boot: u64) -> io::Result<()> {
     file.file.write_all_at([MAGIC, boot, key, 1].map(u64::to_le_bytes).as_flattened(), 0)
 }
 
-/// Bytes of a file of so many segments.
+/// Length of a file with this many segments, in bytes.
 fn size(segments: usize) -> u64 {
     ((BASE + SLOT * FIRST * ((1 << segments) - 1)) * 8) as u64
 }
 
 fn number(bytes: &[u8]) -> u64 {
     let (first, _) = digest(bytes).split_first_chunk().map(|(first, rest)| (*first, rest.len())).expect("16 bytes");
-    // 0 is nobody's.
+    // 0 means no key.
     u64::from_le_bytes(first).max(1)
 }
 
-/// To begin, for two seconds.
+/// Attempts to open the file, for two seconds.
 const TRIES: u32 = 200;
 const TRY_AGAIN: Duration = Duration::from_millis(10);
-/// With the version of what is in it.
+/// The name contains the format version.
 pub(super) const FILE: &str = "politely.pace5";
 const MAGIC: u64 = u64::from_le_bytes(*b"politel5");
 const BOOT_WORD: usize = 1;
 const KEY_WORD: usize = 2;
 const SEGMENTS_WORD: usize = 3;
-/// Words of what comes before the slots: the head, process ids, rights to fetch.
+/// Words before the slots: the head, process ids, rights to fetch.
 const PIDS: usize = 1024;
-/// At a time.
+/// Most processes at a time.
 const PROCESSES: u16 = 1023;
 const RIGHTS: usize = 2 * 1024;
 const RIGHTS_COUNT: usize = 64 * 1024;
@@ -276,8 +276,8 @@ const ROWS: usize = 8;
 const SLOT: usize = WORDS + 1;
 /// Slots of the first segment.
 pub(super) const FIRST: usize = 32 * 1024;
-/// At most: a million slots.
+/// Most segments: a million slots.
 pub(super) const SEGMENTS: usize = 5;
-/// Bytes that are locked: there is nothing at any of them.
+/// Bytes used only for locks, beyond the data.
 const GUARD: u64 = 1 << 40;
 const PROCESS: u64 = GUARD + 1;

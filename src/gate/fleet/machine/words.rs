@@ -1,7 +1,7 @@
-//! A file that processes share as words in memory, each read and written as a whole.
+//! A file shared between processes as words in memory, each read and written atomically.
 //!
-//! Whoever owns the file may shorten it, and a disk may fail: the kernel answers the next access with SIGBUS, which would end the
-//! process. Here it ends the sharing: the handler puts empty memory in the file's place, and the words are lost from then on.
+//! The file's owner may truncate it, and a disk may fail: the kernel answers the next access with SIGBUS, which would end the process.
+//! Here it only ends the sharing: the handler maps empty memory over the file, and the words are lost from then on.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// The words of a file, mapped for as long as this lives.
+/// The words of a file, mapped until this is dropped.
 #[derive(Debug)]
 pub(super) struct SharedWords {
     first: NonNull<AtomicU64>,
@@ -19,7 +19,7 @@ pub(super) struct SharedWords {
     place: &'static MappedPlace,
 }
 
-/// A part of memory in which a SIGBUS is expected.
+/// A memory range in which a SIGBUS is handled.
 #[derive(Debug)]
 struct MappedPlace {
     /// 0: free. 1: being taken.
@@ -29,7 +29,7 @@ struct MappedPlace {
 }
 
 impl SharedWords {
-    /// `count` may be more than the file has: what is beyond its end becomes usable when it grows.
+    /// `count` may exceed the file: words beyond its end become usable when it grows.
     pub fn map(file: &File, count: usize) -> io::Result<Self> {
         HANDLER.get_or_init(install).as_ref().map_err(|errno| io::Error::from_raw_os_error(*errno))?;
         let place =
@@ -49,13 +49,13 @@ impl SharedWords {
         Ok(Self { first, count, place })
     }
 
-    /// Whether what is in the file cannot be had any more, and the words are this process' own.
+    /// Whether the file's data is lost, and the words are this process's own.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.place.is_lost.load(Ordering::Relaxed)
     }
 
-    /// So many words from there.
+    /// `count` words from `at`.
     #[inline]
     pub fn row(&self, at: usize, count: usize) -> &[AtomicU64] {
         assert!(count <= self.count && at <= self.count - count, "beyond the mapping");
@@ -83,10 +83,10 @@ impl Drop for SharedWords {
     }
 }
 
-/// The action for SIGBUS before ours. `Err`: ours could not be set.
+/// The previous action for SIGBUS. `Err`: the handler could not be installed.
 fn install() -> Result<libc::sigaction, i32> {
     let mut before = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: numbers alone; no byte of it need be anything but zero.
+    // SAFETY: plain numbers, for which all-zero bytes are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_bus_error as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
@@ -99,7 +99,7 @@ fn install() -> Result<libc::sigaction, i32> {
     }
 }
 
-/// Only what is safe in a signal handler: atomics, and system calls that keep nothing.
+/// Uses only what is safe in a signal handler: atomics, and system calls without state.
 extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel fills it in for a handler with SA_SIGINFO.
     let at = unsafe { (*info).si_addr() }.addr();
@@ -112,13 +112,13 @@ extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _co
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
             );
             let start = std::ptr::with_exposed_provenance_mut::<libc::c_void>(start);
-            // SAFETY: in place of our own mapping, which holds nothing but atomic words; zeros are such.
+            // SAFETY: replaces our own mapping, which holds only atomic words, for which zeros are valid.
             if unsafe { libc::mmap(start, length, access, flags, -1, 0) } != libc::MAP_FAILED {
                 return;
             }
         }
     }
-    // Not ours: the access is made again, and comes to what it would have come to without us.
+    // Not ours: with the previous action restored, the access is repeated.
     // SAFETY: as the kernel gave it to us, or the default.
     unsafe {
         match HANDLER.get() {
@@ -129,7 +129,7 @@ extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _co
 }
 
 static HANDLER: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
-/// More than a process has, but for tests.
+/// More mappings than a process has, except in tests.
 static PLACES: [MappedPlace; 256] = [const {
     MappedPlace { start: AtomicUsize::new(0), length: AtomicUsize::new(0), is_lost: AtomicBool::new(false) }
 }; 256];

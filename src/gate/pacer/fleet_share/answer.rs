@@ -1,4 +1,4 @@
-//! What an instance makes of what the fleet answers. Pure.
+//! How an instance processes the fleet's answers. Pure.
 
 use super::reserved::ReservedStart;
 use super::{Calling, FleetShare, TICK};
@@ -8,7 +8,7 @@ use crate::policy::pace::{LastStarts, Schedule};
 use std::time::{Duration, Instant};
 
 impl FleetShare {
-    /// What the fleet has answered to what was asked at `asked`; `None`: nothing.
+    /// Processes the answer to the call made at `asked`. `None`: the call failed.
     pub fn answered<W>(
         &mut self,
         schedule: &mut Schedule<W>,
@@ -19,7 +19,7 @@ impl FleetShare {
     ) {
         let Some(Calling { link, learnt: (backoff, observed) }) = self.calling.take() else { return };
         if link != self.link {
-            // Asked of another server, perhaps: it says nothing of this one.
+            // The call may have gone to another server, whose answer says nothing about this one.
             return;
         }
         let Some(answer) = answer else {
@@ -52,7 +52,7 @@ impl FleetShare {
         self.reserved = Some(reserved);
     }
 
-    /// What others have started, as far as the reservation shows.
+    /// Derives the others' starts from the reservation.
     fn learn_of_others<W>(
         &mut self,
         schedule: &mut Schedule<W>,
@@ -64,7 +64,7 @@ impl FleetShare {
         self.rivals = rivals(own.last_start.unwrap_or(now).min(now), reserved.start, reserved.gap, now);
         let before = clock.instant(reserved.window.before);
         let mark = if reserved.is_fetch { own.last_fetch } else { own.last_start };
-        // What has yet to start may be given back.
+        // A start that has not left yet may still be given back.
         if before <= now && mark.is_none_or(|own| before > own + TICK) && self.used.is_none_or(|used| used.has_left()) {
             let before = Some(before);
             let starts = match reserved.is_fetch {
@@ -77,7 +77,7 @@ impl FleetShare {
     }
 }
 
-/// One slow answer is none of the way.
+/// Moving average, so that one slow answer counts for little.
 fn smoothed(before: Duration, round_trip: Duration) -> Duration {
     if before.is_zero() { round_trip } else { (before * 3 + round_trip) / 4 }
 }

@@ -1,5 +1,5 @@
-//! An instance's part in one key's starts in its fleet: the start that is reserved for who waits, what became of the one before,
-//! and what there is to tell. Pure.
+//! An instance's share of one key's starts in its fleet: the start reserved for the next waiting request, the outcome of the start
+//! before, and what to report. Pure.
 
 mod answer;
 mod reserved;
@@ -9,71 +9,71 @@ use crate::policy::pace::{ARRIVAL, LastStarts, Observed, Schedule, Slot, TurnSou
 use reserved::{ReservedStart, UsedStart};
 use std::time::{Duration, Instant};
 
-/// One key's part.
+/// An instance's state of one key.
 #[derive(Debug, Default)]
 pub(super) struct FleetShare {
-    /// The server that was asked; 0: there is none.
+    /// The server's link number; 0: no server.
     link: u64,
     clock: Option<ServerClock>,
-    /// The fleet has said how the key stands, and no refusal has been published since.
+    /// The fleet has told the key's state, and no refusal has been published since.
     known: bool,
-    /// Instances that want the key, as far as the last reservation shows.
+    /// Instances that want the key, estimated from the last reservation.
     rivals: u32,
-    /// For who is next.
+    /// Reserved for the next waiting request.
     reserved: Option<ReservedStart>,
     used: Option<UsedStart>,
-    /// To be given back.
+    /// Reservation to give back.
     unused: Option<ReservedStart>,
-    /// Of the reservation that was asked for last, until it is answered.
+    /// Number of the latest reservation request, until the answer.
     number: Option<u64>,
     calling: Option<Calling>,
-    /// Nothing is reserved before, and after a call that failed nothing is told.
+    /// Earliest next reservation, and after a failed call earliest next report.
     ask_at: Option<Instant>,
-    /// What the fleet knows of.
+    /// Starts that the fleet knows of.
     told: LastStarts,
-    /// As the server had them, and what the schedule made of that.
+    /// Backoff and latency as the server had them, and as the schedule adopted them.
     heard: Learnt,
     seen: Learnt,
-    /// Another instance's request is in flight until then at least.
+    /// Another instance's request is in flight at least until then.
     busy: Option<Instant>,
-    /// The key's state changed while a call was under way: it is unknown which came first.
+    /// The key's state changed during a call, and the order of the two is unknown.
     nudged: bool,
-    /// This key's server does not answer.
+    /// The last call to this key's server failed.
     fails: bool,
-    /// Round trips to the server: from here, and the longest of others. No way is longer.
+    /// Round trips to the server: this instance's, and the longest of any other.
     way: Duration,
     way_on: Duration,
-    /// Until an answer arrives, by the server's clock.
+    /// Expected time from a call to the server's reading of its clock.
     arrival: Duration,
-    /// By how much longer than it might the last start took, for want of a connection or of the host's turn beside: so much longer the
-    /// next one may take.
+    /// By how much the last start missed its window while it waited for a connection or for the host's pacing slot. The next window is
+    /// that much longer.
     missed: Duration,
-    /// How long the machine had been suspended, at the last look.
+    /// Total time that the machine had been suspended at the last look.
     slept: Duration,
 }
 
 type Learnt = (Duration, Observed);
 
-/// A call on its way.
+/// A call under way.
 #[derive(Debug, Clone, Copy)]
 struct Calling {
     link: u64,
-    /// When it left.
+    /// The values sent.
     learnt: Learnt,
 }
 
 impl FleetShare {
-    /// Notes whether the fleet can be asked, and whether the start that is reserved is due.
+    /// Records whether the fleet can be asked, and whether the reserved start is due.
     pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, reach: Reach, now: Instant) {
         let Reach { link, settled_at, shares, alone, slept, clock, .. } = reach;
         let was_set = self.clock.zip(clock).is_some_and(|(before, clock)| before.is_far_from(clock));
         if slept > self.slept + AWAKE || was_set {
-            // The server has counted that time, or its clock was set: what was reserved before is over.
+            // The machine was suspended or the server's clock was set, so earlier reservations are void.
             self.calling.iter_mut().for_each(|calling| calling.link = u64::MAX);
             (self.slept, self.known, self.reserved, self.used) = (slept, false, None, None);
         }
         if self.link != link {
-            // Another server may know nothing of what this one knew.
+            // Another server may not know the state that this one knew.
             let used = self.used.take().and_then(|used| used.over_another_link(now));
             let Self { rivals, calling, slept, way, .. } = *self;
             *self = Self { link, used, rivals, calling, ask_at: settled_at, slept, way, ..Self::default() };
@@ -90,7 +90,7 @@ impl FleetShare {
         }
         let parted = alone.filter(|_| link == 0 || self.fails && self.reserved.is_none());
         if parted.is_some_and(|phase| phase.instances > 1) && !schedule.is_partitioned() {
-            // Nobody will report the last start of another any more; nor have the others noticed yet that this instance is parted.
+            // A partitioned instance no longer hears of others' last starts, and the others have not noticed the partition yet.
             let last_start = if link == 0 { settled_at } else { schedule.is_behind_another().then_some(now) };
             schedule.adopt(LastStarts { last_start, ..LastStarts::default() }, schedule.backoff());
         }
@@ -104,7 +104,7 @@ impl FleetShare {
         });
     }
 
-    /// What there is to ask and to tell now.
+    /// Returns the call to make now, if any.
     pub fn call<W>(&mut self, schedule: &Schedule<W>, now: Instant, number: impl FnOnce() -> u64) -> Option<PaceCall> {
         let may_ask = self.ask_at.is_none_or(|at| at <= now);
         if self.link == 0 || self.calling.is_some() || self.fails && !may_ask {
@@ -148,12 +148,12 @@ impl FleetShare {
         })
     }
 
-    /// How the key stands has changed, or may have: that is to be asked.
+    /// The key's state may have changed, so the next call asks for it.
     pub fn changed(&mut self) {
         (self.known, self.nudged) = (false, true);
     }
 
-    /// What those have to know who have a start of the key.
+    /// Handles news that concerns holders of a reservation.
     pub fn hears(&mut self, WaitNews { put_off, busy, way }: WaitNews, now: Instant) {
         let Some(clock) = &self.clock else { return };
         self.busy = Some(clock.instant(busy)).filter(|busy| *busy > now);
@@ -161,7 +161,7 @@ impl FleetShare {
         self.reserved.iter_mut().chain(&mut self.unused).for_each(|reserved| reserved.put_off(put_off));
     }
 
-    /// A request starts.
+    /// Handles a request's start.
     pub fn started<W>(&mut self, schedule: &Schedule<W>, slot: &Slot) {
         if slot.is_shared()
             && let Some(of) = self.reserved.take()
@@ -171,7 +171,7 @@ impl FleetShare {
         }
     }
 
-    /// Its head leaves, or has left. True: that frees the turn.
+    /// The head leaves; `is_gone`: it has left. True: that frees the slot.
     pub fn left<W>(&mut self, schedule: &Schedule<W>, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         let ways = self.ways();
         let Some(used) = self.used.as_mut().filter(|used| used.is(slot)) else { return false };
@@ -183,7 +183,7 @@ impl FleetShare {
         is_gone && !slot.is_exclusive() && self.ended(slot, true, at)
     }
 
-    /// It has ended. True: that frees the turn.
+    /// Handles a request's end. Returns true if that frees the slot.
     pub fn ended(&mut self, slot: &Slot, has_left: bool, now: Instant) -> bool {
         let Some(used) = self.used.take_if(|used| used.is(slot)) else { return false };
         if has_left {
@@ -195,12 +195,12 @@ impl FleetShare {
         true
     }
 
-    /// Whether a request that has its turn may leave now.
+    /// Whether a request that has its slot may leave now.
     pub fn has_turn(&self, slot: &Slot, now: Instant) -> bool {
         self.used.is_some_and(|used| used.is(slot) && now <= used.of.latest(self.ways()))
     }
 
-    /// When there is something to do again.
+    /// When to act next.
     pub fn next<W>(&self, schedule: &Schedule<W>, now: Instant) -> Option<Instant> {
         if self.link == 0 || self.calling.is_some() {
             return None;
@@ -211,45 +211,45 @@ impl FleetShare {
         reserved.chain(ask_at).chain(self.tells_at()).filter(|at| *at > now).min()
     }
 
-    /// Whether something would be lost with nobody looking after it.
+    /// Whether a driver is still needed, since something has to be reported.
     pub fn is_at_stake<W>(&self, schedule: &Schedule<W>) -> bool {
         let is_held = self.reserved.is_some() || self.unused.is_some() || self.used.is_some();
         self.link != 0 && (is_held || self.is_calmer(schedule))
     }
 
-    /// Whether the fleet has to hear of something that another server may not know.
+    /// Whether the fleet must be told of starts that a new server may not know.
     pub fn owes<W>(&self, schedule: &Schedule<W>, now: Instant) -> bool {
         self.link != 0
             && schedule.debt(now).is_some()
             && schedule.last_starts().newer_than(self.told) != LastStarts::default()
     }
 
-    /// The host's answers have come to less than the fleet knows, and no request will tell.
+    /// Whether backoff or refusals are below the fleet's, and no request is left to report it.
     fn is_calmer<W>(&self, schedule: &Schedule<W>) -> bool {
         let is_less = schedule.backoff() < self.seen.0 || schedule.observed().refusals < self.seen.1.refusals;
         is_less && schedule.waiting() == 0 && schedule.in_flight() == 0
     }
 
-    /// When what became of the start has to be told at the latest.
+    /// Latest time to report the outcome of the used start.
     fn tells_at(&self) -> Option<Instant> {
         self.used.as_ref()?.tells_at(self.ways())
     }
 
-    /// How long it takes until another instance has heard of something.
+    /// Time until another instance hears of a report.
     fn ways(&self) -> Duration {
         self.way + self.way_on + HEARD
     }
 }
 
-/// By how much later than it is set a timer fires, and a request leaves over a connection that is there. A sixteenth of the round
-/// trip is for what estimates of the clock differ by.
+/// Allowance for a late timer and for sending over an open connection. Clock estimates may differ by another sixteenth of the round
+/// trip.
 const TIMER: Duration = Duration::from_millis(2);
 const TICK: Duration = Duration::from_millis(1);
-/// What it may take longer until something is heard.
+/// Margin for the delivery of a message.
 const HEARD: Duration = Duration::from_millis(25);
-/// Two clocks are not read at the same moment.
+/// Tolerance, as two clocks are not read at the same moment.
 const AWAKE: Duration = Duration::from_millis(100);
-/// A connection that takes longer misses the next start, too.
+/// A request whose connection takes longer misses the next start, too.
 const MOST_MISSED: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

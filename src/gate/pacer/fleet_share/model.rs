@@ -1,5 +1,5 @@
-//! Several instances and their server in simulated time: ways of any length, answers and messages that are late or lost, instances
-//! that die or are suspended, a server whose clock is set, slow origins. What is checked knows only starts and ends.
+//! Model of several instances and their server in simulated time: any delays, late or lost answers and messages, instances that die or
+//! are suspended, a server whose clock is set, slow origins. The checks see only starts and ends.
 
 use super::*;
 use crate::gate::fleet::pace_twin::{Entry, Told, pace};
@@ -10,33 +10,33 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 const MS: Duration = Duration::from_millis(1);
-/// Patience with one answer.
+/// Timeout of one call.
 const LOST: Duration = Duration::from_secs(2);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Debug, Clone)]
 struct Plan {
     gap: Duration,
-    /// There and back, for each instance.
+    /// Delays to the server and back, for each instance.
     ways: Vec<[Duration; 2]>,
-    /// What the way back takes longer after a while, but for what the clock is estimated by.
+    /// How much slower the way back becomes after the clock estimate.
     slower: Duration,
-    /// What a way may take longer.
+    /// Longest extra delay.
     jitter: Duration,
-    /// Requests open at each.
+    /// Requests open at each instance.
     clients: u64,
     connects: Duration,
     takes: Duration,
-    /// Of a thousand calls and answers.
+    /// Lost calls and answers, per thousand.
     lost: u32,
-    /// Of a thousand messages.
+    /// Lost messages, per thousand.
     unheard: u32,
     dies: bool,
-    /// But the first.
+    /// All but the first die.
     all_die: bool,
     sleeps: bool,
     steps: bool,
-    /// When the server is out of reach, and whether it has forgotten everything by then.
+    /// When the server is unreachable, and whether it forgets everything.
     away: Option<(Range<Duration>, bool)>,
     /// How long a request may wait.
     patience: Duration,
@@ -70,7 +70,7 @@ enum Event {
     Dies,
     Sleeps(Duration),
     Steps(i64),
-    /// It notices that the server is out of reach, or back.
+    /// The instance notices that the server is unreachable, or back.
     Loses,
     Joins,
     Forgets,
@@ -80,7 +80,7 @@ struct Instance {
     schedule: Schedule<u64>,
     share: FleetShare,
     clock: ServerClock,
-    /// As it is; and which one it was last.
+    /// The current link number, and the last one that was not 0.
     link: u64,
     last_link: u64,
     settled_at: Option<Instant>,
@@ -89,7 +89,7 @@ struct Instance {
     asleep_until: Duration,
     slots: HashMap<u64, Slot>,
     is_dead: bool,
-    /// The call on its way.
+    /// The call under way.
     call: Option<u64>,
     looks_at: Option<Duration>,
 }
@@ -103,15 +103,15 @@ struct World {
     count: u64,
     instances: Vec<Instance>,
     entry: Option<Entry>,
-    /// The server's clock is ahead of `now` by this.
+    /// How far the server's clock is ahead of `now`.
     ahead: Duration,
     set: i64,
     calls: u32,
     starts: Vec<(Duration, usize)>,
-    /// When the request of that start ended.
+    /// When the request of each start ended.
     ends: HashMap<usize, Duration>,
     running: HashMap<(usize, u64), usize>,
-    /// Requests that were refused, as they would have waited too long.
+    /// Requests refused because of a long wait.
     refused: usize,
 }
 
@@ -221,7 +221,7 @@ impl World {
         self.plan.ways[i][usize::from(back)] + self.rng_up_to(self.plan.jitter)
     }
 
-    /// By the clock of the instance, which stands still while it is suspended.
+    /// Time by the instance's clock, which stops during suspension.
     fn local(&self, i: usize) -> Instant {
         self.zero + self.now - self.instances[i].slept
     }
@@ -265,7 +265,7 @@ impl World {
                 } else {
                     own.ended(&slot, false, now);
                     it.finished(|| now, slot, PaceOutcome::Unused);
-                    // Its connection is kept.
+                    // The connection is kept.
                     self.plan.connects = Duration::ZERO;
                     self.push(Duration::ZERO, i, Event::Comes(client));
                 }
@@ -289,7 +289,7 @@ impl World {
                 let time = self.server_time();
                 let (mut reply, told) = pace(&mut self.entry, time, i as u64 + 1, &numbers);
                 if self.is_of_thousand(self.plan.lost) {
-                    // It was asked again.
+                    // The instance repeats the call.
                     reply = pace(&mut self.entry, time, i as u64 + 1, &numbers).0;
                 }
                 for told in told {
@@ -374,7 +374,7 @@ impl World {
         self.push(MS * 50, i, Event::Comes(client));
     }
 
-    /// As the driver does.
+    /// Does what the driver does.
     fn drives(&mut self, i: usize) {
         let now = self.local(i);
         let until = loop {
@@ -414,25 +414,25 @@ impl World {
         self.plan.away.as_ref().is_some_and(|(away, _)| away.contains(&self.now))
     }
 
-    /// The longest time without a start. Somebody waits all the time.
+    /// The longest time without a start. Some request waits all the time.
     fn longest(&self) -> Duration {
         let last = self.starts.last().map_or(self.plan.time, |(at, _)| self.plan.time - *at);
         self.starts.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap_or_default().max(last)
     }
 
-    /// By how much two estimates of the server's clock may differ.
+    /// The largest difference between two clock estimates.
     fn off(&self) -> Duration {
         let off = self.plan.ways.iter().map(|[there, back]| there.abs_diff(*back) / 2).max().unwrap_or_default();
         (off + self.plan.jitter / 2) * 2 + MS
     }
 
-    /// Starts that come before a gap has passed.
+    /// Starts before the gap has passed.
     fn early(&self) -> Vec<(Duration, Duration)> {
         let gaps = self.starts.windows(2).map(|pair| (pair[1].0, pair[1].0 - pair[0].0));
         gaps.filter(|(_, gap)| *gap + self.off() < self.plan.gap).collect()
     }
 
-    /// Starts while another request was in flight, and for how long that went on.
+    /// Starts while another request was in flight, and how long the overlap lasted.
     fn overlaps(&self) -> Vec<(Duration, Duration)> {
         let pairs = self.starts.windows(2).enumerate();
         let over =
@@ -498,7 +498,7 @@ fn a_reserved_start_costs_one_call_and_no_time() {
     }
 }
 
-/// Anything, by a seed.
+/// A random plan, by seed.
 fn any_plan(rng: &mut Rng) -> Plan {
     let gap = [20, 50, 100, 300, 1000, 5000][rng.usize(..6)];
     let count = rng.usize(1..9);
@@ -522,7 +522,7 @@ fn any_plan(rng: &mut Rng) -> Plan {
     }
 }
 
-/// What the gap and the answers allow.
+/// Starts that the gap and the answers allow.
 fn ideal(plan: &Plan, rng: &mut Rng) -> f64 {
     let mut up_to = |most: Duration| most.mul_f64(rng.f64());
     let each = (0..1000).map(|_| up_to(plan.connects * 2) + plan.gap.max(up_to(plan.takes * 2)));
@@ -547,7 +547,7 @@ fn no_start_is_early_however_far_away_the_server_is() {
         let longest = world.plan.ways.iter().map(|[there, back]| *there + *back).max().expect("some");
         let longest = longest + world.plan.slower;
         if world.plan.gap * 3 / 4 > longest * 2 + HEARD * 2 {
-            // All hear in time how long each takes.
+            // All instances hear in time how long each request takes.
             assert!(world.overlaps().is_empty(), "{:?}: {what}", world.overlaps());
             let share = world.share_of_allowed() / ideal(&world.plan, &mut Rng::with_seed(1));
             assert!(share > 0.6 && world.calls_each() < 9.0, "{share} {}: {what}", world.calls_each());
@@ -573,7 +573,7 @@ fn nor_is_any_when_calls_are_lost_and_messages_unheard_and_instances_die_or_slee
     }
 }
 
-/// Of those that were late, and could not be said to be.
+/// The exceptions follow starts that were late and could not be reported.
 #[test]
 fn but_for_few_when_connections_take_long_as_well() {
     let (mut early, mut all) = (0, 0);
@@ -597,8 +597,8 @@ fn a_clock_that_is_set_makes_few_starts_early_and_nobody_wait() {
     }
 }
 
-/// docs/fleet.md: a gap for each instance and one more, the longest answer, the way to the server and back four times, and where that
-/// is lost or comes back 8 s.
+/// docs/fleet.md: one gap for each instance and one more, the longest answer, four round trips, and 8 s if the server is lost or comes
+/// back.
 #[test]
 fn no_host_is_without_a_start_for_longer_than_documented() {
     let (mut most, mut too_long) = (0.0_f64, Vec::new());
@@ -626,7 +626,7 @@ fn no_host_is_without_a_start_for_longer_than_documented() {
     println!("{:.0} % of it at most", most * 100.0);
 }
 
-/// However long an instance has been cut off: what it has missed meanwhile is no sign of many who want the host.
+/// After a partition, the time without starts does not count as many rivals.
 #[test]
 fn nobody_is_refused_who_has_time_for_a_turn_of_each_client() {
     let ways = [[MS * 250; 2], [MS * 5, MS * 200], [MS; 2]].to_vec();
@@ -650,7 +650,7 @@ fn instances_that_die_cost_a_gap_each_and_no_more() {
     assert!(world.starts.iter().filter(|(at, _)| *at > world.plan.time / 2).all(|(_, i)| *i == 0));
 }
 
-/// From when an instance has noticed that its server is lost, or back, until all have.
+/// Time until all instances have noticed that the server is lost or back.
 const SETTLING: Duration = Duration::from_secs(2);
-/// Seeds that are tried; four hundred have been.
+/// Seeds of each run; 400 were run once.
 const SEEDS: u64 = 60;

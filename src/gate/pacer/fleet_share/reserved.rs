@@ -1,10 +1,10 @@
-//! A start that is reserved, and the request that uses it. Pure.
+//! A reserved start and the request that uses it. Pure.
 
 use crate::gate::fleet::{PaceAnswer, PaceCall, StartWindow};
 use crate::policy::pace::Slot;
 use std::time::{Duration, Instant};
 
-/// A start that is this instance's. Instants by our clock.
+/// A start reserved for this instance. Instants are by the local clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReservedStart {
     pub window: StartWindow,
@@ -12,9 +12,9 @@ pub(super) struct ReservedStart {
     pub until: Instant,
     pub gap: Duration,
     pub is_fetch: bool,
-    /// How much longer it may take, as the one before took so long.
+    /// Extension of the window, since the start before was that late.
     missed: Duration,
-    /// What had been put off when it was reserved.
+    /// Total postponement at the time of reservation, in microseconds.
     put_off: u64,
 }
 
@@ -24,22 +24,22 @@ impl ReservedStart {
         Self { window, start, until, gap: gap.max(answer.backoff), is_fetch, missed, put_off: answer.put_off }
     }
 
-    /// When it may leave first.
+    /// Earliest time to leave.
     pub fn due(&self, busy: Option<Instant>) -> Instant {
         busy.map_or(self.start, |busy| busy.max(self.start))
     }
 
-    /// And last: in its window, or as long as whoever starts after it hears in time that it is late.
+    /// Latest time to leave: within the window, or while the next instance can still hear that this start is late.
     pub fn latest(&self, ways: Duration) -> Instant {
         self.until + self.gap.saturating_sub(ways)
     }
 
-    /// By how much a request that is ready then is later than it might be, but for what was granted for that.
+    /// By how much a request that is ready at `at` exceeds its window without the extension.
     pub fn missed_by(&self, at: Instant, ways: Duration) -> Duration {
         (at + self.missed).saturating_duration_since(self.latest(ways))
     }
 
-    /// All starts have been put off by so many microseconds so far.
+    /// Postpones the start. `put_off`: total so far, in microseconds.
     pub fn put_off(&mut self, put_off: u64) {
         let more = put_off.saturating_sub(self.put_off);
         self.put_off = put_off;
@@ -49,7 +49,7 @@ impl ReservedStart {
     }
 }
 
-/// What becomes of a start that is used, as long as there may be something to tell of it.
+/// A used start, kept while there may be something to report about it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UsedStart {
     pub of: ReservedStart,
@@ -57,7 +57,7 @@ pub(super) struct UsedStart {
     is_exclusive: bool,
     left: Option<Instant>,
     has_ended: bool,
-    /// Others have been told that it is in flight until then.
+    /// The time until which others believe the request in flight.
     in_flight: Option<Instant>,
 }
 
@@ -79,21 +79,21 @@ impl UsedStart {
         self.left = self.left.max(Some(at));
     }
 
-    /// The request has ended. `None`: there is nothing to tell.
+    /// Handles the request's end. `None`: nothing is left to report.
     pub fn ends(mut self) -> Option<Self> {
         self.has_ended = true;
         (self.in_flight.is_some() || self.is_late()).then_some(self)
     }
 
-    /// That server knows nothing of it but that it started. `None`: nor is there anything to tell.
+    /// Handles a change of server: the new one knows only the start. `None`: nothing is left to report.
     pub fn over_another_link(mut self, now: Instant) -> Option<Self> {
         (self.of.until, self.in_flight) = (now + NEVER, Some(now));
         (self.left.is_some() && !self.has_ended).then_some(self)
     }
 
-    /// When others have to be told of it at the latest.
+    /// Latest time to report to the others.
     pub fn tells_at(&self, ways: Duration) -> Option<Instant> {
-        // Who may not leave late is not waited for.
+        // Others do not wait for a start that may not leave late.
         let is_connecting = self.left.is_none() && self.of.gap >= ways * 2;
         let is_in_flight = is_connecting || self.left.is_some() && self.is_exclusive && !self.has_ended;
         match self.in_flight {
@@ -104,13 +104,13 @@ impl UsedStart {
         }
     }
 
-    /// How much later than in its window it has left, or leaves at the earliest.
+    /// How long after its window the request has left, or leaves at the earliest.
     pub fn late(&self, now: Instant) -> Option<(StartWindow, Duration)> {
         let by = self.left.unwrap_or(now).saturating_duration_since(self.of.until);
         (!by.is_zero()).then_some((self.of.window, by))
     }
 
-    /// For how long others have to wait, as far as can be said.
+    /// Estimate of how long others have to wait.
     pub fn in_flight(&self, now: Instant, ways: Duration) -> Option<Duration> {
         if self.has_ended {
             return self.in_flight.map(|_| Duration::ZERO);
@@ -120,7 +120,7 @@ impl UsedStart {
         is_due.then(|| self.of.gap.max(ways + self.of.gap / 2))
     }
 
-    /// The server knows what it has been told. `None`: there is no more to tell.
+    /// The server has received the report. `None`: nothing is left to report.
     pub fn told(mut self, call: &PaceCall, asked: Instant) -> Option<Self> {
         if let Some((window, by)) = call.late.filter(|(window, _)| *window == self.of.window) {
             self.of.window = window;
@@ -140,7 +140,7 @@ impl UsedStart {
     }
 }
 
-/// An answer that takes less than this part of a gap is told nobody.
+/// Answers within this fraction of a gap are not reported.
 const PROMPT: u32 = 4;
 /// Longer than any request.
 const NEVER: Duration = Duration::from_secs(24 * 3600);

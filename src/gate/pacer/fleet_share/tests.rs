@@ -1,4 +1,4 @@
-//! What an instance tells its fleet, and what it makes of a server that is lost or another.
+//! What an instance reports to its fleet, and how it treats a lost or a new server.
 
 use super::*;
 use crate::gate::fleet::{PaceAnswer, StartWindow};
@@ -7,7 +7,7 @@ use crate::policy::pace::{ClientId, NextTurn, PaceOutcome, Phase, Terms, Turn};
 const GAP: Duration = Duration::from_millis(1000);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// An instance with more requests than it can let go to a host with a delay. The server's clock was at 0 an hour ago.
+/// An instance with more waiting requests than the host's delay allows. The server's clock was at 0 an hour ago.
 struct Instance {
     schedule: Schedule,
     share: FleetShare,
@@ -48,7 +48,7 @@ impl Instance {
         self.share.call(&self.schedule, self.now, || 7)
     }
 
-    /// The start that is reserved comes so long after `zero`, if one was wanted.
+    /// Answers a call; a reserved start is `start` after `zero`.
     fn answer(&mut self, call: &PaceCall, start: Duration, backoff: Duration, observed: Observed) {
         let clock = self.reach.clock.expect("it has one");
         let start = clock.micros(self.zero + start);
@@ -72,7 +72,7 @@ impl Instance {
         self.answer(&call, start, Duration::ZERO, Observed::default());
     }
 
-    /// A request that is answered at once.
+    /// Starts a request that is answered at once.
     fn start(&mut self, outcome: PaceOutcome) {
         let NextTurn::Start((), slot) = self.poll() else { panic!("it is due") };
         self.share.started(&self.schedule, &slot);
@@ -105,7 +105,7 @@ fn a_start_that_nobody_waits_for_is_given_back_and_one_of_before_a_suspension_is
     instance.reserve(ms(5000));
     instance.reach.slept = ms(60_000);
     assert!(instance.call().expect("it asks again").wants.is_some());
-    // It sleeps while it asks.
+    // The instance is suspended while it asks.
     let mut instance = Instance::waiting();
     let call = instance.call().expect("it asks");
     instance.reach.slept = ms(60_000);
@@ -163,7 +163,7 @@ fn a_refusal_is_told_at_once_and_what_others_have_seen_to_pass_is_not_raised_aga
     assert_eq!(call.starts.hold, Some(instance.now + ms(4000)));
     let slow = Observed { latency: ms(3000), refusals: 2 };
     instance.answer(&call, ms(5000), ms(4000), slow);
-    // Nothing has changed here; the others find the host well again meanwhile.
+    // Nothing has changed here; meanwhile the others find that the host has recovered.
     instance.now = instance.zero + ms(5000);
     instance.share.changed();
     let call = instance.call().expect("it asks");

@@ -1,4 +1,4 @@
-//! The driver of a host queue: sleeps until the next turn is due, gives it, and reserves starts with the fleet.
+//! The driver of a host queue: sleeps until the next slot is due, grants it, and reserves starts with the fleet.
 
 use super::{HostQueue, HostQueueState};
 use crate::gate::fleet::{PaceAnswer, PaceCall, ServerLost, WaitNews};
@@ -10,7 +10,7 @@ use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep_until;
 
-/// A question to the fleet.
+/// A call to the fleet under way.
 struct Call {
     call: PaceCall,
     asked: Instant,
@@ -18,7 +18,7 @@ struct Call {
 }
 
 impl HostQueue {
-    /// Hands out turns as they come due, and looks after what is reserved, until nobody waits and nothing is at stake.
+    /// Grants slots as they come due and maintains reservations, until no request waits and nothing has to be reported.
     async fn drive(self: Arc<Self>, mut place: Option<OwnedSemaphorePermit>) {
         let mut call: Option<Call> = None;
         loop {
@@ -55,7 +55,7 @@ impl HostQueue {
         }
     }
 
-    /// Hands out the turns that are there. When it has to be done again at the latest; nothing: nobody waits.
+    /// Grants the slots that are due. Returns when to call again at the latest; `None`: no request waits.
     pub(super) fn advance(self: &Arc<Self>, state: &mut HostQueueState) -> Option<Instant> {
         loop {
             let now = Instant::now();
@@ -66,7 +66,7 @@ impl HostQueue {
                 NextTurn::Start(waiter, slot) => {
                     sharing.started(schedule, &slot);
                     if let Err(Ok(slot)) = waiter.send(Ok(slot)) {
-                        // It has just left.
+                        // The waiting request has just given up.
                         sharing.ended(schedule, self.fleet(), &slot, false);
                         schedule.finished(|| now, slot, PaceOutcome::Unused);
                     }
@@ -85,7 +85,7 @@ impl HostQueue {
         }
     }
 
-    /// The turns go on meanwhile.
+    /// Calls in a task: slots are granted meanwhile.
     fn call(self: &Arc<Self>, call: PaceCall, asked: Instant) -> Call {
         let pace = self.clone();
         let answer = async move {
@@ -95,7 +95,7 @@ impl HostQueue {
         Call { call, asked, answer: Box::pin(answer) }
     }
 
-    /// The link has changed. True: there is something to report to the fleet, though nobody waits.
+    /// Handles a change of link. Returns true if the queue must report to the fleet although no request waits.
     pub(in crate::gate::pacer) fn has_news(&self) -> bool {
         let HostQueueState { schedule, sharing, .. } = &mut *self.state.lock();
         let (Some(fleet), Some(share)) = (self.fleet(), sharing.server()) else { return false };
@@ -105,8 +105,7 @@ impl HostQueue {
         share.is_at_stake(schedule) || share.owes(schedule, now)
     }
 
-    /// The fleet can be asked, or cannot be any more; or has sent something. `place`: among those who report what they
-    /// owe, until that is done.
+    /// Looks at the fleet again after a change of link or a message. `place`: a permit to report debts, held until that is done.
     pub(in crate::gate::pacer) fn look(self: &Arc<Self>, place: Option<OwnedSemaphorePermit>) {
         let mut state = self.state.lock();
         if state.driven {
@@ -117,7 +116,7 @@ impl HostQueue {
         }
     }
 
-    /// How the key stands in the fleet has changed.
+    /// Handles a change of the key's state in the fleet.
     pub(in crate::gate::pacer) fn changed(self: &Arc<Self>) {
         if let Some(share) = self.state.lock().sharing.server() {
             share.changed();
@@ -125,7 +124,7 @@ impl HostQueue {
         self.look(None);
     }
 
-    /// What those have to know who have a start of the key.
+    /// Handles news that concerns holders of a reservation.
     pub(in crate::gate::pacer) fn hear(self: &Arc<Self>, news: WaitNews) {
         if let Some(share) = self.state.lock().sharing.server() {
             share.hears(news, Instant::now());
@@ -133,14 +132,14 @@ impl HostQueue {
         self.look(None);
     }
 
-    /// Makes the driver look, if there is one. `is_needed`: there has to be.
+    /// Wakes the driver if there is one. `is_needed`: with a server, starts one if necessary.
     pub(super) fn notify(self: &Arc<Self>, state: &mut HostQueueState, is_needed: bool) {
         if is_needed && state.sharing.server().is_some() || state.driven {
             self.wake(state);
         }
     }
 
-    /// Makes the driver look, and makes it if there is none.
+    /// Wakes the driver, and starts one if there is none.
     pub(super) fn wake(self: &Arc<Self>, state: &mut HostQueueState) {
         if std::mem::replace(&mut state.driven, true) {
             self.changed.notify_one();

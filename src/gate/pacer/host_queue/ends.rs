@@ -1,4 +1,4 @@
-//! What comes of a turn: its request leaves, is answered, ends; and who has to know.
+//! The end of a slot: its request leaves, is answered, ends. Tells all that depend on it.
 
 use super::{HostQueue, HostQueueState};
 use crate::policy::pace::{Debt, PaceOutcome, Slot};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl HostQueue {
-    /// The request leaves, or `is_gone`.
+    /// Handles a request that leaves or, if `is_gone`, has left.
     pub(in crate::gate::pacer) fn left(self: &Arc<Self>, slot: &Slot, at: Instant, is_gone: bool) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
@@ -19,7 +19,7 @@ impl HostQueue {
         }
     }
 
-    /// Its request has left, and others need not wait for the rest of it.
+    /// The request has left, and others need not wait for its end.
     pub(in crate::gate::pacer) fn pass_on(self: &Arc<Self>, slot: &mut Slot) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
@@ -28,14 +28,15 @@ impl HostQueue {
         self.notify(&mut state, frees);
     }
 
-    /// What the host's answer to it comes to, though it has not ended.
+    /// Applies the outcome of an answer before the request has ended.
     pub(in crate::gate::pacer) fn learn(self: &Arc<Self>, slot: &Slot, outcome: PaceOutcome) {
         let mut state = self.state.lock();
         self.note(&mut state, slot, outcome, None);
         self.spread(state, false, outcome);
     }
 
-    /// `has_left`: [`left`](Self::left) has been called. `answered`: when the answer began, and whether it may shorten the latency.
+    /// Returns a slot. `has_left`: [`left`](Self::left) was called. `answered`: when the answer began, and whether it may shorten the
+    /// latency.
     pub(in crate::gate::pacer) fn give_back(
         self: &Arc<Self>,
         slot: Slot,
@@ -44,7 +45,7 @@ impl HostQueue {
         answered: Option<(Duration, bool)>,
     ) {
         let mut state = self.state.lock();
-        // First: whoever has the turn next goes by it.
+        // Counted before the slot is freed, as the next start depends on it.
         self.note(&mut state, &slot, outcome, answered);
         let HostQueueState { schedule, sharing, .. } = &mut *state;
         let frees = sharing.ended(schedule, self.fleet(), &slot, has_left);
@@ -52,7 +53,7 @@ impl HostQueue {
         self.spread(state, frees, outcome);
     }
 
-    /// Counts an answer, here and with the processes of this machine.
+    /// Counts an answer here and in the processes of this machine.
     fn note(&self, state: &mut HostQueueState, slot: &Slot, outcome: PaceOutcome, answered: Option<(Duration, bool)>) {
         let HostQueueState { schedule, sharing, .. } = state;
         sharing.catch_up(schedule, self.fleet(), outcome.is_refused() || answered.is_some());
@@ -63,8 +64,7 @@ impl HostQueue {
         sharing.learned(schedule, self.fleet());
     }
 
-    /// Tells whom it concerns: who waits here, the fleet's server, and what has the host's pace as well. `frees`: the turn is not
-    /// needed for it any more.
+    /// Informs the waiting requests here, the fleet's server, and the queue that shares the host's pace. `frees`: the slot is free.
     fn spread(self: &Arc<Self>, mut state: MutexGuard<'_, HostQueueState>, frees: bool, outcome: PaceOutcome) {
         let is_refused = outcome.is_refused();
         self.notify(&mut state, frees || is_refused);
@@ -80,7 +80,7 @@ impl HostQueue {
         }
     }
 
-    /// A subresource was asked to come later: so are the pages.
+    /// The host asked a subresource to come later, so the pages wait as well.
     pub(super) fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
@@ -102,7 +102,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    /// Or it starts before the time that the host has asked for.
+    /// Otherwise the next request starts before the time that the host has asked for.
     #[tokio::test]
     async fn who_gets_a_turn_next_knows_what_the_answer_in_the_last_one_said() {
         let directory = tempfile::tempdir().unwrap();

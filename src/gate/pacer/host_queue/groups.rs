@@ -1,6 +1,6 @@
-//! The groups of a robots.txt that ask for a delay: each has a queue of its own, in which its requests keep that delay and go one at a
-//! time, before they take their turn at the host. What holds for the host as a whole (`min_delay`, what its answers ask for, how many
-//! are in flight) is kept there, so that a crawler that is asked to be slow does not make the others wait.
+//! Groups of a robots.txt that ask for a delay. Each has its own queue, in which its requests keep the delay one at a time before they
+//! wait for the host. What applies to the whole host (`min_delay`, backoff, requests in flight) stays in the host's queue, so that a slow
+//! crawler does not delay the others.
 
 use super::super::permit::{Permit, Waiting};
 use super::super::refusal::refusal;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl HostQueue {
-    /// What an earlier process owed of the key holds. `before`: the starts that it begins with.
+    /// Restores an earlier process's debt. `before`: the last starts to keep a distance from.
     pub(in crate::gate::pacer) fn of(key: PaceKey, before: LastStarts, shared: Arc<PacerShared>) -> Self {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
         if let Some(debt) = shared.debts.as_ref().and_then(|debts| debts.debt(debts.id(&key.to_string()), now)) {
@@ -22,7 +22,7 @@ impl HostQueue {
         Self::new(schedule, key, None, shared)
     }
 
-    /// Takes the turn, if it is there to take, or else a place in the line.
+    /// Takes a free slot, or else a place in the queue.
     #[inline]
     pub fn stand(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Stand, Refusal> {
         match terms.of_group() {
@@ -32,7 +32,7 @@ impl HostQueue {
     }
 
     fn stand_in_group(self: &Arc<Self>, client: ClientId, terms: &Terms, of_group: &Terms) -> Result<Stand, Refusal> {
-        // Who has to wait too long for the host is told so first.
+        // Refuses first if the wait for the host is too long.
         if let Some(refused) = self.state.lock().schedule.refusal(Instant::now(), client, &terms.of_host()) {
             return Err(refusal(refused, terms.max_wait));
         }
@@ -42,7 +42,7 @@ impl HostQueue {
         }
     }
 
-    /// It has its group's turn.
+    /// Queues a request that has its group's slot.
     pub(in crate::gate::pacer) fn stand_behind(
         self: &Arc<Self>,
         of_group: Permit,
@@ -55,14 +55,14 @@ impl HostQueue {
         })
     }
 
-    /// How long it would have waited in report mode.
+    /// The wait that a request would have had in report mode.
     pub(super) fn dry_wait(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Duration {
         let of = |queue: &Self, terms: &Terms| queue.state.lock().schedule.dry_run(Instant::now(), client, terms);
         let of_group = terms.of_group().map(|of_group| of(&self.group(terms.group_delay), &of_group));
         of(self, &terms.of_host()).max(of_group.unwrap_or_default())
     }
 
-    /// The queue of the groups that ask for this delay. One that is new counts from the host's last start: the delay may have changed.
+    /// The queue of the groups with this delay. A new queue counts from the host's last start, as the delay may have changed.
     fn group(self: &Arc<Self>, delay: Duration) -> Arc<Self> {
         let key = self.key.of_group(delay);
         if let Some(group) = self.named(&key) {
@@ -75,7 +75,7 @@ impl HostQueue {
         if groups.len() >= MOST_IDLE {
             groups.retain(|group| Arc::strong_count(group) > 1 || !group.is_idle(now));
         }
-        // Another may have made it meanwhile.
+        // Another request may have created the queue meanwhile.
         if let Some(there) = groups.iter().find(|it| it.key == group.key) {
             return there.clone();
         }
@@ -83,7 +83,7 @@ impl HostQueue {
         group
     }
 
-    /// It, or the queue of its groups that has this key.
+    /// This queue, or the queue of its group with this key.
     pub(in crate::gate::pacer) fn named(self: &Arc<Self>, key: &PaceKey) -> Option<Arc<Self>> {
         if self.key == *key { Some(self.clone()) } else { self.groups.lock().iter().find(|it| it.key == *key).cloned() }
     }
@@ -93,7 +93,7 @@ impl HostQueue {
         once(self).chain(groups)
     }
 
-    /// The host has asked for time: who waits in a group, perhaps too long now, hears of it.
+    /// The host has asked for time, which may be too long for requests that wait in a group.
     pub(super) fn hold_groups(self: &Arc<Self>, now: Instant, debt: Debt) {
         let groups = self.groups.lock().clone();
         groups.iter().for_each(|group| group.restore(now, Debt { backoff: Duration::ZERO, ..debt }));
@@ -101,19 +101,19 @@ impl HostQueue {
 }
 
 impl Waiting {
-    /// It waits for the host as well, when it has its group's turn. `terms`: its own, of host and group.
+    /// Makes the request wait for the host after its group. `terms`: of host and group.
     fn then(mut self, host: &Arc<HostQueue>, terms: &Terms) -> Self {
         (self.host, self.terms) = (Some(host.clone()), Box::new(terms.clone()));
         self
     }
 
-    /// It has its group's turn already.
+    /// Attaches the group's permit. `terms`: of host and group.
     fn behind(mut self, group: Permit, terms: &Terms) -> Self {
         (self.group, self.terms) = (Some(group), Box::new(terms.clone()));
         self
     }
 
-    /// Until its turn has come.
+    /// Waits for the slot.
     pub async fn turn(&mut self) -> Result<Permit, Refusal> {
         let (mut permit, mut is_of_group) = (self.turn_here().await?, self.host.is_some());
         let host = self.queue().clone();
@@ -126,7 +126,7 @@ impl Waiting {
             permit.waited = self.since.elapsed();
             let is_over = !permit.holds() && !max_wait.is_zero();
             let Some(of_group) = terms.of_group().filter(|_| is_over) else { return Ok(permit) };
-            // Far from the fleet's server a short turn may be over before the host's comes.
+            // Far from the fleet's server, a group's slot may expire before the host's is granted.
             drop(permit);
             permit = host.group(terms.group_delay).stand_here(self.client, &of_group)?.turn_here().await?;
             is_of_group = true;
@@ -143,5 +143,5 @@ impl Stand {
     }
 }
 
-/// Of more, those that owe nothing are dropped: a site may change its delays as it likes.
+/// Above this number, idle queues without debt are dropped: a site may change its delays often.
 const MOST_IDLE: usize = 16;

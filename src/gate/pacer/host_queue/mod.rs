@@ -1,5 +1,5 @@
-//! One key's queue, shared by the requests in it: the waiting around [`Schedule`]'s arithmetic, and around the fleet's. At
-//! most one task a host queue, the driver, sleeps until the next turn is due; it alone asks the fleet.
+//! One key's queue: adds waiting to the arithmetic of [`Schedule`] and of the fleet. Each host queue has at most one task, the driver,
+//! which sleeps until the next slot is due and alone calls the fleet.
 
 mod driver;
 mod ends;
@@ -28,20 +28,20 @@ pub(in crate::gate) struct HostQueue {
     /// Wakes the driver: a slot is free, a request gave up, or the fleet has a message.
     changed: Notify,
     key: PaceKey,
-    /// For a host queue of subresources: that of the pages, which learns of the origin's refusals.
+    /// For a queue of subresources: the queue of the pages, which learns of the origin's refusals.
     page: Option<Weak<HostQueue>>,
-    /// That of the subresources that follow the pages of this one. It goes with it.
+    /// The queue of the subresources that follow these pages, dropped with this one.
     beside: OnceLock<Arc<HostQueue>>,
-    /// The place of the one guest that may be in the queue.
+    /// The place of the one guest allowed in the queue.
     guests: OnceLock<Box<FairPlaces>>,
-    /// Those of the groups of its robots.txt that ask for a delay. They go with it.
+    /// The queues of robots.txt groups that ask for a delay, dropped with this one.
     groups: Mutex<Vec<Arc<HostQueue>>>,
     /// The delay last logged as clamped, in milliseconds.
     clamp_logged: AtomicU64,
     shared: Arc<PacerShared>,
 }
 
-/// What comes of asking for a turn.
+/// Result of asking for a slot.
 pub(in crate::gate) enum Stand {
     Go(Permit),
     Wait(Waiting),
@@ -57,21 +57,21 @@ pub struct PaceFigures {
     pub backoff: Duration,
     /// Nothing starts within this time.
     pub owed: Duration,
-    /// To the first byte of an answer, smoothed; zero: not known, or not asked for.
+    /// Time to first byte, smoothed; zero: unknown or unused.
     pub latency: Duration,
-    /// Answers in a row that turned requests away, where a breaker counts them.
+    /// Consecutive refusals, if a breaker counts them.
     pub refusals: u32,
-    /// For so long it is left alone for that.
+    /// How long the host is still paused because of them.
     pub paused: Duration,
 }
 
-/// What all queues share.
+/// State shared by all queues.
 pub(super) struct PacerShared {
     pub waiters: Arc<Waiters>,
     pub fleet: Option<Arc<Fleet>>,
-    /// Where what is owed is kept for later processes.
+    /// Where debts are kept for later processes.
     pub debts: Option<Arc<Machine>>,
-    /// How many there are.
+    /// Number of queues.
     pub queues: AtomicUsize,
 }
 
@@ -109,12 +109,12 @@ impl HostQueue {
         &self.key
     }
 
-    /// For a host queue of subresources: that of the pages. It is there for as long as a turn in this one is.
+    /// For a queue of subresources: the queue of the pages. It exists while this queue has a slot in use.
     pub fn page(&self) -> Option<Arc<Self>> {
         self.page.as_ref().and_then(Weak::upgrade)
     }
 
-    /// The queue of the subresources that follow the pages of this one.
+    /// The queue of the subresources that follow these pages.
     pub fn beside(self: &Arc<Self>) -> &Arc<Self> {
         self.beside.get_or_init(|| {
             let page = Some(Arc::downgrade(self));
@@ -122,12 +122,12 @@ impl HostQueue {
         })
     }
 
-    /// The place for guests (fetches that other hosts redirect here): one at a time comes to the queue.
+    /// The guests' place: fetches that other hosts redirect here enter the queue one at a time.
     pub fn guests(&self) -> &FairPlaces {
         self.guests.get_or_init(|| Box::new(FairPlaces::new(1)))
     }
 
-    /// Waits for the guests' place, as long as a request may wait for its turn.
+    /// Waits for the guests' place, as long as a request may wait for its slot.
     pub async fn guest_place(&self, taker: Taker, terms: &Terms) -> Result<FairPlace, Refusal> {
         let mut waits = self.shared.waiters.enter(taker.client, terms.max_waiting);
         tokio::select! {
@@ -139,7 +139,7 @@ impl HostQueue {
         }
     }
 
-    /// Waits for a turn. Dropping the future gives the place in the line back.
+    /// Waits for a slot. Dropping the future gives the place in the queue back.
     pub async fn turn(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Permit, Refusal> {
         match self.stand(client, terms)? {
             Stand::Go(permit) => Ok(permit),
@@ -147,7 +147,7 @@ impl HostQueue {
         }
     }
 
-    /// The same as [`stand`](Self::stand), in this queue alone.
+    /// Like [`stand`](Self::stand), but ignores the group's queue.
     #[inline]
     fn stand_here(self: &Arc<Self>, client: ClientId, terms: &Terms) -> Result<Stand, Refusal> {
         if let Some(refusal) = self.fleet().and_then(Fleet::refusal) {
@@ -165,7 +165,7 @@ impl HostQueue {
         match turn {
             Turn::Go(slot) => {
                 if slot.is_shared() {
-                    // It is looked after.
+                    // The used reservation is tracked.
                     let HostQueueState { schedule, sharing, .. } = &mut *state;
                     sharing.started(schedule, &slot);
                     self.wake(&mut state);
@@ -177,7 +177,7 @@ impl HostQueue {
             Turn::Wait { ticket, until } => {
                 let mut answer = answer.expect("a waiter was made for the line");
                 if matches!(state.sharing, Sharing::Machine(_)) {
-                    // What nobody has to be asked for may be there at once.
+                    // A slot that needs no call may be free at once.
                     self.advance(&mut state);
                     match answer.try_recv() {
                         Ok(Ok(slot)) => return Ok(Stand::Go(Permit::new(self, Some(slot), terms))),
@@ -188,14 +188,14 @@ impl HostQueue {
                 self.wake(&mut state);
                 drop(state);
                 let waiters = &self.shared.waiters;
-                // The request that a first fetch is for has one.
+                // For a first fetch, the request that needs it holds the place.
                 let place = (!terms.is_renewal && !terms.first_fetch).then(|| waiters.enter(client, terms.max_waiting));
                 Ok(Stand::Wait(Waiting::new(self, client, ticket, answer, terms, now, until, place)))
             }
         }
     }
 
-    /// A request of report mode: it goes at once. Tells what would have been, unless the request is `refused` anyway.
+    /// Lets a request of report mode go at once. Reports its virtual wait, unless the request is `refused` anyway.
     pub fn dry_run(self: &Arc<Self>, client: ClientId, terms: &Terms, refused: bool) -> (Permit, Option<Reported>) {
         let wait = match refused {
             true => Duration::ZERO,
@@ -209,14 +209,14 @@ impl HostQueue {
         (Permit::new(self, None, terms), held)
     }
 
-    /// Whether the origin has asked for time, of whomever, or may have: then nothing goes in a burst.
+    /// Whether the origin has asked any client for time, or may have; if so, no burst is allowed.
     pub fn is_held_back(&self) -> bool {
         let mut state = self.state.lock();
         self.follow(&mut state, Instant::now());
         !state.schedule.backoff().is_zero() || state.schedule.is_unknown()
     }
 
-    /// Logs that a delay is not kept in full, once for each delay that the host asks for.
+    /// Logs a clamped delay once for each delay that the host asks for.
     pub fn log_clamp(&self, authority: &Authority, asked: Duration, kept: Duration) {
         let millis = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
         if self.clamp_logged.swap(millis, Ordering::Relaxed) != millis {
@@ -237,7 +237,7 @@ impl HostQueue {
         PaceFigures { waiting, in_flight, backoff: schedule.backoff(), owed, latency, refusals, paused }
     }
 
-    /// Neither it nor those that go with it are in use, or owe anything.
+    /// Whether this queue and its dependent queues are unused and owe nothing.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let is_free = |inner: &Arc<Self>| Arc::strong_count(inner) == 1 && inner.is_idle(now);
         self.state.lock().schedule.is_idle(now)
@@ -245,9 +245,9 @@ impl HostQueue {
             && self.groups.lock().iter().all(is_free)
     }
 
-    /// For the next process, should this one end before the debt is paid.
+    /// Stores the debt, in case this process ends before it is paid.
     fn note_debt(&self, state: &HostQueueState, now: Instant) {
-        // The processes of a machine note each start.
+        // With `Sharing::Machine`, each start is stored already.
         if let (Sharing::Server(_), Some(debts)) = (&state.sharing, &self.shared.debts)
             && let Some(debt) = state.schedule.debt(now).filter(|debt| debt.until.duration_since(now) >= LEAST_DEBT)
         {
@@ -255,8 +255,8 @@ impl HostQueue {
         }
     }
 
-    /// Whether a request that has its turn may leave now: making the connection may have taken so long that the next one of the
-    /// fleet would not hear of it in time.
+    /// Whether a request that has its slot may still leave: connecting may have taken so long that the next instance would
+    /// not hear of it in time.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
         if self.fleet().is_none() {
             return true;
@@ -266,7 +266,7 @@ impl HostQueue {
         state.sharing.holds(&state.schedule, slot, now)
     }
 
-    /// Gives a place in the line back.
+    /// Gives a place in the queue back.
     pub(super) fn cancel(&self, ticket: Ticket) {
         let left = self.state.lock().schedule.cancel(ticket);
         if left.is_some() {
@@ -279,7 +279,7 @@ impl HostQueue {
         sharing.follow(schedule, self.fleet(), now);
     }
 
-    /// Subresources that follow their page are this instance's own affair.
+    /// Subresources that follow their page are not shared with the fleet.
     pub(super) fn fleet(&self) -> Option<&Fleet> {
         self.shared.fleet.as_deref().filter(|_| self.page.is_none())
     }
@@ -291,7 +291,7 @@ impl Drop for HostQueue {
     }
 }
 
-/// Nobody knows when the guests ahead will be done.
+/// Retry-After, since the end of earlier guests is unknown.
 const GUESTS_AWAITED: Duration = Duration::from_secs(1);
-/// Less is not missed after a restart.
+/// Shorter debts are not stored.
 const LEAST_DEBT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! With whom a key's turns are shared: nobody, the processes of this machine, or a fleet by way of its server.
+//! Who shares one key's starts: nobody, the processes of this machine, or a fleet with a server.
 
 use super::super::fleet_share::FleetShare;
 use super::super::machine_share::MachineShare;
@@ -7,7 +7,7 @@ use crate::policy::PaceKey;
 use crate::policy::pace::{Schedule, Slot};
 use std::time::Instant;
 
-/// This process's part in one key's turns.
+/// This process's share of one key's starts.
 #[allow(clippy::large_enum_variant, reason = "the default takes no second allocation for each host")]
 pub(super) enum Sharing {
     Alone,
@@ -24,7 +24,7 @@ impl Sharing {
         }
     }
 
-    /// Notes how it stands elsewhere.
+    /// Records the state of the other processes or instances.
     #[inline]
     pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, now: Instant) {
         let Some(fleet) = fleet else { return };
@@ -35,14 +35,14 @@ impl Sharing {
         }
     }
 
-    /// Gets the turn for who waits, where that takes no time.
+    /// Reserves a start for the next waiting request, if that takes no call.
     pub fn prepare<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, key: &PaceKey, now: Instant) {
         if let (Self::Machine(share), Some(machine)) = (self, fleet.and_then(Fleet::machine)) {
             share.prepare(schedule, machine, || key.to_string(), now);
         }
     }
 
-    /// Nothing more can start for now. When there is something to do again, if that is known.
+    /// Nothing more can start for now. Returns when to act next, if known.
     pub fn settle<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>) -> Option<Instant> {
         match (self, fleet.and_then(Fleet::machine)) {
             (Self::Machine(share), Some(machine)) => share.settle(schedule, machine),
@@ -50,7 +50,7 @@ impl Sharing {
         }
     }
 
-    /// A request starts.
+    /// Handles a request's start.
     pub fn started<W>(&mut self, schedule: &mut Schedule<W>, slot: &Slot) {
         match self {
             Self::Alone => {}
@@ -59,7 +59,7 @@ impl Sharing {
         }
     }
 
-    /// It leaves, or `is_gone`. True: that frees the turn.
+    /// The request leaves; `is_gone`: it has left. True: that frees the slot.
     pub fn left<W>(
         &mut self,
         schedule: &mut Schedule<W>,
@@ -75,7 +75,7 @@ impl Sharing {
         }
     }
 
-    /// It has ended. True: that frees the turn.
+    /// Handles a request's end. Returns true if that frees the slot.
     pub fn ended<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, slot: &Slot, has_left: bool) -> bool {
         match (self, fleet.and_then(Fleet::machine)) {
             (Self::Machine(share), Some(machine)) => share.ended(schedule, machine, slot),
@@ -84,7 +84,7 @@ impl Sharing {
         }
     }
 
-    /// Whether a request that has its turn may leave now.
+    /// Whether a request that has its slot may leave now.
     pub fn holds<W>(&self, schedule: &Schedule<W>, slot: &Slot, now: Instant) -> bool {
         match self {
             Self::Alone => true,
@@ -93,8 +93,8 @@ impl Sharing {
         }
     }
 
-    /// Before something is counted that changes what the host's answers have come to: an answer that asks for time, or a latency
-    /// (`changes_more`), or the end of a backoff.
+    /// Adopts the others' backoff and latency before an answer is counted. `changes_more`: the answer is a refusal or has a latency, so it
+    /// changes more than an existing backoff.
     pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, fleet: Option<&Fleet>, changes_more: bool) {
         let is_calm = schedule.backoff().is_zero() && schedule.observed().refusals == 0;
         if let (Self::Machine(share), Some(machine)) = (self, fleet.and_then(Fleet::machine))
@@ -104,14 +104,14 @@ impl Sharing {
         }
     }
 
-    /// The origin's answers have come to something else.
+    /// Publishes a changed backoff or latency.
     pub fn learned<W>(&mut self, schedule: &Schedule<W>, fleet: Option<&Fleet>) {
         if let (Self::Machine(share), Some(machine)) = (self, fleet.and_then(Fleet::machine)) {
             share.learned(schedule, machine);
         }
     }
 
-    /// With a fleet, by way of its server.
+    /// The share of a fleet with a server.
     pub fn server(&mut self) -> Option<&mut FleetShare> {
         match self {
             Self::Server(share) => Some(share),

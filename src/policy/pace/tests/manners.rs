@@ -1,4 +1,4 @@
-//! The gap that follows a host's latency, and the host that is left alone.
+//! The gap that follows a host's latency, and the pause of a host.
 
 use std::num::NonZeroU32;
 
@@ -22,7 +22,7 @@ fn paused(retry_after: u64, refusals: u32) -> Turn {
 }
 
 impl Host {
-    /// The request starts at `at`, its answer begins so much later, and is over then.
+    /// The request starts at `at`, its answer begins `after` later, and it ends then.
     #[track_caller]
     fn answered(&mut self, at: u64, terms: &Terms, after: u64, is_good: bool) {
         let slot = self.go(at, terms);
@@ -31,7 +31,7 @@ impl Host {
     }
 }
 
-/// When each request of a crawl that waits for nothing else starts, by the latencies that it meets.
+/// When each request of a sequential crawl starts, given the latencies.
 fn starts(terms: &Terms, latencies: &[u64]) -> Vec<u64> {
     let (mut host, mut at) = (Host::new(), 0);
     let start = |latency: &u64| {
@@ -46,7 +46,7 @@ fn starts(terms: &Terms, latencies: &[u64]) -> Vec<u64> {
 #[test]
 fn the_gap_follows_the_hosts_latency_up_and_down() {
     let starts = starts(&adaptive(0, 30_000), &[100, 100, 300, 700, 150, 100, 100]);
-    // Smoothed: 100, 100, 200, 450, 300, 200; five times each is the next gap.
+    // Smoothed: 100, 100, 200, 450, 300, 200; the next gap is five times each.
     assert_eq!(starts, [0, 500, 1000, 2000, 4250, 5750, 6750]);
 }
 
@@ -116,14 +116,14 @@ fn a_host_that_turns_away_so_many_in_a_row_is_left_alone_and_then_asked_once() {
     }
     assert_eq!(host.ask(300, A, &terms, ""), paused(59_900, 3));
     assert_eq!(host.ask(40_000, A, &terms, ""), paused(20_200, 3));
-    // Who may wait for so long does. One goes first, and what comes of it decides.
+    // Requests that may wait so long do. The first one goes alone, and its outcome decides.
     host.wait(55_000, A, &terms, "probe", Some(60_200));
     host.wait(55_000, A, &terms, "next", Some(61_200));
     let probe = host.starts(60_200, "probe");
     host.sleeps(60_200, 65_000);
     host.end(60_300, probe, AWAY);
     host.turns_away(60_300, "next", Refused::Paused { retry_after: ms(60_000), refusals: 4 });
-    // The first that is not turned away ends it.
+    // The first success ends the pause.
     assert_eq!(host.open_at(60_300, &terms), 120_300);
     host.visit(120_300, &terms, OK);
     assert_eq!((host.schedule.observed().refusals, host.schedule.backoff()), (0, ms(500)), "as any backoff ends");
@@ -214,7 +214,7 @@ fn a_row_is_remembered_for_an_hour() {
     assert_eq!([0, 3_599_999, 3_600_000].map(|at| host.schedule.is_idle(host.at(at))), [false, false, true]);
 }
 
-/// With `pace.key: site` hosts of one pace may have other breakers, or none.
+/// With `pace.key: site`, hosts of one pace may have different breakers, or none.
 #[test]
 fn who_keeps_no_breaker_hears_of_the_pause_all_the_same() {
     let (mut host, terms) = (Host::new(), breaker(1, 60_000));

@@ -10,7 +10,7 @@ const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
 const OK: PaceOutcome = PaceOutcome::Success;
 
-/// A schedule and its hour zero.
+/// A schedule and its time zero.
 struct Host {
     zero: Instant,
     schedule: Schedule<&'static str>,
@@ -37,14 +37,14 @@ impl Host {
         }
     }
 
-    /// The request starts at `at` and is over at once.
+    /// A request that starts at `at` and ends at once.
     #[track_caller]
     fn visit(&mut self, at: u64, terms: &Terms, outcome: PaceOutcome) {
         let slot = self.go(at, terms);
         self.end(at, slot, outcome);
     }
 
-    /// The request waits until `until`.
+    /// A request that waits until `until`.
     #[track_caller]
     fn wait(&mut self, at: u64, client: ClientId, terms: &Terms, name: &'static str, until: Option<u64>) -> Ticket {
         match self.ask(at, client, terms, name) {
@@ -178,14 +178,14 @@ fn under_a_gap_nothing_starts_before_the_one_before_has_left() {
     let mut host = Host::new();
     let slow = host.go(0, &terms);
     host.wait(1, A, &terms, "next", Some(500));
-    // Its connection takes 470 ms: were the gap counted from its turn, the next would leave 30 ms after it.
+    // The connection takes 470 ms: if the gap counted from the slot, the next request would leave 30 ms later.
     host.sleeps(500, 60_001);
     assert!(!host.schedule.left(&slow, host.at(460), false), "it is still being written");
     assert!(host.schedule.left(&slow, host.at(470), true), "the next has waited for that");
     host.sleeps(470, 970);
     let next = host.starts(970, "next");
     host.end(980, slow, OK);
-    // One that ends without leaving makes room as well, and one that leaves twice is one.
+    // A request that ends without leaving makes room as well, and leaving twice counts once.
     host.wait(981, A, &terms, "third", Some(1470));
     host.end(990, next, OK);
     host.sleeps(990, 1470);
@@ -201,7 +201,7 @@ fn a_limit_of_none_means_one() {
 fn report_mode_reports_the_turns_that_would_have_been() {
     let mut host = Host::new();
     let told = [0, 10, 20, 30].map(|at| host.schedule.dry_run(host.at(at), A, &delay(30_000)));
-    // The last would have been refused, and takes no turn.
+    // The last request would have been refused, and takes no slot.
     assert_eq!(told, [0, 29_990, 59_980, 89_970].map(ms));
     assert_eq!(host.schedule.dry_run(host.at(40), A, &delay(30_000)), ms(89_960));
     assert_eq!(host.schedule.in_flight(), 0);
@@ -266,7 +266,7 @@ fn too_long_a_wait_is_refused_at_once_and_to_the_millisecond() {
     host.visit(3000, &terms, OK);
 }
 
-/// What it was told leaves out by how much later one request may arrive than the next.
+/// The time told leaves out the arrival margin.
 #[test]
 fn who_comes_back_when_it_was_told_to_waits_out_the_rest_even_with_no_max_wait() {
     let terms = Terms { max_wait: ms(0), queue: 0, ..delay(2000) };
@@ -325,7 +325,7 @@ fn behind_an_answer_that_takes_longer_than_the_gap_the_gap_is_what_is_known() {
         assert_eq!(host.ask(40_000, A, &terms, ""), Turn::Refuse(too_long(known)), "{gap}");
         host.end(41_000, long, OK);
     }
-    // The same for those that have waited in vain.
+    // The same for requests that have waited in vain.
     let terms = Terms { max_wait: ms(20_000), ..delay(15_000) };
     let mut host = Host::new();
     let _long = host.go(0, &terms);
@@ -667,7 +667,7 @@ fn a_debt_of_ten_days_is_a_clock_gone_wrong() {
         let terms = Terms { max_crawl_delay: ms(max_crawl_delay), max_wait: ms(0), ..Terms::default() };
         let Turn::Refuse(Refused::TooLong { retry_after }) = host.ask(0, A, &terms, "") else { panic!("it is held") };
         assert_eq!(host.schedule.debt(host.zero).unwrap().until, host.zero + retry_after);
-        // It is cut once, and not put off by each who asks.
+        // The hold is cut once, and not postponed by each request.
         assert_eq!(
             host.ask(1000, A, &terms, ""),
             Turn::Refuse(Refused::TooLong { retry_after: retry_after - ms(1000) })
@@ -742,7 +742,7 @@ fn rehearsals_do_not_put_off_a_renewal() {
     assert!(matches!(host.schedule.poll(host.at(10_000)), NextTurn::Start("renewal", _)));
 }
 
-/// Fetches that were redirected here.
+/// Guests are fetches that were redirected here.
 #[test]
 fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
     for own in [vec!["a"; 12], ["a", "b"].repeat(6)] {
@@ -753,7 +753,7 @@ fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
         let mut order = Vec::new();
         for (turn, name) in (1..).zip(own) {
             let client = if name == "a" { A } else { B };
-            // One comes for each that goes.
+            // For each request that starts, another comes.
             assert!(matches!(host.ask(turn * 1000 - 1, client, &terms, name), Turn::Wait { .. }));
             let NextTurn::Start(name, slot) = host.schedule.poll(host.at(turn * 1000)) else { panic!("it is due") };
             order.push(name);
@@ -762,7 +762,7 @@ fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
         assert_eq!(order.iter().position(|name| *name == "guest"), Some(8), "{order:?}");
         assert_eq!(order.iter().filter(|name| **name == "guest").count(), 1, "{order:?}");
     }
-    // All that is needed where nobody else waits.
+    // Guests use the whole pace if nobody else waits.
     let (mut host, terms) = (Host::new(), delay(1000));
     host.visit(0, &terms, OK);
     host.wait(1, ClientId::GUESTS, &terms, "guest", Some(1000));
@@ -770,7 +770,7 @@ fn guests_let_a_host_s_own_requests_go_first_but_not_for_ever() {
     host.end(1000, slot, OK);
 }
 
-/// What one has in flight may never end: another gets a place all the same, and one only.
+/// Requests in flight may never end: another client gets a place all the same, and one only.
 #[test]
 fn a_client_without_a_place_is_lent_one() {
     let terms = Terms { max_concurrent: 2, ..delay(0) };
@@ -812,7 +812,7 @@ fn it_is_lent_in_half_the_time_that_it_may_wait_and_never_beside_a_crawl_delay()
     let _its_turn = host.starts(2000, "B");
 }
 
-/// One that goes on without its turn is its client's all the same, or a client would be lent another for each.
+/// A request that goes on without its slot still counts for its client, which would be lent another place otherwise.
 #[test]
 fn what_goes_on_without_its_turn_is_held_by_its_client() {
     let terms = Terms { max_concurrent: 2, ..delay(0) };

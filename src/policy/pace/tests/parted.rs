@@ -1,10 +1,10 @@
-//! Several instances that cannot reach each other, in simulated time, each with its own idea of the common clock.
+//! Partitioned instances in simulated time, each with its own estimate of the common clock.
 
 use super::*;
 use proptest::prelude::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Half of the most that two clocks differ by.
+/// Half of the largest difference between two clocks.
 const OFF: u64 = 30;
 
 struct Instance {
@@ -13,11 +13,11 @@ struct Instance {
     arrivals: Vec<Instant>,
     timer: Option<Instant>,
     starts: Vec<Instant>,
-    /// The longest from arrival to start.
+    /// The longest wait of a request.
     waited: Duration,
 }
 
-/// Clocks that are off by so many milliseconds, less [`OFF`]; each instance's arrivals, as milliseconds after the one before.
+/// `clocks`: errors in milliseconds, less [`OFF`]. `arrivals`: of each instance, as milliseconds after the one before.
 fn run(gap: u64, clocks: &[u64], arrivals: &[Vec<u64>]) -> Vec<Instance> {
     let zero = Instant::now();
     let instances = clocks.len() as u32;
@@ -86,7 +86,7 @@ fn fleets(most: u64) -> impl Strategy<Value = (u64, Vec<u64>, Vec<Vec<u64>>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whenever requests come, and whatever the clocks show.
+    /// For any arrivals and any clocks.
     #[test]
     fn together_they_are_no_faster_than_one((gap, clocks, arrivals) in fleets(2)) {
         let all = run(gap, &clocks, &arrivals);
@@ -113,7 +113,7 @@ proptest! {
         }
     }
 
-    /// The forecast on which a request is turned away, or told when to come back, is right.
+    /// The forecast that decides a refusal or a Retry-After is right.
     #[test]
     fn who_waits_starts_when_it_was_told((gap, clocks, _) in fleets(0), ahead in 0..5_u64, at in 0..100_000_u64) {
         let zero = Instant::now();
@@ -161,7 +161,7 @@ fn the_part_of_the_second_of_three_begins_after_one_gap_and_every_three() {
         let NextTurn::Start("it", slot) = host.schedule.poll(host.at(starts)) else { panic!("at {starts}") };
         host.end(starts, slot, OK);
     }
-    // Exactly then one need not wait.
+    // Exactly then a request need not wait.
     host.visit(22_000, &terms, OK);
 }
 

@@ -1,4 +1,4 @@
-//! The file itself: begun, grown, full, garbled, foreign, cut short, of an earlier boot.
+//! The file itself: new, grown, full, damaged, foreign, truncated, from an earlier boot.
 
 use super::super::slots::{FILE, FIRST, SEGMENTS};
 use super::*;
@@ -18,7 +18,7 @@ fn it_is_small_and_its_room_is_reserved() {
     assert!(file.blocks() * 512 >= file.len(), "{} of {}", file.blocks() * 512, file.len());
 }
 
-/// As a crawl has that waits for so many hosts.
+/// A crawl may wait for as many hosts.
 #[test]
 fn a_hundred_thousand_hosts_that_owe_a_delay_are_all_known_and_found_in_a_few_looks() {
     let ((directory, one, other), now) = (both(), 1_000_000_000);
@@ -35,7 +35,7 @@ fn a_hundred_thousand_hosts_that_owe_a_delay_are_all_known_and_found_in_a_few_lo
     }
     let length = std::fs::metadata(directory.path().join(FILE)).expect("it is there").len();
     assert!(length < 32 << 20, "{length}");
-    // What is over makes room, and the file does not grow for it.
+    // Expired slots are reused, and the file does not grow.
     let later = now + 10_000_000_000;
     for number in 0..100_000 {
         assert!(one.slots.find_or_insert(one.id(&format!("later{number}.example")), later).is_some());
@@ -48,7 +48,7 @@ fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     let (_directory, mut one, mut other) = both();
     (one.slots.most_segments, other.slots.most_segments) = (1, 1);
     let (now, room) = (1_000_000_000, 8);
-    // In one bucket.
+    // All in one bucket.
     let id = |number: u64| number << 40 | 1;
     for number in 1..=room {
         let slot = one.slots.find_or_insert(id(number), now).expect("nobody is at it");
@@ -57,7 +57,7 @@ fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     let known =
         |machine: &Machine| (1..=room + 1).filter(|number| machine.slots.find(id(*number)).is_some()).count() as u64;
     assert_eq!((known(&one), known(&other)), (room, room));
-    // A turn that its process has is not over.
+    // A turn held by a living process does not expire.
     let first = one.slots.find(id(1)).expect("it is there");
     assert_eq!(first.take(gap(0), 0, one.slots.me, now + 200_000_000, 1 << 40), SlotTurn::Taken);
     assert!(other.slots.find_or_insert(id(room + 1), now).is_some());
@@ -66,7 +66,7 @@ fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     assert_eq!(FIRST * ((1 << SEGMENTS) - 1), 1_015_808, "room for a million hosts");
 }
 
-/// Else who runs a few hosts could choose their names to be in the bucket of another's.
+/// Otherwise a site could choose names that share another host's bucket.
 #[test]
 fn which_hosts_are_in_one_bucket_is_known_to_nobody_else() {
     let (here, elsewhere) = (place(), place());
@@ -107,7 +107,7 @@ fn where_nothing_can_be_made_or_is_no_file_it_goes_on_alone() {
     assert!(Machine::open(directory.path(), MOST).is_none());
     let read_only = place();
     std::fs::set_permissions(read_only.path(), Permissions::from_mode(0o500)).expect("it is ours");
-    // Root may all the same.
+    // Root may write there all the same.
     let may = File::create(read_only.path().join("x")).is_ok();
     assert_eq!(Machine::open(read_only.path(), MOST).is_some(), may);
 }
@@ -129,14 +129,14 @@ fn a_foreign_or_damaged_file_is_begun_anew_unless_another_process_uses_it() {
         damage(&writable(&directory));
         assert!(Machine::open(directory.path(), MOST).is_none(), "{number}: it is in use");
         drop(one);
-        // Another process that some test is starting just then holds on to what was open, for a moment.
+        // A child process just started by another test keeps the descriptors open for a moment.
         let next = std::iter::repeat_with(|| Machine::open(directory.path(), MOST)).flatten().next().expect("endless");
         assert_eq!(next.debt(next.a(), now), None, "{number}");
         next.starts(now, 30_000);
     }
 }
 
-/// By whomever, while it is in use.
+/// Written by any process while the file is in use.
 #[test]
 fn nonsense_in_it_holds_nobody_up_for_more_than_a_gap() {
     let ((directory, one, other), now) = (both(), Instant::now());
@@ -178,7 +178,7 @@ async fn what_is_cut_short_leaves_each_to_itself_and_ends_nobody() {
     assert!(one.spend("a", &Spend::of(crate::policy::Period::Day, 1, 0)).await.is_err());
 }
 
-/// As a machine is after a restart: its clock begins again too.
+/// After a machine's restart its clock begins again, too.
 #[test]
 fn after_a_boot_no_time_has_passed() {
     let (directory, now) = (place(), Instant::now());
@@ -188,7 +188,7 @@ fn after_a_boot_no_time_has_passed() {
         one.learn(one.a(), ms(500), Observed::default(), Some(now + ms(60_000)));
         drop(open(&directory));
         assert!(is_about(one.due(now, 3000), ms(60_000)), "the same boot");
-        // It is killed in its turn.
+        // The process is killed while it has the turn.
         assert_eq!(one.takes(now + ms(60_001), 3000), MachineTurn::Taken);
         one.leaves(now + ms(10), 3000, true);
     }
@@ -199,7 +199,7 @@ fn after_a_boot_no_time_has_passed() {
     assert!(due >= ms(59_980) && due <= ms(60_000) + opened.elapsed(), "what was left is left: {due:?}");
 }
 
-/// There is no start by which the file's last moment could be known.
+/// The file has no start by which its last moment could be known.
 #[test]
 fn after_a_boot_what_an_origin_has_asked_for_ends() {
     let (directory, now) = (place(), Instant::now());
@@ -213,7 +213,7 @@ fn after_a_boot_what_an_origin_has_asked_for_ends() {
     assert_eq!(one.due(now + ms(60_000), 0), NOW);
 }
 
-/// Another is stopped in the microseconds in which it adds a key.
+/// Another process is stopped in the microseconds in which it adds a key.
 #[tokio::test(start_paused = true)]
 async fn a_new_key_is_not_added_by_two_at_once() {
     let ((_directory, one, other), now) = (both(), Instant::now());

@@ -1,4 +1,4 @@
-//! Processes of one machine, as far as they differ by their open files.
+//! Processes of one machine, simulated by separate open files.
 
 mod file;
 mod model;
@@ -34,7 +34,7 @@ fn gap(gap: u64) -> MachineStart {
     MachineStart { gap: ms(gap), is_fetch: false }
 }
 
-/// Its process ends. Another that some test is starting just then holds on to what was open, for a moment.
+/// Ends a process. A child just started by another test keeps the descriptors open for a moment.
 fn end(process: Machine, other: &Machine) {
     let number = process.slots.me;
     drop(process);
@@ -65,7 +65,7 @@ impl Machine {
         self.release(self.a());
     }
 
-    /// When the next of that gap may start, from then.
+    /// Time from `at` until the next start with that gap.
     #[track_caller]
     fn due(&self, at: Instant, gap_ms: u64) -> Duration {
         match self.takes(at, gap_ms) {
@@ -106,7 +106,7 @@ fn one_has_the_turn_and_the_next_keeps_its_distance_from_when_its_request_left()
     let ((_directory, one, other), now) = (both(), Instant::now());
     assert_eq!(one.takes(now, 3000), MachineTurn::Taken);
     assert_eq!(other.takes(now, 3000), MachineTurn::Busy);
-    // It takes longer to connect than the gap.
+    // Connecting takes longer than the gap.
     assert_eq!(other.takes(now + ms(4000), 3000), MachineTurn::Busy);
     one.leaves(now + ms(5000), 3000, false);
     one.leaves(now + ms(5010), 3000, true);
@@ -137,7 +137,7 @@ fn a_turn_that_led_to_no_start_binds_nobody() {
     assert_eq!(other.takes(now, 3000), MachineTurn::Taken);
 }
 
-/// It may have been written at any time until then.
+/// The request may have been sent at any time until then.
 #[test]
 fn what_had_not_been_seen_to_leave_when_its_process_was_killed_counts_as_of_then() {
     for (leaving, gone, due) in [(false, false, 0), (true, false, 3000), (true, true, 2000)] {
@@ -161,7 +161,7 @@ fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
     let ((_directory, one, other), now) = (both(), Instant::now());
     let slot = one.slots.find_or_insert(one.a(), 1).expect("nobody is at it");
     let start = gap(1000);
-    // A process may have ended and another have its number since.
+    // A process may have ended and another taken its number since.
     for before in [other.slots.me ^ 1 << 16, one.slots.me ^ 1 << 16] {
         assert_eq!(slot.take(start, 0, before, micros(now), 1), SlotTurn::Taken);
         assert_eq!(other.takes(now, 1000), MachineTurn::Taken);
@@ -253,12 +253,12 @@ async fn one_fetches_and_the_others_wait_for_that() {
     };
     let (claimed, ()) = tokio::join!(waits, publishes);
     assert!(matches!(claimed, Ok(Claim::Copy(_))));
-    // It is not new to who wants a new one.
+    // The copy is too old for a claim with `anew`.
     let Ok(Claim::Fetch(right, Some(_))) = other.claim(SiteFile::Robots.of(&a), true).await else {
         panic!("it may be fetched")
     };
     drop(right);
-    // That it could not be had is each one's to find.
+    // A failed fetch is not shared: each process tries by itself.
     let failed = Arc::new(Entry::default().failed(SystemTime::now(), "status 503", None, 0.0));
     for fleet in [&one, &other, &one] {
         let Ok(Claim::Fetch(right, None)) = fleet.claim(SiteFile::Robots.of(&b), false).await else {
@@ -268,7 +268,7 @@ async fn one_fetches_and_the_others_wait_for_that() {
     }
 }
 
-/// Compressing half a megabyte to learn that it does not fit keeps a thread busy, and the file in memory.
+/// Compressing half a megabyte only to learn that it does not fit would block a thread and hold the file in memory.
 #[tokio::test]
 async fn a_file_that_is_far_too_long_is_left_to_nobody() {
     use crate::gate::fleet::parcel::FoundCopy;
@@ -287,7 +287,7 @@ async fn a_file_that_is_far_too_long_is_left_to_nobody() {
     }
 }
 
-/// It may be stopped.
+/// The process with the right may be stopped.
 #[tokio::test(start_paused = true)]
 async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
     let ((_directory, one, other), a) = (fleets(), authority("http://a"));
@@ -310,7 +310,7 @@ async fn who_does_not_come_back_with_a_copy_is_not_waited_for_for_ever() {
 #[test]
 fn a_right_is_one_processs_for_as_long_as_it_lives_whatever_else_is_being_fetched() {
     let (_directory, one, other) = both();
-    // Names that fall on the same words.
+    // Names that share words.
     let name = |number: u64| number << 40 | 7 << 16;
     for number in 1..=4 {
         assert!(one.slots.take_right(name(number)) && one.slots.take_right(name(number)));

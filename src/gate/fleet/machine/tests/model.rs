@@ -1,5 +1,5 @@
-//! Some processes at one key, in simulated time, each as a host queue behaves: reserves, takes the turn when that is due, leaves some
-//! time later, ends, gives up, or is killed at any moment. What is checked knows nothing but the starts.
+//! Processes at one key in simulated time. Each behaves like a host queue: reserves, takes the turn when due, leaves some time later,
+//! ends, gives up, or is killed at any moment. The checks see only starts.
 
 use super::*;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ struct Plan {
 enum Ending {
     Whole,
     GivesUp,
-    /// It has the turn, and never leaves.
+    /// The process has the turn, and its request never leaves.
     Unused,
     KilledWaiting,
     KilledConnecting,
@@ -57,7 +57,7 @@ fn plan(processes: usize) -> impl Strategy<Value = Plan> {
 
 const GAP: u64 = 100;
 
-/// Runs all plans to their ends; returns when heads left, as far as anybody can know, and how long starts that were made took.
+/// Runs all plans to their ends; returns when heads left, as far as others can know, and how long completed starts took.
 fn run(plans: &[Plan], processes: usize) -> (Vec<Instant>, Vec<Duration>) {
     let directory = place();
     let zero = Instant::now() + Duration::from_secs(3600);
@@ -73,7 +73,7 @@ fn run(plans: &[Plan], processes: usize) -> (Vec<Instant>, Vec<Duration>) {
     loop {
         let mut soonest: Option<Instant> = None;
         for number in 0..processes {
-            // Until it has nothing to do for now.
+            // Until the process has nothing to do for now.
             while let Some(at) = step(&mut all, number, now, (&mut heads, &mut waits), &directory) {
                 if at > now {
                     soonest = Some(soonest.map_or(at, |soonest| soonest.min(at)));
@@ -88,7 +88,7 @@ fn run(plans: &[Plan], processes: usize) -> (Vec<Instant>, Vec<Duration>) {
     }
 }
 
-/// When this process has something to do again. `None`: never.
+/// When this process has to act next. `None`: never.
 fn step(
     all: &mut [Process],
     number: usize,
@@ -184,13 +184,13 @@ proptest! {
         for pair in heads.windows(2) {
             prop_assert!(pair[1] - pair[0] >= ms(GAP), "{:?}", heads);
         }
-        // Each of the others may have a start of its own before, which takes as long as it can and costs a gap if it is killed.
+        // Each other process may start before, take as long as possible, and cost a gap if killed.
         let longest = ms((GAP + 250 + 250 + GAP) * (processes as u64 + 1));
         prop_assert!(waits.iter().all(|wait| *wait <= longest), "{:?} of {:?}", waits.iter().max(), longest);
     }
 }
 
-/// Else the process whose request has just ended would always be the first to know that the turn is free.
+/// Otherwise the process whose request has just ended would always be the first to see the free turn.
 #[test]
 fn turns_are_shared_evenly_where_answers_take_longer_than_the_gap() {
     const TAKES: u64 = 10 * GAP;
@@ -200,7 +200,7 @@ fn turns_are_shared_evenly_where_answers_take_longer_than_the_gap() {
     assert!(waits.iter().all(|wait| *wait <= ms(3 * (TAKES + 20))), "{:?}", waits.iter().max());
 }
 
-/// Who waits has its turns in the order in which it came for them.
+/// Processes take turns in the order in which they came.
 #[test]
 fn turns_are_shared_evenly() {
     let plans: Vec<Plan> = (0..60)
