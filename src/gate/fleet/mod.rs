@@ -2,7 +2,7 @@
 //! is its manual. Without a server, the processes of one machine with the same store are a fleet (`machine`).
 //!
 //! - Under a gap, an instance reserves each start at the server (`pace.lua`), and interprets it by its estimate of the server's clock
-//! (`clock`). Without a gap nothing is reserved: a refusal by the origin is published to all.
+//!   (`clock`). Without a gap nothing is reserved: a refusal by the origin is published to all.
 //! - A robots.txt is fetched by the instance with that right (`copy.lua`), and published.
 //! - The server counts the spending from budgets (`budget.lua`).
 //! - A server that does not answer in time is not asked until it does (`link`); until then `on_fleet_loss` applies.
