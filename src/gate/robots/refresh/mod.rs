@@ -131,7 +131,11 @@ impl RobotsCache {
             (!is_long.get()).then_some(entry)
         });
         let at_once = work.clone();
-        match spawn_blocking(move || at_once(LONG)).await.map_err(rethrown).ok()? {
+        let place = self.loading.acquire().await.ok()?;
+        let read = spawn_blocking(move || at_once(LONG)).await.map_err(rethrown).ok()?;
+        // A long file waits for its turn without it: short ones go on.
+        drop(place);
+        match read {
             Some(entry) => entry,
             None => self.workers.compute(taker, move || work(usize::MAX)).await.ok()?.flatten(),
         }
@@ -235,7 +239,6 @@ impl RobotsCache {
             return None;
         }
         let (store, authority) = (self.store.clone(), authority.clone());
-        let _place = self.loading.acquire().await.ok()?;
         let load = move |settings: &Settings, parse: &ParseCopy<'_>| {
             let kept = store.load(file.of(&authority), parse)?;
             Some(if settings.store.is_impatient { Arc::new(kept.due(SystemTime::now())) } else { kept })

@@ -143,7 +143,14 @@ async fn a_long_file_of_a_copy_is_read_in_turn_like_a_fetched_one() {
     let waited = tokio::time::timeout(Duration::from_millis(200), &mut long).await;
     assert!(waited.is_err() && cache.files.count(SiteFile::Robots) == 0, "it waits for a place");
     assert!(read(1).await.is_some(), "a short one needs none");
-    drop(all);
+    let mut more: Vec<_> = (1_001..1_021).map(|lines| Box::pin(read(lines))).collect();
+    for wait in &mut more {
+        let waited = tokio::time::timeout(Duration::from_millis(20), wait).await;
+        assert!(waited.is_err(), "so does each of twenty");
+    }
+    let short = tokio::time::timeout(Duration::from_secs(10), read(2)).await;
+    assert!(short.is_ok_and(|read| read.is_some()), "a short one does not wait behind them");
+    drop((all, more));
     let read_now = long.await.expect("it is read");
     let all = all_places(&cache.workers);
     assert!(read(1_000).await.is_some(), "nor does one that is in memory");
