@@ -48,7 +48,9 @@ struct LookupShare {
     slow: Arc<Semaphore>,
 }
 
-type SiteShares = HashMap<(Option<ClientId>, Box<str>), Arc<Semaphore>>;
+type SiteShares = HashMap<ClientSite, Arc<Semaphore>>;
+/// A client, and the registrable domain of a name.
+type ClientSite = (Option<ClientId>, Box<str>);
 type ResultReceiver = watch::Receiver<LookupState>;
 type ResultSender = watch::Sender<LookupState>;
 /// Function that resolves a name.
@@ -161,13 +163,13 @@ impl Resolver {
         let (tell, result) = watch::channel(LookupState::Queued);
         in_flight.insert(name.clone(), tell.clone());
         drop(in_flight);
-        let (this, name, site) = (self.clone(), name.clone(), Box::from(host.domain().unwrap_or(name)));
+        let (this, name, site) = (self.clone(), name.clone(), (client, Box::from(host.domain().unwrap_or(name))));
         tokio::spawn(async move {
-            let shares = this.shares(client, site);
+            let shares = this.shares(client, &site);
             let answer = this.ask(&name, &shares, &tell).await;
             drop(shares);
             this.0.shares.lock().retain(|_, share| Arc::strong_count(share) > 1);
-            this.0.sites.lock().retain(|_, share| Arc::strong_count(share) > 1);
+            this.leave(&site);
             let Some(answer) = answer else { return };
             // Addresses found before remain in use until they are too old, whatever fails now.
             let known = match this.0.answers.get(&name) {
@@ -262,12 +264,20 @@ impl Resolver {
         }
     }
 
-    fn shares(&self, client: Option<ClientId>, site: Box<str>) -> (Arc<LookupShare>, Arc<Semaphore>) {
+    fn shares(&self, client: Option<ClientId>, site: &ClientSite) -> (Arc<LookupShare>, Arc<Semaphore>) {
         let new =
             || LookupShare { quick: Arc::new(Semaphore::new(QUICK)), slow: Arc::new(Semaphore::new(LOOKUPS / 2)) };
         let share = self.0.shares.lock().entry(client).or_insert_with(|| Arc::new(new())).clone();
         let of_site = || Arc::new(Semaphore::new(OF_SITE));
-        (share, self.0.sites.lock().entry((client, site)).or_insert_with(of_site).clone())
+        (share, self.0.sites.lock().entry(site.clone()).or_insert_with(of_site).clone())
+    }
+
+    /// The last look-up of a site's names takes its share away: a crawl has thousands of sites.
+    fn leave(&self, site: &ClientSite) {
+        let mut sites = self.0.sites.lock();
+        if sites.get(site).is_some_and(|share| Arc::strong_count(share) == 1) {
+            sites.remove(site);
+        }
     }
 }
 
