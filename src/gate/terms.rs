@@ -14,12 +14,13 @@ pub(super) fn terms(
     first_fetch: bool,
 ) -> Terms {
     let (pace, manners) = (&settings.pace, &rules.manners);
-    let of_host = settings.hosts.get(host).rules.crawl_delay.unwrap_or_default();
-    // A longer delay of the client's own has a separate queue, like a group's: other clients do not wait for it.
     let (crawl_delay, group_delay) = match rules.crawl_delay {
-        Some(own) if own > of_host => (of_host, own),
-        Some(own) => (own, Duration::ZERO),
         None => (Duration::ZERO, crawl_delay.unwrap_or_default()),
+        Some(own) => {
+            let of_host = settings.hosts.get(host).rules.crawl_delay.unwrap_or_default();
+            // A longer delay of the client's own has a queue of its own, like a group's: the others do not wait for it.
+            (own.min(of_host), if own > of_host { own } else { Duration::ZERO })
+        }
     };
     Terms {
         crawl_delay,
