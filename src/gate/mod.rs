@@ -120,7 +120,7 @@ impl Gate {
     ) -> Self {
         let (store, fleet) = (Arc::new(store), fleet.map(Arc::new));
         let pacer = Arc::new(Pacer::new(fleet.clone(), machine));
-        let workers = Workers::new(settings.load().limits.decoders);
+        let workers = Workers::new(settings.load().limits.workers);
         let shared = (store.clone(), fleet.clone(), workers.clone());
         let robots = RobotsCache::new(upstream, pacer.clone(), shared, settings.clone());
         let (ledger, mut listens) = (Ledger::new(fleet.clone()), JoinSet::new());

@@ -343,9 +343,9 @@ pub struct LimitSettings {
     pub max_idle_connections_per_host: usize,
     /// Concurrent fetches of robots.txt.
     pub max_robots_fetches: NonZeroUsize,
-    /// Not a configuration key. Bodies that take long to decode, at a time. `None`: half of the cores.
+    /// Not a configuration key. Threads for bodies that take long to decode and files that take long to compile. `None`: half of the cores.
     #[serde(skip)]
-    pub decoders: Option<usize>,
+    pub workers: Option<usize>,
     /// How long the proxy continues to accept after it is asked to stop; `/readyz` reports the stop at once.
     pub shutdown_delay: Duration,
     /// Time for requests in flight to finish when the proxy is stopped.

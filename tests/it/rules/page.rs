@@ -422,7 +422,7 @@ async fn without_a_decoder_to_be_had_nothing_goes_on_unread() {
         assert_eq!(proxy.get(&url("/stored")).await.status(), 200);
     }
     let directory = proxy.shutdown().await;
-    let without = |settings: &mut politely::config::Settings| settings.limits.decoders = Some(0);
+    let without = |settings: &mut politely::config::Settings| settings.limits.workers = Some(0);
     let proxy = Proxy::start_with(directory, &format!("{cache}{PURPOSE}"), without).await;
     let urls = [url("/held"), url("/stored"), url("/held").replace("a.localhost", "b.localhost")];
     let (held, stored, robots) = tokio::join!(proxy.get(&urls[0]), proxy.get(&urls[1]), proxy.get(&urls[2]));
