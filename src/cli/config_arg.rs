@@ -45,6 +45,13 @@ pub(super) enum Format {
     Json,
 }
 
+/// Logs what is valid but may have unwanted consequences.
+pub(super) fn log_warnings(settings: &Settings) {
+    for warning in settings.warnings() {
+        tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
+    }
+}
+
 /// A key that the argument `name` sets.
 pub(super) fn key_argument(name: &str, key: &str, value: &impl serde::Serialize) -> KeyArgument {
     let value = serde_json::to_string(value).expect("texts and lists of them");

@@ -74,9 +74,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         (false, false) => LogLevel::Warn,
     };
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
-    for warning in settings.warnings() {
-        tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
-    }
+    super::log_warnings(&settings);
     if settings.egress.upstream_proxy.is_none()
         && let Some(name) = PROXY.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
     {
