@@ -2,7 +2,7 @@
 //! kinds of hosts all the time, while Redis hangs, is killed and comes back with nothing, is emptied, while one instance is cut off from
 //! it, is stopped, has its clock set, and a `run` is killed. The judge is at the origin and knows only when requests came, by the kernel.
 
-use super::{read_head, receive};
+use super::read_head;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 #[path = "../../tests/it/support/relay.rs"]
@@ -313,43 +313,19 @@ async fn ask(proxy: SocketAddr, authority: &str) -> Option<()> {
     }
 }
 
-/// On a thread of its own.
 fn origin(starts: Starts) -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    listener.set_nonblocking(true).expect("a TCP socket");
-    super::stamp(&listener);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let serve = async move {
-        let listener = TcpListener::from_std(listener).expect("within the runtime");
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let starts = starts.clone();
-            tokio::spawn(async move {
-                stream.set_nodelay(true).expect("a TCP socket");
-                while let Some((head, at)) = receive(&stream).await {
-                    let host = head
-                        .lines()
-                        .find_map(|line| line.strip_prefix("Host: ")?.split(':').next())
-                        .unwrap_or_default();
-                    let body = match delay(host) {
-                        Some(delay) if head.starts_with("GET /robots.txt") => {
-                            format!("User-agent: *\nCrawl-delay: {}\n", delay.as_secs_f64())
-                        }
-                        _ => {
-                            starts.lock().expect("no panic").entry(host.to_owned()).or_default().push(at);
-                            "page\n".to_owned()
-                        }
-                    };
-                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-                    if stream.write_all(answer.as_bytes()).await.is_err() {
-                        return;
-                    }
-                }
-            });
+    super::origin(move |head, at| {
+        let host = head.lines().find_map(|line| line.strip_prefix("Host: ")?.split(':').next()).unwrap_or_default();
+        match delay(host) {
+            Some(delay) if head.starts_with("GET /robots.txt") => {
+                format!("User-agent: *\nCrawl-delay: {}\n", delay.as_secs_f64())
+            }
+            _ => {
+                starts.lock().expect("no panic").entry(host.to_owned()).or_default().push(at);
+                "page\n".to_owned()
+            }
         }
-    };
-    std::thread::spawn(move || runtime.block_on(serve));
-    address
+    })
 }
 
 fn signal(name: &str, child: &Child) {

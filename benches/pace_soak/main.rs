@@ -6,18 +6,17 @@
 //! A request has come when the kernel has it: all run on one machine, and an origin that is not scheduled for a while
 //! would read one late and the next in time.
 
+#[path = "../support/arrival.rs"]
+mod arrival;
 mod faults;
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
-use nix::sys::time::TimeSpec;
+use arrival::{receive, stamp};
 use politely::config::Settings;
 use std::collections::HashMap;
-use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Host and arrival of each request by its number.
@@ -47,7 +46,10 @@ fn argument(name: &str) -> Option<String> {
 
 async fn soak() {
     let starts = Starts::default();
-    let origin = origin(starts.clone());
+    let origin = origin({
+        let starts = starts.clone();
+        move |head, at| answer(head, at, &starts)
+    });
     let directory = tempfile::tempdir().expect("a directory");
     let text = format!(
         "listen: [{{ address: '127.0.0.1:0' }}]\nstore: {{ disk: 0 }}\n\
@@ -128,7 +130,8 @@ async fn client_of(client: usize, proxy: SocketAddr, origin: SocketAddr) -> Vec<
 }
 
 /// On a thread of its own, so that what the proxy and the clients do delays its clock no more than the machine has to.
-fn origin(starts: Starts) -> SocketAddr {
+/// `answer`: the body for a request's head and its arrival.
+fn origin(answer: impl Fn(&str, SystemTime) -> String + Clone + Send + 'static) -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     listener.set_nonblocking(true).expect("a TCP socket");
@@ -137,11 +140,12 @@ fn origin(starts: Starts) -> SocketAddr {
     let serve = async move {
         let listener = TcpListener::from_std(listener).expect("within the runtime");
         while let Ok((mut stream, _)) = listener.accept().await {
-            let starts = starts.clone();
+            let answer = answer.clone();
             tokio::spawn(async move {
                 stream.set_nodelay(true).expect("a TCP socket");
                 while let Some((head, at)) = receive(&stream).await {
-                    let answer = answer(&head, at, &starts);
+                    assert!(head.ends_with("\r\n\r\n"), "{head}");
+                    let answer = answer(&head, at);
                     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len());
                     if stream.write_all(answer.as_bytes()).await.is_err() {
                         return;
@@ -152,29 +156,6 @@ fn origin(starts: Starts) -> SocketAddr {
     };
     std::thread::spawn(move || runtime.block_on(serve));
     address
-}
-
-/// The kernel notes when something has come to what is accepted.
-fn stamp(listener: &std::net::TcpListener) {
-    setsockopt(listener, sockopt::ReceiveTimestampns, &true).expect("Linux");
-}
-
-/// A request, which is short enough to come at once, and when it came; `None` at the end of the connection.
-async fn receive(stream: &TcpStream) -> Option<(String, SystemTime)> {
-    let mut head = [0; 4096];
-    let received = stream.async_io(Interest::READABLE, || {
-        let (mut parts, mut space) = ([IoSliceMut::new(&mut head)], nix::cmsg_space!(TimeSpec));
-        let message = recvmsg::<()>(stream.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::empty())?;
-        let at = message.cmsgs()?.find_map(|said| match said {
-            ControlMessageOwned::ScmTimestampns(at) => Some(SystemTime::UNIX_EPOCH + Duration::from(at)),
-            _ => None,
-        });
-        Ok::<_, io::Error>((message.bytes, at))
-    });
-    let (length, at) = received.await.ok().filter(|(length, _)| *length > 0)?;
-    let head = String::from_utf8(head[..length].to_vec()).expect("ASCII");
-    assert!(head.ends_with("\r\n\r\n"), "{head}");
-    Some((head, at.expect("the kernel tells")))
 }
 
 fn answer(head: &str, at: SystemTime, starts: &Starts) -> String {

@@ -12,6 +12,8 @@
 //! One proxy, `steady`, lives from the start to the end: its memory and descriptors are measured. The other, `changing`, is
 //! replaced and killed.
 
+#[path = "../support/arrival.rs"]
+mod arrival;
 mod certs;
 mod client;
 mod faults;

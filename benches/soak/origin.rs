@@ -1,16 +1,16 @@
 //! The origins behind four ports: HTTP/1.1, the same over TLS, a strict HTTP/2, and the paced ones, whose requests carry the
 //! time at which the kernel had them. Robots.txt and pages break in every way.
 
+use crate::arrival::{receive, stamp};
 use crate::world::{Host, Kind, Version, World};
 use bytes::Bytes;
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recv, recvmsg, setsockopt, sockopt};
-use nix::sys::time::TimeSpec;
-use std::io::{self, IoSliceMut};
+use nix::sys::socket::{MsgFlags, recv};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, Interest};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -39,7 +39,7 @@ pub async fn start(world: &Arc<World>, tls: Arc<rustls::ServerConfig>, h2: Arc<r
     let (plain, secure, two, paced) = (listener(), listener(), listener(), listener());
     let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
     let ports = Ports { http: port(&plain), https: port(&secure), h2: port(&two), paced: port(&paced) };
-    setsockopt(&paced, sockopt::ReceiveTimestampns, &true).expect("Linux");
+    stamp(&paced);
     tokio::spawn(serve_http(plain, world.clone()));
     tokio::spawn(serve_https(secure, tls.into(), world.clone()));
     tokio::spawn(serve_h2(two, h2.into(), world.clone()));
@@ -429,7 +429,7 @@ async fn serve_paced(listener: TcpListener, world: Arc<World>) {
             while let Some((head, at)) = receive(&stream).await {
                 // The kernel stamps what it puts together by its last part: an end behind a request that nobody has read yet
                 // makes that request look later than it was.
-                let at = at.filter(|_| !has_ended(&stream));
+                let at = (!has_ended(&stream)).then_some(at);
                 let name =
                     head.lines().find_map(|line| Some(line.strip_prefix("Host: ")?.split(':').next()?.to_owned()));
                 let target = head.split(' ').nth(1).unwrap_or_default();
@@ -460,23 +460,6 @@ fn has_ended(stream: &TcpStream) -> bool {
         recv(stream.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT),
         Ok(0) | Err(Errno::ECONNRESET)
     )
-}
-
-/// A request, which is short enough to come at once, and when it came; `None` at the end of the connection.
-async fn receive(stream: &TcpStream) -> Option<(String, Option<SystemTime>)> {
-    let mut head = [0; 4096];
-    let received = stream.async_io(Interest::READABLE, || {
-        let (mut parts, mut space) = ([IoSliceMut::new(&mut head)], nix::cmsg_space!(TimeSpec));
-        let message = recvmsg::<()>(stream.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::empty())?;
-        let at = message.cmsgs()?.find_map(|said| match said {
-            ControlMessageOwned::ScmTimestampns(at) => Some(SystemTime::UNIX_EPOCH + Duration::from(at)),
-            _ => None,
-        });
-        Ok::<_, io::Error>((message.bytes, at))
-    });
-    let (length, at) = received.await.ok().filter(|(length, _)| *length > 0)?;
-    let head = String::from_utf8(head[..length].to_vec()).ok()?;
-    Some((head, Some(at.expect("the kernel has it"))))
 }
 
 const SLOWLY: Duration = Duration::from_millis(300);
