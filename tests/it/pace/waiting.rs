@@ -1,8 +1,9 @@
 //! Waiting for a turn: in line, not too long, and no longer than the client is there.
 
 use super::pacing::{all, assert_gaps, delay};
+use crate::serving::access::{request, users};
 use crate::support::client::get;
-use crate::support::h2_client::request;
+use crate::support::h2_client;
 use crate::support::{Alpn, Origin, Proxy, Reply, Response, assert_refused, eventually};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -151,7 +152,7 @@ async fn so_does_one_in_tls_and_one_on_h2() {
     let origin = Origin::tls_site(Alpn::Both, &delay("1")).await;
     let h2 = proxy.h2(&origin, "a.localhost").await;
     place_given_back(&origin, &proxy, async || {
-        let pending = h2.send(request("GET", &origin.url("/page2")), true).await;
+        let pending = h2.send(h2_client::request("GET", &origin.url("/page2")), true).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
         drop(pending);
     })
@@ -360,7 +361,9 @@ async fn what_has_no_end_holds_no_place_at_a_host_without_a_gap() {
 /// Whatever another has in flight there, and however long that takes: polls that wait for their answers, downloads without end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_has_nothing_in_flight_at_a_host_gets_a_place() {
-    let users = ["alice", "bob", "carol"].map(|name| user(name, "")).join(", ");
+    use argon2::PasswordHasher;
+    let hash = argon2::Argon2::from(argon2::Params::new(8, 1, 1, None).unwrap()).hash_password(b"pw").unwrap();
+    let users = ["alice", "bob", "carol"].map(|name| format!("{{ name: {name}, password: '{hash}' }}")).join(", ");
     let yaml = format!(
         "hosts: {{ '*': {{ robots: ignore }} }}\npace: {{ max_wait: 2s, max_concurrent: 3 }}\naccess: {{ users: [{users}] }}"
     );
@@ -374,8 +377,11 @@ async fn a_client_that_has_nothing_in_flight_at_a_host_gets_a_place() {
         let proxy = Proxy::start(&yaml).await;
         let host = origin.authority("a.localhost");
         let ask = async |user: &str, target: &str| {
+            use base64::Engine;
+            let credentials = base64::prelude::BASE64_STANDARD.encode(format!("{user}:pw"));
             let mut client = proxy.client().await;
-            client.send(by(user, get(&origin.url(target), &host))).await;
+            let fields = format!("\r\nProxy-Authorization: Basic {credentials}\r\n\r\n");
+            client.send(get(&origin.url(target), &host).replacen("\r\n\r\n", &fields, 1)).await;
             client
         };
         let mut held = Vec::new();
@@ -409,49 +415,35 @@ async fn a_longer_delay_holds_for_those_who_wait_already() {
     assert_gaps(&origin, 2, Duration::from_secs(5));
 }
 
-/// An entry of `access.users`.
-fn user(name: &str, more: &str) -> String {
-    use argon2::PasswordHasher;
-    let hash = argon2::Argon2::from(argon2::Params::new(8, 1, 1, None).unwrap()).hash_password(b"pw").unwrap();
-    format!("{{ name: {name}, password: '{hash}'{more} }}")
-}
-
-/// The user's request.
-fn by(user: &str, request: String) -> String {
-    use base64::Engine;
-    let credentials = base64::prelude::BASE64_STANDARD.encode(format!("{user}:pw"));
-    request.replacen("\r\n\r\n", &format!("\r\nProxy-Authorization: Basic {credentials}\r\n\r\n"), 1)
-}
-
 /// Nor does a group's in robots.txt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_longer_delay_of_a_users_own_holds_up_nobody_else() {
     const SLOW: Duration = Duration::from_secs(3);
     let origin = Arc::new(Origin::site("").await);
-    let users = [user("slow", ", hosts: { '*': { crawl_delay: 3s } }"), user("quick", "")].join(", ");
+    // The slow one, and bob.
+    let users = users("hosts: { '*': { crawl_delay: 3s } }");
     for of_all in ["", "hosts: { '*': { crawl_delay: 100ms } }"] {
-        let proxy = Arc::new(Proxy::start(&format!("{of_all}\naccess: {{ users: [{users}] }}")).await);
+        let proxy = Arc::new(Proxy::start(&format!("{of_all}\n{users}")).await);
         let ask = |name: &'static str| {
             let (origin, proxy) = (origin.clone(), proxy.clone());
             async move {
                 let mut client = proxy.client().await;
-                let request = get(&origin.url(&format!("/{name}")), &origin.authority("a.localhost"));
-                client.send(by(name, request)).await;
+                client.send(request(&origin.url(&format!("/{name}")), name)).await;
                 assert_eq!(client.response().await.status(), 200);
             }
         };
-        let before = origin.log.count("/slow");
-        ask("quick").await;
-        let slow: Vec<_> = (0..3).map(|_| tokio::spawn(ask("slow"))).collect();
+        let before = origin.log.count("/alice");
+        ask("bob").await;
+        let slow: Vec<_> = (0..3).map(|_| tokio::spawn(ask("alice"))).collect();
         for _ in 0..5 {
             tokio::time::sleep(Duration::from_millis(300)).await;
-            ask("quick").await;
+            ask("bob").await;
         }
-        assert!(origin.log.count("/slow") - before < 3, "the quick one does not wait for the slow one's delay");
+        assert!(origin.log.count("/alice") - before < 3, "the quick one does not wait for the slow one's delay");
         for slow in slow {
             slow.await.unwrap();
         }
-        let gaps = origin.log.gaps("/slow");
+        let gaps = origin.log.gaps("/alice");
         assert!(gaps[before..].iter().all(|gap| *gap >= SLOW), "{gaps:?}");
     }
 }
