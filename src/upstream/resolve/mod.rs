@@ -2,6 +2,7 @@
 //! it is renewed. A name that does not resolve delays only requests for that name.
 
 mod answer;
+mod share;
 
 pub use answer::{KEEP, ResolveError};
 
@@ -12,6 +13,7 @@ use answer::{KEEP_FAILURE, LookupAnswer, LookupFault, LookupResult, LookupState,
 use dns_lookup::{AddrInfoHints, SockType, getaddrinfo};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
+use share::{LOOKUPS, LookupShare, LookupShares};
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -31,9 +33,7 @@ struct ResolverInner {
     in_flight: Mutex<HashMap<Arc<str>, ResultSender>>,
     /// Look-ups at a time. Each occupies a thread, for many seconds if the name is dead.
     lookups: Arc<Semaphore>,
-    /// Each client's share of the look-ups, and within it each site's.
-    shares: Mutex<HashMap<Option<ClientId>, Arc<LookupShare>>>,
-    sites: Mutex<SiteShares>,
+    shares: LookupShares,
     /// When the resolver last answered, even if only that a name does not exist.
     answered: Mutex<Option<Instant>>,
     /// Durations of look-ups: with an address, and without.
@@ -41,16 +41,6 @@ struct ResolverInner {
     ask: Ask,
 }
 
-struct LookupShare {
-    /// Look-ups that have just begun,
-    quick: Arc<Semaphore>,
-    /// and slow ones, so that quick look-ups do not queue behind them.
-    slow: Arc<Semaphore>,
-}
-
-type SiteShares = HashMap<ClientSite, Arc<Semaphore>>;
-/// A client, and the registrable domain of a name.
-type ClientSite = (Option<ClientId>, Box<str>);
 type ResultReceiver = watch::Receiver<LookupState>;
 type ResultSender = watch::Sender<LookupState>;
 /// Function that resolves a name.
@@ -72,8 +62,7 @@ impl Resolver {
             answers: Cache::new(CACHED_NAMES),
             in_flight: Mutex::default(),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
-            shares: Mutex::default(),
-            sites: Mutex::default(),
+            shares: LookupShares::default(),
             answered: Mutex::default(),
             times: Default::default(),
             ask,
@@ -163,13 +152,11 @@ impl Resolver {
         let (tell, result) = watch::channel(LookupState::Queued);
         in_flight.insert(name.clone(), tell.clone());
         drop(in_flight);
-        let (this, name, site) = (self.clone(), name.clone(), (client, Box::from(host.domain().unwrap_or(name))));
+        let (this, name, site) = (self.clone(), name.clone(), Box::from(host.domain().unwrap_or(name)));
         tokio::spawn(async move {
-            let shares = this.shares(client, &site);
-            let answer = this.ask(&name, &shares, &tell).await;
-            drop(shares);
-            this.0.shares.lock().retain(|_, share| Arc::strong_count(share) > 1);
-            this.leave(&site);
+            let of = (client, site);
+            let answer = this.ask(&name, &this.0.shares.join(&of), &tell).await;
+            this.0.shares.leave(&of);
             let Some(answer) = answer else { return };
             // Addresses found before remain in use until they are too old, whatever fails now.
             let known = match this.0.answers.get(&name) {
@@ -189,12 +176,12 @@ impl Resolver {
     async fn ask(
         &self,
         name: &Arc<str>,
-        (share, site): &(Arc<LookupShare>, Arc<Semaphore>),
+        LookupShare { quick, slow, site }: &LookupShare,
         tell: &ResultSender,
     ) -> Option<LookupResult> {
         // The smallest share first: look-ups waiting for it must not occupy places that others could use.
         let begins =
-            async { (site.acquire().await, share.quick.clone().acquire_owned().await, self.0.lookups.acquire().await) };
+            async { (site.acquire().await, quick.clone().acquire_owned().await, self.0.lookups.acquire().await) };
         let (of_site, mut turn, place) = self.while_somebody_waits(name, tell, begins).await?;
         let began = Instant::now();
         tell.send_replace(LookupState::Begun(began));
@@ -202,7 +189,7 @@ impl Resolver {
         let found = match timeout(SLOW, &mut lookup).await {
             Ok(found) => found,
             Err(_) => {
-                if let Ok(slow) = share.slow.clone().try_acquire_owned() {
+                if let Ok(slow) = slow.clone().try_acquire_owned() {
                     turn = Ok(slow);
                 }
                 // The thread is occupied until the resolver gives up, even if no request waits.
@@ -263,22 +250,6 @@ impl Resolver {
             }
         }
     }
-
-    fn shares(&self, client: Option<ClientId>, site: &ClientSite) -> (Arc<LookupShare>, Arc<Semaphore>) {
-        let new =
-            || LookupShare { quick: Arc::new(Semaphore::new(QUICK)), slow: Arc::new(Semaphore::new(LOOKUPS / 2)) };
-        let share = self.0.shares.lock().entry(client).or_insert_with(|| Arc::new(new())).clone();
-        let of_site = || Arc::new(Semaphore::new(OF_SITE));
-        (share, self.0.sites.lock().entry(site.clone()).or_insert_with(of_site).clone())
-    }
-
-    /// The last look-up of a site's names takes its share away: a crawl has thousands of sites.
-    fn leave(&self, site: &ClientSite) {
-        let mut sites = self.0.sites.lock();
-        if sites.get(site).is_some_and(|share| Arc::strong_count(share) == 1) {
-            sites.remove(site);
-        }
-    }
 }
 
 /// RFC 6761 §6.3: loopback names, never sent to a server.
@@ -297,11 +268,6 @@ fn ask_system(name: &str) -> Result<Vec<IpAddr>, LookupFault> {
 static LOOPBACK: LazyLock<Arc<[IpAddr]>> =
     LazyLock::new(|| Arc::new([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
 const CACHED_NAMES: usize = 10_000;
-/// The runtime's threads for blocking work are 512.
-const LOOKUPS: usize = 256;
-const QUICK: usize = 32;
-/// Of one client at the names of one site, whose servers may be silent for all of them.
-const OF_SITE: usize = 16;
 const SLOW: Duration = Duration::from_secs(1);
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
 #[cfg(test)]
