@@ -1,5 +1,5 @@
-// What makes Node.js before 24 (and before 22.21) use the proxy of its environment, loaded by NODE_OPTIONS: `http` and
-// `https` by whatever agent of theirs, and `fetch`, built in or undici's. Later ones do so themselves.
+// Makes Node.js use the proxy of its environment, loaded by NODE_OPTIONS: `http` and `https` with any agent of theirs, and `fetch`,
+// built in or undici's. Versions from 24 (and 22.21) do so themselves for `fetch` and for agents with `proxyEnv`, as the global ones.
 "use strict";
 let proxy;
 try {
@@ -7,7 +7,7 @@ try {
 } catch {
   // None, or none that could be used: no reason to stop the program.
 }
-if (proxy?.protocol === "http:" && !process.allowedNodeEnvironmentFlags.has("--use-env-proxy")) {
+if (proxy?.protocol === "http:") {
   const [http, https, net, tls] = ["http", "https", "net", "tls"].map((name) => require(name));
   const { hostname, port } = proxy;
   const direct = (process.env.no_proxy || "").split(",").filter(Boolean);
@@ -41,8 +41,9 @@ if (proxy?.protocol === "http:" && !process.allowedNodeEnvironmentFlags.has("--u
     const connect = module.Agent.prototype.createConnection;
     module.Agent.prototype.createConnection = function (options, done) {
       const host = options.host || options.hostname || "localhost";
+      const isProxy = host === hostname && Number(options.port) === (Number(port) || 80);
       if (typeof options !== "object" || typeof done !== "function" || options.socketPath || options.socket ||
-          direct.includes(host)) {
+          this.options?.proxyEnv || isProxy || direct.includes(host)) {
         return connect.apply(this, arguments);
       }
       tunnel(host, options.port || usual, (error, socket) => {
@@ -54,9 +55,10 @@ if (proxy?.protocol === "http:" && !process.allowedNodeEnvironmentFlags.has("--u
 
   // The first use of it makes the dispatcher that all versions of undici in the process share.
   const SHARED = Symbol.for("undici.globalDispatcher.1");
-  void globalThis.Headers;
+  const readsEnvironment = process.allowedNodeEnvironmentFlags.has("--use-env-proxy");
+  if (!readsEnvironment) void globalThis.Headers;
   const Agent = globalThis[SHARED]?.constructor;
-  if (Agent) {
+  if (Agent && !readsEnvironment) {
     const connect = (options, done) => {
       const host = options.hostname.replace(/[[\]]/g, "");
       const isTls = options.protocol === "https:";
