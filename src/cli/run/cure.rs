@@ -22,8 +22,26 @@ pub(super) fn cure(name: &str) -> &'static str {
         "httrack" => "httrack takes its proxy from -P host:port, for http alone",
         "python" | "uv" | "pipx" => {
             "aiohttp takes ClientSession(trust_env=True), urllib3 a ProxyManager, Tornado its curl client, treq a ProxyAgent, \
-            tls-client `proxies`; $HTTPS_PROXY holds the address"
+            tls-client `proxies`, trafilatura's fetch_url pycurl; $HTTPS_PROXY holds the address"
         }
         _ => "if it does not read HTTPS_PROXY, set the proxy with its own option; $HTTPS_PROXY holds the address",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cure_is_that_of_the_program() {
+        for (name, part) in [
+            ("ruby3.1", "HTTP.via"),
+            ("java", "createSystem"),
+            ("python3.11", "ProxyAgent"),
+            ("cadaver", "-p host:port"),
+            ("crawler", "its own option"),
+        ] {
+            assert!(cure(name).contains(part), "{name}: {}", cure(name));
+        }
     }
 }

@@ -1,6 +1,6 @@
 # cadaver
 #
-# WebDAV. `-p`: it reads no proxy variable. It asks whether to accept the certificate, unless `politely ca install` was run.
+# WebDAV. It asks whether to accept the certificate, unless `politely ca install` was run.
 family='Command line'
 quick=yes
 line='politely run sh -c "cadaver -p \${http_proxy#http://} URL"'

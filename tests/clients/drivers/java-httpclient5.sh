@@ -1,6 +1,6 @@
 # Apache HttpClient 5
 #
-# `HttpClients.createSystem()`: others read no setting. It waits for as long as Retry-After says, once.
+# `HttpClients.createSystem()`. It comes back once.
 family=Java
 quick=yes
 returns=yes

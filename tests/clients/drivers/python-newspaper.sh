@@ -1,6 +1,6 @@
 # newspaper4k
 #
-# `requests_params["timeout"] = 660`; without `allow_binary_content` it asks for each page up to five times.
+# `requests_params["timeout"] = 660`. Without `allow_binary_content` it asks five times for each page.
 family='Crawlers'
 install() { pypi 'newspaper4k'; }
 version() { pypi_version newspaper4k; }

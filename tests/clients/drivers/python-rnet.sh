@@ -1,6 +1,6 @@
 # Python rnet
 #
-# `verify=os.environ["SSL_CERT_FILE"]`: it has roots of its own.
+# `verify=os.environ["SSL_CERT_FILE"]`.
 family=Python
 quick=yes
 install() { pypi rnet; }

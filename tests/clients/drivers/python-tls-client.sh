@@ -1,6 +1,6 @@
 # Python tls-client
 #
-# `session.proxies`: it reads no proxy variable. A session for each scheme: one for both fails (2.0.0). `timeout_seconds=660`.
+# `session.proxies`, `timeout_seconds=660`; a session for each scheme (2.0.0 fails with one for both).
 family=Python
 quick=yes
 install() { pypi tls-client typing_extensions; }

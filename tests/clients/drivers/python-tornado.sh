@@ -1,6 +1,6 @@
 # Python Tornado
 #
-# `CurlAsyncHTTPClient` with `ca_certs` and `request_timeout=660`: its simple client takes no proxy.
+# `CurlAsyncHTTPClient`, as the simple client takes no proxy, with `ca_certs` and `request_timeout=660`.
 family=Python
 quick=yes
 install() { pypi tornado pycurl; }

@@ -1,6 +1,6 @@
 # Python trafilatura
 #
-# `extract(requests.get(url).text)`: its `fetch_url` takes an HTTP proxy only where pycurl is installed.
+# `extract(requests.get(url).text)`: `fetch_url` takes a proxy only if pycurl is installed.
 family=Python
 quick=yes
 install() { pypi trafilatura lxml_html_clean requests; }

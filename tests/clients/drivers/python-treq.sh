@@ -1,6 +1,6 @@
 # Python treq (Twisted)
 #
-# `HTTPClient(ProxyAgent(endpoint))`: it reads no proxy variable. https needs no certificate: the proxy is asked for the URL.
+# `HTTPClient(ProxyAgent(endpoint))`, for https too.
 family=Python
 quick=yes
 install() { pypi treq; }

@@ -1,6 +1,6 @@
 # Ruby http.rb
 #
-# `HTTP.via(host, port)`: it reads no proxy variable.
+# `HTTP.via(host, port)`.
 family='Ruby, PHP, Perl'
 quick=yes
 install() { debian ruby ruby-http; }

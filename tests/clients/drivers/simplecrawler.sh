@@ -1,6 +1,6 @@
 # simplecrawler
 #
-# `timeout = 660_000`; `respectRobotsTxt = false` leaves it to politely.
+# `timeout = 660_000`, `respectRobotsTxt = false`.
 family='Crawlers'
 quick=yes
 sees='/ /one.html /deep/three.html /style.css /script.js /image.svg'
