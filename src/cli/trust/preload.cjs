@@ -9,13 +9,14 @@ try {
 }
 if (proxy?.protocol === "http:") {
   const [http, https, net, tls] = ["http", "https", "net", "tls"].map((name) => require(name));
-  const { hostname, port } = proxy;
+  const bare = (host) => host.replace(/[[\]]/g, "");
+  const [hostname, port] = [bare(proxy.hostname), Number(proxy.port) || 80];
   const direct = (process.env.no_proxy || "").split(",").filter(Boolean);
 
   // A CONNECT for plain HTTP as well: what is inside says what it is.
   const tunnel = (host, to, done) => {
     const name = host.includes(":") ? `[${host}]` : host;
-    const socket = net.connect(Number(port) || 80, hostname.replace(/[[\]]/g, ""));
+    const socket = net.connect(port, hostname);
     let head = Buffer.alloc(0);
     const end = (error) => {
       socket.removeListener("error", end).removeListener("close", closed).removeListener("data", read);
@@ -41,7 +42,7 @@ if (proxy?.protocol === "http:") {
     const connect = module.Agent.prototype.createConnection;
     module.Agent.prototype.createConnection = function (options, done) {
       const host = options.host || options.hostname || "localhost";
-      const isProxy = host === hostname && Number(options.port) === (Number(port) || 80);
+      const isProxy = bare(host) === hostname && Number(options.port) === port;
       if (typeof options !== "object" || typeof done !== "function" || options.socketPath || options.socket ||
           this.options?.proxyEnv || isProxy || direct.includes(host)) {
         return connect.apply(this, arguments);
@@ -60,7 +61,7 @@ if (proxy?.protocol === "http:") {
   const Agent = globalThis[SHARED]?.constructor;
   if (Agent && !readsEnvironment) {
     const connect = (options, done) => {
-      const host = options.hostname.replace(/[[\]]/g, "");
+      const host = bare(options.hostname);
       const isTls = options.protocol === "https:";
       const to = options.port || (isTls ? 443 : 80);
       const secure = (error, socket) => {

@@ -386,7 +386,7 @@ async fn node_uses_the_proxy_whatever_agent_it_has() {
         const [own, none, itself] = ['/own', '/none', '/itself'].map((path) => process.argv[1] + path);
         Promise.all([
             get(own, { agent: new http.Agent({ keepAlive: true }) }), get(none, { agent: false }),
-            get(`http://${hostname}:${port}`, { path: itself }),
+            get(`http://${hostname}:${port}`, { path: itself, agent: new http.Agent() }),
         ]).then((said) => { console.log(said.join()); process.exit(); });";
     let ended = politely_with(&["run", "node", "-e", script, &origin.url("")], &open()).await;
     assert_eq!(ended.stdout, "200 true,200 true,200 true\n", "{}", ended.stderr);
