@@ -1,5 +1,6 @@
 # Node.js 24 with agents of its own
 family=Node.js
+quick=yes
 install() { npm_registry node@24; }
 version() { npm_version node; }
 recipe fetch.mjs <<'END'
