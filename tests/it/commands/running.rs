@@ -370,6 +370,28 @@ async fn node_starts_whatever_the_proxy_variables_say() {
     }
 }
 
+/// With an agent of its own, with none, and where it asks the proxy itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_uses_the_proxy_whatever_agent_it_has() {
+    if tokio::process::Command::new("node").arg("--version").output().await.is_err() {
+        return eprintln!("skipped: there is no Node.js here");
+    }
+    let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
+    let script = "
+        const http = require('http');
+        const { hostname, port } = new URL(process.env.http_proxy);
+        const get = (url, options) => new Promise((done) => http.get(url, options, (response) => {
+            response.resume().on('end', () => done(`${response.statusCode} ${'via' in response.headers}`));
+        }));
+        const [own, none, itself] = ['/own', '/none', '/itself'].map((path) => process.argv[1] + path);
+        Promise.all([
+            get(own, { agent: new http.Agent({ keepAlive: true }) }), get(none, { agent: false }),
+            get(`http://${hostname}:${port}`, { path: itself, agent: new http.Agent() }),
+        ]).then((said) => { console.log(said.join()); process.exit(); });";
+    let ended = politely_with(&["run", "node", "-e", script, &origin.url("")], &open()).await;
+    assert_eq!(ended.stdout, "200 true,200 true,200 true\n", "{}", ended.stderr);
+}
+
 /// One list for both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ca_env_sets_what_run_sets() {
