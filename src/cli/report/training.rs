@@ -28,8 +28,8 @@ pub(super) fn render(page: &Page<'_>) -> String {
     if total.undeclared > 0 {
         uses.push(format!("no declared use ({})", counted(total.undeclared, "request")));
     }
-    let set: BTreeSet<_> = configs.iter().flat_map(|config| overrides(config, page.selection, basis)).collect();
-    let set: Vec<_> = set.iter().map(|it| literal(&format!("{}: {}", it.scope, it.setting))).collect();
+    let set = configs.iter().flat_map(|config| overrides(config, page.selection, basis));
+    let set: BTreeSet<_> = set.map(|it| literal(&format!("{}: {}", it.scope(), it.setting))).collect();
     let domains = most(&page.report.groups);
     let all = page.report.groups.iter().filter(|domain| domain.bytes_out > 0).count();
 
@@ -53,7 +53,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     let behaviour = format!(
         "robots.txt (RFC 9309) was read before each site was asked, and obeyed, but for overrides of the operator: {}. Of {}: {}. \
          Captchas, paywalls and logins: {HAND}",
-        joined(set),
+        joined(set.into_iter().collect()),
         counted(total.requests, "request"),
         outcomes(total),
     );

@@ -125,7 +125,7 @@ pub(super) fn settings(page: &Page<'_>, out: &mut String) {
             None => "the configuration is not stored".to_owned(),
             Some(all) if all.is_empty() => "none".to_owned(),
             Some(all) => {
-                let all = all.iter().map(|it| format!("{}: <code>{}</code>", escape(&it.scope), escape(&it.setting)));
+                let all = all.iter().map(|it| format!("{}: <code>{}</code>", escape(&it.scope()), escape(&it.setting)));
                 all.collect::<Vec<_>>().join("<br>")
             }
         };
