@@ -79,7 +79,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     }
     out.push_str("\n| Domain | Bytes | Requests |\n|---|---:|---:|\n");
     for domain in &domains {
-        let _ = writeln!(out, "| {} | {} | {} |", literal(named(domain)), domain.bytes_out, domain.forwarded);
+        let _ = writeln!(out, "| {} | {} | {} |", literal(named(domain)), domain.bytes_out, domain.delivered());
     }
     out.push_str("\n## 3.1. Respect of reservation of rights from text and data mining exception or limitation\n\n");
     let count = |reason: &str| total.refused_by.get(reason).copied().unwrap_or_default();
