@@ -131,9 +131,12 @@ async fn the_user_is_recorded_by_name_and_a_refused_one_as_well() {
     let cheap = Params::new(8, 1, 1, None).expect("the least there is");
     let hash = Argon2::from(cheap).hash_password(b"correct horse").expect("it is hashed").to_string();
     let proxy = logging(&format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}")).await;
+    // A line may come later than the answer.
     assert_eq!(get(&proxy, &origin.url("/x"), "").await, 407);
+    logged(&proxy, 1).await;
     let sent = |credentials: &str| format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(credentials));
     assert_eq!(get(&proxy, &origin.url("/x"), &sent("alice:correct horse")).await, 200);
+    logged(&proxy, 2).await;
     let tried = format!("mal\u{1b}[2J\"{}:hunter2", "y".repeat(1000));
     assert_eq!(get(&proxy, &origin.url("/x"), &sent(&tried)).await, 407);
     let lines = logged(&proxy, 3).await;

@@ -214,7 +214,7 @@ async fn a_page_says_who_operates_it_what_was_declared_what_sites_reserved_and_w
         &["2026-11-22 09:59:30 UTC", "3", "entry 1: /articles/* is reserved"],
         &["failed: connection refused | since 2026-11-22 09:59:50 UTC"],
         &["Content-Usage: train-ai=n"],
-        &["3", "a.example: robots: ignore | a.example: allow: [&quot;/open/&quot;] | a.example: verify: off"],
+        &["3", "a.example: allow: [&quot;/open/&quot;] | a.example: robots: ignore | a.example: verify: off"],
         &["192.0.2.99", "1", "2026-11-22 10:00:03 UTC"],
     ] {
         assert!(lines.windows(cells.len()).any(|found| found == cells), "{cells:?} in {lines:#?}");
