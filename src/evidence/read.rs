@@ -184,7 +184,7 @@ pub(super) fn decoded(hash: &Hash, text: Option<String>, base64: Option<String>)
 pub(super) fn file_of(directory: &Path, segment: u64, hash: &Hash) -> Result<Vec<u8>, FileError> {
     let all = Stored::all(directory)?;
     let stored = all.iter().find(|stored| stored.number == segment).ok_or(FileError::Missing)?;
-    file_in(stored, hash)?.map_or_else(|| rc1_file(directory, hash), |(text, base64)| decoded(hash, text, base64))
+    file_in(stored, hash)?.map_or_else(|| rc1_file(directory, hash), Ok)
 }
 
 /// A file that any record refers to.
@@ -193,15 +193,15 @@ pub(super) fn file_of(directory: &Path, segment: u64, hash: &Hash) -> Result<Vec
 /// It is not there as it was.
 pub fn stored_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
     for stored in Stored::all(directory)? {
-        if let Some((text, base64)) = file_in(&stored, hash)? {
-            return decoded(hash, text, base64);
+        if let Some(file) = file_in(&stored, hash)? {
+            return Ok(file);
         }
     }
     rc1_file(directory, hash)
 }
 
-/// The file line of this segment with this SHA-256: its `text` or `base64`.
-fn file_in(stored: &Stored, hash: &Hash) -> Result<Option<(Option<String>, Option<String>)>, FileError> {
+/// The file in this segment with this SHA-256. `None`: there is none.
+fn file_in(stored: &Stored, hash: &Hash) -> Result<Option<Vec<u8>>, FileError> {
     let named = memchr::memmem::Finder::new(&hex(hash)).into_owned();
     let mut lines = Lines::of(stored)?;
     while let Some(Ok((line, _))) = lines.next() {
@@ -209,7 +209,7 @@ fn file_in(stored: &Stored, hash: &Hash) -> Result<Option<(Option<String>, Optio
             && let Ok(Line { kind: Kind::File { sha256, text, base64 }, .. }) = parse(line)
             && sha256 == *hash
         {
-            return Ok(Some((text, base64)));
+            return decoded(hash, text, base64).map(Some);
         }
     }
     Ok(None)

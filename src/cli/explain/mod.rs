@@ -83,8 +83,10 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
         }
         Format::Json => {
             let mut all = admin::explanation(&explanation);
-            offer.into_iter().for_each(|offer| all["offer"] = offer);
-            all["remembered"] = remembered.clone().into();
+            if let Some(offer) = offer {
+                all["offer"] = offer;
+                all["remembered"] = remembered.clone().into();
+            }
             if !last_run.is_empty() {
                 all["of_last_run"] = true.into();
             }
