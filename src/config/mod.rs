@@ -8,6 +8,7 @@ mod files;
 mod hosts;
 mod instance;
 mod load;
+mod overrides;
 mod read;
 mod settings;
 mod shown;
@@ -24,6 +25,7 @@ pub(crate) use files::{
 pub use files::{cache_directory, give_to_owner, private_directory, state_directory, warn_of_others};
 pub use hosts::{HostPolicy, Hosts};
 pub use instance::{instance_name, keep_instance_name};
+pub use overrides::{OverrideInForce, overrides};
 pub use read::environment::KeyArgument;
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
 pub use settings::Settings;

@@ -184,6 +184,24 @@ pub(super) fn decoded(hash: &Hash, text: Option<String>, base64: Option<String>)
 pub(super) fn file_of(directory: &Path, segment: u64, hash: &Hash) -> Result<Vec<u8>, FileError> {
     let all = Stored::all(directory)?;
     let stored = all.iter().find(|stored| stored.number == segment).ok_or(FileError::Missing)?;
+    file_in(stored, hash)?.map_or_else(|| rc1_file(directory, hash), Ok)
+}
+
+/// A file that any record refers to.
+///
+/// # Errors
+/// It is not there as it was.
+pub fn stored_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
+    for stored in Stored::all(directory)? {
+        if let Some(file) = file_in(&stored, hash)? {
+            return Ok(file);
+        }
+    }
+    rc1_file(directory, hash)
+}
+
+/// The file in this segment with this SHA-256. `None`: there is none.
+fn file_in(stored: &Stored, hash: &Hash) -> Result<Option<Vec<u8>>, FileError> {
     let named = memchr::memmem::Finder::new(&hex(hash)).into_owned();
     let mut lines = Lines::of(stored)?;
     while let Some(Ok((line, _))) = lines.next() {
@@ -191,10 +209,10 @@ pub(super) fn file_of(directory: &Path, segment: u64, hash: &Hash) -> Result<Vec
             && let Ok(Line { kind: Kind::File { sha256, text, base64 }, .. }) = parse(line)
             && sha256 == *hash
         {
-            return decoded(hash, text, base64);
+            return decoded(hash, text, base64).map(Some);
         }
     }
-    rc1_file(directory, hash)
+    Ok(None)
 }
 
 /// A file where 1.0.0-rc.1 kept it: below the directory, by its SHA-256.
