@@ -167,7 +167,7 @@ impl Disk {
                 for authority in &batch.used {
                     tables.touch(authority)?;
                 }
-                for (authority, entry) in &batch.entries {
+                for (authority, (entry, _)) in &batch.entries {
                     tables.write(authority, entry)?;
                 }
                 // Records and bodies fill about two thirds of the file's pages.
