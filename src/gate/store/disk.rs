@@ -2,7 +2,7 @@
 //! scanning it.
 
 use super::batch::WriteBatch;
-use super::snapshot::{FileDigest, decode, decompress, digest, millis};
+use super::snapshot::{FileDigest, ReadFile, decode, decompress, millis};
 use super::tables::{AUTHORITIES, BODIES, FORMAT, FORMAT_KEY, META, Tables};
 use crate::config::{open_own, private_directory};
 use crate::policy::{Access, Entry};
@@ -124,7 +124,7 @@ impl Disk {
         &self,
         authority: &str,
         now: SystemTime,
-        parse: impl FnOnce(FileDigest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
+        parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
     ) -> Result<Option<Entry>, DiskError> {
         guarded(|| {
             let transaction = self.database.begin_read()?;
@@ -134,10 +134,7 @@ impl Disk {
             let (_, body, record) = kept.value();
             let bodies = transaction.open_table(BODIES)?;
             let robots = body.and_then(|name| {
-                parse(name, &|| {
-                    let packed = bodies.get(&name).ok().flatten()?;
-                    decompress(packed.value()).filter(|body| digest(body) == name)
-                })
+                parse(name, &|accepts| decompress(bodies.get(&name).ok().flatten()?.value(), name, accepts))
             });
             Ok(decode(record, robots, now))
         })
@@ -167,7 +164,7 @@ impl Disk {
                 for authority in &batch.used {
                     tables.touch(authority)?;
                 }
-                for (authority, entry) in &batch.entries {
+                for (authority, (entry, _)) in &batch.entries {
                     tables.write(authority, entry)?;
                 }
                 // Records and bodies fill about two thirds of the file's pages.

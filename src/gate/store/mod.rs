@@ -10,7 +10,7 @@ pub(super) mod snapshot;
 mod tables;
 mod writer;
 
-pub(super) use snapshot::{FileDigest, digest, digest_of, first_half};
+pub(super) use snapshot::{FileDigest, ReadFile, digest, digest_of, first_half};
 
 use crate::config;
 use crate::policy::site_file::SiteFileName;
@@ -92,7 +92,7 @@ impl Store {
     pub fn load(
         &self,
         name: SiteFileName<'_>,
-        parse: impl FnOnce(FileDigest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
+        parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
     ) -> Option<Arc<Entry>> {
         let (disk, name) = (self.disk.as_ref()?, name.to_string());
         {
