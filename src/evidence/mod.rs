@@ -9,6 +9,7 @@
 mod basis;
 mod chain;
 mod line;
+mod owner;
 mod past;
 mod queue;
 mod read;
@@ -26,6 +27,7 @@ pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::FileError;
 pub use record::{Draft, Hash, digest_of, digits, from_hex, sha256};
 pub use report::{By, Group, Report, Selection, report};
+pub use segment::foreign;
 pub use start::OpenError;
 pub use timestamp::{MOST_RESPONSE, Stamp, StampError, check, query};
 pub use verify::{Fault, Verified, verify};
