@@ -52,6 +52,8 @@ pub(super) struct RobotsCache {
     places: FairPlaces,
     /// Places for bodies that are longer than most.
     long_bodies: FairPlaces,
+    /// Places for fetches that begin while the store is behind.
+    unstored: FairPlaces,
     /// Places for reading copies from the store, which may be long.
     loading: Semaphore,
     pacer: Arc<Pacer>,
@@ -85,6 +87,7 @@ impl RobotsCache {
             upstream,
             places: FairPlaces::new(most_fetches(&settings.load())),
             long_bodies: FairPlaces::new(fetch::MOST_LONG),
+            unstored: FairPlaces::new(MOST_UNSTORED),
             loading: Semaphore::new(MOST_LOADED),
             pacer,
             settings,
@@ -254,6 +257,8 @@ impl RobotsCache {
     }
 }
 
+/// Fetches that begin at a time while the store is behind: more would lose their copies, and be fetched again.
+const MOST_UNSTORED: usize = 16;
 /// Copies read from the store at a time.
 const MOST_LOADED: usize = 16;
 /// Number of new host entries, about 100 KB, after which memory is checked.
