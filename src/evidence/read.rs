@@ -1,6 +1,7 @@
 //! What was written, line by line, from plain segments and compressed ones.
 
 use super::line::{Kind, Line, ReadError, parse};
+use super::owner::open;
 use super::record::{Hash, digits, hex, sha256};
 use super::segment::{RC1_FILES, Stored};
 use base64::Engine;
@@ -19,12 +20,12 @@ pub(super) struct Lines {
 
 impl Lines {
     pub fn of(stored: &Stored) -> io::Result<Self> {
-        let input: Box<dyn Read> = match File::open(&stored.path) {
+        let input: Box<dyn Read> = match stored.open() {
             Ok(file) if stored.is_compressed => Box::new(MultiGzDecoder::new(file)),
             Ok(file) => Box::new(file),
             // It was compressed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Box::new(MultiGzDecoder::new(File::open(stored.compressed_path()).map_err(|_| error)?))
+                Box::new(MultiGzDecoder::new(open(&stored.compressed_path()).map_err(|_| error)?))
             }
             Err(error) => return Err(error),
         };
@@ -33,7 +34,7 @@ impl Lines {
 
     /// Those of a plain one that end behind this byte.
     fn behind(stored: &Stored, byte: u64) -> io::Result<Self> {
-        let mut file = File::open(&stored.path)?;
+        let mut file = stored.open()?;
         file.seek(SeekFrom::Start(byte))?;
         Ok(Self::new(Box::new(file)))
     }

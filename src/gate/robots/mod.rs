@@ -54,6 +54,8 @@ pub(super) struct RobotsCache {
     upstream: Arc<Upstream>,
     places: FairPlaces,
     long_bodies: LongBodies,
+    /// Places for fetches that begin while the store is behind.
+    unstored: FairPlaces,
     /// Places for reading copies from the store, which may be long.
     loading: Semaphore,
     pacer: Arc<Pacer>,
@@ -87,6 +89,7 @@ impl RobotsCache {
             upstream,
             places: FairPlaces::new(most_fetches(&settings.load())),
             long_bodies: LongBodies::new(&settings.load()),
+            unstored: FairPlaces::new(MOST_UNSTORED),
             loading: Semaphore::new(MOST_LOADED),
             pacer,
             settings,
@@ -265,6 +268,8 @@ impl RobotsCache {
 
 /// Published copies that are taken at a time. One that is missed is replaced when it is due.
 static TAKING: Semaphore = Semaphore::const_new(1024);
+/// Fetches that begin at a time while the store is behind: more would lose their copies, and be fetched again.
+const MOST_UNSTORED: usize = 16;
 /// Copies read from the store at a time.
 const MOST_LOADED: usize = 16;
 /// Number of new host entries, about 100 KB, after which memory is checked.

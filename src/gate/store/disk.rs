@@ -152,12 +152,15 @@ impl Disk {
         self.database.begin_read().unwrap().open_table(BODIES).unwrap().len().unwrap()
     }
 
-    /// Writes the batch, then drops the least recently used entries until the rest fits.
-    pub fn commit(&self, batch: &WriteBatch) -> Result<(), DiskError> {
+    /// Writes the batch, then drops the least recently used entries until the rest fits. Once it `is_late`, the remaining entries are only
+    /// removed: the number of those is returned. `in_haste`: takes room on the disk to save time.
+    pub fn commit(&self, batch: &WriteBatch, in_haste: bool, is_late: impl Fn() -> bool) -> Result<usize, DiskError> {
         guarded(|| {
             let transaction = self.write()?;
+            let mut left_out = 0;
             {
                 let mut tables = Tables::open(&transaction)?;
+                tables.in_haste = in_haste;
                 if let Some(lost) = &batch.lost {
                     tables.remove_all(|authority| lost.holds(authority))?;
                 }
@@ -165,12 +168,18 @@ impl Disk {
                     tables.touch(authority)?;
                 }
                 for (authority, (entry, _)) in &batch.entries {
-                    tables.write(authority, entry)?;
+                    if left_out > 0 || is_late() {
+                        left_out += 1;
+                        tables.remove(authority)?;
+                    } else {
+                        tables.write(authority, entry)?;
+                    }
                 }
                 // Records and bodies fill about two thirds of the file's pages.
                 tables.finish(self.size.load(Ordering::Relaxed) / 3 * 2)?;
             }
-            Ok(transaction.commit()?)
+            transaction.commit()?;
+            Ok(left_out)
         })
     }
 

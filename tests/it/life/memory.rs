@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 /// Sites whose long robots.txt is no other's.
-async fn sites(crawl_delay: u64) -> Origin {
+pub async fn sites(crawl_delay: u64) -> Origin {
     Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => {
             let host = seen.field("host").unwrap_or_default();

@@ -155,6 +155,7 @@ impl RobotsCache {
     /// From the origin.
     async fn refresh_alone(self: &Arc<Self>, host: &HostEntry, order: &Order, fetch: &Fetch) -> Result<(), Refusal> {
         let (settings, taker) = (self.settings.load_full(), Taker::new(order.client, &host.authority));
+        let was_behind = self.wait_for_store(taker).await;
         let fetched = loop {
             // Without the file, which may be evicted meanwhile.
             let before = host.load().outline();
@@ -192,6 +193,10 @@ impl RobotsCache {
             malformed.filter(|(_, is)| *is).for_each(|(count, _)| _ = count.fetch_add(1, Ordering::Relaxed));
         }
         log(host, &old, &entry);
+        if was_behind {
+            // Others may have begun as well. What began before the store was behind is not waited for, as it may be much.
+            self.store.room().await;
+        }
         self.keep(host, entry);
         Ok(())
     }
