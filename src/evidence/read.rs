@@ -193,12 +193,16 @@ pub(super) fn file_of(directory: &Path, segment: u64, hash: &Hash) -> Result<Vec
 /// # Errors
 /// It is not there as it was.
 pub fn stored_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
+    // It may be in several segments, and damaged in some.
+    let mut damaged = None;
     for stored in Stored::all(directory)? {
-        if let Some(file) = file_in(&stored, hash)? {
-            return Ok(file);
+        match file_in(&stored, hash) {
+            Ok(Some(file)) => return Ok(file),
+            Ok(None) => {}
+            Err(error) => damaged = Some(error),
         }
     }
-    rc1_file(directory, hash)
+    damaged.map_or_else(|| rc1_file(directory, hash), Err)
 }
 
 /// The file in this segment with this SHA-256. `None`: there is none.

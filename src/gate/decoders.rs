@@ -35,6 +35,11 @@ impl Workers {
         self.in_turn(body, codings, limit, (true, true), taker).await
     }
 
+    /// As [`page`](Self::page), if that takes no longer than a moment.
+    pub fn page_at_once(body: &[u8], codings: &str, limit: usize) -> Result<Vec<Vec<u8>>, DecodeError> {
+        decode(body, codings, limit, true, true, thread_time() + AT_ONCE)
+    }
+
     /// [`decode`]. What takes no longer than a moment, as most bodies do, is decoded at once; the rest on other threads, of
     /// which so many are kept busy. Dropped: its wait is given up.
     async fn in_turn(

@@ -6,12 +6,21 @@ use crate::rfc3339;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Writes to standard output, record by record: however many there are, none is left out.
-pub(super) fn write(directory: &Path, selection: &Selection) -> Result<(), ReadError> {
+/// Writes to standard output, record by record: however many there are, none is left out. The inner result is that of writing.
+pub(super) fn write(directory: &Path, selection: &Selection) -> Result<io::Result<()>, ReadError> {
     let mut out = BufWriter::new(io::stdout().lock());
-    writeln!(out, "{}", COLUMNS.join(","))?;
-    each_counted(directory, selection, |found| writeln!(out, "{}", row(found).map(|it| cell(&it)).join(",")))?;
-    Ok(out.flush()?)
+    let mut written = writeln!(out, "{}", COLUMNS.join(","));
+    let read = each_counted(directory, selection, |found| {
+        if written.is_ok() {
+            written = writeln!(out, "{}", row(found).map(|it| cell(&it)).join(","));
+        }
+        written.as_ref().copied().map_err(|error| error.kind().into())
+    });
+    if written.is_ok() {
+        read?;
+        written = out.flush();
+    }
+    Ok(written)
 }
 
 const COLUMNS: [&str; 14] = [

@@ -74,7 +74,8 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let verified = verify(&directory, &[]).map_err(failed)?;
     let code = if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) };
     if matches!(args.format, Form::Csv) {
-        return csv::write(&directory, &selection).map_err(failed).map(|()| code);
+        csv::write(&directory, &selection).map_err(failed)??;
+        return Ok(code);
     }
     let mut report = report(&directory, by, &selection).map_err(failed)?;
     if !matches!(args.format, Form::Text) {
@@ -89,7 +90,8 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
         verified: &verified,
     };
     super::print(&match args.format {
-        Form::Text | Form::Csv => super::inert(&text(&page)),
+        Form::Text => super::inert(&text(&page)),
+        Form::Csv => unreachable!("it is written above"),
         Form::Json => super::inert_json(&format!("{:#}\n", json::all_as_json(&page))),
         Form::Html => html::render(&page),
         Form::TrainingSummary => training::render(&page),

@@ -61,13 +61,9 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         settings.store.meeting_place = Some(config::state_directory());
         settings.store.directory = Some(config::cache_directory());
     }
-    let fresh = args.fresh.then(tempfile::tempdir).transpose()?;
-    if let Some(fresh) = &fresh {
-        let shared = settings.store.directory.replace(fresh.path().to_owned());
-        settings.store.meeting_place = settings.store.meeting_place.or(shared);
-    }
     // What failed then may be well by now, or asked in another way.
     settings.store.is_impatient = true;
+    settings.store.is_fresh = args.fresh;
     let most =
         if is_set(&["pace", "pace.max_wait"]) { settings.pace.max_wait } else { settings.pace.max_wait.max(PATIENCE) };
     settings.pace.max_wait = args.max_wait.unwrap_or(most);

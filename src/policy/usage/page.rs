@@ -61,16 +61,23 @@ pub fn has_head(texts: &[&[u8]], content_type: &[u8]) -> bool {
     is_html && texts.iter().all(|page| in_encodings(page).iter().all(|text| ends_head(text)))
 }
 
+/// Behind `</head>`, what belongs into a head still goes there, until the body begins (HTML, "the after head insertion mode").
 fn ends_head(text: &[u8]) -> bool {
     // In these, tags neither end the head nor begin the body.
     let is_apart = |name: &[u8]| matches!(name, b"template" | b"noscript");
-    let mut apart = 0_usize;
+    let (mut apart, mut is_behind) = (0_usize, false);
     !walk(text, |token| {
         match token {
             Token::StartTag(tag) if is_apart(&tag.name) => apart += 1,
             Token::EndTag(tag) if is_apart(&tag.name) => apart = apart.saturating_sub(1),
-            Token::StartTag(tag) => return apart > 0 || !matches!(&tag.name[..], b"body" | b"frameset"),
-            Token::EndTag(tag) => return apart > 0 || *tag.name != b"head"[..],
+            _ if apart > 0 => {}
+            Token::EndTag(tag) => is_behind |= *tag.name == b"head"[..],
+            Token::StartTag(tag) => match &tag.name[..] {
+                b"body" | b"frameset" => return false,
+                b"html" | b"head" | b"base" | b"basefont" | b"bgsound" | b"link" | b"meta" | b"noframes"
+                | b"script" | b"style" | b"title" => {}
+                _ => return !is_behind,
+            },
             _ => {}
         }
         true
@@ -305,7 +312,8 @@ mod tests {
             "<noscript><body></head></noscript>",
             "<meta name=robots content='</head>'>",
         ] {
-            for end in ["</head>", "</HEAD >", "<body class=a>", "<frameset>"] {
+            let behind = "</head> <meta name=robots content=noai><link><script></script><p>";
+            for end in ["</head><p>", "</HEAD ><a>", behind, "<p><body class=a>", "<frameset>"] {
                 let page = format!("<!doctype html><html><head>{head}{end}");
                 for at in 0..page.len() {
                     assert!(!has("text/html", &page[..at]), "{}", &page[..at]);

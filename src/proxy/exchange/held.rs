@@ -1,8 +1,8 @@
 //! A page's answer that is held back, as far as it has come.
 
 use super::carry::{BodySource, KeptHead, Side, SideError};
-use crate::gate::DecodeError;
-use crate::policy::usage::page::LONGEST_HEAD;
+use crate::gate::{DecodeError, Workers, is_coded};
+use crate::policy::usage::page::{LONGEST_HEAD, has_head};
 use bytes::Bytes;
 use http::HeaderMap;
 use std::pin::Pin;
@@ -53,13 +53,8 @@ impl HeldPage {
         }
     }
 
-    /// Takes what the origin has sent. Ready when there will be no more, or enough is there. `has_head`: asked when more is waited for.
-    pub(super) fn poll_fill<S: Side>(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: &mut S,
-        has_head: impl FnOnce(&Self) -> bool,
-    ) -> Poll<()> {
+    /// Takes what the origin has sent. Ready when there will be no more, or enough is there.
+    pub(super) fn poll_fill<S: Side>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<()> {
         let most = if self.codings.is_empty() { LONGEST_HEAD } else { MOST_CODED };
         loop {
             let piece = from.bytes();
@@ -72,17 +67,30 @@ impl HeldPage {
             match from.poll_more(cx) {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => return Poll::Ready(()),
-                Poll::Pending => {
-                    let is_new = self.looks > 0 && self.body.len() > self.looked_at;
-                    (self.looks, self.looked_at) = (self.looks - u8::from(is_new), self.body.len());
-                    return if is_new && has_head(self) { Poll::Ready(()) } else { Poll::Pending };
-                }
+                Poll::Pending if self.shows_head() => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(fault)) => {
                     self.fault = Some(fault);
                     return Poll::Ready(());
                 }
             }
         }
+    }
+
+    /// Whether the page's head has come. Looks at what is new, and no more once that is costly to decode.
+    fn shows_head(&mut self) -> bool {
+        if self.looks == 0 || self.body.len() == self.looked_at {
+            return false;
+        }
+        (self.looks, self.looked_at) = (self.looks - 1, self.body.len());
+        if !is_coded(&self.body, &self.codings) {
+            return has_head(&[&self.body], &self.content_type);
+        }
+        let Ok(texts) = Workers::page_at_once(&self.body, &self.codings, LONGEST_HEAD) else {
+            self.looks = 0;
+            return false;
+        };
+        has_head(&texts.iter().map(Vec::as_slice).collect::<Vec<_>>(), &self.content_type)
     }
 }
 
@@ -111,6 +119,8 @@ impl BodySource for HeldBody {
     }
 }
 
+/// A page that comes in smaller pieces is read up to its bound.
+pub(super) const LOOKS: u8 = 16;
 /// So long is waited for what has come to be decoded.
 pub(super) const LAST: Duration = Duration::from_secs(1);
 /// Bytes that are held in a content coding: a block of zstd has up to 128 KiB and shows nothing before it is whole (RFC 8878

@@ -33,9 +33,10 @@ impl RobotsCache {
         fetch: &Fetch,
     ) -> Result<(), Refusal> {
         let (was_unknown, name) = (is_unknown(&host.load()), host.name());
+        let is_fresh = was_unknown && self.settings.load().store.is_fresh;
         let was_readable = self.store.is_readable();
         let taker = Taker::new(order.client, &host.authority);
-        let mut will_do = self.take_kept(host, taker).await && order.reason.takes_any_copy();
+        let mut will_do = !is_fresh && self.take_kept(host, taker).await && order.reason.takes_any_copy();
         if will_do
             && !is_due(&host.load(), SystemTime::now())
             && !self.fleet.as_ref().is_some_and(|fleet| fleet.has_server())
@@ -43,14 +44,14 @@ impl RobotsCache {
             // No other process of this machine has a newer copy.
             return Ok(());
         }
-        let mut anew = order.reason == FetchReason::Anew;
+        let mut anew = is_fresh || order.reason == FetchReason::Anew;
         let claimed = loop {
             let claim = match &self.fleet {
                 Some(fleet) => fleet.claim(name, anew).await,
                 None => Err(ServerLost),
             };
             // The process that had the store open may have ended meanwhile.
-            will_do |= !was_readable && self.take_kept(host, taker).await && order.reason.takes_any_copy();
+            will_do |= !is_fresh && !was_readable && self.take_kept(host, taker).await && order.reason.takes_any_copy();
             match claim {
                 Ok(Claim::Fetch(right, old)) => break Some((right, old)),
                 Ok(Claim::Copy(copy)) => match self.unpack(host.file, Some(copy), taker).await {
@@ -74,7 +75,7 @@ impl RobotsCache {
             }
         });
         let Some((right, old)) = claimed else { return alone.await };
-        if let Some(old) = self.unpack(host.file, old, taker).await.filter(|old| is_newer(old, &host.load())) {
+        if let Some(old) = self.unpack(host.file, old, taker).await.filter(|old| !is_fresh && is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, old);
             if is_enough {
