@@ -19,8 +19,8 @@ use crate::policy::Spent;
 use crate::policy::pace::{Debt, Observed, Phase};
 use clock::{instant, micros, micros_up, span};
 use copies::Copies;
-pub(in crate::gate) use key_view::{MachineStart, MachineView};
-use slot::{KeySlot, SlotTurn};
+pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView};
+use slot::KeySlot;
 use slots::Slots;
 use std::fs;
 use std::io;
@@ -43,15 +43,6 @@ pub(in crate::gate) struct Machine {
     opened: Instant,
     /// The stopped process that has been logged.
     warned_of: AtomicU32,
-}
-
-/// Result of asking for a key's turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) enum MachineTurn {
-    Taken,
-    NotBefore(Instant),
-    /// Another process has the turn, or is next.
-    Busy,
 }
 
 impl Machine {
@@ -118,18 +109,12 @@ impl Machine {
     /// Takes the key's turn, which allows no other process to start anything. This process does not have it yet. Of several waiting
     /// processes, the one whose start was `reserved` first is next.
     pub fn take(&self, id: u64, start: MachineStart, reserved: Instant, at: Instant) -> MachineTurn {
-        let (now, me) = (micros(at), self.slots.me);
+        let times = (micros(at), span(self.most));
         loop {
-            let Some(slot) = self.slots.find_or_insert(id, now) else { return MachineTurn::Busy };
-            match slot.take(start, micros(reserved), me, now, span(self.most)) {
-                SlotTurn::Taken => return MachineTurn::Taken,
-                SlotTurn::NotBefore(due) => return MachineTurn::NotBefore(instant(due).unwrap_or(at)),
-                SlotTurn::Of { process, .. } if process != me && self.slots.lives(process) => {
-                    return MachineTurn::Busy;
-                }
-                SlotTurn::Of { word, .. } => slot.bury(word, micros_up(at.max(Instant::now()))),
-                SlotTurn::Behind => return MachineTurn::Busy,
-                SlotTurn::Gone => {}
+            let Some(slot) = self.slots.find_or_insert(id, times.0) else { return MachineTurn::Busy };
+            let lives = |process| self.slots.lives(process);
+            if let Some(turn) = slot.take(start, micros(reserved), self.slots.me, times, lives) {
+                return turn;
             }
         }
     }
