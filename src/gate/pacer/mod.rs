@@ -7,7 +7,6 @@ mod host_queue;
 mod machine_share;
 mod permit;
 mod refusal;
-mod rivals;
 mod waiters;
 
 pub use host_queue::PaceFigures;
@@ -108,16 +107,9 @@ impl Pacer {
         let _ = places.acquire_many(MAX_REPORTING as u32).await;
     }
 
-    /// Handles a change of a key's state in the fleet.
-    pub fn changed(&self, key: &str) {
+    /// Handles a change of a key's state in the fleet. `news`: for holders of a reservation.
+    pub fn hear(&self, key: &str, news: Option<WaitNews>) {
         // Without a queue no request waits here, and other instances soon have the slot.
-        if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {
-            queue.changed();
-        }
-    }
-
-    /// Handles news that concerns holders of a reservation.
-    pub fn hear(&self, key: &str, news: WaitNews) {
         if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {
             queue.hear(news);
         }

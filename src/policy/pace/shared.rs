@@ -30,6 +30,15 @@ impl<W> Schedule<W> {
         self.wait_queue.is_some() && matches!(self.source, TurnSource::Fleet { has_turn: false, .. })
     }
 
+    /// Estimates how many instances or processes want the key, including this one: each has one start reserved, and `newest` is the
+    /// newest. Time more than a gap ago does not count: nobody wanted the host then, or this instance could not ask.
+    pub fn rivals(&self, newest: Instant, gap: Duration, now: Instant) -> u32 {
+        let last = self.last.last_start.unwrap_or(now).min(now);
+        let since = now.checked_sub(gap).map_or(last, |before| last.max(before));
+        let gaps = newest.duration_since(since).as_secs_f64() / gap.as_secs_f64().max(f64::MIN_POSITIVE);
+        if gap.is_zero() { 1 } else { (gaps.round() as u32).clamp(1, MOST_RIVALS) }
+    }
+
     /// When the next waiting request is due.
     pub fn head_due(&self) -> Option<Instant> {
         self.due(self.wait_queue.as_ref()?.head()?).max(self.source.reserved())
@@ -139,5 +148,6 @@ impl<W> Schedule<W> {
     }
 }
 
+const MOST_RIVALS: u32 = 64;
 /// A start later than this fraction of a gap comes too close to the next instance's.
 const LATE: u32 = 4;

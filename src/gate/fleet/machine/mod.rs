@@ -15,8 +15,8 @@ mod slots;
 mod words;
 
 use super::{Reach, ServerLost, Spend};
-use crate::policy::Spent;
 use crate::policy::pace::{Debt, Observed, Phase};
+use crate::policy::{PaceKey, Spent};
 use clock::{instant, micros, micros_up, span};
 use copies::Copies;
 pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView};
@@ -142,7 +142,7 @@ impl Machine {
     }
 
     /// Logs the process that has the key's turn, if it is stopped.
-    pub fn warn_of_stopped(&self, id: u64, key: &str) {
+    pub fn warn_of_stopped(&self, id: u64, key: &PaceKey) {
         let Some(process) = self.slots.find(id).and_then(|slot| slot.process()) else { return };
         let Some(pid) = self.slots.pid(process) else { return };
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

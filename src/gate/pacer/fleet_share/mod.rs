@@ -148,13 +148,12 @@ impl FleetShare {
         })
     }
 
-    /// The key's state may have changed, so the next call asks for it.
-    pub fn changed(&mut self) {
-        (self.known, self.nudged) = (false, true);
-    }
-
-    /// Handles news that concerns holders of a reservation.
-    pub fn hears(&mut self, WaitNews { put_off, busy, way }: WaitNews, now: Instant) {
+    /// Handles news for holders of a reservation. `None`: the key's state may have changed, so the next call asks for it.
+    pub fn hears(&mut self, news: Option<WaitNews>, now: Instant) {
+        let Some(WaitNews { put_off, busy, way }) = news else {
+            (self.known, self.nudged) = (false, true);
+            return;
+        };
         let Some(clock) = &self.clock else { return };
         self.busy = Some(clock.instant(busy)).filter(|busy| *busy > now);
         self.way_on = Duration::from_micros(way);

@@ -61,13 +61,15 @@ impl HostQueue {
             let now = Instant::now();
             self.follow(state, now);
             let HostQueueState { schedule, sharing, .. } = state;
-            sharing.prepare(schedule, self.fleet(), &self.key, now);
+            if let Some(share) = sharing.machine() {
+                share.prepare(schedule, &self.key, now);
+            }
             let until = match schedule.poll(now) {
                 NextTurn::Start(waiter, slot) => {
                     sharing.started(schedule, &slot);
                     if let Err(Ok(slot)) = waiter.send(Ok(slot)) {
                         // The waiting request has just given up.
-                        sharing.ended(schedule, self.fleet(), &slot, false);
+                        sharing.ended(&slot, false);
                         schedule.finished(|| now, slot, PaceOutcome::Unused);
                     }
                     self.note_debt(state, now);
@@ -80,7 +82,7 @@ impl HostQueue {
                 NextTurn::WaitUntil(until) => Some(until),
                 NextTurn::Idle => None,
             };
-            let next = sharing.settle(schedule, self.fleet());
+            let next = sharing.machine().and_then(|share| share.settle(schedule));
             return [until, next].into_iter().flatten().min();
         }
     }
@@ -100,7 +102,7 @@ impl HostQueue {
         let HostQueueState { schedule, sharing, .. } = &mut *self.state.lock();
         let (Some(fleet), Some(share)) = (self.fleet(), sharing.server()) else { return false };
         let now = Instant::now();
-        share.changed();
+        share.hears(None, now);
         share.follow(schedule, fleet.reach(), now);
         share.is_at_stake(schedule) || share.owes(schedule, now)
     }
@@ -116,16 +118,8 @@ impl HostQueue {
         }
     }
 
-    /// Handles a change of the key's state in the fleet.
-    pub(in crate::gate::pacer) fn changed(self: &Arc<Self>) {
-        if let Some(share) = self.state.lock().sharing.server() {
-            share.changed();
-        }
-        self.look(None);
-    }
-
-    /// Handles news that concerns holders of a reservation.
-    pub(in crate::gate::pacer) fn hear(self: &Arc<Self>, news: WaitNews) {
+    /// Handles a change of the key's state in the fleet. `news`: for holders of a reservation.
+    pub(in crate::gate::pacer) fn hear(self: &Arc<Self>, news: Option<WaitNews>) {
         if let Some(share) = self.state.lock().sharing.server() {
             share.hears(news, Instant::now());
         }
