@@ -131,7 +131,7 @@ impl<W> Schedule<W> {
             return Turn::Refuse(self.wait_refusal(now, retry_after));
         }
         let least = if asks { source::ASKING } else { ARRIVAL };
-        let patience = terms.max_wait.min(terms::FAR).max(least);
+        let patience = (!terms.is_renewal).then(|| terms.max_wait.min(terms::FAR).max(least));
         let wait_queue = self.wait_queue.get_or_insert_default();
         let queue = terms.queue.max(usize::from(asks || is_nearly_due));
         let is_full = !terms.is_renewal && wait_queue.is_full(queue);
@@ -142,10 +142,7 @@ impl<W> Schedule<W> {
         }
         self.tickets += 1;
         let ticket = Ticket { client, number: self.tickets };
-        match terms.is_renewal {
-            true => wait_queue.join_as_renewal(ticket, demand, now, terms::FAR, waiter()),
-            false => wait_queue.join(ticket, demand, now, patience, waiter()),
-        }
+        wait_queue.join(ticket, demand, now, patience, waiter());
         Turn::Wait { ticket, until: (at > now).then_some(at) }
     }
 

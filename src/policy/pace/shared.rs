@@ -35,8 +35,8 @@ impl<W> Schedule<W> {
     pub fn rivals(&self, newest: Instant, gap: Duration, now: Instant) -> u32 {
         let last = self.last.last_start.unwrap_or(now).min(now);
         let since = now.checked_sub(gap).map_or(last, |before| last.max(before));
-        let gaps = newest.duration_since(since).as_secs_f64() / gap.as_secs_f64().max(f64::MIN_POSITIVE);
-        if gap.is_zero() { 1 } else { (gaps.round() as u32).clamp(1, MOST_RIVALS) }
+        let gaps = if gap.is_zero() { 1.0 } else { newest.duration_since(since).div_duration_f64(gap) };
+        (gaps.round() as u32).clamp(1, MOST_RIVALS)
     }
 
     /// When the next waiting request is due.

@@ -174,7 +174,7 @@ impl HostQueue {
                 Ok(Stand::Go(Permit::new(self, Some(slot), terms)))
             }
             Turn::Refuse(refused) => Err(refusal(refused, terms.max_wait)),
-            Turn::Wait { ticket, until } => {
+            Turn::Wait { ticket, until: due } => {
                 let mut answer = answer.expect("a waiter was made for the line");
                 if matches!(state.sharing, Sharing::Machine(_)) {
                     // A slot that needs no call may be free at once.
@@ -190,7 +190,8 @@ impl HostQueue {
                 let waiters = &self.shared.waiters;
                 // For a first fetch, the request that needs it holds the place.
                 let place = (!terms.is_renewal && !terms.first_fetch).then(|| waiters.enter(client, terms.max_waiting));
-                Ok(Stand::Wait(Waiting::new(self, client, ticket, answer, terms, now, until, place)))
+                let (queue, terms, since, group, host) = (self.clone(), Box::new(terms.clone()), now, None, None);
+                Ok(Stand::Wait(Waiting { queue, client, ticket, answer, terms, since, due, place, group, host }))
             }
         }
     }
