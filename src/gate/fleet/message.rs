@@ -33,12 +33,10 @@ impl Message {
         let (_, name) = rest.split_once(' ').filter(|(from, _)| *from != me)?;
         match kind {
             "wait" => {
-                let (put_off, rest) = name.split_once(' ')?;
-                let (busy, rest) = rest.split_once(' ')?;
-                let (way, key) = rest.split_once(' ')?;
-                let news =
-                    WaitNews { put_off: put_off.parse().ok()?, busy: busy.parse().ok()?, way: way.parse().ok()? };
-                Some(Self::Pace { key: key.into(), news: Some(news) })
+                let mut words = name.splitn(4, ' ');
+                let mut number = || words.next()?.parse().ok();
+                let news = Some(WaitNews { put_off: number()?, busy: number()?, way: number()? });
+                Some(Self::Pace { key: words.next()?.into(), news })
             }
             "pace" => Some(Self::Pace { key: name.into(), news: None }),
             "robots" => Some(Self::Robots { authority: name.into() }),

@@ -78,7 +78,7 @@ pub struct Schedule<W = ()> {
     in_flight: u32,
     /// Unfinished requests of each client; includes requests that others need not wait for.
     held: HashMap<ClientId, u32>,
-    pending: PendingStart,
+    pending: Option<PendingStart>,
     source: TurnSource,
     wait_queue: Option<Box<WaitQueue<W>>>,
 }
@@ -98,7 +98,7 @@ impl<W> Default for Schedule<W> {
             tickets: 0,
             in_flight: 0,
             held: HashMap::new(),
-            pending: PendingStart::None,
+            pending: None,
             source: TurnSource::default(),
             wait_queue: None,
         }
@@ -168,11 +168,8 @@ impl<W> Schedule<W> {
         let (due, inputs) = (self.due(head).max(part), self.source.forecast(self.backoff(), self.latency));
         let (marks, first) = self.forecast_from(now, head);
         let wait_queue = self.wait_queue.as_mut().expect("only `pop` above gives it up");
-        if wait_queue.sweep(now, first, marks, inputs)
-            && let Some((waiter, why)) = wait_queue.turned_away()
-        {
-            self.drop_empty_queue();
-            return NextTurn::Refuse(waiter, self.why(now, why));
+        if wait_queue.sweep(now, first, marks, inputs) {
+            return self.poll(now);
         }
         let deadline = wait_queue.next_deadline();
         // If all slots are taken, `finished` wakes the queue; if the fleet's turn is missing, its arrival does.
@@ -246,7 +243,7 @@ impl<W> Schedule<W> {
 
     #[inline]
     fn has_room(&self, demand: SlotRequest) -> bool {
-        self.in_flight < self.limit(demand) && self.pending == PendingStart::None
+        self.in_flight < self.limit(demand) && self.pending.is_none()
     }
 
     #[inline]

@@ -9,7 +9,7 @@ impl<W> Schedule<W> {
         let mark = self.last.of(slot.first_fetch);
         *mark = (*mark).max(Some(at));
         self.pushed_back();
-        is_gone && self.pending.end(slot.number)
+        is_gone && self.pending.take_if(|pending| pending.number == slot.number).is_some()
     }
 
     /// The observed latency and refusals.
@@ -36,7 +36,7 @@ impl<W> Schedule<W> {
     pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
         self.in_flight -= u32::from(slot.in_flight);
         self.let_go(&slot);
-        self.pending.end(slot.number);
+        self.pending.take_if(|pending| pending.number == slot.number);
         self.learn(now, &slot, outcome);
     }
 

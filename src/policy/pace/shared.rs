@@ -1,6 +1,5 @@
 //! A key shared by a fleet: who grants its starts, and what the others know of it.
 
-use super::pending_start::PendingStart;
 use super::terms::SlotRequest;
 use super::{LastStarts, Observed, Phase, Schedule, Slot, TurnSource};
 use std::time::{Duration, Instant};
@@ -61,11 +60,8 @@ impl<W> Schedule<W> {
     pub fn adopt(&mut self, others: LastStarts, backoff: Duration) {
         let last = self.last.max(others);
         if self.last != last || self.backoff.delay() != backoff {
-            if self.last.last_start != last.last_start
-                && let PendingStart::Start(number) = self.pending
-            {
-                self.pending = PendingStart::Overtaken(number);
-            }
+            let is_overtaken = self.last.last_start != last.last_start;
+            self.pending.iter_mut().for_each(|pending| pending.is_overtaken |= is_overtaken);
             self.starts += u64::from(self.last != last);
             self.last = last;
             self.backoff.adopt(backoff, self.starts);
@@ -91,7 +87,8 @@ impl<W> Schedule<W> {
             (TurnSource::Fleet { .. }, false) => slot.gap.is_zero(),
             (TurnSource::Partitioned(_), is_shared) => !is_shared,
         };
-        is_there && (slot.gap.is_zero() || self.pending != PendingStart::Overtaken(slot.number))
+        let is_overtaken = self.pending.is_some_and(|it| it.is_overtaken && it.number == slot.number);
+        is_there && (slot.gap.is_zero() || !is_overtaken)
     }
 
     /// For a partitioned instance: its part of the time, and the gap that divides it.

@@ -10,12 +10,8 @@ use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep_until;
 
-/// A call to the fleet under way.
-struct Call {
-    call: PaceCall,
-    asked: Instant,
-    answer: Pin<Box<dyn Future<Output = Result<PaceAnswer, ServerLost>> + Send>>,
-}
+/// A call to the fleet under way, when it was made, and its answer.
+type Call = Pin<Box<dyn Future<Output = (PaceCall, Instant, Result<PaceAnswer, ServerLost>)> + Send>>;
 
 impl HostQueue {
     /// Grants slots as they come due and maintains reservations, until no request waits and nothing has to be reported.
@@ -40,12 +36,12 @@ impl HostQueue {
                 [until, sharing.server().and_then(|share| share.next(schedule, now))].into_iter().flatten().min()
             };
             tokio::select! {
-                Some(answer) = OptionFuture::from(call.as_mut().map(|call| call.answer.as_mut())) => {
-                    let Call { call, asked, .. } = call.take().expect("it has answered");
+                Some((told, asked, answer)) = OptionFuture::from(call.as_mut()) => {
+                    call = None;
                     let (now, HostQueueState { schedule, sharing, .. }) = (Instant::now(), &mut *self.state.lock());
-                    tracing::trace!(key = %self.key, ?call, ?answer, took = ?(now - asked), "the fleet was asked");
+                    tracing::trace!(key = %self.key, call = ?told, ?answer, took = ?(now - asked), "the fleet was asked");
                     if let Some(share) = sharing.server() {
-                        share.answered(schedule, &call, answer.ok(), asked, now);
+                        share.answered(schedule, &told, answer.ok(), asked, now);
                     }
                     drop(place.take());
                 }
@@ -90,11 +86,13 @@ impl HostQueue {
     /// Calls in a task: slots are granted meanwhile.
     fn call(self: &Arc<Self>, call: PaceCall, asked: Instant) -> Call {
         let pace = self.clone();
-        let answer = async move {
-            let fleet = pace.fleet().ok_or(ServerLost)?;
-            fleet.pace(&pace.key.to_string(), &call).await
-        };
-        Call { call, asked, answer: Box::pin(answer) }
+        Box::pin(async move {
+            let answer = match pace.fleet() {
+                Some(fleet) => fleet.pace(&pace.key.to_string(), &call).await,
+                None => Err(ServerLost),
+            };
+            (call, asked, answer)
+        })
     }
 
     /// Handles a change of link. Returns true if the queue must report to the fleet although no request waits.
