@@ -43,14 +43,13 @@ impl MachineShare {
 
     /// Adopts other processes' starts now and then, and notes whether the pace is still shared.
     pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
-        let reach = self.machine.reach();
-        if reach.link != 0 {
+        if !self.machine.is_lost() {
             if self.look_at.is_none_or(|at| at <= now) {
                 self.look(schedule, now);
             }
             return self.tell(schedule);
         }
-        let Some(phase) = reach.alone else { return };
+        let Some(phase) = self.machine.reach().alone else { return };
         if (self.reserved.take().is_some() || self.turn != ShareTurn::None) && phase.instances > 1 {
             // No other process's last start is reported any more.
             schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, schedule.backoff());
@@ -62,7 +61,7 @@ impl MachineShare {
     /// Reserves a start for the next waiting request, and takes the turn if it is due.
     pub fn prepare<W>(&mut self, schedule: &mut Schedule<W>, key: &PaceKey, now: Instant) {
         self.next = None;
-        if self.is_lost() {
+        if self.machine.is_lost() {
             // The last look may have lost the file, and nothing else would wake the waiting requests.
             return self.follow(schedule, now);
         }
@@ -104,7 +103,7 @@ impl MachineShare {
         if self.turn == ShareTurn::Next {
             self.machine.release(self.id);
             self.turn = ShareTurn::None;
-            if !self.is_lost() {
+            if !self.machine.is_lost() {
                 self.tell(schedule);
             }
         }
@@ -160,7 +159,7 @@ impl MachineShare {
 
     /// Adopts the others' answers before another answer is counted.
     pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
-        if !self.is_lost() {
+        if !self.machine.is_lost() {
             self.look(schedule, now);
         }
     }
@@ -197,10 +196,6 @@ impl MachineShare {
         if let Some((start, at)) = self.reserved.take() {
             self.machine.give_back(self.id, start, at);
         }
-    }
-
-    fn is_lost(&self) -> bool {
-        self.machine.reach().link == 0
     }
 }
 

@@ -96,10 +96,8 @@ impl Pacer {
         for shard in &self.shards {
             let queues: Vec<_> = shard.read().queues.iter().cloned().collect();
             for queue in queues.into_iter().flat_map(|queue| queue.with_groups()) {
-                match queue.has_news() {
-                    true => queue.look(places.clone().acquire_owned().await.ok()),
-                    false => queue.look(None),
-                }
+                let place = if queue.has_news() { places.clone().acquire_owned().await.ok() } else { None };
+                queue.look(place);
             }
         }
         // Queues with a driver report at once by themselves.

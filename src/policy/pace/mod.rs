@@ -151,7 +151,11 @@ impl<W> Schedule<W> {
         let Some(wait_queue) = &mut self.wait_queue else { return NextTurn::Idle };
         if let Some((waiter, why)) = wait_queue.turned_away() {
             self.drop_empty_queue();
-            return NextTurn::Refuse(waiter, self.why(now, why));
+            let why = match why {
+                Refused::TooLong { retry_after } => self.wait_refusal(now, retry_after),
+                Refused::Full { .. } | Refused::Paused { .. } => why,
+            };
+            return NextTurn::Refuse(waiter, why);
         }
         let Some(head) = wait_queue.head() else {
             self.wait_queue = None;
@@ -266,13 +270,6 @@ impl<W> Schedule<W> {
         match self.paused_until(now) {
             Some(_) => Refused::Paused { retry_after, refusals: self.backoff.refusals() },
             None => Refused::TooLong { retry_after },
-        }
-    }
-
-    fn why(&self, now: Instant, refused: Refused) -> Refused {
-        match refused {
-            Refused::TooLong { retry_after } => self.wait_refusal(now, retry_after),
-            Refused::Full { .. } | Refused::Paused { .. } => refused,
         }
     }
 

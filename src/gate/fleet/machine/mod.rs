@@ -177,7 +177,8 @@ impl Machine {
         }
     }
 
-    fn is_lost(&self) -> bool {
+    /// Whether nothing is shared any more, which is logged.
+    pub fn is_lost(&self) -> bool {
         let is_lost = self.slots.is_lost();
         if is_lost && !self.is_told.swap(true, Ordering::Relaxed) {
             self.alone.store(self.slots.processes(), Ordering::Relaxed);

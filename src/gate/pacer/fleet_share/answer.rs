@@ -1,7 +1,7 @@
 //! How an instance processes the fleet's answers. Pure.
 
 use super::reserved::ReservedStart;
-use super::{Calling, FleetShare, TICK};
+use super::{FleetShare, TICK};
 use crate::gate::fleet::{PaceAnswer, PaceCall, ServerClock, WantedStart};
 use crate::policy::pace::{LastStarts, Schedule};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ impl FleetShare {
         asked: Instant,
         now: Instant,
     ) {
-        let Some(Calling { link, learnt: (backoff, observed) }) = self.calling.take() else { return };
+        let Some((link, (backoff, observed))) = self.calling.take() else { return };
         if link != self.link {
             // The call may have gone to another server, whose answer says nothing about this one.
             return;

@@ -259,9 +259,6 @@ impl HostQueue {
     /// Whether a request that has its slot may still leave: connecting may have taken so long that the next instance would
     /// not hear of it in time.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
-        if self.fleet().is_none() {
-            return true;
-        }
         let (mut state, now) = (self.state.lock(), Instant::now());
         self.follow(&mut state, now);
         state.sharing.holds(&state.schedule, slot, now)
