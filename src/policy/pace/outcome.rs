@@ -17,12 +17,13 @@ impl<W> Schedule<W> {
         Observed { latency: self.latency, refusals: self.backoff.refusals() }
     }
 
-    /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap. `may_shorten`: the answer may lower
-    /// the latency; errors are quick.
+    /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap, with half the weight. Unless
+    /// `may_shorten`, the answer cannot lower the latency, as errors are quick.
     pub fn answered(&mut self, after: Duration, may_shorten: bool) {
-        let mut observed = self.observed();
-        observed.answered(after, may_shorten);
-        self.latency = observed.latency;
+        let smoothed = if self.latency.is_zero() { after } else { self.latency / 2 + after / 2 };
+        if may_shorten || smoothed > self.latency {
+            self.latency = smoothed;
+        }
         self.pushed_back();
     }
 
