@@ -6,7 +6,6 @@ mod fleet_share;
 mod host_queue;
 mod machine_share;
 mod permit;
-mod refusal;
 mod waiters;
 
 pub use host_queue::PaceFigures;
@@ -149,3 +148,23 @@ const MAX_REPORTING: usize = 256;
 const MIN_SWEEP: usize = 64;
 /// Size of a queue with its table row; the key usually shares the authority's memory.
 const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<HostQueue>>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_table_drops_the_queues_that_owe_nothing_and_no_other() {
+        let pacer = Pacer::new(None, None);
+        let key = |number: u32| PaceKey::from_text(&format!("{number}.example")).expect("a key");
+        let is_here = |key: &PaceKey| std::ptr::eq(pacer.shard(pacer.hasher.hash_one(key)), &pacer.shards[0]);
+        let mut keys = (0..).map(key).filter(is_here);
+        let held = pacer.queue(&keys.next().expect("some"));
+        let kept = || pacer.shards[0].read().queues.len();
+        keys.by_ref().take(MIN_SWEEP - 1).for_each(|key| drop(pacer.queue(&key)));
+        assert_eq!(kept(), MIN_SWEEP, "there is room");
+        keys.take(MIN_SWEEP).for_each(|key| drop(pacer.queue(&key)));
+        assert!(kept() <= MIN_SWEEP, "{}", kept());
+        assert!(Arc::ptr_eq(&held, &pacer.queue(held.key())));
+    }
+}

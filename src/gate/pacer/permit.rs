@@ -1,7 +1,6 @@
 //! The right to one request in flight, and a place in the queue for it.
 
 use super::host_queue::HostQueue;
-use super::refusal::refusal;
 use super::waiters::WaitPlace;
 use crate::gate::fleet::Fleet;
 use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
@@ -254,7 +253,7 @@ impl Waiting {
                     None => permit,
                 })
             }
-            Ok(Err(refused)) => Err(refusal(refused, self.terms.max_wait)),
+            Ok(Err(refused)) => Err(refused.into_refusal(self.terms.max_wait)),
             Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
         }
     }

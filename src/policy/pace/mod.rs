@@ -237,7 +237,7 @@ impl<W> Schedule<W> {
 
     /// The part of the gap that is due to the origin's 429 and 503 answers; zero: none.
     pub fn backoff(&self) -> Duration {
-        self.backoff.delay().min(self.max_delay)
+        self.backoff.delay.min(self.max_delay)
     }
 
     #[inline]
@@ -268,7 +268,7 @@ impl<W> Schedule<W> {
     /// Why a request with this wait is refused.
     fn wait_refusal(&self, now: Instant, retry_after: Duration) -> Refused {
         match self.paused_until(now) {
-            Some(_) => Refused::Paused { retry_after, refusals: self.backoff.refusals() },
+            Some(_) => Refused::Paused { retry_after, refusals: self.backoff.refusals },
             None => Refused::TooLong { retry_after },
         }
     }

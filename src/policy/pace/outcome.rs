@@ -14,7 +14,7 @@ impl<W> Schedule<W> {
 
     /// The observed latency and refusals.
     pub fn observed(&self) -> Observed {
-        Observed { latency: self.latency, refusals: self.backoff.refusals() }
+        Observed { latency: self.latency, refusals: self.backoff.refusals }
     }
 
     /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap, with half the weight. Unless

@@ -59,7 +59,7 @@ impl<W> Schedule<W> {
     /// Adopts the fleet's knowledge: others' starts, and the backoff in place of its own.
     pub fn adopt(&mut self, others: LastStarts, backoff: Duration) {
         let last = self.last.max(others);
-        if self.last != last || self.backoff.delay() != backoff {
+        if self.last != last || self.backoff.delay != backoff {
             let is_overtaken = self.last.last_start != last.last_start;
             self.pending.iter_mut().for_each(|pending| pending.is_overtaken |= is_overtaken);
             self.starts += u64::from(self.last != last);
@@ -73,7 +73,7 @@ impl<W> Schedule<W> {
     pub fn adopt_observed(&mut self, observed: Observed) {
         if self.observed() != observed {
             self.latency = observed.latency;
-            self.backoff.adopt_refusals(observed.refusals);
+            self.backoff.refusals = observed.refusals;
             self.pushed_back();
         }
     }

@@ -25,8 +25,8 @@ use slots::Slots;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
@@ -36,10 +36,8 @@ pub(in crate::gate) struct Machine {
     copies: Arc<Copies>,
     /// Upper limit of a debt.
     most: Duration,
-    /// Whether the end of sharing has been logged.
-    is_told: AtomicBool,
-    /// Number of processes when sharing ended.
-    alone: AtomicU32,
+    /// Number of processes when sharing ended, which has been logged.
+    alone: OnceLock<u32>,
     opened: Instant,
     /// The stopped process that has been logged.
     warned_of: AtomicU32,
@@ -57,8 +55,7 @@ impl Machine {
                 slots: Slots::open(directory)?,
                 copies: Arc::new(Copies::open(directory)?),
                 most,
-                is_told: AtomicBool::default(),
-                alone: AtomicU32::new(1),
+                alone: OnceLock::new(),
                 opened: Instant::now(),
                 warned_of: AtomicU32::default(),
             })
@@ -70,7 +67,7 @@ impl Machine {
     #[inline]
     pub fn reach(&self) -> Reach {
         let link = u64::from(!self.is_lost());
-        let phase = Phase { instances: self.alone.load(Ordering::Relaxed), rank: 0, epoch: self.opened };
+        let phase = Phase { instances: self.alone.get().copied().unwrap_or(1), rank: 0, epoch: self.opened };
         Reach { link, alone: Some(phase), ..Reach::default() }
     }
 
@@ -180,9 +177,11 @@ impl Machine {
     /// Whether nothing is shared any more, which is logged.
     pub fn is_lost(&self) -> bool {
         let is_lost = self.slots.is_lost();
-        if is_lost && !self.is_told.swap(true, Ordering::Relaxed) {
-            self.alone.store(self.slots.processes(), Ordering::Relaxed);
-            warn("from now on", &io::Error::other(format!("{} cannot be read any more", slots::FILE)));
+        if is_lost {
+            self.alone.get_or_init(|| {
+                warn("from now on", &io::Error::other(format!("{} cannot be read any more", slots::FILE)));
+                self.slots.processes()
+            });
         }
         is_lost
     }

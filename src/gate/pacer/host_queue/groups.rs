@@ -3,7 +3,6 @@
 //! crawler does not delay the others.
 
 use super::super::permit::{Permit, Waiting};
-use super::super::refusal::refusal;
 use super::{HostQueue, PacerShared, Stand};
 use crate::policy::pace::{ClientId, Debt, LastStarts, Schedule, Terms};
 use crate::policy::{PaceKey, Refusal};
@@ -34,7 +33,7 @@ impl HostQueue {
     fn stand_in_group(self: &Arc<Self>, client: ClientId, terms: &Terms, of_group: &Terms) -> Result<Stand, Refusal> {
         // Refuses first if the wait for the host is too long.
         if let Some(refused) = self.state.lock().schedule.refusal(Instant::now(), client, &terms.of_host()) {
-            return Err(refusal(refused, terms.max_wait));
+            return Err(refused.into_refusal(terms.max_wait));
         }
         match self.group(terms.group_delay).stand_here(client, of_group)? {
             Stand::Go(of_group) => self.stand_behind(of_group, client, terms),

@@ -7,7 +7,6 @@ mod groups;
 mod sharing;
 
 use super::permit::{Permit, Waiting};
-use super::refusal::refusal;
 use super::waiters::Waiters;
 use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
 use crate::gate::fleet::{Fleet, Machine};
@@ -133,7 +132,7 @@ impl HostQueue {
         tokio::select! {
             biased;
             place = timeout(terms.max_wait, self.guests().take(taker)) => {
-                place.map_err(|_| refusal(Refused::TooLong { retry_after: GUESTS_AWAITED }, terms.max_wait))
+                place.map_err(|_| Refused::TooLong { retry_after: GUESTS_AWAITED }.into_refusal(terms.max_wait))
             }
             refusal = waits.crowded_out() => Err(refusal),
         }
@@ -173,7 +172,7 @@ impl HostQueue {
                 self.note_debt(&state, now);
                 Ok(Stand::Go(Permit::new(self, Some(slot), terms)))
             }
-            Turn::Refuse(refused) => Err(refusal(refused, terms.max_wait)),
+            Turn::Refuse(refused) => Err(refused.into_refusal(terms.max_wait)),
             Turn::Wait { ticket, until: due } => {
                 let mut answer = answer.expect("a waiter was made for the line");
                 if matches!(state.sharing, Sharing::Machine(_)) {
@@ -181,7 +180,7 @@ impl HostQueue {
                     self.advance(&mut state);
                     match answer.try_recv() {
                         Ok(Ok(slot)) => return Ok(Stand::Go(Permit::new(self, Some(slot), terms))),
-                        Ok(Err(refused)) => return Err(refusal(refused, terms.max_wait)),
+                        Ok(Err(refused)) => return Err(refused.into_refusal(terms.max_wait)),
                         Err(_) => {}
                     }
                 }
