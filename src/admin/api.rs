@@ -205,6 +205,7 @@ pub(super) async fn explain(
     let mut explanation = json::explanation(&admin.gate().explain(&request, &rules).await);
     explanation["pace"] = json::pace(admin.gate().pace(&authority).unwrap_or_default());
     explanation["offer"] = json!(admin.proxy.offers.of(&authority));
+    explanation["remembered"] = admin.proxy.reservations.get(&request, &rules).map(json::remembered).into();
     Ok(Json(explanation))
 }
 

@@ -3,8 +3,10 @@
 use crate::gate::cache::PageCacheFigures;
 use crate::gate::{BudgetFigures, Gate, HeldFor, HeldRequest, PaceFigures, Reported};
 use crate::policy::explain::{self, Explanation, SiteFileState};
-use crate::policy::{AskedAgain, Authority, Entry, EntryEvidence, Manners, Money, PreferenceEvidence, SiteFile};
-use crate::proxy::{Distrusted, RecentDecision, UserFigures, Who, evidence};
+use crate::policy::{
+    AskedAgain, Authority, Entry, EntryEvidence, Manners, Money, PreferenceEvidence, Reservation, SiteFile,
+};
+use crate::proxy::{Distrusted, RecentDecision, RememberedReservation, UserFigures, Who, evidence};
 use crate::rfc3339;
 use crate::tls::Ca;
 use serde_json::{Map, Value, json};
@@ -80,6 +82,12 @@ fn site_file(state: &SiteFileState) -> Value {
         "fault": state.fault,
         "failure": state.failure,
     })
+}
+
+/// What a page said that refuses it still.
+pub(super) fn remembered(remembered: RememberedReservation) -> Value {
+    let Reservation { field, value, purpose, .. } = &*remembered.reservation;
+    json!({ "rule": format!("{}: {value}", field.as_str()), "purpose": purpose, "said": rfc3339::seconds(remembered.said) })
 }
 
 /// A line of robots.txt that reserves a use.

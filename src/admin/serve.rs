@@ -1,7 +1,7 @@
 //! Connections to the admin address: a limited number, with time limits.
 
 use super::{Admin, router};
-use crate::proxy::listener::accept;
+use crate::proxy::listener::{accept, send_at_once};
 use axum::Router;
 use hyper::server::conn::http1::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,6 +19,7 @@ use tokio::time::timeout;
 impl Admin {
     /// Serves until [`end`](Self::end).
     pub async fn serve(self: Arc<Self>, socket: TcpListener) {
+        send_at_once(&socket);
         let service = TowerToHyperService::new(router(self.clone()));
         let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();

@@ -5,27 +5,41 @@ use tokio::runtime::Builder;
 
 /// Runs a future to its end. What it has left on other threads is not waited for, such as an unanswered name look-up.
 pub(super) fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
-    limit_arenas();
+    tune_allocator();
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let output = runtime.block_on(future);
     runtime.shutdown_background();
     Ok(output)
 }
 
-/// Limits glibc to one arena for each core instead of eight: each of the dozens of threads that resolve names and read files would
-/// otherwise leave a mostly empty one. An operator's setting is kept.
-fn limit_arenas() {
+/// Has glibc give memory back. An operator's setting is kept.
+///
+/// - One arena for each core instead of eight: each of the dozens of threads that resolve names and read files would otherwise leave a
+///   mostly empty one.
+/// - Large blocks, such as long files, are mapped, and unmapped when they are freed. Otherwise those that are freed raise the limit to
+///   32 MiB, and then most of an arena is holes between what is still in use.
+fn tune_allocator() {
     #[cfg(target_env = "gnu")]
-    {
-        let is_tuned = std::env::var("GLIBC_TUNABLES").is_ok_and(|tunables| tunables.contains("malloc.arena_max"));
-        if is_tuned || std::env::var_os("MALLOC_ARENA_MAX").is_some() {
-            return;
+    for (number, value, name, tunable) in [
+        (
+            libc::M_ARENA_MAX,
+            std::thread::available_parallelism().map_or(1, usize::from),
+            "MALLOC_ARENA_MAX",
+            "arena_max",
+        ),
+        (libc::M_MMAP_THRESHOLD, LARGE, "MALLOC_MMAP_THRESHOLD_", "mmap_threshold"),
+    ] {
+        let is_tuned = std::env::var("GLIBC_TUNABLES").is_ok_and(|all| all.contains(&format!("malloc.{tunable}")));
+        if !is_tuned && std::env::var_os(name).is_none() {
+            // SAFETY: sets a number under glibc's lock. On failure nothing changes.
+            unsafe { libc::mallopt(number, libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX)) };
         }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // SAFETY: sets a number under glibc's lock. On failure nothing changes.
-        unsafe { libc::mallopt(libc::M_ARENA_MAX, libc::c_int::try_from(cores).unwrap_or(libc::c_int::MAX)) };
     }
 }
+
+/// Bytes of a block that is mapped: glibc's own first limit.
+#[cfg(target_env = "gnu")]
+const LARGE: usize = 128 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::config::{
-    AccessLog, CaSource, Hosts, InterceptMode, Mode, Network, OnFleetLoss, Settings, SignWhen,
+    AccessLog, CaSource, InterceptMode, Mode, Network, OnFleetLoss, Settings, SignWhen,
     units::{show_duration, show_size},
 };
 use crate::server::StartError;
@@ -65,7 +65,8 @@ fn describe(settings: &Settings, told: &mut String) {
         say(&format!("listens on {}, for {reach}", listener.address));
     }
     if !settings.access.clients.is_empty() {
-        say(&format!("admits clients from {} (access.clients)", networks(&settings.access.clients)));
+        let who = if settings.access.users.is_empty() { "anybody" } else { "clients" };
+        say(&format!("admits {who} from {} (access.clients)", networks(&settings.access.clients)));
     }
     match settings.mode {
         Mode::Enforce => say("refuses what robots.txt disallows, and paces requests to each host"),
@@ -125,21 +126,8 @@ fn describe(settings: &Settings, told: &mut String) {
             say(&format!("refuses all {key} but {listed} (egress.{key})"));
         }
     }
-    for (what, key, named) in EXCEPTIONS {
-        if key == "intercept: tunnel" && settings.intercept.default == InterceptMode::Tunnel {
-            // Already said for all hosts.
-            continue;
-        }
-        let everybodys = named(&settings.hosts);
-        for host in &everybodys {
-            say(&format!("{what} {host} ({key})"));
-        }
-        for user in &settings.access.users {
-            let own = user.hosts.iter().flat_map(named);
-            for host in own.filter(|host| !everybodys.contains(host)) {
-                say(&format!("{what} {host} for {} ({key})", user.name.as_ref()));
-            }
-        }
+    for (set, place) in settings.overrides() {
+        say(&format!("override: {} for {} ({place})", set.setting, set.scope()));
     }
     if !settings.egress.allow.is_empty() {
         say(&format!("may connect to {}, although private (egress.allow)", networks(&settings.egress.allow)));
@@ -151,15 +139,6 @@ fn describe(settings: &Settings, told: &mut String) {
         AccessLog::File(path) => say(&format!("logs requests to {} (log.access)", path.display())),
     }
 }
-
-type NamedHosts = fn(&Hosts) -> Vec<String>;
-
-/// Exceptions that are less safe or less polite for some hosts: description, key, and hosts.
-const EXCEPTIONS: [(&str, &str, NamedHosts); 3] = [
-    ("accepts any certificate from", "verify: off", Hosts::unverified),
-    ("speaks TLS 1.0 and 1.1 too, with short keys and SHA-1, to", "tls: legacy", Hosts::legacy),
-    ("does not apply robots.txt to https of", "intercept: tunnel", Hosts::tunnelled),
-];
 
 fn networks(all: &[Network]) -> String {
     all.iter().map(|network| network.0.to_string()).collect::<Vec<_>>().join(", ")

@@ -74,7 +74,7 @@ enum Command {
     Refresh(refresh::RefreshArgs),
     /// Make a running proxy reload its configuration
     Reload(admin_client::AdminArgs),
-    /// Verify the chain of decisions that was kept, or have its head time-stamped
+    /// Verify the chain of decisions that was kept, have its head time-stamped, or print a stored file
     Evidence(evidence::EvidenceArgs),
     /// Report what was requested from whom, and what was refused, from the evidence kept
     Report(report::ReportArgs),

@@ -1,6 +1,6 @@
 //! Checks the addresses that the proxy listens on and connects to, one by one and together.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use crate::policy::HostPattern;
 
@@ -15,7 +15,7 @@ pub(super) fn listeners(settings: &Settings, check: &mut Sections<'_>) {
         check.fault(&["listen"], "there is no address to listen on", hint);
     }
     let open_to_all = access.clients.is_empty() && access.users.is_empty() && check.is_sure("access");
-    let mut known = HashSet::new();
+    let mut known = HashMap::new();
     for (index, listener) in listen.iter().enumerate() {
         let (address, number) = (&listener.address, index.to_string());
         let key = ["listen", &number, "address"];
@@ -23,8 +23,10 @@ pub(super) fn listeners(settings: &Settings, check: &mut Sections<'_>) {
             let hint = "set `access`, such as `clients: [10.0.0.0/8]`, or listen on 127.0.0.1";
             check.fault(&key, format!("anybody who can reach `{address}` could use this proxy"), hint);
         }
-        if !known.insert(address) && is_same(address, address) {
-            check.fault(&key, format!("`{address}` appears twice"), "leave out one of them");
+        if let Some(first) = known.insert(address, index.to_string()).filter(|_| is_same(address, address)) {
+            for key in [["listen", &first, "address"], key] {
+                check.fault(&key, format!("`{address}` appears twice"), "leave out one of them");
+            }
         }
     }
     for (index, host) in admin.hosts.iter().enumerate() {

@@ -53,9 +53,37 @@ pub fn check_owner(file: &File, directory: &Path) -> io::Result<()> {
     let (it, me) = (file.metadata()?, rustix::process::geteuid());
     let is_owners = || me.is_root() && fs::metadata(directory).is_ok_and(|directory| it.uid() == directory.uid());
     if it.is_file() && (it.nlink() > 1 || it.uid() != me.as_raw() && !is_owners()) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+        return Err(is_anothers());
     }
     Ok(())
+}
+
+/// Opens for reading what was written in this directory. Unlike [`open_own`], also for a reader who is not the writer.
+///
+/// # Errors
+/// As [`open_file`]; `PermissionDenied`: it is not [ours](is_ours).
+pub fn open_ours(path: &Path, directory: &Path) -> io::Result<File> {
+    let file = open_file(path)?;
+    if is_ours(&file.metadata()?, directory) { Ok(file) } else { Err(is_anothers()) }
+}
+
+/// Whether a file belongs to us, or to the owner of this directory. Who may write to the directory may have put others there.
+pub fn is_ours(file: &Metadata, directory: &Path) -> bool {
+    let owner = metadata(directory).map(|directory| directory.uid());
+    file.uid() == rustix::process::geteuid().as_raw() || owner.is_ok_and(|owner| file.uid() == owner)
+}
+
+/// Logs a warning of files that are not [ours](is_ours). `what`: what they would be.
+pub fn warn_of_foreign(files: &[PathBuf], what: &str) {
+    if let Some(first) = files.first() {
+        let more = if files.len() > 1 { format!(" and {} more", files.len() - 1) } else { String::new() };
+        let first = first.display();
+        tracing::warn!("{first}{more}: another user's, so not read as {what}; remove it, or give it to this user");
+    }
+}
+
+fn is_anothers() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user")
 }
 
 fn open_with(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> io::Result<File> {

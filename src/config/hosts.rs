@@ -111,24 +111,10 @@ impl Hosts {
 
     /// The hosts with TLS verification off, sorted.
     pub fn unverified(&self) -> Vec<String> {
-        self.named(|policy| policy.tls.as_ref().is_some_and(|tls| !tls.verify))
-    }
-
-    /// The hosts and patterns for which TLS 1.0 and 1.1 are allowed (`tls: legacy`), sorted.
-    pub fn legacy(&self) -> Vec<String> {
-        self.named(|policy| policy.tls.as_ref().is_some_and(|tls| tls.legacy))
-    }
-
-    /// The hosts and patterns that are tunnelled, sorted.
-    pub fn tunnelled(&self) -> Vec<String> {
-        self.named(|policy| policy.intercept == InterceptMode::Tunnel)
-    }
-
-    fn named(&self, is: impl Fn(&HostPolicy) -> bool) -> Vec<String> {
-        let hosts = self.hosts.iter().filter(|(_, policy)| is(policy)).map(|(host, _)| host.to_string());
-        let below = self.below.iter().filter(|(_, policy)| is(policy)).map(|(parent, _)| format!("*.{parent}"));
-        let any = is(&self.any).then(|| "*".to_owned());
-        let mut all: Vec<String> = hosts.chain(below).chain(any).collect();
+        // Of patterns it is refused.
+        let is = |policy: &HostPolicy| policy.tls.as_ref().is_some_and(|tls| !tls.verify);
+        let mut all: Vec<_> =
+            self.hosts.iter().filter(|(_, policy)| is(policy)).map(|(host, _)| host.to_string()).collect();
         all.sort();
         all
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::hosts::Hosts;
+use super::overrides::overrides;
 use super::read::environment::{self, KeyArgument};
 use super::read::error::{Complaint, ConfigErrors, ConfigPlace, Faults};
 use super::read::files::ConfigFiles;
@@ -23,7 +24,7 @@ impl Settings {
     /// Relative paths start at the file's directory.
     ///
     /// # Errors
-    /// What is wrong with it: of each section the first value that cannot be read, or all that its keys mean together.
+    /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.
     pub fn load(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -34,7 +35,7 @@ impl Settings {
     /// Like [`load`](Self::load), with arguments of the command line laid over the environment, in their order.
     ///
     /// # Errors
-    /// What is wrong with it: of each section the first value that cannot be read, or all that its keys mean together.
+    /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.
     pub fn load_with(
         path: Option<&Path>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -55,7 +56,7 @@ impl Settings {
     /// Reads `text` as the file `name`, without the environment.
     ///
     /// # Errors
-    /// What is wrong with it: of each section the first value that cannot be read, or all that its keys mean together.
+    /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::build(name, Ok(text.to_owned()), &[], None)
     }
@@ -89,7 +90,7 @@ impl Settings {
         let Some(mut root) = files.read(name, text) else { return files.checked(Self::default()) };
         // What is wrong in a file is wrong even where another or a variable takes its place.
         let judge = |node: &YamlNode, faults: &mut Faults| Self::read(&mut Sections::new(node.clone(), faults));
-        judge(&root, &mut files.faults);
+        let main = judge(&root, &mut files.faults);
         environment::overlay(&mut root, variables, defaults(), &mut files.faults);
         let include = judge(&root, &mut files.faults).include;
         let included = files.included(&root, &include);
@@ -105,6 +106,18 @@ impl Settings {
         let whole = sections.whole;
         settings.whole = Whole::new(&whole);
         settings.warnings = warnings::warnings(&settings);
+        let place = &whole.along(&["pace", "min_delay"]).at;
+        if settings.pace.min_delay < main.pace.min_delay && matches!(place, ConfigPlace::Line { .. }) {
+            settings.warnings.push(warnings::shorter(&place.line(&files.sources), &settings.pace, name, &main.pace));
+        }
+        settings.in_force = overrides(&settings.whole.all)
+            .into_iter()
+            .map(|set| {
+                let path: Vec<_> = set.path.iter().map(String::as_str).collect();
+                let place = whole.along(&path).at.line(&files.sources);
+                (set, place)
+            })
+            .collect();
         let signature = &mut settings.identity.signature;
         let place = |path: &[&str]| whole.along(&[&["identity", "signature"], path].concat()).at.shown(&files.sources);
         let others = (0..signature.other_keys.len()).map(|index| place(&["other_keys", &index.to_string()]));

@@ -8,6 +8,7 @@ mod files;
 mod hosts;
 mod instance;
 mod load;
+mod overrides;
 mod read;
 mod settings;
 mod shown;
@@ -19,11 +20,13 @@ mod written;
 pub use admin_token::AdminToken;
 pub use changes::Changes;
 pub(crate) use files::{
-    as_line, check_owner, is_same, open_file, open_own, open_regular, read_argument, read_file, read_whole, write_once,
+    as_line, check_owner, is_ours, is_same, open_file, open_ours, open_own, open_regular, read_argument, read_file,
+    read_whole, write_once,
 };
-pub use files::{cache_directory, give_to_owner, private_directory, state_directory, warn_of_others};
+pub use files::{cache_directory, give_to_owner, private_directory, state_directory, warn_of_foreign, warn_of_others};
 pub use hosts::{HostPolicy, Hosts};
 pub use instance::{instance_name, keep_instance_name};
+pub use overrides::{OverrideInForce, overrides};
 pub use read::environment::KeyArgument;
 pub use read::error::{Complaint, ConfigErrors, ConfigFault, ConfigPlace};
 pub use settings::Settings;

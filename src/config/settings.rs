@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::hosts::Hosts;
+use super::overrides::OverrideInForce;
 use super::read::error::Complaint;
 use super::read::sections::Sections;
 use super::shown::Whole;
@@ -47,6 +48,7 @@ pub struct Settings {
     pub log: LogSettings,
     pub(super) whole: Whole,
     pub(super) warnings: Vec<Complaint>,
+    pub(super) in_force: Vec<(OverrideInForce, String)>,
 }
 
 impl Settings {
@@ -76,12 +78,18 @@ impl Settings {
             log: sections.read("log"),
             whole: Whole::default(),
             warnings: Vec::new(),
+            in_force: Vec::new(),
         }
     }
 
     /// What is valid but may not be meant.
     pub fn warnings(&self) -> &[Complaint] {
         &self.warnings
+    }
+
+    /// What makes it less polite than the defaults, and the file and line, variable or argument that says so.
+    pub fn overrides(&self) -> &[(OverrideInForce, String)] {
+        &self.in_force
     }
 
     /// The configuration as shown, as text, and its SHA-256.

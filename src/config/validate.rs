@@ -1,6 +1,6 @@
 //! Checks that types cannot express: bounds of single values, and combinations of keys.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ fn signature(settings: &Settings, check: &mut Sections<'_>) {
 }
 
 fn users(settings: &Settings, check: &mut Sections<'_>) {
-    let (mut known, mut certificates) = (HashSet::new(), HashMap::new());
+    let (mut known, mut certificates) = (HashMap::new(), HashMap::new());
     for (index, user) in settings.access.users.iter().enumerate() {
         let (name, number) = (user.name.as_ref(), index.to_string());
         let key = ["access", "users", &number, "name"];
@@ -194,13 +194,16 @@ fn users(settings: &Settings, check: &mut Sections<'_>) {
         }
         // Upper and lower case are one in DNS names.
         let certificate = user.certificate.as_ref().map(|certificate| certificate.as_ref().to_ascii_lowercase());
-        if let Some(other) = certificate.and_then(|certificate| certificates.insert(certificate, name)) {
+        if let Some((first, other)) = certificate.and_then(|it| certificates.insert(it, (index.to_string(), name))) {
             let what = format!("this certificate would name two users, `{other}` and `{name}`");
-            let hint = "name another one, or leave it out";
-            check.fault(&["access", "users", &number, "certificate"], what, hint);
+            for number in [&first, &number] {
+                check.fault(&["access", "users", number, "certificate"], &*what, "name another one, or leave it out");
+            }
         }
-        if !known.insert(name) {
-            check.fault(&key, format!("the user `{name}` appears twice"), "leave out one of them");
+        if let Some(first) = known.insert(name, index.to_string()) {
+            for key in [["access", "users", &first, "name"], key] {
+                check.fault(&key, format!("the user `{name}` appears twice"), "leave out one of them");
+            }
         }
         check_budget(&["access", "users", &number], check);
         overrides(settings, &["access", "users", &number, "hosts"], &user.overrides, check);

@@ -10,7 +10,7 @@ use crate::robots::Purpose;
 use super::hosts::Hosts;
 use super::read::error::{Complaint, did_you_mean};
 use super::settings::Settings;
-use super::written::file::Listener;
+use super::written::file::{Listener, PaceSettings};
 use super::written::units::show_duration;
 
 pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
@@ -47,7 +47,28 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
             "add `client_ca` to `listen[].tls`, the authority of the certificates",
         )
     });
-    longer.map(warning).chain(purposes).chain(suffixes).chain(unused).collect()
+    let is_open = access.users.is_empty() && access.clients.iter().any(|network| network.0.prefix_len() == 0);
+    let reachable = |it: &&Listener| is_open && it.address.is_loopback() != Some(true) && !it.takes_certificates();
+    let open = settings.listen.iter().filter(reachable).map(|listener| {
+        Complaint::new(
+            format!(
+                "anybody who can reach `{}` may use this proxy: `access` has no users, and `clients` is every address",
+                listener.address
+            ),
+            "add `access.users`, or name your networks, such as `clients: [10.0.0.0/8]`",
+        )
+    });
+    longer.map(warning).chain(purposes).chain(suffixes).chain(unused).chain(open).collect()
+}
+
+/// The main file's `min_delay` was lowered. `place`: where.
+pub(super) fn shorter(place: &str, now: &PaceSettings, main: &str, before: &PaceSettings) -> Complaint {
+    let [now, before] = [now, before].map(|pace| show_duration(pace.min_delay));
+    let what = format!("{place} shortens `pace.min_delay` to {now}: {main} has {before}");
+    Complaint::new(
+        what,
+        "an included file overrides the one that names it; leave the key out there if that is not meant",
+    )
 }
 
 /// Patterns such as `*.co.uk` and `*.com`, without duplicates: keys and values of whatever section.

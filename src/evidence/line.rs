@@ -116,6 +116,19 @@ impl Decision {
         self.reason.iter().chain(others)
     }
 
+    /// The figure of a report in which it counts.
+    pub fn figure(&self) -> Figure {
+        match (self.outcome.as_str(), self.site_status()) {
+            _ if self.reason.as_deref() == Some("client-denied") => Figure::TurnedAway,
+            ("refused", _) => Figure::Refused,
+            ("answered" | "cached", _) => Figure::Answered,
+            ("failed" | "cut" | "client-gone", _) => Figure::Failed,
+            (_, Some(400..=499)) => Figure::Status4xx,
+            (_, Some(500..)) => Figure::Status5xx,
+            _ => Figure::Delivered,
+        }
+    }
+
     /// Whether the site answered a request that was refused then: its answer was not delivered.
     pub fn is_refused_after_answer(&self) -> bool {
         self.outcome == "refused" && self.origin_ms.is_some()
@@ -140,6 +153,34 @@ impl Decision {
     pub fn site_status(&self) -> Option<u16> {
         let is_sites = self.origin_ms.is_some() && !matches!(self.outcome.as_str(), "refused" | "failed" | "cached");
         self.origin_status.or(is_sites.then_some(self.status))
+    }
+}
+
+/// The figure of a report in which a request counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Figure {
+    Delivered,
+    Status4xx,
+    Status5xx,
+    /// Answered from here.
+    Answered,
+    Refused,
+    Failed,
+    /// The client may not use the proxy: in no total.
+    TurnedAway,
+}
+
+impl Figure {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Status4xx => "4xx",
+            Self::Status5xx => "5xx",
+            Self::Answered => "answered",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::TurnedAway => "turned-away",
+        }
     }
 }
 

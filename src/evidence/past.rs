@@ -30,6 +30,8 @@ pub struct Past {
     pub last: Vec<Found>,
     /// The last of them that the page's own words refused.
     pub by_page: Option<Found>,
+    /// When the page was fetched last and said so; later refusals remember it.
+    pub page_read: Option<SystemTime>,
     /// `None`: it is not on record, also below.
     pub robots: Option<PastCopy>,
     pub tdmrep: Option<PastCopy>,
@@ -76,6 +78,7 @@ pub fn find(
     let (mut known, mut by_page, mut asked, mut last) = (None::<Found>, None::<Found>, Group::default(), Vec::new());
     let [mut robots, mut tdmrep, mut license_file] = [const { Nearest { before: None, after: None } }; 3];
     let (mut license, mut price) = (None::<(SystemTime, String)>, None::<(SystemTime, String)>);
+    let mut page_read = None;
     each_line(directory, |segment, number, line| {
         if name.find(line).is_none() {
             return Ok(());
@@ -94,6 +97,10 @@ pub fn find(
         if parsed.time <= at && of == url && decision.reason.as_deref() != Some("client-denied") {
             asked.add(&decision, parsed.time);
             if decision.is_refused_by_page() && is_later(&by_page) {
+                let use_of = |it: &Decision| (it.rule.clone(), it.purpose.clone(), it.product_tokens.clone());
+                let is_same = by_page.as_ref().is_some_and(|before| use_of(&before.decision) == use_of(&decision));
+                let is_read = decision.is_refused_after_answer();
+                page_read = if is_read { Some(parsed.time) } else { page_read.filter(|_| is_same) };
                 by_page = Some(found());
             }
             let place = last.partition_point(|before: &Found| before.time <= parsed.time);
@@ -120,7 +127,7 @@ pub fn find(
     let config = config.and_then(|config| String::from_utf8(config).ok());
     let [license, price] = [license, price].map(|last| last.map(|(_, said)| said));
     let license_file = license_file.best().map(|(_, copy)| copy);
-    Ok(Some(Past { known, asked, last, by_page, robots, tdmrep, license_file, license, price, config }))
+    Ok(Some(Past { known, asked, last, by_page, page_read, robots, tdmrep, license_file, license, price, config }))
 }
 
 /// Records of the URL that are shown.

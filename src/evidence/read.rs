@@ -1,6 +1,7 @@
 //! What was written, line by line, from plain segments and compressed ones.
 
 use super::line::{Kind, Line, ReadError, parse};
+use super::owner::open;
 use super::record::{Hash, digits, hex, sha256};
 use super::segment::{RC1_FILES, Stored};
 use base64::Engine;
@@ -19,12 +20,12 @@ pub(super) struct Lines {
 
 impl Lines {
     pub fn of(stored: &Stored) -> io::Result<Self> {
-        let input: Box<dyn Read> = match File::open(&stored.path) {
+        let input: Box<dyn Read> = match stored.open() {
             Ok(file) if stored.is_compressed => Box::new(MultiGzDecoder::new(file)),
             Ok(file) => Box::new(file),
             // It was compressed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Box::new(MultiGzDecoder::new(File::open(stored.compressed_path()).map_err(|_| error)?))
+                Box::new(MultiGzDecoder::new(open(&stored.compressed_path()).map_err(|_| error)?))
             }
             Err(error) => return Err(error),
         };
@@ -33,7 +34,7 @@ impl Lines {
 
     /// Those of a plain one that end behind this byte.
     fn behind(stored: &Stored, byte: u64) -> io::Result<Self> {
-        let mut file = File::open(&stored.path)?;
+        let mut file = stored.open()?;
         file.seek(SeekFrom::Start(byte))?;
         Ok(Self::new(Box::new(file)))
     }
@@ -184,6 +185,24 @@ pub(super) fn decoded(hash: &Hash, text: Option<String>, base64: Option<String>)
 pub(super) fn file_of(directory: &Path, segment: u64, hash: &Hash) -> Result<Vec<u8>, FileError> {
     let all = Stored::all(directory)?;
     let stored = all.iter().find(|stored| stored.number == segment).ok_or(FileError::Missing)?;
+    file_in(stored, hash)?.map_or_else(|| rc1_file(directory, hash), Ok)
+}
+
+/// A file that any record refers to.
+///
+/// # Errors
+/// It is not there as it was.
+pub fn stored_file(directory: &Path, hash: &Hash) -> Result<Vec<u8>, FileError> {
+    for stored in Stored::all(directory)? {
+        if let Some(file) = file_in(&stored, hash)? {
+            return Ok(file);
+        }
+    }
+    rc1_file(directory, hash)
+}
+
+/// The file in this segment with this SHA-256. `None`: there is none.
+fn file_in(stored: &Stored, hash: &Hash) -> Result<Option<Vec<u8>>, FileError> {
     let named = memchr::memmem::Finder::new(&hex(hash)).into_owned();
     let mut lines = Lines::of(stored)?;
     while let Some(Ok((line, _))) = lines.next() {
@@ -191,10 +210,10 @@ pub(super) fn file_of(directory: &Path, segment: u64, hash: &Hash) -> Result<Vec
             && let Ok(Line { kind: Kind::File { sha256, text, base64 }, .. }) = parse(line)
             && sha256 == *hash
         {
-            return decoded(hash, text, base64);
+            return decoded(hash, text, base64).map(Some);
         }
     }
-    rc1_file(directory, hash)
+    Ok(None)
 }
 
 /// A file where 1.0.0-rc.1 kept it: below the directory, by its SHA-256.

@@ -1,7 +1,7 @@
 //! Totals over records: by host, domain, user or rule.
 
 use super::basis::{Basis, bounded};
-use super::line::{Decision, Kind, ReadError, parse};
+use super::line::{Decision, Figure, Kind, ReadError, parse};
 use super::read::each_line;
 use crate::policy::{Authority, HostPattern};
 use crate::robots::Purpose;
@@ -61,6 +61,10 @@ pub struct Group {
     pub requests: u64,
     /// Sent to the site.
     pub forwarded: u64,
+    /// Of these: the site's answer has a status from 400 to 499, such as 404.
+    pub status_4xx: u64,
+    /// The same from 500.
+    pub status_5xx: u64,
     /// From here, such as robots.txt.
     pub answered: u64,
     /// Not sent, or its answer not delivered.
@@ -103,9 +107,8 @@ pub fn report(directory: &Path, by: By, selection: &Selection) -> Result<Report,
     each_line(directory, |_, _, line| {
         let line = parse(line)?;
         match line.kind {
-            // The requests inside have records of their own.
-            Kind::Decision(decision) if decision.outcome == "intercepted" || !selection.has(&decision, line.time) => {}
-            Kind::Decision(decision) if decision.reason.as_deref() == Some("client-denied") => {
+            Kind::Decision(decision) if !selection.counts(&decision, line.time) => {}
+            Kind::Decision(decision) if decision.figure() == Figure::TurnedAway => {
                 turned_away.add(decision.client.clone(), &decision, line.time);
             }
             Kind::Decision(decision) => {
@@ -150,9 +153,12 @@ impl TotalsByName {
 }
 
 impl Selection {
-    fn has(&self, decision: &Decision, at: SystemTime) -> bool {
+    /// Whether a report counts this record.
+    pub(super) fn counts(&self, decision: &Decision, at: SystemTime) -> bool {
         let is_host = |host: &Authority| self.hosts.iter().any(|pattern| pattern.matches(host.host()));
-        self.overlaps(at, at)
+        // The requests inside have records of their own.
+        decision.outcome != "intercepted"
+            && self.overlaps(at, at)
             && (self.hosts.is_empty() || authority(decision).is_some_and(|host| is_host(&host)))
             && self.user.as_deref().is_none_or(|user| user == user_of(decision))
             && self.purpose.as_ref().is_none_or(|purpose| decision.purpose.iter().any(|it| it == purpose.as_str()))
@@ -164,15 +170,23 @@ impl Selection {
 }
 
 impl Group {
+    /// What the site answered with, without its errors.
+    pub fn delivered(&self) -> u64 {
+        self.forwarded - self.status_4xx - self.status_5xx
+    }
+
     pub(super) fn add(&mut self, decision: &Decision, at: SystemTime) {
         self.requests += 1;
         let verdict = decision.verdict.as_deref();
-        match (decision.outcome.as_str(), verdict) {
-            ("refused", _) => self.refused += 1,
-            ("answered" | "cached", _) => self.answered += 1,
-            ("failed" | "cut" | "client-gone", _) => self.failed += 1,
-            _ => self.forwarded += 1,
+        let figure = decision.figure();
+        match figure {
+            Figure::Refused | Figure::TurnedAway => self.refused += 1,
+            Figure::Answered => self.answered += 1,
+            Figure::Failed => self.failed += 1,
+            Figure::Delivered | Figure::Status4xx | Figure::Status5xx => self.forwarded += 1,
         }
+        self.status_4xx += u64::from(figure == Figure::Status4xx);
+        self.status_5xx += u64::from(figure == Figure::Status5xx);
         // What comes from here is not the site's.
         let is_sites =
             decision.origin_ms.is_some() && !matches!(decision.outcome.as_str(), "refused" | "failed" | "cached");

@@ -1,6 +1,7 @@
 //! The files of a chain: `00000001-20261122T183000Z.jsonl` and so on, by number and beginning. Only the last is written to;
 //! those before it are compressed, and how old they are their names say. What a segment's records refer to is in the same segment.
 
+use super::owner::{is_foreign, open};
 use super::record::{Hash, from_hex};
 use crate::config::{give_to_owner, is_same};
 use crate::rfc3339;
@@ -24,9 +25,11 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// All of a directory, in their order. If a segment was just being compressed, only its compressed form. Opens none.
+    /// All of a directory, in their order, but for those of other users. If a segment was just being compressed, only its compressed
+    /// form. Opens none.
     pub fn all(directory: &Path) -> io::Result<Vec<Self>> {
-        let mut all: Vec<_> = entries(directory)?.into_iter().filter_map(Self::of).collect();
+        let own = entries(directory)?.into_iter().filter(|path| !is_foreign(path));
+        let mut all: Vec<_> = own.filter_map(Self::of).collect();
         all.sort_by_key(|stored| (stored.number, !stored.is_compressed));
         all.dedup_by_key(|stored| stored.number);
         Ok(all)
@@ -53,6 +56,10 @@ impl Stored {
         self.dated.unwrap_or_else(|| written().unwrap_or_else(|_| SystemTime::now()))
     }
 
+    pub fn open(&self) -> io::Result<File> {
+        open(&self.path)
+    }
+
     /// The path of its compressed form.
     pub fn compressed_path(&self) -> PathBuf {
         with(&self.path, COMPRESSED)
@@ -61,10 +68,12 @@ impl Stored {
     /// Replaces it by its compressed form, which takes a tenth of the room.
     pub fn compress(&self) -> io::Result<()> {
         let new = with(&self.path, HALF_DONE);
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        // What has that name may be a link of another user's.
+        let _ = fs::remove_file(&new);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         give_to_owner(&file, new.parent().unwrap_or(Path::new(".")))?;
         let mut encoder = GzEncoder::new(file, LEVEL);
-        let done = io::copy(&mut File::open(&self.path)?, &mut encoder)
+        let done = io::copy(&mut self.open()?, &mut encoder)
             .and_then(|_| encoder.finish())
             .and_then(|file| file.sync_all())
             .and_then(|()| fs::rename(&new, self.compressed_path()));
@@ -214,10 +223,16 @@ impl Clock {
     }
 }
 
+/// Files that other users have put into the directory under names of segments. They are not read.
+pub fn foreign(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let all = entries(directory)?.into_iter().filter(|path| is_foreign(path));
+    Ok(all.filter_map(Stored::of).map(|stored| stored.path).collect())
+}
+
 /// Removes what a killed process left half done.
 pub(super) fn tidy(directory: &Path) -> io::Result<()> {
     let all = paths(directory)?;
-    for path in entries(directory)? {
+    for path in entries(directory)?.into_iter().filter(|path| !is_foreign(path)) {
         if all.contains(&with(&path, COMPRESSED)) || is_half_compressed(&path) {
             fs::remove_file(path)?;
         }

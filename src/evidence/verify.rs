@@ -2,6 +2,7 @@
 //! records refer to are there unchanged.
 
 use super::line::{Kind, Line, ReadError, parse};
+use super::owner::is_foreign;
 use super::read::{Lines, decoded, rc1_file};
 use super::record::{Hash, NOTHING, digits};
 use super::segment::{self, RC1_FILES, Stored, entries, rc1_hash};
@@ -62,9 +63,9 @@ pub fn verify(directory: &Path, anchors: &[Hash]) -> Result<Verified, ReadError>
     let is_written = is_locked(directory);
     let all = Stored::all(directory)?;
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return Err(ReadError::Empty) };
-    let (stamps, others): (Vec<_>, Vec<_>) = others(directory)?
-        .into_iter()
-        .partition(|path| stamped(path).is_some_and(|(segment, _)| segment >= first.number));
+    let (stamps, others): (Vec<_>, Vec<_>) = others(directory)?.into_iter().partition(|path| {
+        stamped(path).is_some_and(|(segment, _)| segment >= first.number) && !is_foreign(&directory.join(path))
+    });
     let stamps: Vec<_> = stamps.into_iter().filter_map(|path| stamped(&path).map(|of| (path, of))).collect();
     let mut walk = Walk {
         found: Verified { segments: all.len() as u64, is_written, others, ..Verified::default() },

@@ -3,10 +3,10 @@
 use super::chain::Chain;
 use super::queue::{Batch, Lost, Queue};
 use super::record::{Draft, digits, sha256};
-use super::segment::{Clock, Stored, ages, clear_up, tidy};
+use super::segment::{Clock, Stored, ages, clear_up, foreign, tidy};
 use super::start::{LOCK, OpenError, is_full, lock, resume, start};
 use super::timestamp;
-use crate::config::{is_same, private_directory, warn_of_others};
+use crate::config::{is_same, private_directory, warn_of_foreign, warn_of_others};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,7 @@ impl Writer {
         warn_of_others(directory, "this evidence");
         let lock = lock(directory)?;
         tidy(directory).map_err(io)?;
+        warn_of_foreign(&foreign(directory).map_err(io)?, "evidence");
         let now = SystemTime::now();
         let (segment, head, end) = resume(directory, now, instance)?;
         let mut writer = Writer {

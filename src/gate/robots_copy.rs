@@ -2,7 +2,6 @@
 
 use super::robots::HostEntry;
 use crate::policy::{Access, Request};
-use crate::robots::RobotsTxt;
 use bytes::Bytes;
 use std::time::SystemTime;
 
@@ -23,7 +22,7 @@ pub(super) fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime
     let entry = host.load();
     let (answer, _) = entry.usable(now).filter(|(answer, _)| !(answer.is_foreign && request.is_confined))?;
     let (status, body) = match &answer.access {
-        Access::Rules(robots) => (answer.status, Bytes::from_owner(SharedFile(robots.clone()))),
+        Access::Rules(robots) => (answer.status, Bytes::from_owner(robots.shared_source())),
         // Redirects that cannot be followed: there is no file, and no URL to redirect clients to.
         Access::Missing if (300..400).contains(&answer.status) => (404, Bytes::new()),
         Access::Missing | Access::Reservations(_) | Access::Licenses(_) => (answer.status, Bytes::new()),
@@ -31,13 +30,4 @@ pub(super) fn as_served(host: &HostEntry, request: &Request<'_>, now: SystemTime
     let validators = &answer.validators;
     let (etag, last_modified) = (validators.etag().map(Box::from), validators.last_modified().map(Box::from));
     Some(RobotsCopy { status, body, etag, last_modified, age: answer.freshness.age(now) })
-}
-
-/// A file shared by all clients that receive it.
-struct SharedFile(RobotsTxt);
-
-impl AsRef<[u8]> for SharedFile {
-    fn as_ref(&self) -> &[u8] {
-        self.0.source()
-    }
 }

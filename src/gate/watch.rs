@@ -124,9 +124,7 @@ impl Gate {
         if before.robots.parse_options() != settings.robots.parse_options() {
             self.robots.reread();
         }
-        if before.limits.max_robots_fetches != settings.limits.max_robots_fetches {
-            self.robots.resize();
-        }
+        self.robots.resize();
         if before.store != settings.store {
             self.store.resize(&settings.store);
             self.robots.trim();

@@ -12,6 +12,7 @@ mod respond;
 pub use client::distrusted::{Distrusted, DistrustedClients};
 pub(crate) use client::listener;
 pub use exchange::counters::{Counters, Counts, Details, HostFailures};
+pub use exchange::memory::{RememberedReservation, Reservations};
 pub use exchange::offers::{Offer, Offers};
 pub use exchange::recent::{Decisions, RecentDecision};
 pub use exchange::users::{UserFigures, Who};
@@ -67,7 +68,8 @@ pub struct Proxy {
     streams: limits::streams::Streams,
     via: exchange::via::Via,
     pages: exchange::pages::Pages,
-    reservations: exchange::memory::Reservations,
+    /// What pages have said against a declared use.
+    pub reservations: Reservations,
     visits: exchange::memory::Visits,
 }
 
@@ -113,7 +115,7 @@ impl Proxy {
             streams,
             via,
             pages: exchange::pages::Pages::default(),
-            reservations: exchange::memory::Reservations::default(),
+            reservations: Reservations::default(),
             visits: exchange::memory::Visits::default(),
         }
     }

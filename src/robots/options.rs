@@ -35,6 +35,12 @@ impl ParseOptions {
     /// 500 KiB: what every crawler must be able to read (RFC 9309 §2.5).
     pub const MIN_SIZE: usize = 512_000;
 
+    /// Most bytes of a text that is read: UTF-8 can be half as long again as the UTF-16 that [`max_size`](Self::max_size) counts.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn max_text(&self) -> usize {
+        self.max_size.saturating_add(self.max_size / 2 + 1)
+    }
+
     /// The draft of 2019 that became RFC 9309 (draft-koster-rep-00).
     pub fn draft_2019() -> Self {
         Self { first_star_group: true, ..Self::default() }

@@ -165,6 +165,7 @@ impl PreferenceRules {
             let no = no.map(|(purpose, _)| purpose).filter(|purpose| said.insert(purpose.clone()));
             unwelcome.extend(no.map(|purpose| Unwelcome { path, vocabulary, line, pattern: written, purpose }));
         }
+        unwelcome.shrink_to_fit();
         unwelcome.sort_by_key(|said| said.path);
         Self { paths: paths.finish(), unwelcome }
     }
@@ -176,10 +177,13 @@ impl PreferenceRules {
     }
 
     fn heap_size(&self) -> usize {
-        let purposes: usize = self.unwelcome.iter().map(|said| said.purpose.as_str().len()).sum();
+        let purposes: usize = self.unwelcome.iter().map(|said| said.purpose.as_str().len() + ALLOCATION).sum();
         self.paths.heap_size() + size_of_val(&*self.unwelcome) + purposes
     }
 }
+
+/// What an allocator takes for itself of a text of a few bytes.
+const ALLOCATION: usize = 16;
 
 #[cfg(test)]
 mod tests {

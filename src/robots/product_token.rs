@@ -191,7 +191,7 @@ fn push(word: &[u8], tokens: &mut Vec<ProductToken>) {
     let is_name = name.first().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         && name.iter().any(u8::is_ascii_alphabetic)
         && !is_address(word)
-        && !BROWSERS.split(' ').any(|browser| name.eq_ignore_ascii_case(browser.as_bytes()));
+        && !BROWSERS.as_bytes().split(|byte| *byte == b' ').any(|browser| name.eq_ignore_ascii_case(browser));
     let Some(token) = is_name.then(|| str::from_utf8(name).ok()).flatten() else {
         return;
     };

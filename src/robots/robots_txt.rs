@@ -123,6 +123,12 @@ impl RobotsTxt {
         self.0.source.text()
     }
 
+    /// The same, without the rules.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn shared_source(&self) -> Arc<[u8]> {
+        self.0.source.shared()
+    }
+
     /// Content digest, computed by `digest` on first use.
     pub fn digest_by(&self, digest: impl FnOnce(&[u8]) -> [u8; 32]) -> &[u8; 32] {
         self.0.digest.get_or_init(|| digest(self.source()))

@@ -7,11 +7,15 @@ use crate::upstream::SetupError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use time::OffsetDateTime;
 
 /// Why the proxy could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// TLS has no times before 1970 (RFC 8446 §4.1.2).
+    #[error("the clock says a time before 1970: {0}")]
+    Clock(OffsetDateTime),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: String, source: io::Error },
     #[error("systemd passed no socket named `{0}`")]
@@ -59,6 +63,7 @@ impl StartError {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
+            Self::Clock(_) => "set the clock of this machine".into(),
             Self::Listen { source, .. } => match source.kind() {
                 io::ErrorKind::AddrInUse => "another program listens there; stop it, or choose another address with \
                     `--listen` or `listen:`"

@@ -62,6 +62,10 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
 
 /// Like [`start`], with sockets that listen already, for the first of `settings.listen`.
 pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<Running, StartError> {
+    let now = OffsetDateTime::now_utc();
+    if now < OffsetDateTime::UNIX_EPOCH {
+        return Err(StartError::Clock(now));
+    }
     proxy::descriptors::raise_limit(&settings);
     let plan = Plan::on(&settings, sockets)?;
     survive_full_files()?;
@@ -76,7 +80,7 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
         tracing::debug!(%error, "cannot save the name of this instance: it changes with each start");
     }
     let ca = Ca::configured(&settings.intercept.ca)?;
-    if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
+    if let Some(warning) = ca.warning(now) {
         tracing::warn!("{warning}");
     }
     let leaves = LeafCache::new(ca, settings.intercept.leaf_cache.get())?;

@@ -91,11 +91,17 @@ const CURES: &[(&[&str], &str)] = &[
         "linkchecker brings its own roots: `sslverify` in its configuration takes a bundle such as SSL_CERT_FILE",
     ),
     (&["ureq"], "ureq brings its own roots: RootCerts::PlatformVerifier has it read SSL_CERT_FILE"),
+    (&["wreq"], "rnet brings its own roots: `Client(verify=os.environ[\"SSL_CERT_FILE\"])`"),
+    (
+        &["cadaver"],
+        "cadaver trusts this machine's authorities: `politely ca install --only system`; at a terminal it asks, too",
+    ),
     (&["git/"], "git reads GIT_SSL_CAINFO, or `http.sslCAInfo`: the file of `politely ca path`"),
     (&["pip/"], "pip reads PIP_CERT, or `--cert`: a bundle such as `politely ca env` makes"),
     (&["aria2"], "aria2 takes `--ca-certificate` with a bundle such as `politely ca env` makes"),
     (&["wget"], "wget takes `--ca-certificate` with the file of `politely ca path`"),
-    (&["curl", "guzzle", "pycurl"], "curl reads CURL_CA_BUNDLE, or `--cacert`, and PHP's `curl.cainfo`"),
+    (&["pycurl"], "libcurl reads no variable: CAINFO (`ca_certs` of Tornado) takes the file that CURL_CA_BUNDLE names"),
+    (&["curl", "guzzle"], "curl reads CURL_CA_BUNDLE, or `--cacert`, and PHP's `curl.cainfo`"),
     (
         &["python-requests"],
         "requests reads REQUESTS_CA_BUNDLE, unless `verify` names another bundle or trust_env is off",
@@ -117,7 +123,10 @@ const CURES: &[(&[&str], &str)] = &[
     ),
     (&["go-http-client", "golang"], "Go reads SSL_CERT_FILE"),
     (&["libwww-perl", "lwp", "mechanize"], "Perl's LWP reads PERL_LWP_SSL_CA_FILE, Ruby reads SSL_CERT_FILE"),
-    (&["ruby", "faraday"], "Ruby reads SSL_CERT_FILE, unless the program sets `ca_file`"),
+    (
+        &["ruby", "faraday"],
+        "Ruby reads SSL_CERT_FILE, unless the program sets `ca_file`; Typhoeus takes `cainfo: ENV[\"CURL_CA_BUNDLE\"]`",
+    ),
     (&["php"], "PHP takes `openssl.cafile`, as PHP_INI_SCAN_DIR of `politely ca env` says"),
     (&["cargo"], "Cargo reads CARGO_HTTP_CAINFO"),
     (
@@ -144,6 +153,10 @@ mod tests {
             ("yt-dlp", "no-certifi"),
             ("LinkChecker/10.2", "sslverify"),
             ("ureq/3.5.1", "PlatformVerifier"),
+            ("wreq/5.3.0", "verify="),
+            ("cadaver/0.24 neon/0.32.5", "--only system"),
+            ("ruby", "cainfo"),
+            ("Mozilla/5.0 (compatible; pycurl)", "CAINFO"),
             ("ExampleBot", "politely ca install"),
         ] {
             assert!(cure(Some(agent)).contains(part), "{agent}: {}", cure(Some(agent)));

@@ -42,6 +42,8 @@ INDEX = """<!doctype html><html><head><title>index</title>
 """
 LINKS = """<!doctype html><title>slow</title><a href="/1">1</a> <a href="/2">2</a> <img src="/1"> <img src="/2">
 <a href="/private/3">3</a>"""
+FOLDER = """<multistatus xmlns="DAV:"><response><href>{path}</href><propstat><prop><resourcetype><collection/></resourcetype></prop>
+<status>HTTP/1.1 200 OK</status></propstat></response></multistatus>"""
 PAGES = {
     "/": ("text/html", INDEX),
     "/one.html": ("text/html", '<a href="/private/seven.html">seven</a> <a href="/">back</a>'),
@@ -109,15 +111,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if kind.startswith("application/xml") or path == "/robots.txt":
             delay = f"Crawl-delay: {DELAYS[host]}" if host in DELAYS else ""
             body = body.format(site=site, delay=delay)
+        if self.command == "PROPFIND":
+            kind, body = "application/xml", FOLDER.format(path=path)
         body = body.encode()
-        self.send_response(200)
+        self.send_response(207 if self.command == "PROPFIND" else 200)
+        if self.command == "OPTIONS":
+            self.send_header("DAV", "1")
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    do_HEAD = do_POST = do_GET
+    do_HEAD = do_POST = do_OPTIONS = do_PROPFIND = do_GET
 
     def read_body(self):
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):

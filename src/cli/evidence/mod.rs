@@ -1,4 +1,4 @@
-//! `politely evidence`: verifies the chain of decisions, and has its head time-stamped.
+//! `politely evidence`: verifies the chain of decisions, has its head time-stamped, and prints stored files.
 
 mod source;
 mod stamp;
@@ -7,10 +7,11 @@ pub(super) use source::{directory, unreadable};
 
 use super::{CommandError, ConfigArg, Format, NO, counted};
 use crate::config::units::parse_duration;
-use crate::evidence::{Fault, Hash, Stamp, Verified, digits, from_hex, verify};
+use crate::evidence::{Fault, Hash, Stamp, Verified, digits, from_hex, stored_file, verify};
 use crate::rfc3339;
 use serde_json::json;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -29,6 +30,18 @@ enum EvidenceCommand {
     Verify(Verify),
     /// Have a time-stamping authority (RFC 3161) sign the chain's head, and store the stamp beside the segments
     Stamp(stamp::StampArgs),
+    /// Print a file that records rest on, such as a robots.txt, by the SHA-256 that `explain --at` and `report` name
+    File(FileArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct FileArgs {
+    #[arg(value_name = "SHA256", value_parser = parse_head)]
+    sha256: Hash,
+    /// The directory [default: evidence.directory of the configuration]
+    directory: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArg,
 }
 
 #[derive(Debug, clap::Args)]
@@ -51,6 +64,7 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
     let args = match &args.command {
         EvidenceCommand::Verify(args) => args,
         EvidenceCommand::Stamp(args) => return stamp::run(args),
+        EvidenceCommand::File(args) => return file(args),
     };
     let directory = directory(args.directory.as_deref(), &args.config)?;
     let authorities = args.tsa_ca.as_deref().map_or(Ok(Vec::new()), source::authorities)?;
@@ -70,6 +84,20 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
     Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
+/// On a terminal, what could steer it is escaped; elsewhere come the very bytes.
+fn file(args: &FileArgs) -> Result<ExitCode, CommandError> {
+    let directory = directory(args.directory.as_deref(), &args.config)?;
+    let bytes = stored_file(&directory, &args.sha256).map_err(|error| {
+        let what = format!("the file {} in {}: {error}", digits(&args.sha256), directory.display());
+        CommandError::usage(what, "`politely explain URL --at TIME` names the files of a site by their SHA-256")
+    })?;
+    let mut out = io::stdout();
+    match out.is_terminal() {
+        true => super::print(&super::inert(&String::from_utf8_lossy(&bytes))),
+        false => Ok(out.write_all(&bytes).and_then(|()| out.flush()).map(|()| ExitCode::SUCCESS)?),
+    }
+}
+
 /// Parses a time as people write it: RFC 3339, a date, or how long ago it was (`7d`).
 pub(super) fn when(text: &str) -> Result<SystemTime, String> {
     if let Some(at) = rfc3339::parse(text) {
@@ -85,7 +113,7 @@ pub(super) fn when(text: &str) -> Result<SystemTime, String> {
 }
 
 fn parse_head(text: &str) -> Result<Hash, &'static str> {
-    from_hex(text).ok_or("a head has 64 digits, 0 to 9 and a to f")
+    from_hex(text).ok_or("a SHA-256 has 64 digits, 0 to 9 and a to f")
 }
 
 fn text(directory: &Path, verified: &Verified, is_authentic: bool) -> String {

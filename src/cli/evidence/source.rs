@@ -1,15 +1,20 @@
 //! The evidence that a command is about, and the authorities that its time stamps must come from.
 
-use crate::cli::{CommandError, ConfigArg};
-use crate::evidence::ReadError;
+use crate::cli::{CommandError, ConfigArg, inert};
+use crate::evidence::{ReadError, foreign};
 use openssl::x509::X509;
 use std::path::{Path, PathBuf};
 
 /// The directory given, or else the configured one.
 pub fn directory(named: Option<&Path>, config: &ConfigArg) -> Result<PathBuf, CommandError> {
-    if let Some(named) = named {
-        return Ok(named.to_owned());
+    let directory = named.map_or_else(|| configured(config), |named| Ok(named.to_owned()))?;
+    for file in foreign(&directory).unwrap_or_default() {
+        eprintln!("warning: {}: another user's, so not read as evidence", inert(&file.to_string_lossy()));
     }
+    Ok(directory)
+}
+
+fn configured(config: &ConfigArg) -> Result<PathBuf, CommandError> {
     let settings = config.load()?;
     let hint = "name its directory (`--evidence DIR`, as `politely run` was given it), or `--config FILE`; a proxy keeps evidence once `evidence.directory` is set";
     settings.evidence.directory.ok_or_else(|| CommandError::usage("no evidence is configured", hint))

@@ -16,6 +16,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
+use url::form_urlencoded;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ExplainArgs {
@@ -64,24 +65,35 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
             Ok::<_, CommandError>(server::gate_alone(settings)?.explain(&request, &rules).await)
         })??,
     };
-    let offer = args.robots.is_none().then(|| known_offer(&args.config, &authority).unwrap_or_default());
+    let offer = args.robots.is_none().then(|| known_offer(&args.config, &authority));
+    // A proxy that knows the site may know what the page has said.
+    let asks = matches!(offer, Some(Some(_))) && explanation.allowed;
+    let remembered = asks.then(|| remembered(args, &last_run)).flatten();
+    let offer = offer.map(Option::unwrap_or_default);
     match args.format {
         Format::Text => {
-            print!("{}", text(&explanation, None) + &offered(&offer.unwrap_or_default()));
+            let verdict = remembered.as_ref().map(|it| {
+                let said = |key: &str| it[key].as_str().unwrap_or_default();
+                format!("allowed by robots.txt; refused by the page's own {}, read at {}", said("rule"), said("said"))
+            });
+            print!("{}", text(&explanation, verdict.as_deref()) + &offered(&offer.unwrap_or_default()));
             if !last_run.is_empty() {
                 println!("  note: this is the crawler of the last `politely run`; `--product-token` names another");
             }
         }
         Format::Json => {
             let mut all = admin::explanation(&explanation);
-            offer.into_iter().for_each(|offer| all["offer"] = offer);
+            if let Some(offer) = offer {
+                all["offer"] = offer;
+                all["remembered"] = remembered.clone().into();
+            }
             if !last_run.is_empty() {
                 all["of_last_run"] = true.into();
             }
             println!("{}", super::inert_json(&all.to_string()));
         }
     }
-    Ok(if explanation.allowed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+    Ok(if explanation.allowed && remembered.is_none() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
 fn by_file(
@@ -117,6 +129,18 @@ fn known_offer(config: &ConfigArg, authority: &Authority) -> Option<Value> {
     let target = format!("/api/v1/authorities/{}", segment(authority));
     let mut known = ask_running(config, &target)?;
     Some(known["offer"].take())
+}
+
+/// What the page said against the declared use when that proxy fetched it, if it is refused for that.
+fn remembered(args: &ExplainArgs, last_run: &[ProductToken]) -> Option<Value> {
+    let tokens = args.product_tokens.iter().chain(last_run).map(|token| ("product_token", token.as_str()));
+    let purposes = args.purposes.iter().map(|purpose| ("purpose", purpose.as_str()));
+    let query = form_urlencoded::Serializer::new(String::new())
+        .append_pair("url", &args.url)
+        .extend_pairs(tokens.chain(purposes))
+        .finish();
+    let mut known = ask_running(&args.config, &format!("/api/v1/explain?{query}"))?;
+    Some(known["remembered"].take()).filter(Value::is_object)
 }
 
 fn offered(offer: &Value) -> String {

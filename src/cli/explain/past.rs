@@ -59,7 +59,10 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         Format::Text => {
             let is_set = matches!(explanation.reason, "robots-ignored" | "allowed-by-operator");
             let by = if is_set { "the operator" } else { "robots.txt" };
-            let verdict = by_page.map(|rule| format!("allowed by {by}; refused by the page's own {rule}"));
+            let verdict = by_page.map(|rule| {
+                let read = past.page_read.map_or_else(String::new, |at| format!(", read at {}", rfc3339::millis(at)));
+                format!("allowed by {by}; refused by the page's own {rule}{read}")
+            });
             let judged = text(&explanation, verdict.as_deref()) + &offered(&offer(&past));
             let mut out = inert(&on_record(&explanation.url, &past, at))
                 + "\njudged again, by the files of that time:\n"
@@ -81,6 +84,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
             all["evidence"]["contradicts"] = contradicted.is_some().into();
             all["evidence"]["broken"] = broken.as_deref().into();
             all["evidence"]["refused_by_page"] = by_page.into();
+            all["evidence"]["page_read"] = by_page.and(past.page_read).map(rfc3339::millis).into();
             print(&inert_json(&format!("{all}\n")))?
         }
     };
@@ -185,6 +189,9 @@ fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
             (None, Some(status)) => writeln!(out, "  {name}{fetched}: none (status {status})"),
             (None, None) => writeln!(out, "  {name}: not fetched"),
         };
+    }
+    if files(past).any(|(_, copy)| copy.sha256.is_some()) {
+        let _ = writeln!(out, "  `politely evidence file SHA256 DIR` prints a file");
     }
     if past.license_file.is_some() {
         let _ = writeln!(out, "  note: the licence file is not judged again");

@@ -40,7 +40,10 @@ pub(super) fn all_as_json(page: &Page<'_>) -> serde_json::Value {
             "from": rfc3339::millis(used.times.0),
             "to": rfc3339::millis(used.times.1),
             "contact": used.text.as_deref().and_then(contact),
-            "overrides": used.text.as_deref().map(|text| overrides(text, selection, &report.basis)),
+            "overrides": used.text.as_deref().map(|text| {
+                let all = overrides(text, selection, &report.basis);
+                all.iter().map(|it| json!({ "scope": it.scope(), "setting": it.setting })).collect::<Vec<_>>()
+            }),
         })).collect::<Vec<_>>(),
         "sites": report.basis.sites.iter().map(|(origin, site)| json!({
             "origin": origin,

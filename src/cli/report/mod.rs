@@ -1,5 +1,6 @@
 //! `politely report`: a summary of the evidence for people: what was requested from which site, and what was refused.
 
+mod csv;
 mod html;
 mod json;
 mod overrides;
@@ -57,6 +58,8 @@ enum Form {
     Text,
     Json,
     Html,
+    /// Each request behind the figures, with its URL, whatever `--by` says
+    Csv,
     /// A Markdown draft of what a crawler can contribute to the summary required by AI Act Art. 53(1)(d); it lists domains, whatever
     /// `--by` says
     TrainingSummary,
@@ -69,6 +72,10 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let directory = directory(args.directory.as_deref().or(args.evidence.as_deref()), &args.config)?;
     let failed = |error| unreadable(&directory, &error);
     let verified = verify(&directory, &[]).map_err(failed)?;
+    let code = if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) };
+    if matches!(args.format, Form::Csv) {
+        return csv::write(&directory, &selection).map_err(failed).map(|()| code);
+    }
     let mut report = report(&directory, by, &selection).map_err(failed)?;
     if !matches!(args.format, Form::Text) {
         report.basis.read_files(&directory).map_err(failed)?;
@@ -82,12 +89,12 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
         verified: &verified,
     };
     super::print(&match args.format {
-        Form::Text => super::inert(&text(&page)),
+        Form::Text | Form::Csv => super::inert(&text(&page)),
         Form::Json => super::inert_json(&format!("{:#}\n", json::all_as_json(&page))),
         Form::Html => html::render(&page),
         Form::TrainingSummary => training::render(&page),
     })?;
-    Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) })
+    Ok(code)
 }
 
 impl ReportArgs {
@@ -136,9 +143,11 @@ fn text(page: &Page<'_>) -> String {
     }
     let _ = writeln!(
         out,
-        "\n{:>9} {:>9} {:>8} {:>8} {:>9} {:>10}  {}",
+        "\n{:>9} {:>9} {:>6} {:>6} {:>8} {:>8} {:>9} {:>10}  {}",
         "requests",
-        "forwarded",
+        "delivered",
+        "4xx",
+        "5xx",
         "answered",
         "refused",
         "failed",
@@ -146,10 +155,12 @@ fn text(page: &Page<'_>) -> String {
         page.what()
     );
     for group in report.groups.iter().take(MOST_SHOWN) {
-        let Group { requests, forwarded, answered, refused, failed, .. } = group;
-        let (received, name) = (size(group.bytes_out), named(group));
-        let _ =
-            writeln!(out, "{requests:>9} {forwarded:>9} {answered:>8} {refused:>8} {failed:>9} {received:>10}  {name}");
+        let Group { requests, status_4xx, status_5xx, answered, refused, failed, .. } = group;
+        let (delivered, received, name) = (group.delivered(), size(group.bytes_out), named(group));
+        let _ = writeln!(
+            out,
+            "{requests:>9} {delivered:>9} {status_4xx:>6} {status_5xx:>6} {answered:>8} {refused:>8} {failed:>9} {received:>10}  {name}"
+        );
     }
     if report.groups.len() > MOST_SHOWN {
         let _ = writeln!(out, "… and {} more", report.groups.len() - MOST_SHOWN);

@@ -1,18 +1,10 @@
-//! The settings of a stored configuration that override what sites say, or disable verification, for readers of a report.
+//! What stored configurations say that a report shows: the operator's contact, and the overrides of what was selected.
 
+use crate::config::{self, OverrideInForce};
 use crate::evidence::{Basis, Selection};
 use crate::policy::{Authority, HostPattern};
 use serde_json::Value;
 use std::cmp::Reverse;
-
-/// A setting that deviates from obeying sites in everything.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-pub(super) struct Overriding {
-    /// The hosts, and the user if it applies to one.
-    pub scope: String,
-    /// As in the configuration, such as `robots: ignore`.
-    pub setting: String,
-}
 
 /// The contact of the last configuration on record that has one.
 pub(super) fn operator(basis: &Basis) -> Option<String> {
@@ -28,40 +20,14 @@ pub(super) fn contact(config: &str) -> Option<String> {
 }
 
 /// The overrides of a configuration that concern the hosts and users of the selected records.
-pub(super) fn overrides(config: &str, selection: &Selection, basis: &Basis) -> Vec<Overriding> {
+pub(super) fn overrides(config: &str, selection: &Selection, basis: &Basis) -> Vec<OverrideInForce> {
     let Ok(config) = serde_json::from_str::<Value>(config) else { return Vec::new() };
-    let mut all = Vec::new();
-    for (section, key, obeys) in GLOBAL {
-        let value = if section.is_empty() { &config[key] } else { &config[section][key] };
-        if !value.is_null() && value != obeys {
-            let key = if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") };
-            all.push(Overriding { scope: "all hosts".to_owned(), setting: format!("{key}: {}", plain(value)) });
-        }
-    }
-    let mut hosts = |entries: &Value, whose: &str| {
-        for (pattern, entry) in
-            entries.as_object().into_iter().flatten().filter(|(pattern, _)| concerns(pattern, selection, basis))
-        {
-            let scope = format!("{pattern}{whose}");
-            let settings: Vec<_> = match entry {
-                Value::String(mode) => vec![format!("intercept: {mode}")],
-                entry => {
-                    let set = HOST_KEYS.into_iter().map(|key| (key, &entry[key])).filter(|(_, value)| !value.is_null());
-                    set.map(|(key, value)| format!("{key}: {}", plain(value))).collect()
-                }
-            };
-            all.extend(settings.into_iter().map(|setting| Overriding { scope: scope.clone(), setting }));
-        }
+    let concerns = |set: &OverrideInForce| {
+        let selected = selection.user.as_deref();
+        set.hosts.as_ref().is_none_or(|pattern| concerns(pattern, selection, basis))
+            && set.user.as_deref().is_none_or(|user| selected.is_none_or(|selected| selected == user))
     };
-    hosts(&config["intercept"]["hosts"], "");
-    hosts(&config["hosts"], "");
-    for user in config["access"]["users"].as_array().into_iter().flatten() {
-        let name = user["name"].as_str().unwrap_or_default();
-        if selection.user.as_deref().is_none_or(|selected| selected == name) {
-            hosts(&user["hosts"], &format!(", for the user {name}"));
-        }
-    }
-    all
+    config::overrides(&config).into_iter().filter(concerns).collect()
 }
 
 /// Whether the report includes any host that matches the pattern.
@@ -70,28 +36,6 @@ fn concerns(pattern: &str, selection: &Selection, basis: &Basis) -> bool {
     let is_of = |origin: &String| Authority::from_url(origin).is_ok_and(|site| pattern.matches(site.host()));
     selection.hosts.is_empty() || basis.sites.keys().any(is_of)
 }
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Bool(false) => "off".to_owned(),
-        Value::Bool(true) => "on".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// Keys for all hosts, with the value that obeys sites.
-const GLOBAL: [(&str, &str, &str); 7] = [
-    ("", "mode", "enforce"),
-    ("usage", "content_usage", "enforce"),
-    ("usage", "x_robots_tag", "enforce"),
-    ("usage", "tdm_reservation", "enforce"),
-    ("usage", "tdmrep", "enforce"),
-    ("robots", "on_long_unreachable", "disallow"),
-    ("intercept", "default", "intercept"),
-];
-/// Keys in `hosts` that override what a site says, or disable verification.
-const HOST_KEYS: [&str; 7] = ["robots", "allow", "verify", "tls", "intercept", "crawl_delay", "usage"];
 
 #[cfg(test)]
 mod tests {
@@ -103,7 +47,7 @@ mod tests {
         let mut basis = Basis::default();
         basis.sites.extend(sites.iter().map(|site| ((*site).to_owned(), Default::default())));
         let all = overrides(config, &selection, &basis);
-        all.into_iter().map(|it| format!("{}: {}", it.scope, it.setting)).collect()
+        all.into_iter().map(|it| format!("{}: {}", it.scope(), it.setting)).collect()
     }
 
     const CONFIG: &str = r#"{

@@ -55,7 +55,9 @@ pub fn refused(group: &Group) -> String {
 pub fn outcomes(group: &Group) -> String {
     let refused = || format!("refused {}: {}", group.refused, refused(group));
     [
-        (group.forwarded, format!("delivered {}", group.forwarded)),
+        (group.delivered(), format!("delivered {}", group.delivered())),
+        (group.status_4xx, format!("the site answered 4xx {}", group.status_4xx)),
+        (group.status_5xx, format!("the site answered 5xx {}", group.status_5xx)),
         (group.answered, format!("answered from here {}", group.answered)),
         (group.refused, refused()),
         (group.failed, format!("failed {}", group.failed)),

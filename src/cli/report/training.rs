@@ -28,8 +28,8 @@ pub(super) fn render(page: &Page<'_>) -> String {
     if total.undeclared > 0 {
         uses.push(format!("no declared use ({})", counted(total.undeclared, "request")));
     }
-    let set: BTreeSet<_> = configs.iter().flat_map(|config| overrides(config, page.selection, basis)).collect();
-    let set: Vec<_> = set.iter().map(|it| literal(&format!("{}: {}", it.scope, it.setting))).collect();
+    let set = configs.iter().flat_map(|config| overrides(config, page.selection, basis));
+    let set: BTreeSet<_> = set.map(|it| literal(&format!("{}: {}", it.scope(), it.setting))).collect();
     let domains = most(&page.report.groups);
     let all = page.report.groups.iter().filter(|domain| domain.bytes_out > 0).count();
 
@@ -53,7 +53,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     let behaviour = format!(
         "robots.txt (RFC 9309) was read before each site was asked, and obeyed, but for overrides of the operator: {}. Of {}: {}. \
          Captchas, paywalls and logins: {HAND}",
-        joined(set),
+        joined(set.into_iter().collect()),
         counted(total.requests, "request"),
         outcomes(total),
     );
@@ -79,7 +79,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     }
     out.push_str("\n| Domain | Bytes | Requests |\n|---|---:|---:|\n");
     for domain in &domains {
-        let _ = writeln!(out, "| {} | {} | {} |", literal(named(domain)), domain.bytes_out, domain.forwarded);
+        let _ = writeln!(out, "| {} | {} | {} |", literal(named(domain)), domain.bytes_out, domain.delivered());
     }
     out.push_str("\n## 3.1. Respect of reservation of rights from text and data mining exception or limitation\n\n");
     let count = |reason: &str| total.refused_by.get(reason).copied().unwrap_or_default();

@@ -30,6 +30,9 @@ pub(in crate::cli) struct RunArgs {
     /// Record each decision in this directory, for `politely report` and `evidence`
     #[arg(long, value_name = "DIR")]
     pub evidence: Option<PathBuf>,
+    /// Fetch each robots.txt anew: use no copies that earlier runs kept, and keep none. Paces are shared all the same
+    #[arg(long)]
+    pub fresh: bool,
     /// Give the command a network of its own with no way out but the proxy: what ignores proxy variables fails
     #[arg(long)]
     pub isolate: bool,

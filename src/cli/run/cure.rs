@@ -8,17 +8,40 @@ pub(super) fn cure(name: &str) -> &'static str {
             proxy agent; with `--isolate` nothing can bypass the proxy"
         }
         "java" | "gradle" | "mvn" | "jbang" => {
-            "an HTTP client that is built with its own proxy, or with Proxy.NO_PROXY, ignores \
-            -Dhttps.proxyHost; remove that setting"
+            "HttpClient 5 reads -Dhttps.proxyHost in HttpClients.createSystem() alone; a client that is built with its own \
+            proxy, or with Proxy.NO_PROXY, does not: remove that setting"
         }
         "php" => {
             "PHP's streams read no variable: set `proxy` and `request_fulluri` in stream_context_set_default, or use curl"
         }
-        "ruby" => "Mechanize reads no variable: call `set_proxy` with the host and port of ENV[\"https_proxy\"]",
+        "ruby" => {
+            "Mechanize and http.rb read no variable: call `set_proxy` or `HTTP.via` with the host and port of \
+            ENV[\"https_proxy\"]"
+        }
+        "cadaver" => "cadaver takes its proxy from -p host:port",
         "httrack" => "httrack takes its proxy from -P host:port, for http alone",
         "python" | "uv" | "pipx" => {
-            "aiohttp reads HTTPS_PROXY only in a ClientSession(trust_env=True), urllib3 in a ProxyManager alone"
+            "aiohttp takes ClientSession(trust_env=True), urllib3 a ProxyManager, Tornado its curl client, treq a ProxyAgent, \
+            tls-client `proxies`, trafilatura's fetch_url pycurl; $HTTPS_PROXY holds the address"
         }
         _ => "if it does not read HTTPS_PROXY, set the proxy with its own option; $HTTPS_PROXY holds the address",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cure_is_that_of_the_program() {
+        for (name, part) in [
+            ("ruby3.1", "HTTP.via"),
+            ("java", "createSystem"),
+            ("python3.11", "ProxyAgent"),
+            ("cadaver", "-p host:port"),
+            ("crawler", "its own option"),
+        ] {
+            assert!(cure(name).contains(part), "{name}: {}", cure(name));
+        }
     }
 }

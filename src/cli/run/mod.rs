@@ -61,6 +61,11 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         settings.store.meeting_place = Some(config::state_directory());
         settings.store.directory = Some(config::cache_directory());
     }
+    let fresh = args.fresh.then(tempfile::tempdir).transpose()?;
+    if let Some(fresh) = &fresh {
+        let shared = settings.store.directory.replace(fresh.path().to_owned());
+        settings.store.meeting_place = settings.store.meeting_place.or(shared);
+    }
     // What failed then may be well by now, or asked in another way.
     settings.store.is_impatient = true;
     let most =

@@ -1,5 +1,5 @@
-// What makes Node.js before 24 (and before 22.21) use the proxy of its environment, loaded by NODE_OPTIONS: `http` and
-// `https` by whatever agent of theirs, and `fetch`, built in or undici's. Later ones do so themselves.
+// Makes Node.js use the proxy of its environment, loaded by NODE_OPTIONS: `http` and `https` with any agent of theirs, and `fetch`,
+// built in or undici's. Versions from 24 (and 22.21) do so themselves for `fetch` and for agents with `proxyEnv`, as the global ones.
 "use strict";
 let proxy;
 try {
@@ -7,15 +7,16 @@ try {
 } catch {
   // None, or none that could be used: no reason to stop the program.
 }
-if (proxy?.protocol === "http:" && !process.allowedNodeEnvironmentFlags.has("--use-env-proxy")) {
+if (proxy?.protocol === "http:") {
   const [http, https, net, tls] = ["http", "https", "net", "tls"].map((name) => require(name));
-  const { hostname, port } = proxy;
+  const bare = (host) => host.replace(/[[\]]/g, "");
+  const [hostname, port] = [bare(proxy.hostname), Number(proxy.port) || 80];
   const direct = (process.env.no_proxy || "").split(",").filter(Boolean);
 
   // A CONNECT for plain HTTP as well: what is inside says what it is.
   const tunnel = (host, to, done) => {
     const name = host.includes(":") ? `[${host}]` : host;
-    const socket = net.connect(Number(port) || 80, hostname.replace(/[[\]]/g, ""));
+    const socket = net.connect(port, hostname);
     let head = Buffer.alloc(0);
     const end = (error) => {
       socket.removeListener("error", end).removeListener("close", closed).removeListener("data", read);
@@ -41,8 +42,9 @@ if (proxy?.protocol === "http:" && !process.allowedNodeEnvironmentFlags.has("--u
     const connect = module.Agent.prototype.createConnection;
     module.Agent.prototype.createConnection = function (options, done) {
       const host = options.host || options.hostname || "localhost";
+      const isProxy = bare(host) === hostname && Number(options.port) === port;
       if (typeof options !== "object" || typeof done !== "function" || options.socketPath || options.socket ||
-          direct.includes(host)) {
+          this.options?.proxyEnv || isProxy || direct.includes(host)) {
         return connect.apply(this, arguments);
       }
       tunnel(host, options.port || usual, (error, socket) => {
@@ -54,11 +56,12 @@ if (proxy?.protocol === "http:" && !process.allowedNodeEnvironmentFlags.has("--u
 
   // The first use of it makes the dispatcher that all versions of undici in the process share.
   const SHARED = Symbol.for("undici.globalDispatcher.1");
-  void globalThis.Headers;
+  const readsEnvironment = process.allowedNodeEnvironmentFlags.has("--use-env-proxy");
+  if (!readsEnvironment) void globalThis.Headers;
   const Agent = globalThis[SHARED]?.constructor;
-  if (Agent) {
+  if (Agent && !readsEnvironment) {
     const connect = (options, done) => {
-      const host = options.hostname.replace(/[[\]]/g, "");
+      const host = bare(options.hostname);
       const isTls = options.protocol === "https:";
       const to = options.port || (isTls ? 443 : 80);
       const secure = (error, socket) => {

@@ -86,7 +86,7 @@ impl TrustFiles<'_> {
     }
 }
 
-/// Node.js before 24 reads no proxy variable: a preloaded script sets the proxy.
+/// Node.js reads no proxy variable before 24, and later only for some agents: a preloaded script sets the proxy.
 fn node(directory: &Path, set: Option<OsString>) -> Option<OsString> {
     let script = directory.join("preload.cjs");
     fs::write(&script, include_str!("preload.cjs")).ok()?;

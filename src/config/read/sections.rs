@@ -14,7 +14,7 @@ pub(in crate::config) struct Sections<'a> {
     /// What is written, laid over the defaults.
     pub whole: YamlNode,
     faults: &'a mut Faults,
-    /// Those at fault: one fault of each is told, and their defaults stand in for them.
+    /// Those at fault: their defaults stand in for them.
     unread: BTreeSet<String>,
 }
 
@@ -40,12 +40,28 @@ impl<'a> Sections<'a> {
     }
 
     pub fn read_with<T>(&mut self, section: &str, read: impl Fn(Reader<'_>) -> Result<T, ValueError>) -> T {
-        let node = self.whole.along(&[section]);
-        read(Reader(node)).unwrap_or_else(|error| {
-            self.faults.push(error.place.as_ref().unwrap_or(&node.at), error.complaint);
-            self.unread.insert(section.to_owned());
-            read(Reader(defaults().along(&[section]))).expect("the defaults are right, as a test holds")
-        })
+        let (node, default) = (self.whole.along(&[section]), defaults().along(&[section]));
+        let mut error = match read(Reader(node)) {
+            Ok(value) => return value,
+            Err(error) => error,
+        };
+        self.unread.insert(section.to_owned());
+        // What is at fault is left out, to see what else is. Whatever has lost something may be at fault for that alone.
+        let (mut rest, mut incomplete) = (node.clone(), Vec::new());
+        for _ in 0..MOST_OF_SECTION {
+            let place = error.place.unwrap_or_else(|| rest.at.clone());
+            if !incomplete.contains(&place) {
+                self.faults.push(&place, error.complaint);
+            }
+            let is_line = matches!(place, ConfigPlace::Line { .. });
+            let Some(lost) = is_line.then(|| leave_out(&mut rest, &place, Some(default))).flatten() else { break };
+            incomplete.push(lost);
+            match read(Reader(&rest)) {
+                Ok(_) => break,
+                Err(next) => error = next,
+            }
+        }
+        read(Reader(default)).expect("the defaults are right, as a test holds")
     }
 
     /// `path` leads to the key through keys and list indices. The fault stands where it is written, else at its section.
@@ -73,3 +89,34 @@ impl<'a> Sections<'a> {
         !self.unread.contains(section)
     }
 }
+
+/// Leaves out the innermost entry of a map, or item of a list, that stands at this place. `default` of the map, if known: an entry gets its
+/// default back. Returns the place of the map or list. `None`: nothing below `node` stands there.
+fn leave_out(node: &mut YamlNode, place: &ConfigPlace, default: Option<&YamlNode>) -> Option<ConfigPlace> {
+    match &mut node.value {
+        Value::List(items) => {
+            if let Some(lost) = items.iter_mut().find_map(|item| leave_out(item, place, None)) {
+                return Some(lost);
+            }
+            let index = items.iter().position(|item| item.at == *place)?;
+            items.remove(index);
+        }
+        Value::Map(entries) => {
+            let default_of = |name: &str| default.and_then(|default| default.below(name));
+            let mut below = entries.iter_mut();
+            if let Some(lost) = below.find_map(|(name, (_, value))| leave_out(value, place, default_of(name))) {
+                return Some(lost);
+            }
+            let name = entries.iter().find(|(_, (key, value))| key.at == *place || value.at == *place)?.0.clone();
+            match default_of(&name) {
+                Some(default) => entries.get_mut(&name)?.1 = default.clone(),
+                None => drop(entries.remove(&name)),
+            }
+        }
+        _ => return None,
+    }
+    Some(node.at.clone())
+}
+
+/// Faults of one section that are shown: the section is read again after each.
+const MOST_OF_SECTION: usize = 20;

@@ -11,6 +11,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use tempfile::TempDir;
 
+mod foreign;
 mod past;
 mod removal;
 mod room;

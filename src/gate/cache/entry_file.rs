@@ -2,7 +2,7 @@
 //! detect a write torn by a power cut, which is a miss.
 
 use super::index::on_disk;
-use crate::config::private_directory;
+use crate::config::{open_ours, private_directory};
 use crate::policy::cache::StoredHead;
 use bytes::Bytes;
 use ring::digest::{Context, SHA256};
@@ -32,9 +32,9 @@ struct EntryPrologue {
 }
 
 impl OpenEntry {
-    /// `Ok(None)`: it is damaged, or of another version.
-    pub fn open(path: &Path) -> io::Result<Option<Self>> {
-        let file = File::open(path)?;
+    /// `Ok(None)`: it is damaged, or of another version. `PermissionDenied`: it is neither ours nor of the owner of the cache's directory.
+    pub fn open(path: &Path, cache: &Path) -> io::Result<Option<Self>> {
+        let file = open_ours(path, cache)?;
         let length = file.metadata()?.len();
         let mut start = vec![0; usize::try_from(length.min(FIRST_READ)).expect("it is short")];
         file.read_exact_at(&mut start, 0)?;
@@ -242,7 +242,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for field in ["short".to_owned(), "x".repeat(60_000)] {
             let name = written(folder.path(), &head(&field), b"the body");
-            let entry = OpenEntry::open(&name).unwrap().unwrap();
+            let entry = OpenEntry::open(&name, folder.path()).unwrap().unwrap();
             assert_eq!(entry.head, head(&field));
             let mut body = vec![0; usize::try_from(entry.body_len).unwrap()];
             entry.file.read_exact_at(&mut body, entry.body_at).unwrap();
@@ -254,11 +254,11 @@ mod tests {
     fn a_body_is_taken_over_under_another_head() {
         let folder = tempfile::tempdir().unwrap();
         let name = written(folder.path(), &head("old"), b"the body");
-        let old = OpenEntry::open(&name).unwrap().unwrap();
+        let old = OpenEntry::open(&name, folder.path()).unwrap().unwrap();
         let mut writer = EntryWriter::create(folder.path().join("tmp"), &head("a longer one")).unwrap();
         writer.finish_as(&old).unwrap();
         writer.rename(&name).unwrap();
-        let new = OpenEntry::open(&name).unwrap().unwrap();
+        let new = OpenEntry::open(&name, folder.path()).unwrap().unwrap();
         assert_eq!((new.head, new.body_len, new.body_sum), (head("a longer one"), old.body_len, old.body_sum));
     }
 
@@ -280,15 +280,15 @@ mod tests {
         let body_at = whole.len() - 8;
         for length in 0..whole.len() {
             fs::write(&name, &whole[..length]).unwrap();
-            assert!(matches!(OpenEntry::open(&name), Ok(None)), "{length}");
+            assert!(matches!(OpenEntry::open(&name, folder.path()), Ok(None)), "{length}");
         }
         for at in 0..body_at {
             let mut damaged = whole.clone();
             damaged[at] ^= 0x10;
             fs::write(&name, &damaged).unwrap();
-            assert!(matches!(OpenEntry::open(&name), Ok(None)), "{at}");
+            assert!(matches!(OpenEntry::open(&name, folder.path()), Ok(None)), "{at}");
         }
         fs::write(&name, [&whole[..], b"x"].concat()).unwrap();
-        assert!(matches!(OpenEntry::open(&name), Ok(None)));
+        assert!(matches!(OpenEntry::open(&name, folder.path()), Ok(None)));
     }
 }

@@ -241,4 +241,40 @@ mod tests {
         assert!(cache.find(1, |_| true).await.is_none());
         assert_eq!((cache.made(1), cache.shared.path(id).exists()), (0, false));
     }
+
+    /// Once no other uses the directory.
+    async fn ready(directory: &Path) -> PageCache {
+        let cache = PageCache::open(directory, 1 << 20).unwrap();
+        while !cache.figures().is_ready {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        cache
+    }
+
+    /// Root alone can give files away.
+    #[tokio::test]
+    async fn what_another_user_has_put_in_the_place_of_an_answer_is_neither_served_nor_removed() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("skipped: needs root");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let cache = ready(directory.path()).await;
+        store(&cache, 1).await;
+        store(&cache, 2).await;
+        let path = |key| cache.shared.path(EntryId { key, slot: 0 });
+        let theirs = |path: &Path| std::os::unix::fs::chown(path, Some(61184), None).unwrap();
+        theirs(&path(1));
+        assert!(cache.find(1, |_| true).await.is_none() && cache.find(2, |_| true).await.is_some());
+        assert_eq!((cache.made(1), path(1).exists()), (0, true));
+        // In a folder that is theirs as well, and before the start.
+        theirs(path(2).parent().unwrap());
+        theirs(&path(2));
+        let (one, two) = (path(1), path(2));
+        drop(cache);
+        let cache = ready(directory.path()).await;
+        assert_eq!(cache.figures().entries, 0);
+        assert!(one.exists() && two.exists());
+        store(&cache, 1).await;
+        assert!(cache.find(1, |_| true).await.is_some(), "one of ours takes its place");
+    }
 }

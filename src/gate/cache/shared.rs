@@ -4,7 +4,7 @@
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::{EntryId, EntryIndex, on_disk};
-use crate::config::{open_own, private_directory, warn_of_others};
+use crate::config::{is_ours, open_own, private_directory, warn_of_foreign, warn_of_others};
 use crate::policy::cache::StoredHead;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
@@ -118,22 +118,27 @@ impl CacheShared {
 
     /// The files of earlier processes, by names, sizes and times alone.
     fn found(&self) -> Vec<(EntryId, u64, SystemTime)> {
-        let mut found = Vec::new();
+        let (mut found, mut foreign) = (Vec::new(), Vec::new());
         for folder in 0..=u8::MAX {
             // A missing folder is empty.
             let Ok(files) = fs::read_dir(self.directory.join(format!("{folder:02x}"))) else { continue };
             for file in files.flatten() {
                 let id = file.file_name().to_str().and_then(EntryId::parse);
                 let Some((id, data)) = id.zip(file.metadata().ok().filter(fs::Metadata::is_file)) else { continue };
+                if !is_ours(&data, &self.directory) {
+                    foreign.push(file.path());
+                    continue;
+                }
                 found.push((id, on_disk(data.len()), data.modified().unwrap_or(SystemTime::UNIX_EPOCH)));
             }
         }
+        warn_of_foreign(&foreign, "answers of the cache");
         found
     }
 
     /// `made`: when it was written, by the index. `None`: it is gone, or damaged.
     pub(super) fn open_entry(&self, id: EntryId, made: u64) -> Option<OpenEntry> {
-        self.intact(id, made, OpenEntry::open(&self.path(id)))
+        self.intact(id, made, OpenEntry::open(&self.path(id), &self.directory))
     }
 
     /// Reads the beginning of the body.
@@ -142,19 +147,23 @@ impl CacheShared {
         Some(StoredAnswer { id, head: entry.head.clone(), length: entry.body_len, body, entry: Arc::new(entry), made })
     }
 
-    /// Returns what was read; a damaged file is removed, unless replaced since.
+    /// Returns what was read; a damaged file is removed, unless replaced since or another user's.
     fn intact<T>(&self, id: EntryId, made: u64, read: io::Result<Option<T>>) -> Option<T> {
         let error = match read {
             Ok(Some(read)) => return Some(read),
             Ok(None) => None,
             Err(error) => Some(error),
         };
+        let is_foreign = error.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        if is_foreign {
+            warn_of_foreign(&[self.path(id)], "an answer of the cache");
+        }
         tracing::debug!(name = id.name(), error = error.map(tracing::field::display), "a file of the cache is damaged");
         let is_removed = {
             let mut index = self.index.lock();
             index.made_of(id) == made && index.remove(id)
         };
-        if is_removed {
+        if is_removed && !is_foreign {
             self.unlink(id);
         }
         None

@@ -74,7 +74,9 @@ impl Fleet {
 
     /// The server's copy, whatever its age.
     pub async fn take(&self, name: SiteFileName<'_>) -> Option<Parcel> {
-        let (_, age, _, bytes) = self.copies()?.copy(&name.to_string(), |call| call.arg("take")).await.ok()?;
+        let (link, name) = (self.copies()?, name.to_string());
+        let taken = link.copy(&name, |call| call.arg("take").arg(link.longest_copy()).arg(0)).await;
+        let (_, age, _, bytes) = taken.ok()?;
         Parcel::new(bytes, age)
     }
 }
@@ -82,7 +84,8 @@ impl Fleet {
 impl ServerLink {
     async fn look(&self, name: &str, anew: bool, age: Duration) -> Result<FoundCopy, ServerLost> {
         let wanted = if anew { "anew" } else { "look" };
-        let asked = self.copy(name, |call| call.arg(wanted).arg(millis(HELD)).arg(millis(age)));
+        let longest = self.longest_copy();
+        let asked = self.copy(name, |call| call.arg(wanted).arg(longest).arg(millis(age)).arg(millis(HELD)));
         let (state, time, now, bytes) = asked.await?;
         Ok(match (state, Parcel::new(bytes, time)) {
             (0, Some(copy)) => FoundCopy::Copy(copy),
@@ -137,12 +140,14 @@ impl Right {
     /// Others wait until the right expires: if the server comes back by then, it gets the copy.
     async fn put(self, entry: Arc<Entry>) {
         let Some(link) = self.fleet.copies() else { return };
+        let now = SystemTime::now();
+        let Some(copy) = snapshot::pack(&entry, now, snapshot::compress) else { return };
+        let fresh_for = millis(fresh_until(&entry).duration_since(now).unwrap_or_default());
+        // It may have to be given up while the server is waited for.
+        drop(entry);
+        let (granted, since) = self.granted;
+        let at = granted + millis(now.duration_since(since).unwrap_or_default());
         loop {
-            let now = SystemTime::now();
-            let Some(copy) = snapshot::pack(&entry, now, snapshot::compress) else { return };
-            let fresh_for = millis(fresh_until(&entry).duration_since(now).unwrap_or_default());
-            let (granted, since) = self.granted;
-            let at = granted + millis(now.duration_since(since).unwrap_or_default());
             let sent = link.copy(&self.name, |call| {
                 call.arg("put").arg(fresh_for).arg(&copy[..]).arg(millis(LAST_GOOD_USE)).arg(at).arg(granted)
             });

@@ -1,9 +1,9 @@
 -- One authority's robots.txt for all instances, and the right to fetch it (docs/fleet.md).
 -- KEYS[1]  politely:{AUTHORITY}:robots, a hash    KEYS[2] politely:{AUTHORITY}:fetching, the holder of the right
 -- ARGV     1 the instance    2 the command:
---          look  the copy if it is fresh or younger than ARGV[4] milliseconds, else the right to fetch it for ARGV[3]
+--          look  the copy if it is fresh or younger than ARGV[4] milliseconds, else the right to fetch it for ARGV[5]
 --          anew  the copy if it is younger than ARGV[4] milliseconds, else that right
---          take  the copy, whatever its age
+--          take  the copy, whatever its age. To all three, one of more than ARGV[3] bytes is none
 --          keep  extends the right by ARGV[3] milliseconds
 --          put   stores the copy ARGV[4], made at the server's time ARGV[6], fresh for ARGV[3] milliseconds and deleted after
 --                ARGV[5]: the command may arrive late. ARGV[7] is when the right was granted: if another instance has the right now,
@@ -41,8 +41,8 @@ end
 
 local kept = redis.call('HMGET', KEYS[1], 'at', 'fresh_until', 'copy')
 local at, fresh_until, copy = tonumber(kept[1]) or 0, tonumber(kept[2]) or 0, kept[3] or ''
-if at > now + 1000 then
-    -- The clock was set back, so the copy's age is unknown.
+if at > now + 1000 or #copy > tonumber(ARGV[3]) then
+    -- The clock was set back, so the copy's age is unknown; or no instance has written this.
     at, fresh_until, copy = 0, 0, ''
 end
 at = math.min(at, now)
@@ -53,10 +53,10 @@ end
 if wanted == 'take' then
     return { 3, 0, now, '' }
 end
-if mine or redis.call('SET', KEYS[2], me, 'NX', 'PX', ARGV[3]) then
+if mine or redis.call('SET', KEYS[2], me, 'NX', 'PX', ARGV[5]) then
     return { 1, now - at, now, copy }
 end
-local left = math.min(redis.call('PTTL', KEYS[2]), tonumber(ARGV[3]))
+local left = math.min(redis.call('PTTL', KEYS[2]), tonumber(ARGV[5]))
 -- Shortens the right if the clock was set back.
 redis.call('PEXPIRE', KEYS[2], left)
 return { 2, left, now, '' }

@@ -1,10 +1,11 @@
 //! Requests a robots.txt or tdmrep.json over the network (RFC 9309 §2.3), through the same guard as any request: one request, one
-//! answer. Only this file uses connections; `refresh` follows redirects and waits for slots.
+//! answer. Only this file and `long_bodies` use connections; `refresh` follows redirects and waits for slots.
 
+pub(super) use super::fetch_error::{COME_BACK, FetchError, TryError, own_limit};
+use super::long_bodies::LongBodies;
 use crate::config::Settings;
 use crate::gate::compute::Workers;
-use crate::gate::decoders::DECODERS_BUSY;
-use crate::gate::fair_places::{FairPlaces, Taker};
+use crate::gate::fair_places::Taker;
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
 use crate::policy::pace::{ClientId, PaceOutcome};
@@ -12,11 +13,10 @@ use crate::policy::{Authority, HttpVersion, Refusal, SiteFile, Validators};
 use crate::robots::access::{AccessKind, from_status};
 use crate::signing::{ACCEPT_SIGNATURE, ChallengedRequest, SignatureRequest};
 use crate::upstream::{
-    BodyStream, DEAD_NAME_KEPT, DialError, DialFault, GetError, Got, Outgoing, OutgoingFields, ReachError,
-    ResolveError, Route, Sent, Unanswered, Upstream, Want, asks_for_calm,
+    DEAD_NAME_KEPT, GetError, Got, Outgoing, OutgoingFields, ReachError, ResolveError, Route, Sent, Unanswered,
+    Upstream, Want, asks_for_calm,
 };
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::{HeaderMap, Version, header};
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
@@ -43,40 +43,11 @@ pub(super) struct Reply {
     pub asked: SystemTime,
     pub status: u16,
     pub headers: HeaderMap,
-    /// Decoded; empty unless the status means that the body has rules.
+    /// Decoded; empty unless the status means that the body has rules. A long one has its place until it is dropped.
     pub body: Bytes,
     pub version: HttpVersion,
     /// The signature that the origin requests; sent if the request is repeated.
     pub wanted: Option<SignatureRequest>,
-}
-
-/// Why there is no reply.
-#[derive(Debug)]
-pub(super) enum FetchError {
-    /// DNS, TCP, TLS, timeout, truncated body: the site's failure.
-    Unreachable(String),
-    /// The site was not asked, for a reason of our own: no slot granted, no descriptor left.
-    NotAsked(Refusal),
-}
-
-/// Why one attempt has no reply.
-pub(super) enum TryError {
-    Final(FetchError),
-    /// A kept connection was dead, or a shared one closing: to be retried in another slot. `None`: the slot expired before the request
-    /// could be sent.
-    Again(Want, Option<String>),
-}
-
-impl From<String> for FetchError {
-    fn from(why: String) -> Self {
-        Self::Unreachable(why)
-    }
-}
-
-impl<E: Into<FetchError>> From<E> for TryError {
-    fn from(error: E) -> Self {
-        Self::Final(error.into())
-    }
 }
 
 /// Whether `egress` allows the authority. A name that does not resolve is no reason to refuse. `looks_up`: also check the addresses of
@@ -112,17 +83,17 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
 }
 
 /// Places for long bodies, who decodes them, and whose share of both is used.
-pub(super) type FetchRoom<'a> = (&'a FairPlaces, &'a Workers, Taker);
+pub(super) type FetchRoom<'a> = (&'a LongBodies, &'a Workers, Taker);
 
 /// Sends the request over the connections used for pages, so that the first page follows on one. The permit's gap starts with its head.
 pub(super) async fn get(
     upstream: &Upstream,
     request: &FileRequest<'_>,
-    room: FetchRoom<'_>,
+    (long_bodies, workers, taker): FetchRoom<'_>,
     settings: &Settings,
     permit: &mut Permit,
 ) -> Result<Reply, TryError> {
-    let route = reach(upstream, request.authority, room.2.client).await?;
+    let route = reach(upstream, request.authority, taker.client).await?;
     let (target, agent) = (target(request.url), user_agent(settings));
     let validators = request.validators;
     let accept: &[u8] = match request.file {
@@ -203,66 +174,22 @@ pub(super) async fn get(
         signer.challenged(&asked?, of)
     });
     let body = match from_status(status) {
-        AccessKind::Rules => rules(body, &headers, settings.robots.max_size as usize, room).await?,
+        AccessKind::Rules => {
+            long_bodies.read(body, &headers, settings.robots.max_size as usize, (workers, taker)).await?
+        }
         _ => {
             // So that the connection can be kept, unless this takes too long.
             let _ = timeout(DISCARD_TIME, body.discard(DISCARD)).await;
-            Vec::new()
+            Bytes::new()
         }
     };
     let version = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
-    Ok(Reply { asked, status, headers, body: body.into(), version, wanted })
-}
-
-impl From<GetError> for FetchError {
-    fn from(error: GetError) -> Self {
-        match error {
-            GetError::Dial(error @ DialError { kind: DialFault::OwnLimit, .. }) => own_limit(&error),
-            GetError::Dial(DialError { kind: DialFault::Loop, .. }) => Self::NotAsked(Refusal::Loop),
-            error => Self::Unreachable(error.to_string()),
-        }
-    }
-}
-
-/// Reads the body, up to slightly more than `limit`. A long one needs a place, which bounds the memory of bodies that stall.
-async fn rules(
-    mut body: BodyStream,
-    headers: &HeaderMap,
-    limit: usize,
-    (long_bodies, workers, taker): FetchRoom<'_>,
-) -> Result<Vec<u8>, FetchError> {
-    let (mut read, mut place) = (Vec::new(), None);
-    while read.len() <= limit
-        && let Some(piece) = body.chunk().await?
-    {
-        read.extend_from_slice(&piece);
-        if read.len() > SHORT && place.is_none() {
-            // Not waited for: what has come would be held meanwhile.
-            place = long_bodies.take(taker).now_or_never();
-            if place.is_none() {
-                let why = "too many long robots.txt are being read".into();
-                return Err(FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why }));
-            }
-        }
-    }
-    let cut = read.len() > limit;
-    if body.may_be_cut() {
-        // Truncated pages are passed on, but a truncated robots.txt could lack rules.
-        return Err("the answer ends without close_notify, and may be cut short".to_owned().into());
-    }
-    let lines = headers.get_all(header::CONTENT_ENCODING).iter();
-    let codings = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect::<Vec<_>>().join(",");
-    let decoded = timeout(COME_BACK, workers.file(read, codings, limit, cut, taker)).await;
-    decoded.map_err(|_| own_limit(&DECODERS_BUSY))?.map_err(|error| FetchError::Unreachable(error.to_string()))
+    Ok(Reply { asked, status, headers, body, version, wanted })
 }
 
 /// The resolver has not answered within the time for the whole fetch.
 pub(super) fn no_resolver(authority: &Authority) -> FetchError {
     own_limit(&ResolveError::TimedOut { name: authority.host().to_string().into(), is_alone: false })
-}
-
-fn own_limit(why: &dyn std::fmt::Display) -> FetchError {
-    FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why: why.to_string().into() })
 }
 
 /// Whether an intermediary made the answer (RFC 9209 §2.1.1).
@@ -291,10 +218,4 @@ fn user_agent(settings: &Settings) -> String {
 
 /// Most bytes to read and discard.
 const DISCARD: usize = 64 * 1024;
-/// Bytes of a body that needs no place.
-const SHORT: usize = 16 * 1024;
-/// Bodies longer than that at a time: 128 MiB with `robots.max_size` of 512 KiB.
-pub(super) const MOST_LONG: usize = 256;
 const DISCARD_TIME: Duration = Duration::from_millis(200);
-/// Problems of our own are transient.
-pub(super) const COME_BACK: Duration = Duration::from_secs(1);

@@ -37,7 +37,7 @@ pub(in crate::gate) struct HostEntry {
     used: AtomicU32,
     /// Whether a page was sent since robots.txt last arrived.
     page_went: AtomicBool,
-    /// How far an interrupted fetch had come, and when it was first interrupted.
+    /// How far an interrupted fetch had come, and when it began.
     interrupted: ArcSwapOption<(Trail, Instant)>,
 }
 
@@ -59,21 +59,10 @@ impl HostEntry {
         }
     }
 
-    /// Stores how far a fetch has come for the next one: otherwise each fetch that gets no slot at a redirect's target would ask the
-    /// first host again.
-    pub(super) fn set_interrupted(&self, trail: Option<Trail>) {
-        let since = self.interrupted.load().as_ref().map_or_else(Instant::now, |before| before.1);
-        self.interrupted.store(trail.map(|trail| Arc::new((trail, since))));
-    }
-
-    /// How far the last fetch had come, if it was interrupted recently.
-    pub(super) fn interrupted(&self) -> Option<Trail> {
-        let (trail, since) = &*self.interrupted.load_full()?;
-        if since.elapsed() < INTERRUPTED {
-            return Some(trail.clone());
-        }
-        self.interrupted.store(None);
-        None
+    /// How far the last fetch had come, and since when, if it was interrupted recently.
+    pub(super) fn interrupted(&self) -> Option<(Trail, Instant)> {
+        let interrupted = self.interrupted.load();
+        interrupted.as_deref().filter(|(_, since)| since.elapsed() < INTERRUPTED).cloned()
     }
 
     /// The current entry.
@@ -168,6 +157,14 @@ impl HostTable {
         self.bytes.fetch_add(new, Ordering::Relaxed);
         self.bytes.fetch_sub(entry_cost(old), Ordering::Relaxed);
         entry
+    }
+
+    /// Stores how far a fetch has come for the next one: otherwise each fetch that gets no slot at a redirect's target would ask the
+    /// first host again.
+    pub fn set_interrupted(&self, host: &HostEntry, trail: Option<(Trail, Instant)>) {
+        self.bytes.fetch_add(trail.as_ref().map_or(0, trail_cost), Ordering::Relaxed);
+        let old = host.interrupted.swap(trail.map(Arc::new));
+        self.bytes.fetch_sub(old.as_deref().map_or(0, trail_cost), Ordering::Relaxed);
     }
 
     /// Bytes in use, without the parsed files.
@@ -274,7 +271,12 @@ fn cost(host: &HostEntry) -> usize {
         Host::Ip(_) => 0,
     };
     let row = (size_of::<Arc<HostEntry>>() + 1) * 3 / 2;
-    row + allocated(COUNTS + size_of::<HostEntry>()) + allocated(name) + entry_cost(&host.entry.load())
+    let trail = host.interrupted.load().as_deref().map_or(0, trail_cost);
+    row + allocated(COUNTS + size_of::<HostEntry>()) + allocated(name) + entry_cost(&host.entry.load()) + trail
+}
+
+fn trail_cost((trail, _): &(Trail, Instant)) -> usize {
+    allocated(COUNTS + size_of::<(Trail, Instant)>()) + trail.heap_size()
 }
 
 fn entry_cost(entry: &Entry) -> usize {
@@ -299,6 +301,7 @@ const SHARDS: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use url::Url;
 
     fn authority(number: usize) -> Authority {
         Authority::from_url(&format!("https://host{number}.example")).unwrap()
@@ -378,7 +381,15 @@ mod tests {
             let host = hosts.host(&authority(number), SiteFile::Robots);
             hosts.put(&host, Arc::new(Entry::default().failed(std::time::SystemTime::now(), "why", None, 0.0)));
         }
-        assert!(hosts.bytes() > 100 * 200);
+        let before = hosts.bytes();
+        assert!(before > 100 * 200);
+        let url = Url::parse(&format!("https://other.example/{}", "x".repeat(60_000))).unwrap();
+        let host = hosts.host(&authority(0), SiteFile::Robots);
+        for _ in 0..2 {
+            hosts.set_interrupted(&host, Some((Trail::new(url.clone()), Instant::now())));
+            assert!((60_000..61_000).contains(&(hosts.bytes() - before)), "where it was redirected to is counted");
+        }
+        drop(host);
         while hosts.shrink() {}
         assert_eq!((hosts.len(), hosts.bytes()), (0, 0));
     }

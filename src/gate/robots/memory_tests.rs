@@ -84,6 +84,56 @@ fn rules_that_are_compiled_later_are_counted_before_many_more_files_are_read() {
     assert!(counted * 10 > files.bytes() * 9, "counted {counted} of {}", files.bytes());
 }
 
+/// A site chooses what its file is full of.
+#[test]
+fn long_files_are_counted_as_they_are_taken_whatever_they_are_full_of() {
+    let mut faults = Vec::new();
+    for (file, begin, piece, end) in [
+        (SiteFile::Robots, "User-agent: *\n", "Disallow: /N/x\n", ""),
+        (SiteFile::Robots, "User-agent: *\n", "Disallow: /*N*x\n", ""),
+        (SiteFile::Robots, "User-agent: *\n", "Disallow: /\u{c4}/N\n", ""),
+        (SiteFile::Robots, "User-agent: *\n", "Disallow: /\u{c4}*N\n", ""),
+        (SiteFile::Robots, "", "User-agent: aN\n", ""),
+        (SiteFile::Robots, "", "User-agent: aN\nDisallow: /\n", ""),
+        (SiteFile::Robots, "", "User-agent: aN\nDisallow: /*$\n", ""),
+        (SiteFile::Robots, "", "User-agent: aN\nDisallow: /\u{c4}\n", ""),
+        (SiteFile::Robots, "", "User-agent: aN\nContent-Signal: ai-train=no\n", ""),
+        (SiteFile::Robots, "", "User-agent: aN\nContent-Usage: train-ai=n\n", ""),
+        (SiteFile::Robots, "User-agent: *\n", "Content-Usage: /N train-ai=n\n", ""),
+        (SiteFile::Robots, "User-agent: *\n", "Content-Usage: /N a=n,b=n,c=n,d=n,e=n,f=n\n", ""),
+        (SiteFile::Robots, "", "Sitemap: N\n", ""),
+        (SiteFile::Robots, "", "License: N\n", ""),
+        (SiteFile::TdmRep, "[{}", ",{\"location\":\"/N\",\"tdm-reservation\":1}", "]"),
+        (SiteFile::TdmRep, "[{}", ",{\"location\":\"/\u{c4}*N\",\"tdm-reservation\":1}", "]"),
+        (
+            SiteFile::License,
+            "<rsl xmlns=\"https://rslstandard.org/rsl\">",
+            "<content url=\"/N\"><license><prohibits type=\"usage\">all</prohibits></license></content>",
+            "</rsl>",
+        ),
+    ] {
+        let pieces = (0..).map(|number: u32| piece.replace('N', &number.to_string()));
+        let mut body = begin.to_owned();
+        body.extend(pieces.take_while({
+            let mut length = 0;
+            move |piece| {
+                length += piece.len();
+                length < 400_000
+            }
+        }));
+        body += end;
+        let (files, options, before) = (Intern::default(), Default::default(), TAKEN.get());
+        let read = files.intern(file, body.as_bytes(), &options);
+        let ratio = files.bytes() as f64 / (TAKEN.get() - before) as f64;
+        eprintln!("{ratio:.2} {} times: {piece:?}", files.bytes() / body.len());
+        if !(0.77..1.3).contains(&ratio) {
+            faults.push((ratio, piece));
+        }
+        drop(read);
+    }
+    assert!(faults.is_empty(), "{faults:?}");
+}
+
 /// Clients can name millions of authorities that are never fetched, because of `robots: ignore` or an operator's `deny`.
 #[tokio::test]
 async fn authorities_that_are_never_asked_are_bounded_too() {

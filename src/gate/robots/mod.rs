@@ -2,10 +2,12 @@
 
 mod compare;
 mod fetch;
+mod fetch_error;
 mod fetch_table;
 mod figures;
 mod host_table;
 mod intern;
+mod long_bodies;
 mod places;
 mod redirect;
 mod refresh;
@@ -34,6 +36,7 @@ use fetch_table::{BACKGROUND, Fetch, FetchRow, FetchTable};
 use host_table::HostTable;
 use http::HeaderMap;
 use intern::Intern;
+use long_bodies::LongBodies;
 use parking_lot::Mutex;
 pub use places::most_fetches;
 use response::{Fetched, interpret_response};
@@ -50,8 +53,9 @@ pub(super) struct RobotsCache {
     store: Arc<Store>,
     upstream: Arc<Upstream>,
     places: FairPlaces,
-    /// Places for bodies that are longer than most.
-    long_bodies: FairPlaces,
+    long_bodies: LongBodies,
+    /// Places for fetches that begin while the store is behind.
+    unstored: FairPlaces,
     /// Places for reading copies from the store, which may be long.
     loading: Semaphore,
     pacer: Arc<Pacer>,
@@ -84,7 +88,8 @@ impl RobotsCache {
             store,
             upstream,
             places: FairPlaces::new(most_fetches(&settings.load())),
-            long_bodies: FairPlaces::new(fetch::MOST_LONG),
+            long_bodies: LongBodies::new(&settings.load()),
+            unstored: FairPlaces::new(MOST_UNSTORED),
             loading: Semaphore::new(MOST_LOADED),
             pacer,
             settings,
@@ -179,9 +184,14 @@ impl RobotsCache {
         let Some(fleet) = self.fleet.clone() else { return };
         fleet.arrived(name);
         let known = SiteFile::from_name(name).and_then(|(file, authority)| self.hosts.find(&authority, file));
-        if let Some(host) = known.filter(|host| !is_unknown(&host.load())) {
+        if let Some(host) = known.filter(|host| !is_unknown(&host.load()))
+            && let Ok(place) = TAKING.try_acquire()
+        {
             let inner = self.clone();
-            tokio::spawn(async move { inner.take_published(&fleet, &host).await });
+            tokio::spawn(async move {
+                inner.take_published(&fleet, &host).await;
+                drop(place);
+            });
         }
     }
 
@@ -199,9 +209,11 @@ impl RobotsCache {
         fetch::may_reach(&self.upstream, authority, BACKGROUND, !is_known).await
     }
 
-    /// Call after the limit of concurrent fetches may have changed.
+    /// Call after the settings have changed.
     pub fn resize(&self) {
-        self.places.resize(most_fetches(&self.settings.load()));
+        let settings = self.settings.load();
+        self.places.resize(most_fetches(&settings));
+        self.long_bodies.resize(&settings);
     }
 
     fn keep(self: &Arc<Self>, host: &HostEntry, mut entry: Arc<Entry>) {
@@ -254,6 +266,10 @@ impl RobotsCache {
     }
 }
 
+/// Published copies that are taken at a time. One that is missed is replaced when it is due.
+static TAKING: Semaphore = Semaphore::const_new(1024);
+/// Fetches that begin at a time while the store is behind: more would lose their copies, and be fetched again.
+const MOST_UNSTORED: usize = 16;
 /// Copies read from the store at a time.
 const MOST_LOADED: usize = 16;
 /// Number of new host entries, about 100 KB, after which memory is checked.

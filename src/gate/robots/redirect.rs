@@ -44,9 +44,9 @@ impl Trail {
         host(self.current()) != host(&self.0[0])
     }
 
-    /// Whether it is short enough to be stored: its memory is not counted.
-    pub fn is_short(&self) -> bool {
-        self.0.iter().map(|url| url.as_str().len()).sum::<usize>() <= SHORT
+    /// Bytes on the heap.
+    pub fn heap_size(&self) -> usize {
+        self.0.iter().map(|url| size_of::<Url>() + url.as_str().len()).sum()
     }
 
     /// Follows the redirect in an answer. `None`: it is not a redirect, or leads to a challenge.
@@ -93,9 +93,6 @@ fn escaped(location: &[u8]) -> Cow<'_, str> {
 
 const MAX_HOPS: usize = 5;
 
-/// Bytes of all URLs together.
-const SHORT: usize = 4096;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +124,7 @@ mod tests {
             trail.follow(Some(location)).unwrap();
             assert_eq!(trail.current().as_str(), becomes);
         }
-        assert!(trail.is_redirected() && trail.is_short());
+        assert!(trail.is_redirected());
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Keeps what is known of authorities within `store.memory`.
+//! Keeps what is known of authorities within `store.memory`, also while the store is slow to write it.
 
 use super::RobotsCache;
+use crate::gate::fair_places::Taker;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,6 +29,21 @@ impl RobotsCache {
         });
     }
 
+    /// While the store is behind, new fetches wait for it, and begin in turn, a few at a time. Tells whether it was.
+    pub(super) async fn wait_for_store(&self, taker: Taker) -> bool {
+        if !self.store.is_behind() {
+            return false;
+        }
+        let place = self.unstored.take(taker).await;
+        self.store.room().await;
+        // Not until its end, as the site may be silent.
+        tokio::spawn(async move {
+            sleep(BEGINNING).await;
+            drop(place);
+        });
+        true
+    }
+
     fn evict(&self) {
         self.files.sweep();
         if !self.is_within_limit() {
@@ -49,3 +65,5 @@ impl RobotsCache {
 }
 
 const AGAIN: Duration = Duration::from_millis(200);
+/// How long a fetch that has waited for the store counts as beginning.
+const BEGINNING: Duration = Duration::from_millis(250);

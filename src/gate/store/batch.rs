@@ -8,7 +8,8 @@ use std::sync::{Arc, LazyLock};
 /// Changes to commit together.
 #[derive(Default)]
 pub(super) struct WriteBatch {
-    pub entries: HashMap<Box<str>, Arc<Entry>>,
+    /// With the bytes that each counts.
+    pub entries: HashMap<Box<str>, (Arc<Entry>, usize)>,
     /// Authorities outside `entries` whose row on disk is outdated, as there was no memory for the newer entry.
     pub lost: Option<LostFilter>,
     /// Authorities that were used.
@@ -19,29 +20,30 @@ pub(super) struct WriteBatch {
 impl WriteBatch {
     /// The entry of an authority. `None`: not in the batch; `Some(None)`: the row on disk is outdated.
     pub fn get(&self, authority: &str) -> Option<Option<&Arc<Entry>>> {
-        let entry = self.entries.get(authority);
+        let entry = self.entries.get(authority).map(|(entry, _)| entry);
         let is_lost = || self.lost.as_ref().is_some_and(|lost| lost.holds(authority));
         (entry.is_some() || is_lost()).then_some(entry)
     }
 
     pub fn save(&mut self, authority: Box<str>, entry: Arc<Entry>) {
-        self.bytes += cost(&entry);
-        if let Some(old) = self.entries.insert(authority, entry) {
-            self.bytes -= cost(&old);
+        let bytes = cost(&entry);
+        self.bytes += bytes;
+        if let Some((_, old)) = self.entries.insert(authority, (entry, bytes)) {
+            self.bytes -= old;
         }
     }
 
     /// Drops the entry, and marks the row on disk as outdated.
     pub fn lose(&mut self, authority: &str) {
-        if let Some(old) = self.entries.remove(authority) {
-            self.bytes -= cost(&old);
+        if let Some((_, old)) = self.entries.remove(authority) {
+            self.bytes -= old;
         }
         self.lost.get_or_insert_default().put(authority);
     }
 
     /// Adds an earlier batch, where this one has nothing newer.
     pub fn add_older(&mut self, older: &WriteBatch) {
-        for (authority, entry) in &older.entries {
+        for (authority, (entry, _)) in &older.entries {
             if self.get(authority).is_none() {
                 self.save(authority.clone(), entry.clone());
             }
@@ -97,8 +99,9 @@ fn place(authority: &str) -> (usize, u64) {
     ((hash >> 6) as usize % WORDS, 1 << (hash % 64))
 }
 
+/// The whole file in memory, which is held until it is written. Its rules may be compiled later, and take more.
 fn cost(entry: &Entry) -> usize {
-    entry.source().map_or(0, <[u8]>::len)
+    entry.answer.as_ref().map_or(0, |answer| answer.access.heap_size())
 }
 
 /// Memory for a name, a record and their table entries.

@@ -2,7 +2,7 @@
 //! scanning it.
 
 use super::batch::WriteBatch;
-use super::snapshot::{FileDigest, decode, decompress, digest, millis};
+use super::snapshot::{FileDigest, ReadFile, decode, decompress, millis};
 use super::tables::{AUTHORITIES, BODIES, FORMAT, FORMAT_KEY, META, Tables};
 use crate::config::{open_own, private_directory};
 use crate::policy::{Access, Entry};
@@ -124,7 +124,7 @@ impl Disk {
         &self,
         authority: &str,
         now: SystemTime,
-        parse: impl FnOnce(FileDigest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
+        parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
     ) -> Result<Option<Entry>, DiskError> {
         guarded(|| {
             let transaction = self.database.begin_read()?;
@@ -134,10 +134,7 @@ impl Disk {
             let (_, body, record) = kept.value();
             let bodies = transaction.open_table(BODIES)?;
             let robots = body.and_then(|name| {
-                parse(name, &|| {
-                    let packed = bodies.get(&name).ok().flatten()?;
-                    decompress(packed.value()).filter(|body| digest(body) == name)
-                })
+                parse(name, &|accepts| decompress(bodies.get(&name).ok().flatten()?.value(), name, accepts))
             });
             Ok(decode(record, robots, now))
         })
@@ -155,25 +152,34 @@ impl Disk {
         self.database.begin_read().unwrap().open_table(BODIES).unwrap().len().unwrap()
     }
 
-    /// Writes the batch, then drops the least recently used entries until the rest fits.
-    pub fn commit(&self, batch: &WriteBatch) -> Result<(), DiskError> {
+    /// Writes the batch, then drops the least recently used entries until the rest fits. Once it `is_late`, the remaining entries are only
+    /// removed: the number of those is returned. `in_haste`: takes room on the disk to save time.
+    pub fn commit(&self, batch: &WriteBatch, in_haste: bool, is_late: impl Fn() -> bool) -> Result<usize, DiskError> {
         guarded(|| {
             let transaction = self.write()?;
+            let mut left_out = 0;
             {
                 let mut tables = Tables::open(&transaction)?;
+                tables.in_haste = in_haste;
                 if let Some(lost) = &batch.lost {
                     tables.remove_all(|authority| lost.holds(authority))?;
                 }
                 for authority in &batch.used {
                     tables.touch(authority)?;
                 }
-                for (authority, entry) in &batch.entries {
-                    tables.write(authority, entry)?;
+                for (authority, (entry, _)) in &batch.entries {
+                    if left_out > 0 || is_late() {
+                        left_out += 1;
+                        tables.remove(authority)?;
+                    } else {
+                        tables.write(authority, entry)?;
+                    }
                 }
                 // Records and bodies fill about two thirds of the file's pages.
                 tables.finish(self.size.load(Ordering::Relaxed) / 3 * 2)?;
             }
-            Ok(transaction.commit()?)
+            transaction.commit()?;
+            Ok(left_out)
         })
     }
 

@@ -6,11 +6,12 @@
 
 mod batch;
 mod disk;
+mod queue;
 pub(super) mod snapshot;
 mod tables;
 mod writer;
 
-pub(super) use snapshot::{FileDigest, digest, digest_of, first_half};
+pub(super) use snapshot::{FileDigest, ReadFile, digest, digest_of, first_half};
 
 use crate::config;
 use crate::policy::site_file::SiteFileName;
@@ -21,8 +22,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::SystemTime;
-use writer::{Bounds, WriterShared};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::time::timeout;
+use writer::{Bounds, HUNG, WriterShared};
 
 /// The store. Without a disk it keeps nothing.
 #[derive(Default)]
@@ -82,17 +84,32 @@ impl Store {
 
     /// Bytes in memory waiting to be written.
     pub fn queued_bytes(&self) -> usize {
-        self.disk.as_ref().map_or(0, |disk| {
-            let queue = disk.queue.lock();
-            queue.next.bytes() + queue.writing.bytes()
-        })
+        self.disk.as_ref().map_or(0, |disk| disk.queue.lock().bytes())
+    }
+
+    /// Whether new files have to wait for [`room`](Self::room).
+    pub fn is_behind(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.is_behind())
+    }
+
+    /// Returns when the disk keeps up, or fails, or hangs.
+    pub async fn room(&self) {
+        let Some(disk) = &self.disk else { return };
+        loop {
+            let written = disk.room.notified();
+            if !disk.is_behind() {
+                return;
+            }
+            // Times out so that a disk that hangs is seen.
+            let _ = timeout(HUNG, written).await;
+        }
     }
 
     /// The stored entry for an authority's file. Blocks on the disk. `parse` reads a file, or finds it by its digest.
     pub fn load(
         &self,
         name: SiteFileName<'_>,
-        parse: impl FnOnce(FileDigest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
+        parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
     ) -> Option<Arc<Entry>> {
         let (disk, name) = (self.disk.as_ref()?, name.to_string());
         {
@@ -121,7 +138,7 @@ impl Store {
         let Some(disk) = &self.disk else { return };
         let name = Box::from(name.to_string());
         let mut queue = disk.queue.lock();
-        if !disk.add_to(&mut queue, |batch| batch.save(Box::clone(&name), entry.clone())) && !queue.closing {
+        if !disk.add_to(&mut queue, |batch| batch.save(Box::clone(&name), entry.clone())) && !queue.is_closing() {
             // The older entry on disk must not be used instead.
             queue.next.lose(&name);
         }
@@ -131,22 +148,32 @@ impl Store {
     pub fn flush(&self) {
         let Some(disk) = &self.disk else { return };
         let mut queue = disk.queue.lock();
-        while !queue.closing && !queue.stuck && (!queue.next.is_empty() || !queue.writing.is_empty()) {
+        while !queue.is_closing() && !queue.stuck && (!queue.next.is_empty() || !queue.writing.is_empty()) {
             queue.is_urgent = true;
             disk.more.notify_all();
             disk.written.wait(&mut queue);
         }
     }
 
-    /// Writes the remaining changes and closes the file. Blocks.
+    /// Writes the remaining changes, as far as that takes no longer than [`CLOSE`], and closes the file, unless the disk takes longer than
+    /// [`GIVE_UP`]: the proxy stops however slow it is, as the lost copies can be fetched again. Blocks.
     pub fn close(&self) {
-        let Some(disk) = &self.disk else { return };
-        disk.queue.lock().closing = true;
+        let (Some(disk), Some(writer)) = (&self.disk, self.writer.lock().take()) else { return };
+        let (mut queue, now) = (disk.queue.lock(), Instant::now());
+        queue.closing = Some(now + CLOSE);
         disk.more.notify_all();
-        if let Some(writer) = self.writer.lock().take() {
-            // The writer catches panics where they can occur; at the end there is nowhere to report them.
-            let _ = writer.join();
+        disk.room.notify_waiters();
+        while !queue.has_ended && !writer.is_finished() {
+            if disk.written.wait_until(&mut queue, now + GIVE_UP).timed_out() {
+                return tracing::warn!(
+                    "the store {} does not end its write, and is not waited for",
+                    disk.location.file().display()
+                );
+            }
         }
+        drop(queue);
+        // The writer catches panics where they can occur; at the end there is nowhere to report them.
+        let _ = writer.join();
     }
 }
 
@@ -166,6 +193,9 @@ pub(super) fn directory(settings: &config::StoreSettings) -> PathBuf {
     settings.directory.clone().unwrap_or_else(config::state_directory)
 }
 
+/// How long entries are written while the store closes, and how long the disk is waited for in all.
+const CLOSE: Duration = Duration::from_secs(2);
+const GIVE_UP: Duration = Duration::from_secs(5);
 /// The share of `store.memory` that may wait for the disk: one in this many.
 const QUEUED_PART: u64 = 4;
 /// Lower limit of that share: a refused change may leave an outdated row on disk.

@@ -26,6 +26,9 @@ pub(in crate::gate) fn first_half(whole: &Hash) -> FileDigest {
     *whole.first_chunk().expect("32 bytes")
 }
 
+/// Reads a copy's file if its length is accepted.
+pub(in crate::gate) type ReadFile<'a> = dyn Fn(&dyn Fn(usize) -> bool) -> Option<Vec<u8>> + 'a;
+
 /// Serialises an entry with its file, packed by [`compress`] or [`store_plain`]. `now`: the sender's clock. `None`: the file cannot be
 /// packed.
 pub(in crate::gate) fn pack(
@@ -45,12 +48,12 @@ pub(in crate::gate) fn unpack(
     bytes: &[u8],
     sent: SystemTime,
     now: SystemTime,
-    parse: impl FnOnce(FileDigest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access>,
+    parse: impl FnOnce(FileDigest, &ReadFile<'_>) -> Option<Access>,
 ) -> Option<Entry> {
     let Snapshot { clock, mut record, file } = of_this_version(bytes)?;
     let ours = millis(sent);
     record.move_instants(|at| at.saturating_add(ours).saturating_sub(clock));
-    let file = file.and_then(|(name, packed)| parse(name, &|| decompress(packed).filter(|file| digest(file) == name)));
+    let file = file.and_then(|(name, packed)| parse(name, &|accepts| decompress(packed, name, accepts)));
     record.into_entry(file, now)
 }
 
@@ -83,14 +86,16 @@ pub(in crate::gate) fn compress(file: &[u8]) -> io::Result<Vec<u8>> {
     Ok(packed)
 }
 
-/// Reverses [`compress`] and [`store_plain`].
-pub(super) fn decompress(packed: &[u8]) -> Option<Vec<u8>> {
+/// Reverses [`compress`] and [`store_plain`], if the length that the file claims is accepted: no more memory is used.
+pub(super) fn decompress(packed: &[u8], name: FileDigest, accepts: &dyn Fn(usize) -> bool) -> Option<Vec<u8>> {
     let (length, file) = packed.split_first_chunk()?;
     let length = u32::from_le_bytes(*length) as usize;
-    if length == file.len() {
-        return Some(file.to_vec());
-    }
-    zstd::bulk::decompress(file, length.min(LONGEST)).ok()
+    let file = match length == file.len() {
+        _ if !accepts(length) => return None,
+        true => file.to_vec(),
+        false => zstd::bulk::decompress(file, length).ok()?,
+    };
+    (digest(&file) == name).then_some(file)
 }
 
 fn length_of(file: &[u8]) -> [u8; 4] {
@@ -225,8 +230,6 @@ const VERSION: u8 = 4;
 /// Compresses well enough, at twice the speed of higher levels.
 const LEVEL: i32 = 3;
 static COMPRESSOR: Mutex<Option<Compressor<'static>>> = Mutex::new(None);
-/// Longer files are not kept, whatever `max_size` says.
-const LONGEST: usize = 1 << 30;
 
 #[cfg(test)]
 mod tests {
@@ -253,8 +256,8 @@ mod tests {
         entries
     }
 
-    fn read(_: FileDigest, file: &dyn Fn() -> Option<Vec<u8>>) -> Option<Access> {
-        Some(Access::Rules(RobotsTxt::parse(&file()?)))
+    fn read(_: FileDigest, file: &ReadFile<'_>) -> Option<Access> {
+        Some(Access::Rules(RobotsTxt::parse(&file(&|_| true)?)))
     }
 
     #[test]
@@ -296,13 +299,29 @@ mod tests {
             for file in files {
                 let packed = packer(file).unwrap();
                 assert!(packed.len() <= file.len() + 4);
-                assert_eq!(decompress(&packed).as_deref(), Some(file));
+                assert_eq!(decompress(&packed, digest(file), &|_| true).as_deref(), Some(file));
+                assert_eq!(decompress(&packed, digest(b"another"), &|_| true), None);
             }
         }
         assert!(compress(files[3]).unwrap().len() < 100);
         // Earlier versions kept a frame even if it was longer than the file.
         let frame = zstd::bulk::compress(b"x", LEVEL).unwrap();
-        assert_eq!(decompress(&[&1_u32.to_le_bytes()[..], &frame].concat()).unwrap(), b"x");
+        let packed = [&1_u32.to_le_bytes()[..], &frame].concat();
+        assert_eq!(decompress(&packed, digest(b"x"), &|_| true).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_file_is_read_only_if_it_may_be_as_long_as_it_says_and_is_no_longer() {
+        let file = FILE.repeat(1_000);
+        for packer in [store_plain, compress] {
+            let mut packed = packer(&file).unwrap();
+            for (most, is_read) in [(file.len(), true), (file.len() - 1, false)] {
+                let read = decompress(&packed, digest(&file), &|length| length <= most);
+                assert_eq!(read.is_some(), is_read, "{most}");
+            }
+            packed[..4].copy_from_slice(&100_u32.to_le_bytes());
+            assert_eq!(decompress(&packed, digest(&file), &|length| length <= 100), None);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The tables of the store, kept consistent by each write: each file once, with a reference count, and the authorities in order of use.
 
-use super::snapshot::{FileDigest, compress, digest_of, encode};
+use super::snapshot::{FileDigest, compress, digest_of, encode, store_plain};
 use crate::policy::Entry;
 use redb::{Error, ReadableTable, Table, TableDefinition, WriteTransaction};
 
@@ -17,6 +17,8 @@ pub(super) struct Tables<'t> {
     bytes: u64,
     /// Counts uses; unlike a clock, it cannot go backwards.
     use_number: u64,
+    /// Files are not compressed, which takes most of the time.
+    pub in_haste: bool,
 }
 
 impl<'t> Tables<'t> {
@@ -33,6 +35,7 @@ impl<'t> Tables<'t> {
             meta,
             bytes,
             use_number,
+            in_haste: false,
         })
     }
 
@@ -92,7 +95,7 @@ impl<'t> Tables<'t> {
         let holders = self.holders.get(name)?.map_or(0, |holders| holders.value());
         self.holders.insert(name, holders.saturating_add(1))?;
         if holders == 0 {
-            let packed = compress(file)?;
+            let packed = if self.in_haste { store_plain(file)? } else { compress(file)? };
             self.bytes += packed.len() as u64 + BODY_ROW;
             self.bodies.insert(name, &*packed)?;
         }

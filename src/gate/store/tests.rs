@@ -6,11 +6,11 @@ use super::*;
 use crate::policy::freshness::Freshness;
 use crate::policy::{Authority, SiteAnswer, SiteFile, Validators};
 use crate::robots::RobotsTxt;
+use futures_util::FutureExt;
 use redb::ReadableTable;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
@@ -48,8 +48,9 @@ fn entry(body: &str) -> Arc<Entry> {
 }
 
 fn load(store: &Store, number: usize) -> Option<String> {
-    let entry = store
-        .load(SiteFile::Robots.of(&authority(number)), |_, body| Some(Access::Rules(RobotsTxt::parse(&body()?))))?;
+    let entry = store.load(SiteFile::Robots.of(&authority(number)), |_, body| {
+        Some(Access::Rules(RobotsTxt::parse(&body(&|_| true)?)))
+    })?;
     match &entry.answer.as_ref()?.access {
         Access::Rules(robots) => Some(String::from_utf8_lossy(robots.source()).into_owned()),
         Access::Reservations(_) | Access::Licenses(_) | Access::Missing => None,
@@ -178,6 +179,66 @@ fn what_found_no_room_twice_is_read_again_once_it_is_written() {
     }
 }
 
+/// Rows that are left out do not stay as they were before.
+#[test]
+fn a_commit_that_is_late_leaves_entries_out_and_nothing_older_in_their_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = settings(directory.path(), 64 * MIB);
+    let disk = disk(directory.path());
+    let commit = |body: &str, most: usize| {
+        let (mut batch, calls) = (WriteBatch::default(), std::cell::Cell::new(0));
+        (0..10).for_each(|number| batch.save(authority(number).to_string().into(), entry(body)));
+        let is_late = || calls.replace(calls.get() + 1) >= most;
+        disk.commit(&batch, most == 3, is_late).unwrap()
+    };
+    assert_eq!((commit("# old", 10), commit("# new", 3)), (0, 7));
+    drop(disk);
+    let store = open(&settings);
+    let left: Vec<_> = (0..10).filter_map(|number| load(&store, number)).collect();
+    assert_eq!(left, ["# new"; 3]);
+}
+
+#[test]
+fn a_store_whose_disk_hangs_is_not_waited_for_without_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&settings(directory.path(), 64 * MIB));
+    let disk = store.disk.clone().unwrap();
+    let stalled = disk.stalled.lock();
+    store.save(SiteFile::Robots.of(&authority(0)), &entry("# lost"));
+    store.close();
+    drop(stalled);
+}
+
+/// A disk that is slow is waited for; one that fails is not.
+#[tokio::test]
+async fn new_files_wait_for_a_slow_disk_and_for_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&config::StoreSettings { memory: 0, ..settings(directory.path(), 64 * MIB) });
+    let large = entry(&"-".repeat(400_000));
+    let save = |store: &Store, numbers: std::ops::Range<usize>| {
+        numbers.for_each(|number| store.save(SiteFile::Robots.of(&authority(number)), &large));
+    };
+    let disk = store.disk.clone().unwrap();
+    let stalled = disk.stalled.lock();
+    save(&store, 0..5);
+    assert!(store.room().now_or_never().is_some());
+    save(&store, 5..15);
+    let mut room = std::pin::pin!(store.room());
+    assert!((&mut room).now_or_never().is_none(), "half of what may wait does");
+    drop(stalled);
+    room.await;
+    assert!((0..15).all(|number| load(&store, number).is_some()));
+    let stalled = disk.stalled.lock();
+    save(&store, 15..30);
+    assert!(store.room().now_or_never().is_none());
+    disk.queue.lock().stuck = true;
+    assert!(store.room().now_or_never().is_some(), "what fails may fail for long");
+    disk.queue.lock().stuck = false;
+    drop(stalled);
+    store.close();
+    assert!(store.room().now_or_never().is_some());
+}
+
 #[test]
 fn identical_files_are_written_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -204,7 +265,7 @@ fn what_was_used_least_recently_is_dropped_when_the_disk_is_full() {
         }
         // The first one is used in every batch.
         batch.used.insert(authority(0).to_string().into());
-        disk.commit(&batch).unwrap();
+        disk.commit(&batch, false, || false).unwrap();
     }
     drop(disk);
     let length = fs::metadata(directory.path().join("robots.redb")).unwrap().len();
@@ -375,7 +436,7 @@ fn after_a_power_cut_the_file_is_as_after_the_last_commit_and_nobody_walks_throu
     for number in 0..10 {
         let mut batch = WriteBatch::default();
         batch.save(authority(number).to_string().into(), entry(&format!("# {number}")));
-        disk.commit(&batch).unwrap();
+        disk.commit(&batch, false, || false).unwrap();
         assert!(is_found_at_once(directory.path()), "written");
     }
 }
@@ -413,8 +474,8 @@ fn read_by(written: u64, read: u64) -> Entry {
         Entry::answered(SiteAnswer::new(access, 200, freshness)).failed(at(written), "status 503", Some(HOUR), 0.0);
     let mut batch = WriteBatch::default();
     batch.save("x".into(), Arc::new(entry));
-    disk.commit(&batch).unwrap();
-    disk.read("x", at(read), |_, body| Some(Access::Rules(RobotsTxt::parse(&body()?)))).unwrap().unwrap()
+    disk.commit(&batch, false, || false).unwrap();
+    disk.read("x", at(read), |_, body| Some(Access::Rules(RobotsTxt::parse(&body(&|_| true)?)))).unwrap().unwrap()
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use super::batch::WriteBatch;
 use super::disk::{Disk, DiskError, Location};
+use super::queue::WriteQueue;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// Limits of the queue.
 #[derive(Debug)]
@@ -33,26 +35,10 @@ pub(super) struct WriterShared {
     pub queue: Mutex<WriteQueue>,
     pub more: Condvar,
     pub written: Condvar,
+    /// Notified with `written`.
+    pub room: Notify,
     #[cfg(test)]
     pub stalled: Mutex<()>,
-}
-
-/// Changes to be written.
-#[derive(Default)]
-pub(super) struct WriteQueue {
-    pub next: WriteBatch,
-    /// The batch being written.
-    pub writing: Arc<WriteBatch>,
-    pub closing: bool,
-    pub overflowed: bool,
-    /// A caller waits for the next commit.
-    pub is_urgent: bool,
-    /// The last attempt to write failed.
-    pub stuck: bool,
-    /// The attempt failed, and not because another process has the store open and serves this one.
-    pub is_lost: bool,
-    /// The last error of a reader.
-    pub complaint: Option<DiskError>,
 }
 
 impl WriterShared {
@@ -65,6 +51,7 @@ impl WriterShared {
             queue: Mutex::default(),
             more: Condvar::new(),
             written: Condvar::new(),
+            room: Notify::new(),
             #[cfg(test)]
             stalled: Mutex::default(),
         });
@@ -86,10 +73,10 @@ impl WriterShared {
     }
 
     pub fn add_to(&self, queue: &mut WriteQueue, add: impl FnOnce(&mut WriteBatch)) -> bool {
-        if queue.closing {
+        if queue.is_closing() {
             return false;
         }
-        let has_room = queue.next.len() < MOST_QUEUED && queue.next.bytes() < self.bounds.queued();
+        let has_room = queue.next.len() < MOST_QUEUED && queue.bytes() < self.bounds.queued();
         if has_room {
             let was_empty = queue.next.is_empty();
             add(&mut queue.next);
@@ -104,7 +91,19 @@ impl WriterShared {
     }
 
     fn is_half_full(&self, queue: &WriteQueue) -> bool {
-        queue.next.len() > MOST_QUEUED / 2 || queue.next.bytes() > self.bounds.queued() / 2
+        queue.next.len() > MOST_QUEUED / 2 || queue.bytes() > self.bounds.queued() / 2
+    }
+
+    /// Whether the disk is slow, though it does not fail: new files have to wait.
+    pub fn is_behind(&self) -> bool {
+        let queue = self.queue.lock();
+        let is_hung = || queue.began.is_some_and(|began| began.elapsed() > HUNG);
+        !queue.stuck && !queue.is_closing() && self.is_half_full(&queue) && !is_hung()
+    }
+
+    fn tell(&self) {
+        self.written.notify_all();
+        self.room.notify_waiters();
     }
 
     fn run(&self, mut outage: Option<Outage>) {
@@ -118,7 +117,7 @@ impl WriterShared {
                 queue.stuck = done.is_err();
                 queue.is_lost = done.as_ref().is_err_and(|failure| !self.is_elsewhere(failure));
             }
-            self.written.notify_all();
+            self.tell();
             match done {
                 Err(failure) => {
                     if outage.is_none() {
@@ -148,7 +147,7 @@ impl WriterShared {
                 break;
             }
             // Collects changes for a while before the next commit, to spare the disk.
-            while !queue.closing
+            while !queue.is_closing()
                 && !queue.is_urgent
                 && !self.is_half_full(&queue)
                 && !self.more.wait_until(&mut queue, began + LEAST_BETWEEN).timed_out()
@@ -156,20 +155,22 @@ impl WriterShared {
             queue.is_urgent = false;
         }
         self.disk.write().take();
+        self.queue.lock().has_ended = true;
+        self.written.notify_all();
     }
 
     /// Waits for work. True: this is the last round.
     fn wait(&self, outage: Option<&Outage>) -> bool {
         let mut queue = self.queue.lock();
         match outage {
-            Some(outage) => while !queue.closing && !self.more.wait_until(&mut queue, outage.until).timed_out() {},
+            Some(outage) => while !queue.is_closing() && !self.more.wait_until(&mut queue, outage.until).timed_out() {},
             None => {
-                while queue.next.is_empty() && queue.complaint.is_none() && !queue.closing {
+                while queue.next.is_empty() && queue.complaint.is_none() && !queue.is_closing() {
                     self.more.wait(&mut queue);
                 }
             }
         }
-        queue.closing
+        queue.is_closing()
     }
 
     /// Writes the queued changes, reopening the file if necessary; on failure they stay queued. `checked`: when every page was last
@@ -192,17 +193,26 @@ impl WriterShared {
         }
         #[cfg(test)]
         let _goes_on = self.stalled.lock();
-        let batch = {
+        let (batch, in_haste) = {
             let mut queue = self.queue.lock();
+            let in_haste = self.is_half_full(&queue) || queue.is_closing();
             queue.writing = Arc::new(std::mem::take(&mut queue.next));
-            queue.writing.clone()
+            queue.began = Some(Instant::now());
+            (queue.writing.clone(), in_haste)
         };
+        let is_late = || self.queue.lock().closing.is_some_and(|until| Instant::now() > until);
         let done = match self.disk.read().as_ref() {
-            Some(disk) if !batch.is_empty() => disk.commit(&batch),
-            Some(_) | None => Ok(()),
+            Some(disk) if !batch.is_empty() => disk.commit(&batch, in_haste, is_late),
+            Some(_) | None => Ok(0),
         };
+        let done = done.map(|left_out| {
+            if left_out > 0 {
+                tracing::warn!("stopping: {left_out} copies of files are not stored, and will be fetched again");
+            }
+        });
         let mut queue = self.queue.lock();
         queue.writing = Arc::default();
+        queue.began = None;
         if let Err(failure) = &done {
             queue.next.add_older(&batch);
             drop(queue);
@@ -264,6 +274,8 @@ impl Outage {
 /// Most authorities in the queue.
 const MOST_QUEUED: usize = 200_000;
 const LEAST_BETWEEN: Duration = Duration::from_secs(1);
+/// A write that takes longer is as good as one that fails.
+pub(super) const HUNG: Duration = Duration::from_secs(10);
 /// Checking every page of a gigabyte takes a while.
 const CHECK_EVERY: Duration = Duration::from_secs(600);
 const RETRY_FIRST: Duration = Duration::from_secs(1);

@@ -54,6 +54,47 @@ pub fn read_page(texts: &[&[u8]], content_type: &[u8], product_tokens: &[Product
     lines
 }
 
+/// Whether all of the page's head has come, however a client reads it. `texts`, `content_type`: as for [`read_page`]. XML and the parts
+/// of a page are read up to their bound.
+pub fn has_head(texts: &[&[u8]], content_type: &[u8]) -> bool {
+    let is_html = media_type(content_type).eq_ignore_ascii_case(b"text/html") && !content_type.contains(&b',');
+    is_html && texts.iter().all(|page| in_encodings(page).iter().all(|text| ends_head(text)))
+}
+
+fn ends_head(text: &[u8]) -> bool {
+    // In these, tags neither end the head nor begin the body.
+    let is_apart = |name: &[u8]| matches!(name, b"template" | b"noscript");
+    let mut apart = 0_usize;
+    !walk(text, |token| {
+        match token {
+            Token::StartTag(tag) if is_apart(&tag.name) => apart += 1,
+            Token::EndTag(tag) if is_apart(&tag.name) => apart = apart.saturating_sub(1),
+            Token::StartTag(tag) => return apart > 0 || !matches!(&tag.name[..], b"body" | b"frameset"),
+            Token::EndTag(tag) => return apart > 0 || *tag.name != b"head"[..],
+            _ => {}
+        }
+        true
+    })
+}
+
+/// Shows `each` the tokens of a page, as long as it wants more. Whether it does at the end.
+fn walk(text: &[u8], mut each: impl FnMut(&Token) -> bool) -> bool {
+    let mut tokens = Tokenizer::new(text);
+    while let Some(Ok(token)) = tokens.next() {
+        if !each(&token) {
+            return false;
+        }
+        if let Token::StartTag(tag) = token
+            // Crawlers run no scripts, so that they see what is in `noscript`.
+            && *tag.name != b"noscript"[..]
+            && let Some(state) = naive_next_state(&tag.name)
+        {
+            tokens.set_state(state);
+        }
+    }
+    true
+}
+
 /// One way to read a page.
 struct PageReading<'a> {
     lines: &'a mut UsageLines,
@@ -67,19 +108,15 @@ impl<'a> PageReading<'a> {
     }
 
     fn html(mut self, text: &[u8]) {
-        let mut tokens = Tokenizer::new(text);
-        while let Some(Ok(token)) = tokens.next() {
-            let Token::StartTag(tag) = token else { continue };
-            self.tag(&tag.name, |name| {
-                let value = tag.attributes.get(&HtmlString(name.as_bytes().to_vec()))?;
-                Some(value.value.trim_ascii().to_vec())
-            });
-            // Crawlers run no scripts, so that they see what is in `noscript`.
-            let is_text = *tag.name != b"noscript"[..];
-            if let Some(state) = naive_next_state(&tag.name).filter(|_| is_text) {
-                tokens.set_state(state);
+        walk(text, |token| {
+            if let Token::StartTag(tag) = token {
+                self.tag(&tag.name, |name| {
+                    let value = tag.attributes.get(&HtmlString(name.as_bytes().to_vec()))?;
+                    Some(value.value.trim_ascii().to_vec())
+                });
             }
-        }
+            true
+        });
         self.end();
     }
 
@@ -254,6 +291,33 @@ mod tests {
             let far = format!("{before}{}{tag}", " ".repeat(LONGEST_HEAD));
             assert_eq!(said(&far), "", "no more of a page is read");
         }
+    }
+
+    /// All of it, however it is read.
+    #[test]
+    fn a_head_has_come_where_its_end_has() {
+        let has = |kind: &str, page: &str| has_head(&[page.as_bytes()], kind.as_bytes());
+        for head in [
+            "<title></head><body></title>",
+            "<script>'</head>'</script>",
+            "<!-- </head><body> -->",
+            "<template></head><body></template>",
+            "<noscript><body></head></noscript>",
+            "<meta name=robots content='</head>'>",
+        ] {
+            for end in ["</head>", "</HEAD >", "<body class=a>", "<frameset>"] {
+                let page = format!("<!doctype html><html><head>{head}{end}");
+                for at in 0..page.len() {
+                    assert!(!has("text/html", &page[..at]), "{}", &page[..at]);
+                }
+                assert!(has("Text/HTML; charset=utf-8", &page), "{page}");
+                for other in ["", "text/html, text/xml", "application/xhtml+xml", "multipart/mixed"] {
+                    assert!(!has(other, &page), "{other}");
+                }
+                assert!(!has("text/html", &format!("\0{page}")), "it may be in UTF-16");
+            }
+        }
+        assert!(!has_head(&[b"<head></head>", b"<head>"], b"text/html"), "in one of two codings");
     }
 
     #[test]

@@ -131,7 +131,7 @@ impl Passwords {
             }
         };
         let user = named.filter(|_| is_right).cloned();
-        user.map(Some).ok_or_else(|| denied("wrong user name or password"))
+        user.map(Some).ok_or_else(|| denied(&format!("wrong user name or password, for `{}`", shown(&name))))
     }
 
     async fn verify(
@@ -230,10 +230,18 @@ fn basic(sent: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((name, password))
 }
 
+/// A name that was tried, for the log: it may be anything.
+fn shown(name: &[u8]) -> String {
+    let more = if name.len() > MOST_OF_NAME { "..." } else { "" };
+    format!("{}{more}", name[..name.len().min(MOST_OF_NAME)].escape_ascii())
+}
+
 fn denied(why: &str) -> Refusal {
     Refusal::ClientDenied { credentials: true, why: why.into() }
 }
 
+/// Bytes of a name that are shown.
+const MOST_OF_NAME: usize = 64;
 /// Cached results.
 const CACHED_RESULTS: usize = 10_000;
 const CONCURRENT_HASHES: usize = 2;

@@ -11,6 +11,7 @@ use super::connect;
 use super::connection::{Connection, identify, while_there};
 use super::http2;
 use super::other_protocol;
+use super::wire::Wire;
 use crate::http1::{self, FieldRoom, Framing};
 use crate::policy::{Authority, Refusal};
 use std::future::poll_fn;
@@ -36,7 +37,7 @@ enum Next {
     Close,
     /// Another connection needs the place.
     MakeRoom,
-    /// The last answer is incomplete.
+    /// The last answer is incomplete, or nothing can come any more whose loss would reset the connection.
     Cut,
 }
 
@@ -170,6 +171,7 @@ impl Connection {
         let Connection { wire, input, timer, permit, .. } = self;
         let more = poll_fn(|cx| {
             Poll::Ready(match input.poll_fill(cx, wire) {
+                Poll::Ready(Ok(0)) if matches!(wire, Wire::Tcp(_)) => Err(Next::Cut),
                 Poll::Ready(Ok(0) | Err(_)) => Err(Next::Close),
                 Poll::Ready(Ok(_)) => Ok(()),
                 Poll::Pending if stop.poll(cx, proxy).is_ready() => Err(Next::Close),

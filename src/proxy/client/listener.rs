@@ -11,6 +11,7 @@ use crate::tls::{ClientCertificate, Distrust};
 use crate::upstream::is_own_limit;
 use futures_util::FutureExt;
 use rustls::ServerConfig;
+use socket2::SockRef;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -74,6 +75,7 @@ impl ListenerState {
 /// Serves a listening socket until it is closed or the proxy stops. Requests in flight then have `drain_timeout` to
 /// finish; the rest is cut off.
 pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<ListenerState>) {
+    send_at_once(&listener);
     let mut connections = JoinSet::new();
     let mut changes = state.settings.subscribe();
     let closed = async {
@@ -239,6 +241,11 @@ async fn decrypt(proxy: &Proxy, tcp: TcpStream, address: SocketAddr, config: Arc
     }
 }
 
+/// For all connections of the listener, which inherit it: Nagle's algorithm would hold back the second small write of an answer.
+pub(crate) fn send_at_once(listener: &TcpListener) {
+    let _ = SockRef::from(listener).set_tcp_nodelay(true);
+}
+
 /// Accepts the next connection. `None`: an error, which is logged. `last_logged`: time of the last log line.
 pub(crate) async fn accept(
     proxy: &Proxy,
@@ -246,11 +253,7 @@ pub(crate) async fn accept(
     last_logged: &mut Option<Instant>,
 ) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
-        Ok((tcp, address)) => {
-            // Nagle's algorithm would hold back the second small write of an answer.
-            let _ = tcp.set_nodelay(true);
-            Some((tcp, address))
-        }
+        Ok((tcp, address)) => Some((tcp, address)),
         Err(error) => {
             if is_the_clients_fault(&error) {
                 return None;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -18,6 +18,9 @@ pub(super) struct HeldPage {
     pub(super) codings: String,
     /// What has come of its body.
     pub(super) body: Arc<Vec<u8>>,
+    /// How often it may still be looked for the end of the head, and what had come of the body the last time.
+    pub(super) looks: u8,
+    pub(super) looked_at: usize,
     /// Until then something has to be known, or, once it goes out, taken.
     pub(super) until: Instant,
     /// Its codings are being undone.
@@ -50,8 +53,13 @@ impl HeldPage {
         }
     }
 
-    /// Takes what the origin has sent. Ready when there will be no more, or enough is there.
-    pub(super) fn poll_fill<S: Side>(&mut self, cx: &mut Context<'_>, from: &mut S) -> Poll<()> {
+    /// Takes what the origin has sent. Ready when there will be no more, or enough is there. `has_head`: asked when more is waited for.
+    pub(super) fn poll_fill<S: Side>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut S,
+        has_head: impl FnOnce(&Self) -> bool,
+    ) -> Poll<()> {
         let most = if self.codings.is_empty() { LONGEST_HEAD } else { MOST_CODED };
         loop {
             let piece = from.bytes();
@@ -61,10 +69,15 @@ impl HeldPage {
             if self.body.len() == most {
                 return Poll::Ready(());
             }
-            match ready!(from.poll_more(cx)) {
-                Ok(true) => {}
-                Ok(false) => return Poll::Ready(()),
-                Err(fault) => {
+            match from.poll_more(cx) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) => return Poll::Ready(()),
+                Poll::Pending => {
+                    let is_new = self.looks > 0 && self.body.len() > self.looked_at;
+                    (self.looks, self.looked_at) = (self.looks - u8::from(is_new), self.body.len());
+                    return if is_new && has_head(self) { Poll::Ready(()) } else { Poll::Pending };
+                }
+                Poll::Ready(Err(fault)) => {
                     self.fault = Some(fault);
                     return Poll::Ready(());
                 }

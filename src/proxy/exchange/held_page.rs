@@ -3,15 +3,16 @@
 
 use super::carry::{AnswerHead, BodySource, Client, Flow, Origin, Side};
 use super::carry_error::CarryError;
-use super::held::{HeldBody, HeldPage, LAST};
+use super::held::{HeldBody, HeldPage, LAST, Reading};
 use super::per_user::{asked, rules};
 use super::{Exchange, Outcome};
 use crate::gate::{DECODERS_BUSY, DecodeError, Taker, is_coded};
 use crate::http1::Framing;
-use crate::policy::usage::page::{LONGEST_HEAD, is_page, read_page};
+use crate::policy::usage::page::{LONGEST_HEAD, has_head, is_page, read_page};
 use crate::policy::{Refusal, RobotsOverride, SiteFile, UsageLines, content_range};
 use crate::upstream::Route;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -53,6 +54,8 @@ impl Exchange<'_> {
             content_type,
             codings,
             body: Arc::default(),
+            looks: LOOKS,
+            looked_at: 0,
             until: Instant::now() + PATIENCE,
             reading: None,
             is_over: false,
@@ -139,15 +142,13 @@ impl Exchange<'_> {
     ) -> Poll<Result<UsageLines, Refusal>> {
         if held.reading.is_none() {
             if !held.is_over {
-                ready!(held.poll_fill(cx, origin.side()));
+                ready!(held.poll_fill(cx, origin.side(), |held| self.has_head(held)));
                 held.end_waiting();
             }
             if !is_coded(&held.body, &held.codings) {
                 return Poll::Ready(Ok(self.page_says(&[&held.body], &held.content_type)));
             }
-            let workers = self.proxy.gate.workers.clone();
-            let (body, codings) = (held.body.clone(), held.codings.clone());
-            held.reading = Some(Box::pin(workers.page(body, codings, LONGEST_HEAD, self.decode_taker())));
+            held.reading = Some(self.decode(held));
         }
         let reading = held.reading.as_mut().expect("it has just been begun");
         let read = match reading.as_mut().poll(cx) {
@@ -159,6 +160,22 @@ impl Exchange<'_> {
         Poll::Ready(
             read.map(|texts| self.page_says(&texts.iter().map(Vec::as_slice).collect::<Vec<_>>(), &held.content_type)),
         )
+    }
+
+    /// Whether all that the page says in its head has come.
+    fn has_head(&self, held: &HeldPage) -> bool {
+        if !is_coded(&held.body, &held.codings) {
+            return has_head(&[&held.body], &held.content_type);
+        }
+        // What is costly to decode is decoded once, at the end.
+        let texts = self.decode(held).now_or_never().and_then(Result::ok).unwrap_or_default();
+        !texts.is_empty() && has_head(&texts.iter().map(Vec::as_slice).collect::<Vec<_>>(), &held.content_type)
+    }
+
+    fn decode(&self, held: &HeldPage) -> Reading {
+        let workers = self.proxy.gate.workers.clone();
+        let (body, codings) = (held.body.clone(), held.codings.clone());
+        Box::pin(workers.page(body, codings, LONGEST_HEAD, self.decode_taker()))
     }
 
     pub(super) fn decode_taker(&self) -> Taker {
@@ -193,6 +210,8 @@ pub(super) fn decoders_busy() -> Refusal {
     Refusal::OwnLimit { retry_after: LAST, why: DECODERS_BUSY.into() }
 }
 
+/// A page that comes in smaller pieces is read up to its bound.
+const LOOKS: u8 = 16;
 /// So long is waited for a page, and a second more for what has come to be decoded.
 const PATIENCE: Duration = Duration::from_secs(4);
 const PARTIAL_CONTENT: u16 = 206;

@@ -1,16 +1,14 @@
 //! Memory of answers: usage reservations, and when pages were delivered.
 
-use super::per_user::asked;
 use super::request::Request;
-use crate::policy::{self, HostRules, Reservation, Visit};
-use crate::proxy::client::Peer;
+use crate::policy::{self, HostRules, Reservation, RobotsOverride, Visit};
 use crate::robots::ProductToken;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// Reservations by URL, product tokens and purposes.
 pub struct Reservations {
@@ -19,8 +17,10 @@ pub struct Reservations {
 }
 
 #[derive(Clone)]
-pub(super) struct RememberedReservation {
-    pub(super) reservation: Box<Reservation>,
+pub struct RememberedReservation {
+    pub reservation: Box<Reservation>,
+    /// When the answer came that says so.
+    pub said: SystemTime,
     /// Monotonic: clock changes do not matter.
     pub(super) until: Instant,
 }
@@ -32,26 +32,24 @@ impl Default for Reservations {
 }
 
 impl Reservations {
-    pub(super) fn get(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules) -> Option<RememberedReservation> {
+    /// What refuses the request, as long as the answer that said so is fresh.
+    pub fn get(&self, asked: &policy::Request<'_>, rules: &HostRules) -> Option<RememberedReservation> {
         // Most sites reserve nothing.
-        if self.reservations.is_empty() { None } else { self.reservations.get(&self.key(request, peer, rules)) }
+        let found = if self.reservations.is_empty() { None } else { self.reservations.get(&self.key(asked, rules)) }?;
+        let holds = rules.usage.of(found.reservation.field) == RobotsOverride::Enforce
+            && !rules.options.report_only
+            && rules.purposes().iter().any(|purpose| purpose.as_str() == &*found.reservation.purpose);
+        (holds && Instant::now() < found.until).then_some(found)
     }
 
-    pub(super) fn put(
-        &self,
-        request: &Request<'_>,
-        peer: &Peer,
-        rules: &HostRules,
-        reservation: RememberedReservation,
-    ) {
-        self.reservations.insert(self.key(request, peer, rules), reservation);
+    pub(super) fn put(&self, asked: &policy::Request<'_>, rules: &HostRules, reservation: RememberedReservation) {
+        self.reservations.insert(self.key(asked, rules), reservation);
     }
 
-    fn key(&self, request: &Request<'_>, peer: &Peer, rules: &HostRules) -> u64 {
-        let asked = asked(request, peer);
-        let tokens = rules.product_tokens(&asked);
+    fn key(&self, asked: &policy::Request<'_>, rules: &HostRules) -> u64 {
+        let tokens = rules.product_tokens(asked);
         let tokens: Vec<_> = tokens.iter().map(ProductToken::as_str).collect();
-        self.hasher.hash_one((&request.authority, &request.target, tokens, rules.purposes()))
+        self.hasher.hash_one((asked.authority, asked.target, tokens, rules.purposes()))
     }
 }
 

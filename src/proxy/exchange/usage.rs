@@ -38,11 +38,7 @@ impl Exchange<'_> {
         if !is_looked_for(rules, request) || !matches!(request.method, "GET" | "HEAD") || request.is_on_terms() {
             return None;
         }
-        let RememberedReservation { reservation, until } = proxy.reservations.get(request, peer, rules)?;
-        let holds = rules.usage.of(reservation.field) == RobotsOverride::Enforce
-            && !rules.options.report_only
-            && rules.purposes().iter().any(|purpose| purpose.as_str() == &*reservation.purpose);
-        (holds && Instant::now() < until).then_some(reservation)
+        Some(proxy.reservations.get(&asked(request, peer), rules)?.reservation)
     }
 
     /// What the answer's head says about its use is noted; whether it may be handed on.
@@ -101,12 +97,8 @@ impl Exchange<'_> {
         if mode == RobotsOverride::Enforce && !rules.options.report_only {
             if request.method == "GET" && !request.is_on_terms() && self.is_for_all(head) {
                 let until = Instant::now() + lifetime(head, now);
-                proxy.reservations.put(
-                    request,
-                    peer,
-                    rules,
-                    RememberedReservation { reservation: reservation.clone(), until },
-                );
+                let remembered = RememberedReservation { reservation: reservation.clone(), said: now, until };
+                proxy.reservations.put(&asked, rules, remembered);
             }
             return Err(Refusal::AnswerReserved(reservation));
         }

@@ -196,7 +196,7 @@ impl Groups {
             + size_of::<RuleSpan>() * self.rules.capacity()
             + self.usages.heap_size()
             + self.signals.heap_size()
-            + compiled.map(|patterns| patterns.heap_size()).sum::<usize>()
+            + compiled.map(|patterns| size_of_val(&**patterns) + patterns.heap_size()).sum::<usize>()
     }
 
     #[cold]

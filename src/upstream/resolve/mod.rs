@@ -176,27 +176,24 @@ impl Resolver {
     async fn ask(
         &self,
         name: &Arc<str>,
-        LookupShare { quick, slow, site }: &LookupShare,
+        LookupShare { client, site }: &LookupShare,
         tell: &ResultSender,
     ) -> Option<LookupResult> {
         // The smallest share first: look-ups waiting for it must not occupy places that others could use.
-        let begins =
-            async { (site.acquire().await, quick.clone().acquire_owned().await, self.0.lookups.acquire().await) };
-        let (of_site, mut turn, place) = self.while_somebody_waits(name, tell, begins).await?;
+        let begins = async { (site.acquire().await, client.take().await, self.0.lookups.acquire().await) };
+        let (of_site, mut of_client, thread) = self.while_somebody_waits(name, tell, begins).await?;
         let began = Instant::now();
         tell.send_replace(LookupState::Begun(began));
         let mut lookup = (self.0.ask)(name.clone());
         let found = match timeout(SLOW, &mut lookup).await {
             Ok(found) => found,
             Err(_) => {
-                if let Ok(slow) = slow.clone().try_acquire_owned() {
-                    turn = Ok(slow);
-                }
+                of_client.is_slow();
                 // The thread is occupied until the resolver gives up, even if no request waits.
                 lookup.await
             }
         };
-        drop((of_site, turn, place));
+        drop((of_site, of_client, thread));
         let is_found = found.as_ref().is_ok_and(|addresses| !addresses.is_empty());
         self.0.times[usize::from(!is_found)].observe(began.elapsed());
         let failed = |why: String| ResolveError::Failed { name: name.clone(), why: why.into() };

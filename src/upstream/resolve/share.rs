@@ -5,55 +5,113 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 /// A client, and the registrable domain of a name.
 pub(super) type ClientSite = (Option<ClientId>, Box<str>);
 
 #[derive(Default)]
 pub(super) struct LookupShares {
-    clients: Mutex<HashMap<Option<ClientId>, ClientShare>>,
+    clients: Mutex<HashMap<Option<ClientId>, Arc<ClientLookups>>>,
     sites: Mutex<HashMap<ClientSite, Arc<Semaphore>>>,
-}
-
-#[derive(Clone)]
-struct ClientShare {
-    quick: Arc<Semaphore>,
-    slow: Arc<Semaphore>,
 }
 
 /// Where a look-up takes its places.
 pub(super) struct LookupShare {
-    /// Look-ups of the client that have just begun,
-    pub quick: Arc<Semaphore>,
-    /// and slow ones, so that quick look-ups do not queue behind them.
-    pub slow: Arc<Semaphore>,
+    pub client: Arc<ClientLookups>,
     /// Look-ups of the client at this site.
     pub site: Arc<Semaphore>,
 }
 
+/// The places of a client's look-ups. One begins with `AT_FIRST` of them, and keeps one if it is slow: the more slow ones there are, the
+/// fewer begin at a time, but some always do. The newest begins first, or names whose servers are silent would hold up every later one.
+pub(super) struct ClientLookups(Mutex<LookupsState>);
+
+struct LookupsState {
+    free: usize,
+    /// The newest is last.
+    waiting: Vec<oneshot::Sender<LookupPlaces>>,
+}
+
+/// The places of one look-up. Released on drop.
+pub(super) struct LookupPlaces {
+    all: Arc<ClientLookups>,
+    count: usize,
+}
+
 impl LookupShares {
     pub fn join(&self, of: &ClientSite) -> LookupShare {
-        let places = |count| Arc::new(Semaphore::new(count));
-        let new = || ClientShare { quick: places(QUICK), slow: places(LOOKUPS / 2) };
-        let ClientShare { quick, slow } = self.clients.lock().entry(of.0).or_insert_with(new).clone();
-        LookupShare {
-            quick,
-            slow,
-            site: self.sites.lock().entry(of.clone()).or_insert_with(|| places(OF_SITE)).clone(),
-        }
+        let client = self.clients.lock().entry(of.0).or_default().clone();
+        let site = self.sites.lock().entry(of.clone()).or_insert_with(|| Arc::new(Semaphore::new(OF_SITE))).clone();
+        LookupShare { client, site }
     }
 
     /// For the end of a look-up, after its share is dropped. The last one removes what was shared.
     pub fn leave(&self, of: &ClientSite) {
         remove_last(&mut self.sites.lock(), of, |site| Arc::strong_count(site) == 1);
-        let is_last = |client: &ClientShare| Arc::strong_count(&client.quick) + Arc::strong_count(&client.slow) == 2;
-        remove_last(&mut self.clients.lock(), &of.0, is_last);
+        remove_last(&mut self.clients.lock(), &of.0, |client| Arc::strong_count(client) == 1);
     }
 
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.clients.lock().is_empty() && self.sites.lock().is_empty()
+    }
+}
+
+impl ClientLookups {
+    /// Waits for the places of a new look-up. Cancel-safe.
+    pub async fn take(self: &Arc<Self>) -> LookupPlaces {
+        let (give, given) = oneshot::channel();
+        {
+            let waiting = &mut self.0.lock().waiting;
+            waiting.retain(|other| !other.is_closed());
+            waiting.push(give);
+        }
+        self.hand_out();
+        given.await.expect("a sender is dropped after its receiver, or used")
+    }
+
+    fn hand_out(self: &Arc<Self>) {
+        loop {
+            let next = self.0.lock().next();
+            let Some(next) = next else { return };
+            // If its receiver is gone by now, the places come back.
+            let _ = next.send(LookupPlaces { all: self.clone(), count: AT_FIRST });
+        }
+    }
+
+    fn give_back(self: &Arc<Self>, count: usize) {
+        self.0.lock().free += count;
+        self.hand_out();
+    }
+}
+
+impl Default for ClientLookups {
+    fn default() -> Self {
+        Self(Mutex::new(LookupsState { free: OF_CLIENT, waiting: Vec::new() }))
+    }
+}
+
+impl LookupsState {
+    /// Takes the places for the newest that still waits.
+    fn next(&mut self) -> Option<oneshot::Sender<LookupPlaces>> {
+        self.free.checked_sub(AT_FIRST)?;
+        let next = std::iter::from_fn(|| self.waiting.pop()).find(|next| !next.is_closed())?;
+        self.free -= AT_FIRST;
+        Some(next)
+    }
+}
+
+impl LookupPlaces {
+    /// The look-up is slow.
+    pub fn is_slow(&mut self) {
+        self.all.give_back(std::mem::replace(&mut self.count, 1) - 1);
+    }
+}
+
+impl Drop for LookupPlaces {
+    fn drop(&mut self) {
+        self.all.give_back(self.count);
     }
 }
 
@@ -63,8 +121,13 @@ fn remove_last<K: Eq + Hash, T>(shares: &mut HashMap<K, T>, key: &K, is_last: im
     }
 }
 
-/// The runtime's threads for blocking work are 512.
-pub(super) const LOOKUPS: usize = 256;
-pub(super) const QUICK: usize = 32;
+/// Look-ups at a time. The runtime's threads for blocking work are 512.
+pub(super) const LOOKUPS: usize = 384;
+/// Two clients that ask for silent names leave threads to others.
+const OF_CLIENT: usize = LOOKUPS / 2;
+const AT_FIRST: usize = 6;
+/// Look-ups of a client that begin at once, if none is slow.
+#[cfg(test)]
+pub(super) const QUICK: usize = OF_CLIENT / AT_FIRST;
 /// Of one client at the names of one site, whose servers may be silent for all of them.
 const OF_SITE: usize = 16;

@@ -168,6 +168,31 @@ async fn five_hundred_dead_names_of_one_site_hold_up_no_new_site_of_their_client
     assert!(resolver.0.shares.is_empty() && resolver.0.in_flight.lock().is_empty());
 }
 
+/// Each is another site's, and waits for as long as its request does.
+#[tokio::test(start_paused = true)]
+async fn five_hundred_silent_sites_hold_up_a_new_site_of_their_client_for_a_second() {
+    let (resolver, _) = resolver();
+    let dead = |number: usize| {
+        let resolver = resolver.clone();
+        async move { resolver.lookup(&host(&format!("dead-{number}.example")), A).await.unwrap_err() }
+    };
+    let mut all: JoinSet<_> = (0..500).map(dead).collect();
+    sleep(Duration::from_millis(1)).await;
+    for number in 0..80 {
+        let began = Instant::now();
+        resolver.lookup(&host(&format!("live-{number}.example")), A).await.unwrap();
+        assert!(began.elapsed() < Duration::from_millis(1_100), "{number}: {:?}", began.elapsed());
+        // Three more of them each second.
+        for more in 0..3 {
+            all.spawn(dead(500 + 3 * number + more));
+            sleep(Duration::from_millis(333)).await;
+        }
+    }
+    all.shutdown().await;
+    sleep(Duration::from_secs(60)).await;
+    assert!(resolver.0.shares.is_empty() && resolver.0.in_flight.lock().is_empty());
+}
+
 /// It is this proxy's limit that it has not begun, and says nothing of the name.
 #[tokio::test(start_paused = true)]
 async fn a_look_up_that_has_not_begun_is_not_remembered_as_the_names_failure() {

@@ -1,7 +1,7 @@
 //! The command line, as somebody types it: exit codes, what is printed where, and what is wrong said clearly.
 
 use super::ROBOTS;
-use crate::support::binary::{Ended, open, politely, politely_with};
+use crate::support::binary::{Ended, open, politely, politely_with, preload};
 use crate::support::{Alpn, Origin};
 use std::path::Path;
 
@@ -31,6 +31,29 @@ async fn run_exits_as_its_command_does() {
     let missing = run(&["/no/such/command"]).await;
     assert!(matches!(missing.code, 2 | 126 | 127), "{}", missing.code);
     assert!(missing.stderr.contains("/no/such/command"), "{}", missing.stderr);
+}
+
+const BEFORE_1970: &str = r#"
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *to) {
+  int failed = (int)syscall(SYS_clock_gettime, clock, to);
+  if (!failed && clock == CLOCK_REALTIME) to->tv_sec -= 3000000000;
+  return failed;
+}
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_before_1970_is_an_error_in_words() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = preload(directory.path(), BEFORE_1970);
+    let variables = [&open()[..], &[("LD_PRELOAD", library.to_str().unwrap())]].concat();
+    for command in [&["serve"][..], &["run", "true"]] {
+        let ended = politely_with(command, &variables).await;
+        let is_told = ended.stderr.contains("the clock says a time before 1970: 19") && ended.stderr.contains("hint: ");
+        assert!(ended.code == 2 && is_told && !ended.stderr.contains("panicked"), "{}: {}", ended.code, ended.stderr);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -214,6 +214,19 @@ async fn what_could_not_be_read_in_an_earlier_run_is_asked_again_at_once() {
     assert_eq!(origin.log.pages(), ["/open"]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fresh_run_uses_no_copy_that_an_earlier_one_kept() {
+    let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
+    let cache = tempfile::tempdir().expect("a temporary directory");
+    let kept = ("XDG_CACHE_HOME", cache.path().to_str().expect("UTF-8"));
+    let url = origin.url("/open");
+    for (flags, fetched) in [(&[][..], 1), (&[], 1), (&["--fresh"], 2), (&["--fresh"], 3), (&[], 3)] {
+        let command = [&["run"], flags, &["curl", "-q", "-sS", "-o", "/dev/null", &url]].concat();
+        let ended = politely_with(&command, &[&open()[..], &[kept]].concat()).await;
+        assert_eq!((ended.code, origin.log.count("/robots.txt")), (0, fetched), "{flags:?}: {}", ended.stderr);
+    }
+}
+
 /// On a machine where there is no authority, nor a configuration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_machine_takes_the_certificate_from_the_running_proxy() {
@@ -368,6 +381,28 @@ async fn node_starts_whatever_the_proxy_variables_say() {
         let ended = politely_with(&["run", "sh", "-c", &script], &[]).await;
         assert_eq!((ended.code, ended.stdout.as_str()), (0, "1\n"), "{proxy}: {}", ended.stderr);
     }
+}
+
+/// With an agent of its own, with none, and where it asks the proxy itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_uses_the_proxy_whatever_agent_it_has() {
+    if tokio::process::Command::new("node").arg("--version").output().await.is_err() {
+        return eprintln!("skipped: there is no Node.js here");
+    }
+    let origin = Origin::site("User-agent: *\nDisallow: /private\n").await;
+    let script = "
+        const http = require('http');
+        const { hostname, port } = new URL(process.env.http_proxy);
+        const get = (url, options) => new Promise((done) => http.get(url, options, (response) => {
+            response.resume().on('end', () => done(`${response.statusCode} ${'via' in response.headers}`));
+        }));
+        const [own, none, itself] = ['/own', '/none', '/itself'].map((path) => process.argv[1] + path);
+        Promise.all([
+            get(own, { agent: new http.Agent({ keepAlive: true }) }), get(none, { agent: false }),
+            get(`http://${hostname}:${port}`, { path: itself, agent: new http.Agent() }),
+        ]).then((said) => { console.log(said.join()); process.exit(); });";
+    let ended = politely_with(&["run", "node", "-e", script, &origin.url("")], &open()).await;
+    assert_eq!(ended.stdout, "200 true,200 true,200 true\n", "{}", ended.stderr);
 }
 
 /// One list for both.

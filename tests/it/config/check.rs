@@ -36,13 +36,15 @@ fn check_says_what_a_good_file_means_and_makes_nothing() {
 HOME/politely.yaml is valid
   listens on 127.0.0.1:8080, for this machine only
   listens on 0.0.0.0:3128, for clients allowed by `access`
-  admits clients from 10.0.0.0/8 (access.clients)
+  admits anybody from 10.0.0.0/8 (access.clients)
   refuses and delays nothing; only reports what it would have done (mode: report)
   matches robots.txt groups as ExampleBot, OtherBot
   tunnels https: robots.txt is not applied to it (intercept.default)
   connects to ports 443, 8000-9000 (egress.ports)
-  accepts any certificate from a.example (verify: off)
-  accepts any certificate from b.example (verify: off)
+  override: mode: report for all hosts (HOME/politely.yaml:3)
+  override: intercept.default: tunnel for all hosts (HOME/politely.yaml:5)
+  override: verify: off for a.example (HOME/politely.yaml:8)
+  override: verify: off for b.example (HOME/politely.yaml:8)
   may connect to 10.1.0.0/16, although private (egress.allow)
   logs requests to /var/log/a.log (log.access)
   warning: requests for robots.txt do not say how a webmaster can contact you (identity.contact)
@@ -71,8 +73,8 @@ fn check_says_who_is_let_in_and_what_is_let_through() {
     let open = told("");
     for line in [
         "listens on 0.0.0.0:3128, for anyone with a certificate from HOME/clients.pem (client_ca)",
-        "speaks TLS 1.0 and 1.1 too, with short keys and SHA-1, to old.example (tls: legacy)",
-        "does not apply robots.txt to https of *.bank.example (intercept: tunnel)",
+        "override: tls: legacy for old.example (HOME/politely.yaml:2)",
+        "override: intercept: tunnel for *.bank.example (HOME/politely.yaml:2)",
         "warning: `*.co.uk` covers every site below a public suffix",
         "warning: `*.com.au` covers every site below a public suffix",
         "warning: `*.com` covers every site below a public suffix",
@@ -89,6 +91,63 @@ fn check_says_who_is_let_in_and_what_is_let_through() {
         "requires a user name and password: alice (access.users)",
     ] {
         assert!(users.contains(&format!("  {line}\n")), "{line}: {users}");
+    }
+}
+
+/// A team's file in `conf.d` can set any key.
+#[test]
+fn check_shows_each_override_with_the_place_that_makes_it() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    let (home, file) = written(
+        "include: [conf.d]\npace:\n  min_delay: 1s\nidentity: { purpose: [ai-train], contact: 'https://a.example' }\n\
+         hosts:\n  agreed.example:\n    crawl_delay: 1s\n    allow: [/open/]\n",
+    );
+    fs::create_dir(home.path().join("conf.d")).unwrap();
+    let team = format!(
+        "pace:\n  min_delay: 0\nhosts:\n  \"*\":\n    robots: ignore\n    purpose: []\n  b.example: {{ intercept: tunnel }}\n\
+         access:\n  users:\n  - name: anna\n    password: '{hash}'\n    hosts:\n      c.example:\n        usage: {{ page: report }}\n"
+    );
+    fs::write(home.path().join("conf.d/team.yaml"), team).unwrap();
+    let (code, told, faults) = check(&file, &[("POLITELY_USAGE__TDMREP", "ignore")]);
+    assert_eq!((code, faults.as_str()), (Some(0), ""));
+    let overrides: Vec<_> = told.lines().filter_map(|line| line.strip_prefix("  override: ")).collect();
+    assert_eq!(
+        overrides,
+        [
+            "usage.tdmrep: ignore for all hosts (POLITELY_USAGE__TDMREP)",
+            "purpose: [] for * (HOME/conf.d/team.yaml:6)",
+            "robots: ignore for * (HOME/conf.d/team.yaml:5)",
+            "allow: [\"/open/\"] for agreed.example (HOME/politely.yaml:8)",
+            "crawl_delay: 1s for agreed.example (HOME/politely.yaml:7)",
+            "intercept: tunnel for b.example (HOME/conf.d/team.yaml:7)",
+            "usage.page: report for c.example, for the user anna (HOME/conf.d/team.yaml:14)",
+        ]
+    );
+    let shortened = "warning: HOME/conf.d/team.yaml:2 shortens `pace.min_delay` to 0: HOME/politely.yaml has 1s\n";
+    assert!(told.contains(shortened), "{told}");
+    // Whoever starts it has said so.
+    fs::remove_file(home.path().join("conf.d/team.yaml")).unwrap();
+    let (_, told, _) = check(&file, &[("POLITELY_PACE__MIN_DELAY", "0")]);
+    assert!(!told.contains("shortens"), "{told}");
+}
+
+#[test]
+fn check_warns_of_a_proxy_that_is_open_to_every_address() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    let users = format!(", users: [{{ name: a, password: '{hash}' }}]");
+    let tls = ", tls: { certificate: c.pem, key: k.pem, client_ca: clients.pem }";
+    let warning = "  warning: anybody who can reach `0.0.0.0:3128` may use this proxy: ";
+    for (address, tls, clients, users, is_warned) in [
+        ("0.0.0.0:3128", "", "0.0.0.0/0, '::/0'", "", true),
+        ("0.0.0.0:3128", "", "10.0.0.0/8", "", false),
+        ("0.0.0.0:3128", "", "0.0.0.0/0", users.as_str(), false),
+        ("0.0.0.0:3128", tls, "0.0.0.0/0", "", false),
+        ("127.0.0.1:3128", "", "0.0.0.0/0", "", false),
+    ] {
+        let (_home, file) =
+            written(&format!("listen: [{{ address: '{address}'{tls} }}]\naccess: {{ clients: [{clients}]{users} }}\n"));
+        let (code, told, faults) = check(&file, &[]);
+        assert_eq!((code, told.contains(warning)), (Some(0), is_warned), "{clients}: {told}{faults}");
     }
 }
 

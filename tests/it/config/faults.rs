@@ -113,7 +113,7 @@ fn a_pipe_is_a_file() {
 }
 
 #[test]
-fn the_first_fault_of_each_section_is_shown_in_the_order_of_the_file() {
+fn the_faults_of_all_sections_are_shown_in_the_order_of_the_file() {
     let yaml = "\
 pace: { max_wait: 10, queue: -1, queue: 3, max_concurrent: 0 }
 mode: enforced
@@ -129,18 +129,66 @@ listen:
   - address: localhost:3128
   - adress: 127.0.0.1:1
 ";
+    let ports = "a port is a number from 1 to 65535, a range of them \"8000-9000\"";
+    let purposes = "write `search`, `ai-input`, `ai-train`, or another name of letters, digits, `-` and `_`";
     assert_eq!(
         short(yaml),
         [
             "1:19 the duration `10` lacks its unit | write `10s` for seconds or `10ms` for milliseconds",
+            "1:30 expected a whole number, found `-1` | write 0 or more",
             "1:34 duplicate key `queue` | already set in line 1; keep one of them",
+            "1:60 expected a whole number from 1, found `0` | write 1 or more",
             "2:7 `enforced` is not a valid value here | did you mean `enforce`?",
             "4:19 expected a list, found `Foo` | a list is written in brackets: [Foo]",
-            "8:15 `0` is not a port | a port is a number from 1 to 65535, a range of them \"8000-9000\"",
+            "5:12 the character 'ü' cannot stand in a header field | use printable ASCII; percent-encode the rest of a URL",
+            &format!("6:23 `ai train` is not a purpose | {purposes}"),
+            &format!("6:33 expected a purpose, found a map of keys | {purposes}"),
+            &format!("8:15 `0` is not a port | {ports}"),
+            &format!("8:18 `9-8` is not a port | {ports}"),
+            &format!("8:25 `https` is not a port | {ports}"),
+            "9:11 `10.0.0.0/33` is not a network | a network is written `10.0.0.0/8`, `2001:db8::/32`, or as one address",
             "10:1 unknown key `robot` | did you mean `robots`?",
             "12:14 `localhost:3128` is not an address to listen on | write `127.0.0.1:3128`; names are not looked up here",
+            "13:5 unknown key `adress` | did you mean `address`?",
         ]
     );
+}
+
+/// A fault is no reason for another: a missing key is not told beside the misspelt one.
+#[test]
+fn what_a_fault_leaves_incomplete_is_not_told_as_another() {
+    let yaml = "\
+hosts:
+  a.example:
+    crawl: 1s
+    robots: ignor
+    client_certificate: { certificate: '', key: k }
+  b.example: { crawl_delay: 5 }
+listen:
+  - tls: { certificate: '', key: k }
+    address: x
+  - tls: null
+";
+    assert_eq!(
+        short(yaml).iter().map(|fault| fault.split(" | ").next().unwrap()).collect::<Vec<_>>(),
+        [
+            "3:5 unknown key `crawl`",
+            "4:13 `ignor` is not a valid value here",
+            "5:40 an empty path names nothing",
+            "6:29 the duration `5` lacks its unit",
+            "8:25 an empty path names nothing",
+            "9:14 `x` is not an address to listen on",
+            "10:5 the key `address` is missing",
+        ]
+    );
+}
+
+#[test]
+fn of_a_section_twenty_faults_are_shown_and_of_a_variable_one() {
+    let ports: Vec<_> = (70_000..71_000).map(|port| port.to_string()).collect();
+    assert_eq!(short(&format!("egress: {{ ports: [{}] }}", ports.join(", "))).len(), 20);
+    let told = with_environment(None, &[("POLITELY_EGRESS__PORTS", "[0, 70000]")]).unwrap_err();
+    assert_eq!(told.matches("is not a port").count(), 1, "{told}");
 }
 
 #[test]
@@ -371,11 +419,11 @@ fn a_file_of_many_keys_that_are_all_at_fault_is_answered() {
         ),
         (
             format!("access:\n  users:\n{}", many(&|_| format!("  - {{ name: u, password: '{HASH}' }}\n"))),
-            "4:13 the user `u` appears twice | leave out one of them",
+            "3:13 the user `u` appears twice | leave out one of them",
         ),
         (
             format!("listen:\n{}", many(&|_| String::from("- address: 127.0.0.1:1\n"))),
-            "3:12 `127.0.0.1:1` appears twice | leave out one of them",
+            "2:12 `127.0.0.1:1` appears twice | leave out one of them",
         ),
     ] {
         let faults = short(&yaml);

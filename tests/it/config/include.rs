@@ -99,6 +99,7 @@ fn faults_of_all_files_are_shown_with_their_places() {
         "conf.d/b.yaml:3:3",
         "conf.d/c.yaml:1:9",
         "conf.d/d.yaml:1:",
+        "conf.d/d.yaml:1:",
     ];
     for (place, expected) in places.iter().zip(expected) {
         assert!(place.starts_with(expected), "{told}");

@@ -11,10 +11,6 @@ fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
         ),
         ("listen: []", "1:9 there is no address to listen on | write `listen: [{ address: 127.0.0.1:3128 }]`"),
         (
-            "listen:\n  - address: 127.0.0.1:1\n  - address: 127.0.0.1:1",
-            "3:14 `127.0.0.1:1` appears twice | leave out one of them",
-        ),
-        (
             "listen: [{ address: 127.0.0.1:3129 }]",
             "`127.0.0.1:3129` is already one of the proxy's listeners | give it a port of its own, or write `off`",
         ),
@@ -104,6 +100,26 @@ fn keys_that_do_not_fit_each_other_are_shown_where_they_are_written() {
 }
 
 #[test]
+fn what_is_there_twice_is_shown_at_both_places() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    let user = |name: &str| format!("- {{ name: {name}, password: '{hash}' }}\n");
+    let users = format!("access:\n  users:\n  {}  {}  {}", user("u"), user("v"), user("u"));
+    let certificate = "{ name: a, certificate: a.example }, { name: c, certificate: A.example }";
+    let named = "this certificate would name two users, `a` and `c` | name another one, or leave it out";
+    for (yaml, places, fault) in [
+        (
+            "listen:\n  - address: 127.0.0.1:1\n  - address: 127.0.0.1:1".to_owned(),
+            ["2:14", "3:14"],
+            "`127.0.0.1:1` appears twice | leave out one of them",
+        ),
+        (users, ["3:13", "5:13"], "the user `u` appears twice | leave out one of them"),
+        (format!("access: {{ users: [{certificate}] }}"), ["1:43", "1:80"], named),
+    ] {
+        assert_eq!(short(&yaml), places.map(|place| format!("{place} {fault}")), "{yaml}");
+    }
+}
+
+#[test]
 fn a_listener_beyond_loopback_is_fine_with_access_rules() {
     good("listen: [{ address: 0.0.0.0:3128 }]\naccess: { clients: [10.0.0.0/8] }");
     good("listen: [{ address: 127.8.8.8:1 }, { address: \"[::ffff:127.0.0.1]:1\" }, { address: fd:any }]");
@@ -116,10 +132,6 @@ fn a_user_is_known_by_a_password_or_by_a_certificate_of_one_s_own() {
             "{ name: c }",
             "1:56 the user `c` has neither `password` nor `certificate` | add `password`, which `politely hash-password` \
              makes, or `certificate`: a name in a client certificate",
-        ),
-        (
-            "{ name: c, certificate: A.example }",
-            "1:80 this certificate would name two users, `a` and `c` | name another one, or leave it out",
         ),
         (
             "{ name: c, certificate: '' }",

@@ -12,6 +12,8 @@ const COPY: &str = "politely:{http://a.example}:robots";
 const FETCHING: &str = "politely:{http://a.example}:fetching";
 /// For how long whoever fetches has the right to.
 const HELD: i64 = 5000;
+/// Most bytes of a copy.
+const LONGEST: usize = 100;
 
 /// Every page from each, and how long that takes.
 async fn rounds(fleet: &[super::Binary], origin: &Origin, count: usize) -> Duration {
@@ -54,7 +56,7 @@ async fn a_day_ahead_nobody_waits_for_it_either() {
 async fn copy(me: &str, wanted: &str, age: i64, redis: &mut MultiplexedConnection) -> (i64, i64, Vec<u8>) {
     let script = Script::new(include_str!("../../../src/gate/fleet/copy.lua"));
     let mut call = script.key(COPY);
-    let call = call.key(FETCHING).arg(me).arg(wanted).arg(HELD).arg(age);
+    let call = call.key(FETCHING).arg(me).arg(wanted).arg(LONGEST).arg(age).arg(HELD);
     let (state, time, _, copy): (i64, i64, i64, Vec<u8>) = call.invoke_async(redis).await.expect("it runs");
     (state, time, copy)
 }
@@ -72,6 +74,7 @@ const FAR: i64 = 1 << 52;
 const HERE: i64 = 0;
 const FETCH: i64 = 1;
 const ANOTHER: i64 = 2;
+const DONE: i64 = 3;
 
 #[tokio::test]
 async fn a_copy_from_the_future_is_fetched_again() {
@@ -85,6 +88,21 @@ async fn a_copy_from_the_future_is_fetched_again() {
     }
     assert_eq!(copy("b", "look", 0, redis).await.0, FETCH, "nobody knows how old it is");
     assert_eq!(copy("c", "anew", DAY, redis).await.0, ANOTHER, "nor is it what was waited for");
+}
+
+/// Whoever has written it.
+#[tokio::test]
+async fn a_copy_that_is_too_long_is_none() {
+    let Some(redis) = Redis::start().await else { return };
+    let redis = &mut redis.connection().await;
+    put(&"x".repeat(LONGEST), FAR, 0, redis).await;
+    for wanted in ["take", "look"] {
+        assert_eq!(copy("b", wanted, 0, redis).await.2.len(), LONGEST);
+    }
+    put(&"x".repeat(LONGEST + 1), FAR, FAR, redis).await;
+    for (wanted, state) in [("take", DONE), ("look", FETCH), ("anew", FETCH)] {
+        assert!(matches!(copy("b", wanted, DAY, redis).await, (is, _, copy) if is == state && copy.is_empty()));
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use super::faults::behind_relays;
 use super::{all, get, instances, says};
 use crate::support::redis::Redis;
 use crate::support::{Binary, Client, Origin, Reply, eventually};
+use redis::AsyncCommands;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -313,3 +314,34 @@ async fn refresh(instance: &Binary, origin: &Origin) {
         .await;
     assert_eq!(client.response().await.status(), 200);
 }
+
+/// Whoever can write to the server can write anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_unpacks_to_more_than_a_robots_txt_may_have_is_fetched_afresh() {
+    let Some(redis) = Redis::start().await else { return };
+    let origin = origin(|_, _| Reply::text(KEEP_OUT)).await;
+    let url = origin.url("/private");
+    assert_eq!(get(&instances(&redis, 1, "").await[0], &url).await.status(), 403);
+    let key = format!("politely:{{{}}}:robots", origin.url("").trim_end_matches('/'));
+    let connection = &mut redis.connection().await;
+    let copy: Vec<u8> = connection.hget(&key, "copy").await.expect("it is shared");
+    // At its end, the file: its digest, the length of the rest, its own length, and itself, as packing it saves nothing.
+    let head = copy.strip_suffix(KEEP_OUT.as_bytes()).expect("it is there");
+    let head = &head[..head.len() - (16 + 1 + 4)];
+    let mut bomb = b"User-agent: *\nAllow: /\n#".to_vec();
+    bomb.resize(BOMB, b'a');
+    let packed = zstd::bulk::compress(&bomb, 3).expect("memory");
+    let length = packed.len() + 4;
+    assert!((1 << 7..1 << 14).contains(&length), "two bytes for it: {length}");
+    let lengths = [&[length as u8 | 0x80, (length >> 7) as u8][..], &(BOMB as u32).to_le_bytes()].concat();
+    let copy = [head, &openssl::sha::sha256(&bomb)[..16], &lengths, &packed].concat();
+    let () = connection.hset(&key, "copy", copy).await.expect("a hash");
+    let later = instances(&redis, 1, "").await;
+    let before = later[0].peak_kib();
+    assert_eq!(get(&later[0], &url).await.status(), 403);
+    assert_eq!(origin.log.count("/robots.txt"), 2);
+    let taken = (later[0].peak_kib() - before) << 10;
+    assert!(taken < BOMB as u64 / 2, "{taken} bytes");
+}
+
+const BOMB: usize = 64 << 20;

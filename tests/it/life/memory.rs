@@ -1,11 +1,12 @@
 //! How much memory sites can make their files take.
 
-use crate::support::{Origin, Proxy, Reply, eventually, within};
+use crate::support::{Binary, Client, Origin, Proxy, Reply, eventually, within};
+use std::io::Write;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
 /// Sites whose long robots.txt is no other's.
-async fn sites(crawl_delay: u64) -> Origin {
+pub async fn sites(crawl_delay: u64) -> Origin {
     Origin::http(move |seen| match seen.path().as_str() {
         "/robots.txt" => {
             let host = seen.field("host").unwrap_or_default();
@@ -70,4 +71,40 @@ async fn a_request_whose_rules_were_given_up_while_it_waited_has_them_read_again
         let robots = origin.log.of("/robots.txt").into_iter().filter(|seen| seen.field("host") == Some(&host));
         assert_eq!(robots.count(), fetches, "{store}");
     }
+}
+
+/// Two kilobytes of each come over the wire. They are read faster than they are compiled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_wait_to_be_compiled_take_no_more_than_configured() {
+    const SITES: usize = 300;
+    let rules = gzip(&format!("User-agent: *\n{}", "Disallow: /a-section*of/the*site\n".repeat(14_000)));
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => {
+            let of = gzip(&format!("# {}\n", seen.field("host").unwrap_or_default()));
+            Reply::text([&of[..], &rules].concat()).field("Content-Encoding", "gzip")
+        }
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Binary::serve("store: { memory: 8MiB }").await;
+    let before = proxy.peak_kib();
+    let mut pages = JoinSet::new();
+    for number in 0..SITES {
+        let (address, host) = (proxy.address(), origin.authority(&format!("h{number}.localhost")));
+        pages.spawn(async move { Client::open(address).await.get(&format!("http://{host}/page"), &host).await });
+    }
+    let pages = pages.join_all().await;
+    let taken = proxy.peak_kib() - before;
+    let refused = pages.iter().filter(|page| page.status() == 503 && page.text().contains("out-of-resources")).count();
+    let passed = pages.iter().filter(|page| page.status() == 200).count();
+    assert!(passed > 0 && passed + refused == SITES, "{passed} passed, {refused} refused");
+    // Half of the cores compile one each.
+    let most = (64 << 10) + std::thread::available_parallelism().map_or(1, usize::from) as u64 * (4 << 10);
+    assert!(taken < most, "{taken} KiB more, {passed} passed, {refused} refused");
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).expect("memory");
+    encoder.finish().expect("memory")
 }

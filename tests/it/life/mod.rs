@@ -13,6 +13,7 @@ mod restart;
 mod robots;
 mod sharing;
 mod silent;
+mod slow_disk;
 mod swap;
 mod unreachable;
 

@@ -184,6 +184,41 @@ async fn explain_shows_what_a_purpose_would_meet() {
     );
 }
 
+/// Of what a page said to a proxy that runs with the same file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_tells_what_the_page_itself_has_said_and_when() {
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nDisallow: /private\n"),
+        "/page" => Reply::text("page").field("X-Robots-Tag", "noai"),
+        "/.well-known/tdmrep.json" => Reply::status(404),
+        _ => Reply::text("free"),
+    })
+    .await;
+    let yaml = "admin: { address: '127.0.0.1:0' }\nidentity: { purpose: [ai-train], product_tokens: [ExampleBot] }";
+    let proxy = Binary::serve(yaml).await;
+    let (page, free) = (origin.url("/page"), origin.url("/free?a=b&c=%20"));
+    let explain = async |url: &str, more: &[&str]| proxy.asked(&[&["explain", url], more].concat(), &open()).await;
+    let before = explain(&page, &[]).await;
+    assert!(before.code == 0 && before.stdout.starts_with("allowed: "), "{before:?}");
+    let mut client = Client::open(proxy.address()).await;
+    for url in [&page, &free] {
+        client.get(url, &origin.authority("a.localhost")).await;
+    }
+    let told = explain(&page, &[]).await;
+    let said = "allowed by robots.txt; refused by the page's own X-Robots-Tag: noai, read at 20";
+    assert!(told.code == 1 && told.stdout.starts_with(said), "{told:?}");
+    let json = explain(&page, &["--format", "json"]).await;
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((&json["allowed"], &json["remembered"]["purpose"]), (&json!(true), &json!("ai-train")), "{json}");
+    for (url, more) in [(&free, &[][..]), (&page, &["--purpose", "search"]), (&page, &["--product-token", "OtherBot"])]
+    {
+        let told = explain(url, more).await;
+        assert!(told.code == 0 && told.stdout.starts_with("allowed: "), "{url} {more:?}: {told:?}");
+    }
+    assert_eq!(origin.log.pages(), ["/page", "/free?a=b&c=%20"]);
+    proxy.stop().await;
+}
+
 /// A proxy that runs with the same file has seen what answers ask for; without one, the evidence has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_shows_what_answers_asked_for() {

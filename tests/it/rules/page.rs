@@ -17,23 +17,34 @@ fn page(meta: &str) -> Vec<u8> {
 }
 
 fn coded(coding: &str, bytes: &[u8]) -> Vec<u8> {
+    encode(coding, bytes, true)
+}
+
+/// `is_all`: else more can follow.
+fn encode(coding: &str, bytes: &[u8], is_all: bool) -> Vec<u8> {
+    fn written<W: Write>(mut encoder: W, bytes: &[u8]) -> W {
+        encoder.write_all(bytes).unwrap();
+        encoder.flush().unwrap();
+        encoder
+    }
+    let level = flate2::Compression::fast();
     match coding {
         "gzip" => {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-            encoder.write_all(bytes).unwrap();
-            encoder.finish().unwrap()
+            let encoder = written(flate2::write::GzEncoder::new(Vec::new(), level), bytes);
+            if is_all { encoder.finish().unwrap() } else { encoder.get_ref().clone() }
         }
         "deflate" => {
-            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-            encoder.write_all(bytes).unwrap();
-            encoder.finish().unwrap()
+            let encoder = written(flate2::write::ZlibEncoder::new(Vec::new(), level), bytes);
+            if is_all { encoder.finish().unwrap() } else { encoder.get_ref().clone() }
         }
         "br" => {
-            let mut out = Vec::new();
-            brotli::CompressorWriter::new(&mut out, 4096, 4, 22).write_all(bytes).unwrap();
-            out
+            let encoder = written(brotli::CompressorWriter::new(Vec::new(), 4096, 4, 22), bytes);
+            if is_all { encoder.into_inner() } else { encoder.get_ref().clone() }
         }
-        "zstd" => zstd::encode_all(bytes, 3).unwrap(),
+        "zstd" => {
+            let encoder = written(zstd::Encoder::new(Vec::new(), 3).unwrap(), bytes);
+            if is_all { encoder.finish().unwrap() } else { encoder.get_ref().clone() }
+        }
         _ => bytes.to_vec(),
     }
 }
@@ -353,12 +364,16 @@ async fn a_head_that_comes_in_pieces_is_read_whole() {
 }
 
 /// Sends a beginning, and nothing more.
-async fn stalled(begins: &'static str) -> RawOrigin {
-    RawOrigin::start(move |mut stream, _| async move {
-        let mut asked = [0; 4096];
-        let _ = stream.read(&mut asked).await;
-        let _ = stream.write_all(begins.as_bytes()).await;
-        while stream.read(&mut asked).await.is_ok_and(|n| n > 0) {}
+async fn stalled(begins: impl Into<Vec<u8>>) -> RawOrigin {
+    let begins = begins.into();
+    RawOrigin::start(move |mut stream, _| {
+        let begins = begins.clone();
+        async move {
+            let mut asked = [0; 4096];
+            let _ = stream.read(&mut asked).await;
+            let _ = stream.write_all(&begins).await;
+            while stream.read(&mut asked).await.is_ok_and(|n| n > 0) {}
+        }
     })
     .await
 }
@@ -373,6 +388,41 @@ async fn a_head_without_end_is_waited_for_for_a_while_only() {
     client.send(format!("GET {} HTTP/1.1\r\nHost: a.localhost\r\n\r\n", origin.url("/"))).await;
     assert_eq!(client.head().await.status(), 200, "what is not known refuses nothing");
     while !client.glance(Duration::from_secs(1)).await.ends_with(b"<title>a") {}
+}
+
+/// Not only when as much has come as is read, or all: beside a page whose head does not end, which is asked for before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_goes_on_when_its_head_has_come() {
+    let proxy = Proxy::start(&format!(
+        "{PURPOSE}\nusage: {{ tdmrep: ignore }}\nhosts: {{ a.localhost: {{ robots: ignore }} }}"
+    ))
+    .await;
+    let ask = async |origin: &RawOrigin| {
+        let mut client = proxy.client().await;
+        client.send(format!("GET {} HTTP/1.1\r\nHost: a.localhost\r\n\r\n", origin.url("/"))).await;
+        client
+    };
+    for coding in CODINGS {
+        for (meta, status) in [("<meta name=otherbot content=noai>", 200), ("<meta name=robots content=noai>", 403)] {
+            let begun = encode(coding, format!("<head>{meta}</head><body>so far").as_bytes(), false);
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: {coding}\r\nContent-Length: 9999\r\n\r\n"
+            );
+            let origin = stalled([head.as_bytes(), &begun].concat()).await;
+            let endless = stalled(STALLS).await;
+            let mut waiting = ask(&endless).await;
+            while endless.open_connections() == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let mut client = ask(&origin).await;
+            tokio::select! {
+                biased;
+                answer = client.head() => assert_eq!(answer.status(), status, "{coding}"),
+                _ = waiting.head() => panic!("{coding}: it was not waited for less than for the other"),
+            }
+            while status == 200 && !client.glance(Duration::from_secs(1)).await.ends_with(&begun) {}
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

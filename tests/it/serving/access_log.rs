@@ -131,13 +131,22 @@ async fn the_user_is_recorded_by_name_and_a_refused_one_as_well() {
     let cheap = Params::new(8, 1, 1, None).expect("the least there is");
     let hash = Argon2::from(cheap).hash_password(b"correct horse").expect("it is hashed").to_string();
     let proxy = logging(&format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}")).await;
+    // A line may come later than the answer.
     assert_eq!(get(&proxy, &origin.url("/x"), "").await, 407);
-    let field = format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode("alice:correct horse"));
-    assert_eq!(get(&proxy, &origin.url("/x"), &field).await, 200);
-    let lines = logged(&proxy, 2).await;
+    logged(&proxy, 1).await;
+    let sent = |credentials: &str| format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode(credentials));
+    assert_eq!(get(&proxy, &origin.url("/x"), &sent("alice:correct horse")).await, 200);
+    logged(&proxy, 2).await;
+    let tried = format!("mal\u{1b}[2J\"{}:hunter2", "y".repeat(1000));
+    assert_eq!(get(&proxy, &origin.url("/x"), &sent(&tried)).await, 407);
+    let lines = logged(&proxy, 3).await;
     assert_eq!(told(&lines[0], ["outcome", "decision", "method"]), ["refused", "client-denied", "GET"]);
     assert_eq!(told(&lines[0], ["user", "status"]), [Value::Null, 407.into()]);
     assert_eq!(told(&lines[1], ["outcome", "user"]), ["forwarded", "alice"]);
+    let [user, detail] = told(&lines[2], ["user", "detail"]);
+    let name = format!("wrong user name or password, for `mal\\x1b[2J\\\"{}...`", "y".repeat(64 - 8));
+    assert!(user.is_null() && detail.as_str().is_some_and(|it| it.ends_with(&name)), "{detail}");
+    assert!(!lines[2].to_string().contains("hunter2"));
     proxy.stop().await;
 }
 

@@ -2,7 +2,7 @@
 //! A small library between the program and the C library fails fsync on demand and notes which files are opened.
 
 use super::evidence::{get, kept, told, verified};
-use crate::support::{Binary, Origin, curl, eventually};
+use crate::support::{Binary, Origin, binary::preload, curl, eventually};
 use flate2::{Compression, write::GzEncoder};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -67,11 +67,7 @@ int open(const char *path, int flags, ...) { MODE return opened(path, flags, mod
 
 /// The library, built in `directory`.
 fn shim(directory: &Path) -> PathBuf {
-    let (source, library) = (directory.join("shim.c"), directory.join("shim.so"));
-    std::fs::write(&source, SHIM).expect("room");
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).status();
-    assert!(built.expect("a C compiler, which the build needs as well").success());
-    library
+    preload(directory, SHIM)
 }
 
 fn path(path: &Path) -> &str {

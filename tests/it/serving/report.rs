@@ -206,15 +206,15 @@ async fn a_page_says_who_operates_it_what_was_declared_what_sites_reserved_and_w
     for cells in [
         &["crawl3.example.com (politely 1.0.0), since 2026-11-22 09:00:02 UTC"][..],
         &["2026-11-22 10:00:00 UTC to 2026-11-22 10:00:02 UTC"],
-        // Requests, delivered, answered here, refused, failed, received.
-        &["https://a.example", "3", "2", "0", "1", "0", "2.0 KiB"],
-        // Requests, declared, none declared, delivered, refused.
-        &["anna", "3", "ai-train × 2", "1", "2", "1"],
+        // Requests, delivered, the site's 4xx and 5xx, answered here, refused, failed, received.
+        &["https://a.example", "3", "2", "0", "0", "0", "1", "0", "2.0 KiB"],
+        // Requests, declared, none declared, delivered, the site's 4xx and 5xx, refused.
+        &["anna", "3", "ai-train × 2", "1", "2", "0", "0", "1"],
         &["2026-11-22 09:59:00 UTC", "2", "line 2: ai-train=no, search=yes"],
         &["2026-11-22 09:59:30 UTC", "3", "entry 1: /articles/* is reserved"],
         &["failed: connection refused | since 2026-11-22 09:59:50 UTC"],
         &["Content-Usage: train-ai=n"],
-        &["3", "a.example: robots: ignore | a.example: allow: [&quot;/open/&quot;] | a.example: verify: off"],
+        &["3", "a.example: allow: [&quot;/open/&quot;] | a.example: robots: ignore | a.example: verify: off"],
         &["192.0.2.99", "1", "2026-11-22 10:00:03 UTC"],
     ] {
         assert!(lines.windows(cells.len()).any(|found| found == cells), "{cells:?} in {lines:#?}");
@@ -225,6 +225,104 @@ async fn a_page_says_who_operates_it_what_was_declared_what_sites_reserved_and_w
     assert_eq!(json["configurations"][0]["contact"], "mailto:bot@example.com");
     let text = report(directory.path(), &[]).await.stdout;
     assert!(text.contains("1 more request of clients that may not use the proxy is not counted"), "{text}");
+}
+
+/// The status of a site's answers, and what came of the other requests.
+fn ended() -> TempDir {
+    let none = json!(null);
+    chain(&[
+        asked(0, "https://a.example/page", &json!({})),
+        asked(1, "https://a.example/moved", &json!({ "status": 301 })),
+        asked(2, "https://a.example/gone", &json!({ "status": 404 })),
+        asked(
+            3,
+            "https://a.example/too,many",
+            &json!({ "status": 429, "user": "=anna", "purpose": ["ai-train", "search"] }),
+        ),
+        asked(4, "https://a.example/down", &json!({ "status": 503 })),
+        asked(5, "https://a.example/odd", &json!({ "status": 200, "origin_status": 500 })),
+        // A tunnel has no status of the site's.
+        asked(6, "https://b.example/", &json!({ "method": "CONNECT", "outcome": "tunnelled", "origin_ms": none })),
+        asked(7, "https://a.example/robots.txt", &json!({ "outcome": "answered", "origin_ms": none })),
+        asked(8, "https://a.example/cut", &json!({ "outcome": "cut" })),
+        asked(
+            9,
+            "https://a.example/private",
+            &json!({
+                "outcome": "refused", "verdict": "refused", "reason": "robots-disallowed", "rule": "Disallow: /private", "status": 403,
+                "origin_ms": none,
+            }),
+        ),
+        asked(10, "https://a.example/", &json!({ "method": "CONNECT", "outcome": "intercepted" })),
+        asked(
+            11,
+            "https://a.example/",
+            &json!({ "outcome": "refused", "reason": "client-denied", "status": 407, "origin_ms": none }),
+        ),
+    ])
+}
+
+#[tokio::test]
+async fn what_the_site_did_not_have_or_could_not_answer_is_not_delivered() {
+    let directory = ended();
+    let text = report(directory.path(), &[]).await.stdout;
+    let row = text.lines().find(|line| line.ends_with("https://a.example")).expect("a row");
+    // Requests, delivered, 4xx, 5xx, answered, refused, failed.
+    assert_eq!(row.split_whitespace().take(7).collect::<Vec<_>>(), ["9", "2", "2", "2", "1", "1", "1"], "{text}");
+    let json: Value = serde_json::from_str(&report(directory.path(), &["--format", "json"]).await.stdout).unwrap();
+    let total = &json["total"];
+    assert_eq!([&total["forwarded"], &total["status_4xx"], &total["status_5xx"]], [&json!(7), &json!(2), &json!(2)]);
+    let html = report(directory.path(), &["--format", "html"]).await.stdout;
+    for said in ["<b class=\"\">3</b> delivered", "<b class=\"\">2</b> answered with 4xx by the site"] {
+        assert!(html.contains(said), "{html}");
+    }
+    assert!(html.contains("counter(page)") && html.contains("--format csv"), "{html}");
+    let summary = report(directory.path(), &["--format", "training-summary"]).await.stdout;
+    let said = "delivered 3; the site answered 4xx 2; the site answered 5xx 2; answered from here 1; refused 1: 1 not asked; failed 1";
+    assert!(summary.contains(said), "{summary}");
+}
+
+/// Each figure of the report is the number of lines that name it.
+#[tokio::test]
+async fn the_requests_behind_the_figures_are_lines_with_their_urls() {
+    let directory = ended();
+    let ended = report(directory.path(), &["--format", "csv"]).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    assert_eq!(
+        lines[0],
+        "time,figure,url,status,site_status,bytes,reason,rule,method,client,user,product_tokens,purpose,record"
+    );
+    let of = |figure: &str| lines.iter().filter(|line| line.split(',').nth(1) == Some(figure)).count();
+    assert_eq!(
+        ["delivered", "4xx", "5xx", "answered", "refused", "failed", "turned-away"].map(of),
+        [3, 2, 2, 1, 1, 1, 1],
+        "{lines:#?}"
+    );
+    assert_eq!(lines.len(), 1 + 11, "what is inside an intercepted CONNECT has lines of its own");
+    assert_eq!(
+        lines[4],
+        "2026-11-22T10:00:03.000Z,4xx,\"https://a.example/too,many\",429,429,1000,no-matching-rule,,GET,192.0.2.7,'=anna,examplebot,ai-train search,segment 1 line 5"
+    );
+    assert!(
+        lines[10].contains(",refused,https://a.example/private,403,,1000,robots-disallowed,Disallow: /private,"),
+        "{}",
+        lines[10]
+    );
+    let some = report(directory.path(), &["--format", "csv", "--host", "b.example"]).await.stdout;
+    assert_eq!(some.lines().count(), 2, "{some}");
+}
+
+#[tokio::test]
+async fn a_stored_file_is_printed_by_its_sha_256() {
+    let text = "User-agent: *\nDisallow: /\u{1b}[2J\n";
+    let (line, hash) = file(text);
+    let directory = chain(&[line]);
+    let place = directory.path().to_str().unwrap();
+    let ended = politely(&["evidence", "file", &hash, place]).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, text), "{}", ended.stderr);
+    let ended = politely(&["evidence", "file", &"0".repeat(64), place]).await;
+    assert!(ended.code == 2 && ended.stderr.contains("it is missing\nhint: "), "{}", ended.stderr);
 }
 
 #[tokio::test]

@@ -22,6 +22,16 @@ pub struct Binary {
     directory: tempfile::TempDir,
 }
 
+/// Builds a library for `LD_PRELOAD` from this C.
+pub fn preload(directory: &Path, code: &str) -> PathBuf {
+    let (source, library) = (directory.join("shim.c"), directory.join("shim.so"));
+    std::fs::write(&source, code).expect("room");
+    let built =
+        std::process::Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).args([&library, &source]).status();
+    assert!(built.expect("a C compiler, which the build needs as well").success());
+    library
+}
+
 /// The result of a command that has ended.
 #[derive(Debug)]
 pub struct Ended {

@@ -90,7 +90,9 @@ fn figures(page: &Page<'_>, out: &mut String) {
     out.push_str("<ul class=\"figures\">\n");
     for (class, figure, what) in [
         ("", total.requests.to_string(), "requests"),
-        ("", total.forwarded.to_string(), "delivered"),
+        ("", total.delivered().to_string(), "delivered"),
+        ("", total.status_4xx.to_string(), "answered with 4xx by the site"),
+        ("", total.status_5xx.to_string(), "answered with 5xx by the site"),
         ("", total.answered.to_string(), "answered from here"),
         (class, total.refused.to_string(), "refused"),
         ("", total.failed.to_string(), "failed on the way"),
@@ -106,6 +108,10 @@ fn figures(page: &Page<'_>, out: &mut String) {
     if total.let_through > 0 {
         let _ = writeln!(out, "<p class=\"bad\">{}.</p>", escape(&let_through(total)));
     }
+    out.push_str(
+        "<p>With <code>--format csv</code> in place of <code>--format html</code>, each request behind these figures is a line, with its \
+         URL.</p>\n",
+    );
     if page.report.lost > 0 {
         let _ = writeln!(
             out,

@@ -14,10 +14,12 @@ pub(super) fn groups(page: &Page<'_>, out: &mut String) {
         By::User => ("Users", "User or client"),
         By::Rule => ("Rules", "Rule"),
     };
-    let columns: [Column; 9] = [
+    let columns: [Column; 11] = [
         (what, "", |group| escape(named(group))),
         ("Requests", "n", |group| group.requests.to_string()),
-        ("Delivered", "n", |group| group.forwarded.to_string()),
+        ("Delivered", "n", |group| group.delivered().to_string()),
+        ("4xx", "n", |group| group.status_4xx.to_string()),
+        ("5xx", "n", |group| group.status_5xx.to_string()),
         ("Answered here", "n", |group| group.answered.to_string()),
         ("Refused", "n", refused),
         ("Failed", "n", |group| group.failed.to_string()),
@@ -29,12 +31,14 @@ pub(super) fn groups(page: &Page<'_>, out: &mut String) {
 }
 
 pub(super) fn uses(page: &Page<'_>, out: &mut String) {
-    let columns: [Column; 7] = [
+    let columns: [Column; 9] = [
         ("User or client", "", |user| escape(named(user))),
         ("Requests", "n", |user| user.requests.to_string()),
         ("Declared use", "", |user| counts(&user.purposes)),
         ("None declared", "n", |user| user.undeclared.to_string()),
-        ("Delivered", "n", |user| user.forwarded.to_string()),
+        ("Delivered", "n", |user| user.delivered().to_string()),
+        ("4xx", "n", |user| user.status_4xx.to_string()),
+        ("5xx", "n", |user| user.status_5xx.to_string()),
         ("Refused", "n", refused),
         ("Received", "n", |user| size(user.bytes_out)),
     ];
@@ -125,7 +129,7 @@ pub(super) fn settings(page: &Page<'_>, out: &mut String) {
             None => "the configuration is not stored".to_owned(),
             Some(all) if all.is_empty() => "none".to_owned(),
             Some(all) => {
-                let all = all.iter().map(|it| format!("{}: <code>{}</code>", escape(&it.scope), escape(&it.setting)));
+                let all = all.iter().map(|it| format!("{}: <code>{}</code>", escape(&it.scope()), escape(&it.setting)));
                 all.collect::<Vec<_>>().join("<br>")
             }
         };

@@ -31,6 +31,12 @@ impl ServerLink {
         Reach { link, clock, settled_at: live.settled_at, shares, slept: slept(), alone, is_uncounted }
     }
 
+    /// Most bytes of a copy: a file, fields of an answer, and why fetches failed.
+    pub fn longest_copy(&self) -> usize {
+        let settings = self.settings.load();
+        settings.robots.parse_options().max_text() + settings.limits.max_header_size as usize + COPY_REST
+    }
+
     pub fn clock(&self) -> ServerClock {
         self.live.borrow().membership.clock
     }
@@ -94,3 +100,6 @@ impl ServerLink {
         }
     }
 }
+
+/// Bytes of a copy besides its file and the fields of its answer.
+const COPY_REST: usize = 64 << 10;

@@ -14,7 +14,7 @@ use crate::policy::{self, AskedAgain, Authority, Entry, KeyBy, PaceKey, Refusal,
 use crate::robots::ProductToken;
 use crate::upstream::{Versions, Want};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use url::Url;
 
 impl RobotsCache {
@@ -32,11 +32,11 @@ impl RobotsCache {
         let is_first_fetch = file == SiteFile::Robots && old.answer.is_none();
         let start = Url::parse(&self.place_of(authority, file)?).map_err(|error| error.to_string())?;
         let interrupted = host.interrupted().filter(|_| order.reason != FetchReason::Anew);
-        let mut trail = interrupted.unwrap_or_else(|| Trail::new(start));
+        let (mut trail, since) = interrupted.unwrap_or_else(|| (Trail::new(start), Instant::now()));
         let hop = FetchHop { settings, order, first: authority, is_first_fetch, fetch };
         let fetched = self.follow(&hop, old, file, &mut trail).await;
         let is_interrupted = matches!(fetched, Err(FetchError::NotAsked(_))) && trail.is_redirected();
-        host.set_interrupted(is_interrupted.then_some(trail).filter(Trail::is_short));
+        self.hosts.set_interrupted(host, is_interrupted.then_some((trail, since)));
         fetched
     }
 

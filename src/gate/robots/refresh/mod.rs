@@ -13,7 +13,7 @@ use crate::config::Settings;
 use crate::gate::compute::rethrown;
 use crate::gate::fair_places::Taker;
 use crate::gate::fleet::{Claim, Fleet, Parcel, ServerLost};
-use crate::gate::store::{FileDigest, snapshot};
+use crate::gate::store::{FileDigest, ReadFile, snapshot};
 use crate::policy::{Access, Authority, Entry, Refusal, SiteFile};
 use futures_util::FutureExt;
 use std::any::Any;
@@ -60,7 +60,7 @@ impl RobotsCache {
                     }
                     // From a lagging server, or usable for other instances for longer than for this one.
                     Some(_) if !anew => anew = true,
-                    // From another version of politely.
+                    // From another version of politely, or too long.
                     Some(_) | None => break None,
                 },
                 Err(ServerLost) => break None,
@@ -100,16 +100,17 @@ impl RobotsCache {
 
     /// Unpacks a copy from the fleet. It is fresh for at most this instance's `max_ttl`.
     async fn unpack(self: &Arc<Self>, file: SiteFile, copy: Option<Parcel>, taker: Taker) -> Option<Arc<Entry>> {
-        let copy = copy?;
+        let Parcel { bytes, sent } = copy?;
+        let copy = self.long_bodies.hold(bytes, taker)?;
         let unpack = move |settings: &Settings, parse: &ParseCopy<'_>| {
-            let entry = snapshot::unpack(&copy.bytes, copy.sent, SystemTime::now(), parse)?;
+            let entry = snapshot::unpack(&copy, sent, SystemTime::now(), parse)?;
             Some(Arc::new(entry.fresh_within(settings.robots.max_ttl)))
         };
         self.read_copy(file, taker, unpack).await
     }
 
     /// Reads a copy from the store or the fleet on another thread. Only there does it show whether it has a long file, which is then read
-    /// again in turn.
+    /// in turn. A file longer than any that is fetched is refused.
     async fn read_copy(
         self: &Arc<Self>,
         file: SiteFile,
@@ -121,13 +122,12 @@ impl RobotsCache {
         // `None`: the file is longer than that, and not in memory.
         let work = Arc::new(move |longest: usize| {
             let (options, is_long) = (settings.robots.parse_options(), Cell::new(false));
-            let entry = read(&settings, &|name, body| {
-                inner.files.named(file, name, &options, || {
-                    let body = body()?;
-                    is_long.set(body.len() > longest);
-                    (!is_long.get()).then_some(body)
-                })
-            });
+            let accepts = |length| {
+                let most = options.max_text();
+                is_long.set(longest < length && length <= most);
+                length <= longest.min(most)
+            };
+            let entry = read(&settings, &|name, body| inner.files.named(file, name, &options, || body(&accepts)));
             (!is_long.get()).then_some(entry)
         });
         let at_once = work.clone();
@@ -155,6 +155,7 @@ impl RobotsCache {
     /// From the origin.
     async fn refresh_alone(self: &Arc<Self>, host: &HostEntry, order: &Order, fetch: &Fetch) -> Result<(), Refusal> {
         let (settings, taker) = (self.settings.load_full(), Taker::new(order.client, &host.authority));
+        let was_behind = self.wait_for_store(taker).await;
         let fetched = loop {
             // Without the file, which may be evicted meanwhile.
             let before = host.load().outline();
@@ -192,6 +193,10 @@ impl RobotsCache {
             malformed.filter(|(_, is)| *is).for_each(|(count, _)| _ = count.fetch_add(1, Ordering::Relaxed));
         }
         log(host, &old, &entry);
+        if was_behind {
+            // Others may have begun as well. What began before the store was behind is not waited for, as it may be much.
+            self.store.room().await;
+        }
         self.keep(host, entry);
         Ok(())
     }
@@ -248,7 +253,7 @@ impl RobotsCache {
 }
 
 /// Parses a copy's file, or finds it in memory by its digest.
-type ParseCopy<'a> = dyn Fn(FileDigest, &dyn Fn() -> Option<Vec<u8>>) -> Option<Access> + 'a;
+type ParseCopy<'a> = dyn Fn(FileDigest, &ReadFile<'_>) -> Option<Access> + 'a;
 
 /// The message of a panic, which the panic's log line also shows.
 fn words(panic: &(dyn Any + Send)) -> &str {

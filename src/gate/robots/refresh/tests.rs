@@ -10,6 +10,7 @@ use crate::gate::store::{Store, digest};
 use crate::policy::freshness::Freshness;
 use crate::policy::{Access, SiteAnswer};
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 
 pub(in crate::gate::robots) fn cache() -> Arc<RobotsCache> {
     cache_with(Settings::default())
@@ -107,7 +108,10 @@ const TAKER: Taker = Taker::of(BACKGROUND);
 
 /// A file with so many preferences.
 fn answer(lines: usize) -> Fetched {
-    let body = format!("User-agent: *\n{}", "Content-Usage: /x train-ai=n\n".repeat(lines)).into();
+    answered(format!("User-agent: *\n{}", "Content-Usage: /x train-ai=n\n".repeat(lines)).into())
+}
+
+fn answered(body: Bytes) -> Fetched {
     let (asked, headers) = (SystemTime::now(), http::HeaderMap::new());
     Fetched::Answer { asked, status: 200, headers, body, is_redirected: false, is_foreign: false, asked_again: None }
 }
@@ -126,6 +130,50 @@ async fn long_files_are_read_at_most_as_many_at_a_time_as_there_are_places() {
     assert!(long.await.is_some());
 }
 
+/// However many sites have one, fetched or of the fleet.
+#[tokio::test]
+async fn a_long_body_has_a_place_until_it_is_compiled() {
+    let cache = cache();
+    let all = all_places(&cache.workers);
+    let hold = || cache.long_bodies.hold(vec![b'#'; 17 << 10], TAKER);
+    let mut waiting = Vec::new();
+    for body in (0..1_000).map_while(|_| hold()) {
+        let mut read = Box::pin(cache.read(SiteFile::Robots, Arc::default(), answered(body), Arc::default(), TAKER));
+        assert!((&mut read).now_or_never().is_none());
+        waiting.push(read);
+    }
+    // 64 MiB of bodies of 500 KiB, half of them for one client.
+    assert_eq!(waiting.len(), 66);
+    assert!(cache.long_bodies.hold(vec![b'#'; 16 << 10], TAKER).is_some(), "a short one needs none");
+    drop(waiting.pop());
+    drop(hold().expect("a fetch that is given up gives its place back"));
+    drop(all);
+    for read in waiting {
+        assert!(read.await.is_some());
+    }
+    let held: Vec<_> = (0..1_000).map_while(|_| hold()).collect();
+    assert_eq!(held.len(), 66, "all have given theirs back");
+}
+
+/// Another instance's limit may be higher, and whoever can write to the fleet's server can write anything.
+#[tokio::test]
+async fn a_copy_of_a_file_that_is_longer_than_any_that_is_fetched_is_none() {
+    let cache = cache();
+    let most = cache.settings.load().robots.parse_options().max_text();
+    for (length, is_read) in [(most, true), (most + 1, false)] {
+        let body = vec![b'#'; length];
+        let read = cache.read_copy(SiteFile::Robots, TAKER, move |_, parse| {
+            let access = parse(digest(&body), &|accepts| accepts(body.len()).then(|| body.clone()))?;
+            Some(Arc::new(Entry::answered(SiteAnswer::new(
+                access,
+                200,
+                Freshness::new(SystemTime::now(), Duration::ZERO, 0.0),
+            ))))
+        });
+        assert_eq!(read.await.is_some(), is_read, "{length}");
+    }
+}
+
 /// Those of the store and of the fleet.
 #[tokio::test]
 async fn a_long_file_of_a_copy_is_read_in_turn_like_a_fetched_one() {
@@ -133,7 +181,7 @@ async fn a_long_file_of_a_copy_is_read_in_turn_like_a_fetched_one() {
     let read = |lines: usize| {
         let body = "User-agent: *\nDisallow: /x\n".repeat(lines).into_bytes();
         cache.read_copy(SiteFile::Robots, TAKER, move |_, parse| {
-            let access = parse(digest(&body), &|| Some(body.clone()))?;
+            let access = parse(digest(&body), &|accepts| accepts(body.len()).then(|| body.clone()))?;
             let freshness = Freshness::new(SystemTime::now(), Duration::from_secs(60), 0.0);
             Some(Arc::new(Entry::answered(SiteAnswer::new(access, 200, freshness))))
         })

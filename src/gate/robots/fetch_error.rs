@@ -1,0 +1,52 @@
+//! Why a fetch has no reply.
+
+use crate::policy::Refusal;
+use crate::upstream::{DialError, DialFault, GetError, Want};
+use std::fmt::Display;
+use std::time::Duration;
+
+/// Why there is no reply.
+#[derive(Debug)]
+pub(super) enum FetchError {
+    /// DNS, TCP, TLS, timeout, truncated body: the site's failure.
+    Unreachable(String),
+    /// The site was not asked, for a reason of our own: no slot granted, no descriptor left.
+    NotAsked(Refusal),
+}
+
+/// Why one attempt has no reply.
+pub(super) enum TryError {
+    Final(FetchError),
+    /// A kept connection was dead, or a shared one closing: to be retried in another slot. `None`: the slot expired before the request
+    /// could be sent.
+    Again(Want, Option<String>),
+}
+
+impl From<String> for FetchError {
+    fn from(why: String) -> Self {
+        Self::Unreachable(why)
+    }
+}
+
+impl<E: Into<FetchError>> From<E> for TryError {
+    fn from(error: E) -> Self {
+        Self::Final(error.into())
+    }
+}
+
+impl From<GetError> for FetchError {
+    fn from(error: GetError) -> Self {
+        match error {
+            GetError::Dial(error @ DialError { kind: DialFault::OwnLimit, .. }) => own_limit(&error),
+            GetError::Dial(DialError { kind: DialFault::Loop, .. }) => Self::NotAsked(Refusal::Loop),
+            error => Self::Unreachable(error.to_string()),
+        }
+    }
+}
+
+pub(super) fn own_limit(why: &dyn Display) -> FetchError {
+    FetchError::NotAsked(Refusal::OwnLimit { retry_after: COME_BACK, why: why.to_string().into() })
+}
+
+/// Problems of our own are transient.
+pub(super) const COME_BACK: Duration = Duration::from_secs(1);

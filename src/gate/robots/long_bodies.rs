@@ -1,0 +1,116 @@
+//! Bodies of robots.txt and similar files that are longer than most. So many are held at a time, from when they are read until they are
+//! parsed: whatever sites and other instances send, they take at most as much memory again as `store.memory`, or what [`LEAST`] take.
+
+use super::fetch_error::{COME_BACK, FetchError, own_limit};
+use crate::config::Settings;
+use crate::gate::compute::Workers;
+use crate::gate::decoders::DECODERS_BUSY;
+use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
+use crate::upstream::BodyStream;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{HeaderMap, header};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The places for long bodies.
+pub(super) struct LongBodies(FairPlaces);
+
+impl LongBodies {
+    pub fn new(settings: &Settings) -> Self {
+        Self(FairPlaces::new(most(settings)))
+    }
+
+    /// Call after the limits may have changed.
+    pub fn resize(&self, settings: &Settings) {
+        self.0.resize(most(settings));
+    }
+
+    /// Reads the body of an answer and undoes its codings, up to slightly more than `limit` bytes.
+    pub async fn read(
+        &self,
+        mut body: BodyStream,
+        headers: &HeaderMap,
+        limit: usize,
+        (workers, taker): (&Workers, Taker),
+    ) -> Result<Bytes, FetchError> {
+        let (mut read, mut place) = (Vec::new(), None);
+        while read.len() <= limit
+            && let Some(piece) = body.chunk().await?
+        {
+            read.extend_from_slice(&piece);
+            if read.len() > SHORT && place.is_none() {
+                place = Some(self.place(taker).await?);
+            }
+        }
+        let cut = read.len() > limit;
+        if body.may_be_cut() {
+            // Truncated pages are passed on, but a truncated robots.txt could lack rules.
+            return Err("the answer ends without close_notify, and may be cut short".to_owned().into());
+        }
+        let lines = headers.get_all(header::CONTENT_ENCODING).iter();
+        let codings = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect::<Vec<_>>().join(",");
+        let decode = async |read| {
+            let decoded = timeout(COME_BACK, workers.file(read, codings.clone(), limit, cut, taker)).await;
+            decoded.map_err(|_| own_limit(&DECODERS_BUSY))?.map_err(|error| FetchError::Unreachable(error.to_string()))
+        };
+        let short = place.is_none().then(|| read.clone());
+        let mut decoded = decode(read).await?;
+        if decoded.len() > SHORT
+            && let Some(read) = short
+        {
+            // While it waits for a place, only the encoded body is held.
+            drop(decoded);
+            place = Some(self.place(taker).await?);
+            decoded = decode(read).await?;
+        }
+        Ok(match place {
+            Some(place) => held(decoded, place),
+            None => decoded.into(),
+        })
+    }
+
+    /// Takes a copy from the fleet. `None`: it is long, and there is no place for it.
+    pub fn hold(&self, copy: Vec<u8>, taker: Taker) -> Option<Bytes> {
+        match copy.len() > SHORT {
+            true => Some(held(copy, self.0.take(taker).now_or_never()?)),
+            false => Some(copy.into()),
+        }
+    }
+
+    async fn place(&self, taker: Taker) -> Result<FairPlace, FetchError> {
+        let place = timeout(PATIENCE, self.0.take(taker)).await;
+        place.map_err(|_| own_limit(&"too many long robots.txt are being read"))
+    }
+}
+
+/// A body in its place.
+struct LongBody {
+    body: Box<[u8]>,
+    _place: FairPlace,
+}
+
+impl AsRef<[u8]> for LongBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+/// The last clone to be dropped gives the place back.
+fn held(body: Vec<u8>, place: FairPlace) -> Bytes {
+    Bytes::from_owner(LongBody { body: body.into(), _place: place })
+}
+
+/// Long bodies at a time.
+fn most(settings: &Settings) -> usize {
+    let fit = settings.store.memory / settings.robots.max_size.max(1);
+    usize::try_from(fit).unwrap_or(usize::MAX).clamp(LEAST, MOST)
+}
+
+/// Bytes of a body that needs no place.
+const SHORT: usize = 16 * 1024;
+/// Fewer would let a few sites that stall hold up all others.
+const LEAST: usize = 16;
+const MOST: usize = 256;
+/// Much less than the site has for its whole answer.
+const PATIENCE: Duration = Duration::from_secs(4);

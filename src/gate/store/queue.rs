@@ -1,0 +1,37 @@
+//! What waits to be written, and how far the thread that writes it is.
+
+use super::batch::WriteBatch;
+use super::disk::DiskError;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Changes to be written.
+#[derive(Default)]
+pub(super) struct WriteQueue {
+    pub next: WriteBatch,
+    /// The batch being written, and since when.
+    pub writing: Arc<WriteBatch>,
+    pub began: Option<Instant>,
+    /// The store is closing: until when entries are written.
+    pub closing: Option<Instant>,
+    pub has_ended: bool,
+    pub overflowed: bool,
+    /// A caller waits for the next commit.
+    pub is_urgent: bool,
+    /// The last attempt to write failed.
+    pub stuck: bool,
+    /// The attempt failed, and not because another process has the store open and serves this one.
+    pub is_lost: bool,
+    /// The last error of a reader.
+    pub complaint: Option<DiskError>,
+}
+
+impl WriteQueue {
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.next.bytes() + self.writing.bytes()
+    }
+}
