@@ -4,15 +4,16 @@
 //! request cost the server. Run with `cargo bench --bench fleet` (`--profile dev` spares the optimised build, `-- --binary FILE`
 //! takes one that is there, `-- --seconds N` takes less time).
 
+#[path = "support/processes.rs"]
+mod processes;
 #[path = "../tests/it/support/relay.rs"]
 mod relay;
 
+use processes::{argument, free_address, listening, read_head, serve, spawn_redis};
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 /// For each of [`HOSTS`], which instance a start came through, and when.
@@ -32,19 +33,17 @@ async fn measure() {
     let origin = origin(starts.clone()).await;
     let directory = tempfile::tempdir().expect("a directory");
     let redis_at = free_address();
-    let redis = Ends(
-        Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--port", &redis_at.port().to_string(), "--save", ""])
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed"),
-    );
+    let redis = spawn_redis(redis_at.port());
     listening(redis_at).await;
     let relay = relay::Relay::to(redis_at).await;
     relay.delay(AWAY, AWAY);
     let mut fleet = Vec::new();
     for number in 0..INSTANCES {
-        fleet.push(start_proxy(&directory.path().join(number.to_string()), relay.address).await);
+        let yaml = format!(
+            "store: {{ disk: 0 }}\nlog: {{ access: 'off', level: warn }}\nfleet: redis://{}/0\n",
+            relay.address
+        );
+        fleet.push(serve(&directory.path().join(number.to_string()), &yaml, |_| ()).await);
     }
     for (number, (_, address)) in fleet.iter().enumerate() {
         for (host, (_, clients)) in HOSTS.into_iter().enumerate() {
@@ -141,24 +140,6 @@ async fn origin(starts: Starts) -> SocketAddr {
     address
 }
 
-/// A head and the length of the body after it. `None`: the connection has ended.
-async fn read_head(stream: &mut BufReader<TcpStream>) -> Option<(String, usize)> {
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let before = head.len();
-        if stream.read_line(&mut head).await.ok()? == 0 {
-            return None;
-        }
-        let line = head[before..].trim_end().to_ascii_lowercase();
-        if line.is_empty() {
-            return Some((head, length));
-        }
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-    }
-}
-
 /// Scripts that the server has run, and the microseconds that they took.
 async fn scripts(redis: SocketAddr) -> (u64, u64) {
     let client = redis::Client::open(format!("redis://{redis}/0")).expect("a good URL");
@@ -172,61 +153,8 @@ async fn scripts(redis: SocketAddr) -> (u64, u64) {
     (number("calls="), number("usec="))
 }
 
-/// Cargo's, unless one is named.
-fn binary() -> std::ffi::OsString {
-    argument("--binary").unwrap_or_else(|| env!("CARGO_BIN_EXE_politely").into())
-}
-
 fn time() -> Duration {
-    let seconds = argument("--seconds").and_then(|seconds| seconds.to_str()?.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(120))
-}
-
-/// What follows this.
-fn argument(name: &str) -> Option<std::ffi::OsString> {
-    std::env::args_os().skip_while(|argument| argument != name).nth(1)
-}
-
-async fn start_proxy(directory: &Path, redis: SocketAddr) -> (Ends, SocketAddr) {
-    std::fs::create_dir(directory).expect("a directory");
-    let (file, at) = (directory.join("politely.yaml"), directory.display());
-    let yaml = format!(
-        "admin: {{ address: 'off' }}\nintercept: {{ ca: {{ directory: '{at}/ca' }} }}\nstore: {{ disk: 0 }}\n\
-         egress: {{ allow: [127.0.0.0/8], ports: ['1-65535'] }}\nlog: {{ access: 'off', level: warn }}\n\
-         fleet: redis://{redis}/0\n"
-    );
-    std::fs::write(&file, yaml).expect("the directory is writable");
-    let address = free_address();
-    let child = Command::new(binary())
-        .args(["serve", "--listen", &address.to_string(), "--config"])
-        .arg(&file)
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("the binary is built");
-    listening(address).await;
-    (Ends(child), address)
-}
-
-/// An address that is free now, and free a moment later.
-fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port")
-}
-
-async fn listening(address: SocketAddr) {
-    while TcpStream::connect(address).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// A program that ends with us.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    Duration::from_secs(argument("--seconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(120))
 }
 
 /// One way to the server.

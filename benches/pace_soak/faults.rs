@@ -2,7 +2,7 @@
 //! kinds of hosts all the time, while Redis hangs, is killed and comes back with nothing, is emptied, while one instance is cut off from
 //! it, is stopped, has its clock set, and a `run` is killed. The judge is at the origin and knows only when requests came, by the kernel.
 
-use super::read_head;
+use super::processes::{Ends, binary, free_address, read_head, serve, spawn_redis};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ const fn ms(ms: u64) -> Duration {
 /// What went wrong, from when to when, by the wall clock.
 type Faults = Vec<(&'static str, SystemTime, SystemTime)>;
 
-pub async fn soak(length: Duration, binary: PathBuf) -> bool {
+pub async fn soak(length: Duration) -> bool {
     let (starts, directory) = (Starts::default(), tempfile::tempdir().expect("a directory"));
     let (origin, at) = (origin(starts.clone()), directory.path());
     let mut redis = Redis::start();
@@ -50,15 +50,15 @@ pub async fn soak(length: Duration, binary: PathBuf) -> bool {
     for number in 0..INSTANCES {
         let relay = Relay::to(redis.address()).await;
         relay.delay(ms(1), ms(1));
-        let yaml = format!("fleet: {{ url: 'redis://{}/0', instances: {INSTANCES} }}\n", relay.address);
-        let instance =
-            Proxy::serve(&binary, &at.join(format!("f{number}")), &yaml, (number == 1).then_some(&clock)).await;
+        let (directory, url) = (at.join(format!("f{number}")), format!("redis://{}/0", relay.address));
+        let store = format!("store: {{ directory: '{}/store' }}", directory.display());
+        let yaml = format!("{store}\nfleet: {{ url: '{url}', instances: {INSTANCES} }}\n");
+        let instance = Proxy::serve(&directory, &yaml, (number == 1).then_some(&clock)).await;
         fleet.push((relay, instance));
     }
     let shared = at.join("shared");
-    let beside =
-        Proxy::serve(&binary, &at.join("m"), &format!("store: {{ directory: '{}' }}\n", shared.display()), None).await;
-    let mut runs = [0, 1].map(|number| run(&binary, at, number, &shared, origin));
+    let beside = Proxy::serve(&at.join("m"), &format!("store: {{ directory: '{}' }}\n", shared.display()), None).await;
+    let mut runs = [0, 1].map(|number| run(at, number, &shared, origin));
     let crawls = fleet.iter().map(|(_, it)| (it.address, 'f')).chain([(beside.address, 'm')]);
     crawls.for_each(|(proxy, kind)| crawl(proxy, origin, kind));
     sleep(Duration::from_secs(10)).await;
@@ -69,7 +69,7 @@ pub async fn soak(length: Duration, binary: PathBuf) -> bool {
         let next = began + ROUND * (round + 1);
         faulty_round(&mut redis, &fleet, &mut runs[round as usize % 2], &mut faults, &clock).await;
         let killed = round as usize % 2;
-        runs[killed] = run(&binary, at, killed as u32, &shared, origin);
+        runs[killed] = run(at, killed as u32, &shared, origin);
         tokio::time::sleep_until(next.into()).await;
         round += 1;
         println!(
@@ -213,12 +213,6 @@ impl Redis {
     }
 }
 
-fn spawn_redis(port: u16) -> Ends {
-    let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]).stdout(Stdio::null());
-    Ends(command.spawn().expect("redis-server is installed"))
-}
-
 /// One `politely serve`.
 struct Proxy {
     child: Ends,
@@ -226,27 +220,15 @@ struct Proxy {
 }
 
 impl Proxy {
-    async fn serve(binary: &Path, directory: &Path, yaml: &str, clock: Option<&PathBuf>) -> Self {
-        std::fs::create_dir(directory).expect("a directory");
-        let (file, at, address) = (directory.join("politely.yaml"), directory.display(), free_address());
-        let store =
-            if yaml.contains("store:") { String::new() } else { format!("store: {{ directory: '{at}/store' }}\n") };
-        let yaml = format!(
-            "admin: {{ address: 'off' }}\nintercept: {{ ca: {{ directory: '{at}/ca' }} }}\n{store}\
-             egress: {{ allow: [127.0.0.0/8], ports: ['1-65535'] }}\nlog: {{ access: 'off', level: error }}\n\
-             pace: {{ max_wait: 1h }}\n{yaml}"
-        );
-        std::fs::write(&file, yaml).expect("the directory is writable");
-        let mut command = Command::new(binary);
-        command.args(["serve", "--listen", &address.to_string(), "--config"]).arg(&file).stdin(Stdio::null());
-        if let Some((clock, library)) = clock.zip(faketime()) {
-            command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", clock);
-            command.env("FAKETIME_CACHE_DURATION", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-        }
-        let child = Ends(command.spawn().expect("the binary is built"));
-        while TcpStream::connect(address).await.is_err() {
-            sleep(ms(20)).await;
-        }
+    async fn serve(directory: &Path, yaml: &str, clock: Option<&PathBuf>) -> Self {
+        let yaml = format!("log: {{ access: 'off', level: error }}\npace: {{ max_wait: 1h }}\n{yaml}");
+        let (child, address) = serve(directory, &yaml, |command| {
+            if let Some((clock, library)) = clock.zip(faketime()) {
+                command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", clock);
+                command.env("FAKETIME_CACHE_DURATION", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            }
+        })
+        .await;
         Self { child, address }
     }
 }
@@ -262,10 +244,10 @@ fn set_clock(file: &Path, offset: &str) {
 }
 
 /// `politely run` of a program that asks the hosts of the machine: this one.
-fn run(binary: &Path, at: &Path, number: u32, store: &Path, origin: SocketAddr) -> Ends {
+fn run(at: &Path, number: u32, store: &Path, origin: SocketAddr) -> Ends {
     let home = at.join(format!("run{number}"));
     std::fs::create_dir_all(&home).expect("a directory");
-    let mut command = Command::new(binary);
+    let mut command = Command::new(binary());
     command.args(["run", "-q"]).arg(std::env::current_exe().expect("it has a name")).args(["--bench", "--crawl"]);
     command.arg(origin.to_string()).env("HOME", &home).env("POLITELY_STORE__DIRECTORY", store);
     command.env("POLITELY_EGRESS__ALLOW", "[127.0.0.0/8]").env("POLITELY_EGRESS__PORTS", "[1-65535]");
@@ -331,25 +313,4 @@ fn origin(starts: Starts) -> SocketAddr {
 fn signal(name: &str, child: &Child) {
     let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
     assert!(status.is_ok_and(|status| status.success()), "it is there");
-}
-
-fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port")
-}
-
-/// A program that ends with us.
-struct Ends(Child);
-
-impl Ends {
-    fn kill(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }

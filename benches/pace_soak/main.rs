@@ -9,14 +9,17 @@
 #[path = "../support/arrival.rs"]
 mod arrival;
 mod faults;
+#[path = "../support/processes.rs"]
+mod processes;
 
 use arrival::{receive, stamp};
 use politely::config::Settings;
+use processes::{argument, read_head};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Host and arrival of each request by its number.
@@ -32,16 +35,10 @@ fn main() {
         return runtime.block_on(faults::crawl_by_environment(origin.parse().expect("an address")));
     }
     let Some(seconds) = argument("--faults") else { return runtime.block_on(soak()) };
-    let binary = argument("--binary").unwrap_or_else(|| env!("CARGO_BIN_EXE_politely").to_owned()).into();
     let seconds = Duration::from_secs(seconds.parse().expect("seconds"));
-    let is_good = runtime.block_on(faults::soak(seconds, binary));
+    let is_good = runtime.block_on(faults::soak(seconds));
     runtime.shutdown_background();
     std::process::exit(i32::from(!is_good));
-}
-
-/// What follows this.
-fn argument(name: &str) -> Option<String> {
-    std::env::args().skip_while(|argument| argument != name).nth(1)
 }
 
 async fn soak() {
@@ -169,18 +166,6 @@ fn answer(head: &str, at: SystemTime, starts: &Starts) -> String {
             String::from("page\n")
         }
     }
-}
-
-/// A head and the length of what follows; `None` at the end of the connection.
-async fn read_head(stream: &mut BufReader<TcpStream>) -> Option<(String, usize)> {
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if stream.read_line(&mut head).await.ok()? == 0 {
-            return None;
-        }
-    }
-    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-    Some((head, length.unwrap_or(0)))
 }
 
 const CLIENTS: usize = 500;

@@ -292,8 +292,7 @@ async fn listen(mut messages: UnboundedReceiver<Message>, to: (Arc<RobotsCache>,
                 telling.spawn(async move { tokio::join!(pacer.link_changed(), ledger.link_changed()) });
                 robots.published("");
             }
-            Message::Pace { key } => pacer.changed(&key),
-            Message::Wait { key, news } => pacer.hear(&key, news),
+            Message::Pace { key, news } => pacer.hear(&key, news),
             Message::Robots { authority } => robots.published(&authority),
         }
     }

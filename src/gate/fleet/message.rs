@@ -7,10 +7,8 @@ use redis::{FromRedisValue, PushInfo, PushKind};
 pub(in crate::gate) enum Message {
     /// The connection to the server was replaced or lost; earlier messages may be lost.
     Link,
-    /// An origin has refused another instance.
-    Pace { key: Box<str> },
-    /// News for the holders of a reservation of the key.
-    Wait { key: Box<str>, news: WaitNews },
+    /// A key's state has changed, as an origin has refused another instance; or `news` for the holders of a reservation.
+    Pace { key: Box<str>, news: Option<WaitNews> },
     /// Another instance has fetched a robots.txt.
     Robots { authority: Box<str> },
 }
@@ -35,14 +33,12 @@ impl Message {
         let (_, name) = rest.split_once(' ').filter(|(from, _)| *from != me)?;
         match kind {
             "wait" => {
-                let (put_off, rest) = name.split_once(' ')?;
-                let (busy, rest) = rest.split_once(' ')?;
-                let (way, key) = rest.split_once(' ')?;
-                let news =
-                    WaitNews { put_off: put_off.parse().ok()?, busy: busy.parse().ok()?, way: way.parse().ok()? };
-                Some(Self::Wait { key: key.into(), news })
+                let mut words = name.splitn(4, ' ');
+                let mut number = || words.next()?.parse().ok();
+                let news = Some(WaitNews { put_off: number()?, busy: number()?, way: number()? });
+                Some(Self::Pace { key: words.next()?.into(), news })
             }
-            "pace" => Some(Self::Pace { key: name.into() }),
+            "pace" => Some(Self::Pace { key: name.into(), news: None }),
             "robots" => Some(Self::Robots { authority: name.into() }),
             _ => None,
         }
@@ -61,11 +57,11 @@ mod tests {
 
     #[test]
     fn others_are_heard_and_not_oneself() {
-        assert_eq!(parsed("pace other a.example"), Some(Message::Pace { key: "a.example".into() }));
+        assert_eq!(parsed("pace other a.example"), Some(Message::Pace { key: "a.example".into(), news: None }));
         let robots = Message::Robots { authority: "http://a.example".into() };
         assert_eq!(parsed("robots other http://a.example"), Some(robots));
-        let news = WaitNews { put_off: 20, busy: 0, way: 3 };
-        assert_eq!(parsed("wait other 20 0 3 a.example"), Some(Message::Wait { key: "a.example".into(), news }));
+        let news = Some(WaitNews { put_off: 20, busy: 0, way: 3 });
+        assert_eq!(parsed("wait other 20 0 3 a.example"), Some(Message::Pace { key: "a.example".into(), news }));
         assert_eq!(parsed("pace me a.example"), None);
     }
 

@@ -91,7 +91,7 @@ impl Fleet {
     }
 
     /// The processes of this machine, if they are the fleet.
-    pub fn machine(&self) -> Option<&Machine> {
+    pub fn machine(&self) -> Option<&Arc<Machine>> {
         match &self.way {
             FleetWay::Server(_) => None,
             FleetWay::Machine(machine) => Some(machine),

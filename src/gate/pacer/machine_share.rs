@@ -1,19 +1,19 @@
 //! A host queue's share of its key's pace among the processes of this machine: the start reserved for the next waiting request, and the
 //! key's turn, taken when the start is due and kept until the request ends.
 
-use super::rivals::rivals;
 use crate::gate::fleet::{Machine, MachineStart, MachineTurn, MachineView};
+use crate::policy::PaceKey;
 use crate::policy::pace::{LastStarts, Observed, Schedule, Shares, Slot, TurnSource};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// This process's state of one key.
-#[derive(Debug)]
 pub(super) struct MachineShare {
+    machine: Arc<Machine>,
     /// Identifies the key.
     id: u64,
+    /// For the next waiting request, or for the one with the turn until it leaves.
     reserved: Option<(MachineStart, Instant)>,
-    /// The start that uses the turn, until its request leaves.
-    used: Option<(MachineStart, Instant)>,
     turn: ShareTurn,
     /// Processes that want the key, estimated from the last reservation.
     rivals: u32,
@@ -36,54 +36,45 @@ enum ShareTurn {
 }
 
 impl MachineShare {
-    pub fn new(id: u64) -> Self {
-        let seen = (Duration::ZERO, Observed::default(), None);
-        let (reserved, used, look_at, next, busy_since) = (None, None, None, None, None);
-        Self { id, reserved, used, turn: ShareTurn::None, rivals: 1, look_at, next, busy_since, seen }
+    pub fn new(machine: Arc<Machine>, key: &PaceKey) -> Self {
+        let (id, turn, seen) = (machine.id(&key.to_string()), ShareTurn::None, Default::default());
+        Self { machine, id, reserved: None, turn, rivals: 1, look_at: None, next: None, busy_since: None, seen }
     }
 
     /// Adopts other processes' starts now and then, and notes whether the pace is still shared.
-    pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
-        let reach = machine.reach();
-        if reach.link == 0 {
-            if self.turn != ShareTurn::None || self.reserved.take().is_some() {
-                self.turn = ShareTurn::None;
-                if reach.alone.is_some_and(|phase| phase.instances > 1) {
-                    // No other process's last start is reported any more.
-                    schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, schedule.backoff());
-                }
+    pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
+        if !self.machine.is_lost() {
+            if self.look_at.is_none_or(|at| at <= now) {
+                self.look(schedule, now);
             }
-            reach.alone.into_iter().for_each(|phase| schedule.follow(TurnSource::Partitioned(phase)));
-            return;
+            return self.tell(schedule);
         }
-        if self.look_at.is_none_or(|at| at <= now) {
-            self.look(schedule, machine, now);
+        let Some(phase) = self.machine.reach().alone else { return };
+        if (self.reserved.take().is_some() || self.turn != ShareTurn::None) && phase.instances > 1 {
+            // No other process's last start is reported any more.
+            schedule.adopt(LastStarts { last_start: Some(now), ..LastStarts::default() }, schedule.backoff());
         }
-        self.tell(schedule);
+        self.turn = ShareTurn::None;
+        schedule.follow(TurnSource::Partitioned(phase));
     }
 
     /// Reserves a start for the next waiting request, and takes the turn if it is due.
-    pub fn prepare<W>(
-        &mut self,
-        schedule: &mut Schedule<W>,
-        machine: &Machine,
-        key: impl Fn() -> String,
-        now: Instant,
-    ) {
+    pub fn prepare<W>(&mut self, schedule: &mut Schedule<W>, key: &PaceKey, now: Instant) {
         self.next = None;
-        if machine.reach().link == 0 {
+        if self.machine.is_lost() {
             // The last look may have lost the file, and nothing else would wake the waiting requests.
-            return self.follow(schedule, machine, now);
+            return self.follow(schedule, now);
         }
         if self.turn != ShareTurn::None {
             return;
         }
         let Some((gap, is_fetch)) = schedule.head_start() else { return };
-        self.look(schedule, machine, now);
+        self.look(schedule, now);
         let start = MachineStart { gap, is_fetch };
-        if self.reserved.is_none() {
-            self.reserved = machine.reserve(self.id, start, now).map(|at| (start, at));
-            self.rivals = self.rivals_by(schedule, now);
+        if self.reserved.is_none()
+            && let Some(at) = self.machine.reserve(self.id, start, now)
+        {
+            (self.reserved, self.rivals) = (Some((start, at)), schedule.rivals(at, gap, now));
             self.tell(schedule);
         }
         self.next = schedule.head_due().filter(|due| *due > now);
@@ -91,16 +82,16 @@ impl MachineShare {
             return;
         }
         let reserved = self.reserved.map_or(now, |(_, at)| at);
-        match machine.take(self.id, start, reserved, now) {
+        match self.machine.take(self.id, start, reserved, now) {
             MachineTurn::Taken => {
-                (self.turn, self.used, self.busy_since) = (ShareTurn::Next, self.reserved.take(), None);
+                (self.turn, self.busy_since) = (ShareTurn::Next, None);
                 self.tell(schedule);
             }
             MachineTurn::NotBefore(at) => self.next = Some(at),
             MachineTurn::Busy => {
                 let since = *self.busy_since.get_or_insert(now);
                 if now.duration_since(since) > LATE {
-                    machine.warn_of_stopped(self.id, &key());
+                    self.machine.warn_of_stopped(self.id, key);
                 }
                 self.next = Some(now + (gap / LOOKS).clamp(LOOK_LEAST, LOOK_MOST));
             }
@@ -108,58 +99,45 @@ impl MachineShare {
     }
 
     /// Nothing more can start for now. Returns when to act next for a waiting request, if known.
-    pub fn settle<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine) -> Option<Instant> {
+    pub fn settle<W>(&mut self, schedule: &mut Schedule<W>) -> Option<Instant> {
         if self.turn == ShareTurn::Next {
-            machine.release(self.id);
-            (self.turn, self.reserved) = (ShareTurn::None, self.used.take());
+            self.machine.release(self.id);
+            self.turn = ShareTurn::None;
+            if !self.machine.is_lost() {
+                self.tell(schedule);
+            }
         }
-        if schedule.waiting() == 0
-            && let Some((start, at)) = self.reserved.take()
-        {
-            machine.give_back(self.id, start, at);
-        }
-        if machine.reach().link != 0 {
-            self.tell(schedule);
+        if schedule.waiting() == 0 && self.turn == ShareTurn::None {
+            self.give_back();
         }
         self.next
     }
 
     /// Handles a request's start.
-    pub fn started<W>(&mut self, schedule: &mut Schedule<W>, slot: &Slot) {
+    pub fn started(&mut self, slot: &Slot) {
         if slot.is_shared() {
             self.turn = ShareTurn::Of(slot.number());
-            self.tell(schedule);
         }
     }
 
     /// The request leaves; `is_gone`: it has left. True: that frees the turn.
-    pub fn left<W>(
-        &mut self,
-        schedule: &mut Schedule<W>,
-        machine: &Machine,
-        slot: &Slot,
-        at: Instant,
-        is_gone: bool,
-    ) -> bool {
+    pub fn left(&mut self, slot: &Slot, at: Instant, is_gone: bool) -> bool {
         if !self.has_turn(slot) {
             return false;
         }
         let start = MachineStart { gap: slot.gap(), is_fetch: slot.is_first_fetch() };
-        machine.left(self.id, start, at, is_gone);
-        self.used = None;
-        is_gone && !slot.is_exclusive() && self.ended(schedule, machine, slot)
+        self.machine.left(self.id, start, at, is_gone);
+        self.reserved = None;
+        is_gone && !slot.is_exclusive() && self.ended(slot)
     }
 
     /// Handles a request's end. Returns true if that frees the turn.
-    pub fn ended<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, slot: &Slot) -> bool {
+    pub fn ended(&mut self, slot: &Slot) -> bool {
         let has_turn = self.has_turn(slot);
         if has_turn {
-            if let Some((start, at)) = self.used.take() {
-                machine.give_back(self.id, start, at);
-            }
-            machine.release(self.id);
+            self.give_back();
+            self.machine.release(self.id);
             self.turn = ShareTurn::None;
-            self.tell(schedule);
         }
         has_turn
     }
@@ -170,26 +148,26 @@ impl MachineShare {
     }
 
     /// Publishes a changed backoff or latency.
-    pub fn learned<W>(&mut self, schedule: &Schedule<W>, machine: &Machine) {
+    pub fn learned<W>(&mut self, schedule: &Schedule<W>) {
         let learned = (schedule.backoff(), schedule.observed(), schedule.last_starts().hold);
         if self.seen != learned {
             let (backoff, observed, hold) = learned;
-            machine.learn(self.id, backoff, observed, hold);
+            self.machine.learn(self.id, backoff, observed, hold);
             self.seen = learned;
         }
     }
 
     /// Adopts the others' answers before another answer is counted.
-    pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
-        if machine.reach().link != 0 {
-            self.look(schedule, machine, now);
+    pub fn catch_up<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
+        if !self.machine.is_lost() {
+            self.look(schedule, now);
         }
     }
 
     /// Adopts the others' starts and answers.
-    fn look<W>(&mut self, schedule: &mut Schedule<W>, machine: &Machine, now: Instant) {
+    fn look<W>(&mut self, schedule: &mut Schedule<W>, now: Instant) {
         self.look_at = Some(now + LOOK_EVERY);
-        let Some(MachineView { starts, backoff, observed, .. }) = machine.view(self.id, now) else {
+        let Some(MachineView { starts, backoff, observed, .. }) = self.machine.view(self.id, now) else {
             // The entry may have been evicted.
             self.seen = Default::default();
             return;
@@ -209,23 +187,15 @@ impl MachineShare {
     }
 
     fn tell<W>(&self, schedule: &mut Schedule<W>) {
-        let reserved = self.reserved.map(|(_, at)| at);
-        schedule.follow(TurnSource::Fleet {
-            known: true,
-            has_turn: self.turn == ShareTurn::Next,
-            rivals: self.rivals,
-            reserved,
-            shares: Shares::default(),
-        });
+        let (has_turn, reserved) = (self.turn == ShareTurn::Next, self.reserved.map(|(_, at)| at));
+        let (rivals, shares) = (self.rivals, Shares::default());
+        schedule.follow(TurnSource::Fleet { known: true, has_turn, rivals, reserved, shares });
     }
 
-    /// Estimates the rivals: each has one start reserved.
-    fn rivals_by<W>(&self, schedule: &Schedule<W>, now: Instant) -> u32 {
-        let Some((MachineStart { gap, .. }, at)) = self.reserved.filter(|(start, _)| !start.gap.is_zero()) else {
-            return 1;
-        };
-        let last = schedule.last_starts().last_start.unwrap_or(now).min(now);
-        rivals(last, at, gap, now)
+    fn give_back(&mut self) {
+        if let Some((start, at)) = self.reserved.take() {
+            self.machine.give_back(self.id, start, at);
+        }
     }
 }
 
@@ -247,23 +217,24 @@ mod tests {
     #[test]
     fn after_a_pause_nobody_is_told_of_rivals_that_are_not_there() {
         let directory = tempfile::tempdir().unwrap();
-        let machine = Machine::open(directory.path(), Duration::from_secs(3600)).unwrap();
-        let (mut schedule, mut share) = (Schedule::default(), MachineShare::new(machine.id("a.example")));
+        let machine = Arc::new(Machine::open(directory.path(), Duration::from_secs(3600)).unwrap());
+        let key = PaceKey::from_text("a.example").unwrap();
+        let (mut schedule, mut share) = (Schedule::default(), MachineShare::new(machine, &key));
         let terms =
             Terms { crawl_delay: Duration::from_secs(1), max_wait: Duration::from_secs(10), ..Terms::default() };
         let began = Instant::now();
         for now in [began, began + Duration::from_secs(20)] {
-            share.follow(&mut schedule, &machine, now);
+            share.follow(&mut schedule, now);
             assert!(matches!(schedule.request(now, ClientId(1), &terms, || ()), Turn::Wait { .. }));
-            share.prepare(&mut schedule, &machine, String::new, now);
+            share.prepare(&mut schedule, &key, now);
             // The file's clock is coarser than ours.
             let now = now + TICK;
-            share.prepare(&mut schedule, &machine, String::new, now);
+            share.prepare(&mut schedule, &key, now);
             let NextTurn::Start((), slot) = schedule.poll(now) else { panic!("nobody else wants it") };
-            share.started(&mut schedule, &slot);
+            share.started(&slot);
             schedule.left(&slot, now, true);
-            share.left(&mut schedule, &machine, &slot, now, true);
-            share.ended(&mut schedule, &machine, &slot);
+            share.left(&slot, now, true);
+            share.ended(&slot);
             schedule.finished(|| now, slot, PaceOutcome::Success);
             let next = schedule.forecast(now, ClientId(1), &terms);
             assert_eq!(next, now + terms.crawl_delay, "{:?}", now - began);

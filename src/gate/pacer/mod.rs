@@ -6,8 +6,6 @@ mod fleet_share;
 mod host_queue;
 mod machine_share;
 mod permit;
-mod refusal;
-mod rivals;
 mod waiters;
 
 pub use host_queue::PaceFigures;
@@ -97,10 +95,8 @@ impl Pacer {
         for shard in &self.shards {
             let queues: Vec<_> = shard.read().queues.iter().cloned().collect();
             for queue in queues.into_iter().flat_map(|queue| queue.with_groups()) {
-                match queue.has_news() {
-                    true => queue.look(places.clone().acquire_owned().await.ok()),
-                    false => queue.look(None),
-                }
+                let place = if queue.has_news() { places.clone().acquire_owned().await.ok() } else { None };
+                queue.look(place);
             }
         }
         // Queues with a driver report at once by themselves.
@@ -108,16 +104,9 @@ impl Pacer {
         let _ = places.acquire_many(MAX_REPORTING as u32).await;
     }
 
-    /// Handles a change of a key's state in the fleet.
-    pub fn changed(&self, key: &str) {
+    /// Handles a change of a key's state in the fleet. `news`: for holders of a reservation.
+    pub fn hear(&self, key: &str, news: Option<WaitNews>) {
         // Without a queue no request waits here, and other instances soon have the slot.
-        if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {
-            queue.changed();
-        }
-    }
-
-    /// Handles news that concerns holders of a reservation.
-    pub fn hear(&self, key: &str, news: WaitNews) {
         if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {
             queue.hear(news);
         }
@@ -159,3 +148,23 @@ const MAX_REPORTING: usize = 256;
 const MIN_SWEEP: usize = 64;
 /// Size of a queue with its table row; the key usually shares the authority's memory.
 const QUEUE_BYTES: usize = size_of::<HostQueue>() + 4 * size_of::<usize>() + 2 * size_of::<Arc<HostQueue>>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_table_drops_the_queues_that_owe_nothing_and_no_other() {
+        let pacer = Pacer::new(None, None);
+        let key = |number: u32| PaceKey::from_text(&format!("{number}.example")).expect("a key");
+        let is_here = |key: &PaceKey| std::ptr::eq(pacer.shard(pacer.hasher.hash_one(key)), &pacer.shards[0]);
+        let mut keys = (0..).map(key).filter(is_here);
+        let held = pacer.queue(&keys.next().expect("some"));
+        let kept = || pacer.shards[0].read().queues.len();
+        keys.by_ref().take(MIN_SWEEP - 1).for_each(|key| drop(pacer.queue(&key)));
+        assert_eq!(kept(), MIN_SWEEP, "there is room");
+        keys.take(MIN_SWEEP).for_each(|key| drop(pacer.queue(&key)));
+        assert!(kept() <= MIN_SWEEP, "{}", kept());
+        assert!(Arc::ptr_eq(&held, &pacer.queue(held.key())));
+    }
+}

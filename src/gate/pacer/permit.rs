@@ -1,7 +1,6 @@
 //! The right to one request in flight, and a place in the queue for it.
 
 use super::host_queue::HostQueue;
-use super::refusal::refusal;
 use super::waiters::WaitPlace;
 use crate::gate::fleet::Fleet;
 use crate::policy::pace::{ARRIVAL, ClientId, PaceOutcome, Refused, Slot, Terms, Ticket};
@@ -205,15 +204,16 @@ fn is_paced(slot: &Slot) -> bool {
 
 /// A place in the queue, given back when dropped.
 pub(in crate::gate) struct Waiting {
-    queue: Arc<HostQueue>,
+    pub(super) queue: Arc<HostQueue>,
     pub(super) client: ClientId,
-    ticket: Ticket,
-    answer: oneshot::Receiver<Result<Slot, Refused>>,
+    pub(super) ticket: Ticket,
+    pub(super) answer: oneshot::Receiver<Result<Slot, Refused>>,
     pub(super) terms: Box<Terms>,
     pub(super) since: Instant,
-    due: Option<Instant>,
+    /// When the slot is likely to be granted. `None`: unknown.
+    pub(super) due: Option<Instant>,
     /// `None`: the request takes no place from others.
-    place: Option<WaitPlace>,
+    pub(super) place: Option<WaitPlace>,
     /// The group's permit, if already granted.
     pub(super) group: Option<Permit>,
     /// The host's queue, if this place is in a group's queue.
@@ -221,21 +221,6 @@ pub(in crate::gate) struct Waiting {
 }
 
 impl Waiting {
-    #[allow(clippy::too_many_arguments, reason = "made in one place")]
-    pub(super) fn new(
-        queue: &Arc<HostQueue>,
-        client: ClientId,
-        ticket: Ticket,
-        answer: oneshot::Receiver<Result<Slot, Refused>>,
-        terms: &Terms,
-        since: Instant,
-        due: Option<Instant>,
-        place: Option<WaitPlace>,
-    ) -> Self {
-        let (queue, terms) = (queue.clone(), Box::new(terms.clone()));
-        Waiting { queue, client, ticket, answer, terms, since, due, place, group: None, host: None }
-    }
-
     /// The host's queue.
     pub fn queue(&self) -> &Arc<HostQueue> {
         self.host.as_ref().unwrap_or(&self.queue)
@@ -268,7 +253,7 @@ impl Waiting {
                     None => permit,
                 })
             }
-            Ok(Err(refused)) => Err(refusal(refused, self.terms.max_wait)),
+            Ok(Err(refused)) => Err(refused.into_refusal(self.terms.max_wait)),
             Err(_) => Err(Refusal::Draining { retry_after: DRAINING }),
         }
     }

@@ -14,19 +14,15 @@ const LEAST: Duration = Duration::from_millis(100);
 /// The backoff gap, which grows with refusals and shrinks with successes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Backoff {
-    delay: Duration,
+    pub delay: Duration,
     /// Number of the newest start at the last raise. Requests in flight together are refused together: they make one step, and their
     /// successes say nothing about the raised pace.
     raised_at: u64,
     /// Consecutive refusals.
-    refusals: u32,
+    pub refusals: u32,
 }
 
 impl Backoff {
-    pub fn delay(&self) -> Duration {
-        self.delay
-    }
-
     /// Counts a success of the request of that number.
     pub fn succeeded(&mut self, number: u64) {
         if (self.delay.is_zero() && self.refusals == 0) || number <= self.raised_at {
@@ -39,10 +35,6 @@ impl Backoff {
                 self.delay = Duration::ZERO;
             }
         }
-    }
-
-    pub fn refusals(&self) -> u32 {
-        self.refusals
     }
 
     /// Counts a refusal of the request of that number. `starts`: the newest start. `gap`: of the host's ordinary pace.
@@ -90,11 +82,6 @@ impl Backoff {
         self.delay = raised.min(max_delay).min(MAX);
         self.raised_at = starts;
         Some(advice.unwrap_or(self.delay))
-    }
-
-    /// Adopts the fleet's count of refusals.
-    pub fn adopt_refusals(&mut self, refusals: u32) {
-        self.refusals = refusals;
     }
 
     /// Adopts the fleet's backoff. `starts`: the newest start. If the backoff was raised, starts until now say nothing about it.

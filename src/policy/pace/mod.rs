@@ -32,7 +32,6 @@ mod outcome;
 mod owed;
 mod pending_start;
 mod phase;
-mod reserve;
 mod shared;
 mod source;
 mod start;
@@ -49,7 +48,6 @@ pub use last_starts::LastStarts;
 pub use observed::Observed;
 use pending_start::PendingStart;
 pub use phase::Phase;
-pub use reserve::reserve;
 pub use source::{Shares, TurnSource};
 use terms::SlotRequest;
 pub use terms::{ARRIVAL, Debt, NextTurn, PaceOutcome, Refused, Slot, Terms, Ticket, Turn};
@@ -80,7 +78,7 @@ pub struct Schedule<W = ()> {
     in_flight: u32,
     /// Unfinished requests of each client; includes requests that others need not wait for.
     held: HashMap<ClientId, u32>,
-    pending: PendingStart,
+    pending: Option<PendingStart>,
     source: TurnSource,
     wait_queue: Option<Box<WaitQueue<W>>>,
 }
@@ -100,7 +98,7 @@ impl<W> Default for Schedule<W> {
             tickets: 0,
             in_flight: 0,
             held: HashMap::new(),
-            pending: PendingStart::None,
+            pending: None,
             source: TurnSource::default(),
             wait_queue: None,
         }
@@ -133,7 +131,7 @@ impl<W> Schedule<W> {
             return Turn::Refuse(self.wait_refusal(now, retry_after));
         }
         let least = if asks { source::ASKING } else { ARRIVAL };
-        let patience = terms.max_wait.min(terms::FAR).max(least);
+        let patience = (!terms.is_renewal).then(|| terms.max_wait.min(terms::FAR).max(least));
         let wait_queue = self.wait_queue.get_or_insert_default();
         let queue = terms.queue.max(usize::from(asks || is_nearly_due));
         let is_full = !terms.is_renewal && wait_queue.is_full(queue);
@@ -144,10 +142,7 @@ impl<W> Schedule<W> {
         }
         self.tickets += 1;
         let ticket = Ticket { client, number: self.tickets };
-        match terms.is_renewal {
-            true => wait_queue.join_as_renewal(ticket, demand, now, terms::FAR, waiter()),
-            false => wait_queue.join(ticket, demand, now, patience, waiter()),
-        }
+        wait_queue.join(ticket, demand, now, patience, waiter());
         Turn::Wait { ticket, until: (at > now).then_some(at) }
     }
 
@@ -156,7 +151,11 @@ impl<W> Schedule<W> {
         let Some(wait_queue) = &mut self.wait_queue else { return NextTurn::Idle };
         if let Some((waiter, why)) = wait_queue.turned_away() {
             self.drop_empty_queue();
-            return NextTurn::Refuse(waiter, self.why(now, why));
+            let why = match why {
+                Refused::TooLong { retry_after } => self.wait_refusal(now, retry_after),
+                Refused::Full { .. } | Refused::Paused { .. } => why,
+            };
+            return NextTurn::Refuse(waiter, why);
         }
         let Some(head) = wait_queue.head() else {
             self.wait_queue = None;
@@ -173,11 +172,8 @@ impl<W> Schedule<W> {
         let (due, inputs) = (self.due(head).max(part), self.source.forecast(self.backoff(), self.latency));
         let (marks, first) = self.forecast_from(now, head);
         let wait_queue = self.wait_queue.as_mut().expect("only `pop` above gives it up");
-        if wait_queue.sweep(now, first, marks, inputs)
-            && let Some((waiter, why)) = wait_queue.turned_away()
-        {
-            self.drop_empty_queue();
-            return NextTurn::Refuse(waiter, self.why(now, why));
+        if wait_queue.sweep(now, first, marks, inputs) {
+            return self.poll(now);
         }
         let deadline = wait_queue.next_deadline();
         // If all slots are taken, `finished` wakes the queue; if the fleet's turn is missing, its arrival does.
@@ -241,7 +237,7 @@ impl<W> Schedule<W> {
 
     /// The part of the gap that is due to the origin's 429 and 503 answers; zero: none.
     pub fn backoff(&self) -> Duration {
-        self.backoff.delay().min(self.max_delay)
+        self.backoff.delay.min(self.max_delay)
     }
 
     #[inline]
@@ -251,7 +247,7 @@ impl<W> Schedule<W> {
 
     #[inline]
     fn has_room(&self, demand: SlotRequest) -> bool {
-        self.in_flight < self.limit(demand) && self.pending == PendingStart::None
+        self.in_flight < self.limit(demand) && self.pending.is_none()
     }
 
     #[inline]
@@ -272,15 +268,8 @@ impl<W> Schedule<W> {
     /// Why a request with this wait is refused.
     fn wait_refusal(&self, now: Instant, retry_after: Duration) -> Refused {
         match self.paused_until(now) {
-            Some(_) => Refused::Paused { retry_after, refusals: self.backoff.refusals() },
+            Some(_) => Refused::Paused { retry_after, refusals: self.backoff.refusals },
             None => Refused::TooLong { retry_after },
-        }
-    }
-
-    fn why(&self, now: Instant, refused: Refused) -> Refused {
-        match refused {
-            Refused::TooLong { retry_after } => self.wait_refusal(now, retry_after),
-            Refused::Full { .. } | Refused::Paused { .. } => refused,
         }
     }
 

@@ -9,20 +9,21 @@ impl<W> Schedule<W> {
         let mark = self.last.of(slot.first_fetch);
         *mark = (*mark).max(Some(at));
         self.pushed_back();
-        is_gone && self.pending.end(slot.number)
+        is_gone && self.pending.take_if(|pending| pending.number == slot.number).is_some()
     }
 
     /// The observed latency and refusals.
     pub fn observed(&self) -> Observed {
-        Observed { latency: self.latency, refusals: self.backoff.refusals() }
+        Observed { latency: self.latency, refusals: self.backoff.refusals }
     }
 
-    /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap. `may_shorten`: the answer may lower
-    /// the latency; errors are quick.
+    /// Counts the latency of an answer to a request with an [`adaptive`](super::Terms::adaptive) gap, with half the weight. Unless
+    /// `may_shorten`, the answer cannot lower the latency, as errors are quick.
     pub fn answered(&mut self, after: Duration, may_shorten: bool) {
-        let mut observed = self.observed();
-        observed.answered(after, may_shorten);
-        self.latency = observed.latency;
+        let smoothed = if self.latency.is_zero() { after } else { self.latency / 2 + after / 2 };
+        if may_shorten || smoothed > self.latency {
+            self.latency = smoothed;
+        }
         self.pushed_back();
     }
 
@@ -36,7 +37,7 @@ impl<W> Schedule<W> {
     pub fn finished(&mut self, now: impl Fn() -> Instant, slot: Slot, outcome: PaceOutcome) {
         self.in_flight -= u32::from(slot.in_flight);
         self.let_go(&slot);
-        self.pending.end(slot.number);
+        self.pending.take_if(|pending| pending.number == slot.number);
         self.learn(now, &slot, outcome);
     }
 

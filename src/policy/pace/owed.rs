@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 impl<W> Schedule<W> {
     /// Until when the host is paused after too many consecutive refusals.
     pub fn paused_until(&self, now: Instant) -> Option<Instant> {
-        let is_open = self.pauses_after.is_some_and(|after| self.backoff.refusals() >= after.get());
+        let is_open = self.pauses_after.is_some_and(|after| self.backoff.refusals >= after.get());
         self.last.hold.filter(|hold| is_open && *hold > now)
     }
 
@@ -26,7 +26,7 @@ impl<W> Schedule<W> {
     /// The key's debt, to be kept over a restart.
     pub fn debt(&self, now: Instant) -> Option<Debt> {
         let until = self.owed_until()?;
-        (until > now).then(|| Debt { until, backoff: self.backoff(), refusals: self.backoff.refusals() })
+        (until > now).then(|| Debt { until, backoff: self.backoff(), refusals: self.backoff.refusals })
     }
 
     /// Remaining time of the debt.
@@ -44,7 +44,7 @@ impl<W> Schedule<W> {
 
     /// Whether the schedule can be dropped without loss. Backoff and refusals are kept for an hour after the last start.
     pub fn is_idle(&self, now: Instant) -> bool {
-        let is_calm = self.backoff().is_zero() && self.backoff.refusals() == 0;
+        let is_calm = self.backoff().is_zero() && self.backoff.refusals == 0;
         let memory = if is_calm { Duration::ZERO } else { backoff::MAX };
         let fetched = self.last.last_fetch.map(|at| at + self.delay());
         let owed = self.owed_until().max(fetched);

@@ -1,6 +1,5 @@
 //! A key shared by a fleet: who grants its starts, and what the others know of it.
 
-use super::pending_start::PendingStart;
 use super::terms::SlotRequest;
 use super::{LastStarts, Observed, Phase, Schedule, Slot, TurnSource};
 use std::time::{Duration, Instant};
@@ -30,6 +29,15 @@ impl<W> Schedule<W> {
         self.wait_queue.is_some() && matches!(self.source, TurnSource::Fleet { has_turn: false, .. })
     }
 
+    /// Estimates how many instances or processes want the key, including this one: each has one start reserved, and `newest` is the
+    /// newest. Time more than a gap ago does not count: nobody wanted the host then, or this instance could not ask.
+    pub fn rivals(&self, newest: Instant, gap: Duration, now: Instant) -> u32 {
+        let last = self.last.last_start.unwrap_or(now).min(now);
+        let since = now.checked_sub(gap).map_or(last, |before| last.max(before));
+        let gaps = if gap.is_zero() { 1.0 } else { newest.duration_since(since).div_duration_f64(gap) };
+        (gaps.round() as u32).clamp(1, MOST_RIVALS)
+    }
+
     /// When the next waiting request is due.
     pub fn head_due(&self) -> Option<Instant> {
         self.due(self.wait_queue.as_ref()?.head()?).max(self.source.reserved())
@@ -51,12 +59,9 @@ impl<W> Schedule<W> {
     /// Adopts the fleet's knowledge: others' starts, and the backoff in place of its own.
     pub fn adopt(&mut self, others: LastStarts, backoff: Duration) {
         let last = self.last.max(others);
-        if self.last != last || self.backoff.delay() != backoff {
-            if self.last.last_start != last.last_start
-                && let PendingStart::Start(number) = self.pending
-            {
-                self.pending = PendingStart::Overtaken(number);
-            }
+        if self.last != last || self.backoff.delay != backoff {
+            let is_overtaken = self.last.last_start != last.last_start;
+            self.pending.iter_mut().for_each(|pending| pending.is_overtaken |= is_overtaken);
             self.starts += u64::from(self.last != last);
             self.last = last;
             self.backoff.adopt(backoff, self.starts);
@@ -68,7 +73,7 @@ impl<W> Schedule<W> {
     pub fn adopt_observed(&mut self, observed: Observed) {
         if self.observed() != observed {
             self.latency = observed.latency;
-            self.backoff.adopt_refusals(observed.refusals);
+            self.backoff.refusals = observed.refusals;
             self.pushed_back();
         }
     }
@@ -82,7 +87,8 @@ impl<W> Schedule<W> {
             (TurnSource::Fleet { .. }, false) => slot.gap.is_zero(),
             (TurnSource::Partitioned(_), is_shared) => !is_shared,
         };
-        is_there && (slot.gap.is_zero() || self.pending != PendingStart::Overtaken(slot.number))
+        let is_overtaken = self.pending.is_some_and(|it| it.is_overtaken && it.number == slot.number);
+        is_there && (slot.gap.is_zero() || !is_overtaken)
     }
 
     /// For a partitioned instance: its part of the time, and the gap that divides it.
@@ -139,5 +145,6 @@ impl<W> Schedule<W> {
     }
 }
 
+const MOST_RIVALS: u32 = 64;
 /// A start later than this fraction of a gap comes too close to the next instance's.
 const LATE: u32 = 4;

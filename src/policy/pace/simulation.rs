@@ -240,7 +240,7 @@ impl World {
         let asks_for = |terms: &Terms| (terms.gap(), terms.max_concurrent);
         let asked = asks_for(&self.arrivals[i].terms);
         let uniform = self.arrivals.iter().all(|arrival| asks_for(&arrival.terms) == asked);
-        if !uniform || self.schedule.in_flight() >= self.limit(i) || self.schedule.pending != PendingStart::None {
+        if !uniform || self.schedule.in_flight() >= self.limit(i) || self.schedule.pending.is_some() {
             return Ok(());
         }
         let gap = self.arrivals[i].terms.gap().max(self.schedule.backoff());

@@ -40,8 +40,8 @@ impl<W> Schedule<W> {
         let shared = self.source.is_shared(demand, self.backoff());
         let exclusive = self.limit(demand) == 1;
         let gap = demand.gap(self.latency).max(self.backoff());
-        self.pending = if gap.is_zero() { PendingStart::None } else { PendingStart::Start(self.starts) };
         let (number, first_fetch) = (self.starts, demand.first_fetch);
+        self.pending = (!gap.is_zero()).then_some(PendingStart { number, is_overtaken: false });
         Slot { number, client, first_fetch, before, shared, exclusive, in_flight: true, gap, group_gap: Duration::ZERO }
     }
 
@@ -59,7 +59,7 @@ impl<W> Schedule<W> {
 
     /// The client to lend a place next, if requests wait for places. None is lent under a crawl-delay or a backoff.
     pub(super) fn next_lent(&self) -> Option<LentPlace> {
-        let wait_queue = self.wait_queue.as_deref().filter(|_| self.pending == PendingStart::None)?;
+        let wait_queue = self.wait_queue.as_deref().filter(|_| self.pending.is_none())?;
         let fronts = wait_queue.fronts().filter(|(client, demand, _)| {
             let is_free = client.is_none_or(|client| !self.held.contains_key(&client));
             is_free && (2..=self.in_flight).contains(&self.limit(*demand)) && self.may_turn(*demand)

@@ -97,12 +97,18 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// `max_wait`: how long the request might wait.
+    /// The refusal, without the margin for arrival unless the rest would not exceed `max_wait`: how long the request might wait.
     pub fn into_refusal(self, max_wait: Duration) -> Refusal {
         match self {
-            Self::TooLong { retry_after } => Refusal::CrawlDelay { retry_after, max_wait: Some(max_wait) },
+            Self::TooLong { retry_after: wait } => {
+                let asked = wait.saturating_sub(ARRIVAL);
+                let retry_after = if asked > max_wait { asked } else { wait };
+                Refusal::CrawlDelay { retry_after, max_wait: Some(max_wait) }
+            }
             Self::Full { retry_after } => Refusal::QueueFull { retry_after },
-            Self::Paused { retry_after, refusals } => Refusal::HostPaused { retry_after, refusals },
+            Self::Paused { retry_after: pause, refusals } => {
+                Refusal::HostPaused { retry_after: pause.saturating_sub(ARRIVAL), refusals }
+            }
         }
     }
 }

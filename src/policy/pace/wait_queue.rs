@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::LastStarts;
 use super::gap::GapInputs;
-use super::terms::{Refused, SlotRequest, Ticket};
+use super::terms::{FAR, Refused, SlotRequest, Ticket};
 use crate::policy::client_id::ClientId;
 
 #[derive(Debug)]
@@ -96,40 +96,27 @@ impl<W> WaitQueue<W> {
         self.pushed_back = true;
     }
 
-    /// `patience`: how long the request may wait.
+    /// `patience`: how long the request may wait. `None`: a renewal, which waits without limit, before all others.
     pub fn join(
         &mut self,
         Ticket { client, number }: Ticket,
         demand: SlotRequest,
         now: Instant,
-        patience: Duration,
+        patience: Option<Duration>,
         payload: W,
     ) {
-        let (deadline, lent) = (now + patience, now + LENT_AFTER.min(patience / 2));
-        self.waiting += 1;
-        self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
+        let deadline = now + patience.unwrap_or(FAR);
+        let lent = now + LENT_AFTER.min((deadline - now) / 2);
         let waiter = QueuedWaiter { number, demand, deadline, lent, payload };
+        sooner(&mut self.next_deadline, deadline);
+        self.waiting += usize::from(patience.is_some());
         match self.ring.iter_mut().find(|queue| queue.client == client) {
+            _ if patience.is_none() => self.renewals.push_back(waiter),
             Some(queue) => queue.waiters.push_back(waiter),
             None => self.push(ClientQueue { client, waiters: [waiter].into() }),
         }
         // The new request may start before earlier ones.
-        self.pushed_back |= self.ring.len() > 1;
-    }
-
-    /// Adds a renewal, which waits without limit, before all others.
-    pub fn join_as_renewal(
-        &mut self,
-        Ticket { number, .. }: Ticket,
-        demand: SlotRequest,
-        now: Instant,
-        patience: Duration,
-        payload: W,
-    ) {
-        let (deadline, lent) = (now + patience, now + LENT_AFTER);
-        self.next_deadline = Some(self.next_deadline.map_or(deadline, |next| next.min(deadline)));
-        self.renewals.push_back(QueuedWaiter { number, demand, deadline, lent, payload });
-        self.pushed_back = true;
+        self.pushed_back |= self.ring.len() > 1 || patience.is_none();
     }
 
     /// Takes the first request, of client `of` or of all, with its client unless it is a renewal.
@@ -205,10 +192,8 @@ impl<W> WaitQueue<W> {
         inputs: GapInputs,
     ) -> Instant {
         let mut at = self.clear_renewals(now, marks, inputs);
-        let own = match client {
-            Some(client) => self.waiting_for(client),
-            None => self.ring.iter().map(|queue| queue.waiters.len()).max().unwrap_or(0),
-        };
+        let is_own = |queue: &&ClientQueue<W>| client.is_none_or(|client| client == queue.client);
+        let own = self.ring.iter().filter(is_own).map(|queue| queue.waiters.len()).max().unwrap_or(0);
         for round in 0..=own {
             for queue in &self.ring {
                 if round == own && Some(queue.client) == client {
@@ -227,10 +212,6 @@ impl<W> WaitQueue<W> {
         self.renewals.iter().fold(now, |at, waiter| started(marks, waiter.demand, at, inputs))
     }
 
-    fn waiting_for(&self, client: ClientId) -> usize {
-        self.ring.iter().find(|queue| queue.client == client).map_or(0, |queue| queue.waiters.len())
-    }
-
     /// Refuses all requests that cannot start in time, if that may have changed. To be called only when the head cannot start. True: a
     /// request was refused. `first`: earliest possible start.
     pub fn sweep(&mut self, now: Instant, first: Instant, mut marks: LastStarts, inputs: GapInputs) -> bool {
@@ -238,10 +219,7 @@ impl<W> WaitQueue<W> {
             return false;
         }
         self.pushed_back = false;
-        self.next_deadline = None;
-        for renewal in &self.renewals {
-            self.next_deadline = Some(self.next_deadline.map_or(renewal.deadline, |next| next.min(renewal.deadline)));
-        }
+        self.next_deadline = self.renewals.iter().map(|renewal| renewal.deadline).min();
         let mut at = self.clear_renewals(first, &mut marks, inputs);
         let mut too_late = Vec::new();
         let mut places = vec![0; self.ring.len()];
@@ -256,8 +234,7 @@ impl<W> WaitQueue<W> {
                         too_late.extend(queue.waiters.remove(*place));
                         continue;
                     }
-                    self.next_deadline =
-                        Some(self.next_deadline.map_or(waiter.deadline, |next| next.min(waiter.deadline)));
+                    sooner(&mut self.next_deadline, waiter.deadline);
                     (marks, at) = (after, start);
                     *place += 1;
                     left = true;
@@ -280,6 +257,10 @@ impl<W> WaitQueue<W> {
 
 /// Other starts before a guest's: an eighth costs the host's own requests little, and no guest waits for ever.
 const LET_BY: u32 = 8;
+
+fn sooner(next: &mut Option<Instant>, deadline: Instant) {
+    *next = Some(next.map_or(deadline, |next| next.min(deadline)));
+}
 
 /// When a start not before `at` is due; `marks` are updated.
 fn started(marks: &mut LastStarts, demand: SlotRequest, at: Instant, inputs: GapInputs) -> Instant {

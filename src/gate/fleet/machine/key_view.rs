@@ -11,6 +11,15 @@ pub(in crate::gate) struct MachineStart {
     pub is_fetch: bool,
 }
 
+/// Result of asking for a key's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::gate) enum MachineTurn {
+    Taken,
+    NotBefore(Instant),
+    /// Another process has the turn, or is next.
+    Busy,
+}
+
 /// A key's state, by the starts of all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::gate) struct MachineView {

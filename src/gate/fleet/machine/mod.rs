@@ -15,18 +15,18 @@ mod slots;
 mod words;
 
 use super::{Reach, ServerLost, Spend};
-use crate::policy::Spent;
 use crate::policy::pace::{Debt, Observed, Phase};
+use crate::policy::{PaceKey, Spent};
 use clock::{instant, micros, micros_up, span};
 use copies::Copies;
-pub(in crate::gate) use key_view::{MachineStart, MachineView};
-use slot::{KeySlot, SlotTurn};
+pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView};
+use slot::KeySlot;
 use slots::Slots;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::sleep;
 
@@ -36,22 +36,11 @@ pub(in crate::gate) struct Machine {
     copies: Arc<Copies>,
     /// Upper limit of a debt.
     most: Duration,
-    /// Whether the end of sharing has been logged.
-    is_told: AtomicBool,
-    /// Number of processes when sharing ended.
-    alone: AtomicU32,
+    /// Number of processes when sharing ended, which has been logged.
+    alone: OnceLock<u32>,
     opened: Instant,
     /// The stopped process that has been logged.
     warned_of: AtomicU32,
-}
-
-/// Result of asking for a key's turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::gate) enum MachineTurn {
-    Taken,
-    NotBefore(Instant),
-    /// Another process has the turn, or is next.
-    Busy,
 }
 
 impl Machine {
@@ -66,8 +55,7 @@ impl Machine {
                 slots: Slots::open(directory)?,
                 copies: Arc::new(Copies::open(directory)?),
                 most,
-                is_told: AtomicBool::default(),
-                alone: AtomicU32::new(1),
+                alone: OnceLock::new(),
                 opened: Instant::now(),
                 warned_of: AtomicU32::default(),
             })
@@ -79,7 +67,7 @@ impl Machine {
     #[inline]
     pub fn reach(&self) -> Reach {
         let link = u64::from(!self.is_lost());
-        let phase = Phase { instances: self.alone.load(Ordering::Relaxed), rank: 0, epoch: self.opened };
+        let phase = Phase { instances: self.alone.get().copied().unwrap_or(1), rank: 0, epoch: self.opened };
         Reach { link, alone: Some(phase), ..Reach::default() }
     }
 
@@ -118,18 +106,12 @@ impl Machine {
     /// Takes the key's turn, which allows no other process to start anything. This process does not have it yet. Of several waiting
     /// processes, the one whose start was `reserved` first is next.
     pub fn take(&self, id: u64, start: MachineStart, reserved: Instant, at: Instant) -> MachineTurn {
-        let (now, me) = (micros(at), self.slots.me);
+        let times = (micros(at), span(self.most));
         loop {
-            let Some(slot) = self.slots.find_or_insert(id, now) else { return MachineTurn::Busy };
-            match slot.take(start, micros(reserved), me, now, span(self.most)) {
-                SlotTurn::Taken => return MachineTurn::Taken,
-                SlotTurn::NotBefore(due) => return MachineTurn::NotBefore(instant(due).unwrap_or(at)),
-                SlotTurn::Of { process, .. } if process != me && self.slots.lives(process) => {
-                    return MachineTurn::Busy;
-                }
-                SlotTurn::Of { word, .. } => slot.bury(word, micros_up(at.max(Instant::now()))),
-                SlotTurn::Behind => return MachineTurn::Busy,
-                SlotTurn::Gone => {}
+            let Some(slot) = self.slots.find_or_insert(id, times.0) else { return MachineTurn::Busy };
+            let lives = |process| self.slots.lives(process);
+            if let Some(turn) = slot.take(start, micros(reserved), self.slots.me, times, lives) {
+                return turn;
             }
         }
     }
@@ -157,7 +139,7 @@ impl Machine {
     }
 
     /// Logs the process that has the key's turn, if it is stopped.
-    pub fn warn_of_stopped(&self, id: u64, key: &str) {
+    pub fn warn_of_stopped(&self, id: u64, key: &PaceKey) {
         let Some(process) = self.slots.find(id).and_then(|slot| slot.process()) else { return };
         let Some(pid) = self.slots.pid(process) else { return };
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -192,11 +174,14 @@ impl Machine {
         }
     }
 
-    fn is_lost(&self) -> bool {
+    /// Whether nothing is shared any more, which is logged.
+    pub fn is_lost(&self) -> bool {
         let is_lost = self.slots.is_lost();
-        if is_lost && !self.is_told.swap(true, Ordering::Relaxed) {
-            self.alone.store(self.slots.processes(), Ordering::Relaxed);
-            warn("from now on", &io::Error::other(format!("{} cannot be read any more", slots::FILE)));
+        if is_lost {
+            self.alone.get_or_init(|| {
+                warn("from now on", &io::Error::other(format!("{} cannot be read any more", slots::FILE)));
+                self.slots.processes()
+            });
         }
         is_lost
     }

@@ -6,28 +6,12 @@
 //! claim lapses.
 //! Times are microseconds (`clock`); implausible values are not trusted.
 
-use super::clock::{instant, micros, span};
-use super::key_view::{MachineStart, MachineView};
-use crate::policy::pace::{LastStarts, Observed, reserve};
+use super::clock::{instant, micros, micros_up, span};
+use super::key_view::{MachineStart, MachineTurn, MachineView};
+use crate::policy::pace::{LastStarts, Observed};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
-
-/// Result of asking for the key's turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SlotTurn {
-    Taken,
-    NotBefore(u64),
-    /// That process has the turn, or ended with it: in that case call [`KeySlot::bury`].
-    Of {
-        process: u32,
-        word: u64,
-    },
-    /// Another process is next.
-    Behind,
-    /// The words belong to another key now.
-    Gone,
-}
 
 /// A key's words.
 #[derive(Debug, Clone, Copy)]
@@ -64,14 +48,15 @@ impl<'a> KeySlot<'a> {
     pub fn reserve(&self, start: MachineStart, now: u64) -> u64 {
         let (gap, hold) = (span(start.gap), self.get(HOLD).min(now + HOUR));
         let last = self.last_start(start).min(now + AHEAD);
+        let first = |last: u64| after(last, gap).max(hold).max(now);
         if start.is_fetch {
-            return reserve(last, gap, hold, now);
+            return first(last);
         }
         loop {
             let tail = self.get(TAIL);
             // A time further ahead than others can have reserved is invalid.
             let reserved = tail.min(now.saturating_add(gap.saturating_mul(MOST_RESERVED)));
-            let start = reserve(reserved.max(last), gap, hold, now);
+            let start = first(reserved.max(last));
             if self.words[TAIL].compare_exchange(tail, start, SeqCst, SeqCst).is_ok() {
                 return start;
             }
@@ -86,33 +71,41 @@ impl<'a> KeySlot<'a> {
         }
     }
 
-    /// Takes the key's turn for `me`, if the start is due and no waiting process has an earlier `reserved` start.
-    pub fn take(&self, start: MachineStart, reserved: u64, me: u32, now: u64, most: u64) -> SlotTurn {
+    /// Takes the key's turn for `me`, if the start is due and no waiting process has an earlier `reserved` start. `lives`: whether a
+    /// process lives. `None`: the words belong to another key now.
+    pub fn take(
+        &self,
+        start: MachineStart,
+        reserved: u64,
+        me: u32,
+        (now, most): (u64, u64),
+        lives: impl Fn(u32) -> bool,
+    ) -> Option<MachineTurn> {
         self.keep(now.saturating_add(span(start.gap)).saturating_add(KEPT_FOR));
-        let is_due = || {
+        let early = || {
             self.sanitize(now, most);
             let due = self.due(start);
-            (due > now).then_some(SlotTurn::NotBefore(due))
+            (due > now).then(|| MachineTurn::NotBefore(instant(due).unwrap_or_else(Instant::now)))
         };
-        if let Some(early) = is_due() {
-            return early;
-        }
-        let is_next = self.stand(reserved, me, now);
-        // A process that is not next only looks.
-        let free = if is_next { 0 } else { u64::MAX };
-        match self.words[TURN].compare_exchange(free, u64::from(me), SeqCst, SeqCst) {
-            Ok(_) => {}
-            Err(0) => return SlotTurn::Behind,
-            Err(word) => return SlotTurn::Of { process: word as u32, word },
+        loop {
+            if let Some(early) = early() {
+                return Some(early);
+            }
+            // A process that is not next only looks.
+            let free = if self.stand(reserved, me, now) { 0 } else { u64::MAX };
+            match self.words[TURN].compare_exchange(free, u64::from(me), SeqCst, SeqCst) {
+                Ok(_) => break,
+                Err(word) if word == 0 || word as u32 != me && lives(word as u32) => return Some(MachineTurn::Busy),
+                Err(word) => self.bury(word, micros_up(Instant::now()).max(now + 1)),
+            }
         }
         self.step_back(me);
         // Another process may have had the turn in between, or the words may belong to another key.
-        let lost = if self.is_gone() { Some(SlotTurn::Gone) } else { is_due() };
-        if let Some(lost) = lost {
+        let (is_gone, early) = (self.is_gone(), early());
+        if is_gone || early.is_some() {
             self.release(me);
-            return lost;
         }
-        SlotTurn::Taken
+        (!is_gone).then_some(early.unwrap_or(MachineTurn::Taken))
     }
 
     /// Claims to be next. False: another process is next.
@@ -134,7 +127,7 @@ impl<'a> KeySlot<'a> {
     }
 
     /// The process that had the turn has ended: its request may have left at any time until now.
-    pub fn bury(&self, word: u64, now: u64) {
+    fn bury(&self, word: u64, now: u64) {
         if word & LEAVING != 0 {
             self.words[START].fetch_max(now, SeqCst);
             self.words[FETCH].fetch_max(now, SeqCst);
@@ -225,9 +218,7 @@ impl<'a> KeySlot<'a> {
     }
 
     fn due(&self, start: MachineStart) -> u64 {
-        let last = self.last_start(start);
-        // 0 is never.
-        last.saturating_add(if last == 0 { 0 } else { span(start.gap) }).max(self.get(HOLD))
+        after(self.last_start(start), span(start.gap)).max(self.get(HOLD))
     }
 
     /// The last start that this one keeps its distance from.
@@ -261,6 +252,11 @@ impl<'a> KeySlot<'a> {
     fn get(&self, word: usize) -> u64 {
         self.words[word].load(SeqCst)
     }
+}
+
+/// The end of the gap after a start; 0: there was none.
+fn after(start: u64, gap: u64) -> u64 {
+    if start == 0 { 0 } else { start.saturating_add(gap) }
 }
 
 /// Words of a slot.

@@ -1,9 +1,8 @@
 //! How an instance processes the fleet's answers. Pure.
 
 use super::reserved::ReservedStart;
-use super::{Calling, FleetShare, TICK};
+use super::{FleetShare, TICK};
 use crate::gate::fleet::{PaceAnswer, PaceCall, ServerClock, WantedStart};
-use crate::gate::pacer::rivals::rivals;
 use crate::policy::pace::{LastStarts, Schedule};
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ impl FleetShare {
         asked: Instant,
         now: Instant,
     ) {
-        let Some(Calling { link, learnt: (backoff, observed) }) = self.calling.take() else { return };
+        let Some((link, (backoff, observed))) = self.calling.take() else { return };
         if link != self.link {
             // The call may have gone to another server, whose answer says nothing about this one.
             return;
@@ -61,7 +60,7 @@ impl FleetShare {
         now: Instant,
     ) {
         let own = schedule.last_starts();
-        self.rivals = rivals(own.last_start.unwrap_or(now).min(now), reserved.start, reserved.gap, now);
+        self.rivals = schedule.rivals(reserved.start, reserved.gap, now);
         let before = clock.instant(reserved.window.before);
         let mark = if reserved.is_fetch { own.last_fetch } else { own.last_start };
         // A start that has not left yet may still be given back.

@@ -26,7 +26,8 @@ pub(super) struct FleetShare {
     unused: Option<ReservedStart>,
     /// Number of the latest reservation request, until the answer.
     number: Option<u64>,
-    calling: Option<Calling>,
+    /// A call under way: its link, and the values sent.
+    calling: Option<(u64, Learnt)>,
     /// Earliest next reservation, and after a failed call earliest next report.
     ask_at: Option<Instant>,
     /// Starts that the fleet knows of.
@@ -54,14 +55,6 @@ pub(super) struct FleetShare {
 
 type Learnt = (Duration, Observed);
 
-/// A call under way.
-#[derive(Debug, Clone, Copy)]
-struct Calling {
-    link: u64,
-    /// The values sent.
-    learnt: Learnt,
-}
-
 impl FleetShare {
     /// Records whether the fleet can be asked, and whether the reserved start is due.
     pub fn follow<W>(&mut self, schedule: &mut Schedule<W>, reach: Reach, now: Instant) {
@@ -69,7 +62,7 @@ impl FleetShare {
         let was_set = self.clock.zip(clock).is_some_and(|(before, clock)| before.is_far_from(clock));
         if slept > self.slept + AWAKE || was_set {
             // The machine was suspended or the server's clock was set, so earlier reservations are void.
-            self.calling.iter_mut().for_each(|calling| calling.link = u64::MAX);
+            self.calling.iter_mut().for_each(|(link, _)| *link = u64::MAX);
             (self.slept, self.known, self.reserved, self.used) = (slept, false, None, None);
         }
         if self.link != link {
@@ -131,7 +124,7 @@ impl FleetShare {
             let number = *self.number.get_or_insert_with(number);
             WantedStart { number, is_fetch, lead: self.arrival * 9 / 8 + TICK, margin }
         });
-        self.calling = Some(Calling { link: self.link, learnt });
+        self.calling = Some((self.link, learnt));
         self.nudged = false;
         let own = schedule.last_starts();
         Some(PaceCall {
@@ -148,13 +141,12 @@ impl FleetShare {
         })
     }
 
-    /// The key's state may have changed, so the next call asks for it.
-    pub fn changed(&mut self) {
-        (self.known, self.nudged) = (false, true);
-    }
-
-    /// Handles news that concerns holders of a reservation.
-    pub fn hears(&mut self, WaitNews { put_off, busy, way }: WaitNews, now: Instant) {
+    /// Handles news for holders of a reservation. `None`: the key's state may have changed, so the next call asks for it.
+    pub fn hears(&mut self, news: Option<WaitNews>, now: Instant) {
+        let Some(WaitNews { put_off, busy, way }) = news else {
+            (self.known, self.nudged) = (false, true);
+            return;
+        };
         let Some(clock) = &self.clock else { return };
         self.busy = Some(clock.instant(busy)).filter(|busy| *busy > now);
         self.way_on = Duration::from_micros(way);

@@ -321,10 +321,10 @@ impl World {
                 });
                 share.answered(schedule, &call, answer, asked, now);
             }
-            Event::Hears(Told::Pace) => self.instances[i].share.changed(),
+            Event::Hears(Told::Pace) => self.instances[i].share.hears(None, now),
             Event::Hears(Told::Wait { off, busy, way }) => {
                 let [put_off, busy, way] = [off, busy, way].map(|number| u64::try_from(number).unwrap());
-                self.instances[i].share.hears(WaitNews { put_off, busy, way }, now);
+                self.instances[i].share.hears(Some(WaitNews { put_off, busy, way }), now);
             }
             Event::Beats => {
                 let (there, back) = (self.way(i, false), self.way(i, true));
@@ -350,7 +350,7 @@ impl World {
                 let it = &mut self.instances[i];
                 it.last_link += 1;
                 (it.link, it.settled_at) = (it.last_link, Some(now + SETTLING));
-                it.share.changed();
+                it.share.hears(None, now);
             }
             Event::Forgets => self.entry = None,
         }

@@ -165,7 +165,7 @@ fn a_refusal_is_told_at_once_and_what_others_have_seen_to_pass_is_not_raised_aga
     instance.answer(&call, ms(5000), ms(4000), slow);
     // Nothing has changed here; meanwhile the others find that the host has recovered.
     instance.now = instance.zero + ms(5000);
-    instance.share.changed();
+    instance.share.hears(None, instance.now);
     let call = instance.call().expect("it asks");
     assert_eq!((call.backoff, call.observed), ([ms(4000); 2], [slow; 2]));
     let good = Observed { latency: ms(200), refusals: 0 };

@@ -10,12 +10,8 @@ use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep_until;
 
-/// A call to the fleet under way.
-struct Call {
-    call: PaceCall,
-    asked: Instant,
-    answer: Pin<Box<dyn Future<Output = Result<PaceAnswer, ServerLost>> + Send>>,
-}
+/// A call to the fleet under way, when it was made, and its answer.
+type Call = Pin<Box<dyn Future<Output = (PaceCall, Instant, Result<PaceAnswer, ServerLost>)> + Send>>;
 
 impl HostQueue {
     /// Grants slots as they come due and maintains reservations, until no request waits and nothing has to be reported.
@@ -40,12 +36,12 @@ impl HostQueue {
                 [until, sharing.server().and_then(|share| share.next(schedule, now))].into_iter().flatten().min()
             };
             tokio::select! {
-                Some(answer) = OptionFuture::from(call.as_mut().map(|call| call.answer.as_mut())) => {
-                    let Call { call, asked, .. } = call.take().expect("it has answered");
+                Some((told, asked, answer)) = OptionFuture::from(call.as_mut()) => {
+                    call = None;
                     let (now, HostQueueState { schedule, sharing, .. }) = (Instant::now(), &mut *self.state.lock());
-                    tracing::trace!(key = %self.key, ?call, ?answer, took = ?(now - asked), "the fleet was asked");
+                    tracing::trace!(key = %self.key, call = ?told, ?answer, took = ?(now - asked), "the fleet was asked");
                     if let Some(share) = sharing.server() {
-                        share.answered(schedule, &call, answer.ok(), asked, now);
+                        share.answered(schedule, &told, answer.ok(), asked, now);
                     }
                     drop(place.take());
                 }
@@ -61,13 +57,15 @@ impl HostQueue {
             let now = Instant::now();
             self.follow(state, now);
             let HostQueueState { schedule, sharing, .. } = state;
-            sharing.prepare(schedule, self.fleet(), &self.key, now);
+            if let Some(share) = sharing.machine() {
+                share.prepare(schedule, &self.key, now);
+            }
             let until = match schedule.poll(now) {
                 NextTurn::Start(waiter, slot) => {
                     sharing.started(schedule, &slot);
                     if let Err(Ok(slot)) = waiter.send(Ok(slot)) {
                         // The waiting request has just given up.
-                        sharing.ended(schedule, self.fleet(), &slot, false);
+                        sharing.ended(&slot, false);
                         schedule.finished(|| now, slot, PaceOutcome::Unused);
                     }
                     self.note_debt(state, now);
@@ -80,7 +78,7 @@ impl HostQueue {
                 NextTurn::WaitUntil(until) => Some(until),
                 NextTurn::Idle => None,
             };
-            let next = sharing.settle(schedule, self.fleet());
+            let next = sharing.machine().and_then(|share| share.settle(schedule));
             return [until, next].into_iter().flatten().min();
         }
     }
@@ -88,11 +86,13 @@ impl HostQueue {
     /// Calls in a task: slots are granted meanwhile.
     fn call(self: &Arc<Self>, call: PaceCall, asked: Instant) -> Call {
         let pace = self.clone();
-        let answer = async move {
-            let fleet = pace.fleet().ok_or(ServerLost)?;
-            fleet.pace(&pace.key.to_string(), &call).await
-        };
-        Call { call, asked, answer: Box::pin(answer) }
+        Box::pin(async move {
+            let answer = match pace.fleet() {
+                Some(fleet) => fleet.pace(&pace.key.to_string(), &call).await,
+                None => Err(ServerLost),
+            };
+            (call, asked, answer)
+        })
     }
 
     /// Handles a change of link. Returns true if the queue must report to the fleet although no request waits.
@@ -100,7 +100,7 @@ impl HostQueue {
         let HostQueueState { schedule, sharing, .. } = &mut *self.state.lock();
         let (Some(fleet), Some(share)) = (self.fleet(), sharing.server()) else { return false };
         let now = Instant::now();
-        share.changed();
+        share.hears(None, now);
         share.follow(schedule, fleet.reach(), now);
         share.is_at_stake(schedule) || share.owes(schedule, now)
     }
@@ -116,16 +116,8 @@ impl HostQueue {
         }
     }
 
-    /// Handles a change of the key's state in the fleet.
-    pub(in crate::gate::pacer) fn changed(self: &Arc<Self>) {
-        if let Some(share) = self.state.lock().sharing.server() {
-            share.changed();
-        }
-        self.look(None);
-    }
-
-    /// Handles news that concerns holders of a reservation.
-    pub(in crate::gate::pacer) fn hear(self: &Arc<Self>, news: WaitNews) {
+    /// Handles a change of the key's state in the fleet. `news`: for holders of a reservation.
+    pub(in crate::gate::pacer) fn hear(self: &Arc<Self>, news: Option<WaitNews>) {
         if let Some(share) = self.state.lock().sharing.server() {
             share.hears(news, Instant::now());
         }

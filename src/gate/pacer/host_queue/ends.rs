@@ -12,7 +12,7 @@ impl HostQueue {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
         let has_waited = schedule.left(slot, at, is_gone);
-        let frees = sharing.left(schedule, self.fleet(), slot, at, is_gone);
+        let frees = sharing.left(schedule, slot, at, is_gone);
         self.note_debt(&state, Instant::now());
         if frees || has_waited {
             self.notify(&mut state, frees);
@@ -23,7 +23,7 @@ impl HostQueue {
     pub(in crate::gate::pacer) fn pass_on(self: &Arc<Self>, slot: &mut Slot) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
-        let frees = sharing.ended(schedule, self.fleet(), slot, true);
+        let frees = sharing.ended(slot, true);
         schedule.pass_on(slot);
         self.notify(&mut state, frees);
     }
@@ -48,7 +48,7 @@ impl HostQueue {
         // Counted before the slot is freed, as the next start depends on it.
         self.note(&mut state, &slot, outcome, answered);
         let HostQueueState { schedule, sharing, .. } = &mut *state;
-        let frees = sharing.ended(schedule, self.fleet(), &slot, has_left);
+        let frees = sharing.ended(&slot, has_left);
         schedule.finished(Instant::now, slot, PaceOutcome::Failure);
         self.spread(state, frees, outcome);
     }
@@ -56,12 +56,14 @@ impl HostQueue {
     /// Counts an answer here and in the processes of this machine.
     fn note(&self, state: &mut HostQueueState, slot: &Slot, outcome: PaceOutcome, answered: Option<(Duration, bool)>) {
         let HostQueueState { schedule, sharing, .. } = state;
-        sharing.catch_up(schedule, self.fleet(), outcome.is_refused() || answered.is_some());
+        sharing.catch_up(schedule, outcome.is_refused() || answered.is_some());
         if let Some((after, is_good)) = answered {
             schedule.answered(after, is_good);
         }
         schedule.learn(Instant::now, slot, outcome);
-        sharing.learned(schedule, self.fleet());
+        if let Some(share) = sharing.machine() {
+            share.learned(schedule);
+        }
     }
 
     /// Informs the waiting requests here, the fleet's server, and the queue that shares the host's pace. `frees`: the slot is free.
@@ -84,9 +86,11 @@ impl HostQueue {
     pub(super) fn restore(self: &Arc<Self>, now: Instant, debt: Debt) {
         let mut state = self.state.lock();
         let HostQueueState { schedule, sharing, .. } = &mut *state;
-        sharing.catch_up(schedule, self.fleet(), true);
+        sharing.catch_up(schedule, true);
         schedule.restore(now, debt);
-        sharing.learned(schedule, self.fleet());
+        if let Some(share) = sharing.machine() {
+            share.learned(schedule);
+        }
         self.note_debt(&state, now);
         self.notify(&mut state, true);
     }

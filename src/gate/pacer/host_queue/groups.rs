@@ -3,7 +3,6 @@
 //! crawler does not delay the others.
 
 use super::super::permit::{Permit, Waiting};
-use super::super::refusal::refusal;
 use super::{HostQueue, PacerShared, Stand};
 use crate::policy::pace::{ClientId, Debt, LastStarts, Schedule, Terms};
 use crate::policy::{PaceKey, Refusal};
@@ -34,11 +33,11 @@ impl HostQueue {
     fn stand_in_group(self: &Arc<Self>, client: ClientId, terms: &Terms, of_group: &Terms) -> Result<Stand, Refusal> {
         // Refuses first if the wait for the host is too long.
         if let Some(refused) = self.state.lock().schedule.refusal(Instant::now(), client, &terms.of_host()) {
-            return Err(refusal(refused, terms.max_wait));
+            return Err(refused.into_refusal(terms.max_wait));
         }
         match self.group(terms.group_delay).stand_here(client, of_group)? {
             Stand::Go(of_group) => self.stand_behind(of_group, client, terms),
-            Stand::Wait(waiting) => Ok(Stand::Wait(waiting.then(self, terms))),
+            Stand::Wait(waiting) => Ok(waiting.with(Some(self.clone()), None, terms)),
         }
     }
 
@@ -51,7 +50,7 @@ impl HostQueue {
     ) -> Result<Stand, Refusal> {
         Ok(match self.stand_here(client, &terms.of_host())? {
             Stand::Go(permit) => Stand::Go(permit.with_group(of_group, terms)),
-            Stand::Wait(waiting) => Stand::Wait(waiting.behind(of_group, terms)),
+            Stand::Wait(waiting) => waiting.with(None, Some(of_group), terms),
         })
     }
 
@@ -101,16 +100,10 @@ impl HostQueue {
 }
 
 impl Waiting {
-    /// Makes the request wait for the host after its group. `terms`: of host and group.
-    fn then(mut self, host: &Arc<HostQueue>, terms: &Terms) -> Self {
-        (self.host, self.terms) = (Some(host.clone()), Box::new(terms.clone()));
-        self
-    }
-
-    /// Attaches the group's permit. `terms`: of host and group.
-    fn behind(mut self, group: Permit, terms: &Terms) -> Self {
-        (self.group, self.terms) = (Some(group), Box::new(terms.clone()));
-        self
+    /// In a group's queue: `host` comes next. In the host's: `group` was granted. `terms`: of both.
+    fn with(mut self, host: Option<Arc<HostQueue>>, group: Option<Permit>, terms: &Terms) -> Stand {
+        (self.host, self.group, self.terms) = (host, group, Box::new(terms.clone()));
+        Stand::Wait(self)
     }
 
     /// Waits for the slot.

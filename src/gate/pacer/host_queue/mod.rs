@@ -7,7 +7,6 @@ mod groups;
 mod sharing;
 
 use super::permit::{Permit, Waiting};
-use super::refusal::refusal;
 use super::waiters::Waiters;
 use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
 use crate::gate::fleet::{Fleet, Machine};
@@ -133,7 +132,7 @@ impl HostQueue {
         tokio::select! {
             biased;
             place = timeout(terms.max_wait, self.guests().take(taker)) => {
-                place.map_err(|_| refusal(Refused::TooLong { retry_after: GUESTS_AWAITED }, terms.max_wait))
+                place.map_err(|_| Refused::TooLong { retry_after: GUESTS_AWAITED }.into_refusal(terms.max_wait))
             }
             refusal = waits.crowded_out() => Err(refusal),
         }
@@ -173,15 +172,15 @@ impl HostQueue {
                 self.note_debt(&state, now);
                 Ok(Stand::Go(Permit::new(self, Some(slot), terms)))
             }
-            Turn::Refuse(refused) => Err(refusal(refused, terms.max_wait)),
-            Turn::Wait { ticket, until } => {
+            Turn::Refuse(refused) => Err(refused.into_refusal(terms.max_wait)),
+            Turn::Wait { ticket, until: due } => {
                 let mut answer = answer.expect("a waiter was made for the line");
                 if matches!(state.sharing, Sharing::Machine(_)) {
                     // A slot that needs no call may be free at once.
                     self.advance(&mut state);
                     match answer.try_recv() {
                         Ok(Ok(slot)) => return Ok(Stand::Go(Permit::new(self, Some(slot), terms))),
-                        Ok(Err(refused)) => return Err(refusal(refused, terms.max_wait)),
+                        Ok(Err(refused)) => return Err(refused.into_refusal(terms.max_wait)),
                         Err(_) => {}
                     }
                 }
@@ -190,7 +189,8 @@ impl HostQueue {
                 let waiters = &self.shared.waiters;
                 // For a first fetch, the request that needs it holds the place.
                 let place = (!terms.is_renewal && !terms.first_fetch).then(|| waiters.enter(client, terms.max_waiting));
-                Ok(Stand::Wait(Waiting::new(self, client, ticket, answer, terms, now, until, place)))
+                let (queue, terms, since, group, host) = (self.clone(), Box::new(terms.clone()), now, None, None);
+                Ok(Stand::Wait(Waiting { queue, client, ticket, answer, terms, since, due, place, group, host }))
             }
         }
     }
@@ -258,9 +258,6 @@ impl HostQueue {
     /// Whether a request that has its slot may still leave: connecting may have taken so long that the next instance would
     /// not hear of it in time.
     pub(super) fn holds(&self, slot: &Slot) -> bool {
-        if self.fleet().is_none() {
-            return true;
-        }
         let (mut state, now) = (self.state.lock(), Instant::now());
         self.follow(&mut state, now);
         state.sharing.holds(&state.schedule, slot, now)

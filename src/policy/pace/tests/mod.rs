@@ -357,8 +357,9 @@ fn a_full_line_is_refused() {
     assert_eq!(host.ask(0, A, &terms, ""), Turn::Refuse(full(3000)));
     assert_eq!(host.schedule.waiting(), 2);
     assert_eq!(full(3000).into_refusal(ms(1)), Refusal::QueueFull { retry_after: ms(3000) });
-    let late = Refusal::CrawlDelay { retry_after: ms(3000), max_wait: Some(ms(1000)) };
-    assert_eq!(too_long(3000).into_refusal(ms(1000)), late);
+    let late = |after| Refusal::CrawlDelay { retry_after: ms(after), max_wait: Some(ms(1000)) };
+    assert_eq!(too_long(3000).into_refusal(ms(1000)), late(2998), "the margin is not the client's");
+    assert_eq!(too_long(1001).into_refusal(ms(1000)), late(1001), "but no less than it may wait");
 }
 
 #[test]

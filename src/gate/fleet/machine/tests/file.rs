@@ -59,7 +59,8 @@ fn where_there_is_no_room_that_is_forgotten_which_is_over_soonest() {
     assert_eq!((known(&one), known(&other)), (room, room));
     // A turn held by a living process does not expire.
     let first = one.slots.find(id(1)).expect("it is there");
-    assert_eq!(first.take(gap(0), 0, one.slots.me, now + 200_000_000, 1 << 40), SlotTurn::Taken);
+    let turn = first.take(gap(0), 0, one.slots.me, (now + 200_000_000, 1 << 40), |_| true);
+    assert_eq!(turn, Some(MachineTurn::Taken));
     assert!(other.slots.find_or_insert(id(room + 1), now).is_some());
     assert_eq!(known(&one), room);
     assert!(one.slots.find(id(1)).is_some() && one.slots.find(id(2)).is_none());

@@ -163,10 +163,10 @@ fn what_is_left_of_an_earlier_process_of_the_same_number_is_not_ones_own() {
     let start = gap(1000);
     // A process may have ended and another taken its number since.
     for before in [other.slots.me ^ 1 << 16, one.slots.me ^ 1 << 16] {
-        assert_eq!(slot.take(start, 0, before, micros(now), 1), SlotTurn::Taken);
+        assert_eq!(slot.take(start, 0, before, (micros(now), 1), |_| true), Some(MachineTurn::Taken));
         assert_eq!(other.takes(now, 1000), MachineTurn::Taken);
         other.release(other.a());
-        slot.take(start, 0, before, micros(now), 1);
+        slot.take(start, 0, before, (micros(now), 1), |_| true);
         assert_eq!(one.takes(now, 1000), MachineTurn::Taken, "nor anybody else's");
         one.release(one.a());
         let right = one.slots.right(7);
