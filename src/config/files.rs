@@ -186,6 +186,16 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// As [`private_directory`], within a directory where others may have put a link.
+///
+/// # Errors
+/// It cannot be created, or is a link.
+pub fn private_folder(path: &Path) -> io::Result<()> {
+    private_directory(path)?;
+    let is_directory = fs::symlink_metadata(path)?.is_dir();
+    is_directory.then_some(()).ok_or_else(|| io::Error::new(io::ErrorKind::NotADirectory, "it is a symbolic link"))
+}
+
 /// Logs a warning if other users can enter this directory. Its mode is not changed, as it may have been chosen. `what`: what is in it.
 pub fn warn_of_others(directory: &Path, what: &str) {
     let mode = metadata(directory).map_or(0, |found| found.permissions().mode() & 0o777);

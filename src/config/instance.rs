@@ -1,13 +1,16 @@
 //! The name of this instance in Via: as configured, or generated once and stored.
 
 use super::written::values::InstanceName;
-use super::{Settings, as_line, read_file, state_directory, write_once};
-use std::io;
-use std::path::PathBuf;
+use super::{Settings, as_line, is_ours, read_file, state_directory, write_once};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The name, by these settings; a new one if none is stored.
 pub fn instance_name(settings: &Settings) -> String {
-    let kept = || InstanceName::parse(&read_file(&path(settings)).and_then(|name| as_line(&name)).ok()?).ok();
+    let path = path(settings);
+    let read = || read_file(&path).and_then(|name| as_line(&name)).ok();
+    let kept = || InstanceName::parse(&Some(&path).filter(|path| is_own(path)).and_then(|_| read())?).ok();
     let name = settings.identity.instance.clone().or_else(kept);
     name.map_or_else(made_up, |name| name.as_ref().to_owned())
 }
@@ -22,6 +25,12 @@ pub fn keep_instance_name(settings: &Settings) -> io::Result<()> {
         return Ok(());
     }
     write_once(&path, format!("{}\n", made_up()).as_bytes()).map(drop)
+}
+
+/// Another user may have put a link to a secret of ours there, and sites read the name.
+fn is_own(path: &Path) -> bool {
+    let directory = path.parent().unwrap_or(path);
+    fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.nlink() == 1 && is_ours(&file, directory))
 }
 
 fn made_up() -> String {
@@ -60,6 +69,13 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
         assert!(instance_name(&settings).starts_with("politely-"));
         std::fs::remove_file(&path).unwrap();
+        let secret = home.path().join("admin-token");
+        std::fs::write(&secret, "7f129edd692d5f34").unwrap();
+        for link in [std::os::unix::fs::symlink::<&Path, &Path>, std::fs::hard_link::<&Path, &Path>] {
+            link(&secret, &path).unwrap();
+            assert!(instance_name(&settings).starts_with("politely-"), "a secret is shown to sites");
+            std::fs::remove_file(&path).unwrap();
+        }
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
         assert!(instance_name(&settings).starts_with("politely-"));
         keep_instance_name(&settings).unwrap();

@@ -23,7 +23,9 @@ pub(crate) use files::{
     as_line, check_owner, is_ours, is_same, open_file, open_ours, open_own, open_regular, read_argument, read_file,
     read_whole, write_once,
 };
-pub use files::{cache_directory, give_to_owner, private_directory, state_directory, warn_of_foreign, warn_of_others};
+pub use files::{
+    cache_directory, give_to_owner, private_directory, private_folder, state_directory, warn_of_foreign, warn_of_others,
+};
 pub use hosts::{HostPolicy, Hosts};
 pub use instance::{instance_name, keep_instance_name};
 pub use overrides::{OverrideInForce, overrides};

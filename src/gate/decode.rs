@@ -124,11 +124,13 @@ fn one(
     }
 }
 
-/// The members one after the other (RFC 1952 §2.2). What follows a complete one and is none is padding.
+/// The members one after the other (RFC 1952 §2.2), with zeros between them, which some clients skip. Anything else that follows is padding.
 fn gzip(input: &mut Input<'_>, all: u64, out: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let left = all - out.len() as u64;
         flate2::bufread::GzDecoder::new(&mut *input).take(left).read_to_end(out)?;
+        let zeros = input.rest.iter().take_while(|byte| **byte == 0).count();
+        input.rest = &input.rest[zeros..];
         if out.len() as u64 >= all || !input.rest.starts_with(b"\x1f\x8b") {
             return Ok(out.len());
         }

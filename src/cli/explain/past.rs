@@ -31,7 +31,8 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         return Err(CommandError::usage(what, "`politely report DIR --by host` says what the evidence is about"));
     };
     let (settings, unread) = settings(args, &past)?;
-    let rules = rules(args, &settings, &past.known, authority);
+    let asker = past.last.last().unwrap_or(&past.known);
+    let rules = rules(args, &settings, asker, authority);
     let request = Request::new(authority, target.as_bytes());
     let robots = past.robots(&settings.robots.parse_options(), at);
     let tdmrep = rules.mining_purpose().map(|_| past.tdmrep(at));
@@ -131,9 +132,9 @@ fn settings(args: &ExplainArgs, past: &Past) -> Result<(Settings, Option<String>
     }
 }
 
-/// The crawler and use as given, or else as in the record.
-fn rules(args: &ExplainArgs, settings: &Settings, known: &Found, authority: &Authority) -> HostRules {
-    let decision = &known.decision;
+/// The crawler and use as given, or else as in the URL's last record, or the host's; and the user of that.
+fn rules(args: &ExplainArgs, settings: &Settings, asker: &Found, authority: &Authority) -> HostRules {
+    let decision = &asker.decision;
     let tokens: Vec<_> = decision.product_tokens.iter().filter_map(|token| ProductToken::parse(token).ok()).collect();
     let purposes: Vec<_> = decision.purpose.iter().filter_map(|purpose| Purpose::parse(purpose).ok()).collect();
     let tokens = if args.product_tokens.is_empty() { &tokens } else { &args.product_tokens };
@@ -149,7 +150,6 @@ fn contradicted<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Fou
     let (then, known) = (&same.decision, &past.known.decision);
     let basis = |copy: Option<&SiteCopy>| copy.map(|copy| (copy.status, copy.sha256, copy.failure.is_some()));
     let is_based_alike = then.config == known.config
-        && then.user == known.user
         && basis(then.robots.as_ref()) == basis(past.robots.as_ref().map(|robots| &robots.copy))
         && basis(then.tdmrep.as_ref()) == basis(past.tdmrep.as_ref().map(|tdmrep| &tdmrep.copy))
         && then.product_tokens == explanation.product_tokens

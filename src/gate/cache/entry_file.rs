@@ -2,7 +2,7 @@
 //! detect a write torn by a power cut, which is a miss.
 
 use super::index::on_disk;
-use crate::config::{open_ours, private_directory};
+use crate::config::{open_ours, private_folder};
 use crate::policy::cache::StoredHead;
 use bytes::Bytes;
 use ring::digest::{Context, SHA256};
@@ -124,13 +124,8 @@ impl EntryWriter {
     /// Gives the finished file its name.
     pub fn rename(&mut self, name: &Path) -> io::Result<()> {
         let path = self.path.as_ref().expect("it is renamed once");
-        if let Err(error) = fs::rename(path, name) {
-            let Some(folder) = name.parent().filter(|_| error.kind() == io::ErrorKind::NotFound) else {
-                return Err(error);
-            };
-            private_directory(folder)?;
-            fs::rename(path, name)?;
-        }
+        name.parent().map_or(Ok(()), private_folder)?;
+        fs::rename(path, name)?;
         self.path = None;
         Ok(())
     }

@@ -251,6 +251,21 @@ mod tests {
         cache
     }
 
+    #[tokio::test]
+    async fn a_link_in_the_place_of_a_folder_is_not_followed() {
+        let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(other.path().join("theirs"), "kept").unwrap();
+        let unfinished = directory.path().join("unfinished");
+        std::os::unix::fs::symlink(other.path(), &unfinished).unwrap();
+        assert!(PageCache::open(directory.path(), 1 << 20).is_err());
+        std::fs::remove_file(unfinished).unwrap();
+        let cache = ready(directory.path()).await;
+        let folder = cache.shared.path(EntryId { key: 1, slot: 0 }).parent().unwrap().to_owned();
+        std::os::unix::fs::symlink(other.path(), folder).unwrap();
+        store(&cache, 1).await;
+        assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 1, "nothing is removed there, nor put");
+    }
+
     /// Root alone can give files away.
     #[tokio::test]
     async fn what_another_user_has_put_in_the_place_of_an_answer_is_neither_served_nor_removed() {

@@ -4,7 +4,7 @@
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::{EntryId, EntryIndex, on_disk};
-use crate::config::{is_ours, open_own, private_directory, warn_of_foreign, warn_of_others};
+use crate::config::{is_ours, open_own, private_folder, warn_of_foreign, warn_of_others};
 use crate::policy::cache::StoredHead;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
@@ -61,7 +61,7 @@ impl CacheShared {
     /// See [`PageCache::open`](super::PageCache::open).
     pub(super) fn open(directory: &Path, size: u64) -> io::Result<Arc<Self>> {
         let unfinished = directory.join(UNFINISHED);
-        private_directory(&unfinished)?;
+        private_folder(&unfinished)?;
         warn_of_others(directory, "the cache");
         let mut options = File::options();
         options.create(true).truncate(false).write(true).mode(0o600);
@@ -102,7 +102,10 @@ impl CacheShared {
         let Some(shared) = weak.upgrade() else { return };
         let began = Instant::now();
         let _ = shared.lock.set(lock);
-        remove_all(&shared.directory.join(UNFINISHED));
+        let unfinished = shared.directory.join(UNFINISHED);
+        if private_folder(&unfinished).is_ok() {
+            remove_all(&unfinished);
+        }
         let mut found = shared.found();
         found.sort_unstable_by_key(|(_, _, used)| *used);
         {

@@ -45,7 +45,11 @@ pub fn read_page(texts: &[&[u8]], content_type: &[u8], product_tokens: &[Product
     let mut lines = UsageLines::default();
     for page in texts {
         for text in in_encodings(&page[..page.len().min(LONGEST_HEAD)]) {
-            PageReading::new(&mut lines, product_tokens).html(&text);
+            PageReading::new(&mut lines, product_tokens).html(&text, false);
+            // Browsers, which run scripts, read no tags in it, and so may see one behind what looks like its end.
+            if text.windows(NOSCRIPT.len()).any(|window| window.eq_ignore_ascii_case(NOSCRIPT)) {
+                PageReading::new(&mut lines, product_tokens).html(&text, true);
+            }
             if is_xml {
                 PageReading::new(&mut lines, product_tokens).xml(&text);
             }
@@ -64,13 +68,14 @@ pub fn has_head(texts: &[&[u8]], content_type: &[u8]) -> bool {
 /// Behind `</head>`, what belongs into a head still goes there, until the body begins (HTML, "the after head insertion mode").
 fn ends_head(text: &[u8]) -> bool {
     // In these, tags neither end the head nor begin the body.
-    let is_apart = |name: &[u8]| matches!(name, b"template" | b"noscript");
-    let (mut apart, mut is_behind) = (0_usize, false);
-    !walk(text, |token| {
+    let (mut templates, mut noscripts, mut is_behind) = (0_usize, 0_usize, false);
+    !walk(text, false, |token| {
         match token {
-            Token::StartTag(tag) if is_apart(&tag.name) => apart += 1,
-            Token::EndTag(tag) if is_apart(&tag.name) => apart = apart.saturating_sub(1),
-            _ if apart > 0 => {}
+            Token::StartTag(tag) if *tag.name == b"template"[..] => templates += 1,
+            Token::StartTag(tag) if *tag.name == NOSCRIPT[..] => noscripts += 1,
+            Token::EndTag(tag) if *tag.name == b"template"[..] => templates = templates.saturating_sub(1),
+            Token::EndTag(tag) if *tag.name == NOSCRIPT[..] => noscripts = noscripts.saturating_sub(1),
+            _ if templates + noscripts > 0 => {}
             Token::EndTag(tag) => is_behind |= *tag.name == b"head"[..],
             Token::StartTag(tag) => match &tag.name[..] {
                 b"body" | b"frameset" => return false,
@@ -85,18 +90,20 @@ fn ends_head(text: &[u8]) -> bool {
 }
 
 /// Shows `each` the tokens of a page, as long as it wants more. Whether it does at the end.
-fn walk(text: &[u8], mut each: impl FnMut(&Token) -> bool) -> bool {
+fn walk(text: &[u8], scripts: bool, mut each: impl FnMut(&Token) -> bool) -> bool {
     let mut tokens = Tokenizer::new(text);
     while let Some(Ok(token)) = tokens.next() {
         if !each(&token) {
             return false;
         }
-        if let Token::StartTag(tag) = token
-            // Crawlers run no scripts, so that they see what is in `noscript`.
-            && *tag.name != b"noscript"[..]
-            && let Some(state) = naive_next_state(&tag.name)
-        {
-            tokens.set_state(state);
+        if let Token::StartTag(tag) = token {
+            let state = match &tag.name[..] {
+                b"noframes" => naive_next_state(b"style"),
+                // Crawlers run no scripts, so that they see what is in it.
+                NOSCRIPT if !scripts => None,
+                name => naive_next_state(name),
+            };
+            state.into_iter().for_each(|state| tokens.set_state(state));
         }
     }
     true
@@ -114,8 +121,9 @@ impl<'a> PageReading<'a> {
         PageReading { lines, policy: None, product_tokens }
     }
 
-    fn html(mut self, text: &[u8]) {
-        walk(text, |token| {
+    /// `scripts`: whether they run.
+    fn html(mut self, text: &[u8], scripts: bool) {
+        walk(text, scripts, |token| {
             if let Token::StartTag(tag) = token {
                 self.tag(&tag.name, |name| {
                     let value = tag.attributes.get(&HtmlString(name.as_bytes().to_vec()))?;
@@ -213,6 +221,7 @@ fn wide<const N: usize>(page: &[u8], read: fn([u8; N]) -> u32) -> Vec<u8> {
     page.as_chunks().0.iter().map(char).collect::<String>().into_bytes()
 }
 
+const NOSCRIPT: &[u8] = b"noscript";
 /// Besides letters and digits, in a token (RFC 9110 §5.6.2).
 const MARKS: &[u8] = b"!#$%&'*+-.^_`|~";
 
@@ -278,6 +287,9 @@ mod tests {
             ("<noscript><meta name=robots content=noindex></noscript>", "search"),
             ("<noscript></head><body></template></noscript><meta name=robots content=noindex>", "search"),
             ("<template></noscript></head></template><meta name=robots content=noindex>", "search"),
+            ("<noframes><!-- </noframes><meta name=robots content=noindex><!-- -->", "search"),
+            ("<noscript><!-- </noscript><meta name=robots content=noindex><!-- -->", "search"),
+            ("<noscript><style></noscript><meta name=robots content=noindex></style>", "search"),
         ] {
             for page in [
                 format!("<!DOCTYPE html>\n<html lang=en><head>{head}</head><body></body></html>"),

@@ -1,9 +1,10 @@
 //! What somebody who has to sign for a crawl reads in the evidence: of one URL, and in the reports.
 
+use super::access::{request, users};
 use super::evidence::{get, kept, verified};
 use super::report::{asked, chain, hex, report};
 use crate::support::binary::{Ended, politely, politely_with};
-use crate::support::{Binary, Origin, Reply, eventually};
+use crate::support::{Binary, Client, Origin, Reply, eventually};
 use openssl::sha::sha256;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -83,6 +84,27 @@ async fn a_refusal_by_the_pages_own_words_is_told_as_such_and_contradicts_nothin
     assert!(text.contains(said), "{text}");
     let html = report(&directory, &["--format", "html"]).await.stdout;
     assert!(html.contains(&said.replace('\'', "&#39;")), "{html}");
+}
+
+/// Whoever asked the host for something else later has other terms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_url_is_judged_again_for_the_user_who_asked_for_it() {
+    let origin = reserved_site("").await;
+    let proxy = Binary::serve(&format!("{KEPT}{}", users("hosts: { '*': { robots: ignore } }"))).await;
+    let asks = async |path: &str, user: &str| {
+        let mut client = Client::open(proxy.address()).await;
+        client.send(request(&origin.url(path), user)).await;
+        client.response().await.status()
+    };
+    assert_eq!((asks("/private/b", "bob").await, asks("/private/a", "alice").await), (403, 200));
+    recorded(&kept(&proxy), 2).await;
+    assert_eq!((asks("/free", "bob").await, asks("/free", "alice").await), (200, 200));
+    recorded(&kept(&proxy), 4).await;
+    let home = proxy.stop().await;
+    for (path, code, verdict) in [("/private/b", 1, "disallowed"), ("/private/a", 0, "robots.txt is ignored")] {
+        let ended = explain(&home.path().join("evidence"), &origin.url(path), &[]).await;
+        assert!(ended.code == code && ended.stdout.contains(verdict), "{path}: {} {}", ended.code, ended.stdout);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -75,7 +75,9 @@ impl RobotsCache {
             }
         });
         let Some((right, old)) = claimed else { return alone.await };
-        if let Some(old) = self.unpack(host.file, old, taker).await.filter(|old| !is_fresh && is_newer(old, &host.load())) {
+        if let Some(old) =
+            self.unpack(host.file, old, taker).await.filter(|old| !is_fresh && is_newer(old, &host.load()))
+        {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, old);
             if is_enough {
