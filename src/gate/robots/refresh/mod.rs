@@ -43,6 +43,8 @@ impl RobotsCache {
             // No other process of this machine has a newer copy.
             return Ok(());
         }
+        // Before anything is claimed: others may have a faster disk.
+        let was_behind = !will_do && self.wait_for_store(taker).await;
         let mut anew = order.reason == FetchReason::Anew;
         let claimed = loop {
             let claim = match &self.fleet {
@@ -69,11 +71,14 @@ impl RobotsCache {
         // Boxed: moving the future into another would double its memory, for as long as the site takes.
         let alone = Box::pin(async {
             match will_do {
-                true => Ok(()),
+                true => Ok(None),
                 false => self.refresh_alone(host, order, fetch).await,
             }
         });
-        let Some((right, old)) = claimed else { return alone.await };
+        let Some((right, old)) = claimed else {
+            self.keep_fetched(host, alone.await?, was_behind).await;
+            return Ok(());
+        };
         if let Some(old) = self.unpack(host.file, old, taker).await.filter(|old| is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, old);
@@ -82,11 +87,24 @@ impl RobotsCache {
                 return Ok(());
             }
         }
-        let refreshed = right.meanwhile(alone).await;
-        if refreshed.is_ok() {
-            right.publish(host.load_full());
+        let fetched = right.meanwhile(alone).await?;
+        // Others need not wait for this instance's disk.
+        right.publish(fetched.clone().unwrap_or_else(|| host.load_full()));
+        self.keep_fetched(host, fetched, was_behind).await;
+        Ok(())
+    }
+
+    /// Keeps what has been fetched, unless another instance has asked later, and its copy has arrived meanwhile. `was_behind`: the fetch
+    /// has waited for the store. Others may have begun as well. What began before the store was behind does not wait here, as it may be
+    /// much.
+    async fn keep_fetched(self: &Arc<Self>, host: &HostEntry, fetched: Option<Arc<Entry>>, was_behind: bool) {
+        let Some(entry) = fetched else { return };
+        if was_behind {
+            self.store.room().await;
         }
-        refreshed
+        if !is_older(&entry, &host.load()) {
+            self.keep(host, entry);
+        }
     }
 
     /// Takes what another instance has published, even during a fetch of our own, which may be about to fail.
@@ -152,10 +170,14 @@ impl RobotsCache {
         kept.usable(now).is_some() || !kept.may_fetch(now)
     }
 
-    /// From the origin.
-    async fn refresh_alone(self: &Arc<Self>, host: &HostEntry, order: &Order, fetch: &Fetch) -> Result<(), Refusal> {
+    /// From the origin. `None`: there is nothing newer than what is known.
+    async fn refresh_alone(
+        self: &Arc<Self>,
+        host: &HostEntry,
+        order: &Order,
+        fetch: &Fetch,
+    ) -> Result<Option<Arc<Entry>>, Refusal> {
         let (settings, taker) = (self.settings.load_full(), Taker::new(order.client, &host.authority));
-        let was_behind = self.wait_for_store(taker).await;
         let fetched = loop {
             // Without the file, which may be evicted meanwhile.
             let before = host.load().outline();
@@ -176,10 +198,12 @@ impl RobotsCache {
         };
         // Loaded again, as a reload may have happened meanwhile.
         let (settings, old) = (self.settings.load_full(), host.load_full());
-        let Some(entry) = self.read(host.file, old.clone(), fetched, settings, taker).await else { return Ok(()) };
+        let Some(entry) = self.read(host.file, old.clone(), fetched, settings, taker).await else {
+            return Ok(None);
+        };
         if is_older(&entry, &host.load()) {
             // Another instance has asked later, and its copy has arrived meanwhile.
-            return Ok(());
+            return Ok(None);
         }
         let entry = Arc::new(entry);
         let is_failed = entry.trouble.is_some();
@@ -193,12 +217,7 @@ impl RobotsCache {
             malformed.filter(|(_, is)| *is).for_each(|(count, _)| _ = count.fetch_add(1, Ordering::Relaxed));
         }
         log(host, &old, &entry);
-        if was_behind {
-            // Others may have begun as well. What began before the store was behind is not waited for, as it may be much.
-            self.store.room().await;
-        }
-        self.keep(host, entry);
-        Ok(())
+        Ok(Some(entry))
     }
 
     /// Interprets an answer; a long file is parsed on another thread. `None`: the proxy is stopping.
