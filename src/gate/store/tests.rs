@@ -46,7 +46,9 @@ pub(in crate::gate) fn unwritten() -> Store {
 impl Store {
     pub(in crate::gate) fn fall_behind(&self) {
         let large = entry(&"-".repeat(400_000));
-        (0..).take_while(|_| !self.is_behind()).for_each(|number| self.save(SiteFile::Robots.of(&authority(number)), &large));
+        (0..)
+            .take_while(|_| !self.is_behind())
+            .for_each(|number| self.save(SiteFile::Robots.of(&authority(number)), &large));
     }
 
     pub(in crate::gate) fn catch_up(&self) {

@@ -2,15 +2,15 @@
 
 use super::ask::FetchHop;
 use super::*;
-use crate::gate::compute::Workers;
 use crate::gate::compute::tests::all_places;
+use crate::gate::compute::{Workers, rethrown};
+use crate::gate::fleet::Machine;
 use crate::gate::pacer::Pacer;
 use crate::gate::robots::{FetchReason, RobotsCache};
-use crate::gate::fleet::Machine;
 use crate::gate::store::tests::unwritten;
 use crate::gate::store::{Store, digest};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, SiteAnswer};
+use crate::policy::{Access, Authority, SiteAnswer};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -145,7 +145,7 @@ async fn long_files_are_read_at_most_as_many_at_a_time_as_there_are_places() {
 async fn a_long_body_has_a_place_until_it_is_compiled() {
     let cache = cache();
     let all = all_places(&cache.workers);
-    let hold = || cache.long_bodies.hold(vec![b'#'; 17 << 10], TAKER);
+    let hold = || cache.long_bodies.hold(vec![b'#'; 17 << 10], None, TAKER).ok();
     let mut waiting = Vec::new();
     for body in (0..1_000).map_while(|_| hold()) {
         let mut read = Box::pin(cache.read(SiteFile::Robots, Arc::default(), answered(body), Arc::default(), TAKER));
@@ -154,8 +154,12 @@ async fn a_long_body_has_a_place_until_it_is_compiled() {
     }
     // 64 MiB of bodies of 500 KiB, half of them for one client.
     assert_eq!(waiting.len(), 66);
-    assert!(cache.long_bodies.hold(vec![b'#'; 16 << 10], TAKER).is_some(), "a short one needs none");
+    assert!(cache.long_bodies.hold(vec![b'#'; 16 << 10], None, TAKER).is_ok(), "a short one needs none");
     drop(waiting.pop());
+    let place = cache.long_bodies.place(TAKER, None).now_or_never().expect("one is free").unwrap();
+    assert!(hold().is_none());
+    let copy = cache.long_bodies.hold(vec![b'#'; 17 << 10], Some(place), TAKER);
+    drop(copy.ok().expect("it has waited for its place"));
     drop(hold().expect("a fetch that is given up gives its place back"));
     drop(all);
     for read in waiting {
@@ -285,7 +289,10 @@ async fn a_host_whose_fetch_waits_for_the_store_is_left_to_the_rest_of_the_fleet
     cache.store.fall_behind();
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     let claim = tokio::time::timeout(Duration::from_secs(10), other.claim(host.name(), false)).await;
-    assert!(matches!(claim, Ok(Ok(Claim::Copy(_)))), "nor does what has been fetched wait for the disk of who fetched it");
+    assert!(
+        matches!(claim, Ok(Ok(Claim::Copy(_)))),
+        "nor does what has been fetched wait for the disk of who fetched it"
+    );
     cache.store.catch_up();
     fetching.await.unwrap().unwrap();
     assert!(host.load().answer.is_some());
@@ -296,7 +303,7 @@ async fn a_site_has_not_failed_because_we_have_no_place_for_its_body() {
     let settings = Settings::parse("politely.yaml", "robots: { timeout: 1s }").unwrap();
     let cache = cache_with(settings);
     let (listener, host) = site(&cache).await;
-    let hold = || cache.long_bodies.hold(vec![b'#'; 17 << 10], TAKER);
+    let hold = || cache.long_bodies.hold(vec![b'#'; 17 << 10], None, TAKER).ok();
     let held: Vec<_> = (0..1_000).map_while(|_| hold()).collect();
     let fetching = begin(&cache, &host);
     let mut stream = asked(&listener).await;
