@@ -1,6 +1,6 @@
 //! Bodies of robots.txt and similar files that are longer than most. So many are held at a time, from when they are read until they are
-//! parsed: whatever sites and other instances send, they take at most as much memory again as `store.memory`, or what [`LEAST`] take. For
-//! each that is just being decoded, the encoded body is held as well.
+//! parsed: whatever sites and other instances send, they take at most as much memory again as `store.memory`, or what [`LEAST`] take.
+//! Beside them, for a moment, are bodies that are just being decoded, and copies of the fleet that have just come.
 
 use super::fetch::FetchRoom;
 use super::fetch_error::{COME_BACK, FetchError, own_limit};
