@@ -2,10 +2,8 @@
 //! answer. Only this file and `long_bodies` use connections; `refresh` follows redirects and waits for slots.
 
 pub(super) use super::fetch_error::{COME_BACK, FetchError, TryError, own_limit};
-use super::long_bodies::LongBodies;
+use super::long_bodies::FetchRoom;
 use crate::config::Settings;
-use crate::gate::compute::Workers;
-use crate::gate::fair_places::Taker;
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
 use crate::policy::pace::{ClientId, PaceOutcome};
@@ -19,7 +17,7 @@ use crate::upstream::{
 use bytes::Bytes;
 use http::{HeaderMap, Version, header};
 use std::time::{Duration, SystemTime};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use url::Url;
 
 /// One request for a robots.txt or tdmrep.json.
@@ -81,9 +79,6 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
         }
     })
 }
-
-/// Places for long bodies, who decodes them, whose share of both is used, and until when both may be waited for.
-pub(super) type FetchRoom<'a> = (&'a LongBodies, &'a Workers, Taker, Instant);
 
 /// Sends the request over the connections used for pages, so that the first page follows on one. The permit's gap starts with its head.
 pub(super) async fn get(

@@ -2,9 +2,9 @@
 //! parsed: whatever sites and other instances send, they take at most as much memory again as `store.memory`, or what [`LEAST`] take.
 //! Beside them, for a moment, are bodies that are just being decoded, and copies of the fleet that have just come.
 
-use super::fetch::FetchRoom;
 use super::fetch_error::{COME_BACK, FetchError, own_limit};
 use crate::config::Settings;
+use crate::gate::compute::Workers;
 use crate::gate::decoders::DECODERS_BUSY;
 use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
 use crate::upstream::BodyStream;
@@ -13,6 +13,9 @@ use futures_util::FutureExt;
 use http::{HeaderMap, header};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+
+/// Places for long bodies, who decodes them, whose share of both is used, and until when both may be waited for.
+pub(super) type FetchRoom<'a> = (&'a LongBodies, &'a Workers, Taker, Instant);
 
 /// The places for long bodies.
 pub(super) struct LongBodies(FairPlaces);

@@ -76,6 +76,8 @@ impl RobotsCache {
             }
         };
         drop(place);
+        // It is asked for now.
+        let was_behind = was_behind || self.store.is_behind();
         // Boxed like the claim: moving the future into another would double its memory, for as long as the site takes.
         let alone = Box::pin(async {
             match will_do {
@@ -102,8 +104,8 @@ impl RobotsCache {
         Ok(())
     }
 
-    /// Keeps what has been fetched, unless another instance has asked later, and its copy has arrived meanwhile. `was_behind`: the fetch
-    /// has waited for the store. Others may have begun as well. What began before the store was behind does not wait here, as it may be
+    /// Keeps what has been fetched, unless another instance has asked later, and its copy has arrived meanwhile. `was_behind`: the store
+    /// was when the fetch began. Others may have begun as well. What began before the store was behind does not wait here, as it may be
     /// much.
     async fn keep_fetched(self: &Arc<Self>, host: &HostEntry, fetched: Option<Arc<Entry>>, was_behind: bool) {
         let Some(entry) = fetched else { return };
