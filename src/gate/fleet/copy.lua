@@ -42,7 +42,8 @@ end
 local kept = redis.call('HMGET', KEYS[1], 'at', 'fresh_until', 'copy')
 local at, fresh_until, copy = tonumber(kept[1]) or 0, tonumber(kept[2]) or 0, kept[3] or ''
 if at > now + 1000 or #copy > tonumber(ARGV[3]) then
-    -- The clock was set back, so the copy's age is unknown; or no instance has written this.
+    -- The clock was set back, so the copy's age is unknown; or it is longer than what this instance reads: another may have a higher
+    -- `robots.max_size`.
     at, fresh_until, copy = 0, 0, ''
 end
 at = math.min(at, now)

@@ -2,10 +2,8 @@
 //! answer. Only this file and `long_bodies` use connections; `refresh` follows redirects and waits for slots.
 
 pub(super) use super::fetch_error::{COME_BACK, FetchError, TryError, own_limit};
-use super::long_bodies::LongBodies;
+use super::long_bodies::FetchRoom;
 use crate::config::Settings;
-use crate::gate::compute::Workers;
-use crate::gate::fair_places::Taker;
 use crate::gate::pacer::Permit;
 use crate::http1::Framing;
 use crate::policy::pace::{ClientId, PaceOutcome};
@@ -82,18 +80,15 @@ pub(super) async fn reach(upstream: &Upstream, authority: &Authority, client: Cl
     })
 }
 
-/// Places for long bodies, who decodes them, and whose share of both is used.
-pub(super) type FetchRoom<'a> = (&'a LongBodies, &'a Workers, Taker);
-
 /// Sends the request over the connections used for pages, so that the first page follows on one. The permit's gap starts with its head.
 pub(super) async fn get(
     upstream: &Upstream,
     request: &FileRequest<'_>,
-    (long_bodies, workers, taker): FetchRoom<'_>,
+    room: &FetchRoom<'_>,
     settings: &Settings,
     permit: &mut Permit,
 ) -> Result<Reply, TryError> {
-    let route = reach(upstream, request.authority, taker.client).await?;
+    let route = reach(upstream, request.authority, room.2.client).await?;
     let (target, agent) = (target(request.url), user_agent(settings));
     let validators = request.validators;
     let accept: &[u8] = match request.file {
@@ -174,9 +169,7 @@ pub(super) async fn get(
         signer.challenged(&asked?, of)
     });
     let body = match from_status(status) {
-        AccessKind::Rules => {
-            long_bodies.read(body, &headers, settings.robots.max_size as usize, (workers, taker)).await?
-        }
+        AccessKind::Rules => room.0.read(body, &headers, settings.robots.max_size as usize, room).await?,
         _ => {
             // So that the connection can be kept, unless this takes too long.
             let _ = timeout(DISCARD_TIME, body.discard(DISCARD)).await;

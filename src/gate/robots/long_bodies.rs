@@ -1,5 +1,6 @@
 //! Bodies of robots.txt and similar files that are longer than most. So many are held at a time, from when they are read until they are
 //! parsed: whatever sites and other instances send, they take at most as much memory again as `store.memory`, or what [`LEAST`] take.
+//! Beside them, for a moment, are bodies that are just being decoded, and copies of the fleet that have just come.
 
 use super::fetch_error::{COME_BACK, FetchError, own_limit};
 use crate::config::Settings;
@@ -11,7 +12,10 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, header};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
+
+/// Places for long bodies, who decodes them, whose share of both is used, and until when both may be waited for.
+pub(super) type FetchRoom<'a> = (&'a LongBodies, &'a Workers, Taker, Instant);
 
 /// The places for long bodies.
 pub(super) struct LongBodies(FairPlaces);
@@ -32,7 +36,7 @@ impl LongBodies {
         mut body: BodyStream,
         headers: &HeaderMap,
         limit: usize,
-        (workers, taker): (&Workers, Taker),
+        &(_, workers, taker, until): &FetchRoom<'_>,
     ) -> Result<Bytes, FetchError> {
         let (mut read, mut place) = (Vec::new(), None);
         while read.len() <= limit
@@ -40,7 +44,7 @@ impl LongBodies {
         {
             read.extend_from_slice(&piece);
             if read.len() > SHORT && place.is_none() {
-                place = Some(self.place(taker).await?);
+                place = Some(self.place(taker, Some(until)).await?);
             }
         }
         let cut = read.len() > limit;
@@ -51,7 +55,8 @@ impl LongBodies {
         let lines = headers.get_all(header::CONTENT_ENCODING).iter();
         let codings = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect::<Vec<_>>().join(",");
         let decode = async |read| {
-            let decoded = timeout(COME_BACK, workers.file(read, codings.clone(), limit, cut, taker)).await;
+            let until = until.min(Instant::now() + COME_BACK);
+            let decoded = timeout_at(until, workers.file(read, codings.clone(), limit, cut, taker)).await;
             decoded.map_err(|_| own_limit(&DECODERS_BUSY))?.map_err(|error| FetchError::Unreachable(error.to_string()))
         };
         let short = place.is_none().then(|| read.clone());
@@ -61,7 +66,7 @@ impl LongBodies {
         {
             // While it waits for a place, only the encoded body is held.
             drop(decoded);
-            place = Some(self.place(taker).await?);
+            place = Some(self.place(taker, Some(until)).await?);
             decoded = decode(read).await?;
         }
         Ok(match place {
@@ -70,19 +75,24 @@ impl LongBodies {
         })
     }
 
-    /// Takes a copy from the fleet. `None`: it is long, and there is no place for it.
-    pub fn hold(&self, copy: Vec<u8>, taker: Taker) -> Option<Bytes> {
+    /// Takes a copy from the fleet: a long one into `place`, or any that is free.
+    pub fn hold(&self, copy: Vec<u8>, place: Option<FairPlace>, taker: Taker) -> Result<Bytes, Crowded> {
         match copy.len() > SHORT {
-            true => Some(held(copy, self.0.take(taker).now_or_never()?)),
-            false => Some(copy.into()),
+            true => Ok(held(copy, place.or_else(|| self.0.take(taker).now_or_never()).ok_or(Crowded)?)),
+            false => Ok(copy.into()),
         }
     }
 
-    async fn place(&self, taker: Taker) -> Result<FairPlace, FetchError> {
-        let place = timeout(PATIENCE, self.0.take(taker)).await;
+    /// Waits for a place. `until`: no longer than that.
+    pub async fn place(&self, taker: Taker, until: Option<Instant>) -> Result<FairPlace, FetchError> {
+        let latest = Instant::now() + PATIENCE;
+        let place = timeout_at(latest.min(until.unwrap_or(latest)), self.0.take(taker)).await;
         place.map_err(|_| own_limit(&"too many long robots.txt are being read"))
     }
 }
+
+/// There is no place for a long copy now.
+pub(super) struct Crowded;
 
 /// A body in its place.
 struct LongBody {

@@ -35,12 +35,14 @@ impl RobotsCache {
             return false;
         }
         let place = self.unstored.take(taker).await;
-        self.store.room().await;
-        // Not until its end, as the site may be silent.
-        tokio::spawn(async move {
-            sleep(BEGINNING).await;
-            drop(place);
-        });
+        if self.store.is_behind() {
+            self.store.room().await;
+            // Not until its end, as the site may be silent.
+            tokio::spawn(async move {
+                sleep(BEGINNING).await;
+                drop(place);
+            });
+        }
         true
     }
 
@@ -67,3 +69,44 @@ impl RobotsCache {
 const AGAIN: Duration = Duration::from_millis(200);
 /// How long a fetch that has waited for the store counts as beginning.
 const BEGINNING: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::super::refresh::tests::cache_of;
+    use crate::config::Settings;
+    use crate::gate::fair_places::Taker;
+    use crate::gate::store::tests::unwritten;
+    use crate::policy::pace::ClientId;
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+    use tokio::task::unconstrained;
+    use tokio::time::{Instant, sleep};
+
+    /// One client has half of the places at once.
+    #[tokio::test(start_paused = true)]
+    async fn fetches_begin_a_few_at_a_time_only_for_as_long_as_the_store_is_behind() {
+        let (cache, begun) = (cache_of(Settings::default(), unwritten(), None), AtomicUsize::new(0));
+        let store = &cache.store;
+        let mut all = pin!(unconstrained(join_all((0..3_000).map(|_| async {
+            cache.wait_for_store(Taker::of(ClientId(1))).await;
+            begun.fetch_add(1, Ordering::Relaxed);
+        }))));
+        store.fall_behind();
+        for round in 1..4 {
+            assert!((&mut all).now_or_never().is_none());
+            store.catch_up();
+            assert!((&mut all).now_or_never().is_none());
+            assert_eq!(begun.load(Ordering::Relaxed), 8 * round, "the store is behind again after a few");
+            store.fall_behind();
+            sleep(Duration::from_secs(1)).await;
+        }
+        let began = Instant::now();
+        assert!((&mut all).now_or_never().is_none());
+        store.catch_up();
+        all.await;
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+}

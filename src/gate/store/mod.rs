@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
-use writer::{Bounds, HUNG, WriterShared};
+use writer::{Bounds, LEAST_BETWEEN, WriterShared};
 
 /// The store. Without a disk it keeps nothing.
 #[derive(Default)]
@@ -101,7 +101,9 @@ impl Store {
                 return;
             }
             // Times out so that a disk that hangs is seen.
-            let _ = timeout(HUNG, written).await;
+            if timeout(LEAST_BETWEEN, written).await.is_err() && disk.is_behind() {
+                disk.note_slow();
+            }
         }
     }
 
@@ -202,4 +204,4 @@ const QUEUED_PART: u64 = 4;
 const LEAST_QUEUED: usize = 8 << 20;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -9,13 +9,16 @@ use std::time::Instant;
 #[derive(Default)]
 pub(super) struct WriteQueue {
     pub next: WriteBatch,
-    /// The batch being written, and since when.
+    /// The batch being written.
     pub writing: Arc<WriteBatch>,
+    /// Since when the file is opened, checked or written.
     pub began: Option<Instant>,
     /// The store is closing: until when entries are written.
     pub closing: Option<Instant>,
     pub has_ended: bool,
     pub overflowed: bool,
+    /// Fetches have waited for the disk, and the log says so.
+    pub is_slow: bool,
     /// A caller waits for the next commit.
     pub is_urgent: bool,
     /// The last attempt to write failed.

@@ -27,6 +27,37 @@ fn open(settings: &config::StoreSettings) -> Store {
     Store::open(settings, false)
 }
 
+/// A store that writes nothing. What waits to be written is what the test wants to wait.
+pub(in crate::gate) fn unwritten() -> Store {
+    let directory = tempfile::tempdir().unwrap().path().to_owned();
+    let disk = WriterShared {
+        location: Location { directory, size: Arc::new(MIB.into()) },
+        bounds: Bounds { queued: LEAST_QUEUED.into(), is_shared: false },
+        disk: Default::default(),
+        queue: Mutex::default(),
+        more: Default::default(),
+        written: Default::default(),
+        room: Default::default(),
+        stalled: Mutex::default(),
+    };
+    Store { disk: Some(Arc::new(disk)), writer: Mutex::default() }
+}
+
+impl Store {
+    pub(in crate::gate) fn fall_behind(&self) {
+        let large = entry(&"-".repeat(400_000));
+        (0..)
+            .take_while(|_| !self.is_behind())
+            .for_each(|number| self.save(SiteFile::Robots.of(&authority(number)), &large));
+    }
+
+    pub(in crate::gate) fn catch_up(&self) {
+        let disk = self.disk.as_ref().unwrap();
+        disk.queue.lock().next = WriteBatch::default();
+        disk.room.notify_waiters();
+    }
+}
+
 fn is_open(store: &Store) -> bool {
     store.disk.as_ref().is_some_and(|disk| disk.disk.read().is_some())
 }
@@ -237,6 +268,46 @@ async fn new_files_wait_for_a_slow_disk_and_for_no_other() {
     drop(stalled);
     store.close();
     assert!(store.room().now_or_never().is_some());
+}
+
+/// Reading the whole file again, too, takes long on a disk that is slow.
+#[test]
+fn a_write_begins_with_all_that_comes_before_the_commit() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&settings(directory.path(), 64 * MIB));
+    let disk = store.disk.clone().unwrap();
+    let stalled = disk.stalled.lock();
+    store.save(SiteFile::Robots.of(&authority(0)), &entry("# kept"));
+    let until = Instant::now() + Duration::from_secs(10);
+    while disk.queue.lock().began.is_none() {
+        assert!(Instant::now() < until, "it has not begun");
+        std::thread::yield_now();
+    }
+    drop(stalled);
+    store.flush();
+    while disk.queue.lock().began.is_some() {
+        assert!(Instant::now() < until, "it has not ended");
+        std::thread::yield_now();
+    }
+}
+
+/// That much waits is no sign of a slow disk: it may have come at once.
+#[test]
+fn files_that_come_fast_are_compressed_while_the_disk_keeps_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&config::StoreSettings { memory: 0, ..settings(directory.path(), 64 * MIB) });
+    let disk = store.disk.clone().unwrap();
+    let stalled = disk.stalled.lock();
+    let body = |number: usize| format!("# {number}{}", "-".repeat(400_000));
+    (0..15).for_each(|number| store.save(SiteFile::Robots.of(&authority(number)), &entry(&body(number))));
+    assert!(store.is_behind());
+    drop(stalled);
+    store.flush();
+    drop(store);
+    let database = redb::Database::open(directory.path().join("robots.redb")).unwrap();
+    let bodies = redb::ReadableDatabase::begin_read(&database).unwrap().open_table(tables::BODIES).unwrap();
+    let longest = bodies.iter().unwrap().map(|row| row.unwrap().1.value().len()).max();
+    assert!(longest.is_some_and(|longest| longest < 10_000), "{longest:?}");
 }
 
 #[test]

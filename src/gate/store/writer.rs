@@ -101,19 +101,28 @@ impl WriterShared {
         !queue.stuck && !queue.is_closing() && self.is_half_full(&queue) && !is_hung()
     }
 
+    /// A fetch has waited for a while.
+    pub fn note_slow(&self) {
+        if !std::mem::replace(&mut self.queue.lock().is_slow, true) {
+            tracing::warn!("the store's disk is slow: new fetches of robots.txt wait for it");
+        }
+    }
+
     fn tell(&self) {
         self.written.notify_all();
         self.room.notify_waiters();
     }
 
     fn run(&self, mut outage: Option<Outage>) {
-        let mut checked = None;
+        let (mut checked, mut took) = (None, Duration::ZERO);
         loop {
             let closing = self.wait(outage.as_ref());
             let began = Instant::now();
-            let done = self.attempt(&mut checked);
+            self.queue.lock().began = Some(began);
+            let done = self.attempt(&mut checked, took);
             {
                 let mut queue = self.queue.lock();
+                queue.began = None;
                 queue.stuck = done.is_err();
                 queue.is_lost = done.as_ref().is_err_and(|failure| !self.is_elsewhere(failure));
             }
@@ -135,13 +144,18 @@ impl WriterShared {
                         queue.next = WriteBatch::default();
                     }
                 }
-                Ok(()) => {
+                Ok(time) => {
+                    took = time;
                     if outage.take().is_some() {
                         tracing::info!("the store {} is written again", self.location.file().display());
                     }
                 }
             }
             let mut queue = self.queue.lock();
+            if queue.is_slow && outage.is_none() && took <= LEAST_BETWEEN && !self.is_half_full(&queue) {
+                queue.is_slow = false;
+                tracing::info!("the store's disk keeps up again");
+            }
             queue.overflowed &= self.is_half_full(&queue);
             if closing {
                 break;
@@ -174,8 +188,8 @@ impl WriterShared {
     }
 
     /// Writes the queued changes, reopening the file if necessary; on failure they stay queued. `checked`: when every page was last
-    /// checked.
-    fn attempt(&self, checked: &mut Option<Instant>) -> Result<(), DiskError> {
+    /// checked. `took`: the time of the last write. Returns the time of this one.
+    fn attempt(&self, checked: &mut Option<Instant>, took: Duration) -> Result<Duration, DiskError> {
         let mut reopen = |failure: &DiskError| {
             let is_due = checked.is_none_or(|checked: Instant| checked.elapsed() > CHECK_EVERY);
             let suspect = matches!(failure, DiskError::Unreadable(_)) && is_due;
@@ -195,11 +209,11 @@ impl WriterShared {
         let _goes_on = self.stalled.lock();
         let (batch, in_haste) = {
             let mut queue = self.queue.lock();
-            let in_haste = self.is_half_full(&queue) || queue.is_closing();
+            let in_haste = took > LEAST_BETWEEN && self.is_half_full(&queue) || queue.is_closing();
             queue.writing = Arc::new(std::mem::take(&mut queue.next));
-            queue.began = Some(Instant::now());
             (queue.writing.clone(), in_haste)
         };
+        let began = Instant::now();
         let is_late = || self.queue.lock().closing.is_some_and(|until| Instant::now() > until);
         let done = match self.disk.read().as_ref() {
             Some(disk) if !batch.is_empty() => disk.commit(&batch, in_haste, is_late),
@@ -209,10 +223,10 @@ impl WriterShared {
             if left_out > 0 {
                 tracing::warn!("stopping: {left_out} copies of files are not stored, and will be fetched again");
             }
+            began.elapsed()
         });
         let mut queue = self.queue.lock();
         queue.writing = Arc::default();
-        queue.began = None;
         if let Err(failure) = &done {
             queue.next.add_older(&batch);
             drop(queue);
@@ -273,9 +287,10 @@ impl Outage {
 
 /// Most authorities in the queue.
 const MOST_QUEUED: usize = 200_000;
-const LEAST_BETWEEN: Duration = Duration::from_secs(1);
+/// Between the beginnings of two writes. A disk is slow that takes longer for one.
+pub(super) const LEAST_BETWEEN: Duration = Duration::from_secs(1);
 /// A write that takes longer is as good as one that fails.
-pub(super) const HUNG: Duration = Duration::from_secs(10);
+const HUNG: Duration = Duration::from_secs(10);
 /// Checking every page of a gigabyte takes a while.
 const CHECK_EVERY: Duration = Duration::from_secs(600);
 const RETRY_FIRST: Duration = Duration::from_secs(1);

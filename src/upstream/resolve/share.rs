@@ -24,13 +24,16 @@ pub(super) struct LookupShare {
 }
 
 /// The places of a client's look-ups. One begins with `AT_FIRST` of them, and keeps one if it is slow: the more slow ones there are, the
-/// fewer begin at a time, but some always do. The newest begins first, or names whose servers are silent would hold up every later one.
+/// fewer begin at a time, and once fewer than `AT_FIRST` are free, none begins until one ends. The newest begins first, or names whose
+/// servers are silent would hold up every later one.
 pub(super) struct ClientLookups(Mutex<LookupsState>);
 
 struct LookupsState {
     free: usize,
     /// The newest is last.
     waiting: Vec<oneshot::Sender<LookupPlaces>>,
+    /// How many were left when those that had been given up were last removed.
+    left: usize,
 }
 
 /// The places of one look-up. Released on drop.
@@ -63,9 +66,12 @@ impl ClientLookups {
     pub async fn take(self: &Arc<Self>) -> LookupPlaces {
         let (give, given) = oneshot::channel();
         {
-            let waiting = &mut self.0.lock().waiting;
-            waiting.retain(|other| !other.is_closed());
-            waiting.push(give);
+            let mut state = self.0.lock();
+            if state.waiting.len() >= state.left.saturating_mul(2) {
+                state.waiting.retain(|other| !other.is_closed());
+                state.left = state.waiting.len().max(AT_FIRST);
+            }
+            state.waiting.push(give);
         }
         self.hand_out();
         given.await.expect("a sender is dropped after its receiver, or used")
@@ -88,7 +94,7 @@ impl ClientLookups {
 
 impl Default for ClientLookups {
     fn default() -> Self {
-        Self(Mutex::new(LookupsState { free: OF_CLIENT, waiting: Vec::new() }))
+        Self(Mutex::new(LookupsState { free: OF_CLIENT, waiting: Vec::new(), left: AT_FIRST }))
     }
 }
 

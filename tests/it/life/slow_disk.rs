@@ -20,7 +20,7 @@ async fn each_file_is_fetched_once_and_each_page_delivered_however_slow_the_disk
     let origin = sites(0).await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let library = preload(directory.path(), SLOW);
-    let yaml = "store: { memory: 16MiB }\npace: { max_wait: 120s }\n";
+    let yaml = "store: { memory: 64MiB }\npace: { max_wait: 120s }\n";
     let proxy = Binary::serve_with(yaml, &[("LD_PRELOAD", library.to_str().expect("UTF-8"))]).await;
     let mut all = JoinSet::new();
     for worker in 0..15 {

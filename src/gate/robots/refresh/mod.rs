@@ -1,28 +1,26 @@
 //! How an authority's robots.txt or tdmrep.json is obtained: from the fleet, from the store, or from the origin.
 
 mod ask;
+mod copies;
 mod turn;
 
 use super::compare::{is_due, is_newer, is_older, is_unknown};
 use super::fetch::FetchError;
 use super::fetch_table::Fetch;
 use super::intern::LONG;
+use super::long_bodies::Crowded;
 use super::response::{Fetched, interpret_response};
 use super::{BACKGROUND, FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
-use crate::gate::compute::rethrown;
 use crate::gate::fair_places::Taker;
-use crate::gate::fleet::{Claim, Fleet, Parcel, ServerLost};
-use crate::gate::store::{FileDigest, ReadFile, snapshot};
-use crate::policy::{Access, Authority, Entry, Refusal, SiteFile};
+use crate::gate::fleet::{Claim, Fleet, ServerLost};
+use crate::policy::{Entry, Refusal, SiteFile};
 use futures_util::FutureExt;
 use std::any::Any;
-use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
-use tokio::task::spawn_blocking;
 
 impl RobotsCache {
     /// From the fleet, if it can be asked; otherwise by this instance alone. An error means that nobody was asked.
@@ -44,39 +42,56 @@ impl RobotsCache {
             // No other process of this machine has a newer copy.
             return Ok(());
         }
+        // Before anything is claimed: others may have a faster disk.
+        let was_behind = !will_do && self.wait_for_store(taker).await;
         let mut anew = is_fresh || order.reason == FetchReason::Anew;
+        let mut place = None;
         let claimed = loop {
             let claim = match &self.fleet {
-                Some(fleet) => fleet.claim(name, anew).await,
+                Some(fleet) => Box::pin(fleet.claim(name, anew)).await,
                 None => Err(ServerLost),
             };
             // The process that had the store open may have ended meanwhile.
             will_do |= !is_fresh && !was_readable && self.take_kept(host, taker).await && order.reason.takes_any_copy();
             match claim {
                 Ok(Claim::Fetch(right, old)) => break Some((right, old)),
-                Ok(Claim::Copy(copy)) => match self.unpack(host.file, Some(copy), taker).await {
-                    Some(entry) if !is_older(&entry, &host.load()) && (anew || !is_due(&entry, SystemTime::now())) => {
+                Ok(Claim::Copy(copy)) => match self.unpack(host.file, copy, place.take(), taker).await {
+                    Ok(Some(entry))
+                        if !is_older(&entry, &host.load()) && (anew || !is_due(&entry, SystemTime::now())) =>
+                    {
                         self.keep(host, entry);
                         return Ok(());
                     }
                     // From a lagging server, or usable for other instances for longer than for this one.
-                    Some(_) if !anew => anew = true,
+                    Ok(Some(_)) if !anew => anew = true,
                     // From another version of politely, or too long.
-                    Some(_) | None => break None,
+                    Ok(_) => break None,
+                    // It is not held while it waits for its place, but asked for again.
+                    Err(Crowded) => match self.long_bodies.place(taker, None).await {
+                        Ok(free) => place = Some(free),
+                        Err(FetchError::NotAsked(refusal)) => return Err(refusal),
+                        Err(FetchError::Unreachable(_)) => break None,
+                    },
                 },
                 Err(ServerLost) => break None,
             }
         };
-        // Boxed: moving the future into another would double its memory, for as long as the site takes.
+        drop(place);
+        // It is asked for now.
+        let was_behind = was_behind || self.store.is_behind();
+        // Boxed like the claim: moving the future into another would double its memory, for as long as the site takes.
         let alone = Box::pin(async {
             match will_do {
-                true => Ok(()),
+                true => Ok(None),
                 false => self.refresh_alone(host, order, fetch).await,
             }
         });
-        let Some((right, old)) = claimed else { return alone.await };
+        let Some((right, old)) = claimed else {
+            self.keep_fetched(host, alone.await?, was_behind).await;
+            return Ok(());
+        };
         if let Some(old) =
-            self.unpack(host.file, old, taker).await.filter(|old| !is_fresh && is_newer(old, &host.load()))
+            self.unpack_now(host.file, old, taker).await.filter(|old| !is_fresh && is_newer(old, &host.load()))
         {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, old);
@@ -85,80 +100,43 @@ impl RobotsCache {
                 return Ok(());
             }
         }
-        let refreshed = right.meanwhile(alone).await;
-        if refreshed.is_ok() {
-            right.publish(host.load_full());
+        let fetched = right.meanwhile(alone).await?;
+        // Others need not wait for this instance's disk.
+        right.publish(fetched.clone().unwrap_or_else(|| host.load_full()));
+        self.keep_fetched(host, fetched, was_behind).await;
+        Ok(())
+    }
+
+    /// Keeps what has been fetched, unless another instance has asked later, and its copy has arrived meanwhile. `was_behind`: the store
+    /// was when the fetch began. Others may have begun as well. What began before the store was behind does not wait here, as it may be
+    /// much.
+    async fn keep_fetched(self: &Arc<Self>, host: &HostEntry, fetched: Option<Arc<Entry>>, was_behind: bool) {
+        let Some(entry) = fetched else { return };
+        if was_behind {
+            self.store.room().await;
         }
-        refreshed
+        if !is_older(&entry, &host.load()) {
+            self.keep(host, entry);
+        }
     }
 
     /// Takes what another instance has published, even during a fetch of our own, which may be about to fail.
     pub(super) async fn take_published(self: &Arc<Self>, fleet: &Fleet, host: &HostEntry) {
         let taker = Taker::new(BACKGROUND, &host.authority);
-        let published = self.unpack(host.file, fleet.take(host.name()).await, taker).await;
+        let published = self.unpack_now(host.file, fleet.take(host.name()).await, taker).await;
         if let Some(entry) = published.filter(|entry| !is_older(entry, &host.load())) {
             self.keep(host, entry);
         }
     }
 
-    /// Unpacks a copy from the fleet. It is fresh for at most this instance's `max_ttl`.
-    async fn unpack(self: &Arc<Self>, file: SiteFile, copy: Option<Parcel>, taker: Taker) -> Option<Arc<Entry>> {
-        let Parcel { bytes, sent } = copy?;
-        let copy = self.long_bodies.hold(bytes, taker)?;
-        let unpack = move |settings: &Settings, parse: &ParseCopy<'_>| {
-            let entry = snapshot::unpack(&copy, sent, SystemTime::now(), parse)?;
-            Some(Arc::new(entry.fresh_within(settings.robots.max_ttl)))
-        };
-        self.read_copy(file, taker, unpack).await
-    }
-
-    /// Reads a copy from the store or the fleet on another thread. Only there does it show whether it has a long file, which is then read
-    /// in turn. A file longer than any that is fetched is refused.
-    async fn read_copy(
+    /// From the origin. `None`: there is nothing newer than what is known.
+    async fn refresh_alone(
         self: &Arc<Self>,
-        file: SiteFile,
-        taker: Taker,
-        read: impl Fn(&Settings, &ParseCopy<'_>) -> Option<Arc<Entry>> + Send + Sync + 'static,
-    ) -> Option<Arc<Entry>> {
-        // Loaded here: a swap, of which each host has some, looks at every thread that has ever loaded anything.
-        let (inner, settings) = (self.clone(), self.settings.load_full());
-        // `None`: the file is longer than that, and not in memory.
-        let work = Arc::new(move |longest: usize| {
-            let (options, is_long) = (settings.robots.parse_options(), Cell::new(false));
-            let accepts = |length| {
-                let most = options.max_text();
-                is_long.set(longest < length && length <= most);
-                length <= longest.min(most)
-            };
-            let entry = read(&settings, &|name, body| inner.files.named(file, name, &options, || body(&accepts)));
-            (!is_long.get()).then_some(entry)
-        });
-        let at_once = work.clone();
-        let place = self.loading.acquire().await.ok()?;
-        let read = spawn_blocking(move || at_once(LONG)).await.map_err(rethrown).ok()?;
-        // A long file waits for its turn without it: short ones go on.
-        drop(place);
-        match read {
-            Some(entry) => entry,
-            None => self.workers.compute(taker, move || work(usize::MAX)).await.ok()?.flatten(),
-        }
-    }
-
-    /// Loads the stored copy if nothing is known. True: it is good enough for waiting requests.
-    async fn take_kept(self: &Arc<Self>, host: &HostEntry, taker: Taker) -> bool {
-        let old = host.load_full();
-        if !is_unknown(&old) {
-            return false;
-        }
-        let Some(kept) = self.kept(&host.authority, host.file, taker).await else { return false };
-        let (kept, now) = (self.hosts.put_over(host, &old, kept), SystemTime::now());
-        kept.usable(now).is_some() || !kept.may_fetch(now)
-    }
-
-    /// From the origin.
-    async fn refresh_alone(self: &Arc<Self>, host: &HostEntry, order: &Order, fetch: &Fetch) -> Result<(), Refusal> {
+        host: &HostEntry,
+        order: &Order,
+        fetch: &Fetch,
+    ) -> Result<Option<Arc<Entry>>, Refusal> {
         let (settings, taker) = (self.settings.load_full(), Taker::new(order.client, &host.authority));
-        let was_behind = self.wait_for_store(taker).await;
         let fetched = loop {
             // Without the file, which may be evicted meanwhile.
             let before = host.load().outline();
@@ -179,10 +157,12 @@ impl RobotsCache {
         };
         // Loaded again, as a reload may have happened meanwhile.
         let (settings, old) = (self.settings.load_full(), host.load_full());
-        let Some(entry) = self.read(host.file, old.clone(), fetched, settings, taker).await else { return Ok(()) };
+        let Some(entry) = self.read(host.file, old.clone(), fetched, settings, taker).await else {
+            return Ok(None);
+        };
         if is_older(&entry, &host.load()) {
             // Another instance has asked later, and its copy has arrived meanwhile.
-            return Ok(());
+            return Ok(None);
         }
         let entry = Arc::new(entry);
         let is_failed = entry.trouble.is_some();
@@ -196,12 +176,7 @@ impl RobotsCache {
             malformed.filter(|(_, is)| *is).for_each(|(count, _)| _ = count.fetch_add(1, Ordering::Relaxed));
         }
         log(host, &old, &entry);
-        if was_behind {
-            // Others may have begun as well. What began before the store was behind is not waited for, as it may be much.
-            self.store.room().await;
-        }
-        self.keep(host, entry);
-        Ok(())
+        Ok(Some(entry))
     }
 
     /// Interprets an answer; a long file is parsed on another thread. `None`: the proxy is stopping.
@@ -235,28 +210,7 @@ impl RobotsCache {
             })
             .ok()
     }
-
-    /// The stored copy, from an earlier process, or from before memory ran short.
-    pub(super) async fn kept(
-        self: &Arc<Self>,
-        authority: &Authority,
-        file: SiteFile,
-        taker: Taker,
-    ) -> Option<Arc<Entry>> {
-        if !self.store.is_on_disk() {
-            return None;
-        }
-        let (store, authority) = (self.store.clone(), authority.clone());
-        let load = move |settings: &Settings, parse: &ParseCopy<'_>| {
-            let kept = store.load(file.of(&authority), parse)?;
-            Some(if settings.store.is_impatient { Arc::new(kept.due(SystemTime::now())) } else { kept })
-        };
-        self.read_copy(file, taker, load).await
-    }
 }
-
-/// Parses a copy's file, or finds it in memory by its digest.
-type ParseCopy<'a> = dyn Fn(FileDigest, &ReadFile<'_>) -> Option<Access> + 'a;
 
 /// The message of a panic, which the panic's log line also shows.
 fn words(panic: &(dyn Any + Send)) -> &str {

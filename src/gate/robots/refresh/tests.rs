@@ -2,26 +2,36 @@
 
 use super::ask::FetchHop;
 use super::*;
-use crate::gate::compute::Workers;
 use crate::gate::compute::tests::all_places;
+use crate::gate::compute::{Workers, rethrown};
+use crate::gate::fleet::Machine;
 use crate::gate::pacer::Pacer;
 use crate::gate::robots::{FetchReason, RobotsCache};
+use crate::gate::store::tests::unwritten;
 use crate::gate::store::{Store, digest};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, SiteAnswer};
+use crate::policy::{Access, Authority, SiteAnswer};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
 pub(in crate::gate::robots) fn cache() -> Arc<RobotsCache> {
     cache_with(Settings::default())
 }
 
 fn cache_with(settings: Settings) -> Arc<RobotsCache> {
-    let upstream = Arc::new(crate::upstream::tests::upstream(""));
-    let store = Arc::new(Store::memory());
+    cache_of(settings, Store::memory(), None)
+}
+
+/// It may ask sites on the loopback interface.
+pub(in crate::gate::robots) fn cache_of(settings: Settings, store: Store, fleet: Option<Fleet>) -> Arc<RobotsCache> {
+    let loopback = "egress: { allow: [127.0.0.0/8], ports: ['1-65535'] }";
+    let upstream = Arc::new(crate::upstream::tests::upstream(loopback));
     let pacer = Arc::new(Pacer::new(None, None));
     let settings = Arc::new(ArcSwap::from_pointee(settings));
-    RobotsCache::new(upstream, pacer, (store, None, Workers::new(Some(1))), settings)
+    RobotsCache::new(upstream, pacer, (Arc::new(store), fleet.map(Arc::new), Workers::new(Some(1))), settings)
 }
 
 #[tokio::test]
@@ -135,7 +145,7 @@ async fn long_files_are_read_at_most_as_many_at_a_time_as_there_are_places() {
 async fn a_long_body_has_a_place_until_it_is_compiled() {
     let cache = cache();
     let all = all_places(&cache.workers);
-    let hold = || cache.long_bodies.hold(vec![b'#'; 17 << 10], TAKER);
+    let hold = || cache.long_bodies.hold(vec![b'#'; 17 << 10], None, TAKER).ok();
     let mut waiting = Vec::new();
     for body in (0..1_000).map_while(|_| hold()) {
         let mut read = Box::pin(cache.read(SiteFile::Robots, Arc::default(), answered(body), Arc::default(), TAKER));
@@ -144,8 +154,12 @@ async fn a_long_body_has_a_place_until_it_is_compiled() {
     }
     // 64 MiB of bodies of 500 KiB, half of them for one client.
     assert_eq!(waiting.len(), 66);
-    assert!(cache.long_bodies.hold(vec![b'#'; 16 << 10], TAKER).is_some(), "a short one needs none");
+    assert!(cache.long_bodies.hold(vec![b'#'; 16 << 10], None, TAKER).is_ok(), "a short one needs none");
     drop(waiting.pop());
+    let place = cache.long_bodies.place(TAKER, None).now_or_never().expect("one is free").unwrap();
+    assert!(hold().is_none());
+    let copy = cache.long_bodies.hold(vec![b'#'; 17 << 10], Some(place), TAKER);
+    drop(copy.ok().expect("it has waited for its place"));
     drop(hold().expect("a fetch that is given up gives its place back"));
     drop(all);
     for read in waiting {
@@ -203,6 +217,102 @@ async fn a_long_file_of_a_copy_is_read_in_turn_like_a_fetched_one() {
     let all = all_places(&cache.workers);
     assert!(read(1_000).await.is_some(), "nor does one that is in memory");
     drop((all, read_now));
+}
+
+/// A site that answers when the test wants it to.
+async fn site(cache: &Arc<RobotsCache>) -> (TcpListener, Arc<HostEntry>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let authority = Authority::from_url(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    (listener, cache.host(SiteFile::Robots, &authority))
+}
+
+async fn asked(listener: &TcpListener) -> TcpStream {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        assert!(stream.read_buf(&mut head).await.unwrap() > 0, "it ended early");
+    }
+    stream
+}
+
+fn begin(cache: &Arc<RobotsCache>, host: &Arc<HostEntry>) -> JoinHandle<Result<(), Refusal>> {
+    let (cache, host) = (cache.clone(), host.clone());
+    tokio::spawn(async move {
+        let (fetch, order) = (Fetch::new(FetchReason::Renewal), Order::background(FetchReason::Renewal));
+        cache.refresh_now(&host, &order, &fetch).await
+    })
+}
+
+/// Until a fetch does.
+async fn waits_for_store(cache: &RobotsCache) {
+    let free = || std::iter::from_fn(|| cache.unstored.take(TAKER).now_or_never()).collect::<Vec<_>>().len();
+    while free() == 8 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_copy_that_comes_while_the_store_is_waited_for_is_not_overwritten_by_an_older_one() {
+    let cache = cache_of(Settings::default(), unwritten(), None);
+    let (listener, host) = site(&cache).await;
+    cache.store.fall_behind();
+    let fetching = begin(&cache, &host);
+    waits_for_store(&cache).await;
+    cache.store.catch_up();
+    let mut stream = asked(&listener).await;
+    cache.store.fall_behind();
+    stream.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    while cache.figures().failed == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    cache.keep(&host, Arc::new(copy(0)));
+    cache.store.catch_up();
+    fetching.await.unwrap().unwrap();
+    assert!(host.load().answer.is_some(), "the failure is the older one");
+}
+
+/// Others may have a faster disk.
+#[tokio::test]
+async fn a_host_whose_fetch_waits_for_the_store_is_left_to_the_rest_of_the_fleet() {
+    let directory = tempfile::tempdir().unwrap();
+    let fleet = || Fleet::on_machine(Arc::new(Machine::open(directory.path(), Duration::from_secs(60)).unwrap()));
+    let (cache, other) = (cache_of(Settings::default(), unwritten(), Some(fleet())), Arc::new(fleet()));
+    let (listener, host) = site(&cache).await;
+    cache.store.fall_behind();
+    let fetching = begin(&cache, &host);
+    waits_for_store(&cache).await;
+    let claim = tokio::time::timeout(Duration::from_secs(3), other.claim(host.name(), false)).await;
+    assert!(matches!(claim, Ok(Ok(Claim::Fetch(..)))), "it is not claimed before it can be fetched");
+    drop(claim);
+    cache.store.catch_up();
+    let mut stream = asked(&listener).await;
+    cache.store.fall_behind();
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    let claim = tokio::time::timeout(Duration::from_secs(10), other.claim(host.name(), false)).await;
+    assert!(
+        matches!(claim, Ok(Ok(Claim::Copy(_)))),
+        "nor does what has been fetched wait for the disk of who fetched it"
+    );
+    cache.store.catch_up();
+    fetching.await.unwrap().unwrap();
+    assert!(host.load().answer.is_some());
+}
+
+#[tokio::test]
+async fn a_site_has_not_failed_because_we_have_no_place_for_its_body() {
+    let settings = Settings::parse("politely.yaml", "robots: { timeout: 1s }").unwrap();
+    let cache = cache_with(settings);
+    let (listener, host) = site(&cache).await;
+    let hold = || cache.long_bodies.hold(vec![b'#'; 17 << 10], None, TAKER).ok();
+    let held: Vec<_> = (0..1_000).map_while(|_| hold()).collect();
+    let fetching = begin(&cache, &host);
+    let mut stream = asked(&listener).await;
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n").await.unwrap();
+    stream.write_all(&[b'#'; 20_000]).await.unwrap();
+    let fetched = fetching.await.unwrap();
+    assert!(matches!(fetched, Err(Refusal::OwnLimit { .. })), "{fetched:?}");
+    assert!(is_unknown(&host.load()), "it has answered");
+    drop(held);
 }
 
 /// Hundreds of sites may be slow at once.

@@ -86,8 +86,9 @@ impl RobotsCache {
         let permit = &mut turn.permit;
         hop.fetch.begin();
         let began = Instant::now();
-        let room = (&self.long_bodies, &self.workers, taker);
-        let get = timeout(*left, fetch::get(&self.upstream, request, room, settings, permit));
+        let until = tokio::time::Instant::now() + left.saturating_sub(MARGIN);
+        let room = (&self.long_bodies, &self.workers, taker, until);
+        let get = timeout(*left, fetch::get(&self.upstream, request, &room, settings, permit));
         let answered = tokio::select! {
             answered = get => answered.map_err(late),
             () = guests_wait(&pace), if matches!(line, FetchLine::Guest) => {
@@ -107,5 +108,7 @@ impl RobotsCache {
     }
 }
 
+/// So that our own limits come before the end of the site's time.
+const MARGIN: Duration = Duration::from_millis(50);
 /// Retries after connection failures.
 const RETRIES: usize = 2;
