@@ -203,7 +203,8 @@ impl<'a> PageReading<'a> {
 }
 
 /// The page in each encoding in which a client may read it. Marks and labels say different things to different clients, but markup in
-/// UTF-16 and UTF-32 has zeros; all other encodings that are in use write names and rules as ASCII does.
+/// UTF-16 and UTF-32 has zeros, and ISO-2022-JP has escapes before characters that look like markup; all other encodings that are in use
+/// write names and rules as ASCII does.
 fn in_encodings(page: &[u8]) -> Vec<Cow<'_, [u8]>> {
     let mut texts = vec![Cow::from(page)];
     if memchr::memchr(0, page).is_some() {
@@ -212,7 +213,26 @@ fn in_encodings(page: &[u8]) -> Vec<Cow<'_, [u8]>> {
         texts.push(wide(page, u32::from_le_bytes).into());
         texts.push(wide(page, u32::from_be_bytes).into());
     }
+    if memchr::memchr(ESCAPE, page).is_some() {
+        texts.push(without_jis(page).into());
+    }
     texts
+}
+
+/// Without the characters of two bytes in ISO-2022-JP (RFC 1468).
+fn without_jis(page: &[u8]) -> Vec<u8> {
+    let (mut rest, mut is_wide, mut text) = (page, false, Vec::with_capacity(page.len()));
+    while let Some((byte, more)) = rest.split_first() {
+        match rest {
+            [ESCAPE, b'$', b'@' | b'B', more @ ..] => (rest, is_wide) = (more, true),
+            [ESCAPE, b'(', b'B' | b'J' | b'I', more @ ..] => (rest, is_wide) = (more, false),
+            _ => {
+                text.extend((!is_wide).then_some(byte));
+                rest = more;
+            }
+        }
+    }
+    text
 }
 
 /// Units of so many bytes as UTF-8, but for pairs of them.
@@ -221,6 +241,7 @@ fn wide<const N: usize>(page: &[u8], read: fn([u8; N]) -> u32) -> Vec<u8> {
     page.as_chunks().0.iter().map(char).collect::<String>().into_bytes()
 }
 
+const ESCAPE: u8 = 0x1b;
 const NOSCRIPT: &[u8] = b"noscript";
 /// Besides letters and digits, in a token (RFC 9110 §5.6.2).
 const MARKS: &[u8] = b"!#$%&'*+-.^_`|~";
@@ -407,6 +428,9 @@ mod tests {
         assert_eq!(said_as("text/html; charset=\"utf-32BE\"", &big), "search");
         assert_eq!(said_as("text/html", &[b"\xff\xfe\0\0", &little[..]].concat()), "search");
         assert_eq!(said_as("text/html", &[b"\0\0\xfe\xff", &big[..]].concat()), "search");
+        let japanese =
+            b"<meta name=description content=\"\x1b$B$\"K~='\x1b(B\"><meta name=robots content=noindex></head>";
+        assert_eq!(said_as("text/html; charset=iso-2022-jp", japanese), "search");
         let latin = [&b"<title>caf\xe9 \x83\x5c</title>"[..], b"<meta name=robots content=noindex></head>"].concat();
         for charset in ["iso-8859-1", "Shift_JIS", "windows-1252", "unknown"] {
             assert_eq!(said_as(&format!("text/html; charset={charset}"), &latin), "search");
