@@ -140,12 +140,13 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         is_waited_for && u128::from(moved) * 1000 < STALL_RATE * self.stall.as_millis()
     }
 
-    /// Deadline for progress of the answer. A half-closed client shows by reading that it is there.
+    /// Deadline for progress of the answer. A half-closed client may have gone while the origin sends nothing; where the client is waited
+    /// for, its system refuses what comes for a client that has gone.
     fn down_ends(&self) -> Instant {
         if let Some(held) = &self.exchange.held {
             return held.until;
         }
-        match self.answered && self.client.is_half_closed() {
+        match self.answered && self.client.is_half_closed() && !self.down.is_held_up {
             true => self.down.at.min(self.down.at + HALF_CLOSED_TIMEOUT - self.min_rate.over),
             false => self.down.at,
         }

@@ -67,6 +67,23 @@ async fn who_has_closed_its_half_is_served_as_long_as_bytes_move() {
     assert_eq!(client.response().await.text(), pieces.concat());
 }
 
+/// While its system's buffers are full, nothing shows what it reads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_closed_its_half_may_read_as_slowly_as_others() {
+    const LENGTH: u64 = 32 << 20;
+    let origin = Origin::http(|seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        _ => Reply::pattern(LENGTH),
+    })
+    .await;
+    let proxy = Proxy::start("").await;
+    let mut client = proxy.client().await;
+    client.send(get(&origin.url("/x"), &origin.authority("a.localhost"))).await;
+    client.half_close().await;
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert!(client.rest().await.len() as u64 > LENGTH);
+}
+
 /// One interim answer shows whether it is still there; more of them would say nothing more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_has_closed_its_half_hears_of_it_once() {
