@@ -73,7 +73,11 @@ async fn what_never_left_costs_nothing() {
     let proxy = Proxy::start(&format!("{BUDGET}\n{ADMIN}\nlimits: {{ max_idle_connections: 0 }}")).await;
     let url = origin.url("/page");
     assert_eq!(statuses(&[proxy.address()], &url, 1).await, [200]);
+    let address = origin.address();
     drop(origin);
+    while tokio::net::TcpStream::connect(address).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     // Nobody is there any more.
     for _ in 0..5 {
         assert_eq!(proxy.get(&url).await.status(), 502);
