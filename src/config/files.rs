@@ -73,7 +73,7 @@ pub fn is_ours(file: &Metadata, directory: &Path) -> bool {
     file.uid() == rustix::process::geteuid().as_raw() || owner.is_ok_and(|owner| file.uid() == owner)
 }
 
-/// Logs a warning of files that are not [ours](is_ours). `what`: what they would be.
+/// Logs a warning of files that are not ours. `what`: what they would be.
 pub fn warn_of_foreign(files: &[PathBuf], what: &str) {
     if let Some(first) = files.first() {
         let more = if files.len() > 1 { format!(" and {} more", files.len() - 1) } else { String::new() };
