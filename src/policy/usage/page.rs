@@ -45,9 +45,8 @@ pub fn read_page(texts: &[&[u8]], content_type: &[u8], product_tokens: &[Product
     let mut lines = UsageLines::default();
     for page in texts {
         for text in in_encodings(&page[..page.len().min(LONGEST_HEAD)]) {
-            PageReading::new(&mut lines, product_tokens).html(&text, false);
-            // Browsers, which run scripts, read no tags in it, and so may see one behind what looks like its end.
-            if text.windows(NOSCRIPT.len()).any(|window| window.eq_ignore_ascii_case(NOSCRIPT)) {
+            // Browsers, which run scripts, read no tags in `noscript`, and so may see one behind what looks like its end.
+            if PageReading::new(&mut lines, product_tokens).html(&text, false) {
                 PageReading::new(&mut lines, product_tokens).html(&text, true);
             }
             if is_xml {
@@ -121,10 +120,12 @@ impl<'a> PageReading<'a> {
         PageReading { lines, policy: None, product_tokens }
     }
 
-    /// `scripts`: whether they run.
-    fn html(mut self, text: &[u8], scripts: bool) {
+    /// `scripts`: whether they run. Returns whether that makes a difference.
+    fn html(mut self, text: &[u8], scripts: bool) -> bool {
+        let mut has_noscript = false;
         walk(text, scripts, |token| {
             if let Token::StartTag(tag) = token {
+                has_noscript |= *tag.name == NOSCRIPT[..];
                 self.tag(&tag.name, |name| {
                     let value = tag.attributes.get(&HtmlString(name.as_bytes().to_vec()))?;
                     Some(value.value.trim_ascii().to_vec())
@@ -133,6 +134,7 @@ impl<'a> PageReading<'a> {
             true
         });
         self.end();
+        has_noscript
     }
 
     /// In XML the content of `script` and `title` is markup like others, `<script/>` is all of it, and names may have a prefix. Up to
