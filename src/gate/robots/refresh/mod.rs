@@ -90,9 +90,8 @@ impl RobotsCache {
             self.keep_fetched(host, alone.await?, was_behind).await;
             return Ok(());
         };
-        if let Some(old) =
-            self.unpack_now(host.file, old, taker).await.filter(|old| !is_fresh && is_newer(old, &host.load()))
-        {
+        let old = old.filter(|_| !is_fresh);
+        if let Some(old) = self.unpack_now(host.file, old, taker).await.filter(|old| is_newer(old, &host.load())) {
             let is_enough = order.reason.takes_any_copy() && was_unknown && old.usable(SystemTime::now()).is_some();
             self.keep(host, old);
             if is_enough {
