@@ -72,10 +72,9 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let offer = offer.map(Option::unwrap_or_default);
     match args.format {
         Format::Text => {
-            let verdict = remembered.as_ref().map(|it| {
-                let said = |key: &str| it[key].as_str().unwrap_or_default();
-                format!("allowed by robots.txt; refused by the page's own {}, read at {}", said("rule"), said("said"))
-            });
+            let verdict = remembered
+                .as_ref()
+                .map(|it| refused_by_page("robots.txt", it["rule"].as_str().unwrap_or_default(), it["said"].as_str()));
             print!("{}", text(&explanation, verdict.as_deref()) + &offered(&offer.unwrap_or_default()));
             if !last_run.is_empty() {
                 println!("  note: this is the crawler of the last `politely run`; `--product-token` names another");
@@ -141,6 +140,12 @@ fn remembered(args: &ExplainArgs, last_run: &[ProductToken]) -> Option<Value> {
         .finish();
     let mut known = ask_running(&args.config, &format!("/api/v1/explain?{query}"))?;
     Some(known["remembered"].take()).filter(Value::is_object)
+}
+
+/// The verdict where the files, or the operator, allow what the page itself refuses. `read`: when it said so.
+fn refused_by_page(allowed_by: &str, rule: &str, read: Option<&str>) -> String {
+    let read = read.map_or_else(String::new, |at| format!(", read at {at}"));
+    format!("allowed by {allowed_by}; refused by the page's own {rule}{read}")
 }
 
 fn offered(offer: &Value) -> String {

@@ -1,7 +1,7 @@
 //! `explain --at TIME`: uses the robots.txt and the configuration that were in force then, from the evidence.
 
 use super::on_record::on_record;
-use super::{ExplainArgs, offered, text};
+use super::{ExplainArgs, offered, refused_by_page, text};
 use crate::admin;
 use crate::cli::evidence::{directory, when};
 use crate::cli::{CommandError, Format, NO, inert, inert_json, print};
@@ -60,10 +60,8 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
         Format::Text => {
             let is_set = matches!(explanation.reason, "robots-ignored" | "allowed-by-operator");
             let by = if is_set { "the operator" } else { "robots.txt" };
-            let verdict = by_page.map(|rule| {
-                let read = past.page_read.map_or_else(String::new, |at| format!(", read at {}", rfc3339::millis(at)));
-                format!("allowed by {by}; refused by the page's own {rule}{read}")
-            });
+            let read = past.page_read.map(rfc3339::millis);
+            let verdict = by_page.map(|rule| refused_by_page(by, rule, read.as_deref()));
             let judged = text(&explanation, verdict.as_deref()) + &offered(&offer(&past));
             let mut out = inert(&on_record(&explanation.url, &past, at))
                 + "\njudged again, by the files of that time:\n"
