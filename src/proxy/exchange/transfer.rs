@@ -140,8 +140,7 @@ impl<C: Client, O: Origin> Carry<'_, '_, C, O> {
         is_waited_for && u128::from(moved) * 1000 < STALL_RATE * self.stall.as_millis()
     }
 
-    /// Deadline for progress of the answer. A half-closed client may have gone while the origin sends nothing; where the client is waited
-    /// for, its system refuses what comes for a client that has gone.
+    /// Deadline for progress of the answer. That a half-closed client has gone shows only when something is sent to it.
     fn down_ends(&self) -> Instant {
         if let Some(held) = &self.exchange.held {
             return held.until;
