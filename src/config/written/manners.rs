@@ -118,7 +118,9 @@ impl WrittenManners {
         if self.budget.is_some() {
             check_budget(section, check);
         }
-        if let Some(WrittenAdaptive { min, max, .. }) = self.adaptive {
+        if let Some(WrittenAdaptive { factor, min, max }) = self.adaptive
+            && factor != 0
+        {
             let (shown_min, shown_max, most) = (show_duration(min), show_duration(max), show_duration(max_delay));
             if min > max {
                 let what = format!("`min` ({shown_min}) is longer than `max` ({shown_max})");

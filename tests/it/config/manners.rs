@@ -17,6 +17,17 @@ fn breaker(after: u32, pause: u64) -> Option<Breaker> {
     Some(Breaker { after: NonZeroU32::new(after).unwrap(), pause: Duration::from_secs(pause) })
 }
 
+/// `max` has a default, which may be longer than what a site can have.
+#[test]
+fn adaptive_is_off_with_factor_0_however_short_crawl_delays_are() {
+    for yaml in [
+        "pace: { max_crawl_delay: 10s, adaptive: { factor: 0 } }",
+        "pace: { max_crawl_delay: 10s }\nhosts: { a.example: { adaptive: { factor: 0 } } }",
+    ] {
+        assert_eq!(policy(&good(yaml), "a.example").rules.manners.adaptive, None, "{yaml}");
+    }
+}
+
 #[test]
 fn it_is_off_unless_it_is_written_and_what_is_left_out_has_a_default() {
     assert_eq!(of("", "a.example"), Manners::default());
