@@ -523,3 +523,14 @@ fn free_ports(yaml: &str) -> String {
     let sections = [("listen", "[{ address: '127.0.0.1:0' }]"), ("admin", "{ address: '127.0.0.1:0' }")];
     sections.iter().filter(|(key, _)| !yaml.starts_with(key)).map(|(key, value)| format!("{key}: {value}\n")).collect()
 }
+
+#[test]
+fn a_fault_in_an_alias_is_where_the_alias_is() {
+    let yaml = "hosts:\n  a.example: &slow\n    crawl_delay: 1s\n  b.example: *slow\npace:\n  breaker: { after: 1, pause: *slow }\n";
+    assert_eq!(
+        short(yaml),
+        [
+            "6:31 expected a duration, found a map of keys | a duration is a whole number and its unit: `500ms`, `10s`, `5m`, `24h`, `30d`, or `0`"
+        ]
+    );
+}
