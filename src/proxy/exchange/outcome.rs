@@ -141,6 +141,8 @@ impl<'a> EndedExchange<'a> {
             self.proxy.counters.refused_after_answer.fetch_add(1, Ordering::Relaxed);
         }
         let slug = match outcome {
+            // The certificate and its page are the proxy's own.
+            Outcome::Answered(_) if self.is_for_setup() => None,
             Outcome::Forwarded | Outcome::Cached | Outcome::Answered(_) => Some(FORWARDED),
             Outcome::Failed(Failure { detail: why, .. }) | Outcome::Cut(why) => {
                 self.request.iter().for_each(|request| self.proxy.counters.failed_at(&request.authority, why));
@@ -157,6 +159,10 @@ impl<'a> EndedExchange<'a> {
 
     pub(super) fn url(&self) -> Option<String> {
         self.request.map_or_else(|unread| unread.url.clone(), |request| Some(request.url()))
+    }
+
+    fn is_for_setup(&self) -> bool {
+        self.request.is_ok_and(|request| *request.authority.host() == self.settings.intercept.setup_host)
     }
 
     fn accept(&self) -> Option<&[u8]> {

@@ -48,6 +48,11 @@ async fn what_each_user_has_asked_is_told() {
         client.send(request(&origin.url(target), user)).await;
         assert_eq!(client.response().await.status(), status, "{target} {user}");
     }
+    // What the proxy itself serves for setting clients up is nobody's crawl.
+    for target in ["/ca.pem", "/"] {
+        client.send(request(&format!("http://politely.invalid{target}"), "alice")).await;
+        assert_eq!(client.response().await.status(), 200, "{target}");
+    }
     let mut other = proxy.client().await;
     other.send(request(&origin.url("/4"), "bob")).await;
     assert_eq!(other.response().await.status(), 200);
