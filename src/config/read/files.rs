@@ -61,6 +61,7 @@ impl ConfigFiles {
         for node in included {
             joined.lay_over(node, &mut |(first, here), (key, over)| match (&mut here.value, over.value) {
                 (Value::List(items), Value::List(others)) => items.extend(others),
+                (_, Value::Null) => {}
                 _ => {
                     let what = format!("duplicate key `{}`", key.text().unwrap_or_default());
                     let hint = format!("already set in {}; keep one of them", first.at.line(&self.sources));
@@ -69,6 +70,12 @@ impl ConfigFiles {
             });
         }
         root.lay_over(joined, &mut |(key, here), (_, over)| match (&mut here.value, over.value) {
+            (_, Value::Null) => {
+                let key = key.text().unwrap_or_default();
+                let what = format!("`{key}` has no value here, but one in {}", here.at.line(&self.sources));
+                let hint = "leave the key out to keep that value; to take it back, write what replaces it, such as `0`, `[]` or `{}`";
+                self.faults.push(&over.at, Complaint::new(what, hint));
+            }
             // `access.users` are appended, as each has a name.
             (Value::List(items), Value::List(others)) if key.text() == Some("users") => items.extend(others),
             (value, other) => (here.at, *value) = (over.at, other),

@@ -31,7 +31,11 @@ impl<'a> Sections<'a> {
                 unread.extend(nearest(name, &known).map(str::to_owned));
             }
         }
-        whole.lay_over(written, &mut |here, over| *here = over);
+        whole.lay_over(written, &mut |here, over| {
+            if !over.1.is_null() {
+                *here = over;
+            }
+        });
         Self { whole, faults, unread }
     }
 

@@ -68,6 +68,22 @@ impl YamlNode {
         path.split_first().and_then(|(step, rest)| Some(self.below(step)?.along(rest))).unwrap_or(self)
     }
 
+    /// The node at exactly this path, unless it is `null`.
+    pub fn under(&self, path: &[&str]) -> Option<&Self> {
+        path.iter().try_fold(self, |node, step| node.below(step)).filter(|node| !node.is_null())
+    }
+
+    /// The items of a list; of anything else none.
+    pub fn items(&self) -> &[Self] {
+        if let Value::List(items) = &self.value { items } else { &[] }
+    }
+
+    /// The keys of a map and their values, sorted by key; of anything else none.
+    pub fn named(&self) -> impl Iterator<Item = (&str, &Self)> {
+        let entries = if let Value::Map(entries) = &self.value { Some(entries) } else { None };
+        entries.into_iter().flatten().map(|(name, (_, value))| (name.as_str(), value))
+    }
+
     pub fn text(&self) -> Option<&str> {
         if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
@@ -115,8 +131,8 @@ impl YamlNode {
         entry.or_insert_with(|| (new(Value::Text((*step).to_owned())), new(Value::Null))).1.put(rest, value);
     }
 
-    /// Lays another map over this one, key by key: `null` changes nothing. If a key has a value in both, `both` decides, unless both
-    /// values are maps.
+    /// Lays another map over this one, key by key. If a key has a value here, `both` decides on the other value, which may be `null`,
+    /// unless both are maps.
     pub fn lay_over(&mut self, over: Self, both: &mut impl FnMut(&mut (Self, Self), (Self, Self))) {
         if over.at != ConfigPlace::Unwritten {
             self.at = over.at;
@@ -127,7 +143,7 @@ impl YamlNode {
             match entries.entry(name) {
                 Entry::Vacant(place) => drop(place.insert(other)),
                 Entry::Occupied(mut here) => match (&here.get().1.value, &other.1.value) {
-                    (_, Value::Null) => {}
+                    (Value::Null, Value::Null) => {}
                     (Value::Map(_), Value::Map(_)) => here.get_mut().1.lay_over(other.1, both),
                     (Value::Null, _) => drop(here.insert(other)),
                     _ => both(here.get_mut(), other),

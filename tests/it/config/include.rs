@@ -196,3 +196,24 @@ fn included_files_of_many_hosts_are_joined() {
     let settings = with_environment(Some(&main), &[]).unwrap();
     assert_eq!(settings.shown()["hosts"].as_object().unwrap().len(), 50_000);
 }
+
+/// It could mean either; `null` is the default elsewhere.
+#[test]
+fn a_key_without_a_value_neither_keeps_nor_undoes_what_the_first_file_says() {
+    let (home, main) = files(&[
+        ("politely.yaml", "include: conf.d\npace:\n  budget: { requests: 5 }\n  min_delay: 1s\n"),
+        ("conf.d/a.yaml", "pace: { budget: null, min_delay: , breaker: null }\nfleet:\n"),
+    ]);
+    let told = with_environment(Some(&main), &[]).unwrap_err().replace(&home.path().display().to_string(), "HOME");
+    assert_eq!(told.matches("error: ").count(), 2, "{told}");
+    assert!(
+        told.starts_with(
+            "error: `budget` has no value here, but one in HOME/politely.yaml:3\n --> HOME/conf.d/a.yaml:1:17\n"
+        ),
+        "{told}"
+    );
+    assert!(told.contains("error: `min_delay` has no value here, but one in HOME/politely.yaml:4\n"), "{told}");
+    assert!(told.contains("\nhint: leave the key out to keep that value; "), "{told}");
+    let settings = with_environment(Some(&home.path().join("conf.d/a.yaml")), &[]).unwrap();
+    assert_eq!(settings.pace.budget, None, "alone it is the default");
+}
