@@ -215,7 +215,7 @@ pub(super) async fn config(State(admin): State<Arc<Admin>>) -> impl IntoResponse
 }
 
 pub(super) async fn openapi() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json"))
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
 }
 
 pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value>, ApiProblem> {
@@ -232,6 +232,8 @@ pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value
     }
 }
 
+/// The description of the API.
+pub const OPENAPI: &str = include_str!("openapi.json");
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 10_000;
 /// Each team of a large shared proxy.

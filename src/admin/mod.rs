@@ -12,6 +12,7 @@ mod process;
 mod serve;
 mod state;
 
+pub use api::OPENAPI;
 pub use json::explanation;
 pub use state::{Admin, Reload};
 

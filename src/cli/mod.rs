@@ -80,6 +80,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Crawl a sample site on loopback and explain each answer
     Demo,
+    /// Print the configuration with its defaults, or the API's description
+    Print(packaging::Print),
     /// Print shell completions
     Completions(packaging::Completions),
     /// Print the manual page, or write all manual pages to a directory
@@ -109,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Evidence(args) => evidence::run(args),
         Command::Report(args) => report::run(args),
         Command::Demo => demo::run(),
+        Command::Print(args) => packaging::print(args),
         Command::Completions(args) => Ok(packaging::completions(args, Cli::command())),
         Command::Man(args) => packaging::man(args, Cli::command()),
         #[cfg(target_os = "linux")]

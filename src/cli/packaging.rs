@@ -1,7 +1,7 @@
-//! `politely completions` and `politely man`, for packagers.
+//! `politely print`; `politely completions` and `politely man`, for packagers.
 
 use super::CommandError;
-use crate::config;
+use crate::{admin, config};
 use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
@@ -22,6 +22,28 @@ pub(super) struct Man {
     /// Write all pages to this directory: one for each command, and politely.yaml(5)
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Print {
+    #[arg(value_enum)]
+    document: Document,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Document {
+    /// politely.yaml with every key, its default and what it does
+    Config,
+    /// What the admin address serves, in OpenAPI
+    Openapi,
+}
+
+/// Prints a document that every package has in its binary.
+pub(super) fn print(args: &Print) -> Result<ExitCode, CommandError> {
+    super::print(match args.document {
+        Document::Config => config::DEFAULTS,
+        Document::Openapi => admin::OPENAPI,
+    })
 }
 
 /// Prints the completions of one shell. `command`: the whole command line.

@@ -1,4 +1,4 @@
-//! What packages are made of: pages of the manual.
+//! What packages are made of: pages of the manual, and what the binary alone has to bring.
 
 use super::*;
 
@@ -32,4 +32,17 @@ fn every_command_and_the_configuration_have_a_page() {
             );
         }
     }
+}
+
+/// A wheel has no directory for documents.
+#[test]
+fn the_binary_brings_an_example_configuration_and_the_description_of_the_api() {
+    let print = |what| {
+        let done = Command::new(env!("CARGO_BIN_EXE_politely")).args(["print", what]).output().unwrap();
+        assert!(done.status.success());
+        String::from_utf8(done.stdout).unwrap()
+    };
+    assert_eq!(print("config"), CONF);
+    let openapi: serde_json::Value = serde_json::from_str(&print("openapi")).unwrap();
+    assert!(openapi["paths"]["/api/v1/status"].is_object());
 }
