@@ -18,6 +18,7 @@ use super::written::defaults::defaults;
 use super::written::intercept::CaSource;
 use super::written::values::AccessLog;
 use super::{validate, warnings};
+use crate::robots::ProductToken;
 
 impl Settings {
     /// Reads the file, if given, and its includes, and lays the environment (`std::env::vars_os()`) over them.
@@ -134,8 +135,13 @@ impl Settings {
         self.listed = self.egress.listed();
         self.hosts =
             Hosts::build(self.options(), self.intercept.default, &self.overrides, &self.intercept.hosts, sections);
-        for user in self.access.users.iter_mut().map(Arc::make_mut).filter(|user| !user.overrides.is_empty()) {
-            user.hosts = Some(self.hosts.overlaid(&user.overrides));
+        for user in self.access.users.iter_mut().map(Arc::make_mut) {
+            if !user.overrides.is_empty() {
+                user.hosts = Some(self.hosts.overlaid(&user.overrides));
+            }
+            if let Some(agent) = user.user_agent.as_ref().filter(|_| user.product_tokens.is_empty()) {
+                user.product_tokens = ProductToken::from_user_agent(agent.as_bytes());
+            }
         }
     }
 

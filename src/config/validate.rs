@@ -205,6 +205,10 @@ fn users(settings: &Settings, check: &mut Sections<'_>) {
                 check.fault(&key, format!("the user `{name}` appears twice"), "leave out one of them");
             }
         }
+        if user.user_agent.is_some() && user.product_tokens.is_empty() {
+            let hint = "begin it with the crawler's name, such as `ExampleBot/1.0 (+https://bot.example)`, or add `product_tokens`";
+            check.fault(&["access", "users", &number, "user_agent"], "no product token can be read from this", hint);
+        }
         check_budget(&["access", "users", &number], check);
         overrides(settings, &["access", "users", &number, "hosts"], &user.overrides, check);
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::host_table::{HostMap, Override};
 use super::manners;
 use super::secrets::Secret;
-use super::text::{QUOTES, read_from_text};
+use super::text::{self, QUOTES, read_from_text};
 use super::values::{HeaderText, MethodName, Network, listed};
 use crate::config::hosts::Hosts;
 use crate::config::read::error::Complaint;
@@ -38,6 +38,9 @@ pub struct User {
     /// Replaces `identity.product_tokens`.
     #[serde(default)]
     pub product_tokens: Vec<ProductToken>,
+    /// Replaces `identity.user_agent`, and so the client's. `product_tokens` are those in it, unless they are set.
+    #[serde(default, deserialize_with = "text::some")]
+    pub user_agent: Option<String>,
     /// The source of `hosts`.
     #[serde(default, rename = "hosts")]
     pub(in crate::config) overrides: HostMap<Override>,

@@ -57,6 +57,35 @@ async fn a_user_s_own_overrides_hold_for_her_alone() {
     }
 }
 
+/// The crawler that the site sees is the one whose rules are kept, and the one on record.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_s_own_user_agent_is_sent_and_names_the_group_that_is_obeyed() {
+    let origin = Origin::site("User-agent: AliceBot\nDisallow: /alice\nUser-agent: MainBot\nDisallow: /main\n").await;
+    let own = users("user_agent: 'AliceBot/2 (+https://alice.example)'");
+    let yaml = format!(
+        "{own}\nidentity: {{ user_agent: MainBot/1, product_tokens: [MainBot] }}\nevidence: {{ directory: EVIDENCE }}"
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let evidence = directory.path().join("evidence");
+    let proxy = Proxy::start_in(directory, &yaml.replace("EVIDENCE", evidence.to_str().unwrap())).await;
+    for (path, alice, bob) in [("/x", 200, 200), ("/alice", 403, 200), ("/main", 200, 403)] {
+        assert_eq!(get(&proxy, &origin.url(path), "alice").await.status(), alice, "{path}");
+        assert_eq!(get(&proxy, &origin.url(path), "bob").await.status(), bob, "{path}");
+    }
+    let agents =
+        |target: &str| origin.log.of(target).iter().map(|seen| seen.all("user-agent").join(";")).collect::<Vec<_>>();
+    assert_eq!(agents("/x"), ["AliceBot/2 (+https://alice.example)", "MainBot/1"]);
+    assert_eq!(agents("/robots.txt"), ["MainBot/1"], "it is read for all");
+    let _directory = proxy.shutdown().await;
+    let ended =
+        crate::support::binary::politely(&["report", evidence.to_str().unwrap(), "--by", "user", "--format", "json"])
+            .await;
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
+    let users = report["users"].as_array().expect("a list").iter();
+    let tokens: Vec<_> = users.map(|user| format!("{} {}", user["name"], user["product_tokens"])).collect();
+    assert_eq!(tokens, [r#""alice" ["AliceBot"]"#, r#""bob" ["MainBot"]"#]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_user_may_ask_is_listed() {
     let origin = Origin::site(ROBOTS).await;
