@@ -73,18 +73,23 @@ fn compare(before: &Value, now: &Value, path: &str, into: &mut Vec<String>) {
     };
     let new = now.keys().filter(|key| !before.contains_key(*key));
     for key in before.keys().chain(new) {
-        let path = match (path, key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')) {
-            ("", _) => key.clone(),
-            (path, true) => format!("{path}.{key}"),
-            (path, false) => format!("{path}[{key:?}]"),
-        };
+        let path = key_path(path, key);
         let (before, now) = (before.get(key).unwrap_or(&Value::Null), now.get(key).unwrap_or(&Value::Null));
         compare(before, now, &path, into);
     }
 }
 
+/// `pace.max_wait`, `hosts["a.example"]`. `path`: what leads to the key, if anything.
+pub(super) fn key_path(path: &str, key: &str) -> String {
+    match (path, key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')) {
+        ("", _) => key.to_owned(),
+        (path, true) => format!("{path}.{key}"),
+        (path, false) => format!("{path}[{key:?}]"),
+    }
+}
+
 /// Values in one unit, so that the same value in another unit is not a change.
-fn plain(value: &Value) -> Value {
+pub(super) fn plain(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(plain).collect(),
         Value::Object(entries) => entries.iter().map(|(key, value)| (key.clone(), plain(value))).collect(),

@@ -12,6 +12,7 @@ use super::read::files::ConfigFiles;
 use super::read::sections::Sections;
 use super::read::text::read_text;
 use super::read::tree::{Value, YamlNode};
+use super::replaced::replaced;
 use super::settings::Settings;
 use super::shown::Whole;
 use super::written::defaults::defaults;
@@ -91,13 +92,22 @@ impl Settings {
         let Some(mut root) = files.read(name, text) else { return files.checked(Self::default()) };
         // What is wrong in a file is wrong even where another or a variable takes its place.
         let judge = |node: &YamlNode, faults: &mut Faults| Self::read(&mut Sections::new(node.clone(), faults));
-        let main = judge(&root, &mut files.faults);
+        judge(&root, &mut files.faults);
+        let mut stages = vec![root.clone()];
         environment::overlay(&mut root, variables, defaults(), &mut files.faults);
         let include = judge(&root, &mut files.faults).include;
         let included = files.included(&root, &include);
         included.iter().for_each(|node| drop(judge(node, &mut files.faults)));
+        root.clone_from(&stages[0]);
         files.join(&mut root, included);
-        environment::overlay(&mut root, variables, defaults(), &mut files.faults);
+        // The arguments come after the variables.
+        let arguments = variables.iter().take_while(|variable| variable.is_of_environment()).count();
+        for variables in <[_; 2]>::from(variables.split_at(arguments)) {
+            stages.push(root.clone());
+            environment::overlay(&mut root, variables, defaults(), &mut files.faults);
+        }
+        stages.push(root.clone());
+        let replaced = replaced(&stages, &files.sources);
         root.each_value(&mut |node| locate_credential(node, credentials, &mut files.faults));
 
         let mut sections = Sections::new(root, &mut files.faults);
@@ -107,10 +117,7 @@ impl Settings {
         let whole = sections.whole;
         settings.whole = Whole::new(&whole);
         settings.warnings = warnings::warnings(&settings);
-        let place = &whole.along(&["pace", "min_delay"]).at;
-        if settings.pace.min_delay < main.pace.min_delay && matches!(place, ConfigPlace::Line { .. }) {
-            settings.warnings.push(warnings::shorter(&place.line(&files.sources), &settings.pace, name, &main.pace));
-        }
+        settings.replaced = replaced;
         settings.in_force = overrides(&settings.whole.all)
             .into_iter()
             .map(|set| {
@@ -119,6 +126,8 @@ impl Settings {
                 (set, place)
             })
             .collect();
+        let place = |index: usize| whole.along(&["access", "users", &index.to_string()]).at.line(&files.sources);
+        settings.user_places = (0..settings.access.users.len()).map(place).collect();
         let signature = &mut settings.identity.signature;
         let place = |path: &[&str]| whole.along(&[&["identity", "signature"], path].concat()).at.shown(&files.sources);
         let others = (0..signature.other_keys.len()).map(|index| place(&["other_keys", &index.to_string()]));

@@ -1,10 +1,11 @@
 //! Overrides: settings that make politely less polite than its defaults, or trust a site unverified. `politely check` shows those in force,
 //! a report those of stored configurations.
 
-use super::units::parse_duration;
+use super::shown::json;
+use super::units::{parse_duration, parse_size};
+use super::written::defaults::defaults;
 use crate::robots::Purpose;
 use serde_json::Value;
-use std::cmp::Ordering;
 
 /// A setting that obeys sites less than its default does, or does not verify them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,17 +31,17 @@ impl OverrideInForce {
 /// The overrides of a configuration in the form of the file, complete with defaults.
 pub fn overrides(config: &Value) -> Vec<OverrideInForce> {
     let mut all = Vec::new();
-    for (key, polite) in GLOBAL {
+    for (key, polite) in &GLOBAL {
         let path: Vec<_> = key.split('.').map(str::to_owned).collect();
         let value = path.iter().fold(config, |value, key| &value[key]);
-        if !polite.has(value) {
+        if !polite.has(value, &default(key)) {
             all.push(OverrideInForce { hosts: None, user: None, setting: format!("{key}: {}", plain(value)), path });
         }
     }
-    let declared = purposes(&config["identity"]["purpose"]);
+    let (declared, max_delay) = (purposes(&config["identity"]["purpose"]), &config["pace"]["max_crawl_delay"]);
     let mut add = |section: &[&str], entries: &Value, user: Option<&str>| {
         for (pattern, entry) in entries.as_object().into_iter().flatten() {
-            for (keys, setting) in of_entry(entry, &declared) {
+            for (keys, setting) in of_entry(entry, &declared, max_delay) {
                 let path =
                     section.iter().chain([&pattern.as_str()]).chain(&keys).map(|key| (*key).to_owned()).collect();
                 let (hosts, user) = (Some(pattern.clone()), user.map(str::to_owned));
@@ -57,9 +58,14 @@ pub fn overrides(config: &Value) -> Vec<OverrideInForce> {
 }
 
 /// What an entry of `hosts` or `intercept.hosts` overrides: the keys that lead there from the entry, and the setting.
-fn of_entry<'a>(entry: &'a Value, declared: &[Purpose]) -> Vec<(Vec<&'a str>, String)> {
+/// `max_delay`: the longest delay that a site can have.
+fn of_entry<'a>(entry: &'a Value, declared: &[Purpose], max_delay: &Value) -> Vec<(Vec<&'a str>, String)> {
+    let global = |key: &str, value| {
+        let polite = GLOBAL.iter().find(|(global, _)| *global == key);
+        polite.is_none_or(|(_, polite)| polite.has(value, &default(key)))
+    };
     let Value::Object(keys) = entry else {
-        let is_polite = INTERCEPT.has(entry);
+        let is_polite = global("intercept.default", entry);
         return if is_polite { Vec::new() } else { vec![(Vec::new(), format!("intercept: {}", plain(entry)))] };
     };
     let mut all = Vec::new();
@@ -68,8 +74,7 @@ fn of_entry<'a>(entry: &'a Value, declared: &[Purpose]) -> Vec<(Vec<&'a str>, St
             "usage" => {
                 for (signal, mode) in value.as_object().into_iter().flatten() {
                     let key = format!("usage.{signal}");
-                    let polite = GLOBAL.iter().find(|(global, _)| *global == key);
-                    if polite.is_some_and(|(_, polite)| !polite.has(mode)) {
+                    if !global(&key, mode) {
                         all.push((vec!["usage", signal.as_str()], format!("{key}: {}", plain(mode))));
                     }
                 }
@@ -80,7 +85,13 @@ fn of_entry<'a>(entry: &'a Value, declared: &[Purpose]) -> Vec<(Vec<&'a str>, St
                 value.is_null() || declared.iter().all(|purpose| own.contains(purpose))
             }
             "allow" => value.as_array().is_none_or(Vec::is_empty),
-            key => HOST.iter().find(|(known, _)| *known == key).is_none_or(|(_, polite)| polite.has(value)),
+            "robots" => value.is_null() || value == "enforce",
+            "verify" => [Value::Null, true.into(), "on".into()].contains(value),
+            "tls" => value.is_null() || value == "current",
+            "intercept" => global("intercept.default", value),
+            // In place of the site's own, unless that cannot be longer.
+            "crawl_delay" => value.is_null() || amount(max_delay).is_some_and(|most| amount(value) >= Some(most)),
+            _ => true,
         };
         if !is_polite {
             all.push((vec![key.as_str()], format!("{key}: {}", plain(value))));
@@ -89,30 +100,38 @@ fn of_entry<'a>(entry: &'a Value, declared: &[Purpose]) -> Vec<(Vec<&'a str>, St
     all
 }
 
-/// Values that are no override.
+/// Values that are no override. All: the default, and none.
 enum Polite {
-    OneOf(&'static [&'static str]),
-    /// The default, and less: a duration or a number.
-    UpTo(&'static str),
-    /// The default, and more.
-    From(&'static str),
+    Also(&'static [&'static str]),
+    /// Less: a duration or a number.
+    UpTo,
+    From,
+    /// All but 0.
+    Any,
 }
 
 impl Polite {
-    fn has(&self, value: &Value) -> bool {
-        let text = plain(value);
-        let compared = |bound: &str| Some(amount(&text)?.cmp(&amount(bound)?));
-        match self {
-            Self::OneOf(words) => value.is_null() || words.contains(&text.as_str()),
-            Self::UpTo(most) => compared(most) != Some(Ordering::Greater),
-            Self::From(least) => compared(least) != Some(Ordering::Less),
-        }
+    fn has(&self, value: &Value, default: &Value) -> bool {
+        let (number, bound) = (amount(value), amount(default));
+        value.is_null()
+            || plain(value) == plain(default)
+            || match self {
+                Self::Also(words) => words.contains(&plain(value).as_str()),
+                Self::UpTo => number <= bound,
+                Self::From => number >= bound,
+                Self::Any => number != Some(0),
+            }
     }
 }
 
-fn amount(text: &str) -> Option<u128> {
-    let number = text.parse().ok();
-    number.or_else(|| Some(parse_duration(text).ok()?.as_millis()))
+fn default(key: &str) -> Value {
+    json(defaults().along(&key.split('.').collect::<Vec<_>>()))
+}
+
+fn amount(value: &Value) -> Option<u128> {
+    let text = plain(value);
+    let duration = parse_duration(&text).ok().map(|duration| duration.as_millis());
+    duration.or_else(|| parse_size(&text).ok().map(u128::from))
 }
 
 fn purposes(list: &Value) -> Vec<Purpose> {
@@ -129,37 +148,29 @@ fn plain(value: &Value) -> String {
     }
 }
 
-const ENFORCE: Polite = Polite::OneOf(&["enforce"]);
-const INTERCEPT: Polite = Polite::OneOf(&["intercept", "deny"]);
-/// Keys for all hosts.
-const GLOBAL: [(&str, Polite); 18] = [
-    ("mode", ENFORCE),
-    ("usage.content_usage", ENFORCE),
-    ("usage.content_signal", ENFORCE),
-    ("usage.x_robots_tag", ENFORCE),
-    ("usage.tdm_reservation", ENFORCE),
-    ("usage.page", ENFORCE),
-    ("usage.tdmrep", ENFORCE),
-    ("usage.license", Polite::OneOf(&["report", "enforce"])),
-    ("robots.min_ttl", Polite::UpTo("5m")),
-    ("robots.max_ttl", Polite::UpTo("24h")),
-    ("robots.on_long_unreachable", Polite::OneOf(&["disallow"])),
-    ("robots.user_agent_match", Polite::OneOf(&["exact"])),
-    ("robots.precedence", Polite::OneOf(&["most-specific"])),
-    ("robots.paths", Polite::OneOf(&["as-served"])),
-    ("pace.max_crawl_delay", Polite::From("5m")),
-    ("pace.max_concurrent", Polite::UpTo("8")),
-    ("pace.subresources", Polite::OneOf(&["pace"])),
-    ("intercept.default", INTERCEPT),
-];
-/// Keys of a host.
-const HOST: [(&str, Polite); 5] = [
-    ("robots", ENFORCE),
-    ("verify", Polite::OneOf(&["on"])),
-    ("tls", Polite::OneOf(&["current"])),
-    ("intercept", INTERCEPT),
-    // In place of the site's own.
-    ("crawl_delay", Polite::OneOf(&[])),
+const DEFAULT: Polite = Polite::Also(&[]);
+/// Keys for all hosts; `usage` and `intercept` also of a host.
+const GLOBAL: [(&str, Polite); 19] = [
+    ("mode", DEFAULT),
+    ("usage.content_usage", DEFAULT),
+    ("usage.content_signal", DEFAULT),
+    ("usage.x_robots_tag", DEFAULT),
+    ("usage.tdm_reservation", DEFAULT),
+    ("usage.page", DEFAULT),
+    ("usage.tdmrep", DEFAULT),
+    ("usage.license", Polite::Also(&["enforce"])),
+    ("robots.min_ttl", Polite::UpTo),
+    ("robots.max_ttl", Polite::UpTo),
+    ("robots.on_long_unreachable", DEFAULT),
+    ("robots.user_agent_match", DEFAULT),
+    ("robots.precedence", DEFAULT),
+    ("robots.paths", DEFAULT),
+    ("pace.max_crawl_delay", Polite::From),
+    ("pace.max_concurrent", Polite::UpTo),
+    ("pace.subresources", DEFAULT),
+    ("intercept.default", Polite::Also(&["deny"])),
+    // Without it, a restart forgets delays that are owed.
+    ("store.disk", Polite::Any),
 ];
 
 #[cfg(test)]
@@ -177,7 +188,7 @@ mod tests {
         let more = "usage: { license: enforce }\nrobots: { min_ttl: 1m, max_ttl: 1h, on_unavailable: disallow }\n\
             pace: { min_delay: 2s, max_crawl_delay: 1h, max_concurrent: 1, key: address }\nintercept: { default: deny }\n\
             identity: { purpose: [ai-train] }\n\
-            hosts: { a.example: { robots: enforce, verify: on, tls: current, allow: [], deny: [/x], usage: { tdmrep: enforce },\n\
+            hosts: { b.example: { crawl_delay: 60m }, a.example: { robots: enforce, verify: on, tls: current, allow: [], deny: [/x], usage: { tdmrep: enforce },\n\
             purpose: [train-ai, search], intercept: deny, budget: { requests: 1 } } }";
         for yaml in ["", more] {
             assert_eq!(set(yaml), [""; 0]);
@@ -187,7 +198,7 @@ mod tests {
     #[test]
     fn each_key_that_obeys_sites_less_is_one() {
         let yaml = "mode: report\nrobots: { max_ttl: 48h, paths: as-sent }\npace: { max_crawl_delay: 1m, max_concurrent: 9 }\n\
-            usage: { page: report }\nidentity: { purpose: [ai-train, tdm] }\nintercept: { hosts: { '*.bank.example': tunnel } }\n\
+            usage: { page: report }\nstore: { disk: 0 }\nidentity: { purpose: [ai-train, tdm] }\nintercept: { hosts: { '*.bank.example': tunnel } }\n\
             hosts: { '*': { robots: ignore }, a.example: { verify: off, allow: [/open/], purpose: [tdm], usage: { license: ignore } } }\n\
             access: { users: [{ name: anna, certificate: x, hosts: { '*': { crawl_delay: 1s } } }] }";
         let mut said = set(yaml);
@@ -207,6 +218,7 @@ mod tests {
                 "all hosts: pace.max_crawl_delay: 1m",
                 "all hosts: robots.max_ttl: 48h",
                 "all hosts: robots.paths: as-sent",
+                "all hosts: store.disk: 0",
                 "all hosts: usage.page: report",
             ]
         );

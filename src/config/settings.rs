@@ -7,8 +7,9 @@ use super::hosts::Hosts;
 use super::overrides::OverrideInForce;
 use super::read::error::Complaint;
 use super::read::sections::Sections;
+use super::replaced::Replaced;
 use super::shown::Whole;
-use super::written::access::AccessSettings;
+use super::written::access::{AccessSettings, User};
 use super::written::file::{
     AdminSettings, CacheSettings, EgressSettings, EvidenceSettings, Fallback, FleetSettings, IdentitySettings,
     LimitSettings, Listener, LogSettings, Mode, OnFleetLoss, OnVisitTime, PaceSettings, RobotsSettings, StoreSettings,
@@ -49,6 +50,8 @@ pub struct Settings {
     pub(super) whole: Whole,
     pub(super) warnings: Vec<Complaint>,
     pub(super) in_force: Vec<(OverrideInForce, String)>,
+    pub(super) replaced: Vec<Replaced>,
+    pub(super) user_places: Vec<String>,
 }
 
 impl Settings {
@@ -79,6 +82,8 @@ impl Settings {
             whole: Whole::default(),
             warnings: Vec::new(),
             in_force: Vec::new(),
+            replaced: Vec::new(),
+            user_places: Vec::new(),
         }
     }
 
@@ -90,6 +95,21 @@ impl Settings {
     /// What makes it less polite than the defaults, and the file and line, variable or argument that says so.
     pub fn overrides(&self) -> &[(OverrideInForce, String)] {
         &self.in_force
+    }
+
+    /// What files, variables and arguments say otherwise than earlier ones, in the order of what is in force.
+    pub fn replaced(&self) -> &[Replaced] {
+        &self.replaced
+    }
+
+    /// The user of this name.
+    pub fn user(&self, name: &str) -> Option<Arc<User>> {
+        self.access.users.iter().find(|user| user.name.as_ref() == name).cloned()
+    }
+
+    /// Where each of `access.users` is written.
+    pub fn user_places(&self) -> &[String] {
+        &self.user_places
     }
 
     /// The configuration as shown, as text, and its SHA-256.

@@ -40,7 +40,7 @@ impl fmt::Debug for Whole {
     }
 }
 
-fn json(node: &YamlNode) -> Value {
+pub(super) fn json(node: &YamlNode) -> Value {
     match &node.value {
         Written::Null => Value::Null,
         Written::Bool(value) => (*value).into(),
@@ -53,6 +53,11 @@ fn json(node: &YamlNode) -> Value {
             Value::Object(entries.iter().map(|(name, (_, value))| (name.clone(), json(value))).collect())
         }
     }
+}
+
+/// One value, which stands at this key.
+pub(super) fn without_secrets(key: &str, node: &YamlNode) -> Value {
+    shown(&serde_json::json!({ key: json(node) }))[key].take()
 }
 
 fn shown(all: &Value) -> Value {

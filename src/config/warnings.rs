@@ -10,7 +10,7 @@ use crate::robots::Purpose;
 use super::hosts::Hosts;
 use super::read::error::{Complaint, did_you_mean};
 use super::settings::Settings;
-use super::written::file::{Listener, PaceSettings};
+use super::written::file::Listener;
 use super::written::units::show_duration;
 
 pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
@@ -59,16 +59,6 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
         )
     });
     longer.map(warning).chain(purposes).chain(suffixes).chain(unused).chain(open).collect()
-}
-
-/// The main file's `min_delay` was lowered. `place`: where.
-pub(super) fn shorter(place: &str, now: &PaceSettings, main: &str, before: &PaceSettings) -> Complaint {
-    let [now, before] = [now, before].map(|pace| show_duration(pace.min_delay));
-    let what = format!("{place} shortens `pace.min_delay` to {now}: {main} has {before}");
-    Complaint::new(
-        what,
-        "an included file overrides the one that names it; leave the key out there if that is not meant",
-    )
 }
 
 /// Patterns such as `*.co.uk` and `*.com`, without duplicates: keys and values of whatever section.

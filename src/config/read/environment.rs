@@ -25,10 +25,15 @@ impl KeyArgument {
         self.key.split('.').collect()
     }
 
+    /// Whether it is a variable.
+    pub(in crate::config) fn is_of_environment(&self) -> bool {
+        self.name.starts_with(PREFIX)
+    }
+
     /// How one writes the keys up to that depth.
     fn section(&self, depth: usize) -> String {
         let keys = self.path()[..depth].join(".");
-        match self.name.starts_with(PREFIX) {
+        match self.is_of_environment() {
             true => format!("{PREFIX}{}", keys.replace('.', "__").to_ascii_uppercase()),
             false => format!("--set {keys}"),
         }

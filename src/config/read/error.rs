@@ -125,6 +125,11 @@ impl ConfigErrors {
         &self.faults
     }
 
+    /// Each with its place for people, as `file:line:column`.
+    pub fn with_places(&self) -> impl Iterator<Item = (Option<String>, &Complaint)> {
+        self.faults.iter().map(|fault| (fault.place.shown(&self.sources), &fault.complaint))
+    }
+
     /// All faults as text, in colour for a terminal.
     pub fn render(&self, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };

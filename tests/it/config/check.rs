@@ -123,12 +123,77 @@ fn check_shows_each_override_with_the_place_that_makes_it() {
             "usage.page: report for c.example, for the user anna (HOME/conf.d/team.yaml:14)",
         ]
     );
-    let shortened = "warning: HOME/conf.d/team.yaml:2 shortens `pace.min_delay` to 0: HOME/politely.yaml has 1s\n";
-    assert!(told.contains(shortened), "{told}");
-    // Whoever starts it has said so.
-    fs::remove_file(home.path().join("conf.d/team.yaml")).unwrap();
-    let (_, told, _) = check(&file, &[("POLITELY_PACE__MIN_DELAY", "0")]);
-    assert!(!told.contains("shortens"), "{told}");
+}
+
+/// Whatever the main file says: nobody takes it back unseen.
+#[test]
+fn check_shows_what_a_team_takes_back_of_the_main_file_with_both_places() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    let (home, file) = written(&format!(
+        "include: [conf.d]\negress:\n  deny: ['*.internal.example']\npace:\n  breaker: {{ after: 3 }}\n  min_revisit: 1h\n\
+         \x20 min_delay: 1s\nusage: {{ license: enforce }}\nrobots: {{ on_unavailable: disallow }}\nstore: {{ disk: 1GiB }}\n\
+         identity: {{ product_tokens: [MainBot], user_agent: Main/1, contact: 'https://a.example', purpose: [ai-train] }}\nhosts:\n  '*':\n    deny: [/private/]\n\
+         \x20 '*.shop.example':\n    purpose: [tdm]\n    usage: {{ page: enforce }}\n  www.shop.example: {{ deny: [/cart] }}\n\
+         access: {{ users: [{{ name: main, password: '{hash}' }}] }}\n"
+    ));
+    fs::create_dir(home.path().join("conf.d")).unwrap();
+    let team = format!(
+        "egress:\n  deny: []\npace:\n  breaker: {{ after: 0 }}\n  min_revisit: 0\n  min_delay: 1000ms\nusage: {{ license: report }}\n\
+         robots: {{ on_unavailable: allow }}\nstore: {{ disk: 0 }}\nhosts:\n  a.shop.example:\n    purpose: []\n    deny: []\n\
+         access:\n  users:\n  - name: anna\n    password: '{hash}'\n    product_tokens: [AnnaBot]\n    hosts:\n\
+         \x20     '*.shop.example':\n        deny: [/x]\n        breaker: {{ after: 9 }}\n        usage: {{ page: report }}\n"
+    );
+    fs::write(home.path().join("conf.d/team.yaml"), team).unwrap();
+    let (code, told, faults) = check(
+        &file,
+        &[("POLITELY_PACE__MIN_DELAY", "0"), ("POLITELY_EGRESS__DENY", "[]"), ("POLITELY_LOG__LEVEL", "warn")],
+    );
+    assert_eq!((code, faults.as_str()), (Some(0), ""));
+    let replaced: Vec<_> = told.lines().filter_map(|line| line.strip_prefix("  replaced: ")).collect();
+    assert_eq!(
+        replaced,
+        [
+            "egress.deny: [\"*.internal.example\"] (HOME/politely.yaml:3) by [] (HOME/conf.d/team.yaml:2)",
+            "pace.breaker.after: 3 (HOME/politely.yaml:5) by 0 (HOME/conf.d/team.yaml:4)",
+            "pace.min_revisit: 1h (HOME/politely.yaml:6) by 0 (HOME/conf.d/team.yaml:5)",
+            "usage.license: enforce (HOME/politely.yaml:8) by report (HOME/conf.d/team.yaml:7)",
+            "robots.on_unavailable: disallow (HOME/politely.yaml:9) by allow (HOME/conf.d/team.yaml:8)",
+            "store.disk: 1GiB (HOME/politely.yaml:10) by 0 (HOME/conf.d/team.yaml:9)",
+            "hosts[\"*.shop.example\"].purpose: [\"tdm\"] (HOME/politely.yaml:16) by hosts[\"a.shop.example\"].purpose: [] \
+             (HOME/conf.d/team.yaml:12)",
+            "hosts[\"*\"].deny: [\"/private/\"] (HOME/politely.yaml:14) by hosts[\"a.shop.example\"].deny: [] (HOME/conf.d/team.yaml:13)",
+            "identity.product_tokens: [\"MainBot\"] (HOME/politely.yaml:11) by access.users.anna.product_tokens: [\"AnnaBot\"] \
+             (HOME/conf.d/team.yaml:18)",
+            "hosts[\"*\"].deny: [\"/private/\"] (HOME/politely.yaml:14) by access.users.anna.hosts[\"*.shop.example\"].deny: [\"/x\"] \
+             (HOME/conf.d/team.yaml:21)",
+            "hosts[\"www.shop.example\"].deny: [\"/cart\"] (HOME/politely.yaml:18) by access.users.anna.hosts[\"*.shop.example\"].deny: [\"/x\"] \
+             (HOME/conf.d/team.yaml:21)",
+            "hosts[\"*.shop.example\"].usage.page: enforce (HOME/politely.yaml:17) by \
+             access.users.anna.hosts[\"*.shop.example\"].usage.page: report (HOME/conf.d/team.yaml:23)",
+            "pace.min_delay: 1000ms (HOME/conf.d/team.yaml:6) by 0 (POLITELY_PACE__MIN_DELAY)",
+        ]
+    );
+}
+
+#[test]
+fn a_variable_for_a_section_replaces_all_of_it_and_set_replaces_a_variable() {
+    let (_home, file) = written("pace:\n  min_delay: 1s\n  queue: 7\nfleet: 'redis://u:s3cret@a:1/'\n");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+    command.args(["check", "--set", "pace.queue=9", "--set", "fleet=redis://u:s4cret@b:1/", "--config"]).arg(&file);
+    command.env_clear().env("HOME", file.parent().unwrap()).env("POLITELY_PACE", "{queue: 8}");
+    let told = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let told = told.replace(&file.parent().unwrap().display().to_string(), "HOME");
+    let replaced: Vec<_> = told.lines().filter_map(|line| line.strip_prefix("  replaced: ")).collect();
+    assert_eq!(
+        replaced,
+        [
+            "fleet.url: redis://a:1/ (HOME/politely.yaml:4) by redis://b:1/ (--set fleet)",
+            "pace.queue: 8 (POLITELY_PACE) by 9 (--set pace.queue)",
+            "pace.min_delay: 1s (HOME/politely.yaml:2) by {\"queue\":8} (POLITELY_PACE)",
+            "pace.queue: 7 (HOME/politely.yaml:3) by 8 (POLITELY_PACE)",
+        ],
+        "{told}"
+    );
 }
 
 #[test]
@@ -177,6 +242,119 @@ fn check_names_the_users() {
     assert!(told.contains("  requires a user name and password: alice, bob (access.users)\n"), "{told}");
     assert!(told.contains("  connects to ports 80, 443 (egress.ports)\n"), "{told}");
     assert!(told.contains("  logs no requests (log.access)\n"), "{told}");
+}
+
+/// A user with some terms, and one without any.
+fn teams() -> String {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    format!(
+        "identity: {{ contact: 'https://a.example' }}\naccess:\n  users:\n  - name: research\n    password: '{hash}'\n\
+         \x20   user_agent: ResearchBot/1 (+https://research.example)\n    egress: {{ hosts: [example.com, '*.example.org'], methods: [GET] }}\n\
+         \x20   budget: {{ requests: 50000, bytes: 10GiB, per: day }}\n    max_connections: 100\n    max_waiting: 500\n\
+         \x20   hosts: {{ '*': {{ purpose: [tdm] }}, a.example: {{ crawl_delay: 30s, deny: [/x] }} }}\n\
+         \x20 - {{ name: other, certificate: other.example }}\n\
+         listen: [{{ address: 127.0.0.1:3128, tls: {{ certificate: c.pem, key: k.pem, client_ca: clients.pem }} }}]\n"
+    )
+}
+
+#[test]
+fn check_shows_each_users_terms_and_where_they_are_written() {
+    let (home, file) = written(&teams());
+    let (code, told, faults) = check(&file, &[]);
+    assert_eq!((code, faults.as_str()), (Some(0), ""));
+    let users: Vec<_> = told.lines().filter(|line| line.starts_with("  user ")).collect();
+    assert_eq!(
+        users,
+        [
+            "  user research (HOME/politely.yaml:4): password: yes; egress.hosts: example.com, *.example.org; egress.methods: GET; \
+             product_tokens: ResearchBot; user_agent: ResearchBot/1 (+https://research.example); purpose: tdm; \
+             budget: 50000 requests and 10737418240 bytes per day; max_connections: 100; max_waiting: 500; \
+             hosts: {\"*\":{\"purpose\":[\"tdm\"]},\"a.example\":{\"crawl_delay\":\"30s\",\"deny\":[\"/x\"]}}",
+            "  user other (HOME/politely.yaml:12): certificate: other.example",
+        ]
+    );
+    let one = |name: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+        command.args(["check", "--user", name, "--config"]).arg(&file).args(more).env_clear().env("HOME", home.path());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(one("other", &[]), (Some(0), "other\n  certificate: other.example\n".to_owned()));
+    let (_, json) = one("research", &["--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["max_waiting"], &json["hosts"]["a.example"]["crawl_delay"]), (&500.into(), &"30s".into()));
+    let (code, told) = one("reserch", &[]);
+    assert!(code == Some(2) && told.contains("there is no user `reserch` in access.users"), "{told}");
+}
+
+#[test]
+fn a_ci_has_an_exit_code_and_json_for_what_a_team_sends_in() {
+    let run = |file: &Path, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+        command.args(["check", "--config"]).arg(file).args(more).env_clear();
+        let output = command.env("STATE_DIRECTORY", file.parent().unwrap().join("state")).output().unwrap();
+        let home = file.parent().unwrap().display().to_string();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap().replace(&home, "HOME"))
+    };
+    let json =
+        |file: &Path| -> serde_json::Value { serde_json::from_str(&run(file, &["--format", "json"]).1).unwrap() };
+    let (home, file) = written(&format!("include: [conf.d]\npace: {{ min_revisit: 1h }}\n{}", teams()));
+    fs::create_dir(home.path().join("conf.d")).unwrap();
+    let team = home.path().join("conf.d/team.yaml");
+    let strict = || run(&file, &["--strict"]).0;
+    fs::write(&team, "{}").unwrap();
+    // One user has a crawl_delay in place of the site's.
+    assert_eq!((strict(), run(&file, &[]).0), (Some(1), Some(0)));
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace("crawl_delay: 30s", "crawl_delay: 5m")).unwrap();
+    assert_eq!(strict(), Some(0), "{}", run(&file, &[]).1);
+    let clean = json(&file);
+    for key in ["faults", "warnings", "overrides", "replaced"] {
+        assert_eq!(clean[key], serde_json::json!([]), "{key}");
+    }
+    assert_eq!(
+        (&clean["users"][0]["name"], &clean["users"][0]["place"]),
+        (&"research".into(), &"HOME/politely.yaml:6".into())
+    );
+    fs::write(&team, "pace: { min_revisit: 2m, max_wait: 1s, min_delay: 2s }\nmode: report\n").unwrap();
+    assert_eq!(strict(), Some(1));
+    let told = json(&file);
+    assert_eq!(
+        told["overrides"],
+        serde_json::json!([{ "hosts": null, "user": null, "setting": "mode: report", "place": "HOME/conf.d/team.yaml:2" }])
+    );
+    assert_eq!(
+        told["replaced"],
+        serde_json::json!([{ "key": "pace.min_revisit", "value": "1h", "place": "HOME/politely.yaml:2",
+            "by": { "key": "pace.min_revisit", "value": "2m", "place": "HOME/conf.d/team.yaml:1" } }])
+    );
+    assert!(told["warnings"][0]["what"].as_str().unwrap().starts_with("pace.min_delay (2s) is longer than"), "{told}");
+    fs::write(&team, "mode: strict\n").unwrap();
+    let (code, told) = run(&file, &["--format", "json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let fault = serde_json::json!({ "place": "HOME/conf.d/team.yaml:1:7", "what": "`strict` is not a valid value here",
+        "hint": "write `enforce` or `report`" });
+    assert_eq!((code, &told["faults"]), (Some(2), &serde_json::json!([fault])));
+    fs::write(&team, "egress: { ca_file: none.pem }\n").unwrap();
+    let (code, told) = run(&file, &["--format", "json"]);
+    assert!(code == Some(2) && told.starts_with("{\"faults\":[{\"hint\":\"correct `egress.ca_file`"), "{told}");
+}
+
+#[test]
+fn an_override_in_an_alias_is_where_the_alias_is() {
+    let (_home, file) = written("hosts:\n  a.example: &fast\n    crawl_delay: 1s\n  b.example: *fast\n");
+    let (_, told, _) = check(&file, &[]);
+    for (host, line) in [("a", 3), ("b", 4)] {
+        assert!(told.contains(&format!("crawl_delay: 1s for {host}.example (HOME/politely.yaml:{line})\n")), "{told}");
+    }
+}
+
+#[test]
+fn what_is_listed_is_bounded() {
+    let hosts: String = (0..60).map(|host| format!("  h{host}.example: {{ crawl_delay: 1s }}\n")).collect();
+    let (_home, file) = written(&format!("hosts:\n{hosts}"));
+    let (_, told, _) = check(&file, &[]);
+    assert_eq!(told.matches("  override: ").count(), 51, "{told}");
+    assert!(told.contains("  override: 10 more: `--format json` lists all\n"), "{told}");
 }
 
 #[test]

@@ -1,0 +1,248 @@
+//! `politely check`: validates the configuration. Reads it and opens the files that it names, as `serve` would, but creates nothing.
+
+mod describe;
+mod differences;
+mod user;
+
+pub(super) use user::unknown as unknown_user;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::config::{
+    CaSource, Complaint, ConfigErrors, Settings, SignWhen,
+    units::{show_duration, show_size},
+};
+use crate::server::StartError;
+use crate::signing::Signer;
+use crate::telemetry;
+use crate::tls::{Ca, ca, roots};
+
+use rustix::fs::{Access, access};
+use serde_json::json;
+use time::OffsetDateTime;
+
+use super::{CommandError, Format, NO, inert_json, print};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct CheckArgs {
+    /// The same as `--config FILE`
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    config: super::ConfigArg,
+    /// Show the terms of this user of `access.users` alone
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Exit with 1 if there is any warning, or a line `override` or `replaced`
+    #[arg(long)]
+    strict: bool,
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// What is told, line by line, and the warnings in it.
+#[derive(Default)]
+struct Told {
+    text: String,
+    warnings: Vec<Complaint>,
+}
+
+impl Told {
+    fn say(&mut self, line: &str) {
+        self.text += &format!("  {line}\n");
+    }
+
+    fn warn(&mut self, warning: Complaint) {
+        self.say(&format!("warning: {}", warning.what));
+        if !warning.hint.is_empty() {
+            self.say(&format!("  hint: {}", warning.hint));
+        }
+        self.warnings.push(warning);
+    }
+}
+
+pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
+    let config = super::ConfigArg { config: args.file.clone().or(args.config.config.clone()), ..args.config.clone() };
+    let path = config.path();
+    let is_json = matches!(args.format, Format::Json);
+    let settings = match config.load() {
+        Ok(settings) => settings,
+        Err(errors) if is_json => return at_fault(&faults(&errors)),
+        Err(errors) => return Err(errors.into()),
+    };
+    if let Some(name) = &args.user {
+        let user = user::one(&settings, name)?;
+        return match args.format {
+            Format::Text => print(&format!("{name}{}\n", user.text("\n  "))),
+            Format::Json => print(&inert_json(&format!("{}\n", user.json()))),
+        };
+    }
+    let told = match tell(&settings, path.as_deref()) {
+        Err(error) if is_json => {
+            let (what, hint) = error.message.split_once("\nhint: ").unwrap_or((&error.message, ""));
+            let what = what.strip_prefix("error: ").unwrap_or(what);
+            return at_fault(&[json!({ "place": null, "what": what, "hint": hint })]);
+        }
+        told => told?,
+    };
+    match args.format {
+        Format::Text => print(&told.text)?,
+        Format::Json => {
+            let mut all = json!({
+                "faults": [],
+                "warnings": told.warnings.iter().map(|it| json!({ "what": it.what, "hint": it.hint })).collect::<Vec<_>>(),
+                "users": user::all(&settings).map(|user| user.json()).collect::<Vec<_>>(),
+            });
+            differences::as_json(&settings, &mut all);
+            print(&inert_json(&format!("{all}\n")))?
+        }
+    };
+    let is_clean = told.warnings.is_empty() && settings.overrides().is_empty() && settings.replaced().is_empty();
+    Ok(if args.strict && !is_clean { ExitCode::from(NO) } else { ExitCode::SUCCESS })
+}
+
+fn tell(settings: &Settings, path: Option<&Path>) -> Result<Told, CommandError> {
+    telemetry::check(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
+    let mut told = Told::default();
+    told.text = match path {
+        Some(path) => format!("{} is valid\n", path.display()),
+        None => String::from("no configuration file: using the defaults\n"),
+    };
+    describe::describe(settings, &mut told);
+    settings.warnings().iter().cloned().for_each(|warning| told.warn(warning));
+    identity(settings, &mut told)?;
+    told.text += &cache(settings)?;
+    told.text += &evidence(settings)?;
+    authority(settings, &mut told)?;
+    told.text += &trusted(settings)?;
+    Ok(told)
+}
+
+fn at_fault(faults: &[serde_json::Value]) -> Result<ExitCode, CommandError> {
+    print(&inert_json(&format!("{}\n", json!({ "faults": faults }))))?;
+    Ok(ExitCode::from(super::command_error::USAGE))
+}
+
+fn faults(errors: &ConfigErrors) -> Vec<serde_json::Value> {
+    let shown = |(place, it): (Option<String>, &Complaint)| json!({ "place": place, "what": it.what, "hint": it.hint });
+    errors.with_places().map(shown).collect()
+}
+
+/// The crawler's identity, as sites see it.
+fn identity(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
+    if settings.identity.contact.is_empty() && settings.identity.user_agent.is_none() {
+        told.warn(Complaint::new(
+            "requests for robots.txt do not say how a webmaster can contact you (identity.contact)",
+            "write a URL that explains your crawler, or a mail address",
+        ));
+    }
+    if let Some(signer) = Signer::of(&settings.identity.signature, None)? {
+        let (directory, when) = (signer.directory(), settings.identity.signature.when);
+        let when = if when == SignWhen::Always { "" } else { " where a site asks for it" };
+        let ids = directory.ids().collect::<Vec<_>>();
+        told.say(&format!("signs requests{when} as {} by the key {}", directory.agent(), ids[0]));
+        if let [_, others @ ..] = ids.as_slice()
+            && !others.is_empty()
+        {
+            told.say(&format!("and lists {} in the directory", others.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+/// Where pages are cached, and whether that can be.
+fn cache(settings: &Settings) -> Result<String, CommandError> {
+    let Some(directory) = &settings.cache.directory else { return Ok(String::new()) };
+    let shown = directory.display();
+    let fault = |why: String| {
+        let place = format!("{}: ", settings.cache.place);
+        let place = if settings.cache.place.is_empty() { "" } else { &place };
+        CommandError::usage(
+            format!("{place}pages cannot be cached in {shown}: {why}"),
+            "let the proxy's user write there, or correct `cache.directory`",
+        )
+    };
+    let there = existing(directory).map_err(fault)?;
+    access(&there, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| fault(format!("{}: {error}", there.display())))?;
+    Ok(format!("  caches pages in {shown}, up to {} (cache)\n", show_size(settings.cache.size)))
+}
+
+/// Where decisions are recorded, and whether that can be.
+fn evidence(settings: &Settings) -> Result<String, CommandError> {
+    let Some(directory) = &settings.evidence.directory else { return Ok(String::new()) };
+    let shown = directory.display();
+    existing(directory).map_err(|why| {
+        CommandError::usage(format!("evidence cannot be stored in {shown}: {why}"), "correct `evidence.directory`")
+    })?;
+    let keep = show_duration(settings.evidence.keep);
+    Ok(format!("  records each decision in {shown}, and keeps that for {keep} (evidence)\n"))
+}
+
+/// The directory itself, or the nearest one above it, below which it will be created. `Err`: something else is there.
+fn existing(directory: &Path) -> Result<PathBuf, String> {
+    let directory = std::path::absolute(directory).map_err(|error| error.to_string())?;
+    let there = directory.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
+    if there.is_dir() { Ok(there.to_owned()) } else { Err(format!("{} is not a directory", there.display())) }
+}
+
+/// Whether the certificate authority can be opened, if it exists.
+fn authority(settings: &Settings, told: &mut Told) -> Result<(), CommandError> {
+    let source = &settings.intercept.ca;
+    let made_later = match source {
+        CaSource::Directory(_) => {
+            let directory = ca::directory(source);
+            let there = is_there(&directory.join(ca::CERTIFICATE)) || is_there(&directory.join(ca::KEY));
+            (!there).then_some(directory)
+        }
+        CaSource::Files { .. } => None,
+    };
+    if let Some(directory) = made_later {
+        told.say(&format!("creates its certificate authority in {} on first use", directory.display()));
+        return Ok(());
+    }
+    let ca = Ca::configured(source)?;
+    let until = ca.validity().1.date();
+    told.say(&format!("HTTPS clients have to trust {}, valid until {until}", ca.path().display()));
+    if let Some(next) = ca.next() {
+        let until = next.until.date();
+        told.say(&format!("and {}.next, which replaces it after rotation, valid until {until}", ca.path().display()));
+    }
+    if let Some(warning) = ca.warning(OffsetDateTime::now_utc()) {
+        told.warn(Complaint::new(warning, ""));
+    }
+    Ok(())
+}
+
+/// A path that may not be inspected counts as existing: opening it then gives the reason.
+fn is_there(path: &Path) -> bool {
+    path.try_exists().unwrap_or(true)
+}
+
+fn trusted(settings: &Settings) -> Result<String, CommandError> {
+    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let source = match (roots.source, &settings.egress.ca_file) {
+        (roots::Source::System, None) => String::from("the system's"),
+        (roots::Source::System, Some(path)) => format!("the system's and those in {}", path.display()),
+        (roots::Source::BuiltIn, None) => String::from("Mozilla's, as the system has none"),
+        (roots::Source::BuiltIn, Some(path)) => {
+            format!("Mozilla's, as the system has none, and those in {}", path.display())
+        }
+    };
+    Ok(format!(
+        "  verifies origins against {}: {source}\n",
+        super::counted(roots.store.len() as u64, "root certificate")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_named_from_here_is_below_this_one() {
+        assert_eq!(existing(Path::new("not/there")), Ok(std::env::current_dir().unwrap()));
+        assert!(existing(Path::new("/dev/null/below")).unwrap_err().ends_with("/dev/null is not a directory"));
+    }
+}

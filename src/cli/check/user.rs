@@ -1,0 +1,97 @@
+//! The terms of each user of `access.users`.
+
+use super::differences::cut;
+use crate::cli::CommandError;
+use crate::config::units::show_duration;
+use crate::config::{Settings, User};
+use serde_json::{Value, json};
+
+/// What applies to a user's requests, and where the user is written.
+pub(super) struct Terms {
+    name: String,
+    place: String,
+    /// `null`: no such limit. A list without items: any.
+    all: Vec<(&'static str, Value)>,
+}
+
+impl Terms {
+    /// Each of them that there is, between this.
+    pub fn text(&self, joint: &str) -> String {
+        let said = self.all.iter().filter_map(|(key, value)| Some(format!("{joint}{key}: {}", said(value)?)));
+        said.collect::<String>()
+    }
+
+    pub fn json(&self) -> Value {
+        let mut all = json!({ "name": self.name, "place": self.place });
+        self.all.iter().for_each(|(key, value)| all[key] = value.clone());
+        all
+    }
+}
+
+/// A line for each user, up to [`MOST`].
+pub(super) fn lines(settings: &Settings) -> Vec<String> {
+    let more = settings.access.users.len().saturating_sub(MOST);
+    let more = (more > 0).then(|| format!("user: {more} more: `--user NAME` shows one"));
+    let line = |user: Terms| format!("user {} ({}){}", user.name, user.place, user.text("; ").replacen(';', ":", 1));
+    all(settings).take(MOST).map(line).chain(more).collect()
+}
+
+pub(super) fn all(settings: &Settings) -> impl Iterator<Item = Terms> {
+    let shown = settings.shown();
+    let users = settings.access.users.iter().zip(settings.user_places()).enumerate();
+    users.map(move |(index, (user, place))| {
+        let hosts = shown["access"]["users"][index]["hosts"].clone();
+        Terms { name: user.name.as_ref().to_owned(), place: place.clone(), all: terms(settings, user, hosts) }
+    })
+}
+
+/// The terms of one user, as `--user` shows them.
+///
+/// # Errors
+/// There is no such user.
+pub(super) fn one(settings: &Settings, name: &str) -> Result<Terms, CommandError> {
+    all(settings).find(|user| user.name == name).ok_or_else(|| unknown(name))
+}
+
+pub(in crate::cli) fn unknown(name: &str) -> CommandError {
+    CommandError::usage(format!("there is no user `{name}` in access.users"), "`politely check` lists the users")
+}
+
+/// `hosts`: as written.
+fn terms(settings: &Settings, user: &User, hosts: Value) -> Vec<(&'static str, Value)> {
+    let identity = &settings.identity;
+    let tokens = if user.product_tokens.is_empty() { &identity.product_tokens } else { &user.product_tokens };
+    let tokens: Vec<_> = tokens.iter().map(AsRef::<str>::as_ref).collect();
+    let any = &user.hosts.as_ref().unwrap_or(&settings.hosts).any().rules;
+    let purposes: Vec<_> = any.purposes().iter().map(AsRef::<str>::as_ref).collect();
+    let listed: Vec<_> = user.listed.hosts.iter().map(ToString::to_string).collect();
+    vec![
+        ("password", user.password.is_some().into()),
+        ("certificate", json!(user.certificate.as_ref().map(AsRef::as_ref))),
+        ("egress.hosts", json!(listed)),
+        ("egress.methods", json!(user.listed.methods)),
+        ("product_tokens", json!(tokens)),
+        ("user_agent", json!(user.user_agent.as_ref().or(identity.user_agent.as_ref()))),
+        ("purpose", json!(purposes)),
+        ("crawl_delay", json!(any.crawl_delay.map(show_duration))),
+        ("budget", json!(user.budget.map(|budget| budget.to_string()))),
+        ("max_connections", json!(user.max_connections)),
+        ("max_waiting", json!(user.max_waiting)),
+        ("hosts", hosts),
+    ]
+}
+
+/// `None`: there is nothing to say.
+fn said(value: &Value) -> Option<String> {
+    match value {
+        Value::Null | Value::Bool(false) => None,
+        Value::Bool(true) => Some("yes".to_owned()),
+        Value::String(text) => Some(text.clone()),
+        Value::Array(items) if items.is_empty() => None,
+        Value::Array(items) => Some(items.iter().filter_map(said).collect::<Vec<_>>().join(", ")),
+        Value::Object(entries) if entries.is_empty() => None,
+        other => Some(cut(&other.to_string())),
+    }
+}
+
+const MOST: usize = 100;
