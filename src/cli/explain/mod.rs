@@ -4,12 +4,15 @@ mod on_record;
 mod past;
 
 use super::admin_client::{ask_running, segment};
+use super::check::unknown_user;
 use super::{CommandError, ConfigArg, Format, NO, kept, last_run};
 use crate::admin;
 use crate::config::{Settings, read_argument, read_whole};
 use crate::policy::explain::{Explanation, SiteFileState, explain};
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, PreferenceEvidence, Request, SiteAnswer};
+use crate::policy::{
+    Access, Authority, Entry, EntryEvidence, HostRules, PreferenceEvidence, Refusal, Request, SiteAnswer,
+};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use serde_json::Value;
@@ -30,6 +33,9 @@ pub(super) struct ExplainArgs {
     /// What the content is for, such as `ai-train`; may be given several times [default: identity.purpose]
     #[arg(long = "purpose", value_name = "P", value_parser = Purpose::parse)]
     purposes: Vec<Purpose>,
+    /// Judge by the terms of this user of `access.users`
+    #[arg(long, value_name = "NAME", conflicts_with = "at")]
+    user: Option<String>,
     /// Use this file instead of fetching one; `-` is standard input
     #[arg(long, value_name = "FILE")]
     robots: Option<PathBuf>,
@@ -54,21 +60,27 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
         return past::run(args, at, &authority, &target);
     }
     let settings = args.config.load()?;
-    let rules = settings.hosts.get(authority.host()).rules.clone().asked_for(&args.product_tokens, &args.purposes);
-    let request = Request::new(&authority, target.as_bytes());
+    let user = args.user.as_ref().map(|name| settings.user(name).ok_or_else(|| unknown_user(name))).transpose()?;
+    let hosts = user.as_ref().and_then(|user| user.hosts.as_ref()).unwrap_or(&settings.hosts);
+    let rules = hosts.get(authority.host()).rules.clone().asked_for(&args.product_tokens, &args.purposes);
+    let own_tokens = user.as_ref().map_or(&[][..], |user| &user.product_tokens);
+    let request = Request { product_tokens: own_tokens, ..Request::new(&authority, target.as_bytes()) };
     let is_told = !args.product_tokens.is_empty() || !rules.product_tokens(&request).is_empty();
     let last_run = if is_told { Vec::new() } else { last_run::product_tokens() };
     let rules = rules.asked_for(&last_run, &[]);
-    let explanation = match &args.robots {
+    let mut explanation = match &args.robots {
         Some(file) => by_file(file, &request, &rules, &settings)?,
         None => super::block_on(async {
             Ok::<_, CommandError>(server::gate_alone(settings)?.explain(&request, &rules).await)
         })??,
     };
+    if let Some(Err(why)) = user.as_ref().map(|user| user.listed.check(authority.host(), "GET")) {
+        explanation = explanation.refused(&Refusal::EgressDenied { why });
+    }
     let offer = args.robots.is_none().then(|| known_offer(&args.config, &authority));
     // A proxy that knows the site may know what the page has said.
     let asks = matches!(offer, Some(Some(_))) && explanation.allowed;
-    let remembered = asks.then(|| remembered(args, &last_run)).flatten();
+    let remembered = asks.then(|| remembered(args, &[own_tokens, &last_run].concat())).flatten();
     let offer = offer.map(Option::unwrap_or_default);
     match args.format {
         Format::Text => {
@@ -131,8 +143,10 @@ fn known_offer(config: &ConfigArg, authority: &Authority) -> Option<Value> {
 }
 
 /// What the page said against the declared use when that proxy fetched it, if it is refused for that.
-fn remembered(args: &ExplainArgs, last_run: &[ProductToken]) -> Option<Value> {
-    let tokens = args.product_tokens.iter().chain(last_run).map(|token| ("product_token", token.as_str()));
+/// `tokens`: unless they are given.
+fn remembered(args: &ExplainArgs, tokens: &[ProductToken]) -> Option<Value> {
+    let given = Some(&args.product_tokens[..]).filter(|given| !given.is_empty());
+    let tokens = given.unwrap_or(tokens).iter().map(|token| ("product_token", token.as_str()));
     let purposes = args.purposes.iter().map(|purpose| ("purpose", purpose.as_str()));
     let query = form_urlencoded::Serializer::new(String::new())
         .append_pair("url", &args.url)

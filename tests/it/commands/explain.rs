@@ -200,3 +200,37 @@ async fn what_egress_refuses_is_explained_as_the_proxy_answers_it() {
     }
     assert_eq!(origin.connections(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_judges_by_a_users_terms() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, robots) = (directory.path().join("politely.yaml"), directory.path().join("robots.txt"));
+    std::fs::write(&robots, "User-agent: AnnaBot\nDisallow: /anna\nUser-agent: *\nDisallow: /all\n").unwrap();
+    let yaml = "access: { users: [{ name: anna, certificate: anna, user_agent: AnnaBot/1, egress: { hosts: [a.example] },\n\
+        hosts: { '*': { deny: [/own] } } }] }";
+    std::fs::write(&file, yaml).unwrap();
+    let (file, robots) = (file.to_str().unwrap(), robots.to_str().unwrap());
+    for (url, of_anna, of_all) in [
+        ("http://a.example/anna", "disallowed", "allowed"),
+        ("http://a.example/all", "allowed", "disallowed"),
+        ("http://a.example/own", "disallowed", "allowed"),
+        ("http://b.example/x", "disallowed", "allowed"),
+    ] {
+        let arguments = ["explain", url, "--config", file, "--robots", robots];
+        for (more, verdict) in [(&["--user", "anna"][..], of_anna), (&["--product-token", "OtherBot"], of_all)] {
+            let ended = politely(&[&arguments[..], more].concat()).await;
+            assert!(
+                ended.stdout.starts_with(&format!("{verdict}: {url}\n")),
+                "{more:?}: {}{}",
+                ended.stdout,
+                ended.stderr
+            );
+        }
+    }
+    let ended =
+        politely(&["explain", "http://b.example/x", "--config", file, "--robots", robots, "--user", "anna"]).await;
+    assert!(ended.stdout.contains("access.users[].egress.hosts: the host b.example is not listed"), "{}", ended.stdout);
+    let ended =
+        politely(&["explain", "http://a.example/", "--config", file, "--robots", robots, "--user", "bob"]).await;
+    assert!(ended.code == 2 && ended.stderr.contains("there is no user `bob` in access.users"), "{}", ended.stderr);
+}
