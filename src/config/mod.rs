@@ -4,6 +4,7 @@
 mod addresses;
 mod admin_token;
 mod changes;
+mod compared;
 mod files;
 mod hosts;
 mod instance;

@@ -2,8 +2,9 @@
 //! `politely check` lists both, so that nobody takes back unseen what the first file says.
 
 use serde::Serialize;
+use std::collections::BTreeMap;
 
-use super::changes::{key_path, plain};
+use super::compared::{key_path, plain};
 use super::read::error::{ConfigPlace, ConfigText};
 use super::read::tree::{Value, YamlNode};
 use super::shown::{json, without_secrets};
@@ -37,12 +38,12 @@ pub(super) fn replaced(stages: &[YamlNode], sources: &[ConfigText]) -> Vec<Repla
 
 /// A value, and the keys that lead to it.
 #[derive(Clone)]
-struct Found<'a> {
+struct WrittenNode<'a> {
     path: Vec<&'a str>,
     node: &'a YamlNode,
 }
 
-impl Found<'_> {
+impl WrittenNode<'_> {
     fn written(self, sources: &[ConfigText]) -> WrittenKey {
         let path = self.path.iter().fold(String::new(), |path, key| key_path(&path, key));
         let key = self.path.last().copied().unwrap_or_default();
@@ -55,7 +56,7 @@ fn compare<'a>(
     path: &mut Vec<&'a str>,
     before: &'a YamlNode,
     after: &'a YamlNode,
-    into: &mut Vec<(Found<'a>, Found<'a>)>,
+    into: &mut Vec<(WrittenNode<'a>, WrittenNode<'a>)>,
 ) {
     let is_kept = match (&before.value, &after.value) {
         (Value::Map(entries), Value::Map(others)) => {
@@ -75,83 +76,82 @@ fn compare<'a>(
         _ => is_same(before, after),
     };
     if !is_kept {
-        let found = |node| Found { path: path.clone(), node };
+        let found = |node| WrittenNode { path: path.clone(), node };
         into.push((found(before), found(after)));
     }
 }
 
 /// What `hosts` and users set otherwise than another file does for all, or for a pattern that covers theirs.
-fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<(Found<'a>, Found<'a>)>) {
-    let mut put = |before: Option<Found<'a>>, by: Option<Found<'a>>| {
-        into.extend(
-            before.zip(by).filter(|(before, by)| is_elsewhere(before.node, by.node) && !is_same(before.node, by.node)),
-        );
+fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<(WrittenNode<'a>, WrittenNode<'a>)>) {
+    let mut put = |before: WrittenNode<'a>, by: &WrittenNode<'a>| {
+        if is_elsewhere(before.node, by.node) && !is_same(before.node, by.node) {
+            into.push((before, by.clone()));
+        }
     };
-    let general = Entries { path: vec!["hosts"], hosts: root.below("hosts") };
+    let general = Entries::new(vec!["hosts"], root.below("hosts"));
     let of_all = general.leaves();
     for (pattern, keys, by) in &of_all {
-        let before = covering(pattern).find_map(|wider| general.get(&wider, keys));
-        put(before.or_else(|| for_all(root, keys)), Some(by.clone()));
+        let before = covering(pattern).find_map(|wider| general.get(wider, keys));
+        before.or_else(|| for_all(root, keys)).into_iter().for_each(|before| put(before, by));
     }
     let users = root.below("access").and_then(|access| access.below("users"));
     for user in users.into_iter().flat_map(YamlNode::items) {
-        let path = vec!["access", "users", user.below("name").and_then(YamlNode::text).unwrap_or_default()];
+        let path = ["access", "users", user.below("name").and_then(YamlNode::text).unwrap_or_default()];
         for key in ["product_tokens", "user_agent"] {
-            let by = user.below(key).map(|node| Found { path: [&path[..], &[key]].concat(), node });
-            put(for_all(root, &[key]), by);
+            if let (Some(before), Some(node)) = (for_all(root, &[key]), user.under(&[key])) {
+                put(before, &WrittenNode { path: [&path[..], &[key]].concat(), node });
+            }
         }
-        let own = Entries { path: [&path[..], &["hosts"]].concat(), hosts: user.below("hosts") };
-        for (pattern, keys, by) in own.leaves() {
-            let mut wider = [pattern.to_owned()].into_iter().chain(covering(pattern));
-            let before = wider.find_map(|wider| general.get(&wider, &keys));
-            put(before.or_else(|| for_all(root, &keys)), Some(by));
+        let own = Entries::new([&path[..], &["hosts"]].concat(), user.below("hosts"));
+        for (pattern, keys, by) in &own.leaves() {
+            let before = [end(pattern)].into_iter().chain(covering(pattern)).find_map(|wider| general.get(wider, keys));
+            before.or_else(|| for_all(root, keys)).into_iter().for_each(|before| put(before, by));
         }
         // A user's pattern overrides what is set for fewer hosts, too.
-        if own.has_patterns() {
-            for (pattern, keys, before) in &of_all {
-                put(Some(before.clone()), covering(pattern).find_map(|wider| own.get(&wider, keys)));
-            }
+        for (pattern, keys, before) in &of_all {
+            let by = covering(pattern).find_map(|wider| own.get(wider, keys));
+            by.iter().for_each(|by| put(before.clone(), by));
         }
     }
 }
 
-/// The entries of a `hosts`, and the keys that lead there.
+/// The entries of a `hosts`, by the end of their pattern, and the keys that lead there.
 struct Entries<'a> {
     path: Vec<&'a str>,
-    hosts: Option<&'a YamlNode>,
+    all: BTreeMap<&'a str, (&'a str, &'a YamlNode)>,
 }
 
 impl<'a> Entries<'a> {
-    fn has_patterns(&self) -> bool {
-        self.hosts.into_iter().flat_map(YamlNode::named).any(|(pattern, _)| pattern.starts_with('*'))
+    fn new(path: Vec<&'a str>, hosts: Option<&'a YamlNode>) -> Self {
+        let named = hosts.into_iter().flat_map(YamlNode::named);
+        Self { path, all: named.map(|(pattern, entry)| (end(pattern), (pattern, entry))).collect() }
     }
 
     /// Each pattern with each key in it.
-    fn leaves(&self) -> Vec<(&'a str, Vec<&'a str>, Found<'a>)> {
+    fn leaves(&self) -> Vec<(&'a str, Vec<&'a str>, WrittenNode<'a>)> {
         let mut all = Vec::new();
-        for (pattern, entry) in self.hosts.into_iter().flat_map(YamlNode::named) {
+        for (pattern, entry) in self.all.values() {
             for (key, node) in entry.named() {
                 let below = node.named().map(|(name, node)| (vec![key, name], node));
                 let keys = if key == "usage" { below.collect() } else { vec![(vec![key], node)] };
                 for (keys, node) in keys {
                     let path = [&self.path[..], &[pattern], &keys].concat();
-                    all.push((pattern, keys, Found { path, node }));
+                    all.push((*pattern, keys, WrittenNode { path, node }));
                 }
             }
         }
         all
     }
 
-    fn get(&self, pattern: &str, keys: &[&'a str]) -> Option<Found<'a>> {
-        let Value::Map(entries) = &self.hosts?.value else { return None };
-        let (pattern, (_, entry)) = entries.get_key_value(pattern)?;
+    fn get(&self, end: &str, keys: &[&'a str]) -> Option<WrittenNode<'a>> {
+        let (pattern, entry) = self.all.get(end)?;
         let node = entry.under(keys)?;
-        Some(Found { path: [&self.path[..], &[pattern.as_str()], keys].concat(), node })
+        Some(WrittenNode { path: [&self.path[..], &[pattern], keys].concat(), node })
     }
 }
 
 /// The key that sets for all hosts and users what these set for some.
-fn for_all<'a>(root: &'a YamlNode, keys: &[&'a str]) -> Option<Found<'a>> {
+fn for_all<'a>(root: &'a YamlNode, keys: &[&'a str]) -> Option<WrittenNode<'a>> {
     let path = match keys {
         ["usage", ..] => keys.to_vec(),
         ["adaptive" | "breaker" | "budget" | "min_revisit"] => [&["pace"], keys].concat(),
@@ -159,14 +159,18 @@ fn for_all<'a>(root: &'a YamlNode, keys: &[&'a str]) -> Option<Found<'a>> {
         ["intercept"] => vec!["intercept", "default"],
         _ => return None,
     };
-    Some(Found { node: root.under(&path)?, path })
+    Some(WrittenNode { node: root.under(&path)?, path })
 }
 
-/// The patterns that match all that this one does, and more; the most specific first.
-fn covering(pattern: &str) -> impl Iterator<Item = String> {
+/// The ends of the patterns that match all that this one does, and more; the most specific first.
+fn covering(pattern: &str) -> impl Iterator<Item = &str> {
     let name = pattern.strip_prefix("*.").unwrap_or(pattern);
-    let above = name.match_indices('.').map(|(dot, _)| format!("*{}", &name[dot..])).collect::<Vec<_>>();
-    above.into_iter().chain(Some("*".to_owned()).filter(|any| any != pattern))
+    name.match_indices('.').map(|(dot, _)| &name[dot..]).chain(Some("").filter(|_| pattern != "*"))
+}
+
+/// A host as it is; of a pattern what follows its star.
+fn end(pattern: &str) -> &str {
+    pattern.strip_prefix('*').unwrap_or(pattern)
 }
 
 /// Whether another file, or a variable, says it; the first file may say what it likes.

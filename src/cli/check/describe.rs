@@ -1,6 +1,7 @@
 //! What the configuration means, a line for each point.
 
-use super::{Told, differences, user};
+use super::told::Told;
+use super::{differences, user};
 use crate::cli::kept;
 use crate::config::{AccessLog, InterceptMode, Mode, Network, OnFleetLoss, Settings};
 

@@ -2,6 +2,7 @@
 
 mod describe;
 mod differences;
+mod told;
 mod user;
 
 pub(super) use user::unknown as unknown_user;
@@ -23,6 +24,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::{CommandError, Format, NO, inert_json, print};
+use told::Told;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
@@ -39,27 +41,6 @@ pub(super) struct CheckArgs {
     strict: bool,
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-/// What is told, line by line, and the warnings in it.
-#[derive(Default)]
-struct Told {
-    text: String,
-    warnings: Vec<Complaint>,
-}
-
-impl Told {
-    fn say(&mut self, line: &str) {
-        self.text += &format!("  {line}\n");
-    }
-
-    fn warn(&mut self, warning: Complaint) {
-        self.say(&format!("warning: {}", warning.what));
-        if !warning.hint.is_empty() {
-            self.say(&format!("  hint: {}", warning.hint));
-        }
-        self.warnings.push(warning);
-    }
 }
 
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
@@ -104,11 +85,11 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
 
 fn tell(settings: &Settings, path: Option<&Path>) -> Result<Told, CommandError> {
     telemetry::check(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
-    let mut told = Told::default();
-    told.text = match path {
+    let text = match path {
         Some(path) => format!("{} is valid\n", path.display()),
         None => String::from("no configuration file: using the defaults\n"),
     };
+    let mut told = Told { text, warnings: Vec::new() };
     describe::describe(settings, &mut told);
     settings.warnings().iter().cloned().for_each(|warning| told.warn(warning));
     identity(settings, &mut told)?;

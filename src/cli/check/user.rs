@@ -7,14 +7,14 @@ use crate::config::{Settings, User};
 use serde_json::{Value, json};
 
 /// What applies to a user's requests, and where the user is written.
-pub(super) struct Terms {
+pub(super) struct UserTerms {
     name: String,
     place: String,
     /// `null`: no such limit. A list without items: any.
     all: Vec<(&'static str, Value)>,
 }
 
-impl Terms {
+impl UserTerms {
     /// Each of them that there is, between this.
     pub fn text(&self, joint: &str) -> String {
         let said = self.all.iter().filter_map(|(key, value)| Some(format!("{joint}{key}: {}", said(value)?)));
@@ -32,16 +32,17 @@ impl Terms {
 pub(super) fn lines(settings: &Settings) -> Vec<String> {
     let more = settings.access.users.len().saturating_sub(MOST);
     let more = (more > 0).then(|| format!("user: {more} more: `--user NAME` shows one"));
-    let line = |user: Terms| format!("user {} ({}){}", user.name, user.place, user.text("; ").replacen(';', ":", 1));
+    let line =
+        |user: UserTerms| format!("user {} ({}){}", user.name, user.place, user.text("; ").replacen(';', ":", 1));
     all(settings).take(MOST).map(line).chain(more).collect()
 }
 
-pub(super) fn all(settings: &Settings) -> impl Iterator<Item = Terms> {
+pub(super) fn all(settings: &Settings) -> impl Iterator<Item = UserTerms> {
     let shown = settings.shown();
     let users = settings.access.users.iter().zip(settings.user_places()).enumerate();
     users.map(move |(index, (user, place))| {
         let hosts = shown["access"]["users"][index]["hosts"].clone();
-        Terms { name: user.name.as_ref().to_owned(), place: place.clone(), all: terms(settings, user, hosts) }
+        UserTerms { name: user.name.as_ref().to_owned(), place: place.clone(), all: terms(settings, user, hosts) }
     })
 }
 
@@ -49,7 +50,7 @@ pub(super) fn all(settings: &Settings) -> impl Iterator<Item = Terms> {
 ///
 /// # Errors
 /// There is no such user.
-pub(super) fn one(settings: &Settings, name: &str) -> Result<Terms, CommandError> {
+pub(super) fn one(settings: &Settings, name: &str) -> Result<UserTerms, CommandError> {
     all(settings).find(|user| user.name == name).ok_or_else(|| unknown(name))
 }
 
