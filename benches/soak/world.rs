@@ -321,11 +321,14 @@ impl World {
                 self.count(what);
                 let gap = at.duration_since(from.0).unwrap_or_default();
                 if gap < host.delay() {
-                    let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                    let (first, wanted) = (&from.1, host.delay());
+                    let (first, wanted, since) = (&from.1, host.delay(), SystemTime::now().duration_since(*at));
+                    let ran = self.start.elapsed().saturating_sub(since.unwrap_or_default());
+                    let page = number + 1;
                     self.violation(
                         "broken gap",
-                        &format!("{name}: {gap:?} of {wanted:?} at {at:?} ({what}); {first}; {how}"),
+                        &format!(
+                            "{name}: {gap:?} of {wanted:?} at {ran:.2?}, its page {page} ({what}); {first}; {how}"
+                        ),
                     );
                 }
             }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The common clock of reserved starts and of partitioned instances: the quickest answer of the last minute, read in the middle of its
-/// round trip. The error is half the difference between the ways there and back.
+/// The common clock of reserved starts and of partitioned instances: the quickest answer, read in the middle of its round trip. The error
+/// is half the difference between the ways there and back. The older an estimate, the slower an answer may be to replace it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::gate) struct ServerClock {
     /// When the server's clock showed 0, by the local clock.
@@ -24,8 +24,8 @@ impl ServerClock {
     #[must_use]
     pub fn heard(self, micros: u64, asked: Instant, now: Instant) -> Self {
         let round_trip = now - asked;
-        let is_old = now - self.estimated_at > KEEPS_TIME;
-        if is_old || round_trip <= self.round_trip || self.is_wrong(micros, asked, now) {
+        let drifted = (now - self.estimated_at) / DRIFTS * 2;
+        if round_trip <= self.round_trip.saturating_add(drifted) || self.is_wrong(micros, asked, now) {
             let epoch = before(asked + round_trip / 2, Duration::from_micros(micros));
             return Self { epoch, round_trip, estimated_at: now };
         }
@@ -70,10 +70,10 @@ fn before(at: Instant, by: Duration) -> Instant {
 
 /// Milliseconds.
 const DAY: u64 = 24 * 3600 * 1000;
-/// After this time a new estimate is better, whatever its round trip: clocks drift, and are set.
-const KEEPS_TIME: Duration = Duration::from_secs(60);
+/// Two clocks drift apart by this part of a time at most: 100 µs a second.
+const DRIFTS: u32 = 10_000;
 const FAR_OFF: Duration = Duration::from_secs(2);
-/// Largest drift in that time.
+/// What an estimate may be wrong by, beside its round trip, before the clock counts as set.
 const DRIFT: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_that_of_the_quickest_answer_of_the_last_minute() {
+    fn it_is_that_of_the_quickest_answer_until_clocks_may_have_drifted() {
         let zero = Instant::now();
         // Ways there and back of 80 and 0 ms; then 10 and 12; then 300 and 0.
         let clock = ServerClock::unknown(zero).heard(says(ms(80)), zero, zero + ms(80));
@@ -108,9 +108,11 @@ mod tests {
         let slow = |clock: ServerClock, at| clock.heard(says(at + ms(300)), zero + at, zero + at + ms(300));
         let clock = slow(clock, ms(2000));
         assert_eq!(off(clock, zero), ms(1));
-        assert_eq!(off(slow(clock, ms(62_000)), zero), ms(150), "clocks drift");
-        assert_eq!(clock.instant(says(ms(500))), zero + ms(501));
-        assert_eq!(clock.micros(zero + ms(501)), says(ms(500)));
+        assert_eq!(off(slow(clock, ms(62_000)), zero), ms(1), "an error of 150 ms is worse than a minute's drift");
+        let clock = clock.heard(says(ms(62_014)), zero + ms(62_000), zero + ms(62_034));
+        assert_eq!(off(clock, zero), ms(3), "clocks drift");
+        assert_eq!(clock.instant(says(ms(500))), zero + ms(503));
+        assert_eq!(clock.micros(zero + ms(503)), says(ms(500)));
     }
 
     #[test]

@@ -162,8 +162,7 @@ impl ServerLink {
         let ca_file = self.settings.load().egress.ca_file.clone();
         let (mut connection, sentinels) = ServerConnection::open(&url, ca_file.as_deref(), pushes, PATIENCE).await?;
         let (mut second, mut third) = (connection.clone(), connection.clone());
-        // The scripts come first: a call of a missing script takes three round trips. This also detects a read-only server or one without
-        // free memory.
+        // The scripts come first: a call of a missing one takes three round trips. So a read-only or a full server is found, too.
         let ((), subscribed, registered, history) = tokio::join!(
             biased;
             connection.clone().load(scripts::all()),
@@ -172,6 +171,10 @@ impl ServerLink {
             OptionFuture::from((self.keeps == Keeps::Paces).then(|| third.history()))
         );
         subscribed.map_err(|error| words(&error)).and(registered)?;
+        // The first answer came behind the scripts, and any one may be late on a busy machine.
+        for _ in 0..4 {
+            self.register(&mut second).await?;
+        }
         self.adopt(&url, connection.clone(), history.flatten());
         Ok(Connected { url, connection, sentinels, closed })
     }

@@ -46,7 +46,8 @@ impl FleetShare {
         let Some(WantedStart { is_fetch, .. }) = call.wants else { return };
         self.number = None;
         let Some(window) = answer.reserved else { return };
-        let reserved = ReservedStart::new(window, &answer, call.gap, is_fetch, self.missed);
+        let mut reserved = ReservedStart::new(window, &answer, call.gap, is_fetch, self.missed);
+        reserved.put_off(self.put_off);
         self.learn_of_others(schedule, &reserved, &answer.clock, now);
         self.reserved = Some(reserved);
     }

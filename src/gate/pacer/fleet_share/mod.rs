@@ -39,6 +39,8 @@ pub(super) struct FleetShare {
     busy: Option<Instant>,
     /// The key's state changed during a call, and the order of the two is unknown.
     nudged: bool,
+    /// Total postponement heard of since the last call, in microseconds: its answer may be older.
+    put_off: u64,
     /// The last call to this key's server failed.
     fails: bool,
     /// Round trips to the server: this instance's, and the longest of any other.
@@ -125,7 +127,7 @@ impl FleetShare {
             WantedStart { number, is_fetch, lead: self.arrival * 9 / 8 + TICK, margin }
         });
         self.calling = Some((self.link, learnt));
-        self.nudged = false;
+        (self.nudged, self.put_off) = (false, 0);
         let own = schedule.last_starts();
         Some(PaceCall {
             wants,
@@ -150,6 +152,7 @@ impl FleetShare {
         let Some(clock) = &self.clock else { return };
         self.busy = Some(clock.instant(busy)).filter(|busy| *busy > now);
         self.way_on = Duration::from_micros(way);
+        self.put_off = put_off;
         self.reserved.iter_mut().chain(&mut self.unused).for_each(|reserved| reserved.put_off(put_off));
     }
 

@@ -23,6 +23,8 @@ struct Plan {
     slower: Duration,
     /// Longest extra delay.
     jitter: Duration,
+    /// How long each part of a busy machine may take, now and then, until it gets a processor.
+    stalls: Duration,
     /// Requests open at each instance.
     clients: u64,
     connects: Duration,
@@ -48,6 +50,7 @@ enum Event {
     Looks,
     Comes(u64),
     Connected(u64),
+    Written(u64),
     Ends(u64),
     Asks {
         call: PaceCall,
@@ -218,7 +221,12 @@ impl World {
     }
 
     fn way(&mut self, i: usize, back: bool) -> Duration {
-        self.plan.ways[i][usize::from(back)] + self.rng_up_to(self.plan.jitter)
+        self.plan.ways[i][usize::from(back)] + self.rng_up_to(self.plan.jitter) + self.stall()
+    }
+
+    fn stall(&mut self) -> Duration {
+        let stalls = self.plan.stalls;
+        if !stalls.is_zero() && self.is_of_thousand(50) { self.rng_up_to(stalls) } else { Duration::ZERO }
     }
 
     /// Time by the instance's clock, which stops during suspension.
@@ -254,14 +262,11 @@ impl World {
                 let Instance { schedule: it, share: own, .. } = &mut self.instances[i];
                 own.follow(it, reach, now);
                 if it.holds(&slot, own.has_turn(&slot, now)) {
-                    let at = now + ARRIVAL.min(self.plan.gap / 200);
-                    it.left(&slot, at, true);
-                    own.left(it, &slot, at, true);
-                    self.running.insert((i, client), self.starts.len());
-                    self.starts.push((self.now, i));
                     self.instances[i].slots.insert(client, slot);
-                    let takes = self.rng_up_to(self.plan.takes * 2);
-                    self.push(takes, i, Event::Ends(client));
+                    match self.stall() {
+                        Duration::ZERO => self.happens(i, Event::Written(client)),
+                        written => self.push(written, i, Event::Written(client)),
+                    }
                 } else {
                     own.ended(&slot, false, now);
                     it.finished(|| now, slot, PaceOutcome::Unused);
@@ -269,6 +274,18 @@ impl World {
                     self.plan.connects = Duration::ZERO;
                     self.push(Duration::ZERO, i, Event::Comes(client));
                 }
+            }
+            Event::Written(client) => {
+                let slot = self.instances[i].slots.remove(&client).expect("it has started");
+                let at = now + ARRIVAL.min(self.plan.gap / 200);
+                let Instance { schedule: it, share: own, .. } = &mut self.instances[i];
+                it.left(&slot, at, true);
+                own.left(it, &slot, at, true);
+                self.running.insert((i, client), self.starts.len());
+                self.starts.push((self.now, i));
+                self.instances[i].slots.insert(client, slot);
+                let takes = self.rng_up_to(self.plan.takes * 2);
+                self.push(takes, i, Event::Ends(client));
             }
             Event::Ends(client) => {
                 let instance = &mut self.instances[i];
@@ -404,7 +421,7 @@ impl World {
             let at = next.saturating_duration_since(self.zero) + *slept;
             if looks_at.is_none_or(|looks_at| looks_at > at) {
                 *looks_at = Some(at);
-                let late = self.rng_up_to(MS);
+                let late = self.rng_up_to(MS) + self.stall();
                 self.push(at.saturating_sub(self.now) + late, i, Event::Looks);
             }
         }
@@ -470,6 +487,7 @@ fn plan(gap: u64, ways: &[u64]) -> Plan {
         ways: ways.iter().map(|way| [Duration::from_millis(*way); 2]).collect(),
         slower: Duration::ZERO,
         jitter: MS,
+        stalls: Duration::ZERO,
         clients: 1,
         connects: Duration::ZERO,
         takes: MS * 5,
@@ -570,6 +588,18 @@ fn nor_is_any_when_calls_are_lost_and_messages_unheard_and_instances_die_or_slee
     for (world, what) in worlds {
         assert!(world.early().is_empty(), "{:?}: {what}", world.early());
         assert!(world.starts.iter().any(|(at, _)| *at > world.plan.time * 9 / 10), "it goes on: {what}");
+    }
+}
+
+#[test]
+fn nor_is_any_on_a_busy_machine() {
+    for (world, what) in worlds(|rng, Plan { clients, .. }| {
+        let gap = [200, 300, 500, 1000, 1500][rng.usize(..5)];
+        let stalls = MS * [10, 40, 100][rng.usize(..3)];
+        Plan { clients, stalls, time: MS * gap * 1000, ..plan(gap.into(), &[0, 0]) }
+    }) {
+        assert!(world.early().is_empty(), "{:?}: {what}", world.early());
+        assert!(world.share_of_allowed() > 0.9 && world.calls_each() < 1.1, "{}: {what}", world.share_of_allowed());
     }
 }
 

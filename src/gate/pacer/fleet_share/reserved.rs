@@ -42,7 +42,7 @@ impl ReservedStart {
     /// Postpones the start. `put_off`: total so far, in microseconds.
     pub fn put_off(&mut self, put_off: u64) {
         let more = put_off.saturating_sub(self.put_off);
-        self.put_off = put_off;
+        self.put_off += more;
         self.window.put_off(more);
         self.start += Duration::from_micros(more);
         self.until += Duration::from_micros(more);
@@ -98,7 +98,7 @@ impl UsedStart {
         let is_in_flight = is_connecting || self.left.is_some() && self.is_exclusive && !self.has_ended;
         match self.in_flight {
             Some(told) if self.is_exclusive => Some(if is_in_flight { told - ways } else { self.of.start }),
-            _ if self.is_late() || is_connecting => Some(self.of.latest(ways)),
+            _ if self.is_late() || is_connecting => Some(self.of.until + self.of.gap.saturating_sub(ways) / 2),
             _ if is_in_flight => Some(self.of.until + self.of.gap.saturating_sub(ways).max(self.of.gap / PROMPT)),
             _ => None,
         }

@@ -100,6 +100,20 @@ fn a_start_that_is_reserved_is_one_and_no_more() {
 }
 
 #[test]
+fn what_is_put_off_while_it_is_reserved_starts_later() {
+    let mut instance = Instance::waiting();
+    let call = instance.call().expect("it asks");
+    let news = WaitNews { put_off: 30_000, busy: 0, way: 0 };
+    instance.share.hears(Some(news), instance.now);
+    // The server answered before that.
+    instance.answer(&call, ms(50), Duration::ZERO, Observed::default());
+    let later = Some(instance.zero + ms(80));
+    assert_eq!(instance.share.next(&instance.schedule, instance.now), later);
+    instance.share.hears(Some(news), instance.now);
+    assert_eq!(instance.share.next(&instance.schedule, instance.now), later, "once");
+}
+
+#[test]
 fn a_start_that_nobody_waits_for_is_given_back_and_one_of_before_a_suspension_is_none() {
     let mut instance = Instance::waiting();
     instance.reserve(ms(5000));
