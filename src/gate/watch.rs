@@ -65,6 +65,11 @@ impl Gate {
         self.store.on_disk()
     }
 
+    /// Whether the store is open here, and not in another process.
+    pub fn is_store_open(&self) -> bool {
+        self.store.is_readable()
+    }
+
     /// The request held longest, if at least this long.
     pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
         self.held.longest(at_least)

@@ -62,7 +62,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let rules = rules.asked_for(&last_run, &[]);
     let max_crawl_delay = settings.pace.max_crawl_delay;
     let (explanation, of_runs) = match &args.robots {
-        Some(file) => (by_file(file, &request, &rules, &settings)?, None),
+        Some(file) => (by_file(file, &request, &rules, &settings)?, Ok(None)),
         None => super::block_on(async {
             let of_runs = of_runs::of_runs(settings.clone(), &request, &rules).await;
             Ok::<_, CommandError>((server::gate_alone(settings)?.explain(&request, &rules).await, of_runs))
@@ -79,9 +79,15 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
                 .as_ref()
                 .map(|it| refused_by_page("robots.txt", it["rule"].as_str().unwrap_or_default(), it["said"].as_str()));
             print!("{}", text(&explanation, verdict.as_deref(), max_crawl_delay) + &offered(&offer));
-            // Unless it was not asked for, as where `egress` refuses the host.
-            if args.robots.is_none() && (of_runs.is_some() || explanation.robots.fetched_at.is_some()) {
-                print!("{}", of_runs::text(&explanation, of_runs.as_ref(), running.as_ref()));
+            if args.robots.is_none() {
+                print!(
+                    "{}",
+                    of_runs::text(
+                        &explanation,
+                        of_runs.as_ref().map(Option::as_ref).map_err(|why| *why),
+                        running.as_ref()
+                    )
+                );
             }
             if !last_run.is_empty() {
                 println!("  note: this is the crawler of the last `politely run`; `--product-token` names another");
@@ -92,7 +98,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
             if args.robots.is_none() {
                 all["offer"] = offer;
                 all["remembered"] = remembered.clone().into();
-                all["run"] = of_runs.as_ref().map(of_runs::as_json).into();
+                all["run"] = of_runs.ok().flatten().as_ref().map(of_runs::as_json).into();
             }
             all["max_crawl_delay"] = max_crawl_delay.as_secs_f64().into();
             if !last_run.is_empty() {
