@@ -1,6 +1,6 @@
 //! Arguments shared by several subcommands.
 
-use crate::config::{ConfigErrors, KeyArgument, Settings};
+use crate::config::{ConfigErrors, KeyArgument, Settings, cache_directory, state_directory};
 use std::path::PathBuf;
 
 /// For every command that reads the configuration.
@@ -49,6 +49,14 @@ pub(super) enum Format {
 pub(super) fn log_warnings(settings: &Settings) {
     for warning in settings.warnings() {
         tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
+    }
+}
+
+/// Keeps copies for all runs of this user, and finds a service of this user's where that one keeps its own.
+pub(super) fn share_store(settings: &mut Settings) {
+    if settings.store.directory.is_none() {
+        settings.store.meeting_place = Some(state_directory());
+        settings.store.directory = Some(cache_directory());
     }
 }
 

@@ -4,6 +4,7 @@ use super::command_error::CommandError;
 use crate::policy::{Manners, is_unseen};
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Prints the result of a command.
 pub(super) fn print(text: &str) -> Result<ExitCode, CommandError> {
@@ -37,6 +38,15 @@ pub(super) fn counted(count: impl Into<u64>, one: &str) -> String {
         _ => one.to_owned(),
     };
     format!("{count} {plural}")
+}
+
+/// Rounded up to seconds, minutes, or hours and minutes.
+pub(super) fn about(duration: Duration) -> String {
+    match (duration.as_secs() + 1, duration.as_secs() / 60 + 1) {
+        (seconds, _) if seconds < 120 => format!("{seconds} s"),
+        (_, minutes) if minutes < 120 => format!("{minutes} min"),
+        (_, minutes) => format!("{} h {} min", minutes / 60, minutes % 60),
+    }
 }
 
 /// The limits kept at a host beyond what it asks for, by their key in `pace`.

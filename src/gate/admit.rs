@@ -96,7 +96,8 @@ impl Gate {
                     account.begin_wait();
                     let turn = self.turn(&mut waiting).await;
                     account.end_wait();
-                    drop((held, waiting));
+                    held.end();
+                    drop(waiting);
                     let permit = turn?;
                     waited += permit.waited;
                     if let Some(admitted) = self.decide_at_slot(&host, request, permit, account)? {

@@ -221,10 +221,11 @@ impl Gate {
         let permit = match pace.stand(request.client, &terms)? {
             Stand::Go(permit) => permit,
             Stand::Wait(mut waiting) => {
-                let _held = self.held.for_turn(request, &pace, waiting.terms());
+                let held = self.held.for_turn(request, &pace, waiting.terms());
                 account.begin_wait();
                 let turn = self.turn(&mut waiting).await;
                 account.end_wait();
+                held.end();
                 turn?
             }
         };

@@ -91,8 +91,11 @@ impl fmt::Display for HeldFor {
 #[non_exhaustive]
 pub struct HeldFigures {
     pub requests: u64,
-    /// Total time.
-    pub total: Duration,
+    /// Time in which at least one request was held.
+    pub time: Duration,
+    /// Requests whose client left while they were held, and the longest that one had waited then.
+    pub given_up: u64,
+    pub longest_given_up: Duration,
 }
 
 /// All held requests.
@@ -107,6 +110,11 @@ struct HeldState {
     /// In order of arrival.
     now: BTreeMap<u64, HeldEntry>,
     came: u64,
+    /// How many of them wait for slots, and since when any has.
+    for_turn: usize,
+    since: Option<Instant>,
+    /// Without those that are held now.
+    before: HeldFigures,
 }
 
 #[derive(Clone)]
@@ -127,9 +135,20 @@ struct Gap {
     adaptive: Option<Adaptive>,
 }
 
-impl HeldFigures {
-    fn with(self, held: Duration) -> Self {
-        Self { requests: self.requests + 1, total: self.total + held }
+impl HeldState {
+    /// The figures, with the requests that are held now.
+    fn figures(&self) -> HeldFigures {
+        let held = self.now.values().filter_map(HeldEntry::turn_held).count();
+        HeldFigures {
+            requests: self.before.requests + held as u64,
+            time: self.before.time + self.time(),
+            ..self.before
+        }
+    }
+
+    /// How long somebody has been held without a break.
+    fn time(&self) -> Duration {
+        self.since.map(|since| since.elapsed()).filter(|time| *time >= MIN_HELD).unwrap_or_default()
     }
 }
 
@@ -199,15 +218,16 @@ impl HeldRequests {
         let mut state = self.state.lock();
         state.came += 1;
         let number = state.came;
+        if one.turn.is_some() {
+            state.for_turn += 1;
+            state.since.get_or_insert(one.since);
+        }
         state.now.insert(number, one);
-        Hold { held: self, number }
+        Hold { held: self, number, has_ended: false }
     }
 
     pub fn figures(&self) -> HeldFigures {
-        let state = self.state.lock();
-        let before = self.times[0].read();
-        let before = HeldFigures { requests: before.count(), total: Duration::from_secs_f64(before.sum) };
-        state.now.values().filter_map(HeldEntry::turn_held).fold(before, HeldFigures::with)
+        self.state.lock().figures()
     }
 
     /// The request that has waited longest, if at least this long.
@@ -233,20 +253,40 @@ impl HeldRequests {
     }
 }
 
-/// One wait, until dropped.
+/// One wait, until dropped. Its request was given up if that happens before [`end`](Self::end).
 pub(super) struct Hold<'a> {
     held: &'a HeldRequests,
     number: u64,
+    has_ended: bool,
+}
+
+impl Hold<'_> {
+    /// The request goes on, or is refused.
+    pub fn end(mut self) {
+        self.has_ended = true;
+    }
 }
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        let mut state = self.held.state.lock();
+        let state = &mut *self.held.state.lock();
         let Some(one) = state.now.remove(&self.number) else { return };
+        if one.turn.is_none() {
+            return self.held.times[1].observe(one.since.elapsed());
+        }
+        let before = &mut state.before;
         if let Some(held) = one.turn_held() {
             self.held.times[0].observe(held);
-        } else if one.turn.is_none() {
-            self.held.times[1].observe(one.since.elapsed());
+            before.requests += 1;
+            if !self.has_ended {
+                before.given_up += 1;
+                before.longest_given_up = before.longest_given_up.max(held);
+            }
+        }
+        state.for_turn -= 1;
+        if state.for_turn == 0 {
+            state.before.time += state.time();
+            state.since = None;
         }
     }
 }
@@ -294,6 +334,35 @@ mod tests {
         assert_eq!(held.figures().requests, 1, "it is still held");
         drop(second);
         assert_eq!((held.longest(Duration::ZERO), held.figures().requests), (None, 1));
-        assert!(held.figures().total >= Duration::from_secs(3));
+    }
+
+    #[test]
+    fn waits_side_by_side_count_once_and_those_of_clients_that_left_are_told() {
+        let held = HeldRequests::default();
+        let key = PaceKey::from_text("a.example").expect("a key");
+        let (queue, authority) =
+            (Pacer::new(None, None).queue(&key), Authority::from_url("https://a.example").expect("a URL"));
+        let request = Request::new(&authority, b"/x");
+        let earlier = |seconds| {
+            let mut state = held.state.lock();
+            let by = Duration::from_secs(seconds);
+            state.now.values_mut().for_each(|one| one.since -= by);
+            state.since = state.since.map(|since| since - by);
+        };
+        let [first, second] = [(), ()].map(|()| held.for_turn(&request, &queue, &apart(5)));
+        earlier(10);
+        first.end();
+        earlier(10);
+        assert_eq!((held.figures().requests, held.figures().time.as_secs()), (2, 20));
+        drop(second);
+        let told = held.figures();
+        assert_eq!((told.requests, told.time.as_secs()), (2, 20), "not 30 s");
+        assert_eq!((told.given_up, told.longest_given_up.as_secs()), (1, 20));
+        let third = held.for_turn(&request, &queue, &apart(5));
+        earlier(10);
+        third.end();
+        assert_eq!((held.figures().time.as_secs(), held.figures().given_up), (30, 1));
+        held.for_turn(&request, &queue, &apart(5)).end();
+        assert_eq!(held.figures().requests, 3, "it only asked for its slot");
     }
 }

@@ -9,6 +9,7 @@ use crate::policy::{
     Authority, Budget, Entry, HostRules, PaceKey, Refusal, Request, Ruling, SiteAnswer, SiteFile, explain,
     judge_linked, may_fetch_license, may_fetch_tdmrep,
 };
+use crate::robots::RobotsTxt;
 use http::HeaderMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -64,6 +65,11 @@ impl Gate {
         self.store.on_disk()
     }
 
+    /// Whether the store is open here, and not in another process.
+    pub fn is_store_open(&self) -> bool {
+        self.store.is_readable()
+    }
+
     /// The request held longest, if at least this long.
     pub fn longest_held(&self, at_least: Duration) -> Option<HeldRequest> {
         self.held.longest(at_least)
@@ -78,6 +84,15 @@ impl Gate {
     pub fn crawl_delay(&self, authority: &Authority, entry: &Entry) -> Option<Duration> {
         let settings = self.settings.load();
         settings.hosts.get(authority.host()).rules.crawl_delay(entry, &Request::new(authority, b"/"))
+    }
+
+    /// Whether this entry states preferences on use for the configured crawler, and no purpose is declared that they could refuse.
+    pub fn lacks_purpose(&self, authority: &Authority, entry: &Entry) -> bool {
+        let settings = self.settings.load();
+        let rules = &settings.hosts.get(authority.host()).rules;
+        let tokens = rules.product_tokens(&Request::new(authority, b"/")).into_owned();
+        let says = |file: &RobotsTxt| file.rules_for(&tokens).usage_preferences().next().is_some();
+        rules.purposes().is_empty() && entry.robots_txt().is_some_and(says)
     }
 
     /// The latest requested authorities, with their entries.

@@ -2,18 +2,20 @@
 
 mod authority;
 mod error;
+mod gate_alone;
 mod listeners;
 mod reload;
 mod sockets;
 
 pub use error::StartError;
+pub use gate_alone::{gate_alone, gate_with_store};
 
 use crate::admin::Admin;
 use crate::config::{Changes, Settings, keep_instance_name};
 use crate::evidence::Evidence;
 use crate::gate::cache::PageCache;
 use crate::gate::{Gate, GateFigures, HeldFigures, HeldRequest};
-use crate::policy::Authority;
+use crate::policy::{Authority, Entry};
 use crate::proxy::{self, Counts, Decisions, Distrusted, HostFailures, Proxy};
 use crate::tls::{Ca, LeafCache, Roots, roots};
 use crate::upstream::{OriginRoots, Upstream};
@@ -53,6 +55,8 @@ pub struct Totals {
     pub distrusted: Vec<Arc<Distrusted>>,
     /// Authorities with an HTML page in the place of robots.txt.
     pub html_robots: Vec<Authority>,
+    /// Authorities whose robots.txt says what its pages may be used for, where no purpose is declared.
+    pub without_purpose: Vec<Authority>,
 }
 
 /// Starts the proxy within the current tokio runtime. It serves as soon as this returns.
@@ -127,17 +131,6 @@ pub async fn start_on(settings: Settings, sockets: Vec<TcpListener>) -> Result<R
     }
     let parts = Arc::new(Reloadable::new(proxy, listeners, admin, roots.pem));
     Ok(Running { parts, stop, beside })
-}
-
-/// The gate without a proxy, to ask it about URLs.
-///
-/// # Errors
-/// The roots for verifying origins cannot be read.
-pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
-    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let settings = Arc::new(settings);
-    let upstream = Arc::new(Upstream::new(&settings, roots_of(&roots), Vec::new())?);
-    Ok(Gate::new(Arc::new(ArcSwap::new(settings)), upstream))
 }
 
 impl Running {
@@ -249,8 +242,13 @@ impl Running {
         listeners.shutdown().await;
         // Aborted requests are recorded as evidence too, before it is closed.
         proxy.served().await;
-        let known = proxy.gate.latest(usize::MAX).into_iter();
-        let html_robots = known.filter(|(_, entry)| entry.is_html()).map(|(authority, _)| authority).collect();
+        let known = proxy.gate.latest(usize::MAX);
+        let those = |is_it: &dyn Fn(&Authority, &Entry) -> bool| {
+            let known = known.iter().filter(|(authority, entry)| is_it(authority, entry));
+            known.map(|(authority, _)| authority.clone()).collect()
+        };
+        let html_robots = those(&|_, entry| entry.is_html());
+        let without_purpose = those(&|authority, entry| proxy.gate.lacks_purpose(authority, entry));
         proxy.gate.leave_fleet().await;
         let gate = proxy.gate.clone();
         let (closing, (closes, closed)) = (proxy.clone(), oneshot::channel::<()>());
@@ -273,6 +271,7 @@ impl Running {
             failures: proxy.counters.failures(),
             distrusted: proxy.distrusted.latest(),
             html_robots,
+            without_purpose,
         }
     }
 }

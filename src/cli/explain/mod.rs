@@ -1,5 +1,6 @@
 //! `politely explain URL`: whether the URL may be fetched, and which line of which file decides.
 
+mod of_runs;
 mod on_record;
 mod past;
 
@@ -68,36 +69,50 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let is_told = !args.product_tokens.is_empty() || !rules.product_tokens(&request).is_empty();
     let last_run = if is_told { Vec::new() } else { last_run::product_tokens() };
     let rules = rules.asked_for(&last_run, &[]);
-    let mut explanation = match &args.robots {
-        Some(file) => by_file(file, &request, &rules, &settings)?,
+    let max_crawl_delay = settings.pace.max_crawl_delay;
+    let (mut explanation, of_runs) = match &args.robots {
+        Some(file) => (by_file(file, &request, &rules, &settings)?, Ok(None)),
         None => super::block_on(async {
-            Ok::<_, CommandError>(server::gate_alone(settings)?.explain(&request, &rules).await)
+            let of_runs = of_runs::of_runs(settings.clone(), &request, &rules).await;
+            Ok::<_, CommandError>((server::gate_alone(settings)?.explain(&request, &rules).await, of_runs))
         })??,
     };
     if let Some(Err(why)) = user.as_ref().map(|user| user.listed.check(authority.host(), "GET")) {
         explanation = explanation.refused(&Refusal::EgressDenied { why });
     }
-    let offer = args.robots.is_none().then(|| known_offer(&args.config, &authority));
+    let mut running = args.robots.is_none().then(|| known_to_running(&args.config, &authority)).flatten();
     // A proxy that knows the site may know what the page has said.
-    let asks = matches!(offer, Some(Some(_))) && explanation.allowed;
+    let asks = running.is_some() && explanation.allowed;
     let remembered = asks.then(|| remembered(args, &[own_tokens, &last_run].concat())).flatten();
-    let offer = offer.map(Option::unwrap_or_default);
+    let offer = running.as_mut().map(|known| known["offer"].take()).unwrap_or_default();
     match args.format {
         Format::Text => {
             let verdict = remembered
                 .as_ref()
                 .map(|it| refused_by_page("robots.txt", it["rule"].as_str().unwrap_or_default(), it["said"].as_str()));
-            print!("{}", text(&explanation, verdict.as_deref()) + &offered(&offer.unwrap_or_default()));
+            print!("{}", text(&explanation, verdict.as_deref(), max_crawl_delay) + &offered(&offer));
+            if args.robots.is_none() {
+                print!(
+                    "{}",
+                    of_runs::text(
+                        &explanation,
+                        of_runs.as_ref().map(Option::as_ref).map_err(|why| *why),
+                        running.as_ref()
+                    )
+                );
+            }
             if !last_run.is_empty() {
                 println!("  note: this is the crawler of the last `politely run`; `--product-token` names another");
             }
         }
         Format::Json => {
             let mut all = admin::explanation(&explanation);
-            if let Some(offer) = offer {
+            if args.robots.is_none() {
                 all["offer"] = offer;
                 all["remembered"] = remembered.clone().into();
+                all["run"] = of_runs.ok().flatten().as_ref().map(of_runs::as_json).into();
             }
+            all["max_crawl_delay"] = max_crawl_delay.as_secs_f64().into();
             if !last_run.is_empty() {
                 all["of_last_run"] = true.into();
             }
@@ -135,11 +150,10 @@ fn as_fetched(robots: RobotsTxt, now: SystemTime) -> Entry {
     Entry::answered(SiteAnswer::new(Access::Rules(robots), 200, freshness))
 }
 
-/// The licence and price that the site's answers name (`Link`, 402), as seen by the proxy that runs with this configuration.
-fn known_offer(config: &ConfigArg, authority: &Authority) -> Option<Value> {
-    let target = format!("/api/v1/authorities/{}", segment(authority));
-    let mut known = ask_running(config, &target)?;
-    Some(known["offer"].take())
+/// What the proxy that runs with this configuration knows of the site: its copy of robots.txt, and the licence and price that answers
+/// name (`Link`, 402).
+fn known_to_running(config: &ConfigArg, authority: &Authority) -> Option<Value> {
+    ask_running(config, &format!("/api/v1/authorities/{}", segment(authority)))
 }
 
 /// What the page said against the declared use when that proxy fetched it, if it is refused for that.
@@ -173,7 +187,7 @@ fn offered(offer: &Value) -> String {
 }
 
 /// `verdict`: instead of "allowed" or "disallowed".
-fn text(explanation: &Explanation, verdict: Option<&str>) -> String {
+fn text(explanation: &Explanation, verdict: Option<&str>, max_crawl_delay: Duration) -> String {
     let Explanation { url, detail, rule, preference, reservation, robots, .. } = explanation;
     let verdict = verdict.unwrap_or(if explanation.allowed { "allowed" } else { "disallowed" });
     let tokens = match explanation.product_tokens.as_slice() {
@@ -201,7 +215,11 @@ fn text(explanation: &Explanation, verdict: Option<&str>) -> String {
         out += &format!("  note: {note}\n");
     }
     if let Some(delay) = explanation.crawl_delay {
-        out += &format!("  crawl-delay: {} s\n", delay.as_secs_f64());
+        let (asked, most) = (delay.as_secs_f64(), max_crawl_delay.as_secs_f64());
+        out += &match asked > most {
+            true => format!("  crawl-delay: {most} s (`pace.max_crawl_delay`), instead of the {asked} s asked for\n"),
+            false => format!("  crawl-delay: {asked} s\n"),
+        };
     }
     kept(&explanation.manners).for_each(|(_, said)| out += &format!("  pace: {said}\n"));
     for note in [&explanation.tdmrep, &explanation.license].into_iter().flatten().filter_map(SiteFileState::note) {
@@ -231,7 +249,7 @@ mod tests {
         let entry = as_fetched(RobotsTxt::parse(file.as_bytes()), SystemTime::now());
         let (authority, rules) = (Authority::from_url("http://a.example").unwrap(), HostRules::new(Arc::default()));
         let request = Request::new(&authority, b"/%1b[2J");
-        let text = text(&explain(&entry, &rules, &request, SystemTime::now()), None);
+        let text = text(&explain(&entry, &rules, &request, SystemTime::now()), None, Duration::MAX);
         assert!(text.contains("| Disallow: /\\u{1b}[2J\n") && text.contains("sitemap: \\u{9b}31m\n"), "{text}");
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
     }

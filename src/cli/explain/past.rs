@@ -62,7 +62,8 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
             let by = if is_set { "the operator" } else { "robots.txt" };
             let read = past.page_read.map(rfc3339::millis);
             let verdict = by_page.map(|rule| refused_by_page(by, rule, read.as_deref()));
-            let judged = text(&explanation, verdict.as_deref()) + &offered(&offer(&past));
+            let judged =
+                text(&explanation, verdict.as_deref(), settings.pace.max_crawl_delay) + &offered(&offer(&past));
             let mut out = inert(&on_record(&explanation.url, &past, at))
                 + "\njudged again, by the files of that time:\n"
                 + &judged

@@ -38,6 +38,7 @@ use summary::{ReportTo, Summary, without_background};
 use tally::Tally;
 use tokio::process::Command;
 use tokio::task::unconstrained;
+use tokio::time::sleep;
 
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let own = super::key_argument("--listen", "listen", &[json!({ "address": "127.0.0.1:0" })]);
@@ -56,11 +57,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     if is_machines && !is_set(&["cache", "cache.directory"]) {
         settings.cache.directory = None;
     }
-    if settings.store.directory.is_none() {
-        // A service of this user's is found where that one keeps its own.
-        settings.store.meeting_place = Some(config::state_directory());
-        settings.store.directory = Some(config::cache_directory());
-    }
+    super::share_store(&mut settings);
     // What failed then may be well by now, or asked in another way.
     settings.store.is_impatient = true;
     settings.store.is_fresh = args.fresh;
@@ -89,7 +86,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
 
 async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandError> {
     let (began, max_wait) = (Instant::now(), settings.pace.max_wait);
-    let product_tokens = settings.identity.product_tokens.clone();
+    let (product_tokens, purposes) = (settings.identity.product_tokens.clone(), settings.identity.purpose.clone());
     let report = args.report.as_ref().map(ReportTo::open).transpose();
     let report = report.map_err(|error| {
         CommandError::usage(
@@ -208,6 +205,11 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         running.shutdown().await;
         return Ok(ExitCode::from(exit_code(status)));
     }
+    // Clients that ended with the command are seen to have left: the proxy's end would refuse what they no longer wait for.
+    let until = Instant::now() + GONE;
+    while running.longest_held(Duration::ZERO).is_some() && Instant::now() < until {
+        sleep(GONE / 50).await;
+    }
     // What is asked last counts when it is over, which the command may see a moment earlier.
     let totals = running.shutdown_before(signals.cut()).await;
     while let Some(Some(decision)) = unconstrained(refused.next()).now_or_never() {
@@ -227,6 +229,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let still_waiting = if is_cut_off { still_waiting } else { 0 };
     let summary = Summary {
         program,
+        purposes,
         tally,
         took: began.elapsed(),
         totals: without_background(totals),
@@ -287,6 +290,8 @@ fn print_refusal(decision: &RecentDecision) {
 
 /// No page is lost for a crawl-delay, and few crawlers wait for longer.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// A client that has left is noticed within a tenth of it, where there is time to look.
+const GONE: Duration = Duration::from_millis(500);
 /// Says where this command's is to be kept.
 const EVIDENCE: &str = "POLITELY_EVIDENCE__DIRECTORY";
 const FIREFOX_NAMESPACES: &str = "MOZ_ASSUME_USER_NS";

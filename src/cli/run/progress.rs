@@ -1,6 +1,7 @@
 //! While a request is held: one line of the terminal, rewritten. Where there is no terminal, a line now and then if asked for.
 
-use crate::gate::HeldRequest;
+use super::super::{about, inert};
+use crate::gate::{HeldFor, HeldRequest};
 use crate::proxy::Counts;
 use crate::telemetry::StandardError;
 use rustix::termios::tcgetwinsize;
@@ -51,46 +52,45 @@ impl Progress {
             (ProgressStyle::Terminal, Some(held)) => {
                 let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
                 let width = if columns == 0 { USUAL_WIDTH } else { columns };
-                let line: String = line(held, counts).chars().take(width - 1).collect();
+                let line = line(held, counts, width - 1);
                 StandardError::show(Some(&line));
             }
             (ProgressStyle::Lines, Some(held)) => {
                 if self.printed_at.is_none_or(|printed_at| printed_at.elapsed() >= PRINT_INTERVAL) {
                     self.printed_at = Some(Instant::now());
-                    let _ = writeln!(StandardError, "{}", line(held, counts));
+                    let _ = writeln!(StandardError, "{}", line(held, counts, usize::MAX));
                 }
             }
         }
     }
 }
 
-fn line(held: &HeldRequest, counts: &Counts) -> String {
-    let (done, refused) = (counts.forwarded, counts.refused.values().sum::<u64>());
-    let so_far = [(done, "done"), (refused, "refused")].into_iter().filter(|(count, _)| *count > 0);
-    let so_far: Vec<String> = so_far.map(|(count, what)| format!("{count} {what}")).collect();
-    let separator = if so_far.is_empty() { "" } else { "; " };
-    let mut line = format!("politely: {}{separator}waiting for {}: {}", so_far.join(", "), held.authority, held.reason);
-    match held.left {
-        Some(left) => line += &format!(", {} s left", left.as_secs() + 1),
-        None => line += &format!(", {} s so far", held.since.as_secs()),
-    }
-    if held.waiting > 1 {
-        line += &format!(", {} waiting", held.waiting);
-        if let (Some(left), Some(gap)) = (held.left, held.reason.gap()) {
-            let others = u32::try_from(held.waiting - 1).unwrap_or(u32::MAX);
-            line += &format!(": about {}", about(left.saturating_add(gap.saturating_mul(others))));
+/// What matters most comes first: of the rest as much as has room.
+fn line(held: &HeldRequest, counts: &Counts, width: usize) -> String {
+    let HeldRequest { authority, reason, since, left, waiting, .. } = held;
+    let host = authority.host_header();
+    let each = |gap: Duration| format!("1 page each {} s", gap.as_secs_f32());
+    let next = left.map_or(format!("{} s so far", since.as_secs()), |left| format!("next in {} s", left.as_secs() + 1));
+    let (first, then) = match (*reason, reason.gap(), left, waiting) {
+        (HeldFor::Gap(gap), _, _, 0 | 1) => (format!("{} at {host}", each(gap)), next),
+        (_, Some(gap), Some(left), 2..) => {
+            let others = u32::try_from(waiting - 1).unwrap_or(u32::MAX);
+            let all = about(left.saturating_add(gap.saturating_mul(others)));
+            let why = if let HeldFor::Gap(gap) = *reason { each(gap) } else { reason.to_string() };
+            (format!("about {all} for {waiting} waiting at {host}"), format!("{why}, {next}"))
+        }
+        _ => (format!("waiting for {host}: {reason}"), next),
+    };
+    let refused = counts.refused.values().sum::<u64>();
+    let so_far = [(counts.forwarded, "done"), (refused, "refused")].into_iter().filter(|(count, _)| *count > 0);
+    let so_far = so_far.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ");
+    let mut line: String = inert(&format!("politely: {first}")).chars().take(width).collect();
+    for part in [then, so_far].into_iter().filter(|part| !part.is_empty()) {
+        if line.chars().count() + ", ".len() + part.len() <= width {
+            line = format!("{line}, {part}");
         }
     }
-    super::super::inert(&line)
-}
-
-/// Rounded up to seconds, minutes, or hours and minutes.
-fn about(duration: Duration) -> String {
-    match (duration.as_secs() + 1, duration.as_secs() / 60 + 1) {
-        (seconds, _) if seconds < 120 => format!("{seconds} s"),
-        (_, minutes) if minutes < 120 => format!("{minutes} min"),
-        (_, minutes) => format!("{} h {} min", minutes / 60, minutes % 60),
-    }
+    line
 }
 
 /// A shorter wait is not shown.
@@ -102,11 +102,10 @@ const USUAL_WIDTH: usize = 80;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::HeldFor;
     use crate::policy::Authority;
 
     #[test]
-    fn the_line_names_host_reason_and_time_left() {
+    fn the_line_names_first_what_matters_most() {
         let authority = Authority::from_url("https://a.example").expect("a URL");
         let since = Duration::from_secs(3);
         let gap = HeldFor::Gap(Duration::from_secs(30));
@@ -118,19 +117,30 @@ mod tests {
             reason: gap,
             since,
             left: Some(Duration::from_millis(26_500)),
-            waiting: 4,
+            waiting: 16,
         };
-        let none = Counts::default();
-        let told = "waiting for https://a.example: crawl-delay 30 s, 27 s left, 4 waiting: about 117 s";
-        assert_eq!(line(&one, &none), format!("politely: {told}"));
+        let (none, all) = (Counts::default(), usize::MAX);
         let some = Counts { forwarded: 12, refused: [("robots-disallowed", 3)].into(), ..Counts::default() };
-        assert_eq!(line(&one, &some), format!("politely: 12 done, 3 refused; {told}"));
-        for (waiting, about) in [(1, ""), (17, ": about 9 min"), (1000, ": about 8 h 20 min")] {
-            let line = line(&HeldRequest { waiting, ..one.clone() }, &none);
-            assert!(line.ends_with(about) && line.contains("about") != about.is_empty(), "{line}");
+        let told = "politely: about 8 min for 16 waiting at a.example";
+        let pace = "1 page each 30 s, next in 27 s";
+        assert_eq!(line(&one, &some, all), format!("{told}, {pace}, 12 done, 3 refused"));
+        assert_eq!(line(&one, &none, all), format!("{told}, {pace}"));
+        assert_eq!(line(&one, &some, 79), format!("{told}, 12 done, 3 refused"), "as much as has room");
+        let alone = HeldRequest { waiting: 1, ..one.clone() };
+        let each = "politely: 1 page each 30 s at a.example, next in 27 s, 12 done, 3 refused";
+        assert_eq!(line(&alone, &some, 79), each);
+        for (waiting, about) in [(4, "about 117 s for 4 "), (1000, "about 8 h 20 min for 1000 ")] {
+            let line = line(&HeldRequest { waiting, ..one.clone() }, &none, 79);
+            assert!(line.contains(about), "{line}");
         }
+        let long = Authority::from_url(&format!("https://{}.example:8443", "a".repeat(60))).expect("a URL");
+        let long = line(&HeldRequest { authority: long, ..one.clone() }, &some, 79);
+        assert!(long.len() == 79 && long.starts_with("politely: about 8 min for 16 waiting at aaa"), "{long}");
+        let backoff = HeldRequest { reason: HeldFor::Backoff(Duration::from_secs(30)), ..one.clone() };
+        let why = "backing off 30.0 s after 429 or 503, next in 27 s";
+        assert_eq!(line(&backoff, &none, all), format!("{told}, {why}"));
         let robots = HeldRequest { reason: HeldFor::Robots, left: None, waiting: 1, ..one };
-        let printed_at = "politely: waiting for https://a.example: its robots.txt is being fetched, 3 s so far";
-        assert_eq!(line(&robots, &none), printed_at);
+        let told = "politely: waiting for a.example: its robots.txt is being fetched, 3 s so far";
+        assert_eq!(line(&robots, &none, 79), told);
     }
 }

@@ -5,6 +5,7 @@ use super::cure::cure;
 use super::tally::Tally;
 use crate::policy::{Authority, is_background};
 use crate::proxy::{Counts, Distrusted};
+use crate::robots::Purpose;
 use crate::server::Totals;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -52,6 +53,7 @@ pub(super) fn replace(mut file: File, report: &Value) -> io::Result<()> {
 /// What browsers ask by themselves is counted and listed nowhere.
 pub(super) fn without_background(mut totals: Totals) -> Totals {
     totals.html_robots.retain(|authority| !authority.is_background());
+    totals.without_purpose.retain(|authority| !authority.is_background());
     totals.failures.retain(|host, _| !is_background(host));
     totals.distrusted.retain(|one| !is_background(&one.host));
     totals
@@ -60,6 +62,8 @@ pub(super) fn without_background(mut totals: Totals) -> Totals {
 /// All there is to report.
 pub(super) struct Summary<'a> {
     pub program: &'a OsStr,
+    /// Declared for all hosts.
+    pub purposes: Vec<Purpose>,
     pub tally: Tally,
     pub took: Duration,
     pub totals: Totals,
@@ -88,13 +92,22 @@ impl Summary<'_> {
         one.how.cure(one.agent.as_deref().or(Some(&self.program_name())))
     }
 
+    fn unknown_purposes(&self) -> Vec<&str> {
+        self.purposes.iter().map(Purpose::as_str).filter(|name| !Purpose::KNOWN.contains(name)).collect()
+    }
+
+    /// Requests whose clients left while they were held, before anybody ended the command.
+    fn given_up(&self) -> u64 {
+        self.totals.held.given_up.saturating_sub(self.still_waiting as u64)
+    }
+
     fn at_least(&self) -> String {
         at_least(self.max_wait, self.tally.longest_wait)
     }
 
     /// The first line, and one for each thing that is worth it.
     pub fn text(&self) -> String {
-        let Totals { counts, held, failures, distrusted, html_robots } = &self.totals;
+        let Totals { counts, held, failures, distrusted, html_robots, without_purpose } = &self.totals;
         let (tally, total) = (&self.tally, self.total());
         // What browsers ask by themselves says nothing of what the command fetched.
         let own = total - tally.background.min(total);
@@ -137,7 +150,18 @@ impl Summary<'_> {
             line(format!("hint: `--set 'egress.ports=[{usual}, {ports}]'` opens them"));
         }
         if held.requests > 0 {
-            line(format!("{} held for a crawl-delay, {:.1} s in total", held.requests, held.total.as_secs_f64()));
+            let [held_for, took] = [held.time, self.took].map(|time| time.as_secs_f64());
+            line(format!("{} held for a crawl-delay, during {held_for:.1} s of {took:.1} s", held.requests));
+        }
+        if self.given_up() > 0 {
+            let (longest, up_to) =
+                (held.longest_given_up.as_secs_f64(), if self.given_up() > 1 { "up to " } else { "" });
+            let gave_up = counted(self.given_up(), "request");
+            line(format!("{gave_up} given up by the client, after {up_to}{longest:.0} s in the queue"));
+            line(format!(
+                "hint: give the client a longer timeout; or `--max-wait {}s`: what would wait longer is answered 429 at once",
+                (held.longest_given_up.as_secs().saturating_sub(1)).max(1)
+            ));
         }
         if self.still_waiting > 0 {
             line(format!("{} still waiting when it was ended", counted(self.still_waiting as u64, "request")));
@@ -159,6 +183,14 @@ impl Summary<'_> {
             line(format!("the certificate for {host} was rejected {}: {what}", counted(times, "time")));
             line(format!("hint: {}", self.cure_of(one)));
         }
+        for name in self.unknown_purposes() {
+            line(format!("the purpose `{name}` is unknown: only a site's line with exactly this name can refuse it"));
+        }
+        if !without_purpose.is_empty() {
+            let sites = counted(without_purpose.len() as u64, "site");
+            line(format!("{sites} with preferences on use, which were not applied: no purpose is declared"));
+            line("hint: `--purpose ai-train`, for example, applies them".into());
+        }
         if counts.tunnels > 0 {
             let tunnels = counted(counts.tunnels, "tunnel");
             line(format!("{tunnels}: robots.txt was not applied inside (`intercept: tunnel`)"));
@@ -174,7 +206,7 @@ impl Summary<'_> {
             text += &format!("\npolitely: warning: nothing came through the proxy; {instead}\nhint: {cure}");
             if self.is_loopback_direct && !self.is_isolated {
                 text += "; requests to this machine bypass the proxy (NO_PROXY) unless `egress.allow` opens it: \
-                         `--set 'egress.allow=[127.0.0.0/8]'`";
+                         `--set 'egress.allow=[127.0.0.0/8]'`, and `--set 'egress.ports=[80, 443, 8000]'` if its port is 8000";
             }
         } else if own == counts.tunnels && distrusted.is_empty() {
             text += "\npolitely: warning: only tunnels came through the proxy: robots.txt was not applied to anything that the \
@@ -197,7 +229,7 @@ impl Summary<'_> {
             json!({ "authority": one.host, "user_agent": one.agent, "how": one.how.slug(), "times": one.times,
                 "cure": self.cure_of(one) })
         });
-        let too_long = &self.tally.too_long;
+        let (too_long, Totals { held, without_purpose, .. }) = (&self.tally.too_long, &self.totals);
         json!({
             "program": self.program.to_string_lossy(),
             "exit_code": exit_code,
@@ -206,8 +238,10 @@ impl Summary<'_> {
                 "refused_after_answer": refused_after_answer, "reported": reported },
             "background_refused": self.tally.background,
             "tunnels": tunnels,
-            "held": { "requests": self.totals.held.requests, "seconds": self.totals.held.total.as_secs_f64(),
+            "held": { "requests": held.requests, "seconds": held.time.as_secs_f64(), "given_up": self.given_up(),
                 "still_waiting": self.still_waiting },
+            "purpose": { "declared": self.purposes.iter().map(Purpose::as_str).collect::<Vec<_>>(), "unknown": self.unknown_purposes(),
+                "missing": without_purpose.iter().map(Authority::to_string).collect::<Vec<_>>() },
             "rules": rules.collect::<Vec<_>>(),
             "refused_for_waiting": {
                 "requests": self.tally.too_long_in_all,

@@ -5,6 +5,8 @@ use crate::support::binary::open;
 use crate::support::binary::{politely, politely_with};
 use crate::support::{Alpn, Origin, Protocol, Reply};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_answers_by_its_exit_code_and_in_json() {
@@ -122,6 +124,7 @@ async fn explain_in_json_has_the_documented_shape() {
             "tdmrep": null,
             "license": null,
             "crawl_delay": 2.5,
+            "max_crawl_delay": 300.0,
             "manners": { "adaptive": null, "breaker": null, "budget": null, "min_revisit": null },
             "sitemaps": ["https://a.example/s.xml"],
             "licenses": [],
@@ -233,4 +236,56 @@ async fn explain_judges_by_a_users_terms() {
     let ended =
         politely(&["explain", "http://a.example/", "--config", file, "--robots", robots, "--user", "bob"]).await;
     assert!(ended.code == 2 && ended.stderr.contains("there is no user `bob` in access.users"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delay_that_is_cut_is_shown_with_both() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "User-agent: *\nCrawl-delay: 900\n").unwrap();
+    let command = ["explain", "https://a.example/", "--robots", file.path().to_str().unwrap()];
+    for (flags, said) in [
+        (&[][..], "\n  crawl-delay: 300 s (`pace.max_crawl_delay`), instead of the 900 s asked for\n"),
+        (&["--set", "pace.max_crawl_delay=1h"], "\n  crawl-delay: 900 s\n"),
+    ] {
+        let told = politely(&[&command[..], flags].concat()).await;
+        assert!(told.stdout.contains(said), "{}{}", told.stdout, told.stderr);
+    }
+    let told: Value =
+        serde_json::from_str(&politely(&[&command[..], &["--format", "json"]].concat()).await.stdout).unwrap();
+    assert_eq!((&told["crawl_delay"], &told["max_crawl_delay"]), (&json!(900.0), &json!(300.0)));
+}
+
+/// It is judged by the file as it is now; a run, by its copy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_says_by_which_copy_a_run_would_judge() {
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let closed = is_closed.clone();
+    let origin =
+        Origin::http(move |_| Reply::text(if closed.load(Relaxed) { "User-agent: *\nDisallow: /\n" } else { "" }))
+            .await;
+    let home = tempfile::tempdir().unwrap();
+    let kept = ["XDG_CACHE_HOME", "STATE_DIRECTORY"].map(|name| (name, home.path().to_str().unwrap()));
+    let (variables, url) = ([&open()[..], &kept].concat(), origin.url("/x"));
+    let explain = async |flags: &[&str]| politely_with(&[&["explain", &url], flags].concat(), &variables).await.stdout;
+    let before = explain(&[]).await;
+    assert!(before.contains("\n  robots.txt: fetched now\n") && !before.contains("politely run"), "{before}");
+    let fetch = ["run", "-q", "curl", "-q", "-s", "-o", "/dev/null", "-w", "%{http_code}", &url];
+    assert_eq!(politely_with(&fetch, &variables).await.stdout, "200");
+    let same = explain(&[]).await;
+    assert!(same.contains("which says the same of this URL"), "{same}");
+    is_closed.store(true, Relaxed);
+    let changed = explain(&[]).await;
+    let [age, verdict] =
+        ["\n  note: `politely run` uses a copy of ", " more, by which this URL is allowed; `--fresh` has it"];
+    assert!(changed.starts_with("disallowed: ") && changed.contains(age) && changed.contains(verdict), "{changed}");
+    assert_eq!(politely_with(&fetch, &variables).await.stdout, "200", "as it was told");
+    let told: Value = serde_json::from_str(&explain(&["--format", "json"]).await).unwrap();
+    assert_eq!((&told["allowed"], &told["run"]["allowed"]), (&json!(false), &json!(true)), "{told}");
+    assert!(told["run"]["fetched_at"].as_str() < told["run"]["expires_at"].as_str(), "{told}");
+    // While a run is under way.
+    let within = ["run", "-q", "sh", "-c", &format!("{} explain {url}; exit 0", env!("CARGO_BIN_EXE_politely"))];
+    let open = politely_with(&within, &variables).await.stdout;
+    assert!(open.contains("\n  note: a copy that `politely run` may use cannot be read now: "), "{open}");
+    let fresh = [&fetch[..1], &["--fresh"], &fetch[1..]].concat();
+    assert_eq!(politely_with(&fresh, &variables).await.stdout, "403");
 }

@@ -3,7 +3,7 @@
 use crate::support::binary::open;
 use crate::support::binary::{Ended, politely_on_a_terminal, politely_with};
 use crate::support::{Alpn, Origin, Proxy, Reply, within};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -37,7 +37,7 @@ async fn the_summary_lists_rules_waits_and_failures() {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
     }
     // The first has to ask for its turn, which counts too where the machine has much to do.
-    let held = ["  1 held for a crawl-delay, ", "  2 held for a crawl-delay, "];
+    let held = ["  1 held for a crawl-delay, during ", "  2 held for a crawl-delay, during "];
     assert!(held.iter().any(|part| ended.stderr.contains(part)), "{}", ended.stderr);
     // Its robots.txt cannot be had either.
     let unread = format!(
@@ -170,7 +170,7 @@ async fn what_is_logged_while_a_request_is_held_has_a_line_to_itself() {
         politely_on_a_terminal(&["run", "-v", "sh", "-c", &script.replace('\'', "'\\''")], &open()).await.stdout;
     let line = shown.lines().find(|line| line.contains("SOCKS4 is not served")).unwrap_or_else(|| panic!("{shown}"));
     let begun = line.trim_end().rsplit('\r').next().expect("one at least");
-    assert!(shown.contains("waiting for") && !begun.contains("waiting for"), "{shown}");
+    assert!(shown.contains("1 page each") && !begun.contains("1 page each"), "{shown}");
 }
 
 /// Where there is a terminal to rewrite a line on, or somebody has asked.
@@ -178,7 +178,8 @@ async fn what_is_logged_while_a_request_is_held_has_a_line_to_itself() {
 async fn who_waits_for_a_held_request_sees_why_and_how_long() {
     let origin = Origin::site("User-agent: *\nCrawl-delay: 5\n").await;
     let script = fetch(&["/1", "/2"].map(|path| origin.url(path)));
-    let line = format!("politely: 1 done; waiting for {}: crawl-delay 5 s, ", origin.url(""));
+    let host = origin.url("").replace("http://", "");
+    let line = format!("politely: 1 page each 5 s at {host}, next in ");
     let (environment, plain, silent) = (open(), ["run", "sh", "-c", &script], ["run", "-q", "sh", "-c", &script]);
     let (shown, quiet, piped, verbose) = tokio::join!(
         politely_on_a_terminal(&plain, &environment),
@@ -186,15 +187,80 @@ async fn who_waits_for_a_held_request_sees_why_and_how_long() {
         run(&[], &script),
         run(&["-v"], &script),
     );
-    assert!(
-        shown.stdout.contains(&format!("\r\u{1b}[K{line}")) && shown.stdout.contains(" s left"),
-        "{}",
-        shown.stdout
-    );
+    let shown_lines: Vec<_> = shown.stdout.split("\r\u{1b}[K").filter(|part| part.starts_with(&line)).collect();
+    assert!(!shown_lines.is_empty() && shown_lines.iter().all(|line| line.ends_with(" s, 1 done")), "{}", shown.stdout);
     assert!(shown.stdout.contains("\r\u{1b}[Kpolitely: 2 requests"), "the line is gone at the end: {}", shown.stdout);
     assert_eq!(quiet.stdout, "");
-    assert!(!piped.stderr.contains("waiting for") && !piped.stderr.contains('\u{1b}'), "{}", piped.stderr);
+    assert!(!piped.stderr.contains("1 page each") && !piped.stderr.contains('\u{1b}'), "{}", piped.stderr);
     assert!(verbose.stderr.contains(&line) && !verbose.stderr.contains('\u{1b}'), "{}", verbose.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_estimate_fits_a_terminal_of_80_columns() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 30\n").await;
+    let [first, others @ ..] =
+        ["/1", "/2", "/3", "/4"].map(|path| format!("curl -q -s -m 4 -o /dev/null {}", origin.url(path)));
+    let script = format!("{first}; {} wait", others.map(|other| format!("({other}) &")).join(" "));
+    let shown = politely_on_a_terminal(&["run", "sh", "-c", &script], &open()).await.stdout;
+    let lines: Vec<_> = shown.split("\r\u{1b}[K").filter(|part| part.starts_with("politely: about ")).collect();
+    let host = origin.url("").replace("http://", "");
+    assert!(!lines.is_empty(), "{shown}");
+    for line in lines {
+        let is_whole = line.starts_with("politely: about 9") || line.starts_with("politely: about 8");
+        assert!(is_whole && line.contains(&format!(" s for 3 waiting at {host}")) && line.len() < 80, "{line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_leaves_the_queue_is_told_as_that_with_what_helps() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 30\n").await;
+    let first = fetch(&[origin.url("/1")]);
+    let impatient = format!("curl -q -s -m 2 -o /dev/null {}", origin.url("/2"));
+    // In the middle of a run, and together with it.
+    for rest in [format!("{impatient}; sleep 1"), format!("exec {impatient}")] {
+        let script = first.clone() + &rest;
+        let (text, json) = tokio::join!(run(&[], &script), run(&["--report", "json"], &script));
+        let said = "\n  1 request given up by the client, after 2 s in the queue\n  hint: give the client a longer timeout; \
+                    or `--max-wait 1s`";
+        assert!(text.stderr.contains(said) && !text.stderr.contains("draining"), "{rest}: {}", text.stderr);
+        let told: Value = serde_json::from_str(json.stderr.trim()).expect("JSON");
+        assert_eq!((&told["held"]["given_up"], &told["requests"]["client_gone"]), (&1.into(), &1.into()), "{told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_side_by_side_are_told_as_one_time() {
+    let origin = Origin::site("User-agent: *\nCrawl-delay: 2\n").await;
+    let others = ["/2", "/3"].map(|path| format!("({}) &", fetch(&[origin.url(path)])));
+    let ended = run(&["--report", "json"], &format!("{} {} wait", fetch(&[origin.url("/1")]), others.join(" "))).await;
+    let told: Value = serde_json::from_str(ended.stderr.trim()).expect("JSON");
+    let [held, took] = [&told["held"]["seconds"], &told["seconds"]].map(|time| time.as_f64().expect("a number"));
+    // Each alone: 2 and 4 s; or 2, 2 and 4, where the first had to wait as well.
+    assert!(told["held"]["requests"].as_u64() >= Some(2) && held > 3.0 && held < took, "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purpose_that_is_missing_or_unknown_is_told() {
+    let origin = Origin::site("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n").await;
+    let script = fetch(&[origin.url("/1")]);
+    let missing = "\n  1 site with preferences on use, which were not applied: no purpose is declared\n  hint: `--purpose ai-train`";
+    let unknown = "\n  the purpose `ai-trian` is unknown: ";
+    for (flags, is_missing, is_unknown) in
+        [(&[][..], true, false), (&["--purpose", "ai-trian"], false, true), (&["--purpose", "ai-train"], false, false)]
+    {
+        let silent = [flags, &["-q", "--report", "json"]].concat();
+        let (text, json) = tokio::join!(run(flags, &script), run(&silent, &script));
+        let said = [missing, unknown].map(|part| text.stderr.contains(part));
+        assert_eq!(said, [is_missing, is_unknown], "{}", text.stderr);
+        let told: Value = serde_json::from_str(json.stderr.trim()).expect("JSON");
+        let purpose = &told["purpose"];
+        assert_eq!(purpose["missing"], if is_missing { json!([origin.url("")]) } else { json!([]) }, "{told}");
+        assert_eq!(purpose["unknown"], if is_unknown { json!(["ai-trian"]) } else { json!([]) }, "{told}");
+        assert_eq!(purpose["declared"].as_array().map(Vec::len), Some(flags.len() / 2), "{told}");
+    }
+    let none = Origin::site("User-agent: *\nAllow: /\n").await;
+    let ended = run(&[], &fetch(&[none.url("/1")])).await;
+    assert!(!ended.stderr.contains("purpose"), "{}", ended.stderr);
 }
 
 /// What failed then may be well by now: somebody waits for it.
@@ -472,7 +538,7 @@ async fn what_still_waited_when_the_run_was_ended_is_told() {
         };
         within(part, find).await;
     };
-    until(", 3 waiting: about ").await;
+    until(" for 3 waiting at ").await;
     let pid = run.id().expect("not waited for yet").cast_signed();
     // SAFETY: two numbers; the child is not waited for yet.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
@@ -558,6 +624,9 @@ async fn this_machine_is_refused_with_what_opens_it() {
             .await;
     let said = "2 refused: 127.0.0.1 is not a public address\n  hint: `--set 'egress.allow=[127.0.0.0/8, \"::1\"]'` opens this machine";
     assert!(ended.stderr.contains(said) && ended.stderr.contains("NO_PROXY"), "{}", ended.stderr);
+    let round = politely_with(&["run", "true"], &[]).await;
+    let opens = "`--set 'egress.allow=[127.0.0.0/8]'`, and `--set 'egress.ports=[80, 443, 8000]'` if its port is 8000";
+    assert!(round.stderr.contains(opens), "{}", round.stderr);
     let open = ["run", "--set", "egress.allow=[127.0.0.0/8, \"::1\"]", "true"];
     assert_eq!(politely_with(&open, &[]).await.code, 0);
 }

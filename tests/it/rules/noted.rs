@@ -234,6 +234,8 @@ async fn explain_shows_what_answers_asked_for() {
     let offer = json!({ "license": "https://a.example/l.xml", "price": "USD 0.01" });
     let text = proxy.asked(&["explain", &url], &open()).await;
     assert!(lines.iter().all(|line| text.stdout.contains(line)), "{text:?}");
+    let copies = ["  robots.txt: fetched now\n", "  note: the running proxy uses a copy of "];
+    assert!(copies.iter().all(|line| text.stdout.contains(line)), "{text:?}");
     let told = proxy.asked(&["explain", &url, "--format", "json"], &open()).await;
     let told: Value = serde_json::from_str(&told.stdout).unwrap();
     assert_eq!((&told["offer"]["license"], &told["offer"]["price"]), (&offer["license"], &offer["price"]));

@@ -267,10 +267,10 @@ pub async fn politely_reading(arguments: &[&str], input: &[u8]) -> Ended {
     run(arguments, &[], file.into()).await
 }
 
-/// Like [`politely`], on a terminal for both outputs.
+/// Like [`politely`], on a terminal of 80 columns for both outputs.
 pub async fn politely_on_a_terminal(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     let quoted = arguments.iter().map(|argument| format!(" '{argument}'")).collect::<String>();
-    let shell = format!("stty cols 120; exec {}{quoted}", env!("CARGO_BIN_EXE_politely"));
+    let shell = format!("stty cols 80; exec {}{quoted}", env!("CARGO_BIN_EXE_politely"));
     let mut command = Command::new("script");
     command.args(["-qec", &shell, "/dev/null"]).env("TERM", "xterm");
     run_to_end(command, variables, Stdio::null()).await

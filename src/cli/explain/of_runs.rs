@@ -1,0 +1,73 @@
+//! What `politely run` would judge by: the copy of robots.txt that an earlier run has kept, until it is too old.
+
+use super::super::{about, share_store};
+use crate::config::Settings;
+use crate::policy::explain::{Explanation, explain};
+use crate::policy::{Entry, HostRules, Request};
+use crate::{rfc3339, server};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// The verdict by that copy. `Ok(None)`: a run fetches the file anew. `Err`: says why it is not known.
+pub(super) async fn of_runs(
+    mut settings: Settings,
+    request: &Request<'_>,
+    rules: &HostRules,
+) -> Result<Option<Explanation>, &'static str> {
+    share_store(&mut settings);
+    let store = &settings.store;
+    // Nothing is made by asking, and no fleet is joined.
+    let is_kept = store.disk > 0 && store.directory.as_ref().is_some_and(|directory| directory.is_dir());
+    if !is_kept || settings.fleet.paces().is_some() {
+        return Ok(None);
+    }
+    let Ok(gate) = server::gate_with_store(settings) else { return Ok(None) };
+    if !gate.is_store_open() {
+        return Err(
+            "a copy that `politely run` may use cannot be read now: another process has it open, or another user owns it",
+        );
+    }
+    let (copy, now) = (gate.entry(request.authority).await, SystemTime::now());
+    let is_used = |copy: &Arc<Entry>| copy.usable(now).is_some_and(|(answer, _)| answer.freshness.is_fresh(now));
+    Ok(copy.filter(is_used).map(|copy| explain(&*copy, rules, request, now)))
+}
+
+/// `fetched`: by the file as it is now. `running`: what the API of the proxy that runs with this configuration knows.
+pub(super) fn text(
+    fetched: &Explanation,
+    of_runs: Result<Option<&Explanation>, &str>,
+    running: Option<&Value>,
+) -> String {
+    let (now, mut out) = (SystemTime::now(), String::new());
+    if fetched.robots.fetched_at.is_some() {
+        out += "  robots.txt: fetched now\n";
+    }
+    if let Ok(Some(copy)) = of_runs {
+        let age = about(copy.robots.fetched_at.and_then(|at| now.duration_since(at).ok()).unwrap_or_default());
+        let left = about(copy.robots.expires_at.and_then(|at| at.duration_since(now).ok()).unwrap_or_default());
+        let verdict = match (copy.allowed == fetched.allowed, copy.allowed) {
+            (true, _) => "which says the same of this URL",
+            (false, true) => "by which this URL is allowed",
+            (false, false) => "by which this URL is disallowed",
+        };
+        out += &format!(
+            "  note: `politely run` uses a copy of {age} ago for {left} more, {verdict}; `--fresh` has it fetch the file anew\n"
+        );
+    }
+    let is_fresh = |known: &&Value| known["expires_at"].as_str() > Some(&rfc3339::seconds(now));
+    if let Some(age) = running.filter(is_fresh).and_then(|known| known["age"].as_u64()) {
+        let age = about(Duration::from_secs(age));
+        out += &format!(
+            "  note: the running proxy uses a copy of {age} ago; `politely refresh URL` fetches the file anew\n"
+        );
+    } else if let Err(why) = of_runs {
+        out += &format!("  note: {why}\n");
+    }
+    out
+}
+
+pub(super) fn as_json(of_runs: &Explanation) -> Value {
+    let [fetched, expires] = [of_runs.robots.fetched_at, of_runs.robots.expires_at].map(|at| at.map(rfc3339::seconds));
+    json!({ "fetched_at": fetched, "expires_at": expires, "allowed": of_runs.allowed, "reason": of_runs.reason })
+}

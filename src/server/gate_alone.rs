@@ -1,0 +1,29 @@
+//! The gate without a proxy, to ask it about URLs.
+
+use super::{StartError, roots_of};
+use crate::config::Settings;
+use crate::gate::Gate;
+use crate::tls::roots;
+use crate::upstream::Upstream;
+use arc_swap::ArcSwap;
+use std::sync::Arc;
+
+/// The gate, in memory only.
+///
+/// # Errors
+/// The roots for verifying origins cannot be read.
+pub fn gate_alone(settings: Settings) -> Result<Gate, StartError> {
+    open(settings, Gate::new)
+}
+
+/// The same, with the store.
+pub fn gate_with_store(settings: Settings) -> Result<Gate, StartError> {
+    open(settings, Gate::open)
+}
+
+fn open(settings: Settings, gate: fn(Arc<ArcSwap<Settings>>, Arc<Upstream>) -> Gate) -> Result<Gate, StartError> {
+    let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
+    let settings = Arc::new(settings);
+    let upstream = Arc::new(Upstream::new(&settings, roots_of(&roots), Vec::new())?);
+    Ok(gate(Arc::new(ArcSwap::new(settings)), upstream))
+}
