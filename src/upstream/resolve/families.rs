@@ -4,34 +4,34 @@
 use super::answer::LookupFault;
 use dns_lookup::{AddrFamily, AddrInfoHints, SockType, getaddrinfo};
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::timeout;
 
-pub(super) type Found = Result<Vec<IpAddr>, LookupFault>;
+pub(super) type FoundAddresses = Result<Vec<IpAddr>, LookupFault>;
 /// An answer under way.
-pub(super) type Asked = Pin<Box<dyn Future<Output = Found> + Send>>;
+pub(super) type PendingAddresses = BoxFuture<'static, FoundAddresses>;
 
 /// The questions for one name that are not answered yet, each on a thread until the resolver gives up.
-pub(super) struct Questions(FuturesUnordered<Pin<Box<dyn Future<Output = (Option<AddrFamily>, Found)> + Send>>>);
+pub(super) struct Questions(FuturesUnordered<BoxFuture<'static, (Option<AddrFamily>, FoundAddresses)>>);
 
 impl Questions {
     /// `of_all`: for all addresses.
-    pub fn new(of_all: Asked) -> Self {
+    pub fn new(of_all: PendingAddresses) -> Self {
         let this = Self(FuturesUnordered::new());
         this.add(None, of_all);
         this
     }
 
-    pub fn add(&self, family: Option<AddrFamily>, asked: Asked) {
+    pub fn add(&self, family: Option<AddrFamily>, asked: PendingAddresses) {
         self.0.push(Box::pin(async move { (family, asked.await) }));
     }
 
     /// Addresses of all families, or why there are none; or as soon as there are some of one family, those that come within a moment
     /// (RFC 8305 §3). Cancel-safe.
-    pub async fn first(&mut self) -> Found {
+    pub async fn first(&mut self) -> FoundAddresses {
         loop {
             match self.0.next().await {
                 Some((Some(_), Ok(mut found))) if !found.is_empty() => {
@@ -58,7 +58,7 @@ impl Questions {
 
 /// Resolves a name. Blocks. Calls `getaddrinfo` directly, as the standard library does not distinguish a missing name from an
 /// unreachable resolver.
-pub(super) fn ask_system(name: &str, family: Option<AddrFamily>) -> Found {
+pub(super) fn ask_system(name: &str, family: Option<AddrFamily>) -> FoundAddresses {
     let hints = AddrInfoHints {
         socktype: SockType::Stream.into(),
         address: family.map_or(libc::AF_UNSPEC, Into::into),

@@ -12,7 +12,7 @@ use crate::policy::Host;
 use crate::policy::pace::ClientId;
 use answer::{KEEP_FAILURE, LookupAnswer, LookupFault, LookupResult, LookupState, Whose};
 use dns_lookup::AddrFamily;
-use families::{Asked, Found, Questions, ask_system};
+use families::{FoundAddresses, PendingAddresses, Questions, ask_system};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use share::{LOOKUPS, LookupShare, LookupShares};
@@ -46,7 +46,7 @@ struct ResolverInner {
 type ResultReceiver = watch::Receiver<LookupState>;
 type ResultSender = watch::Sender<LookupState>;
 /// Function that resolves a name, to addresses of one family or of all.
-type Ask = Box<dyn Fn(Arc<str>, Option<AddrFamily>) -> Asked + Send + Sync>;
+type Ask = Box<dyn Fn(Arc<str>, Option<AddrFamily>) -> PendingAddresses + Send + Sync>;
 
 impl Resolver {
     pub fn new() -> Self {
@@ -191,7 +191,7 @@ impl Resolver {
     }
 
     /// What the resolver's answer means.
-    async fn judged(&self, name: &Arc<str>, found: Found, began: Instant) -> LookupResult {
+    async fn judged(&self, name: &Arc<str>, found: FoundAddresses, began: Instant) -> LookupResult {
         let failed = |why: String| Err(ResolveError::Failed { name: name.clone(), why: why.into() });
         let fault = match found {
             Ok(addresses) => {
