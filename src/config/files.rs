@@ -44,6 +44,24 @@ pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens the file that whoever uses this directory locks, which has the name [`LOCK`]. Another user may have it locked for as long as he
+/// likes, so that his is not taken instead.
+///
+/// # Errors
+/// As [`open_own`]; `ResourceBusy`: something else is in its place, which the error names.
+pub fn open_lock(directory: &Path) -> io::Result<File> {
+    let path = directory.join(LOCK);
+    let mut options = OpenOptions::new();
+    open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), &path).map_err(|error| {
+        let me = rustix::process::geteuid().as_raw();
+        let is_ours = |it: Metadata| it.is_file() && it.uid() == me && it.nlink() == 1;
+        match path.symlink_metadata().is_ok_and(|it| !is_ours(it)) {
+            true => io::Error::new(io::ErrorKind::ResourceBusy, format!("{}: {error}", path.display())),
+            false => error,
+        }
+    })
+}
+
 /// Whether a file in this directory is ours, or for root the directory's owner's. Anybody may have put a file into a directory such as
 /// /tmp; and one that has other names as well may be anybody's.
 ///
@@ -238,6 +256,10 @@ fn choose(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
 
 /// Bytes of a file that is read.
 const MOST: usize = 16 << 20;
+pub const LOCK: &str = "lock";
+/// What to do about a lock that cannot be opened because something else is in its place.
+pub const NO_LOCK: &str =
+    "remove it, or give it to the user that the proxy runs as, unless another proxy uses this directory";
 const MACHINE: &str = "/var/lib/politely";
 
 #[cfg(test)]

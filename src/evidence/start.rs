@@ -5,11 +5,10 @@ use super::line::{Kind, Line, ReadError, parse};
 use super::read::{Lines, Tail};
 use super::record::{Draft, Hash, NOTHING, link, sha256};
 use super::segment::{Segment, Stored};
-use crate::config::open_own;
+use crate::config::{LOCK, NO_LOCK, open_file, open_lock};
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -31,6 +30,7 @@ impl OpenError {
             Self::Io { source, .. } if is_full(source) => {
                 "make room on its disk, or set another `evidence.directory`; segments older than `evidence.keep` are removed already"
             }
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => NO_LOCK,
             Self::Io { .. } => "let the user that the proxy runs as write there, or correct `evidence.directory`",
             Self::InUse { .. } => "give each its own `evidence.directory`, or stop the other",
             Self::Broken { .. } => {
@@ -125,11 +125,8 @@ pub(super) fn start(now: SystemTime, instance: &str, config: &Hash, end: &End) -
 }
 
 pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
-    let path = directory.join(LOCK);
     let io = |source| OpenError::Io { path: directory.to_owned(), source };
-    let mut options = OpenOptions::new();
-    let mut file =
-        open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), &path).map_err(io)?;
+    let mut file = open_lock(directory).map_err(io)?;
     if !locks(&file, FlockOperation::NonBlockingLockExclusive) {
         let mut who = String::new();
         let _ = file.take(20).read_to_string(&mut who);
@@ -147,7 +144,7 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 
 /// Whether a process writes there now.
 pub fn is_locked(directory: &Path) -> bool {
-    let file = File::open(directory.join(LOCK));
+    let file = open_file(&directory.join(LOCK));
     file.is_ok_and(|file| !locks(&file, FlockOperation::NonBlockingLockShared))
 }
 
@@ -164,7 +161,6 @@ fn locks(file: &File, how: FlockOperation) -> bool {
     true
 }
 
-pub(super) const LOCK: &str = "lock";
 const MOMENT: Duration = Duration::from_millis(10);
 const TRIES: u32 = 10;
 /// Of a cut line, as much as says what it was.

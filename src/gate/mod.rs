@@ -45,7 +45,7 @@ use crate::policy::{
 use crate::upstream::Upstream;
 use arc_swap::ArcSwap;
 use budget::{Bill, Ledger};
-use fleet::{Fleet, Machine, Message};
+use fleet::{Fleet, Machine, Message, Messages};
 use pacer::{Pacer, Stand};
 use robots::{FetchReason, Order, RobotsCache};
 use robots_copy::as_served;
@@ -53,7 +53,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use store::Store;
 use terms::{rules, terms};
-use tokio::sync::{mpsc::UnboundedReceiver, watch::Sender};
+use tokio::sync::watch::Sender;
 use tokio::task::JoinSet;
 use waiting_requests::HeldRequests;
 
@@ -116,7 +116,7 @@ impl Gate {
         store: Store,
         fleet: Option<Fleet>,
         machine: Option<Arc<Machine>>,
-        messages: Option<UnboundedReceiver<Message>>,
+        messages: Option<Messages>,
     ) -> Self {
         let (store, fleet) = (Arc::new(store), fleet.map(Arc::new));
         let pacer = Arc::new(Pacer::new(fleet.clone(), machine));
@@ -281,10 +281,10 @@ impl Gate {
 const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
 
 /// Dispatches messages from the fleet.
-async fn listen(mut messages: UnboundedReceiver<Message>, to: (Arc<RobotsCache>, Arc<Pacer>, Arc<Ledger>)) {
+async fn listen(mut messages: Messages, to: (Arc<RobotsCache>, Arc<Pacer>, Arc<Ledger>)) {
     let (robots, pacer, ledger) = to;
     let mut telling = JoinSet::new();
-    while let Some(message) = messages.recv().await {
+    while let Some(message) = messages.next().await {
         match message {
             Message::Link => {
                 // Other messages do not wait for the report to the fleet.

@@ -3,7 +3,7 @@
 mod client;
 pub(crate) mod descriptors;
 mod exchange;
-#[cfg(fuzzing)]
+#[cfg(feature = "_fuzzing")]
 pub mod fuzzing;
 mod io;
 mod limits;

@@ -55,5 +55,5 @@ pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
 pub use warning::{Warning, WarningCode};
 
 /// Counts the steps that reading a file takes.
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "_fuzzing"))]
 pub use steps::of as steps_of;

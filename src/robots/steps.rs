@@ -4,20 +4,20 @@
 /// Counts bytes read or comparisons made.
 #[inline(always)]
 pub(crate) fn count(steps: usize) {
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "_fuzzing"))]
     STEPS.with(|total| total.set(total.get() + steps as u64));
     let _ = steps;
 }
 
 /// The number of steps that `work` takes.
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "_fuzzing"))]
 pub fn of(work: impl FnOnce()) -> u64 {
     let before = STEPS.with(std::cell::Cell::get);
     work();
     STEPS.with(std::cell::Cell::get) - before
 }
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "_fuzzing"))]
 thread_local! {
     static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }

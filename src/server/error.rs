@@ -1,6 +1,6 @@
 //! Why the proxy could not start or apply changed settings, and what to do about it.
 
-use crate::config::{AccessLog, LogSettings};
+use crate::config::{AccessLog, LogSettings, NO_LOCK};
 use crate::evidence::OpenError;
 use crate::tls::{CaError, ListenerTlsError, RootsError};
 use crate::upstream::SetupError;
@@ -104,6 +104,7 @@ impl StartError {
                 }
                 _ => "let the proxy's user write there, or correct `log.access`".into(),
             },
+            Self::Cache { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => NO_LOCK.into(),
             Self::Cache { .. } => "let the proxy's user write there, or correct `cache.directory`".into(),
             Self::Evidence(error) => error.hint().into(),
             Self::Io(_) => "check free space and permissions for temporary files".into(),

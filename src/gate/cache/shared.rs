@@ -4,13 +4,12 @@
 use super::entry_body::EntryBody;
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::{EntryId, EntryIndex, on_disk};
-use crate::config::{is_ours, open_own, private_folder, warn_of_foreign, warn_of_others};
+use crate::config::{is_ours, open_lock, private_folder, warn_of_foreign, warn_of_others};
 use crate::policy::cache::StoredHead;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
@@ -63,9 +62,7 @@ impl CacheShared {
         let unfinished = directory.join(UNFINISHED);
         private_folder(&unfinished)?;
         warn_of_others(directory, "the cache");
-        let mut options = File::options();
-        options.create(true).truncate(false).write(true).mode(0o600);
-        let lock = open_own(&mut options, &directory.join(LOCK))?;
+        let lock = open_lock(directory)?;
         let shared = Arc::new(CacheShared {
             directory: directory.to_owned(),
             index: Mutex::new(EntryIndex::new(size)),
@@ -258,7 +255,6 @@ fn remove_all(folder: &Path) {
 
 /// The folder of incomplete files.
 const UNFINISHED: &str = "unfinished";
-const LOCK: &str = "lock";
 /// How long the start waits for the index.
 const MOMENT: Duration = Duration::from_millis(500);
 /// Between attempts to lock the directory.

@@ -1,11 +1,15 @@
-//! Messages of the server, and changes of the connection to it. Pure.
+//! Messages of the server, and changes of the connection to it.
 
 use redis::{FromRedisValue, PushInfo, PushKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// An event in the fleet. A lost message costs time, or leaves a start where it would have been postponed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::gate) enum Message {
-    /// The connection to the server was replaced or lost; earlier messages may be lost.
+    /// The connection to the server was replaced or lost, or messages come too fast; earlier messages may be lost.
     Link,
     /// A key's state has changed, as an origin has refused another instance; or `news` for the holders of a reservation.
     Pace { key: Box<str>, news: Option<WaitNews> },
@@ -22,6 +26,48 @@ pub(in crate::gate) struct WaitNews {
     pub busy: u64,
     /// The longest round trip of an instance.
     pub way: u64,
+}
+
+/// Where a link puts what it hears.
+#[derive(Clone)]
+pub(super) struct MessageSender {
+    sender: Sender<Message>,
+    has_lost: Arc<AtomicBool>,
+}
+
+/// What the links have heard. Of what comes faster than it is taken, only that it came is known.
+pub(in crate::gate) struct Messages {
+    receiver: Receiver<Message>,
+    has_lost: Arc<AtomicBool>,
+}
+
+pub(super) fn messages() -> (MessageSender, Messages) {
+    let (sender, receiver) = channel(MOST_WAITING);
+    let has_lost = Arc::<AtomicBool>::default();
+    (MessageSender { sender, has_lost: has_lost.clone() }, Messages { receiver, has_lost })
+}
+
+impl MessageSender {
+    /// The receiver is dropped with the gate.
+    pub fn send(&self, message: Message) {
+        let is_full = matches!(self.sender.try_send(message), Err(TrySendError::Full(_)));
+        if is_full && !self.has_lost.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the fleet's messages come faster than they are read: what they were about is asked for again"
+            );
+        }
+    }
+}
+
+impl Messages {
+    /// Cancel-safe.
+    pub async fn next(&mut self) -> Option<Message> {
+        // Set only while others wait, after which this is seen.
+        match self.has_lost.swap(false, Ordering::Relaxed) {
+            true => Some(Message::Link),
+            false => self.receiver.recv().await,
+        }
+    }
 }
 
 impl Message {
@@ -45,9 +91,13 @@ impl Message {
     }
 }
 
+/// Half a megabyte with their names.
+const MOST_WAITING: usize = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
     use redis::Value;
 
     fn parsed(payload: &str) -> Option<Message> {
@@ -63,6 +113,22 @@ mod tests {
         let news = Some(WaitNews { put_off: 20, busy: 0, way: 3 });
         assert_eq!(parsed("wait other 20 0 3 a.example"), Some(Message::Pace { key: "a.example".into(), news }));
         assert_eq!(parsed("pace me a.example"), None);
+    }
+
+    #[test]
+    fn what_comes_faster_than_it_is_read_takes_bounded_memory_and_is_known_to_be_lost() {
+        let (sender, mut messages) = messages();
+        let message = |number: usize| Message::Robots { authority: format!("http://{number}.example").into() };
+        for _ in 0..2 {
+            (0..3 * MOST_WAITING).for_each(|number| sender.send(message(number)));
+            assert_eq!(messages.next().now_or_never(), Some(Some(Message::Link)));
+            for number in 0..MOST_WAITING {
+                assert_eq!(messages.next().now_or_never(), Some(Some(message(number))));
+            }
+            assert_eq!(messages.next().now_or_never(), None);
+        }
+        drop(sender);
+        assert_eq!(messages.next().now_or_never(), Some(None));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) use clock::ServerClock;
 pub(super) use copies::Claim;
 pub use figures::FleetFigures;
 pub(super) use machine::{Machine, MachineStart, MachineTurn, MachineView};
-pub(super) use message::{Message, WaitNews};
+pub(super) use message::{Message, Messages, WaitNews};
 pub(super) use pace::{PaceAnswer, PaceCall, StartWindow, WantedStart};
 pub(super) use parcel::Parcel;
 pub(super) use reach::{Reach, ServerLost};
@@ -49,7 +49,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 use tokio::sync::broadcast;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// This instance's part in the fleet.
 pub(super) struct Fleet {
@@ -75,10 +74,10 @@ struct FleetServers {
 
 impl Fleet {
     /// Call [`keep`](Self::keep) next. `None`: no fleet is configured. `store`: its directory, if there is one.
-    pub fn open(settings: &Arc<ArcSwap<Settings>>, store: Option<&Path>) -> Option<(Self, UnboundedReceiver<Message>)> {
+    pub fn open(settings: &Arc<ArcSwap<Settings>>, store: Option<&Path>) -> Option<(Self, Messages)> {
         let now = settings.load();
         now.fleet.paces()?;
-        let (sender, messages) = unbounded_channel();
+        let (sender, messages) = message::messages();
         let link = |keeps, place| ServerLink::new(keeps, settings.clone(), place, sender.clone());
         let paces = link(Keeps::Paces, KeptPlace::open(store));
         let copies = now.fleet.copies_apart().map(|_| link(Keeps::Copies, KeptPlace::open(None)));

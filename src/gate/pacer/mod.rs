@@ -96,7 +96,8 @@ impl Pacer {
             let queues: Vec<_> = shard.read().queues.iter().cloned().collect();
             for queue in queues.into_iter().flat_map(|queue| queue.with_groups()) {
                 let place = if queue.has_news() { places.clone().acquire_owned().await.ok() } else { None };
-                queue.look(place);
+                // Messages may have been lost.
+                queue.hear(None, place);
             }
         }
         // Queues with a driver report at once by themselves.
@@ -108,7 +109,7 @@ impl Pacer {
     pub fn hear(&self, key: &str, news: Option<WaitNews>) {
         // Without a queue no request waits here, and other instances soon have the slot.
         if let Some(queue) = PaceKey::from_text(key).and_then(|key| self.find(&key.of_all())?.named(&key)) {
-            queue.hear(news);
+            queue.hear(news, None);
         }
     }
 

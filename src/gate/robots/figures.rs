@@ -16,7 +16,7 @@ pub struct CacheFigures {
     /// Bytes of memory for authorities, and for files.
     pub authority_bytes: usize,
     pub file_bytes: usize,
-    /// Bytes of memory for paces, and for entries that wait to be written to the store.
+    /// Bytes of memory for paces, and for entries that wait to be written to the store, without their files.
     pub pace_bytes: usize,
     pub unwritten_bytes: usize,
     /// Answered and failed fetches of robots.txt.
@@ -50,7 +50,7 @@ impl RobotsCache {
             authority_bytes: hosts.bytes(),
             file_bytes: files.bytes(),
             pace_bytes: pacer.bytes(),
-            unwritten_bytes: store.queued_bytes(),
+            unwritten_bytes: store.own_bytes(),
             fetched: count(fetched, SiteFile::Robots),
             failed: count(failed, SiteFile::Robots),
             tdmrep_fetched: count(fetched, SiteFile::TdmRep),

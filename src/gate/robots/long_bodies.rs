@@ -2,7 +2,7 @@
 //! parsed: whatever sites and other instances send, they take at most as much memory again as `store.memory`, or what [`LEAST`] take.
 //! Beside them, for a moment, are bodies that are just being decoded, and copies of the fleet that have just come.
 
-use super::fetch_error::{COME_BACK, FetchError, own_limit};
+use super::fetch_error::{FetchError, own_limit};
 use crate::config::Settings;
 use crate::gate::compute::Workers;
 use crate::gate::decoders::DECODERS_BUSY;
@@ -11,7 +11,6 @@ use crate::upstream::BodyStream;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, header};
-use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// Places for long bodies, who decodes them, whose share of both is used, and until when both may be waited for.
@@ -44,7 +43,7 @@ impl LongBodies {
         {
             read.extend_from_slice(&piece);
             if read.len() > SHORT && place.is_none() {
-                place = Some(self.place(taker, Some(until)).await?);
+                place = Some(self.place(taker, until).await?);
             }
         }
         let cut = read.len() > limit;
@@ -55,7 +54,6 @@ impl LongBodies {
         let lines = headers.get_all(header::CONTENT_ENCODING).iter();
         let codings = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect::<Vec<_>>().join(",");
         let decode = async |read| {
-            let until = until.min(Instant::now() + COME_BACK);
             let decoded = timeout_at(until, workers.file(read, codings.clone(), limit, cut, taker)).await;
             decoded.map_err(|_| own_limit(&DECODERS_BUSY))?.map_err(|error| FetchError::Unreachable(error.to_string()))
         };
@@ -66,7 +64,7 @@ impl LongBodies {
         {
             // While it waits for a place, only the encoded body is held.
             drop(decoded);
-            place = Some(self.place(taker, Some(until)).await?);
+            place = Some(self.place(taker, until).await?);
             decoded = decode(read).await?;
         }
         Ok(match place {
@@ -83,10 +81,9 @@ impl LongBodies {
         }
     }
 
-    /// Waits for a place. `until`: no longer than that.
-    pub async fn place(&self, taker: Taker, until: Option<Instant>) -> Result<FairPlace, FetchError> {
-        let latest = Instant::now() + PATIENCE;
-        let place = timeout_at(latest.min(until.unwrap_or(latest)), self.0.take(taker)).await;
+    /// Waits for a place, in turn. `until`: no longer than that.
+    pub async fn place(&self, taker: Taker, until: Instant) -> Result<FairPlace, FetchError> {
+        let place = timeout_at(until, self.0.take(taker)).await;
         place.map_err(|_| own_limit(&"too many long robots.txt are being read"))
     }
 }
@@ -122,5 +119,34 @@ const SHORT: usize = 16 * 1024;
 /// Fewer would let a few sites that stall hold up all others.
 const LEAST: usize = 16;
 const MOST: usize = 256;
-/// Much less than the site has for its whole answer.
-const PATIENCE: Duration = Duration::from_secs(4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::fair_places::tests::all_that;
+    use crate::policy::Refusal;
+    use crate::policy::pace::ClientId;
+    use std::pin::pin;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    /// One client may ask for long files of hundreds of sites at once.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_waits_for_its_place_as_long_as_its_site_has_time_and_only_for_its_own_client() {
+        let bodies = LongBodies::new(&Settings::parse("politely.yaml", "store: { memory: 8MiB }").unwrap());
+        let (one, other) = (Taker::of(ClientId(1)), Taker::of(ClientId(2)));
+        let mut held = all_that(&bodies.0, 1);
+        assert_eq!(held.len(), LEAST / 2);
+        let until = Instant::now() + Duration::from_secs(10);
+        let (mut first, mut last) = (pin!(bodies.place(one, until)), pin!(bodies.place(one, until)));
+        assert!((&mut first).now_or_never().is_none() && (&mut last).now_or_never().is_none());
+        assert!(timeout(Duration::from_secs(9), &mut first).await.is_err(), "it has its turn in time");
+        assert!(bodies.place(other, until).now_or_never().is_some_and(|place| place.is_ok()));
+        held.pop();
+        let place = first.now_or_never().expect("it is its turn").unwrap_or_else(|error| panic!("{error:?}"));
+        let refused = last.await.err();
+        assert!(matches!(refused, Some(FetchError::NotAsked(Refusal::OwnLimit { .. }))), "{refused:?}");
+        assert_eq!(Instant::now(), until);
+        drop(place);
+    }
+}

@@ -1,6 +1,7 @@
 //! Memory counted against `store.memory` equals memory allocated, by a counting allocator.
 
 use super::*;
+use crate::gate::store::tests::unwritten;
 use crate::policy::{Access, KeyBy, PaceKey};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -158,6 +159,21 @@ fn long_body(number: usize, length: usize) -> Vec<u8> {
         text += &format!("Disallow: /{number}/section-{}/of-the-site\n", text.len());
     }
     text.into_bytes()
+}
+
+/// What waits to be written is the same memory as what is in use.
+#[tokio::test]
+async fn a_file_that_waits_for_the_disk_is_counted_once() {
+    let cache = super::refresh::tests::cache_of(Settings::default(), unwritten(), None);
+    let begin = TAKEN.get();
+    for number in 0..50 {
+        let authority = Authority::from_url(&format!("https://host-{number}.example")).unwrap();
+        cache.insert(&authority, 200, &HeaderMap::new(), &long_body(number, 40 << 10));
+    }
+    cache.files.sweep();
+    let (taken, said) = ((TAKEN.get() - begin) as f64, cache.figures().bytes() as f64);
+    assert!(cache.store.queued_bytes() > 50 * (40 << 10), "they do wait");
+    assert!((0.77..1.3).contains(&(said / taken)), "counted {said}, taken {taken}");
 }
 
 /// A site decides how long its file is, and how long requests have to wait for it.

@@ -64,7 +64,12 @@ impl WriteBatch {
 
     /// Approximate memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.bytes + self.len() * ROW + self.lost.as_ref().map_or(0, |_| LOST_BYTES)
+        self.bytes + self.own_bytes()
+    }
+
+    /// Without the files, which count as files in use for as long as they are held here.
+    pub fn own_bytes(&self) -> usize {
+        self.len() * ROW + self.lost.as_ref().map_or(0, |_| LOST_BYTES)
     }
 }
 

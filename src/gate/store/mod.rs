@@ -87,6 +87,11 @@ impl Store {
         self.disk.as_ref().map_or(0, |disk| disk.queue.lock().bytes())
     }
 
+    /// Without the files, which count as files in use.
+    pub fn own_bytes(&self) -> usize {
+        self.disk.as_ref().map_or(0, |disk| disk.queue.lock().own_bytes())
+    }
+
     /// Whether new files have to wait for [`room`](Self::room).
     pub fn is_behind(&self) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.is_behind())

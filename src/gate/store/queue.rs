@@ -37,4 +37,9 @@ impl WriteQueue {
     pub fn bytes(&self) -> usize {
         self.next.bytes() + self.writing.bytes()
     }
+
+    /// Without the files.
+    pub fn own_bytes(&self) -> usize {
+        self.next.own_bytes() + self.writing.own_bytes()
+    }
 }

@@ -24,7 +24,7 @@ pub enum ResolveError {
 #[derive(Clone)]
 pub(super) struct LookupAnswer {
     pub found: LookupResult,
-    /// When it was found; for repeated failures, when the first occurred.
+    /// When it was found.
     pub at: Instant,
     /// When to look the name up again.
     pub until: Instant,
@@ -81,9 +81,9 @@ impl LookupAnswer {
         Instant::now() < self.until
     }
 
-    /// `None`: it did not fail, or failed too long ago to matter.
-    pub fn failing_since(&self) -> Option<Instant> {
-        (self.found.is_err() && self.until.elapsed() < MOST_APART).then_some(self.at)
+    /// Whether the resolver did not answer when it was last asked.
+    pub fn is_silence(&self) -> bool {
+        matches!(self.found, Err(ResolveError::TimedOut { .. }))
     }
 
     /// Whether to use it while a new look-up runs.
@@ -96,7 +96,5 @@ impl LookupAnswer {
 pub const KEEP: Duration = Duration::from_secs(30);
 /// How long addresses are used while look-ups fail.
 const STALE: Duration = Duration::from_secs(600);
-/// Failures within this time count as consecutive.
-pub(super) const MOST_APART: Duration = Duration::from_secs(120);
 pub(super) const KEEP_OWN_LIMIT: Duration = Duration::from_secs(1);
 pub(super) const KEEP_FAILURE: Duration = Duration::from_secs(5);

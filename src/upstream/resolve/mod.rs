@@ -2,6 +2,7 @@
 //! it is renewed. A name that does not resolve delays only requests for that name.
 
 mod answer;
+mod families;
 mod share;
 
 pub use answer::{KEEP, ResolveError};
@@ -10,14 +11,15 @@ use crate::histogram::{Distribution, Histogram};
 use crate::policy::Host;
 use crate::policy::pace::ClientId;
 use answer::{KEEP_FAILURE, LookupAnswer, LookupFault, LookupResult, LookupState, Whose};
-use dns_lookup::{AddrInfoHints, SockType, getaddrinfo};
+use dns_lookup::AddrFamily;
+use families::{FoundAddresses, PendingAddresses, Questions, ask_system};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use share::{LOOKUPS, LookupShare, LookupShares};
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
@@ -43,14 +45,13 @@ struct ResolverInner {
 
 type ResultReceiver = watch::Receiver<LookupState>;
 type ResultSender = watch::Sender<LookupState>;
-/// Function that resolves a name.
-type Ask =
-    Box<dyn Fn(Arc<str>) -> Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, LookupFault>> + Send>> + Send + Sync>;
+/// Function that resolves a name, to addresses of one family or of all.
+type Ask = Box<dyn Fn(Arc<str>, Option<AddrFamily>) -> PendingAddresses + Send + Sync>;
 
 impl Resolver {
     pub fn new() -> Self {
-        Self::asking(Box::new(|name| {
-            let asked = tokio::task::spawn_blocking(move || ask_system(&name));
+        Self::asking(Box::new(|name, family| {
+            let asked = tokio::task::spawn_blocking(move || ask_system(&name, family));
             Box::pin(async move {
                 asked.await.unwrap_or_else(|gone| Err(LookupFault { whose: Whose::Ours, why: gone.to_string() }))
             })
@@ -132,7 +133,7 @@ impl Resolver {
             LookupState::Begun(began) if began.elapsed() >= limit / 2 => {
                 let is_alone = self.0.answered.lock().is_some_and(|answered| answered > began);
                 let answer = Err(ResolveError::TimedOut { name: name.clone(), is_alone });
-                self.0.answers.insert(name.clone(), self.noted(name, answer.clone()));
+                self.0.answers.insert(name.clone(), LookupAnswer::now(answer.clone()));
                 answer
             }
             // Which says nothing of the name.
@@ -155,75 +156,84 @@ impl Resolver {
         let (this, name, site) = (self.clone(), name.clone(), Box::from(host.domain().unwrap_or(name)));
         tokio::spawn(async move {
             let of = (client, site);
-            let answer = this.ask(&name, &this.0.shares.join(&of), &tell).await;
+            this.ask(&name, &this.0.shares.join(&of), &tell).await;
             this.0.shares.leave(&of);
-            let Some(answer) = answer else { return };
-            // Addresses found before remain in use until they are too old, whatever fails now.
-            let known = match this.0.answers.get(&name) {
-                Some(before) if answer.is_err() && before.is_usable() => {
-                    LookupAnswer { until: Instant::now() + KEEP_FAILURE, ..before }
-                }
-                Some(_) | None => this.noted(&name, answer.clone()),
-            };
-            this.0.answers.insert(name.clone(), known);
-            this.0.in_flight.lock().remove(&name);
-            tell.send_replace(LookupState::Done(answer));
         });
         result
     }
 
-    /// `None`: nobody waits for the answer any more.
-    async fn ask(
-        &self,
-        name: &Arc<str>,
-        LookupShare { client, site }: &LookupShare,
-        tell: &ResultSender,
-    ) -> Option<LookupResult> {
+    /// Looks a name up, unless nobody waits for it any more. Returns when no thread is occupied by that.
+    async fn ask(&self, name: &Arc<str>, LookupShare { client, site }: &LookupShare, tell: &ResultSender) {
+        let was_silent = self.0.answers.get(name).is_some_and(|answer| answer.is_silence());
         // The smallest share first: look-ups waiting for it must not occupy places that others could use.
-        let begins = async { (site.acquire().await, client.take().await, self.0.lookups.acquire().await) };
-        let (of_site, mut of_client, thread) = self.while_somebody_waits(name, tell, begins).await?;
+        let begins = async { (site.acquire().await, client.take(was_silent).await, self.0.lookups.acquire().await) };
+        let Some((_site, mut of_client, _thread)) = self.while_somebody_waits(name, tell, begins).await else { return };
         let began = Instant::now();
         tell.send_replace(LookupState::Begun(began));
-        let mut lookup = (self.0.ask)(name.clone());
-        let found = match timeout(SLOW, &mut lookup).await {
-            Ok(found) => found,
+        let asking = |family| (self.0.ask)(name.clone(), family);
+        let mut questions = Questions::new(asking(None));
+        let (found, _more_threads) = match timeout(SLOW, questions.first()).await {
+            Ok(found) => (found, None),
             Err(_) => {
-                of_client.is_slow();
-                // The thread is occupied until the resolver gives up, even if no request waits.
-                lookup.await
+                let more = of_client.is_slow().then(|| self.0.lookups.try_acquire_many(EACH_FAMILY.len() as u32));
+                let more = more.and_then(Result::ok);
+                if more.is_some() {
+                    EACH_FAMILY.map(Some).into_iter().for_each(|family| questions.add(family, asking(family)));
+                }
+                (questions.first().await, more)
             }
         };
-        drop((of_site, of_client, thread));
         let is_found = found.as_ref().is_ok_and(|addresses| !addresses.is_empty());
         self.0.times[usize::from(!is_found)].observe(began.elapsed());
-        let failed = |why: String| ResolveError::Failed { name: name.clone(), why: why.into() };
-        let is_of_name = match &found {
-            Ok(_) | Err(LookupFault { whose: Whose::Names, .. }) => {
+        let answer = self.judged(name, found, began).await;
+        self.settle(name, answer, tell);
+        questions.end().await;
+    }
+
+    /// What the resolver's answer means.
+    async fn judged(&self, name: &Arc<str>, found: FoundAddresses, began: Instant) -> LookupResult {
+        let failed = |why: String| Err(ResolveError::Failed { name: name.clone(), why: why.into() });
+        let fault = match found {
+            Ok(addresses) => {
                 *self.0.answered.lock() = Some(Instant::now());
-                true
+                return if addresses.is_empty() {
+                    failed("it has no address".to_owned())
+                } else {
+                    Ok(addresses.into())
+                };
             }
-            Err(LookupFault { whose: Whose::Unknown, .. }) => self.fails_alone(name),
-            Err(LookupFault { whose: Whose::Ours, .. }) => false,
+            Err(fault) => fault,
         };
-        Some(match found {
-            Err(fault) if is_of_name => Err(failed(fault.why)),
-            Err(fault) => Err(ResolveError::OwnLimit { name: name.clone(), why: fault.why.into() }),
-            Ok(addresses) if addresses.is_empty() => Err(failed("it has no address".to_owned())),
-            Ok(addresses) => Ok(addresses.into()),
-        })
+        match fault.whose {
+            Whose::Names => {
+                *self.0.answered.lock() = Some(Instant::now());
+                failed(fault.why)
+            }
+            Whose::Unknown if began.elapsed() < LOOKUP_TIME && self.answers_at_all().await => {
+                failed(format!("its name servers fail: {}", fault.why))
+            }
+            Whose::Unknown | Whose::Ours => Err(ResolveError::OwnLimit { name: name.clone(), why: fault.why.into() }),
+        }
     }
 
-    /// Whether another name was resolved since this one began to fail.
-    fn fails_alone(&self, name: &Arc<str>) -> bool {
-        let first = self.0.answers.get(name).and_then(|answer| answer.failing_since());
-        first.is_some_and(|first| self.0.answered.lock().is_some_and(|answered| answered > first))
+    /// Whether the resolver answers for a name that does not exist, which it knows by itself (RFC 6761 §6.4).
+    async fn answers_at_all(&self) -> bool {
+        matches!((self.0.ask)("invalid.".into(), None).await, Ok(_) | Err(LookupFault { whose: Whose::Names, .. }))
     }
 
-    /// An answer as of now; consecutive failures keep the time of the first.
-    fn noted(&self, name: &Arc<str>, found: LookupResult) -> LookupAnswer {
-        let answer = LookupAnswer::now(found);
-        let before = self.0.answers.get(name).filter(|_| answer.found.is_err());
-        LookupAnswer { at: before.and_then(|before| before.failing_since()).unwrap_or(answer.at), ..answer }
+    fn settle(&self, name: &Arc<str>, answer: LookupResult, tell: &ResultSender) {
+        let known = match self.0.answers.get(name) {
+            // Addresses found before remain in use until they are too old, whatever fails now.
+            Some(before) if answer.is_err() && before.is_usable() => {
+                LookupAnswer { until: Instant::now() + KEEP_FAILURE, ..before }
+            }
+            // The resolver has given up as well, after us.
+            Some(before) if answer.is_err() && before.is_silence() && before.is_fresh() => before,
+            Some(_) | None => LookupAnswer::now(answer.clone()),
+        };
+        self.0.answers.insert(name.clone(), known);
+        self.0.in_flight.lock().remove(name);
+        tell.send_replace(LookupState::Done(answer));
     }
 
     async fn while_somebody_waits<T>(
@@ -254,16 +264,9 @@ fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Resolves a name. Blocks. Calls `getaddrinfo` directly, as the standard library does not distinguish a missing name from an
-/// unreachable resolver.
-fn ask_system(name: &str) -> Result<Vec<IpAddr>, LookupFault> {
-    let hints = AddrInfoHints { socktype: SockType::Stream.into(), ..AddrInfoHints::default() };
-    let found = getaddrinfo(Some(name), None, Some(hints))?;
-    Ok(found.flatten().map(|found| found.sockaddr.ip()).collect())
-}
-
 static LOOPBACK: LazyLock<Arc<[IpAddr]>> =
     LazyLock::new(|| Arc::new([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]));
+const EACH_FAMILY: [AddrFamily; 2] = [AddrFamily::Inet, AddrFamily::Inet6];
 const CACHED_NAMES: usize = 10_000;
 const SLOW: Duration = Duration::from_secs(1);
 const LOOKUP_TIME: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use crate::policy::pace::ClientId;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, oneshot};
@@ -25,13 +25,13 @@ pub(super) struct LookupShare {
 
 /// The places of a client's look-ups. One begins with `AT_FIRST` of them, and keeps one if it is slow: the more slow ones there are, the
 /// fewer begin at a time, and once fewer than `AT_FIRST` are free, none begins until one ends. The newest begins first, or names whose
-/// servers are silent would hold up every later one.
+/// servers are silent would hold up every later one; but after all others, one that was silent before.
 pub(super) struct ClientLookups(Mutex<LookupsState>);
 
 struct LookupsState {
     free: usize,
-    /// The newest is last.
-    waiting: Vec<oneshot::Sender<LookupPlaces>>,
+    /// The next is last.
+    waiting: VecDeque<oneshot::Sender<LookupPlaces>>,
     /// How many were left when those that had been given up were last removed.
     left: usize,
 }
@@ -62,8 +62,8 @@ impl LookupShares {
 }
 
 impl ClientLookups {
-    /// Waits for the places of a new look-up. Cancel-safe.
-    pub async fn take(self: &Arc<Self>) -> LookupPlaces {
+    /// Waits for the places of a new look-up. Cancel-safe. `was_silent`: there was no answer for the name last time.
+    pub async fn take(self: &Arc<Self>, was_silent: bool) -> LookupPlaces {
         let (give, given) = oneshot::channel();
         {
             let mut state = self.0.lock();
@@ -71,7 +71,10 @@ impl ClientLookups {
                 state.waiting.retain(|other| !other.is_closed());
                 state.left = state.waiting.len().max(AT_FIRST);
             }
-            state.waiting.push(give);
+            match was_silent {
+                true => state.waiting.push_front(give),
+                false => state.waiting.push_back(give),
+            }
         }
         self.hand_out();
         given.await.expect("a sender is dropped after its receiver, or used")
@@ -94,7 +97,7 @@ impl ClientLookups {
 
 impl Default for ClientLookups {
     fn default() -> Self {
-        Self(Mutex::new(LookupsState { free: OF_CLIENT, waiting: Vec::new(), left: AT_FIRST }))
+        Self(Mutex::new(LookupsState { free: OF_CLIENT, waiting: VecDeque::new(), left: AT_FIRST }))
     }
 }
 
@@ -102,16 +105,19 @@ impl LookupsState {
     /// Takes the places for the newest that still waits.
     fn next(&mut self) -> Option<oneshot::Sender<LookupPlaces>> {
         self.free.checked_sub(AT_FIRST)?;
-        let next = std::iter::from_fn(|| self.waiting.pop()).find(|next| !next.is_closed())?;
+        let next = std::iter::from_fn(|| self.waiting.pop_back()).find(|next| !next.is_closed())?;
         self.free -= AT_FIRST;
         Some(next)
     }
 }
 
 impl LookupPlaces {
-    /// The look-up is slow.
-    pub fn is_slow(&mut self) {
-        self.all.give_back(std::mem::replace(&mut self.count, 1) - 1);
+    /// The look-up is slow. True: there are places enough that it keeps one for each of three threads, instead of one.
+    pub fn is_slow(&mut self) -> bool {
+        let is_alone = self.all.0.lock().free >= OF_CLIENT / 2;
+        let kept = if is_alone { 3 } else { 1 };
+        self.all.give_back(std::mem::replace(&mut self.count, kept) - kept);
+        is_alone
     }
 }
 

@@ -56,6 +56,39 @@ async fn a_clock_before_1970_is_an_error_in_words() {
     }
 }
 
+/// Who uses a cache, or keeps evidence, locks a file in its directory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stands_in_the_place_of_a_lock_is_named_and_what_to_do() {
+    let is_root = rustix::process::geteuid().is_root();
+    for key in ["POLITELY_CACHE__DIRECTORY", "POLITELY_EVIDENCE__DIRECTORY"] {
+        for what in ["another's", "directory", "pipe", "socket", "other name"] {
+            let home = tempfile::tempdir().unwrap();
+            let (directory, lock) = (home.path().join("kept"), home.path().join("kept/lock"));
+            std::fs::create_dir(&directory).unwrap();
+            match what {
+                "another's" if !is_root => continue,
+                "another's" => {
+                    std::fs::write(&lock, "").unwrap();
+                    std::os::unix::fs::chown(&lock, Some(61184), Some(61184)).unwrap();
+                }
+                "directory" => std::fs::create_dir(&lock).unwrap(),
+                "pipe" => assert!(std::process::Command::new("mkfifo").arg(&lock).status().unwrap().success()),
+                "socket" => drop(std::os::unix::net::UnixListener::bind(&lock).unwrap()),
+                _ => {
+                    std::fs::write(home.path().join("other"), "").unwrap();
+                    std::fs::hard_link(home.path().join("other"), &lock).unwrap();
+                }
+            }
+            let variables = [&open()[..], &[(key, directory.to_str().unwrap())]].concat();
+            let ended = politely_with(&["serve"], &variables).await;
+            let is_told =
+                ended.stderr.contains(&format!("{}: ", lock.display())) && ended.stderr.contains("hint: remove it");
+            assert!(ended.code != 0 && is_told, "{key}, {what}: {}: {}", ended.code, ended.stderr);
+            assert!(lock.symlink_metadata().is_ok());
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_says_when_it_asks_something_else() {
     let proxy = crate::support::Proxy::start("").await;

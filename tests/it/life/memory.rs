@@ -103,6 +103,27 @@ async fn bodies_that_wait_to_be_compiled_take_no_more_than_configured() {
     assert!(taken < most, "{taken} KiB more, {passed} passed, {refused} refused");
 }
 
+/// One client has half of the sixteen places, and each takes its turn within `robots.timeout`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_sites_with_long_files_at_once_none_is_refused_for_want_of_a_place() {
+    let rules = format!("User-agent: *\n{}", "Disallow: /a-section*of/the*site\n".repeat(14_000));
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(format!("# {}\n{rules}", seen.field("host").unwrap_or_default())),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let proxy = Binary::serve("store: { memory: 8MiB }\nrobots: { timeout: 2m }").await;
+    let mut pages = JoinSet::new();
+    for number in 0..150 {
+        let (address, host) = (proxy.address(), origin.authority(&format!("h{number}.localhost")));
+        pages.spawn(async move { Client::open(address).await.get(&format!("http://{host}/page"), &host).await });
+    }
+    for page in pages.join_all().await {
+        assert_eq!(page.status(), 200, "{}", page.text());
+    }
+    assert_eq!(origin.log.count("/robots.txt"), 150, "none is asked twice");
+}
+
 fn gzip(text: &str) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(text.as_bytes()).expect("memory");

@@ -4,6 +4,7 @@ mod challenges;
 mod distrust;
 mod egress;
 mod intercept;
+mod name_servers;
 mod names;
 mod pins;
 mod signing;

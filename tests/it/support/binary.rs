@@ -95,6 +95,23 @@ impl Binary {
         Self::start_by(command, directory, yaml, &[]).await
     }
 
+    /// Starts `politely serve` where names are looked up at this address, port 53. `None`: that takes root, in a mount namespace.
+    pub async fn serve_with_resolver(resolver: std::net::IpAddr, yaml: &str) -> Option<Self> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("resolv.conf");
+        std::fs::write(&file, format!("nameserver {resolver}\n")).expect("room");
+        let mount = format!("mount --bind {} /etc/resolv.conf", file.display());
+        let tried = Command::new("unshare").args(["-m", "sh", "-c", &mount]).output().await.ok()?;
+        if !tried.status.success() {
+            return None;
+        }
+        let mut command = Command::new("unshare");
+        let script = format!("{mount} && exec {} \"$@\"", env!("CARGO_BIN_EXE_politely"));
+        command.args(["-m", "sh", "-c", &script, "sh"]);
+        at_home(&mut command, directory.path());
+        Some(Self::start_by(command, directory, yaml, &[]).await)
+    }
+
     async fn start(directory: tempfile::TempDir, yaml: &str, variables: &[(&str, &str)]) -> Self {
         Self::start_by(command(directory.path()), directory, yaml, variables).await
     }

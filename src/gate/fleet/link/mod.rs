@@ -6,7 +6,7 @@ mod view;
 
 use super::keeps::Keeps;
 use super::membership::BeatReply;
-use super::message::Message;
+use super::message::{Message, MessageSender};
 use super::place::KeptPlace;
 use super::reach::ServerLost;
 use super::scripts;
@@ -18,10 +18,10 @@ use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
 use live::{Leaves, Live};
 use redis::{ErrorKind, FromRedisValue, PushInfo, PushKind, ScriptInvocation};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until, timeout};
 
@@ -34,7 +34,7 @@ pub(super) struct ServerLink {
     place: KeptPlace,
     live: watch::Sender<Live>,
     /// The server's messages, and changes of the link.
-    messages: UnboundedSender<Message>,
+    messages: MessageSender,
     calls: AtomicU64,
     lost: AtomicU64,
 }
@@ -47,12 +47,7 @@ struct Connected {
 }
 
 impl ServerLink {
-    pub fn new(
-        keeps: Keeps,
-        settings: Arc<ArcSwap<Settings>>,
-        place: KeptPlace,
-        messages: UnboundedSender<Message>,
-    ) -> Self {
+    pub fn new(keeps: Keeps, settings: Arc<ArcSwap<Settings>>, place: KeptPlace, messages: MessageSender) -> Self {
         ServerLink {
             keeps,
             settings,
@@ -155,8 +150,10 @@ impl ServerLink {
                 if push.kind == PushKind::Disconnection {
                     closed.notify_one();
                 }
-                // The receiver is dropped with the gate.
-                Message::parse(&push, &me).map_or(Ok(()), |message| messages.send(message))
+                if let Some(message) = Message::parse(&push, &me) {
+                    messages.send(message);
+                }
+                Ok::<_, Infallible>(())
             }
         };
         let ca_file = self.settings.load().egress.ca_file.clone();
@@ -273,8 +270,7 @@ impl ServerLink {
     }
 
     fn announce(&self) {
-        // The receiver is dropped with the gate.
-        let _ = self.messages.send(match self.keeps {
+        self.messages.send(match self.keeps {
             Keeps::Paces => Message::Link,
             Keeps::Copies => Message::Robots { authority: "".into() },
         });

@@ -105,23 +105,19 @@ impl HostQueue {
         share.is_at_stake(schedule) || share.owes(schedule, now)
     }
 
-    /// Looks at the fleet again after a change of link or a message. `place`: a permit to report debts, held until that is done.
-    pub(in crate::gate::pacer) fn look(self: &Arc<Self>, place: Option<OwnedSemaphorePermit>) {
+    /// Handles a change of the key's state in the fleet. `news`: for holders of a reservation. `place`: a permit to report debts, held
+    /// until that is done.
+    pub(in crate::gate::pacer) fn hear(self: &Arc<Self>, news: Option<WaitNews>, place: Option<OwnedSemaphorePermit>) {
         let mut state = self.state.lock();
+        if let Some(share) = state.sharing.server() {
+            share.hears(news, Instant::now());
+        }
         if state.driven {
             self.changed.notify_one();
         } else if place.is_some() {
             state.driven = true;
             tokio::spawn(self.clone().drive(place));
         }
-    }
-
-    /// Handles a change of the key's state in the fleet. `news`: for holders of a reservation.
-    pub(in crate::gate::pacer) fn hear(self: &Arc<Self>, news: Option<WaitNews>) {
-        if let Some(share) = self.state.lock().sharing.server() {
-            share.hears(news, Instant::now());
-        }
-        self.look(None);
     }
 
     /// Wakes the driver if there is one. `is_needed`: with a server, starts one if necessary.

@@ -156,7 +156,8 @@ async fn a_long_body_has_a_place_until_it_is_compiled() {
     assert_eq!(waiting.len(), 66);
     assert!(cache.long_bodies.hold(vec![b'#'; 16 << 10], None, TAKER).is_ok(), "a short one needs none");
     drop(waiting.pop());
-    let place = cache.long_bodies.place(TAKER, None).now_or_never().expect("one is free").unwrap();
+    let place =
+        cache.long_bodies.place(TAKER, tokio::time::Instant::now()).now_or_never().expect("one is free").unwrap();
     assert!(hold().is_none());
     let copy = cache.long_bodies.hold(vec![b'#'; 17 << 10], Some(place), TAKER);
     drop(copy.ok().expect("it has waited for its place"));
