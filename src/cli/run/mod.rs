@@ -90,6 +90,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
 async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandError> {
     let (began, max_wait) = (Instant::now(), settings.pace.max_wait);
     let product_tokens = settings.identity.product_tokens.clone();
+    let is_undeclared = settings.hosts.all().all(|policy| policy.rules.purposes().is_empty());
     let report = args.report.as_ref().map(ReportTo::open).transpose();
     let report = report.map_err(|error| {
         CommandError::usage(
@@ -234,6 +235,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         is_cut_off,
         still_waiting,
         is_isolated: args.isolate,
+        is_undeclared,
         is_loopback_direct: !direct.is_empty(),
     };
     print_end(&summary, args, report, code);

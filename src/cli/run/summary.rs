@@ -69,6 +69,8 @@ pub(super) struct Summary<'a> {
     /// Requests that waited for a crawl-delay then.
     pub still_waiting: usize,
     pub is_isolated: bool,
+    /// No use of the pages was declared, for any host.
+    pub is_undeclared: bool,
     /// `NO_PROXY` names this machine.
     pub is_loopback_direct: bool,
 }
@@ -163,6 +165,9 @@ impl Summary<'_> {
             let tunnels = counted(counts.tunnels, "tunnel");
             line(format!("{tunnels}: robots.txt was not applied inside (`intercept: tunnel`)"));
         }
+        if self.is_undeclared && own > 0 {
+            line("no purpose declared (`--purpose`): what sites reserve from a use was not applied".to_owned());
+        }
         if own == 0 && self.is_cut_off {
             text += "\n  it was ended before any request came through";
         } else if own == 0 && distrusted.is_empty() {
@@ -206,6 +211,7 @@ impl Summary<'_> {
                 "refused_after_answer": refused_after_answer, "reported": reported },
             "background_refused": self.tally.background,
             "tunnels": tunnels,
+            "purpose_declared": !self.is_undeclared,
             "held": { "requests": self.totals.held.requests, "seconds": self.totals.held.total.as_secs_f64(),
                 "still_waiting": self.still_waiting },
             "rules": rules.collect::<Vec<_>>(),

@@ -266,7 +266,7 @@ async fn the_page_and_the_summary_count_alike_and_their_figures_add_up() {
     for said in [
         "Of 10 requests: delivered 4; answered from here 1; refused 5: 4 not asked, 1 refused after the site's answer (fetched, not delivered).",
         "robots.txt (2 refused, and 1 because it could not be read)",
-        "tdmrep.json (1 refused). For other reasons, such as the pace: 1 refused. 3 requests let through as configured: 2 only reported",
+        "tdm-reservation) (1 refused). For other reasons, such as the pace: 1 refused. 3 requests let through as configured: 2 only reported",
         "contact: mailto:bot@example.com",
     ] {
         assert!(summary.contains(said), "{said} in {summary}");
