@@ -254,7 +254,7 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Optio
             "rule": found.decision.rule,
             "outcome": found.decision.outcome,
             "site_status": found.decision.site_status(),
-            "bytes": found.decision.bytes_out,
+            "bytes": found.decision.site_bytes(),
         })
     };
     let copy = |(name, copy): (&str, &SiteCopy)| {

@@ -66,8 +66,8 @@ async fn a_refusal_by_the_pages_own_words_is_told_as_such_and_contradicts_nothin
     assert_eq!(ended.code, 1, "{}{}", ended.stdout, ended.stderr);
     for said in [
         "asked for 2 times: refused 2: 1 not asked, 1 refused after the site's answer (fetched, not delivered)\n",
-        "refused (usage-disallowed; X-Robots-Tag: noai), the site's status 200, ",
-        "refused (usage-disallowed; X-Robots-Tag: noai), the site was not asked, ",
+        "refused (usage-disallowed; X-Robots-Tag: noai), the site's status 200 (",
+        "refused (usage-disallowed; X-Robots-Tag: noai), the site was not asked (",
         "\nallowed by robots.txt; refused by the page's own X-Robots-Tag: noai, read at 20",
     ] {
         assert!(ended.stdout.contains(said), "{said} in {}", ended.stdout);
@@ -183,8 +183,8 @@ async fn an_explanation_begins_with_what_is_on_record_of_the_url() {
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
     for said in [
         "asked for 8 times: delivered 5; the site answered 4xx 1; refused 1: 1 not asked; failed 1\n  the last 5:\n",
-        "  2026-11-22T10:00:05.000Z by examplebot for tdm: refused (crawl-delay), the site was not asked, 1000 B (segment 1, line 10)\n",
-        "failed, allowed (no-matching-rule), no answer of the site, ",
+        "  2026-11-22T10:00:05.000Z by examplebot for tdm: refused (crawl-delay), the site was not asked (segment 1, line 10)\n",
+        "failed, allowed (no-matching-rule), no answer of the site (segment ",
         "  2026-11-22T10:00:09.000Z by examplebot for tdm: forwarded, allowed (no-matching-rule), the site's status 404, 7 B (segment 1, line 14)\n\njudged again, by the files of that time:\nallowed: ",
         &format!(
             "  robots.txt of 2026-11-22T09:59:00.000Z, SHA-256 {robots_hash}\n  tdmrep.json of 2026-11-22T09:59:30.000Z, SHA-256 {tdmrep_hash}\n  licence file of 2026-11-22T09:59:40.000Z, SHA-256 {license_hash}\n"

@@ -152,7 +152,7 @@ async fn a_summary_counts_as_content_what_was_delivered_and_names_all_that_was_h
     ]);
     let summary = report(directory.path(), &["--format", "training-summary"]).await.stdout;
     for said in [
-        "With content were 3 of them (answers 2xx, and tunnels), 121 bytes; 2 had not changed since they were fetched before (304). ",
+        "3 brought content (answers 2xx, and tunnels): 121 bytes; 2 had not changed since an earlier fetch (304). ",
         "below: 1 of 2, the top 10 % by the size of the content\n",
         "| Domain | Bytes | Requests | Unchanged (304) |\n|---|---:|---:|---:|\n| a.example | 120 | 2 | 2 |\n\n",
         "`<meta>` elements in the head of a page (robots, tdm-reservation)",
