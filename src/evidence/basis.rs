@@ -1,7 +1,7 @@
 //! What the records of a report rest on: the instances that wrote them, the configurations in force, and the files of the sites.
 
-use super::decision::Decision;
-use super::line::{Kind, ReadError, SiteCopy, parse};
+use super::decision::{Decision, SiteCopy};
+use super::line::{Kind, ReadError, parse};
 use super::read::{decoded, each_line, rc1_file};
 use super::record::Hash;
 use crate::robots::{ProductToken, RobotsTxt, RslFile, TdmRep, TdmReservation};

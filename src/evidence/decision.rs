@@ -1,8 +1,8 @@
 //! The record of a request, and what it means: the figure that it counts in, who has decided, whether the site has answered.
 
-use super::line::{SiteCopy, some_hash};
-use super::record::Hash;
-use serde::Deserialize;
+use super::record::{Hash, from_hex};
+use serde::{Deserialize, Deserializer, de};
+use std::time::SystemTime;
 
 /// One request, and what was decided about it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -167,4 +167,39 @@ impl Figure {
             Self::TurnedAway => "turned-away",
         }
     }
+}
+
+/// A file of the site that it rests on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct SiteCopy {
+    /// Of the answer that it came with, or that said that there is none.
+    pub status: Option<u16>,
+    #[serde(deserialize_with = "some_hash")]
+    pub sha256: Option<Hash>,
+    /// Fetched, or confirmed.
+    #[serde(deserialize_with = "some_time")]
+    pub fetched: Option<SystemTime>,
+    /// Why it could not be fetched since, and since when.
+    pub failure: Option<String>,
+    #[serde(deserialize_with = "some_time")]
+    pub failing_since: Option<SystemTime>,
+}
+
+pub(super) fn hash<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
+    let text = String::deserialize(from)?;
+    from_hex(&text).ok_or_else(|| de::Error::custom("a SHA-256 has 64 digits"))
+}
+
+pub(super) fn some_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Hash>, D::Error> {
+    hash(from).map(Some)
+}
+
+pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
+    let text = String::deserialize(from)?;
+    crate::rfc3339::parse(&text).ok_or_else(|| de::Error::custom("a time is written as RFC 3339 has it"))
+}
+
+fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SystemTime>, D::Error> {
+    time(from).map(Some)
 }

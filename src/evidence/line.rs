@@ -1,8 +1,8 @@
 //! What the lines of a chain say.
 
-use super::decision::Decision;
-use super::record::{Hash, from_hex};
-use serde::{Deserialize, Deserializer, de};
+use super::decision::{Decision, hash, some_hash, time};
+use super::record::Hash;
+use serde::Deserialize;
 use std::io;
 use std::time::SystemTime;
 
@@ -70,23 +70,6 @@ pub(super) enum Kind {
     Other,
 }
 
-/// A file of the site that it rests on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct SiteCopy {
-    /// Of the answer that it came with, or that said that there is none.
-    pub status: Option<u16>,
-    #[serde(deserialize_with = "some_hash")]
-    pub sha256: Option<Hash>,
-    /// Fetched, or confirmed.
-    #[serde(deserialize_with = "some_time")]
-    pub fetched: Option<SystemTime>,
-    /// Why it could not be fetched since, and since when.
-    pub failure: Option<String>,
-    #[serde(deserialize_with = "some_time")]
-    pub failing_since: Option<SystemTime>,
-}
-
 /// Why a segment cannot be read on.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -116,22 +99,4 @@ impl From<ReadError> for io::Error {
 /// What a line says.
 pub(super) fn parse(line: &[u8]) -> Result<Line, ReadError> {
     Ok(serde_json::from_slice(line)?)
-}
-
-fn hash<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
-    let text = String::deserialize(from)?;
-    from_hex(&text).ok_or_else(|| de::Error::custom("a SHA-256 has 64 digits"))
-}
-
-pub(super) fn some_hash<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Hash>, D::Error> {
-    hash(from).map(Some)
-}
-
-fn time<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
-    let text = String::deserialize(from)?;
-    crate::rfc3339::parse(&text).ok_or_else(|| de::Error::custom("a time is written as RFC 3339 has it"))
-}
-
-fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SystemTime>, D::Error> {
-    time(from).map(Some)
 }

@@ -26,8 +26,8 @@ mod writer;
 
 pub use basis::{Basis, ConfigUse, CopyUse, Instance, MOST_NAMES, SiteBasis};
 pub use counted::each_counted;
-pub use decision::{Decision, Figure};
-pub use line::{ReadError, SiteCopy};
+pub use decision::{Decision, Figure, SiteCopy};
+pub use line::ReadError;
 pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::{FileError, stored_file};
 pub use record::{Draft, Hash, digest_of, digits, from_hex, sha256};

@@ -1,7 +1,7 @@
 //! What was known of an authority at a time, by the records of then.
 
-use super::decision::Decision;
-use super::line::{Kind, SiteCopy, parse};
+use super::decision::{Decision, SiteCopy};
+use super::line::{Kind, parse};
 use super::read::{each_line, file_of};
 use super::record::{Hash, digits};
 use super::report::Group;
