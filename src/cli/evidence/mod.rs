@@ -142,7 +142,7 @@ fn text(directory: &Path, verified: &Verified, is_authentic: bool) -> String {
     );
     if let Some((from, to)) = times {
         let (from, to) = (rfc3339::millis(*from), rfc3339::millis(*to));
-        let _ = writeln!(out, "  period:   {from} to {to}, when the first and the last request came");
+        let _ = writeln!(out, "  period:   {from} to {to}, by when requests came");
     }
     for (count, from, to) in lost {
         let (from, to) = (rfc3339::millis(*from), rfc3339::millis(*to));

@@ -128,11 +128,12 @@ fn differs(explanation: &Explanation, past: &Past) -> Option<String> {
     let Found { decision, time, .. } = past.last.last()?;
     let (reason, verdict) = (decision.reason.as_deref()?, decision.verdict.as_deref()?);
     let why = match reason {
-        _ if reason == explanation.reason => return None,
+        _ if reason == explanation.reason && (verdict != "refused") == explanation.allowed => return None,
         _ if !is_for_same(decision, explanation) => "it was judged for another crawler or use",
         _ if decision.is_by_page() => "the page itself decided, by words that are in no file",
         _ if decision.is_by_license() => "a licence file decided, which is not judged again",
-        _ if BY_FILES.contains(&reason) => "it rests on other files, or another configuration",
+        _ if decision.config != past.known.decision.config => "it was decided under another configuration",
+        _ if BY_FILES.contains(&reason) => "it was decided by another copy of the site's files",
         _ => "what decided then, such as the time or the requests before, is in no file",
     };
     let now = if explanation.allowed { "allowed" } else { "refused" };

@@ -2,10 +2,9 @@
 
 use super::access::{request, users};
 use super::evidence::{get, kept, verified};
-use super::report::{asked, chain, hex, report};
+use super::report::{asked, chain, file, report};
 use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::{Binary, Client, Origin, Reply, eventually};
-use openssl::sha::sha256;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -139,12 +138,6 @@ async fn a_wait_that_is_only_reported_does_not_hide_a_reservation() {
         assert!(reasons[wait].as_u64() >= Some(1) && reasons["usage-disallowed"] == 1, "{told}");
         assert_eq!(told["total"]["refused_by"], json!({}), "nothing was refused");
     }
-}
-
-/// The line that stores a file, and its SHA-256.
-fn file(text: &str) -> (Value, String) {
-    let hash = hex(&sha256(text.as_bytes()));
-    (json!({ "type": "file", "time": "2026-11-22T09:00:01.000Z", "sha256": hash, "text": text }), hash)
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! what was delivered, and what is missing.
 
 use super::evidence::{get, kept, verified};
-use super::report::{asked, chain, report};
+use super::report::{asked, chain, file, report};
 use crate::support::binary::{open, politely, politely_with};
 use crate::support::{Binary, Origin, Reply, eventually};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -258,7 +258,7 @@ async fn verify_says_of_when_the_records_are() {
     assert_eq!([&found["from"], &found["to"]], times, "of requests, not of when a process started: {found}");
     let place = directory.path().to_str().unwrap();
     let text = politely(&["evidence", "verify", place]).await.stdout;
-    let said = format!("  period:   {} to {}, when the first and the last request came\n", times[0], times[1]);
+    let said = format!("  period:   {} to {}, by when requests came\n", times[0], times[1]);
     assert!(text.contains(&said), "{text}");
     let html = report(directory.path(), &["--format", "html"]).await.stdout;
     let whole = html.lines().find(|line| line.contains("The chain is whole: 2 records")).expect("it says so");
@@ -310,6 +310,68 @@ async fn an_explanation_says_why_it_differs_from_the_record() {
             [&json!("meta robots: noai"), &Value::Null]
         );
         assert!(evidence["differs"].as_str().is_some_and(|said| said.contains("the page itself decided")), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn an_explanation_tells_what_else_can_differ() {
+    let (config, config_hash) = file("{}");
+    let (later, later_hash) = file("{\"mode\":\"enforce\"}");
+    let (robots, robots_hash) = file("User-agent: *\nDisallow: /page\n");
+    let basis = |hash: Option<&String>, config: &String| {
+        let mut robots = json!({ "status": 404, "fetched": "2026-11-22T09:59:00.000Z" });
+        if let Some(hash) = hash {
+            (robots["status"], robots["sha256"]) = (200.into(), hash.as_str().into());
+        }
+        json!({ "config": config, "robots": robots })
+    };
+    let of = |second: u8, url: &str, basis: &Value, more: Value| {
+        let mut record = asked(second, url, basis);
+        record.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        record
+    };
+    let (url, missing) = ("https://a.example/page", basis(None, &config_hash));
+    let allowed = json!({ "reason": "no-robots-txt" });
+    let none = Value::Null;
+    let refused =
+        |reason: &str| json!({ "outcome": "refused", "verdict": "refused", "reason": reason, "origin_ms": none });
+    for (first, second, why) in [
+        (of(0, url, &missing, allowed.clone()), None, None),
+        (
+            of(0, url, &missing, refused("crawl-delay")),
+            None,
+            Some(
+                "has refused (crawl-delay); judged again, it is allowed (no-robots-txt): what decided then, such as the time or the",
+            ),
+        ),
+        (
+            of(0, url, &missing, allowed.clone()),
+            Some(of(1, "https://a.example/", &basis(Some(&robots_hash), &config_hash), json!({}))),
+            Some("it is refused (robots-disallowed): it was decided by another copy of the site's files"),
+        ),
+        (
+            of(0, url, &missing, refused("operator-denied")),
+            Some(of(1, "https://a.example/", &basis(None, &later_hash), allowed.clone())),
+            Some("it is allowed (no-robots-txt): it was decided under another configuration"),
+        ),
+        (
+            of(
+                0,
+                url,
+                &basis(Some(&robots_hash), &config_hash),
+                json!({ "reason": "robots-disallowed", "verdict": "reported" }),
+            ),
+            None,
+            Some("has reported (robots-disallowed); judged again, it is refused (robots-disallowed): "),
+        ),
+    ] {
+        let lines: Vec<_> = [config.clone(), later.clone(), robots.clone(), first].into_iter().chain(second).collect();
+        let directory = chain(&lines);
+        let place = directory.path().to_str().unwrap();
+        let ended = politely(&["explain", url, "--at", "2999-01-01", "--evidence", place]).await;
+        let note = ended.stdout.lines().find(|line| line.starts_with("  note: the record of "));
+        assert_eq!(note.is_some(), why.is_some(), "{why:?}: {}{}", ended.stdout, ended.stderr);
+        assert!(note.is_none_or(|note| note.contains(why.unwrap())), "{why:?}: {}", ended.stdout);
     }
 }
 

@@ -122,7 +122,7 @@ async fn what_cannot_be_asked_for_is_refused_with_its_place_and_a_hint() {
 }
 
 /// The line that stores a file, and the file's SHA-256.
-fn file(text: &str) -> (Value, String) {
+pub fn file(text: &str) -> (Value, String) {
     let hash = hex(&sha256(text.as_bytes()));
     (json!({ "type": "file", "time": "2026-11-22T09:00:01.000Z", "sha256": hash, "text": text }), hash)
 }
