@@ -1,6 +1,7 @@
 //! What the records of a report rest on: the instances that wrote them, the configurations in force, and the files of the sites.
 
-use super::line::{Decision, Kind, ReadError, SiteCopy, parse};
+use super::decision::{Decision, SiteCopy};
+use super::line::{Kind, ReadError, parse};
 use super::read::{decoded, each_line, rc1_file};
 use super::record::Hash;
 use crate::robots::{ProductToken, RobotsTxt, RslFile, TdmRep, TdmReservation};
@@ -218,4 +219,5 @@ pub(super) fn bounded(all: &mut BTreeSet<String>, name: &str) {
 const MOST_SITES: usize = 10_000;
 /// Of one site's file; further ones are not listed.
 const MOST_COPIES: usize = 100;
-const MOST_NAMES: usize = 20;
+/// Most of what is listed of a kind.
+pub const MOST_NAMES: usize = 20;

@@ -1,7 +1,7 @@
 //! Appends lines to the chain: knows which files the segment has and which lines are synced, and begins new segments.
 
 use super::queue::{Batch, EvidenceFile, Lost, Queue};
-use super::record::{Draft, Hash, digits, link};
+use super::record::{Draft, Hash, digits, hex, link};
 use super::segment::Segment;
 use super::start::begin;
 use std::collections::HashSet;
@@ -66,18 +66,25 @@ impl Chain {
         self.unsynced.as_ref().map(|unsynced| unsynced.since.elapsed())
     }
 
-    /// Appends the files that the records refer to, then the records, piece by piece. `written` counts the records in the chain.
-    pub fn append(&mut self, batch: &Batch, written: &mut u64) -> io::Result<()> {
+    /// Appends the files that the records refer to, then the records, piece by piece, without those whose file does not fit: the result
+    /// says why. `written` counts the records in the chain.
+    pub fn append(&mut self, batch: &Batch, written: &mut u64) -> io::Result<Option<io::Error>> {
+        let (mut left_out, mut why) = (Vec::new(), None);
         for (hash, bytes) in batch.files.values().filter_map(EvidenceFile::body) {
-            self.keep(hash, bytes)?;
+            if let Err(error) = self.keep(hash, bytes) {
+                left_out.push(memchr::memmem::Finder::new(&hex(hash)).into_owned());
+                why = Some(error);
+            }
         }
         let (mut rest, mut head, mut count) = (&batch.lines[..], self.head, 0);
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let line;
             (line, rest) = rest.split_at(end + 1);
-            link(&mut head, line, &mut self.out);
-            count += 1;
-            if self.out.len() >= PIECE || rest.is_empty() {
+            if left_out.iter().all(|file| file.find(line).is_none()) {
+                link(&mut head, line, &mut self.out);
+                count += 1;
+            }
+            if self.out.len() >= PIECE || rest.is_empty() && count > 0 {
                 self.put(head)?;
                 *written += count;
                 self.queue.written.fetch_add(count, Relaxed);
@@ -88,7 +95,7 @@ impl Chain {
                 count = 0;
             }
         }
-        Ok(())
+        Ok(why)
     }
 
     /// Writes a file, unless the segment has it.

@@ -3,7 +3,7 @@
 use super::line::{Kind, Line, ReadError, parse};
 use super::past::Found;
 use super::read::each_line;
-use super::report::Selection;
+use super::selection::Selection;
 use std::io;
 use std::path::Path;
 

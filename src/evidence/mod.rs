@@ -3,12 +3,13 @@
 //! `explain --at`. docs/evidence.md has the format.
 //!
 //! To write: `record` makes a line, `queue` takes it to the thread of `writer`, which appends it to `chain`, in files of
-//! `segment`; `start` finds the end of an earlier chain. To read: `read` reads the lines, `line` parses them; `verify`, `report`, `counted` and
+//! `segment`; `start` finds the end of an earlier chain. To read: `read` reads the lines, `line` and `decision` parse them; `verify`, `report`, `counted` and
 //! `past` use them. `timestamp` reads an authority's time stamp of a line.
 
 mod basis;
 mod chain;
 mod counted;
+mod decision;
 mod line;
 mod owner;
 mod past;
@@ -17,19 +18,22 @@ mod read;
 mod record;
 mod report;
 mod segment;
+mod selection;
 mod start;
 mod timestamp;
 mod verify;
 mod writer;
 
-pub use basis::{Basis, ConfigUse, CopyUse, Instance, SiteBasis};
+pub use basis::{Basis, ConfigUse, CopyUse, Instance, MOST_NAMES, SiteBasis};
 pub use counted::each_counted;
-pub use line::{Decision, Figure, ReadError, SiteCopy};
+pub use decision::{Decision, Figure, SiteCopy};
+pub use line::ReadError;
 pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::{FileError, stored_file};
 pub use record::{Draft, Hash, digest_of, digits, from_hex, sha256};
-pub use report::{By, Group, Report, Selection, report};
+pub use report::{By, Group, Report, report};
 pub use segment::foreign;
+pub use selection::{HostSelection, Selection};
 pub use start::OpenError;
 pub use timestamp::{MOST_RESPONSE, Stamp, StampError, check, query};
 pub use verify::{Fault, Verified, verify};

@@ -1,6 +1,7 @@
 //! What was known of an authority at a time, by the records of then.
 
-use super::line::{Decision, Kind, SiteCopy, parse};
+use super::decision::{Decision, SiteCopy};
+use super::line::{Kind, parse};
 use super::read::{each_line, file_of};
 use super::record::{Hash, digits};
 use super::report::Group;
@@ -28,7 +29,7 @@ pub struct Past {
     /// The records of that very URL up to then, without clients that may not use the proxy: totals, and the last few in order.
     pub asked: Group,
     pub last: Vec<Found>,
-    /// The last of them that the page's own words refused.
+    /// The last of them to which the page's own words said no: refused, or reported.
     pub by_page: Option<Found>,
     /// When the page was fetched last and said so; later refusals remember it.
     pub page_read: Option<SystemTime>,
@@ -96,10 +97,10 @@ pub fn find(
         }
         if parsed.time <= at && of == url && decision.reason.as_deref() != Some("client-denied") {
             asked.add(&decision, parsed.time);
-            if decision.is_refused_by_page() && is_later(&by_page) {
+            if decision.is_by_page() && is_later(&by_page) {
                 let use_of = |it: &Decision| (it.rule.clone(), it.purpose.clone(), it.product_tokens.clone());
                 let is_same = by_page.as_ref().is_some_and(|before| use_of(&before.decision) == use_of(&decision));
-                let is_read = decision.is_refused_after_answer();
+                let is_read = decision.origin_ms.is_some();
                 page_read = if is_read { Some(parsed.time) } else { page_read.filter(|_| is_same) };
                 by_page = Some(found());
             }

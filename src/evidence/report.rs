@@ -1,10 +1,11 @@
 //! Totals over records: by host, domain, user or rule.
 
-use super::basis::{Basis, bounded};
-use super::line::{Decision, Figure, Kind, ReadError, parse};
+use super::basis::{Basis, MOST_NAMES, bounded};
+use super::decision::{Decision, Figure};
+use super::line::{Kind, ReadError, parse};
 use super::read::each_line;
-use crate::policy::{Authority, HostPattern};
-use crate::robots::Purpose;
+use super::selection::{Selection, authority, user_of};
+use crate::policy::{Authority, clipped};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,19 +23,6 @@ pub enum By {
     User,
     /// By the rule of a robots.txt, or by the reason where no rule decided
     Rule,
-}
-
-/// Which records count. What is empty selects all.
-#[derive(Debug, Clone, Default)]
-pub struct Selection {
-    pub since: Option<SystemTime>,
-    /// Exclusive.
-    pub until: Option<SystemTime>,
-    pub hosts: Vec<HostPattern>,
-    /// A user, or the address of a client without one.
-    pub user: Option<String>,
-    /// A declared use.
-    pub purpose: Option<Purpose>,
 }
 
 /// Totals of the records that were selected.
@@ -81,6 +69,11 @@ pub struct Group {
     pub bytes_in: u64,
     /// Of sites' answers.
     pub bytes_out: u64,
+    /// Of these: with content, which are 2xx and tunnels, as whole as the site sent them, and their bytes.
+    pub content: u64,
+    pub content_bytes: u64,
+    /// The site answered 304: it has not changed since it was fetched before.
+    pub not_modified: u64,
     /// That requests waited for their turn.
     pub held_ms: u64,
     #[serde(skip)]
@@ -89,6 +82,10 @@ pub struct Group {
     pub reasons: BTreeMap<String, u64>,
     /// Why requests were refused, one reason each.
     pub refused_by: BTreeMap<String, u64>,
+    /// By which rule, as [`By::Rule`] names them. What comes after the first few is counted under its reason.
+    pub refused_rules: BTreeMap<String, u64>,
+    /// The User-Agents that sites have seen, the first few; empty: none was sent.
+    pub agents: BTreeSet<String>,
     /// For whom robots.txt was read, and what for.
     pub product_tokens: BTreeSet<String>,
     /// Requests by declared use. One that declares several counts for each.
@@ -152,23 +149,6 @@ impl TotalsByName {
     }
 }
 
-impl Selection {
-    /// Whether a report counts this record.
-    pub(super) fn counts(&self, decision: &Decision, at: SystemTime) -> bool {
-        let is_host = |host: &Authority| self.hosts.iter().any(|pattern| pattern.matches(host.host()));
-        // The requests inside have records of their own.
-        decision.outcome != "intercepted"
-            && self.overlaps(at, at)
-            && (self.hosts.is_empty() || authority(decision).is_some_and(|host| is_host(&host)))
-            && self.user.as_deref().is_none_or(|user| user == user_of(decision))
-            && self.purpose.as_ref().is_none_or(|purpose| decision.purpose.iter().any(|it| it == purpose.as_str()))
-    }
-
-    fn overlaps(&self, from: SystemTime, to: SystemTime) -> bool {
-        self.since.is_none_or(|since| to >= since) && self.until.is_none_or(|until| from < until)
-    }
-}
-
 impl Group {
     /// What the site answered with, without its errors.
     pub fn delivered(&self) -> u64 {
@@ -187,12 +167,13 @@ impl Group {
         }
         self.status_4xx += u64::from(figure == Figure::Status4xx);
         self.status_5xx += u64::from(figure == Figure::Status5xx);
-        // What comes from here is not the site's.
-        let is_sites =
-            decision.origin_ms.is_some() && !matches!(decision.outcome.as_str(), "refused" | "failed" | "cached");
-        if is_sites || decision.outcome == "tunnelled" {
-            self.bytes_out += decision.bytes_out;
+        let bytes = decision.site_bytes().unwrap_or_default();
+        self.bytes_out += bytes;
+        if decision.is_content() {
+            self.content += 1;
+            self.content_bytes += bytes;
         }
+        self.not_modified += u64::from(decision.site_status() == Some(304));
         self.reported += u64::from(verdict == Some("reported"));
         self.bytes_in += decision.bytes_in;
         self.held_ms += decision.held_ms;
@@ -202,13 +183,20 @@ impl Group {
             *self.reasons.entry(reason.clone()).or_default() += 1;
         }
         if decision.outcome == "refused" {
-            *self.refused_by.entry(decision.reason.clone().unwrap_or_default()).or_default() += 1;
+            let reason = decision.reason.as_deref().unwrap_or_default();
+            *self.refused_by.entry(reason.to_owned()).or_default() += 1;
+            let rule = clipped(&name(decision, By::Rule)).into_owned();
+            let is_full = self.refused_rules.len() >= MOST_NAMES && !self.refused_rules.contains_key(&rule);
+            *self.refused_rules.entry(if is_full { reason.to_owned() } else { rule }).or_default() += 1;
             self.refused_after_answer += u64::from(decision.is_refused_after_answer());
         }
         if decision.is_let_through() {
             self.let_through += 1;
             let is_reserved = decision.signals.is_some() || decision.all_reasons().any(|it| it == "usage-disallowed");
             self.let_through_reserved += u64::from(is_reserved);
+        }
+        if decision.sent_ms.is_some() {
+            bounded(&mut self.agents, &clipped(decision.agent.as_deref().unwrap_or_default()));
         }
         decision.product_tokens.iter().for_each(|token| bounded(&mut self.product_tokens, token));
         for purpose in &decision.purpose {
@@ -235,18 +223,10 @@ fn name(decision: &Decision, by: By) -> String {
     }
 }
 
-fn authority(decision: &Decision) -> Option<Authority> {
-    Authority::from_url(decision.url.as_deref()?).ok()
-}
-
 /// The registrable domain; of a host that has none, the host.
 fn domain(authority: &Authority) -> String {
     let host = authority.host();
     host.domain().map_or_else(|| host.to_string(), str::to_owned)
-}
-
-fn user_of(decision: &Decision) -> &str {
-    decision.user.as_deref().unwrap_or(&decision.client)
 }
 
 /// What does not fit is added up as one.

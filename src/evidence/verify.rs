@@ -21,7 +21,7 @@ use std::time::SystemTime;
 pub struct Verified {
     pub segments: u64,
     pub records: u64,
-    /// The earliest and the latest time that a line names. A decision's is when its request came.
+    /// When the first and the last of their requests came.
     pub times: Option<(SystemTime, SystemTime)>,
     /// SHA-256 of the last line, and the number of its segment.
     pub head: Hash,
@@ -48,7 +48,8 @@ pub struct Verified {
 }
 
 /// A change to the evidence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("segment {segment}{place}: {what}", place = .line.map_or(String::new(), |line| format!(", line {line}")))]
 pub struct Fault {
     pub segment: u64,
     /// From 1; `None`: the segment as a whole.
@@ -217,8 +218,6 @@ impl Walk {
 
     fn line(&mut self, segment: u64, number: u64, line: Line) {
         let found = &mut self.found;
-        let (first, last) = found.times.unwrap_or((line.time, line.time));
-        found.times = Some((first.min(line.time), last.max(line.time)));
         if number == 1 && !matches!(line.kind, Kind::Segment { segment: said, .. } if said == segment) {
             return self.fault(segment, Some(1), "it does not begin as this segment does");
         }
@@ -226,6 +225,8 @@ impl Walk {
             Kind::Segment { .. } if number > 1 => self.fault(segment, Some(number), "a segment does not begin here"),
             Kind::Decision(decision) => {
                 found.records += 1;
+                let (first, last) = found.times.unwrap_or((line.time, line.time));
+                found.times = Some((first.min(line.time), last.max(line.time)));
                 let files = [decision.robots, decision.tdmrep, decision.license_file];
                 let files = files.into_iter().flatten().filter_map(|file| file.sha256);
                 for hash in files.chain(decision.config) {

@@ -25,6 +25,9 @@ pub(super) struct Writer {
     lost: Option<Lost>,
     /// When a loss was last logged.
     logged: Option<Instant>,
+    /// The log says that nothing can be written, and has yet to say that it is over, and how many records were lost.
+    is_told: bool,
+    unsaid: u64,
     /// When `look_after` last ran.
     looked: Instant,
     pub clock: Clock,
@@ -53,6 +56,8 @@ impl Writer {
             pending: Vec::new(),
             lost: None,
             logged: None,
+            is_told: false,
+            unsaid: 0,
             looked: Instant::now(),
             clock: Clock::default(),
             helper: None,
@@ -75,10 +80,13 @@ impl Writer {
     }
 
     pub fn run(mut self) {
-        let patience = |writer: &Self| if writer.chain.unsynced_for().is_some() { SYNC } else { LOOK };
+        let patience = |writer: &Self| match writer.is_behind() || writer.chain.unsynced_for().is_some() {
+            true => SYNC,
+            false => LOOK,
+        };
         let mut batch = Batch::default();
         while let Some(taken) = self.queue.take(batch, patience(&self)) {
-            if !taken.is_empty() {
+            if !taken.is_empty() || self.is_behind() {
                 self.write(&taken);
             }
             batch = taken;
@@ -99,27 +107,34 @@ impl Writer {
             self.look_after(now);
         }
         let mut written = 0;
-        if let Err(error) =
-            self.may_write(now).and_then(|()| self.catch_up()).and_then(|()| self.chain.append(batch, &mut written))
-        {
-            let (from, to) = batch.times.unwrap_or((now, now));
-            let lost = Lost { count: batch.records - written, from, to };
+        let appended =
+            self.may_write(now).and_then(|()| self.catch_up()).and_then(|()| self.chain.append(batch, &mut written));
+        if let Err(error) = &appended {
             self.failed.get_or_insert_with(|| (Instant::now(), error.to_string()));
-            self.queue.lost.fetch_add(lost.count, Relaxed);
-            if self.lost.is_none() && self.is_to_be_logged() {
-                tracing::error!(directory = %self.directory.display(), "evidence cannot be written, and is lost: {error}");
+        }
+        match appended {
+            Ok(None) => self.note_recovery(),
+            Ok(Some(error)) | Err(error) => {
+                let (from, to) = batch.times.unwrap_or((now, now));
+                let lost = Lost { count: batch.records - written, from, to };
+                self.queue.lost.fetch_add(lost.count, Relaxed);
+                self.unsaid += lost.count;
+                if self.lost.is_none() && self.is_to_be_logged() {
+                    self.is_told = true;
+                    tracing::error!(directory = %self.directory.display(), "evidence cannot be written, and is lost: {error}");
+                }
+                self.lose(lost);
             }
-            self.lose(lost);
         }
         if let Some(lost) = batch.lost {
             if self.is_to_be_logged() {
                 tracing::warn!(records = lost.count, "evidence was lost: {}", batch.why);
             }
             self.lose(lost);
-            // These came before now, but the next record may be hours away.
-            if self.failed.is_none() && !self.chain.is_damaged() {
-                let _ = self.catch_up();
-            }
+        }
+        // These came before now, but the next record may be hours away.
+        if self.lost.is_some() && self.failed.is_none() && !self.chain.is_damaged() {
+            let _ = self.catch_up();
         }
     }
 
@@ -135,6 +150,19 @@ impl Writer {
             self.logged = Some(Instant::now());
         }
         !is_quiet
+    }
+
+    /// Whether the chain or the log has yet to say something of a loss, which does not wait for the next record.
+    fn is_behind(&self) -> bool {
+        self.lost.is_some() || self.is_told
+    }
+
+    /// All of a batch was written: ends what the log has said of a loss.
+    fn note_recovery(&mut self) {
+        if std::mem::take(&mut self.is_told) {
+            let records = std::mem::take(&mut self.unsaid);
+            tracing::warn!(records, "evidence is written again; these records were lost");
+        }
     }
 
     /// An error: writing failed less than a second ago. Begins a new segment if the current one was removed, or fsync failed for it.
@@ -247,13 +275,14 @@ impl Writer {
         if let Some(helper) = self.helper.take() {
             let _ = helper.join();
         }
-        tracing::info!(segment = self.chain.segment.number, head = %digits(&self.chain.head()), "evidence is closed");
+        let (segment, lost) = (self.chain.segment.number, self.queue.lost.load(Relaxed));
+        tracing::info!(segment, head = %digits(&self.chain.head()), lost, "evidence is closed");
     }
 }
 
 /// Bytes after which another segment begins.
 const MOST_SEGMENT: u64 = 64 << 20;
-/// Longest time without fsync: what a power cut loses.
+/// Longest time without fsync, which is what a power cut loses, and between two tries to record what was lost.
 const SYNC: Duration = Duration::from_secs(1);
 /// Time until a failed write is tried again.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -98,6 +98,11 @@ fn file(args: &FileArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
+/// That the chain is broken, and where first. `None`: it is whole.
+pub(super) fn broken(verified: &Verified) -> Option<String> {
+    verified.faults.first().map(|fault| format!("the chain of the evidence is broken ({fault})"))
+}
+
 /// Parses a time as people write it: RFC 3339, a date, or how long ago it was (`7d`).
 pub(super) fn when(text: &str) -> Result<SystemTime, String> {
     if let Some(at) = rfc3339::parse(text) {
@@ -122,8 +127,7 @@ fn text(directory: &Path, verified: &Verified, is_authentic: bool) -> String {
     let Verified { removed_heads, others, faults, stamps, .. } = verified;
     let mut out = String::new();
     for fault in faults.iter().take(MOST_SHOWN) {
-        let line = fault.line.map_or_else(String::new, |line| format!(", line {line}"));
-        let _ = writeln!(out, "broken: segment {}{line}: {}", fault.segment, fault.what);
+        let _ = writeln!(out, "broken: {fault}");
     }
     if faults.len() > MOST_SHOWN {
         let _ = writeln!(out, "… and {} more", faults.len() - MOST_SHOWN);

@@ -30,16 +30,16 @@ pub(super) fn on_record(url: &str, past: &Past, at: SystemTime) -> String {
             }
             None => "the site was not asked".to_owned(),
         };
+        let bytes = decision.site_bytes().map_or(String::new(), |bytes| format!(", {}", size(bytes)));
         let verdict = decision.verdict.as_deref().filter(|verdict| *verdict != decision.outcome);
         let verdict = verdict.map_or(String::new(), |verdict| format!(", {verdict}"));
         let _ = writeln!(
             out,
-            "  {} by {} for {}: {}{verdict} ({reasons}{rule}), {site}, {} (segment {segment}, line {line})",
+            "  {} by {} for {}: {}{verdict} ({reasons}{rule}), {site}{bytes} (segment {segment}, line {line})",
             rfc3339::millis(*time),
             or(&decision.product_tokens, "any crawler"),
             or(&decision.purpose, "no declared use"),
             decision.outcome,
-            size(decision.bytes_out),
         );
     }
     out

@@ -3,10 +3,10 @@
 use super::on_record::on_record;
 use super::{ExplainArgs, offered, refused_by_page, text};
 use crate::admin;
-use crate::cli::evidence::{directory, when};
+use crate::cli::evidence::{broken, directory, when};
 use crate::cli::{CommandError, Format, NO, inert, inert_json, print};
 use crate::config::Settings;
-use crate::evidence::{Found, Past, SiteCopy, digits, find, verify};
+use crate::evidence::{Decision, Found, Past, SiteCopy, digits, find, verify};
 use crate::policy::explain::{Explanation, UNKNOWN, explain};
 use crate::policy::{Authority, HostRules, Known, Request};
 use crate::rfc3339;
@@ -38,7 +38,7 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     let tdmrep = rules.mining_purpose().map(|_| past.tdmrep(at));
     let known = Known { robots: &robots, tdmrep: tdmrep.as_ref(), license: None };
     let mut explanation = explain(known, &rules, &request, at);
-    let broken = broken(&directory);
+    let broken = what_is_broken(&directory);
     let warning =
         broken.as_ref().map_or(String::new(), |why| format!("warning: {}: do not rely on any of this\n", inert(why)));
     if explanation.reason == UNKNOWN {
@@ -56,14 +56,23 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
     }
     let contradicted = contradicted(&explanation, &past);
     let by_page = by_page(&explanation, &past);
+    let is_refused = by_page.is_some_and(|decision| decision.verdict.as_deref() == Some("refused"));
+    let page_rule = by_page.and_then(|decision| decision.rule.as_deref());
+    let differs = differs(&explanation, &past).filter(|_| contradicted.is_none());
     match args.format {
         Format::Text => {
             let is_set = matches!(explanation.reason, "robots-ignored" | "allowed-by-operator");
             let by = if is_set { "the operator" } else { "robots.txt" };
             let read = past.page_read.map(rfc3339::millis);
-            let verdict = by_page.map(|rule| refused_by_page(by, rule, read.as_deref()));
-            let judged =
-                text(&explanation, verdict.as_deref(), settings.pace.max_crawl_delay) + &offered(&offer(&past));
+            let verdict = page_rule.map(|rule| match is_refused {
+                true => refused_by_page(by, rule, read.as_deref()),
+                false => {
+                    format!("allowed by {by}; the page's own {rule} says no, which was only reported, as configured")
+                }
+            });
+            let judged = text(&explanation, verdict.as_deref(), settings.pace.max_crawl_delay)
+                + &differs.map_or_else(String::new, |said| inert(&format!("  note: {said}\n")))
+                + &offered(&offer(&past));
             let mut out = inert(&on_record(&explanation.url, &past, at))
                 + "\njudged again, by the files of that time:\n"
                 + &judged
@@ -83,33 +92,53 @@ pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &
             let mut all = as_json(&explanation, &past, at, unread.as_deref());
             all["evidence"]["contradicts"] = contradicted.is_some().into();
             all["evidence"]["broken"] = broken.as_deref().into();
-            all["evidence"]["refused_by_page"] = by_page.into();
+            all["evidence"]["refused_by_page"] = page_rule.filter(|_| is_refused).into();
+            all["evidence"]["reported_by_page"] = page_rule.filter(|_| !is_refused).into();
             all["evidence"]["page_read"] = by_page.and(past.page_read).map(rfc3339::millis).into();
+            all["evidence"]["differs"] = differs.into();
             print(&inert_json(&format!("{all}\n")))?
         }
     };
     if contradicted.is_some() || broken.is_some() {
         return Ok(ExitCode::from(UNSURE));
     }
-    Ok(if explanation.allowed && by_page.is_none() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+    Ok(if explanation.allowed && !is_refused { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
 /// What is wrong with the chain, if anything is.
-fn broken(directory: &Path) -> Option<String> {
+fn what_is_broken(directory: &Path) -> Option<String> {
     match verify(directory, &[]) {
-        Ok(verified) => verified.faults.first().map(|fault| {
-            let line = fault.line.map_or_else(String::new, |line| format!(", line {line}"));
-            format!("the chain of the evidence is broken (segment {}{line}: {})", fault.segment, fault.what)
-        }),
+        Ok(verified) => broken(&verified),
         Err(error) => Some(format!("the chain of the evidence was not checked: {error}")),
     }
 }
 
-/// The field, or element of the page's head, that refused the URL last, for the same crawler and use; the files of then allow it.
-fn by_page<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a str> {
+/// The last record in which the page's own words said no to the same crawler and use; the files of then allow it.
+fn by_page<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Decision> {
     let Found { decision, .. } = past.by_page.as_ref().filter(|_| explanation.allowed)?;
-    let is_for_same = decision.purpose == explanation.purposes && decision.product_tokens == explanation.product_tokens;
-    decision.rule.as_deref().filter(|_| is_for_same)
+    is_for_same(decision, explanation).then_some(decision)
+}
+
+fn is_for_same(decision: &Decision, explanation: &Explanation) -> bool {
+    decision.purpose == explanation.purposes && decision.product_tokens == explanation.product_tokens
+}
+
+/// What the last record of the URL has, if that is not what is judged now, and why. `None`: it has the same.
+fn differs(explanation: &Explanation, past: &Past) -> Option<String> {
+    let Found { decision, time, .. } = past.last.last()?;
+    let (reason, verdict) = (decision.reason.as_deref()?, decision.verdict.as_deref()?);
+    let why = match reason {
+        _ if reason == explanation.reason && (verdict != "refused") == explanation.allowed => return None,
+        _ if !is_for_same(decision, explanation) => "it was judged for another crawler or use",
+        _ if decision.is_by_page() => "the page itself decided, by words that are in no file",
+        _ if decision.is_by_license() => "a licence file decided, which is not judged again",
+        _ if decision.config != past.known.decision.config => "it was decided under another configuration",
+        _ if BY_FILES.contains(&reason) => "it was decided by another copy of the site's files",
+        _ => "what decided then, such as the time or the requests before, is in no file",
+    };
+    let now = if explanation.allowed { "allowed" } else { "refused" };
+    let now = format!("judged again, it is {now} ({})", explanation.reason);
+    Some(format!("the record of {} has {verdict} ({reason}); {now}: {why}", rfc3339::millis(*time)))
 }
 
 /// For a date, its last millisecond in UTC, so that it covers the whole day.
@@ -151,13 +180,11 @@ fn contradicted<'a>(explanation: &Explanation, past: &'a Past) -> Option<&'a Fou
     let is_based_alike = then.config == known.config
         && basis(then.robots.as_ref()) == basis(past.robots.as_ref().map(|robots| &robots.copy))
         && basis(then.tdmrep.as_ref()) == basis(past.tdmrep.as_ref().map(|tdmrep| &tdmrep.copy))
-        && then.product_tokens == explanation.product_tokens
-        && then.purpose == explanation.purposes;
+        && is_for_same(then, explanation);
     let reason = then.reason.as_deref()?;
     // Other reasons depend on the time, earlier requests, what the page says, or a licence file, which is not judged again.
-    let is_by_license = then.rule.as_deref().is_some_and(|rule| rule.starts_with("url: "));
     let is_by_files = BY_FILES.contains(&reason)
-        || reason == "usage-disallowed" && !then.is_refused_by_page() && !is_by_license && then.origin_ms.is_none();
+        || reason == "usage-disallowed" && !then.is_by_page() && !then.is_by_license() && then.origin_ms.is_none();
     (is_based_alike && is_by_files && reason != explanation.reason).then_some(same)
 }
 
@@ -228,7 +255,7 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Optio
             "rule": found.decision.rule,
             "outcome": found.decision.outcome,
             "site_status": found.decision.site_status(),
-            "bytes": found.decision.bytes_out,
+            "bytes": found.decision.site_bytes(),
         })
     };
     let copy = |(name, copy): (&str, &SiteCopy)| {

@@ -5,6 +5,7 @@ use crate::evidence::{Found, ReadError, Selection, each_counted};
 use crate::rfc3339;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::time::Duration;
 
 /// Writes to standard output, record by record: however many there are, none is left out. The inner result is that of writing.
 pub(super) fn write(directory: &Path, selection: &Selection) -> Result<io::Result<()>, ReadError> {
@@ -23,7 +24,7 @@ pub(super) fn write(directory: &Path, selection: &Selection) -> Result<io::Resul
     Ok(written)
 }
 
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 19] = [
     "time",
     "figure",
     "url",
@@ -38,18 +39,25 @@ const COLUMNS: [&str; 14] = [
     "product_tokens",
     "purpose",
     "record",
+    "sent",
+    "held_ms",
+    "verdict",
+    "decided_by",
+    "agent",
 ];
 
 fn row(found: &Found) -> [String; COLUMNS.len()] {
     let Found { segment, line, time, decision } = found;
+    let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+    let sent = decision.sent_ms.and_then(|after| time.checked_add(Duration::from_millis(after)));
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     [
         rfc3339::millis(*time),
         decision.figure().as_str().to_owned(),
         text(&decision.url),
         decision.status.to_string(),
-        decision.site_status().map_or_else(String::new, |status| status.to_string()),
-        decision.bytes_out.to_string(),
+        number(decision.site_status().map(u64::from)),
+        number(decision.site_bytes()),
         text(&decision.reason),
         text(&decision.rule),
         text(&decision.method),
@@ -58,6 +66,11 @@ fn row(found: &Found) -> [String; COLUMNS.len()] {
         decision.product_tokens.join(" "),
         decision.purpose.join(" "),
         format!("segment {segment} line {line}"),
+        sent.map_or_else(String::new, rfc3339::millis),
+        decision.held_ms.to_string(),
+        text(&decision.verdict),
+        text(&decision.decided_by()),
+        text(&decision.agent),
     ]
 }
 

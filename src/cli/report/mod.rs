@@ -7,13 +7,12 @@ mod overrides;
 mod page;
 mod training;
 
-use super::evidence::{directory, unreadable, when};
+use super::evidence::{broken, directory, unreadable, when};
 use super::{CommandError, ConfigArg, counted};
-use crate::evidence::{By, Group, Selection, report, verify};
-use crate::policy::HostPattern;
+use crate::evidence::{By, Group, HostSelection, Selection, report, verify};
 use crate::rfc3339;
 use crate::robots::Purpose;
-use page::{MOST_SHOWN, Page, let_through, meaning, named, refused as refused_how};
+use page::{MOST_SHOWN, Page, let_through, meaning, named, refused as refused_how, undeclared};
 pub(super) use page::{outcomes, size};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -36,9 +35,10 @@ pub(super) struct ReportArgs {
     /// Only requests before this time, in the same notation
     #[arg(long, value_name = "WHEN", value_parser = when)]
     until: Option<SystemTime>,
-    /// Only requests to this host: `example.com`, or `*.example.com` for all below it; may be given several times
+    /// Only requests to this host: `example.com`, `example.com:8443` at that port alone, or `*.example.com` for all below it; may be
+    /// given several times
     #[arg(long = "host", value_name = "PATTERN")]
-    hosts: Vec<HostPattern>,
+    hosts: Vec<HostSelection>,
     /// Only requests of this user, or of a client without a user name, by its address
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -73,10 +73,19 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let failed = |error| unreadable(&directory, &error);
     let verified = verify(&directory, &[]).map_err(failed)?;
     let code = if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) };
-    if matches!(args.format, Form::Csv) {
-        csv::write(&directory, &selection).map_err(failed)??;
-        return Ok(code);
-    }
+    let render: fn(&Page<'_>) -> String = match args.format {
+        Form::Text => |page| super::inert(&text(page)),
+        Form::Json => |page| super::inert_json(&format!("{:#}\n", json::all_as_json(page))),
+        Form::Html => html::render,
+        Form::TrainingSummary => training::render,
+        Form::Csv => {
+            if let Some(broken) = broken(&verified) {
+                eprintln!("warning: {}: do not rely on these lines", super::inert(&broken));
+            }
+            csv::write(&directory, &selection).map_err(failed)??;
+            return Ok(code);
+        }
+    };
     let mut report = report(&directory, by, &selection).map_err(failed)?;
     if !matches!(args.format, Form::Text) {
         report.basis.read_files(&directory).map_err(failed)?;
@@ -89,13 +98,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
         report: &report,
         verified: &verified,
     };
-    super::print(&match args.format {
-        Form::Text => super::inert(&text(&page)),
-        Form::Csv => unreachable!("it is written above"),
-        Form::Json => super::inert_json(&format!("{:#}\n", json::all_as_json(&page))),
-        Form::Html => html::render(&page),
-        Form::TrainingSummary => training::render(&page),
-    })?;
+    super::print(&render(&page))?;
     Ok(code)
 }
 
@@ -158,7 +161,7 @@ fn text(page: &Page<'_>) -> String {
     );
     for group in report.groups.iter().take(MOST_SHOWN) {
         let Group { requests, status_4xx, status_5xx, answered, refused, failed, .. } = group;
-        let (delivered, received, name) = (group.delivered(), size(group.bytes_out), named(group));
+        let (delivered, received, name) = (group.delivered(), size(group.bytes_out), named(&group.name));
         let _ = writeln!(
             out,
             "{requests:>9} {delivered:>9} {status_4xx:>6} {status_5xx:>6} {answered:>8} {refused:>8} {failed:>9} {received:>10}  {name}"
@@ -173,6 +176,7 @@ fn text(page: &Page<'_>) -> String {
     if total.let_through > 0 {
         let _ = writeln!(out, "{}", let_through(total));
     }
+    undeclared(total).iter().for_each(|said| _ = writeln!(out, "{said}"));
     let _ = writeln!(out, "\nwhy:");
     for (reason, count) in &total.reasons {
         let _ = writeln!(out, "{count:>9} {reason}: {}", meaning(reason));

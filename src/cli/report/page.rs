@@ -1,7 +1,7 @@
 //! The content of a report, independent of its format, and texts that the formats share.
 
 use crate::cli::{REFUSED_AFTER_ANSWER, counted};
-use crate::evidence::{By, Group, Report, Selection, Verified};
+use crate::evidence::{By, Group, MOST_NAMES, Report, Selection, Verified};
 use crate::policy::is_unseen;
 use std::path::Path;
 use std::time::SystemTime;
@@ -28,8 +28,8 @@ impl Page<'_> {
     }
 }
 
-pub fn named(group: &Group) -> &str {
-    if group.name.is_empty() { "(none)" } else { &group.name }
+pub fn named(name: &str) -> &str {
+    if name.is_empty() { "(none)" } else { name }
 }
 
 pub fn size(bytes: u64) -> String {
@@ -66,6 +66,23 @@ pub fn outcomes(group: &Group) -> String {
     .filter_map(|(count, said)| (count > 0).then_some(said))
     .collect::<Vec<_>>()
     .join("; ")
+}
+
+/// The User-Agents that sites saw.
+pub fn agents(group: &Group) -> Vec<String> {
+    let mut all: Vec<_> = group.agents.iter().map(|agent| named(agent).to_owned()).collect();
+    if all.len() == MOST_NAMES {
+        all.push("perhaps more".to_owned());
+    }
+    all
+}
+
+/// What is missing where no use was declared. `None`: nowhere.
+pub fn undeclared(group: &Group) -> Option<String> {
+    (group.undeclared > 0).then(|| {
+        let (count, of) = (group.undeclared, counted(group.requests, "request"));
+        format!("no purpose declared for {count} of {of}: what sites reserve from a use was not applied to them")
+    })
 }
 
 /// Overrides that took effect.

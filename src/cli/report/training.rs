@@ -2,7 +2,7 @@
 //! content, AI Act (Regulation (EU) 2024/1689) Art. 53(1)(d). docs/evidence.md names the version of the template.
 
 use super::overrides::{operator, overrides};
-use super::page::{Page, let_through, named, outcomes, put_text};
+use super::page::{Page, agents, let_through, named, outcomes, put_text};
 use crate::cli::counted;
 use crate::evidence::Group;
 use crate::rfc3339;
@@ -21,17 +21,18 @@ pub(super) fn render(page: &Page<'_>) -> String {
         total.times.map_or_else(|| (HAND.to_owned(), HAND.to_owned()), |(from, to)| (month(from), month(to)));
     let configs: Vec<_> = basis.configs.values().filter_map(|used| used.text.as_deref()).collect();
     let mut names: Vec<_> = total.product_tokens.iter().map(|token| literal(token)).collect();
+    names.extend(agents(total).iter().map(|agent| format!("User-Agent \"{}\"", literal(agent))));
     names.extend(operator(basis).map(|contact| format!("contact: {}", literal(&contact))));
     let uses =
         total.purposes.iter().map(|(purpose, count)| format!("{} ({})", literal(purpose), counted(*count, "request")));
     let mut uses: Vec<_> = uses.collect();
     if total.undeclared > 0 {
-        uses.push(format!("no declared use ({})", counted(total.undeclared, "request")));
+        uses.push(format!("no purpose declared ({})", counted(total.undeclared, "request")));
     }
     let set = configs.iter().flat_map(|config| overrides(config, page.selection, basis));
     let set: BTreeSet<_> = set.map(|it| literal(&format!("{}: {}", it.scope(), it.setting))).collect();
     let domains = most(&page.report.groups);
-    let all = page.report.groups.iter().filter(|domain| domain.bytes_out > 0).count();
+    let all = page.report.groups.iter().filter(|domain| domain.content_bytes > 0).count();
 
     let mut out = String::from("# Public summary of training content: what was crawled\n\n");
     let _ = writeln!(
@@ -52,10 +53,14 @@ pub(super) fn render(page: &Page<'_>) -> String {
     out.push_str("## 2.3. Data crawled and scraped from online sources\n\n");
     let behaviour = format!(
         "robots.txt (RFC 9309) was read before each site was asked, and obeyed, but for overrides of the operator: {}. Of {}: {}. \
+         {} brought content (answers 2xx, and tunnels): {}; {} had not changed since an earlier fetch (304). \
          Captchas, paywalls and logins: {HAND}",
         joined(set.into_iter().collect()),
         counted(total.requests, "request"),
         outcomes(total),
+        total.content,
+        counted(total.content_bytes, "byte"),
+        total.not_modified,
     );
     for (field, value) in [
         (
@@ -70,16 +75,17 @@ pub(super) fn render(page: &Page<'_>) -> String {
         ("Type of modality covered", HAND.to_owned()),
         (
             "Summary of the most relevant domain names crawled",
-            format!("below: {} of {all}, the top 10 % by the size of what was received", domains.len()),
+            format!("below: {} of {all}, the top 10 % by the size of the content", domains.len()),
         ),
         ("Additional comments (optional)", HAND.to_owned()),
     ] {
         let colon = if field.ends_with('?') { "" } else { ":" };
         let _ = writeln!(out, "- {field}{colon} {value}");
     }
-    out.push_str("\n| Domain | Bytes | Requests |\n|---|---:|---:|\n");
+    out.push_str("\n| Domain | Bytes | Requests | Unchanged (304) |\n|---|---:|---:|---:|\n");
     for domain in &domains {
-        let _ = writeln!(out, "| {} | {} | {} |", literal(named(domain)), domain.bytes_out, domain.delivered());
+        let Group { name, content, content_bytes, not_modified, .. } = domain;
+        let _ = writeln!(out, "| {} | {content_bytes} | {content} | {not_modified} |", literal(named(name)));
     }
     out.push_str("\n## 3.1. Respect of reservation of rights from text and data mining exception or limitation\n\n");
     let count = |reason: &str| total.refused_by.get(reason).copied().unwrap_or_default();
@@ -88,8 +94,8 @@ pub(super) fn render(page: &Page<'_>) -> String {
     let _ = writeln!(
         out,
         "- Measures before and during data collection: robots.txt ({} refused, and {} because it could not be read), and what sites \
-         reserve from the declared use by Content-Signal, Content-Usage, X-Robots-Tag, TDM-Reservation and tdmrep.json ({usage} \
-         refused). For other reasons, such as the pace: {} refused. {}. {HAND}",
+         reserve from the declared use: by Content-Signal and Content-Usage in robots.txt and in answers, Robots-Tag, X-Robots-Tag, \
+         TDM-Reservation, tdmrep.json, licence files (RSL) if enforced, and `<meta>` elements in the head of a page (robots, tdm-reservation) ({usage} refused). For other reasons, such as the pace: {} refused. {}. {HAND}",
         robots[0],
         robots[1],
         total.refused - robots[0] - robots[1] - usage,
@@ -98,10 +104,10 @@ pub(super) fn render(page: &Page<'_>) -> String {
     out
 }
 
-/// The top tenth of the domains by bytes received, rounded up. Domains that delivered nothing do not count.
+/// The top tenth of the domains by bytes of content, rounded up. Domains that delivered nothing do not count.
 fn most(domains: &[Group]) -> Vec<&Group> {
-    let mut all: Vec<_> = domains.iter().filter(|domain| domain.bytes_out > 0).collect();
-    all.sort_by(|one, other| (other.bytes_out, &one.name).cmp(&(one.bytes_out, &other.name)));
+    let mut all: Vec<_> = domains.iter().filter(|domain| domain.content_bytes > 0).collect();
+    all.sort_by(|one, other| (other.content_bytes, &one.name).cmp(&(one.content_bytes, &other.name)));
     all.truncate(all.len().div_ceil(10));
     all
 }
@@ -132,7 +138,7 @@ mod tests {
     #[test]
     fn the_tenth_with_the_most_bytes_is_listed() {
         let domain =
-            |number: u64| Group { name: format!("{number}.example"), bytes_out: number % 15, ..Group::default() };
+            |number: u64| Group { name: format!("{number}.example"), content_bytes: number % 15, ..Group::default() };
         let names = |count: u64| -> Vec<_> {
             let all: Vec<_> = (0..count).map(domain).collect();
             most(&all).iter().map(|it| it.name.clone()).collect()

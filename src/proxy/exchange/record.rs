@@ -8,6 +8,7 @@ use crate::gate::Reported;
 use crate::policy::Entry;
 use crate::proxy::respond::{Answer, Member, each_member};
 use crate::robots::{ProductToken, Purpose};
+use std::borrow::Cow;
 use std::iter;
 use std::time::{Duration, SystemTime};
 
@@ -52,6 +53,12 @@ impl EndedExchange<'_> {
         draft.number("bytes_in", trip.moved.up);
         draft.number("bytes_out", bytes_out);
         draft.number("held_ms", millis(trip.gate.held()));
+        if let (Some(sent), Ok(request)) = (trip.sent, self.request) {
+            draft.number("sent_ms", millis(sent.saturating_duration_since(self.began)));
+            let ours = self.settings.identity.user_agent.as_deref().map(Cow::Borrowed);
+            let agent = ours.or_else(|| request.user_agent.map(String::from_utf8_lossy));
+            agent.iter().for_each(|agent| draft.text("agent", agent));
+        }
         if let Some(origin) = trip.origin {
             draft.number("origin_ms", millis(origin));
         }

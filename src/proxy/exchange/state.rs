@@ -61,6 +61,8 @@ pub(super) struct Trip {
     pub(super) usage_report: Option<Box<UsageReport>>,
     /// Address of the origin connection, and whether it was reused. `None`: no head was sent.
     pub(super) upstream: Option<(SocketAddr, bool)>,
+    /// When the request was sent, the last time if it was repeated.
+    pub(super) sent: Option<Instant>,
     /// Time from sending the request to the head of the answer.
     pub(super) origin: Option<Duration>,
     /// Status of the origin's last answer, delivered or not; 0: none.

@@ -28,7 +28,7 @@ impl Exchange<'_> {
         let min_rate = MinRate { rate: limits.min_rate, over: limits.read_timeout };
         // Stalls within the pacing gap delay nobody: the next start waits for the gap anyway.
         let stall = gap.max(limits.read_timeout / STALL_PART);
-        let began = Instant::now();
+        let began = *self.trip.sent.insert(Instant::now());
         let at = began + min_rate.over;
         let mut carry = Carry {
             exchange: self,

@@ -2,10 +2,9 @@
 
 use super::access::{request, users};
 use super::evidence::{get, kept, verified};
-use super::report::{asked, chain, hex, report};
+use super::report::{asked, chain, file, report};
 use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::{Binary, Client, Origin, Reply, eventually};
-use openssl::sha::sha256;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -66,8 +65,8 @@ async fn a_refusal_by_the_pages_own_words_is_told_as_such_and_contradicts_nothin
     assert_eq!(ended.code, 1, "{}{}", ended.stdout, ended.stderr);
     for said in [
         "asked for 2 times: refused 2: 1 not asked, 1 refused after the site's answer (fetched, not delivered)\n",
-        "refused (usage-disallowed; X-Robots-Tag: noai), the site's status 200, ",
-        "refused (usage-disallowed; X-Robots-Tag: noai), the site was not asked, ",
+        "refused (usage-disallowed; X-Robots-Tag: noai), the site's status 200 (",
+        "refused (usage-disallowed; X-Robots-Tag: noai), the site was not asked (",
         "\nallowed by robots.txt; refused by the page's own X-Robots-Tag: noai, read at 20",
     ] {
         assert!(ended.stdout.contains(said), "{said} in {}", ended.stdout);
@@ -141,12 +140,6 @@ async fn a_wait_that_is_only_reported_does_not_hide_a_reservation() {
     }
 }
 
-/// The line that stores a file, and its SHA-256.
-fn file(text: &str) -> (Value, String) {
-    let hash = hex(&sha256(text.as_bytes()));
-    (json!({ "type": "file", "time": "2026-11-22T09:00:01.000Z", "sha256": hash, "text": text }), hash)
-}
-
 #[tokio::test]
 async fn an_explanation_begins_with_what_is_on_record_of_the_url() {
     let (robots, robots_hash) = file("User-agent: *\nDisallow: /private\n");
@@ -183,8 +176,8 @@ async fn an_explanation_begins_with_what_is_on_record_of_the_url() {
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
     for said in [
         "asked for 8 times: delivered 5; the site answered 4xx 1; refused 1: 1 not asked; failed 1\n  the last 5:\n",
-        "  2026-11-22T10:00:05.000Z by examplebot for tdm: refused (crawl-delay), the site was not asked, 1000 B (segment 1, line 10)\n",
-        "failed, allowed (no-matching-rule), no answer of the site, ",
+        "  2026-11-22T10:00:05.000Z by examplebot for tdm: refused (crawl-delay), the site was not asked (segment 1, line 10)\n",
+        "failed, allowed (no-matching-rule), no answer of the site (segment ",
         "  2026-11-22T10:00:09.000Z by examplebot for tdm: forwarded, allowed (no-matching-rule), the site's status 404, 7 B (segment 1, line 14)\n\njudged again, by the files of that time:\nallowed: ",
         &format!(
             "  robots.txt of 2026-11-22T09:59:00.000Z, SHA-256 {robots_hash}\n  tdmrep.json of 2026-11-22T09:59:30.000Z, SHA-256 {tdmrep_hash}\n  licence file of 2026-11-22T09:59:40.000Z, SHA-256 {license_hash}\n"
@@ -266,7 +259,7 @@ async fn the_page_and_the_summary_count_alike_and_their_figures_add_up() {
     for said in [
         "Of 10 requests: delivered 4; answered from here 1; refused 5: 4 not asked, 1 refused after the site's answer (fetched, not delivered).",
         "robots.txt (2 refused, and 1 because it could not be read)",
-        "tdmrep.json (1 refused). For other reasons, such as the pace: 1 refused. 3 requests let through as configured: 2 only reported",
+        "tdm-reservation) (1 refused). For other reasons, such as the pace: 1 refused. 3 requests let through as configured: 2 only reported",
         "contact: mailto:bot@example.com",
     ] {
         assert!(summary.contains(said), "{said} in {summary}");

@@ -7,6 +7,7 @@ mod event_log;
 mod evidence;
 mod evidence_disk;
 mod evidence_handover;
+mod evidence_signed;
 mod lifecycle;
 mod limits;
 mod logging;

@@ -122,7 +122,7 @@ async fn what_cannot_be_asked_for_is_refused_with_its_place_and_a_hint() {
 }
 
 /// The line that stores a file, and the file's SHA-256.
-fn file(text: &str) -> (Value, String) {
+pub fn file(text: &str) -> (Value, String) {
     let hash = hex(&sha256(text.as_bytes()));
     (json!({ "type": "file", "time": "2026-11-22T09:00:01.000Z", "sha256": hash, "text": text }), hash)
 }
@@ -291,7 +291,8 @@ async fn the_requests_behind_the_figures_are_lines_with_their_urls() {
     let lines: Vec<_> = ended.stdout.lines().collect();
     assert_eq!(
         lines[0],
-        "time,figure,url,status,site_status,bytes,reason,rule,method,client,user,product_tokens,purpose,record"
+        "time,figure,url,status,site_status,bytes,reason,rule,method,client,user,product_tokens,purpose,record,sent,held_ms,verdict,\
+         decided_by,agent"
     );
     let of = |figure: &str| lines.iter().filter(|line| line.split(',').nth(1) == Some(figure)).count();
     assert_eq!(
@@ -302,10 +303,10 @@ async fn the_requests_behind_the_figures_are_lines_with_their_urls() {
     assert_eq!(lines.len(), 1 + 11, "what is inside an intercepted CONNECT has lines of its own");
     assert_eq!(
         lines[4],
-        "2026-11-22T10:00:03.000Z,4xx,\"https://a.example/too,many\",429,429,1000,no-matching-rule,,GET,192.0.2.7,'=anna,examplebot,ai-train search,segment 1 line 5"
+        "2026-11-22T10:00:03.000Z,4xx,\"https://a.example/too,many\",429,429,1000,no-matching-rule,,GET,192.0.2.7,'=anna,examplebot,ai-train search,segment 1 line 5,,0,allowed,robots.txt,"
     );
     assert!(
-        lines[10].contains(",refused,https://a.example/private,403,,1000,robots-disallowed,Disallow: /private,"),
+        lines[10].contains(",refused,https://a.example/private,403,,,robots-disallowed,Disallow: /private,"),
         "{}",
         lines[10]
     );
@@ -367,11 +368,11 @@ async fn a_training_summary_has_what_a_crawler_knows_and_leaves_the_rest_to_the_
     let summary = report(directory.path(), &["--format", "training-summary", "--user", "anna"]).await.stdout;
     for said in [
         "- If yes, specify crawler name(s)/identifier(s): examplebot\n",
-        "- Purposes of the crawler(s): as declared: ai-train (20 requests), no declared use (1 request); \\[…\\]\n",
+        "- Purposes of the crawler(s): as declared: ai-train (20 requests), no purpose declared (1 request); \\[…\\]\n",
         "- Period of data collection: from 11/2022 to 11/2022\n".replace("2022", "2026").as_str(),
-        "below: 2 of 20, the top 10 % by the size of what was received",
-        "|---|---:|---:|\n| site-19.co.uk | 1019 | 1 |\n| site-18.co.uk | 1018 | 1 |\n\n## 3.1",
-        "tdmrep.json (1 refused)",
+        "below: 2 of 20, the top 10 % by the size of the content",
+        "|---|---:|---:|---:|\n| site-19.co.uk | 1019 | 1 | 0 |\n| site-18.co.uk | 1018 | 1 | 0 |\n\n## 3.1",
+        "tdm-reservation) (1 refused)",
         "- Type of modality covered: \\[…\\]\n",
     ] {
         assert!(summary.contains(said), "{said} in {summary}");

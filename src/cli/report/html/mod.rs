@@ -4,7 +4,7 @@ mod tables;
 mod words;
 
 use super::overrides::operator;
-use super::page::{Page, let_through, refused, size};
+use super::page::{Page, agents, let_through, refused, size, undeclared};
 use crate::cli::counted;
 use crate::cli::evidence::times_of;
 use crate::evidence::{By, Verified, digits};
@@ -75,6 +75,7 @@ fn introduction(page: &Page<'_>, out: &mut String) {
         ("Period", period),
         ("Selected", selected),
         ("Crawlers", crawlers.collect()),
+        ("User-Agents that sites saw", agents(total).iter().map(|agent| escape(agent)).collect()),
         ("Made", vec![time(page.made)]),
     ] {
         if !values.is_empty() {
@@ -108,6 +109,9 @@ fn figures(page: &Page<'_>, out: &mut String) {
     if total.let_through > 0 {
         let _ = writeln!(out, "<p class=\"bad\">{}.</p>", escape(&let_through(total)));
     }
+    if let Some(said) = undeclared(total) {
+        let _ = writeln!(out, "<p class=\"bad\">{said}.</p>");
+    }
     out.push_str(
         "<p>With <code>--format csv</code> in place of <code>--format html</code>, each request behind these figures is a line, with its \
          URL.</p>\n",
@@ -122,7 +126,7 @@ fn figures(page: &Page<'_>, out: &mut String) {
 }
 
 fn chain(page: &Page<'_>, out: &mut String) {
-    let Verified { records, segments, head, faults, lost, unclean, bodies, .. } = page.verified;
+    let Verified { records, segments, times, head, faults, lost, unclean, bodies, .. } = page.verified;
     let _ = write!(
         out,
         "<h2>What this rests on</h2>\n<p>Each request through this proxy left a record with what was decided, by which line of which robots.txt, and that \
@@ -134,17 +138,17 @@ fn chain(page: &Page<'_>, out: &mut String) {
         [] => {
             let _ = writeln!(
                 out,
-                "<p class=\"good\">The chain is whole: {} in {}, and {} that they rest on.</p>",
+                "<p class=\"good\">The chain is whole: {} in {}{}, and {} that they rest on.</p>",
                 counted(*records, "record"),
                 counted(*segments, "segment"),
+                times.map_or_else(String::new, |(from, to)| format!(", from {} to {}", time(from), time(to))),
                 counted(*bodies, "file")
             );
         }
         faults => {
             let _ = writeln!(out, "<p class=\"bad\">The chain is broken, in {} places:</p>\n<ul>", faults.len());
             for fault in faults.iter().take(20) {
-                let line = fault.line.map_or_else(String::new, |line| format!(", line {line}"));
-                let _ = writeln!(out, "<li>segment {}{line}: {}</li>", fault.segment, escape(&fault.what));
+                let _ = writeln!(out, "<li>{}</li>", escape(&fault.to_string()));
             }
             out.push_str("</ul>\n");
         }

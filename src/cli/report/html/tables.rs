@@ -4,6 +4,7 @@ use super::words::{between, escape, time};
 use crate::cli::report::overrides::overrides;
 use crate::cli::report::page::{MOST_SHOWN, Page, meaning, named, size};
 use crate::evidence::{By, CopyUse, Group, SiteBasis, digits};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -14,8 +15,8 @@ pub(super) fn groups(page: &Page<'_>, out: &mut String) {
         By::User => ("Users", "User or client"),
         By::Rule => ("Rules", "Rule"),
     };
-    let columns: [Column; 11] = [
-        (what, "", |group| escape(named(group))),
+    let columns: [Column; 12] = [
+        (what, "", |group| escape(named(&group.name))),
         ("Requests", "n", |group| group.requests.to_string()),
         ("Delivered", "n", |group| group.delivered().to_string()),
         ("4xx", "n", |group| group.status_4xx.to_string()),
@@ -26,13 +27,14 @@ pub(super) fn groups(page: &Page<'_>, out: &mut String) {
         ("Received", "n", |group| size(group.bytes_out)),
         ("First and last", "t", |group| between(group.times)),
         ("Why", "", |group| counts(&group.reasons)),
+        ("Refused most by", "", refused_most_by),
     ];
     group_table(out, heading, columns, &page.report.groups);
 }
 
 pub(super) fn uses(page: &Page<'_>, out: &mut String) {
     let columns: [Column; 9] = [
-        ("User or client", "", |user| escape(named(user))),
+        ("User or client", "", |user| escape(named(&user.name))),
         ("Requests", "n", |user| user.requests.to_string()),
         ("Declared use", "", |user| counts(&user.purposes)),
         ("None declared", "n", |user| user.undeclared.to_string()),
@@ -60,6 +62,19 @@ fn refused(group: &Group) -> String {
         after => format!("{}<br>{after} fetched", group.refused),
     }
 }
+
+/// The rules that refused most requests.
+fn refused_most_by(group: &Group) -> String {
+    let mut all: Vec<_> = group.refused_rules.iter().collect();
+    all.sort_by_key(|(_, count)| Reverse(**count));
+    all.into_iter()
+        .take(MOST_RULES)
+        .map(|(rule, count)| format!("{} × {count}", escape(rule)))
+        .collect::<Vec<_>>()
+        .join("<br>")
+}
+
+const MOST_RULES: usize = 3;
 
 fn counts(all: &BTreeMap<String, u64>) -> String {
     all.iter().map(|(what, count)| format!("{} × {count}", escape(what))).collect::<Vec<_>>().join("<br>")
@@ -148,7 +163,7 @@ pub(super) fn reasons(page: &Page<'_>, out: &mut String) {
 
 pub(super) fn turned_away(page: &Page<'_>, out: &mut String) {
     let columns: [Column; 3] = [
-        ("Client", "", |client| escape(named(client))),
+        ("Client", "", |client| escape(named(&client.name))),
         ("Requests", "n", |client| client.requests.to_string()),
         ("First and last", "t", |client| between(client.times)),
     ];
