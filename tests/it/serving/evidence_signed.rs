@@ -3,7 +3,7 @@
 
 use super::evidence::{get, kept, verified};
 use super::report::{asked, chain, file, report};
-use crate::support::binary::{open, politely, politely_with};
+use crate::support::binary::politely;
 use crate::support::{Binary, Origin, Reply, eventually};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
