@@ -69,10 +69,10 @@ impl Chain {
     /// Appends the files that the records refer to, then the records, piece by piece, without those whose file does not fit: the result
     /// says why. `written` counts the records in the chain.
     pub fn append(&mut self, batch: &Batch, written: &mut u64) -> io::Result<Option<io::Error>> {
-        let (mut left_out, mut why) = (Vec::new(), None);
+        let (mut left_out, mut why) = (HashSet::new(), None);
         for (hash, bytes) in batch.files.values().filter_map(EvidenceFile::body) {
             if let Err(error) = self.keep(hash, bytes) {
-                left_out.push(memchr::memmem::Finder::new(&hex(hash)).into_owned());
+                left_out.insert(hex(hash));
                 why = Some(error);
             }
         }
@@ -80,7 +80,7 @@ impl Chain {
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let line;
             (line, rest) = rest.split_at(end + 1);
-            if left_out.iter().all(|file| file.find(line).is_none()) {
+            if left_out.is_empty() || !line.split(|byte| *byte == b'"').any(|text| left_out.contains(text)) {
                 link(&mut head, line, &mut self.out);
                 count += 1;
             }
