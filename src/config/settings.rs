@@ -107,6 +107,11 @@ impl Settings {
         self.access.users.iter().find(|user| user.name.as_ref() == name).cloned()
     }
 
+    /// What replaces the `User-Agent` of this user's clients. `None`: nothing.
+    pub fn user_agent<'a>(&'a self, user: Option<&'a User>) -> Option<&'a str> {
+        user.and_then(|user| user.user_agent.as_deref()).or(self.identity.user_agent.as_deref())
+    }
+
     /// Where each of `access.users` is written.
     pub fn user_places(&self) -> &[String] {
         &self.user_places

@@ -72,7 +72,7 @@ fn terms(settings: &Settings, user: &User, hosts: Value) -> Vec<(&'static str, V
         ("egress.hosts", json!(listed)),
         ("egress.methods", json!(user.listed.methods)),
         ("product_tokens", json!(tokens)),
-        ("user_agent", json!(user.user_agent.as_ref().or(identity.user_agent.as_ref()))),
+        ("user_agent", json!(settings.user_agent(Some(user)))),
         ("purpose", json!(purposes)),
         ("crawl_delay", json!(any.crawl_delay.map(show_duration))),
         ("budget", json!(user.budget.map(|budget| budget.to_string()))),

@@ -4,7 +4,6 @@
 use super::carry::{Client, Http1, Http1Origin, Http2, Http2Origin, Origin, Sending, SideError};
 use super::carry_error::CarryError;
 use super::head::Head;
-use super::per_user::user_agent;
 use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
 use crate::proxy::io::{Buffer, Timer};
@@ -147,7 +146,7 @@ impl Exchange<'_> {
             framing: request.framing,
             expects_continue: request.expects_continue,
             received: request.version,
-            user_agent: user_agent(&self.settings, self.peer.user.as_deref()),
+            user_agent: self.settings.user_agent(self.peer.user.as_deref()),
             upgrade,
             asked: self.signature.asked.as_ref(),
             conditions: self.cached.as_ref().map_or(&[], |cached| &cached.conditions),

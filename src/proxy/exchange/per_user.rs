@@ -27,11 +27,6 @@ pub fn hosts(user: Option<&User>) -> Option<&Hosts> {
     user.and_then(|user| user.hosts.as_ref())
 }
 
-/// What replaces the client's `User-Agent`.
-pub fn user_agent<'a>(settings: &'a Settings, user: Option<&'a User>) -> Option<&'a str> {
-    user.and_then(|user| user.user_agent.as_deref()).or(settings.identity.user_agent.as_deref())
-}
-
 /// The operator's rules for the requested host.
 pub fn rules<'a>(settings: &'a Settings, request: &Request<'_>, peer: &'a Peer) -> &'a HostRules {
     &hosts(peer.user.as_deref()).unwrap_or(&settings.hosts).get(request.authority.host()).rules

@@ -55,7 +55,7 @@ impl EndedExchange<'_> {
         draft.number("held_ms", millis(trip.gate.held()));
         if let (Some(sent), Ok(request)) = (trip.sent, self.request) {
             draft.number("sent_ms", millis(sent.saturating_duration_since(self.began)));
-            let ours = self.settings.identity.user_agent.as_deref().map(Cow::Borrowed);
+            let ours = self.settings.user_agent(self.peer.user.as_deref()).map(Cow::Borrowed);
             let agent = ours.or_else(|| request.user_agent.map(String::from_utf8_lossy));
             agent.iter().for_each(|agent| draft.text("agent", agent));
         }

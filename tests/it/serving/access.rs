@@ -82,8 +82,10 @@ async fn a_user_s_own_user_agent_is_sent_and_names_the_group_that_is_obeyed() {
             .await;
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
     let users = report["users"].as_array().expect("a list").iter();
-    let tokens: Vec<_> = users.map(|user| format!("{} {}", user["name"], user["product_tokens"])).collect();
+    let tokens: Vec<_> = users.clone().map(|user| format!("{} {}", user["name"], user["product_tokens"])).collect();
     assert_eq!(tokens, [r#""alice" ["AliceBot"]"#, r#""bob" ["MainBot"]"#]);
+    let agents: Vec<_> = users.map(|user| user["agents"].to_string()).collect();
+    assert_eq!(agents, [r#"["AliceBot/2 (+https://alice.example)"]"#, r#"["MainBot/1"]"#], "as the site saw them");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
