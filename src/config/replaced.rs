@@ -2,7 +2,7 @@
 //! `politely check` lists both, so that nobody takes back unseen what the first file says.
 
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::compared::{key_path, plain};
 use super::read::error::{ConfigPlace, ConfigText};
@@ -94,6 +94,8 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<(WrittenNode<'a>, WrittenNode
         let before = covering(pattern).find_map(|wider| general.get(wider, keys));
         before.or_else(|| for_all(root, keys)).into_iter().for_each(|before| put(before, by));
     }
+    let mut by_keys = BTreeMap::<_, Vec<_>>::new();
+    of_all.iter().for_each(|(pattern, keys, node)| by_keys.entry(keys).or_default().push((*pattern, node)));
     let users = root.below("access").and_then(|access| access.below("users"));
     for user in users.into_iter().flat_map(YamlNode::items) {
         let path = ["access", "users", user.below("name").and_then(YamlNode::text).unwrap_or_default()];
@@ -103,14 +105,17 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<(WrittenNode<'a>, WrittenNode
             }
         }
         let own = Entries::new([&path[..], &["hosts"]].concat(), user.below("hosts"));
-        for (pattern, keys, by) in &own.leaves() {
+        let leaves = own.leaves();
+        for (pattern, keys, by) in &leaves {
             let before = [end(pattern)].into_iter().chain(covering(pattern)).find_map(|wider| general.get(wider, keys));
             before.or_else(|| for_all(root, keys)).into_iter().for_each(|before| put(before, by));
         }
         // A user's pattern overrides what is set for fewer hosts, too.
-        for (pattern, keys, before) in &of_all {
-            let by = covering(pattern).find_map(|wider| own.get(wider, keys));
-            by.iter().for_each(|by| put(before.clone(), by));
+        for keys in leaves.iter().map(|(_, keys, _)| keys).collect::<BTreeSet<_>>() {
+            for (pattern, before) in by_keys.get(keys).into_iter().flatten() {
+                let by = covering(pattern).find_map(|wider| own.get(wider, keys));
+                by.iter().for_each(|by| put((*before).clone(), by));
+            }
         }
     }
 }
@@ -182,6 +187,7 @@ fn is_elsewhere(before: &YamlNode, by: &YamlNode) -> bool {
     }
 }
 
+/// Whether both are the same value, if they are not even the same node.
 fn is_same(one: &YamlNode, other: &YamlNode) -> bool {
-    plain(&json(one)) == plain(&json(other))
+    one.at == other.at || plain(&json(one)) == plain(&json(other))
 }
