@@ -214,7 +214,7 @@ async fn round(
     done("upgrades to a replaced binary");
     instance::ca(first, &["rotate"], world);
     sleep(Duration::from_secs(1)).await;
-    instance::ca(first, &["rotate", "--finish"], world);
+    instance::ca(first, &["rotate", "--finish", "--yes"], world);
     [first, second].iter().for_each(|proxy| instance::signal("HUP", proxy.pid()));
     done("rotations of the certificate authority");
     at(21).await;

@@ -150,16 +150,18 @@ fn rotate(args: &Rotate) -> Result<ExitCode, CommandError> {
     ))
 }
 
-/// Asks for confirmation on a terminal: the proxy cannot know which clients trust the next authority.
-fn is_confirmed(directory: &Path) -> io::Result<bool> {
-    if !io::stdin().is_terminal() {
-        return Ok(true);
-    }
+/// Asks for confirmation: the proxy cannot know which clients trust the next authority.
+///
+/// # Errors
+/// Standard input is not a terminal.
+fn is_confirmed(directory: &Path) -> Result<bool, CommandError> {
     let next = directory.join(ca::CERTIFICATE);
-    eprint!(
-        "clients that do not trust {}.next yet lose HTTPS with the next `politely reload`; put it in place? [y/N] ",
-        next.display()
-    );
+    let lost =
+        format!("clients that do not trust {}.next yet lose HTTPS with the next `politely reload`", next.display());
+    if !io::stdin().is_terminal() {
+        return Err(CommandError::usage(lost, "if all of them trust both, `politely ca rotate --finish --yes`"));
+    }
+    eprint!("{lost}; put it in place? [y/N] ");
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     let is_yes = ["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str());

@@ -129,7 +129,7 @@ async fn the_next_authority_is_trusted_before_it_signs() {
         assert_eq!(through(&proxy, &["--cacert", trusts, &origin.url("/a")]).await, "page /a");
     }
 
-    let finished = ca(&home, &["rotate", "--finish"]).await;
+    let finished = ca(&home, &["rotate", "--finish", "--yes"]).await;
     assert!(finished.stdout.starts_with("signs from now on: "), "{}{}", finished.stdout, finished.stderr);
     assert_eq!(certificate(&home), next);
     assert_eq!(fs::read_to_string(home.join("ca/ca.pem.old")).unwrap(), old);
