@@ -51,6 +51,8 @@ impl TrustFiles<'_> {
         roots::write_java(&java, self.roots, self.ca_pem)?;
         let mut all: Variables = TRUST.iter().map(|name| (*name, OsString::from(&bundle))).collect();
         all.push(("JAVA_TOOL_OPTIONS", self.java_options(&java, set("JAVA_TOOL_OPTIONS"))));
+        // rclone fails where it is set, and boto3 needs none but takes this one first.
+        all.extend(set(AWS).map(|_| (AWS, OsString::from(&bundle))));
         // Most programs need none of these: what cannot be written is left out.
         all.extend(php(self.directory, &bundle, set("PHP_INI_SCAN_DIR")).map(|value| ("PHP_INI_SCAN_DIR", value)));
         all.extend(apt(self.directory, &bundle, set("APT_CONFIG")).map(|value| ("APT_CONFIG", value)));
@@ -154,13 +156,14 @@ fn added(set: Option<OsString>, separator: &str, ours: &str) -> OsString {
 pub(in crate::cli) const PROXY: [&str; 6] =
     ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 const PLAYWRIGHT: &str = "PLAYWRIGHT_FIREFOX_POLICIES_JSON";
+const AWS: &str = "AWS_CA_BUNDLE";
 /// Variables that name a bundle of roots.
-const TRUST: [&str; 12] = [
+const TRUST: [&str; 11] = [
     "SSL_CERT_FILE",
     "CURL_CA_BUNDLE",
+    // boto3 and the AWS CLI read it too.
     "REQUESTS_CA_BUNDLE",
     "NODE_EXTRA_CA_CERTS",
-    "AWS_CA_BUNDLE",
     "GIT_SSL_CAINFO",
     "CARGO_HTTP_CAINFO",
     "PIP_CERT",
@@ -204,6 +207,7 @@ mod tests {
         assert_eq!(find(&none, "JAVA_TOOL_OPTIONS"), java);
         assert_eq!(find(&none, "PHP_INI_SCAN_DIR"), ":HOME/php");
         assert_eq!(find(&none, "NODE_OPTIONS"), "--require \"HOME/preload.cjs\"");
+        assert!(none.iter().all(|(name, _)| *name != "AWS_CA_BUNDLE"), "rclone fails where it is set");
         let policies = home.path().join("theirs.json");
         fs::write(&policies, r#"{"policies": {"DisableAppUpdate": true}}"#).unwrap();
         let before = |name: &str| match name {
@@ -216,6 +220,7 @@ mod tests {
         };
         let some = told.variables(before).unwrap();
         assert_eq!(find(&some, "JAVA_TOOL_OPTIONS"), format!("-Xmx1g {java}"));
+        assert_eq!(find(&some, "AWS_CA_BUNDLE"), "HOME/bundle.pem", "boto3 takes no other where it is set");
         assert_eq!(find(&some, "NODE_OPTIONS"), "--trace-warnings --require \"HOME/preload.cjs\"");
         assert_eq!(find(&some, "PHP_INI_SCAN_DIR"), "/etc/php:HOME/php");
         let apt = || fs::read_to_string(home.path().join("apt.conf")).unwrap();
