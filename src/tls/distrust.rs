@@ -130,7 +130,12 @@ const CURES: &[(&[&str], &str)] = &[
     (&["php"], "PHP takes `openssl.cafile`, as PHP_INI_SCAN_DIR of `politely ca env` says"),
     (&["cargo"], "Cargo reads CARGO_HTTP_CAINFO"),
     (
-        &["chrom", "firefox", "safari", "edg/", "mozilla"],
+        &["firefox"],
+        "Firefox trusts what is in its profile. For a new profile: `certutil -A -t C,, -n politely -i \"$(politely ca path)\" -d \
+         sql:PROFILE` before it starts; `accept_insecure_certs` of Selenium; or, as root, `politely ca install --only browsers`",
+    ),
+    (
+        &["chrom", "safari", "edg/", "mozilla"],
         "browsers trust what is in their own databases: `politely ca install --only browsers`",
     ),
 ];
@@ -150,6 +155,7 @@ mod tests {
             ("Python-urllib/3.11", "SSL_CERT_FILE"),
             ("Java-http-client/17.0.15", "trustStore"),
             ("Mozilla/5.0 (X11; Linux x86_64) Chrome/146.0.0.0 Safari/537.36", "--only browsers"),
+            ("Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0", "sql:PROFILE"),
             ("yt-dlp", "no-certifi"),
             ("LinkChecker/10.2", "sslverify"),
             ("ureq/3.5.1", "PlatformVerifier"),
