@@ -106,6 +106,23 @@ async fn for_some_hosts_it_is_otherwise_and_report_mode_refuses_nothing() {
     assert_eq!(proxy.get(&origin.url("/page")).await.status(), 403);
 }
 
+/// Why it is off by default: pages that a site keeps for others say nothing of its load, and a row of them would stop everybody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_that_a_site_keeps_for_others_stop_nobody_unless_it_is_switched_on() {
+    let origin = pages(|seen| match seen.path().starts_with("/members/") {
+        true => Reply::status(403),
+        false => Reply::text("page"),
+    })
+    .await;
+    for (pace, status) in [("max_wait: 0", 200), ("max_wait: 0, breaker: {}", 503)] {
+        let proxy = Proxy::start(&format!("pace: {{ {pace} }}")).await;
+        for page in 0..5 {
+            assert_eq!(proxy.get(&origin.url(&format!("/members/{page}"))).await.status(), 403);
+        }
+        assert_eq!(proxy.get(&origin.url("/open")).await.status(), status, "{pace}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_outlives_the_process() {
     let (origin, _) = with_status(403).await;
