@@ -1,6 +1,6 @@
 //! The arguments of `politely run`.
 
-use super::summary::ReportTo;
+use super::report_to::ReportTo;
 use crate::cli::{ConfigArg, key_argument};
 use crate::config::{KeyArgument, units};
 use std::ffi::OsString;

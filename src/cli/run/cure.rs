@@ -5,7 +5,7 @@ pub(super) fn cure(name: &str) -> &'static str {
     match name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
         "node" | "npm" | "npx" | "nodejs" => {
             "Node.js takes the proxy from the environment for http, https and fetch; a client that opens its own sockets needs a \
-            proxy agent; with `--isolate` nothing can bypass the proxy"
+            proxy agent"
         }
         "java" | "gradle" | "mvn" | "jbang" => {
             "HttpClient 5 reads -Dhttps.proxyHost in HttpClients.createSystem() alone; a client that is built with its own \

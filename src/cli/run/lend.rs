@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Makes the browsers that the command may start trust the authority while it runs. Only a command that is a browser is warned where
 /// that fails: of others nobody knows whether they start one, and what a browser then rejects is reported.
-pub(super) fn lend(ca: &Ca, program: &OsStr, quiet: bool) -> Option<Loan> {
+pub(super) fn lend(ca: &Ca, program: &OsStr) -> Option<Loan> {
     let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
     let lent = loan::lend(UserMachine::here(), ca, &config::cache_directory());
     let (loan, failed) = lent.unwrap_or_else(|error| {
@@ -23,7 +23,7 @@ pub(super) fn lend(ca: &Ca, program: &OsStr, quiet: bool) -> Option<Loan> {
             )],
         )
     });
-    for outcome in failed.iter().filter(|_| !quiet && is_browser(&name)) {
+    for outcome in failed.iter().filter(|_| is_browser(&name)) {
         if let TrustOutcome::Failed { what, hint } = outcome {
             let _ = writeln!(io::stderr(), "politely: warning: {what}\nhint: {hint}");
         }

@@ -1,9 +1,12 @@
 //! `politely run -- COMMAND`: a command behind a proxy of its own, with its environment set and our CA trusted.
 
 mod args;
+mod bypass;
 mod cure;
+mod files;
 mod lend;
 mod progress;
+mod report_to;
 mod signals;
 mod summary;
 mod tally;
@@ -19,22 +22,23 @@ use crate::server::{self, StartError};
 use crate::telemetry::{self, StandardError};
 use crate::tls::{Ca, roots};
 pub(super) use args::RunArgs;
+use bypass::BypassWatch;
 use futures_util::{FutureExt, StreamExt};
 use lend::lend;
 use progress::{HELD_LONG, Progress};
+use report_to::ReportTo;
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
 use signals::{RunSignals, end_if_interrupted, exit_code, is_by_signal, is_interrupted, is_to_end, pass_on};
-use std::fs::{self, File, Permissions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use summary::{ReportTo, Summary, without_background};
+use summary::{Summary, without_background};
 use tally::Tally;
 use tokio::process::Command;
 use tokio::task::unconstrained;
@@ -97,20 +101,12 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
     let report = report.flatten();
     let ca = Ca::configured(&settings.intercept.ca)?;
     let roots = roots::bundle(settings.egress.ca_file.as_deref())?;
-    let directory = tempfile::Builder::new()
-        .prefix("politely-trust-")
-        .permissions(Permissions::from_mode(0o700))
-        .tempdir()
-        .map_err(|error| {
-            CommandError::usage(
-                format!("cannot keep temporary files: {error}"),
-                "check that `TMPDIR` exists and is writable",
-            )
-        })?;
+    let directory = files::directory()?;
     let program = args.command.first().expect("clap requires one");
     // Taken back at the end of this function.
-    let _loan = lend(&ca, program, args.quiet);
+    let _loan = lend(&ca, program);
     let direct = direct(&settings);
+    let ports = settings.egress.ports.clone();
     // The system's roots and our CA, and the variables that make clients trust them and take the way through here.
     let equip = |command: &mut Command, proxy: SocketAddr| {
         let proxy = Some((proxy.ip().to_string(), proxy.port()));
@@ -124,7 +120,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         };
         let variables = files.variables(|name| std::env::var_os(name))?;
         command.envs(variables);
-        let_read(directory.path())?;
+        files::let_read(directory.path())?;
         // SAFETY: it reads an atomic, and makes an error of a number.
         unsafe { command.pre_exec(end_if_interrupted) };
         Ok::<_, CommandError>(())
@@ -184,6 +180,9 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             print_refusal(decision);
         }
     };
+    let mut watch = BypassWatch::new(&child, running.addresses()[0], ports, !direct.is_empty(), args.isolate);
+    // Of the report there it is a part.
+    let is_told = !(args.quiet && args.report == Some(ReportTo::StandardError));
     let mut still_waiting = 0;
     let status = loop {
         tokio::select! {
@@ -196,6 +195,9 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
                 pass_on(&control, signal);
             }
             status = child.wait() => break status?,
+            () = watch.tick() => if let Some(bypass) = watch.look() && is_told {
+                let _ = writeln!(StandardError, "{}", super::inert(&bypass.warning()));
+            },
             () = progress.tick() => progress.show(running.longest_held(HELD_LONG).as_ref(), &running.counts()),
             Some(decision) = refused.next() => hear(&decision),
         }
@@ -237,6 +239,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         is_cut_off,
         still_waiting,
         is_isolated: args.isolate,
+        bypass: watch.found,
         is_loopback_direct: !direct.is_empty(),
     };
     print_end(&summary, args, report, code);
@@ -251,19 +254,6 @@ fn own_program() -> io::Result<PathBuf> {
     }
 }
 
-/// Lets everybody read what is there, as the command may become another user, and nobody else write, whatever the umask. Until then
-/// nobody else gets there.
-fn let_read(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => let_read(&entry.path())?,
-            false => fs::set_permissions(entry.path(), Permissions::from_mode(0o644))?,
-        }
-    }
-    fs::set_permissions(directory, Permissions::from_mode(0o755))
-}
-
 /// The command may have closed the terminal.
 fn print_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8) {
     telemetry::flush();
@@ -271,12 +261,13 @@ fn print_end(summary: &Summary<'_>, args: &RunArgs, file: Option<File>, code: u8
         (Some(_), None) => _ = writeln!(StandardError, "{}", super::inert_json(&summary.json(code).to_string())),
         (_, file) => {
             if let Some(file) = file
-                && let Err(error) = summary::replace(file, &summary.json(code))
+                && let Err(error) = report_to::replace(file, &summary.json(code))
             {
                 let _ = writeln!(StandardError, "error: cannot write the report: {error}");
             }
-            if !args.quiet {
-                let _ = writeln!(StandardError, "{}", summary.text());
+            let said = if args.quiet { summary.warning() } else { Some(summary.text()) };
+            if let Some(said) = said {
+                let _ = writeln!(StandardError, "{said}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The result of a run, reported at its end: for people, or as one JSON object for scripts.
 
 use super::super::{REFUSED_AFTER_ANSWER, counted};
+use super::bypass::Bypass;
 use super::cure::cure;
 use super::tally::Tally;
 use crate::policy::{Authority, is_background};
@@ -9,46 +10,9 @@ use crate::robots::Purpose;
 use crate::server::Totals;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
-
-/// Where the report for scripts goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ReportTo {
-    /// In place of the summary for people, as one line.
-    StandardError,
-    File(PathBuf),
-}
-
-impl ReportTo {
-    pub fn parse(text: &str) -> Result<Self, String> {
-        match text.split_once('=') {
-            None if text == "json" => Ok(Self::StandardError),
-            Some(("json", file)) if !file.is_empty() => Ok(Self::File(file.into())),
-            _ => Err("it is `json`, for standard error, or `json=FILE`".into()),
-        }
-    }
-
-    /// The file, so that it is known before the command runs that it can be written. What it holds stays until then.
-    pub fn open(&self) -> io::Result<Option<File>> {
-        match self {
-            Self::StandardError => Ok(None),
-            Self::File(path) => OpenOptions::new().create(true).truncate(false).write(true).open(path).map(Some),
-        }
-    }
-}
-
-/// Puts the report in the place of what the file held.
-pub(super) fn replace(mut file: File, report: &Value) -> io::Result<()> {
-    // A pipe has no length.
-    if file.metadata()?.is_file() {
-        file.set_len(0)?;
-    }
-    file.write_all(super::super::inert_json(&format!("{report:#}\n")).as_bytes())
-}
 
 /// What browsers ask by themselves is counted and listed nowhere.
 pub(super) fn without_background(mut totals: Totals) -> Totals {
@@ -73,6 +37,8 @@ pub(super) struct Summary<'a> {
     /// Requests that waited for a crawl-delay then.
     pub still_waiting: usize,
     pub is_isolated: bool,
+    /// A connection that did not use the proxy.
+    pub bypass: Option<Bypass>,
     /// `NO_PROXY` names this machine.
     pub is_loopback_direct: bool,
 }
@@ -81,6 +47,11 @@ impl Summary<'_> {
     fn total(&self) -> u64 {
         let counts = &self.totals.counts;
         counts.forwarded + counts.failed + counts.client_gone + counts.refused.values().sum::<u64>()
+    }
+
+    /// What browsers ask by themselves says nothing of what the command fetched.
+    fn own(&self) -> u64 {
+        self.total().saturating_sub(self.tally.background)
     }
 
     fn program_name(&self) -> String {
@@ -109,8 +80,7 @@ impl Summary<'_> {
     pub fn text(&self) -> String {
         let Totals { counts, held, failures, distrusted, html_robots, without_purpose } = &self.totals;
         let (tally, total) = (&self.tally, self.total());
-        // What browsers ask by themselves says nothing of what the command fetched.
-        let own = total - tally.background.min(total);
+        let own = self.own();
         let mut text = format!("politely: {}, {} forwarded", counted(total, "request"), counts.forwarded);
         if counts.failed > 0 {
             text += &format!(", {} failed", counts.failed);
@@ -197,22 +167,36 @@ impl Summary<'_> {
         }
         if own == 0 && self.is_cut_off {
             text += "\n  it was ended before any request came through";
-        } else if own == 0 && distrusted.is_empty() {
+        }
+        self.warning().into_iter().for_each(|warning| text += &format!("\n{warning}"));
+        text
+    }
+
+    /// What may have gone out unseen.
+    pub fn warning(&self) -> Option<String> {
+        if let Some(bypass) = &self.bypass {
+            return Some(super::super::inert(&bypass.warning()));
+        }
+        let is_trusted = self.totals.distrusted.is_empty();
+        let own = self.own();
+        if own == 0 && !self.is_cut_off && is_trusted {
             let instead = match self.is_isolated {
                 true => "if the command made requests, they did not use the proxy and failed",
                 false => "if the command made requests, they bypassed it, and robots.txt was not applied",
             };
             let cure = cure(&self.program_name());
-            text += &format!("\npolitely: warning: nothing came through the proxy; {instead}\nhint: {cure}");
+            let mut text = format!("politely: warning: nothing came through the proxy; {instead}\nhint: {cure}");
             if self.is_loopback_direct && !self.is_isolated {
                 text += "; requests to this machine bypass the proxy (NO_PROXY) unless `egress.allow` opens it: \
                          `--set 'egress.allow=[127.0.0.0/8]'`, and `--set 'egress.ports=[80, 443, 8000]'` if its port is 8000";
             }
-        } else if own == counts.tunnels && distrusted.is_empty() {
-            text += "\npolitely: warning: only tunnels came through the proxy: robots.txt was not applied to anything that the \
-                     command fetched\nhint: `intercept` in the configuration says which hosts are tunnelled";
+            return Some(text);
         }
-        text
+        (own > 0 && own == self.totals.counts.tunnels && is_trusted).then(|| {
+            "politely: warning: only tunnels came through the proxy: robots.txt was not applied to anything that the command \
+             fetched\nhint: `intercept` in the configuration says which hosts are tunnelled"
+                .into()
+        })
     }
 
     pub fn json(&self, exit_code: u8) -> Value {
@@ -238,6 +222,7 @@ impl Summary<'_> {
                 "refused_after_answer": refused_after_answer, "reported": reported },
             "background_refused": self.tally.background,
             "tunnels": tunnels,
+            "bypassed": self.bypass.as_ref().map(Bypass::json),
             "held": { "requests": held.requests, "seconds": held.time.as_secs_f64(), "given_up": self.given_up(),
                 "still_waiting": self.still_waiting },
             "purpose": { "declared": self.purposes.iter().map(Purpose::as_str).collect::<Vec<_>>(), "unknown": self.unknown_purposes(),
@@ -297,27 +282,6 @@ const MOST_RULES: usize = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_report_goes_to_standard_error_or_to_a_file() {
-        assert_eq!(ReportTo::parse("json"), Ok(ReportTo::StandardError));
-        assert_eq!(ReportTo::parse("json=a=b.json"), Ok(ReportTo::File("a=b.json".into())));
-        for wrong in ["", "text", "json=", "text=x"] {
-            assert!(ReportTo::parse(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_report_takes_the_place_of_the_last_one_at_the_end() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "the report of an earlier run, which was longer").unwrap();
-        let opened = ReportTo::File(file.path().into()).open().unwrap().unwrap();
-        assert!(std::fs::read_to_string(file.path()).unwrap().starts_with("the report of"));
-        replace(opened, &json!(1)).unwrap();
-        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "1\n");
-        let pipe = ReportTo::File("/dev/null".into()).open().unwrap().unwrap();
-        replace(pipe, &json!(1)).unwrap();
-    }
 
     #[test]
     fn a_certificate_of_an_unknown_authority_comes_with_what_to_set() {
