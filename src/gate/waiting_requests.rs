@@ -10,6 +10,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// A request that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,6 +102,8 @@ pub struct HeldFigures {
 /// All held requests.
 pub(super) struct HeldRequests {
     state: Mutex<HeldState>,
+    /// Some request is no longer held.
+    released: Notify,
     /// Times of earlier waits, for slots and for robots.txt.
     times: [Histogram; 2],
 }
@@ -185,7 +188,7 @@ impl HeldEntry {
 
 impl Default for HeldRequests {
     fn default() -> Self {
-        HeldRequests { state: Mutex::default(), times: [TIMES, TIMES].map(Histogram::new) }
+        HeldRequests { state: Mutex::default(), released: Notify::new(), times: [TIMES, TIMES].map(Histogram::new) }
     }
 }
 
@@ -230,6 +233,11 @@ impl HeldRequests {
         self.state.lock().figures()
     }
 
+    /// Waits until a request is no longer held, or returns at once if that has happened since the last call. For one caller.
+    pub async fn released(&self) {
+        self.released.notified().await;
+    }
+
     /// The request that has waited longest, if at least this long.
     pub fn longest(&self, at_least: Duration) -> Option<HeldRequest> {
         let state = self.state.lock();
@@ -271,6 +279,7 @@ impl Drop for Hold<'_> {
     fn drop(&mut self) {
         let state = &mut *self.held.state.lock();
         let Some(one) = state.now.remove(&self.number) else { return };
+        self.held.released.notify_one();
         if one.turn.is_none() {
             return self.held.times[1].observe(one.since.elapsed());
         }

@@ -75,6 +75,11 @@ impl Gate {
         self.held.longest(at_least)
     }
 
+    /// Waits until a request is no longer held. For one caller.
+    pub async fn released(&self) {
+        self.held.released().await;
+    }
+
     /// The held requests, in order of arrival.
     pub fn all_held(&self, most: usize) -> Vec<HeldRequest> {
         self.held.all(most)

@@ -180,6 +180,11 @@ impl Running {
         self.parts.proxy.gate.longest_held(at_least)
     }
 
+    /// Waits until a request is no longer held. For one caller.
+    pub async fn released(&self) {
+        self.parts.proxy.gate.released().await;
+    }
+
     /// Recent refusals, and a subscription to further ones.
     pub fn decisions(&self) -> &Decisions {
         &self.parts.proxy.decisions

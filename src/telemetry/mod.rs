@@ -171,12 +171,13 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub struct StandardError;
 
 impl StandardError {
-    /// Shows a status line until something else is written; `None` removes it. Only for terminals.
+    /// Shows a status line until something else is written; `None` removes it. Only for terminals. What another process writes begins
+    /// where the line does.
     pub fn show(line: Option<&str>) {
         let mut stderr = io::stderr().lock();
         let was_shown = IS_SHOWN.swap(line.is_some(), Ordering::Relaxed);
         if was_shown || line.is_some() {
-            let _ = write!(stderr, "{CLEAR}{}", line.unwrap_or_default());
+            let _ = write!(stderr, "{CLEAR}{}\r", line.unwrap_or_default());
         }
     }
 

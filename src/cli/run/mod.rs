@@ -195,6 +195,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
                 pass_on(&control, signal);
             }
             status = child.wait() => break status?,
+            () = running.released() => progress.clear(),
             () = watch.tick() => if let Some(bypass) = watch.look() && is_told {
                 let _ = writeln!(StandardError, "{}", super::inert(&bypass.warning()));
             },

@@ -14,6 +14,8 @@ pub(super) struct Progress {
     /// When to look again.
     next: Instant,
     printed_at: Option<Instant>,
+    /// What had been answered when it last looked.
+    counts: Counts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +34,7 @@ impl Progress {
             (false, false) if verbose => ProgressStyle::Lines,
             (false, false) => ProgressStyle::Off,
         };
-        Progress { way, next: Instant::now() + TICK, printed_at: None }
+        Progress { way, next: Instant::now() + TICK, printed_at: None, counts: Counts::default() }
     }
 
     /// It is time to look. Never, if nobody is to be shown anything.
@@ -44,11 +46,21 @@ impl Progress {
         self.next = Instant::now() + TICK;
     }
 
-    /// What is held, if for longer than [`HELD_LONG`].
+    /// A request goes on: the command may write of its answer.
+    pub fn clear(&mut self) {
+        if self.way == ProgressStyle::Terminal {
+            StandardError::show(None);
+            self.next = Instant::now() + 2 * TICK;
+        }
+    }
+
+    /// What is held, if for longer than [`HELD_LONG`], and on a terminal if nothing was answered since it last looked.
     pub fn show(&mut self, held: Option<&HeldRequest>, counts: &Counts) {
+        let is_answered = std::mem::replace(&mut self.counts, counts.clone()) != *counts;
         match (self.way, held) {
             (ProgressStyle::Off, _) | (ProgressStyle::Lines, None) => {}
             (ProgressStyle::Terminal, None) => StandardError::show(None),
+            (ProgressStyle::Terminal, Some(_)) if is_answered => StandardError::show(None),
             (ProgressStyle::Terminal, Some(held)) => {
                 let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
                 let width = if columns == 0 { USUAL_WIDTH } else { columns };

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 const SLOW: &str = "User-agent: *\nCrawl-delay: 3\nDisallow: /private\n";
@@ -189,7 +190,7 @@ async fn who_waits_for_a_held_request_sees_why_and_how_long() {
     );
     let shown_lines: Vec<_> = shown.stdout.split("\r\u{1b}[K").filter(|part| part.starts_with(&line)).collect();
     assert!(
-        !shown_lines.is_empty() && shown_lines.iter().all(|line| line.ends_with(" s, 1 done")),
+        !shown_lines.is_empty() && shown_lines.iter().all(|line| line.ends_with(" s, 1 done\r")),
         "{}",
         shown.stdout
     );
@@ -197,6 +198,23 @@ async fn who_waits_for_a_held_request_sees_why_and_how_long() {
     assert_eq!(quiet.stdout, "");
     assert!(!piped.stderr.contains("1 page each") && !piped.stderr.contains('\u{1b}'), "{}", piped.stderr);
     assert!(verbose.stderr.contains(&line) && !verbose.stderr.contains('\u{1b}'), "{}", verbose.stderr);
+}
+
+/// The command shares the terminal: what it writes of an answer has a line to itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_line_is_gone_before_the_command_writes_of_its_answer() {
+    let pages = |path: &str| Reply::text(path).after(Duration::from_secs(2));
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 5\n"),
+        path => pages(path),
+    })
+    .await;
+    let [first, second] = ["/1", "/2"].map(|path| origin.url(path));
+    let script = format!("curl -q -s -w \"\\n\" {first} {second}");
+    let shown = politely_on_a_terminal(&["run", "sh", "-c", &script], &open()).await.stdout;
+    assert!(shown.contains("politely: 1 page each 5 s"), "{shown:?}");
+    let before = shown.split("/2\r\n").next().expect("one at least");
+    assert!(before.ends_with("\r\u{1b}[K\r"), "{shown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
