@@ -1,6 +1,6 @@
 # Chromium started by a script
 #
-# Every Chromium of the user trusts the certificate while `run` runs.
+# [browsers](browsers.md#trust)
 family='Browsers'
 line="politely run sh -c 'chromium --headless --dump-dom URL'"
 sees='/ /style.css /script.js /image.svg /data.json'

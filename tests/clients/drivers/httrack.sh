@@ -1,6 +1,6 @@
 # httrack
 #
-# http only: it takes a proxy (`-P`) for http alone. `-s0` leaves robots.txt to politely.
+# http only. `-s0` leaves robots.txt to politely.
 family='Command line'
 schemes=http
 install() { debian httrack; }

@@ -1,6 +1,6 @@
 # jsoup
 #
-# `timeout(0)`: its own timeout is 30 s.
+# `timeout(0)`.
 family=Java
 install() { command -v javac > /dev/null || debian default-jdk-headless; debian libjsoup-java; }
 version() { dpkg-query -W -f '${Version}' libjsoup-java; }

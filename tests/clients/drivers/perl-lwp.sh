@@ -1,6 +1,6 @@
 # Perl LWP
 #
-# `timeout => 660`: its own is 3 minutes.
+# `timeout => 660`.
 family='Ruby, PHP, Perl'
 quick=yes
 install() { debian libwww-perl liblwp-protocol-https-perl; }

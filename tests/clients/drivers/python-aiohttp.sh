@@ -1,6 +1,6 @@
 # Python aiohttp
 #
-# `ClientSession(trust_env=True, timeout=ClientTimeout(total=None))`: its own timeout is 5 minutes.
+# `ClientSession(trust_env=True, timeout=ClientTimeout(total=None))`.
 family=Python
 install() { pypi aiohttp; }
 version() { pypi_version aiohttp; }

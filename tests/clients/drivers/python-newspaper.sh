@@ -2,6 +2,7 @@
 #
 # `requests_params["timeout"] = 660`. Without `allow_binary_content` it asks five times for each page.
 family='Crawlers'
+quick=yes
 install() { pypi 'newspaper4k'; }
 version() { pypi_version newspaper4k; }
 recipe fetch.py <<'END'

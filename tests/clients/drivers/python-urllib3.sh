@@ -1,6 +1,6 @@
 # Python urllib3
 #
-# `ProxyManager(os.environ["https_proxy"])`: it reads no proxy variable.
+# `ProxyManager(os.environ["https_proxy"])`.
 family=Python
 returns=yes
 install() { pypi urllib3; }

@@ -1,6 +1,6 @@
 # Ruby Mechanize
 #
-# `agent.set_proxy(host, port)`: it reads no proxy variable. `read_timeout = 660`.
+# `agent.set_proxy(host, port)`. `read_timeout = 660`.
 family='Ruby, PHP, Perl'
 install() { debian ruby ruby-mechanize; }
 version() { ruby -rmechanize -e 'puts Mechanize::VERSION'; }

@@ -1,6 +1,6 @@
 # wget
 #
-# `--waitretry` is the longest wait between two tries: it does not read Retry-After.
+# It does not read Retry-After.
 family='Command line'
 quick=yes
 returns=yes
