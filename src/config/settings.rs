@@ -107,6 +107,11 @@ impl Settings {
         self.access.users.iter().find(|user| user.name.as_ref() == name).cloned()
     }
 
+    /// The hosts with this user's overrides, if any.
+    pub fn hosts_of<'a>(&'a self, user: Option<&'a User>) -> &'a Hosts {
+        user.and_then(|user| user.hosts.as_ref()).unwrap_or(&self.hosts)
+    }
+
     /// What replaces the `User-Agent` of this user's clients. `None`: nothing.
     pub fn user_agent<'a>(&'a self, user: Option<&'a User>) -> Option<&'a str> {
         user.and_then(|user| user.user_agent.as_deref()).or(self.identity.user_agent.as_deref())

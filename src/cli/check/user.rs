@@ -63,7 +63,7 @@ fn terms(settings: &Settings, user: &User, hosts: Value) -> Vec<(&'static str, V
     let identity = &settings.identity;
     let tokens = if user.product_tokens.is_empty() { &identity.product_tokens } else { &user.product_tokens };
     let tokens: Vec<_> = tokens.iter().map(AsRef::<str>::as_ref).collect();
-    let any = &user.hosts.as_ref().unwrap_or(&settings.hosts).any().rules;
+    let any = &settings.hosts_of(Some(user)).any().rules;
     let purposes: Vec<_> = any.purposes().iter().map(AsRef::<str>::as_ref).collect();
     let listed: Vec<_> = user.listed.hosts.iter().map(ToString::to_string).collect();
     vec![
