@@ -29,17 +29,18 @@ impl UserTerms {
 }
 
 /// A line for each user, up to [`MOST`].
-pub(super) fn lines(settings: &Settings) -> Vec<String> {
+pub(super) fn lines(settings: &Settings, places: &[String]) -> Vec<String> {
     let more = settings.access.users.len().saturating_sub(MOST);
     let more = (more > 0).then(|| format!("user: {more} more: `--user NAME` shows one"));
     let line =
         |user: UserTerms| format!("user {} ({}){}", user.name, user.place, user.text("; ").replacen(';', ":", 1));
-    all(settings).take(MOST).map(line).chain(more).collect()
+    all(settings, places).take(MOST).map(line).chain(more).collect()
 }
 
-pub(super) fn all(settings: &Settings) -> impl Iterator<Item = UserTerms> {
+/// `places`: where each is written.
+pub(super) fn all(settings: &Settings, places: &[String]) -> impl Iterator<Item = UserTerms> {
     let shown = settings.shown();
-    let users = settings.access.users.iter().zip(settings.user_places()).enumerate();
+    let users = settings.access.users.iter().zip(places).enumerate();
     users.map(move |(index, (user, place))| {
         let hosts = shown["access"]["users"][index]["hosts"].clone();
         UserTerms { name: user.name.as_ref().to_owned(), place: place.clone(), all: terms(settings, user, hosts) }
@@ -50,8 +51,8 @@ pub(super) fn all(settings: &Settings) -> impl Iterator<Item = UserTerms> {
 ///
 /// # Errors
 /// There is no such user.
-pub(super) fn one(settings: &Settings, name: &str) -> Result<UserTerms, CommandError> {
-    all(settings).find(|user| user.name == name).ok_or_else(|| unknown(name))
+pub(super) fn one(settings: &Settings, places: &[String], name: &str) -> Result<UserTerms, CommandError> {
+    all(settings, places).find(|user| user.name == name).ok_or_else(|| unknown(name))
 }
 
 pub(in crate::cli) fn unknown(name: &str) -> CommandError {
