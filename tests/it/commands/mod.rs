@@ -1,5 +1,6 @@
 //! The command line, as somebody types it.
 
+mod agents;
 mod exit_codes;
 mod explain;
 mod getting_started;
