@@ -3,9 +3,9 @@
 mod agents;
 mod exit_codes;
 mod explain;
-mod getting_started;
 mod lint;
 mod running;
+mod samples;
 mod setup;
 mod supervised;
 
