@@ -65,6 +65,7 @@ install:
 	install -m 644 target/install/units/* $(DESTDIR)$(UNITDIR)
 	install -D -m 644 -t $(doc) README.md SECURITY.md CHANGELOG.md LICENSE
 	install -D -m 644 -t $(doc)/docs docs/*.md docs/demo.svg docs/dashboard.png
+	install -D -m 644 -t $(share) conf/agent.yaml
 	install -D -m 644 -t $(share)/prometheus conf/prometheus/politely.rules.yml
 	install -D -m 644 -t $(share)/grafana conf/grafana/politely.json
 	test -e $(DESTDIR)/etc/politely/politely.yaml || \

@@ -38,6 +38,7 @@
               $out/bin/politely completions $shell > politely.$shell
             done
             installShellCompletion politely.{bash,zsh,fish}
+            install -D -m 644 -t $out/share/politely conf/agent.yaml
             install -D -m 644 -t $out/share/politely/prometheus conf/prometheus/politely.rules.yml
             install -D -m 644 -t $out/share/politely/grafana conf/grafana/politely.json
           '';

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 #[test]
 fn every_refusal_and_every_failure_has_its_section() {
@@ -143,6 +144,192 @@ fn every_function_that_the_map_names_is_in_its_file() {
     }
 }
 
+#[test]
+fn the_book_stays_short() {
+    let words = |page: &PathBuf| fs::read_to_string(page).unwrap().split_whitespace().count();
+    let words: usize = book().iter().map(words).sum();
+    assert!(words < 20_000, "docs/*.md have {words} words: for each one more, take another away");
+}
+
+#[test]
+fn no_sentence_of_the_book_is_long() {
+    // One is a list of names, made of those who are tested.
+    for page in book().iter().filter(|page| !page.ends_with("clients.md")) {
+        for sentence in sentences(&fs::read_to_string(page).unwrap()) {
+            assert!(sentence.len() <= 30, "{}: {} words: {}", page.display(), sentence.len(), sentence.join(" "));
+        }
+    }
+    let text = "# No end\nOne `a. b` (two.)\nthree [four. five](a.md). Six\n- seven.\n\n    no. code\n\na | table.\n";
+    let found: Vec<_> = sentences(text).iter().map(|words| words.join(" ")).collect();
+    assert_eq!(found, ["One X (two.)", "three [four.", "five](a.md).", "Six", "- seven."]);
+}
+
+/// Each block of YAML, each indented one, and each `section: { … }` in a sentence.
+#[test]
+fn every_configuration_in_the_docs_is_valid() {
+    let (home, mut checked) = (Home::new(), 0);
+    let shipped = read("conf/politely.yaml");
+    let sections: BTreeSet<&str> =
+        shipped.lines().filter_map(|line| line.split_once(':')).map(|(key, _)| key).collect();
+    let is_ours = |yaml: &&String| {
+        let first = yaml.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+        first
+            .split_once(": ")
+            .or(first.strip_suffix(':').map(|key| (key, "")))
+            .is_some_and(|(key, _)| sections.contains(key))
+    };
+    for page in pages().iter().filter(|page| !page.ends_with("configuration.md")) {
+        let text = fs::read_to_string(page).unwrap();
+        let fenced = fenced(&text, "yaml");
+        for yaml in fenced.iter().filter(|yaml| !is_ours(yaml)) {
+            let is_known = ["- uses: ", "- repo: ", "# prometheus.yml"].iter().any(|begin| yaml.starts_with(begin));
+            assert!(is_known, "{}: for which program is this? {yaml}", page.display());
+        }
+        for yaml in fenced.iter().chain(&indented(&text)).chain(&in_sentences(&text)).filter(is_ours) {
+            let (is_valid, told) = home.check(yaml);
+            assert!(is_valid, "{}: {yaml}\n{told}", page.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 30, "{checked}");
+}
+
+/// docs/team.md: the main file and a team's, in the places that it names.
+#[test]
+fn the_files_of_the_teams_page_are_one_configuration() {
+    let page = read("docs/team.md");
+    let below = |name: &str| {
+        part(&page, &format!("`/etc/politely/{name}`"), "\n```\n").split_once("```yaml\n").unwrap().1.to_owned()
+    };
+    let home = Home::new();
+    home.write("conf.d/research.yaml", &below("conf.d/research.yaml"));
+    let (is_valid, told) = home.check(&below("politely.yaml"));
+    assert!(is_valid, "{told}");
+    for line in [
+        "requires a user name and password: research (access.users)",
+        "keeps at each host: 20000 requests per day (pace.budget)",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    assert!(
+        told.contains("(conf.d/research.yaml:3): password: yes; egress.hosts: example.com, *.example.org;"),
+        "{told}"
+    );
+    assert!(!told.contains("warning: ") && !told.contains("replaced: ") && !told.contains("  set: "), "{told}");
+}
+
+/// A directory with all files that configurations in the docs name.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        home.write("users.yaml", "{}");
+        home.write("conf.d/none.yaml", "{}");
+        home.write("token", "0123456789abcdef");
+        home.write("var/lib/politely/none", "");
+        assert!(home.politely(&["identity", "keygen", "var/lib/politely/signing-key.pem"]).0);
+        let (is_made, path) = home.politely(&["ca", "path"]);
+        assert!(is_made, "{path}");
+        fs::copy(path.trim(), home.0.path().join("company-ca.pem")).unwrap();
+        home
+    }
+
+    /// With this directory in place of the machine's, and a hash that is complete.
+    fn write(&self, name: &str, text: &str) {
+        let home = self.0.path().display().to_string();
+        let text = text.replace("/var/", &format!("{home}/var/")).replace("/etc/politely/", &format!("{home}/"));
+        let path = self.0.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text.replace("$argon2id$v=19$m=19456,t=2,p=1$…", HASH)).unwrap();
+    }
+
+    /// Whether `politely check` accepts it, and what it prints.
+    fn check(&self, yaml: &str) -> (bool, String) {
+        self.write("politely.yaml", yaml);
+        self.politely(&["check", "--config", "politely.yaml"])
+    }
+
+    fn politely(&self, arguments: &[&str]) -> (bool, String) {
+        let home = self.0.path();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+        command.args(arguments).current_dir(home).env_clear().env("HOME", home);
+        let ended =
+            command.env("CREDENTIALS_DIRECTORY", home).env("STATE_DIRECTORY", home.join("state")).output().unwrap();
+        (ended.status.success(), String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap())
+    }
+}
+
+const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+
+/// The blocks of code in this language.
+fn fenced(text: &str, language: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut indent = None;
+    for line in text.lines() {
+        let (begin, fence) = line.split_at(line.len() - line.trim_start().len());
+        match (indent, fence.strip_prefix("```")) {
+            (None, Some(name)) if name == language => {
+                all.push(String::new());
+                indent = Some(begin.len());
+            }
+            (Some(_), Some(_)) => indent = None,
+            (Some(indent), None) => {
+                *all.last_mut().unwrap() += &format!("{}\n", line.get(indent..).unwrap_or_default())
+            }
+            (None, _) => {}
+        }
+    }
+    all
+}
+
+/// The indented blocks, up to an empty line.
+fn indented(text: &str) -> Vec<String> {
+    let line = |line: &str| line.strip_prefix("    ").map(|line| format!("{line}\n"));
+    let blocks = text.split("\n\n").filter(|block| !block.contains("```"));
+    blocks.map(|block| block.lines().filter_map(line).collect()).collect()
+}
+
+/// What stands between backticks, such as `section: { … }`, and is complete.
+fn in_sentences(text: &str) -> Vec<String> {
+    let code =
+        |block: &str| block.replace('\n', " ").split('`').skip(1).step_by(2).map(String::from).collect::<Vec<_>>();
+    let is_section = |code: &String| code.split_once(": ").is_some_and(|(_, value)| value.starts_with(['{', '[']));
+    prose(text).split("\n\n").flat_map(code).filter(|code| is_section(code) && !code.contains('…')).collect()
+}
+
+/// The words of each sentence; code is one word. No headings, tables and blocks of code.
+fn sentences(text: &str) -> Vec<Vec<String>> {
+    let (mut all, mut words) = (Vec::new(), Vec::new());
+    let mut end = |words: &mut Vec<String>| all.extend(Some(std::mem::take(words)).filter(|words| !words.is_empty()));
+    let plain = |text: &str| {
+        let parts = text.split('`').enumerate();
+        parts.map(|(index, part)| if index % 2 == 0 { part } else { "X" }).collect::<String>()
+    };
+    for block in prose(text).split("\n\n") {
+        for line in plain(block).lines() {
+            let is_item = line
+                .trim_start()
+                .split_once(' ')
+                .is_some_and(|(mark, _)| mark == "-" || mark.trim_end_matches('.').parse::<u32>().is_ok());
+            if is_item {
+                end(&mut words);
+            }
+            if line.starts_with('#') || line.contains(" | ") || line.contains("---|") {
+                continue;
+            }
+            for word in line.split_whitespace() {
+                words.push(word.to_owned());
+                if word.trim_end_matches([')', '"', '*']).ends_with(['.', '!', '?']) {
+                    end(&mut words);
+                }
+            }
+        }
+        end(&mut words);
+    }
+    all
+}
+
 /// All Rust below a folder.
 fn sources(folder: &Path) -> String {
     let mut all = String::new();
@@ -159,15 +346,20 @@ fn sources(folder: &Path) -> String {
 /// All Markdown that users read.
 fn pages() -> Vec<PathBuf> {
     let top = ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| root().join(name));
-    let book = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    top.into_iter().chain(book.filter(|path| path.extension().is_some_and(|extension| extension == "md"))).collect()
+    top.into_iter().chain(book()).collect()
+}
+
+/// docs/*.md.
+fn book() -> Vec<PathBuf> {
+    let all = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    all.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
 }
 
 /// Without what is code.
 fn prose(text: &str) -> String {
     let mut is_code = false;
     let lines = text.lines().filter(|line| {
-        let is_fence = line.starts_with("```");
+        let is_fence = line.trim_start().starts_with("```");
         is_code ^= is_fence;
         !is_code && !is_fence && !line.starts_with("    ")
     });

@@ -1,6 +1,6 @@
 //! Arguments shared by several subcommands.
 
-use crate::config::{ConfigErrors, KeyArgument, Settings, cache_directory, state_directory};
+use crate::config::{ConfigErrors, KeyArgument, Layers, Settings, cache_directory, state_directory};
 use std::path::PathBuf;
 
 /// For every command that reads the configuration.
@@ -25,6 +25,11 @@ impl ConfigArg {
     /// Loads the configuration.
     pub fn load(&self) -> Result<Settings, ConfigErrors> {
         self.load_with(Vec::new(), None)
+    }
+
+    /// Loads the configuration, and keeps what it is made of.
+    pub fn load_in_layers(&self) -> Result<(Settings, Layers), ConfigErrors> {
+        Settings::load_in_layers(self.path().as_deref(), std::env::vars_os(), &self.keys)
     }
 
     /// Loads the configuration with keys set by a command's own arguments. `--set` overrides them, except those in `last`.

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::hosts::Hosts;
-use super::overrides::overrides;
+use super::layers::Layers;
 use super::read::environment::{self, KeyArgument};
 use super::read::error::{Complaint, ConfigErrors, ConfigPlace, Faults};
 use super::read::files::ConfigFiles;
 use super::read::sections::Sections;
 use super::read::text::read_text;
 use super::read::tree::{Value, YamlNode};
-use super::replaced::replaced;
 use super::settings::Settings;
 use super::shown::Whole;
 use super::written::defaults::defaults;
@@ -43,6 +42,28 @@ impl Settings {
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         arguments: &[KeyArgument],
     ) -> Result<Self, ConfigErrors> {
+        Self::load_from(path, environment, arguments, None)
+    }
+
+    /// Like [`load_with`](Self::load_with), and keeps what it is made of.
+    ///
+    /// # Errors
+    /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.
+    pub fn load_in_layers(
+        path: Option<&Path>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        arguments: &[KeyArgument],
+    ) -> Result<(Self, Layers), ConfigErrors> {
+        let mut layers = Layers::default();
+        Self::load_from(path, environment, arguments, Some(&mut layers)).map(|settings| (settings, layers))
+    }
+
+    fn load_from(
+        path: Option<&Path>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        arguments: &[KeyArgument],
+        layers: Option<&mut Layers>,
+    ) -> Result<Self, ConfigErrors> {
         let environment: Vec<_> = environment.into_iter().collect();
         let credentials = environment.iter().find(|(name, value)| name == "CREDENTIALS_DIRECTORY" && !value.is_empty());
         let credentials = credentials.map(|(_, directory)| PathBuf::from(directory));
@@ -50,7 +71,7 @@ impl Settings {
         variables.extend_from_slice(arguments);
         let name = path.map_or_else(String::new, |path| path.display().to_string());
         let text = path.map_or_else(|| Ok(String::new()), |path| read_text(path, false));
-        let mut settings = Self::build(&name, text, &variables, credentials.as_deref())?;
+        let mut settings = Self::build(&name, text, &variables, credentials.as_deref(), layers)?;
         settings.warnings.extend(strange);
         Ok(settings)
     }
@@ -60,7 +81,7 @@ impl Settings {
     /// # Errors
     /// What is wrong with it: of each section the values that cannot be read, or all that its keys mean together.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
-        Self::build(name, Ok(text.to_owned()), &[], None)
+        Self::build(name, Ok(text.to_owned()), &[], None, None)
     }
 
     /// Reads a configuration that was shown once, to evaluate it again. It has no passwords, so that nobody can log in, and it is
@@ -77,12 +98,13 @@ impl Settings {
         Self::parse(name, &shown.to_string()).map_err(|errors| errors.to_string())
     }
 
-    /// `credentials`: where systemd puts those of a service (`LoadCredential=`).
+    /// `credentials`: where systemd puts those of a service (`LoadCredential=`). `layers`: to be filled, unless nobody asks.
     fn build(
         name: &str,
         text: Result<String, Complaint>,
         variables: &[KeyArgument],
         credentials: Option<&Path>,
+        mut layers: Option<&mut Layers>,
     ) -> Result<Self, ConfigErrors> {
         let mut files = ConfigFiles::default();
         let text = text.unwrap_or_else(|complaint| {
@@ -93,21 +115,21 @@ impl Settings {
         // What is wrong in a file is wrong even where another or a variable takes its place.
         let judge = |node: &YamlNode, faults: &mut Faults| Self::read(&mut Sections::new(node.clone(), faults));
         judge(&root, &mut files.faults);
-        let mut stages = vec![root.clone()];
-        environment::overlay(&mut root, variables, defaults(), &mut files.faults);
-        let include = judge(&root, &mut files.faults).include;
-        let included = files.included(&root, &include);
+        let mut keep = |root: &YamlNode| layers.iter_mut().for_each(|layers| layers.stages.push(root.clone()));
+        keep(&root);
+        let mut overlaid = root.clone();
+        environment::overlay(&mut overlaid, variables, defaults(), &mut files.faults);
+        let include = judge(&overlaid, &mut files.faults).include;
+        let included = files.included(&overlaid, &include);
         included.iter().for_each(|node| drop(judge(node, &mut files.faults)));
-        root.clone_from(&stages[0]);
         files.join(&mut root, included);
         // The arguments come after the variables.
         let arguments = variables.iter().take_while(|variable| variable.is_of_environment()).count();
         for variables in <[_; 2]>::from(variables.split_at(arguments)) {
-            stages.push(root.clone());
+            keep(&root);
             environment::overlay(&mut root, variables, defaults(), &mut files.faults);
         }
-        stages.push(root.clone());
-        let replaced = replaced(&stages, &files.sources);
+        keep(&root);
         root.each_value(&mut |node| locate_credential(node, credentials, &mut files.faults));
 
         let mut sections = Sections::new(root, &mut files.faults);
@@ -117,17 +139,6 @@ impl Settings {
         let whole = sections.whole;
         settings.whole = Whole::new(&whole);
         settings.warnings = warnings::warnings(&settings);
-        settings.replaced = replaced;
-        settings.in_force = overrides(&settings.whole.all)
-            .into_iter()
-            .map(|set| {
-                let path: Vec<_> = set.path.iter().map(String::as_str).collect();
-                let place = whole.along(&path).at.line(&files.sources);
-                (set, place)
-            })
-            .collect();
-        let place = |index: usize| whole.along(&["access", "users", &index.to_string()]).at.line(&files.sources);
-        settings.user_places = (0..settings.access.users.len()).map(place).collect();
         let signature = &mut settings.identity.signature;
         let place = |path: &[&str]| whole.along(&[&["identity", "signature"], path].concat()).at.shown(&files.sources);
         let others = (0..signature.other_keys.len()).map(|index| place(&["other_keys", &index.to_string()]));
@@ -135,6 +146,9 @@ impl Settings {
         signature.places = places.map(Option::unwrap_or_default).collect();
         if settings.cache.directory.is_some() {
             settings.cache.place = whole.along(&["cache", "directory"]).at.shown(&files.sources).unwrap_or_default();
+        }
+        if let Some(layers) = layers {
+            layers.sources.clone_from(&files.sources);
         }
         files.checked(settings.based(Path::new(name).parent()))
     }

@@ -5,10 +5,11 @@ use super::shown::json;
 use super::units::{parse_duration, parse_size};
 use super::written::defaults::defaults;
 use crate::robots::Purpose;
+use serde::Serialize;
 use serde_json::Value;
 
 /// A setting that obeys sites less than its default does, or does not verify them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OverrideInForce {
     /// A host or pattern. `None`: all hosts.
     pub hosts: Option<String>,
@@ -17,6 +18,7 @@ pub struct OverrideInForce {
     /// As in the configuration, such as `robots: ignore`.
     pub setting: String,
     /// Keys and list indices that lead to it.
+    #[serde(skip)]
     pub(super) path: Vec<String>,
 }
 

@@ -1,63 +1,47 @@
 //! What a file, a variable or an argument replaces of an earlier one: the same key, or what another file sets for more hosts or users.
-//! `politely check` lists both, so that nobody takes back unseen what the first file says.
 
-use serde::Serialize;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::compared::{key_path, plain};
-use super::read::error::{ConfigPlace, ConfigText};
+use super::compared::plain;
+use super::read::error::ConfigPlace;
 use super::read::tree::{Value, YamlNode};
-use super::shown::{json, without_secrets};
+use super::shown::json;
 
-/// A written value that is not in force, or not for all of its hosts and users.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Replaced {
-    #[serde(flatten)]
-    pub before: WrittenKey,
-    pub by: WrittenKey,
+/// A value, and the keys that lead to it.
+#[derive(Clone)]
+pub(super) struct WrittenNode<'a> {
+    pub path: Vec<&'a str>,
+    pub node: &'a YamlNode,
 }
 
-/// A key and its value without secrets, and the file and line, variable or argument that says so.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct WrittenKey {
-    pub key: String,
-    pub value: serde_json::Value,
-    pub place: String,
+/// A value, and the one in its place.
+pub(super) struct Replacement<'a> {
+    pub before: WrittenNode<'a>,
+    /// Further values that it replaces, of the same key for other hosts.
+    pub more: usize,
+    pub by: WrittenNode<'a>,
 }
 
-/// `stages`: the first file, and what it is with each further source laid over it. Never empty.
-pub(super) fn replaced(stages: &[YamlNode], sources: &[ConfigText]) -> Vec<Replaced> {
+impl<'a> Replacement<'a> {
+    fn new(before: WrittenNode<'a>, by: WrittenNode<'a>) -> Self {
+        Self { before, more: 0, by }
+    }
+}
+
+/// `stages`: as in [`Layers`](super::layers::Layers). Sorted by place; no more than the written values.
+pub(super) fn replaced(stages: &[YamlNode]) -> Vec<Replacement<'_>> {
     let mut all = Vec::new();
     for stages in stages.windows(2) {
         compare(&mut Vec::new(), &stages[0], &stages[1], &mut all);
     }
-    narrowed(&stages[stages.len() - 1], &mut all);
-    all.sort_by(|(_, a), (_, b)| a.node.at.cmp(&b.node.at));
-    all.into_iter().map(|(before, by)| Replaced { before: before.written(sources), by: by.written(sources) }).collect()
-}
-
-/// A value, and the keys that lead to it.
-#[derive(Clone)]
-struct WrittenNode<'a> {
-    path: Vec<&'a str>,
-    node: &'a YamlNode,
-}
-
-impl WrittenNode<'_> {
-    fn written(self, sources: &[ConfigText]) -> WrittenKey {
-        let path = self.path.iter().fold(String::new(), |path, key| key_path(&path, key));
-        let key = self.path.last().copied().unwrap_or_default();
-        WrittenKey { key: path, value: without_secrets(key, self.node), place: self.node.at.line(sources) }
-    }
+    stages.last().into_iter().for_each(|root| narrowed(root, &mut all));
+    all.sort_by(|a, b| a.by.node.at.cmp(&b.by.node.at));
+    all
 }
 
 /// The values of `before` that are another in `after`, or gone. A list is one value, but users are added.
-fn compare<'a>(
-    path: &mut Vec<&'a str>,
-    before: &'a YamlNode,
-    after: &'a YamlNode,
-    into: &mut Vec<(WrittenNode<'a>, WrittenNode<'a>)>,
-) {
+fn compare<'a>(path: &mut Vec<&'a str>, before: &'a YamlNode, after: &'a YamlNode, into: &mut Vec<Replacement<'a>>) {
     let is_kept = match (&before.value, &after.value) {
         (Value::Map(entries), Value::Map(others)) => {
             for (key, (_, value)) in entries {
@@ -77,22 +61,21 @@ fn compare<'a>(
     };
     if !is_kept {
         let found = |node| WrittenNode { path: path.clone(), node };
-        into.push((found(before), found(after)));
+        into.push(Replacement::new(found(before), found(after)));
     }
 }
 
 /// What `hosts` and users set otherwise than another file does for all, or for a pattern that covers theirs.
-fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<(WrittenNode<'a>, WrittenNode<'a>)>) {
-    let mut put = |before: WrittenNode<'a>, by: &WrittenNode<'a>| {
-        if is_elsewhere(before.node, by.node) && !is_same(before.node, by.node) {
-            into.push((before, by.clone()));
-        }
+fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<Replacement<'a>>) {
+    let is_other = |before: &YamlNode, by: &YamlNode| is_elsewhere(before, by) && !is_same(before, by);
+    let one = |before: WrittenNode<'a>, by: &WrittenNode<'a>| {
+        is_other(before.node, by.node).then(|| Replacement::new(before, by.clone()))
     };
     let general = Entries::new(vec!["hosts"], root.below("hosts"));
     let of_all = general.leaves();
     for (pattern, keys, by) in &of_all {
         let before = covering(pattern).find_map(|wider| general.get(wider, keys));
-        before.or_else(|| for_all(root, keys)).into_iter().for_each(|before| put(before, by));
+        into.extend(before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by)));
     }
     let mut by_keys = BTreeMap::<_, Vec<_>>::new();
     of_all.iter().for_each(|(pattern, keys, node)| by_keys.entry(keys).or_default().push((*pattern, node)));
@@ -101,21 +84,27 @@ fn narrowed<'a>(root: &'a YamlNode, into: &mut Vec<(WrittenNode<'a>, WrittenNode
         let path = ["access", "users", user.below("name").and_then(YamlNode::text).unwrap_or_default()];
         for key in ["product_tokens", "user_agent"] {
             if let (Some(before), Some(node)) = (for_all(root, &[key]), user.under(&[key])) {
-                put(before, &WrittenNode { path: [&path[..], &[key]].concat(), node });
+                into.extend(one(before, &WrittenNode { path: [&path[..], &[key]].concat(), node }));
             }
         }
         let own = Entries::new([&path[..], &["hosts"]].concat(), user.below("hosts"));
         let leaves = own.leaves();
         for (pattern, keys, by) in &leaves {
             let before = [end(pattern)].into_iter().chain(covering(pattern)).find_map(|wider| general.get(wider, keys));
-            before.or_else(|| for_all(root, keys)).into_iter().for_each(|before| put(before, by));
+            into.extend(before.or_else(|| for_all(root, keys)).and_then(|before| one(before, by)));
         }
-        // A user's pattern overrides what is set for fewer hosts, too.
+        // A user's pattern overrides what is set for fewer hosts, too: for how many, since each user may do so for every host.
         for keys in leaves.iter().map(|(_, keys, _)| keys).collect::<BTreeSet<_>>() {
+            let mut found = BTreeMap::<&str, Replacement<'a>>::new();
             for (pattern, before) in by_keys.get(keys).into_iter().flatten() {
-                let by = covering(pattern).find_map(|wider| own.get(wider, keys));
-                by.iter().for_each(|by| put((*before).clone(), by));
+                let by = covering(pattern).find_map(|wider| Some((wider, own.get(wider, keys)?)));
+                let Some((wider, by)) = by.filter(|(_, by)| is_other(before.node, by.node)) else { continue };
+                match found.entry(wider) {
+                    Entry::Vacant(place) => drop(place.insert(Replacement::new((*before).clone(), by))),
+                    Entry::Occupied(mut first) => first.get_mut().more += 1,
+                }
             }
+            into.extend(found.into_values());
         }
     }
 }
@@ -188,6 +177,6 @@ fn is_elsewhere(before: &YamlNode, by: &YamlNode) -> bool {
 }
 
 /// Whether both are the same value, if they are not even the same node.
-fn is_same(one: &YamlNode, other: &YamlNode) -> bool {
+pub(super) fn is_same(one: &YamlNode, other: &YamlNode) -> bool {
     one.at == other.at || plain(&json(one)) == plain(&json(other))
 }

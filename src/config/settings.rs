@@ -4,10 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::hosts::Hosts;
-use super::overrides::OverrideInForce;
 use super::read::error::Complaint;
 use super::read::sections::Sections;
-use super::replaced::Replaced;
 use super::shown::Whole;
 use super::written::access::{AccessSettings, User};
 use super::written::file::{
@@ -49,9 +47,6 @@ pub struct Settings {
     pub log: LogSettings,
     pub(super) whole: Whole,
     pub(super) warnings: Vec<Complaint>,
-    pub(super) in_force: Vec<(OverrideInForce, String)>,
-    pub(super) replaced: Vec<Replaced>,
-    pub(super) user_places: Vec<String>,
 }
 
 impl Settings {
@@ -81,9 +76,6 @@ impl Settings {
             log: sections.read("log"),
             whole: Whole::default(),
             warnings: Vec::new(),
-            in_force: Vec::new(),
-            replaced: Vec::new(),
-            user_places: Vec::new(),
         }
     }
 
@@ -92,29 +84,19 @@ impl Settings {
         &self.warnings
     }
 
-    /// What makes it less polite than the defaults, and the file and line, variable or argument that says so.
-    pub fn overrides(&self) -> &[(OverrideInForce, String)] {
-        &self.in_force
-    }
-
-    /// What files, variables and arguments say otherwise than earlier ones, in the order of what is in force.
-    pub fn replaced(&self) -> &[Replaced] {
-        &self.replaced
-    }
-
     /// The user of this name.
     pub fn user(&self, name: &str) -> Option<Arc<User>> {
         self.access.users.iter().find(|user| user.name.as_ref() == name).cloned()
     }
 
+    /// The hosts with this user's overrides, if any.
+    pub fn hosts_of<'a>(&'a self, user: Option<&'a User>) -> &'a Hosts {
+        user.and_then(|user| user.hosts.as_ref()).unwrap_or(&self.hosts)
+    }
+
     /// What replaces the `User-Agent` of this user's clients. `None`: nothing.
     pub fn user_agent<'a>(&'a self, user: Option<&'a User>) -> Option<&'a str> {
         user.and_then(|user| user.user_agent.as_deref()).or(self.identity.user_agent.as_deref())
-    }
-
-    /// Where each of `access.users` is written.
-    pub fn user_places(&self) -> &[String] {
-        &self.user_places
     }
 
     /// The configuration as shown, as text, and its SHA-256.

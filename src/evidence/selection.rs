@@ -36,8 +36,11 @@ impl HostSelection {
 impl FromStr for HostSelection {
     type Err = HostPatternError;
 
-    /// `example.com`, `*.example.com` or `example.com:8443`. An IPv6 address with a port is in brackets.
+    /// `example.com`, `*.example.com` or `example.com:8443`. An IPv6 address with a port is in brackets. A URL selects its host and port.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Ok(site) = Authority::from_url(text) {
+            return Ok(HostSelection { pattern: HostPattern::Host(site.host().clone()), port: Some(site.port()) });
+        }
         HostPattern::parse(text).map(|pattern| HostSelection { pattern, port: None }).or_else(|error| {
             let (host, port) = text.rsplit_once(':').ok_or(error)?;
             let port = port.parse().map_err(|_| error)?;

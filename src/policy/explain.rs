@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use super::usage::policy_tokens::reserved_purposes;
 use super::{
-    Access, Allowance, AskedAgain, Authority, Entry, EntryEvidence, HostRules, Known, Manners, PolicyOptions,
-    PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteAnswer, SiteFile, decide, may_fetch_license,
-    may_fetch_tdmrep,
+    Access, Allowance, Allowlist, AskedAgain, Authority, Entry, EntryEvidence, Host, HostRules, Known, Manners,
+    PolicyOptions, PreferenceEvidence, Refusal, Request, RuleEvidence, Ruling, SiteAnswer, SiteFile, decide,
+    may_fetch_license, may_fetch_tdmrep,
 };
 use crate::robots::RobotsTxt;
 
@@ -118,6 +118,14 @@ impl Explanation {
             preferences: Vec::new(),
             reservation: None,
             ..self
+        }
+    }
+
+    /// Refused if the allowlist does not have the host.
+    pub fn within(self, listed: &Allowlist, host: &Host) -> Self {
+        match listed.check(host, "GET") {
+            Ok(()) => self,
+            Err(why) => self.refused(&Refusal::EgressDenied { why }),
         }
     }
 

@@ -1,11 +1,11 @@
 //! What the configuration means, a line for each point.
 
 use super::told::Told;
-use super::{differences, user};
 use crate::cli::kept;
 use crate::config::{AccessLog, InterceptMode, Mode, Network, OnFleetLoss, Settings};
 
-pub(super) fn describe(settings: &Settings, told: &mut Told) {
+/// `listed`: lines on differences and users.
+pub(super) fn describe(settings: &Settings, listed: Vec<String>, told: &mut Told) {
     let mut say = |line: &str| told.say(line);
     for listener in &settings.listen {
         let is_open = settings.access.clients.is_empty() && settings.access.users.is_empty();
@@ -84,7 +84,7 @@ pub(super) fn describe(settings: &Settings, told: &mut Told) {
             say(&format!("refuses all {key} but {listed} (egress.{key})"));
         }
     }
-    differences::lines(settings).iter().chain(&user::lines(settings)).for_each(|line| say(line));
+    listed.iter().for_each(|line| say(line));
     if !settings.egress.allow.is_empty() {
         say(&format!("may connect to {}, although private (egress.allow)", networks(&settings.egress.allow)));
     }

@@ -1,27 +1,18 @@
-//! What is less polite than the defaults, and what a later source says otherwise than an earlier one.
+//! What is less polite than the defaults, and what sources say otherwise than the first file.
 
-use crate::config::{Settings, WrittenKey};
-use serde_json::{Value, json};
+use crate::config::{Differences, WrittenKey};
 
 /// Of each kind at most [`MOST`].
-pub(super) fn lines(settings: &Settings) -> Vec<String> {
-    let overrides = settings.overrides().iter();
-    let overrides = overrides.map(|(set, place)| format!("{} for {} ({place})", cut(&set.setting), set.scope()));
-    let replaced = settings.replaced().iter().map(|it| {
+pub(super) fn lines(differences: &Differences) -> Vec<String> {
+    let overrides = differences.overrides.iter();
+    let overrides = overrides.map(|it| format!("{} for {} ({})", cut(&it.set.setting), it.set.scope(), it.place));
+    let replaced = differences.replaced.iter().map(|it| {
         let by = if it.by.key == it.before.key { String::new() } else { format!("{}: ", it.by.key) };
-        format!("{}: {} by {by}{}", it.before.key, written(&it.before), written(&it.by))
+        let more = if it.more == 0 { String::new() } else { format!(" and {} more", it.more) };
+        format!("{}: {}{more} by {by}{}", it.before.key, written(&it.before), written(&it.by))
     });
-    bounded("override", overrides).chain(bounded("replaced", replaced)).collect()
-}
-
-/// All of them, to be added to the object.
-pub(super) fn as_json(settings: &Settings, into: &mut Value) {
-    let overrides = settings
-        .overrides()
-        .iter()
-        .map(|(set, place)| json!({ "hosts": set.hosts, "user": set.user, "setting": set.setting, "place": place }));
-    into["overrides"] = overrides.collect();
-    into["replaced"] = json!(settings.replaced());
+    let set = differences.set.iter().map(|it| format!("{}: {}", it.key, written(it)));
+    bounded("override", overrides).chain(bounded("replaced", replaced)).chain(bounded("set", set)).collect()
 }
 
 fn bounded(kind: &'static str, all: impl ExactSizeIterator<Item = String>) -> impl Iterator<Item = String> {

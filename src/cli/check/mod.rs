@@ -36,7 +36,7 @@ pub(super) struct CheckArgs {
     /// Show the terms of this user of `access.users` alone
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Exit with 1 if there is any warning, or a line `override` or `replaced`
+    /// Exit with 1 if there is any warning, or a line `override`, `replaced` or `set`
     #[arg(long)]
     strict: bool,
     #[arg(long, value_enum, default_value_t)]
@@ -47,19 +47,22 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     let config = super::ConfigArg { config: args.file.clone().or(args.config.config.clone()), ..args.config.clone() };
     let path = config.path();
     let is_json = matches!(args.format, Format::Json);
-    let settings = match config.load() {
-        Ok(settings) => settings,
+    let (settings, layers) = match config.load_in_layers() {
+        Ok(loaded) => loaded,
         Err(errors) if is_json => return at_fault(&faults(&errors)),
         Err(errors) => return Err(errors.into()),
     };
+    let places = layers.user_places(&settings);
     if let Some(name) = &args.user {
-        let user = user::one(&settings, name)?;
+        let user = user::one(&settings, &places, name)?;
         return match args.format {
             Format::Text => print(&format!("{name}{}\n", user.text("\n  "))),
             Format::Json => print(&inert_json(&format!("{}\n", user.json()))),
         };
     }
-    let told = match tell(&settings, path.as_deref()) {
+    let differences = layers.differences(&settings);
+    let listed = differences::lines(&differences).into_iter().chain(user::lines(&settings, &places)).collect();
+    let told = match tell(&settings, listed, path.as_deref()) {
         Err(error) if is_json => {
             let (what, hint) = error.message.split_once("\nhint: ").unwrap_or((&error.message, ""));
             let what = what.strip_prefix("error: ").unwrap_or(what);
@@ -70,27 +73,30 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, CommandError> {
     match args.format {
         Format::Text => print(&told.text)?,
         Format::Json => {
-            let mut all = json!({
+            let all = json!({
                 "faults": [],
                 "warnings": told.warnings.iter().map(|it| json!({ "what": it.what, "hint": it.hint })).collect::<Vec<_>>(),
-                "users": user::all(&settings).map(|user| user.json()).collect::<Vec<_>>(),
+                "users": user::all(&settings, &places).map(|user| user.json()).collect::<Vec<_>>(),
+                "overrides": differences.overrides,
+                "replaced": differences.replaced,
+                "set": differences.set,
             });
-            differences::as_json(&settings, &mut all);
             print(&inert_json(&format!("{all}\n")))?
         }
     };
-    let is_clean = told.warnings.is_empty() && settings.overrides().is_empty() && settings.replaced().is_empty();
+    let is_clean = told.warnings.is_empty() && differences.is_empty();
     Ok(if args.strict && !is_clean { ExitCode::from(NO) } else { ExitCode::SUCCESS })
 }
 
-fn tell(settings: &Settings, path: Option<&Path>) -> Result<Told, CommandError> {
+/// `listed`: lines on differences and users.
+fn tell(settings: &Settings, listed: Vec<String>, path: Option<&Path>) -> Result<Told, CommandError> {
     telemetry::check(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
     let text = match path {
         Some(path) => format!("{} is valid\n", path.display()),
         None => String::from("no configuration file: using the defaults\n"),
     };
     let mut told = Told { text, warnings: Vec::new() };
-    describe::describe(settings, &mut told);
+    describe::describe(settings, listed, &mut told);
     settings.warnings().iter().cloned().for_each(|warning| told.warn(warning));
     identity(settings, &mut told)?;
     told.text += &cache(settings)?;

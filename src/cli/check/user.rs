@@ -29,17 +29,18 @@ impl UserTerms {
 }
 
 /// A line for each user, up to [`MOST`].
-pub(super) fn lines(settings: &Settings) -> Vec<String> {
+pub(super) fn lines(settings: &Settings, places: &[String]) -> Vec<String> {
     let more = settings.access.users.len().saturating_sub(MOST);
     let more = (more > 0).then(|| format!("user: {more} more: `--user NAME` shows one"));
     let line =
         |user: UserTerms| format!("user {} ({}){}", user.name, user.place, user.text("; ").replacen(';', ":", 1));
-    all(settings).take(MOST).map(line).chain(more).collect()
+    all(settings, places).take(MOST).map(line).chain(more).collect()
 }
 
-pub(super) fn all(settings: &Settings) -> impl Iterator<Item = UserTerms> {
+/// `places`: where each is written.
+pub(super) fn all(settings: &Settings, places: &[String]) -> impl Iterator<Item = UserTerms> {
     let shown = settings.shown();
-    let users = settings.access.users.iter().zip(settings.user_places()).enumerate();
+    let users = settings.access.users.iter().zip(places).enumerate();
     users.map(move |(index, (user, place))| {
         let hosts = shown["access"]["users"][index]["hosts"].clone();
         UserTerms { name: user.name.as_ref().to_owned(), place: place.clone(), all: terms(settings, user, hosts) }
@@ -50,8 +51,8 @@ pub(super) fn all(settings: &Settings) -> impl Iterator<Item = UserTerms> {
 ///
 /// # Errors
 /// There is no such user.
-pub(super) fn one(settings: &Settings, name: &str) -> Result<UserTerms, CommandError> {
-    all(settings).find(|user| user.name == name).ok_or_else(|| unknown(name))
+pub(super) fn one(settings: &Settings, places: &[String], name: &str) -> Result<UserTerms, CommandError> {
+    all(settings, places).find(|user| user.name == name).ok_or_else(|| unknown(name))
 }
 
 pub(in crate::cli) fn unknown(name: &str) -> CommandError {
@@ -63,7 +64,7 @@ fn terms(settings: &Settings, user: &User, hosts: Value) -> Vec<(&'static str, V
     let identity = &settings.identity;
     let tokens = if user.product_tokens.is_empty() { &identity.product_tokens } else { &user.product_tokens };
     let tokens: Vec<_> = tokens.iter().map(AsRef::<str>::as_ref).collect();
-    let any = &user.hosts.as_ref().unwrap_or(&settings.hosts).any().rules;
+    let any = &settings.hosts_of(Some(user)).any().rules;
     let purposes: Vec<_> = any.purposes().iter().map(AsRef::<str>::as_ref).collect();
     let listed: Vec<_> = user.listed.hosts.iter().map(ToString::to_string).collect();
     vec![

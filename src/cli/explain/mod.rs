@@ -11,9 +11,7 @@ use crate::admin;
 use crate::config::{Settings, read_argument, read_whole};
 use crate::policy::explain::{Explanation, SiteFileState, explain};
 use crate::policy::freshness::Freshness;
-use crate::policy::{
-    Access, Authority, Entry, EntryEvidence, HostRules, PreferenceEvidence, Refusal, Request, SiteAnswer,
-};
+use crate::policy::{Access, Authority, Entry, EntryEvidence, HostRules, PreferenceEvidence, Request, SiteAnswer};
 use crate::robots::{ProductToken, Purpose, RobotsTxt};
 use crate::server;
 use serde_json::Value;
@@ -62,8 +60,12 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     }
     let settings = args.config.load()?;
     let user = args.user.as_ref().map(|name| settings.user(name).ok_or_else(|| unknown_user(name))).transpose()?;
-    let hosts = user.as_ref().and_then(|user| user.hosts.as_ref()).unwrap_or(&settings.hosts);
-    let rules = hosts.get(authority.host()).rules.clone().asked_for(&args.product_tokens, &args.purposes);
+    let rules = settings
+        .hosts_of(user.as_deref())
+        .get(authority.host())
+        .rules
+        .clone()
+        .asked_for(&args.product_tokens, &args.purposes);
     let own_tokens = user.as_ref().map_or(&[][..], |user| &user.product_tokens);
     let request = Request { product_tokens: own_tokens, ..Request::new(&authority, target.as_bytes()) };
     let is_told = !args.product_tokens.is_empty() || !rules.product_tokens(&request).is_empty();
@@ -77,9 +79,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
             Ok::<_, CommandError>((server::gate_alone(settings)?.explain(&request, &rules).await, of_runs))
         })??,
     };
-    if let Some(Err(why)) = user.as_ref().map(|user| user.listed.check(authority.host(), "GET")) {
-        explanation = explanation.refused(&Refusal::EgressDenied { why });
-    }
+    explanation = user.iter().fold(explanation, |it, user| it.within(&user.listed, authority.host()));
     let mut running = args.robots.is_none().then(|| known_to_running(&args.config, &authority)).flatten();
     // A proxy that knows the site may know what the page has said.
     let asks = running.is_some() && explanation.allowed;

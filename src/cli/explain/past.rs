@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub(super) fn run(args: &ExplainArgs, at: &str, authority: &Authority, target: &str) -> Result<ExitCode, CommandError> {
@@ -168,8 +169,7 @@ fn rules(args: &ExplainArgs, settings: &Settings, asker: &Found, authority: &Aut
     let tokens = if args.product_tokens.is_empty() { &tokens } else { &args.product_tokens };
     let purposes = if args.purposes.is_empty() { &purposes } else { &args.purposes };
     let user = settings.access.users.iter().find(|user| decision.user.as_deref() == Some(user.name.as_ref()));
-    let hosts = user.and_then(|user| user.hosts.as_ref()).unwrap_or(&settings.hosts);
-    hosts.get(authority.host()).rules.clone().asked_for(tokens, purposes)
+    settings.hosts_of(user.map(Arc::as_ref)).get(authority.host()).rules.clone().asked_for(tokens, purposes)
 }
 
 /// A record of the same URL, based on the same files, for the same crawler and use, but with another verdict.

@@ -35,8 +35,8 @@ pub(super) struct ReportArgs {
     /// Only requests before this time, in the same notation
     #[arg(long, value_name = "WHEN", value_parser = when)]
     until: Option<SystemTime>,
-    /// Only requests to this host: `example.com`, `example.com:8443` at that port alone, or `*.example.com` for all below it; may be
-    /// given several times
+    /// Only requests to this host: `example.com`, `example.com:8443` or a URL at that port alone, or `*.example.com` for all below
+    /// it; may be given several times
     #[arg(long = "host", value_name = "PATTERN")]
     hosts: Vec<HostSelection>,
     /// Only requests of this user, or of a client without a user name, by its address

@@ -7,12 +7,12 @@ use crate::proxy::client::Peer;
 
 /// How a CONNECT to this host is handled.
 pub fn intercept_mode(settings: &Settings, authority: &Authority, user: Option<&User>) -> InterceptMode {
-    hosts(user).unwrap_or(&settings.hosts).get(authority.host()).intercept
+    settings.hosts_of(user).get(authority.host()).intercept
 }
 
 /// The refusal of a host with `intercept: deny`.
 pub fn denied(settings: &Settings, authority: &Authority, user: Option<&User>) -> Refusal {
-    let key = &hosts(user).unwrap_or(&settings.hosts).get(authority.host()).intercept_key;
+    let key = &settings.hosts_of(user).get(authority.host()).intercept_key;
     Refusal::InterceptDenied { key: (&**key).into() }
 }
 
@@ -29,7 +29,7 @@ pub fn hosts(user: Option<&User>) -> Option<&Hosts> {
 
 /// The operator's rules for the requested host.
 pub fn rules<'a>(settings: &'a Settings, request: &Request<'_>, peer: &'a Peer) -> &'a HostRules {
-    &hosts(peer.user.as_deref()).unwrap_or(&settings.hosts).get(request.authority.host()).rules
+    &settings.hosts_of(peer.user.as_deref()).get(request.authority.host()).rules
 }
 
 /// The request as the policy sees it, without what only pacing needs.

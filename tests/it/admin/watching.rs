@@ -268,6 +268,37 @@ async fn an_explanation_minds_what_is_configured_for_the_host() {
     }
 }
 
+/// As `politely explain --user` does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_explanation_for_a_user_is_by_that_users_terms() {
+    let origin =
+        origin(|_| Reply::text("User-agent: AnnaBot\nDisallow: /anna\n\nUser-agent: *\nDisallow: /all\n")).await;
+    let proxy = Proxy::start(&format!(
+        "{ON}\naccess: {{ users: [{{ name: anna, certificate: anna, product_tokens: [AnnaBot], egress: {{ hosts: [a.localhost] }}, \
+         hosts: {{ '*': {{ deny: [/own] }} }} }}] }}"
+    ))
+    .await;
+    let told = async |host: &str, target: &str, user: &str| {
+        let target = format!("/api/v1/explain?url={}{user}", origin.url_at(host, target));
+        let told = json(proxy.admin_address(), "GET", &target).await;
+        (told["allowed"].as_bool().expect("a verdict"), told["reason"].as_str().expect("a reason").to_owned())
+    };
+    for (host, target, of_anna, of_all) in [
+        ("a.localhost", "/anna", (false, "robots-disallowed"), (true, "no-matching-rule")),
+        ("a.localhost", "/all", (true, "no-matching-rule"), (false, "robots-disallowed")),
+        ("a.localhost", "/own", (false, "operator-denied"), (true, "no-matching-rule")),
+        ("b.localhost", "/x", (false, "egress-denied"), (true, "no-matching-rule")),
+    ] {
+        for (user, (allowed, reason)) in [("&user=anna", of_anna), ("", of_all)] {
+            assert_eq!(told(host, target, user).await, (allowed, reason.to_owned()), "{host}{target}{user}");
+        }
+    }
+    let nobody = format!("/api/v1/explain?url={}&user=bob", origin.url("/"));
+    let nobody = asked(proxy.admin_address(), "GET", &nobody, "").await;
+    assert_eq!(nobody.status(), 400);
+    assert!(nobody.text().contains("there is no user `bob` in access.users"), "{}", nobody.text());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reload_that_changes_how_files_are_read_holds_for_those_at_hand() {
     // The 1996 reading takes the first rule that matches, RFC 9309 the longest.

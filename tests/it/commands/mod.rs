@@ -1,11 +1,12 @@
 //! The command line, as somebody types it.
 
+mod agents;
 mod bypass;
 mod exit_codes;
 mod explain;
-mod getting_started;
 mod lint;
 mod running;
+mod samples;
 mod setup;
 mod supervised;
 

@@ -175,6 +175,70 @@ fn check_shows_what_a_team_takes_back_of_the_main_file_with_both_places() {
     );
 }
 
+/// What holds for every team and is neither an override nor replaces anything, such as that an unreachable robots.txt is waited for
+/// for longer.
+#[test]
+fn check_shows_what_a_team_sets_for_everybody() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    let (home, file) = written(
+        "include: [conf.d]\nidentity: { contact: 'https://a.example' }\npace: { min_delay: 1s, queue: }\nusage: { license: enforce }\n",
+    );
+    fs::create_dir(home.path().join("conf.d")).unwrap();
+    let team = format!(
+        "robots:\n  on_unavailable: disallow\n  on_auth_error: allow\n  paths: as-sent\npace:\n  queue: 7\n  min_delay: 2s\n  max_wait: 60s\n\
+         usage: {{ license: enforce }}\naccess:\n  clients: [10.0.0.0/8]\n  users:\n  - {{ name: anna, password: '{hash}', max_waiting: 5 }}\n\
+         hosts:\n  a.example: {{ deny: [/x] }}\n"
+    );
+    fs::write(home.path().join("conf.d/team.yaml"), team).unwrap();
+    let (code, told, faults) = check(&file, &[("POLITELY_PACE__MAX_WAIT", "5s")]);
+    assert_eq!((code, faults.as_str()), (Some(0), ""));
+    let set: Vec<_> = told.lines().filter_map(|line| line.strip_prefix("  set: ")).collect();
+    assert_eq!(
+        set,
+        [
+            "robots.on_unavailable: disallow (HOME/conf.d/team.yaml:2)",
+            "pace.queue: 7 (HOME/conf.d/team.yaml:6)",
+            "access.clients: [\"10.0.0.0/8\"] (HOME/conf.d/team.yaml:11)",
+            "hosts[\"a.example\"].deny: [\"/x\"] (HOME/conf.d/team.yaml:15)",
+        ],
+        "{told}"
+    );
+    // The others have lines of their own, or are as by default.
+    for line in [
+        "override: robots.paths: as-sent for all hosts",
+        "replaced: pace.min_delay: 1s",
+        "replaced: pace.max_wait: 60s",
+    ] {
+        assert!(told.contains(&format!("  {line} (HOME/")), "{line}: {told}");
+    }
+}
+
+/// Each user may replace what each host has.
+#[test]
+fn what_a_user_replaces_of_many_hosts_is_counted() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    let hosts: String = (0..300).map(|host| format!("  h{host}.example: {{ deny: [/x] }}\n")).collect();
+    let (home, file) = written(&format!("include: [conf.d]\nhosts:\n{hosts}"));
+    let user = |number: usize| {
+        format!(
+            "  - name: u{number}\n    password: '{hash}'\n    hosts: {{ '*': {{ deny: [/y] }}, '*.h7.example': {{ deny: [] }} }}\n"
+        )
+    };
+    fs::create_dir(home.path().join("conf.d")).unwrap();
+    let users: String = (0..20).map(user).collect();
+    fs::write(home.path().join("conf.d/users.yaml"), format!("access:\n  users:\n{users}")).unwrap();
+    let (_, told, _) = check(&file, &[]);
+    let first = "  replaced: hosts[\"h0.example\"].deny: [\"/x\"] (HOME/politely.yaml:3) and 299 more by \
+        access.users[\"u0\"].hosts[\"*\"].deny: [\"/y\"] (HOME/conf.d/users.yaml:5)\n";
+    assert!(told.contains(first), "{told}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_politely"));
+    command.args(["check", "--format", "json", "--config"]).arg(&file).env_clear().env("HOME", home.path());
+    let json: serde_json::Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let replaced = json["replaced"].as_array().unwrap();
+    assert_eq!(replaced.len(), 20, "{replaced:?}");
+    assert!(replaced.iter().all(|one| one["more"] == 299), "{replaced:?}");
+}
+
 #[test]
 fn a_variable_for_a_section_replaces_all_of_it_and_set_replaces_a_variable() {
     let (_home, file) = written("pace:\n  min_delay: 1s\n  queue: 7\nfleet: 'redis://u:s3cret@a:1/'\n");
@@ -308,7 +372,7 @@ fn a_ci_has_an_exit_code_and_json_for_what_a_team_sends_in() {
     fs::write(&file, fs::read_to_string(&file).unwrap().replace("crawl_delay: 30s", "crawl_delay: 5m")).unwrap();
     assert_eq!(strict(), Some(0), "{}", run(&file, &[]).1);
     let clean = json(&file);
-    for key in ["faults", "warnings", "overrides", "replaced"] {
+    for key in ["faults", "warnings", "overrides", "replaced", "set"] {
         assert_eq!(clean[key], serde_json::json!([]), "{key}");
     }
     assert_eq!(
@@ -324,10 +388,18 @@ fn a_ci_has_an_exit_code_and_json_for_what_a_team_sends_in() {
     );
     assert_eq!(
         told["replaced"],
-        serde_json::json!([{ "key": "pace.min_revisit", "value": "1h", "place": "HOME/politely.yaml:2",
+        serde_json::json!([{ "key": "pace.min_revisit", "value": "1h", "place": "HOME/politely.yaml:2", "more": 0,
             "by": { "key": "pace.min_revisit", "value": "2m", "place": "HOME/conf.d/team.yaml:1" } }])
     );
+    let place = "HOME/conf.d/team.yaml:1";
+    assert_eq!(
+        told["set"],
+        serde_json::json!([{ "key": "pace.max_wait", "value": "1s", "place": place },
+            { "key": "pace.min_delay", "value": "2s", "place": place }])
+    );
     assert!(told["warnings"][0]["what"].as_str().unwrap().starts_with("pace.min_delay (2s) is longer than"), "{told}");
+    fs::write(&team, "pace: { min_delay: 2s }\n").unwrap();
+    assert_eq!(strict(), Some(1), "for everybody");
     fs::write(&team, "mode: strict\n").unwrap();
     let (code, told) = run(&file, &["--format", "json"]);
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();

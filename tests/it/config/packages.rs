@@ -34,6 +34,25 @@ fn every_command_and_the_configuration_have_a_page() {
     }
 }
 
+#[test]
+fn what_we_ship_is_installed_and_packaged() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut folders, mut files) = (vec![root.join("conf")], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    let shipped: Vec<_> = files.iter().filter(|file| !file.to_str().unwrap().ends_with(".test.yml")).collect();
+    assert!(shipped.len() >= 4, "{shipped:?}");
+    for file in shipped {
+        let name = file.strip_prefix(root).unwrap().display().to_string();
+        for list in ["Makefile", "Cargo.toml"] {
+            assert!(fs::read_to_string(root.join(list)).unwrap().contains(&name), "{list} leaves out {name}");
+        }
+    }
+}
+
 /// A wheel has no directory for documents.
 #[test]
 fn the_binary_brings_an_example_configuration_and_the_description_of_the_api() {

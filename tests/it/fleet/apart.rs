@@ -1,9 +1,13 @@
 //! Paces on one server, and copies of robots.txt on another: what becomes of one is nothing to the other.
 
-use super::{all, get, says};
+use super::{all, comes_to_say, get, says};
 use crate::support::redis::Redis;
 use crate::support::{Binary, Origin, Reply, eventually};
+use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 const GAP: Duration = Duration::from_secs(1);
 
@@ -54,6 +58,44 @@ async fn each_server_has_its_own_and_no_more() {
     let (of_paces, of_copies) = (kinds(&paces).await, kinds(&copies).await);
     assert!(of_paces.iter().all(|kind| ["instances", "pace"].contains(&kind.as_str())), "{of_paces:?}");
     assert_eq!((of_paces.contains(&"pace".into()), of_copies), (true, vec!["copying".to_owned(), "robots".to_owned()]));
+}
+
+/// A server that answers one registration and nothing after it: the clock that others would settle by more of them is of no use here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_clock_of_a_server_for_copies_alone_is_not_read() {
+    let (Some(paces), Some(copies)) = (Redis::start().await, Redis::start().await) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let (address, server) = (listener.local_addr().expect("it is bound"), copies.address());
+    let relay = tokio::spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((client, _)) = listener.accept().await {
+            connections.spawn(until_the_second_call(client, server));
+        }
+    });
+    let yaml = format!("fleet: {{ pace: '{}', copies: 'redis://{address}/' }}\n", paces.url());
+    let instance = Binary::serve(&yaml).await;
+    comes_to_say(&instance, "copies of robots.txt are shared at").await;
+    relay.abort();
+}
+
+/// What the client sends from its second script on is lost.
+async fn until_the_second_call(client: TcpStream, server: SocketAddr) {
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+        (client.into_split(), server.into_split());
+    let asks = async {
+        let (mut sent, mut part) = (Vec::new(), vec![0; 65536]);
+        while let Ok(length @ 1..) = from_client.read(&mut part).await {
+            sent.extend_from_slice(&part[..length]);
+            if sent.windows(7).filter(|word| *word == b"EVALSHA").count() < 2 {
+                to_server.write_all(&part[..length]).await.expect("it reads");
+            }
+        }
+    };
+    tokio::select! {
+        () = asks => {}
+        _ = tokio::io::copy(&mut from_server, &mut to_client) => {}
+    }
 }
 
 /// Killed, then hung: nobody is refused, and each fetches for itself.

@@ -169,7 +169,8 @@ impl ServerLink {
         );
         subscribed.map_err(|error| words(&error)).and(registered)?;
         // The first answer came behind the scripts, and any one may be late on a busy machine.
-        for _ in 0..4 {
+        let readings = if self.keeps == Keeps::Paces { 4 } else { 0 };
+        for _ in 0..readings {
             self.register(&mut second).await?;
         }
         self.adopt(&url, connection.clone(), history.flatten());

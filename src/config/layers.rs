@@ -1,0 +1,136 @@
+//! The files, variables and arguments that a configuration is made of, and what each says otherwise than those before it. `politely check`
+//! lists that, so that nobody takes back unseen what the first file says.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::compared::key_path;
+use super::overrides::{OverrideInForce, overrides};
+use super::read::error::{ConfigPlace, ConfigText};
+use super::read::tree::{Value, YamlNode};
+use super::replaced::{Replacement, WrittenNode, is_same, replaced};
+use super::settings::Settings;
+use super::shown::without_secrets;
+use super::written::defaults::defaults;
+
+/// What a configuration was loaded from.
+#[derive(Default)]
+pub struct Layers {
+    /// The first file, and what it is with each further source laid over it: the included files, variables, arguments.
+    pub(super) stages: Vec<YamlNode>,
+    pub(super) sources: Vec<ConfigText>,
+}
+
+/// What is less polite than the defaults, and what sources say otherwise than the first file.
+#[derive(Serialize)]
+pub struct Differences {
+    pub overrides: Vec<PlacedOverride>,
+    pub replaced: Vec<Replaced>,
+    /// What included files set for everybody, beyond both: the first file leaves it to its default.
+    pub set: Vec<WrittenKey>,
+}
+
+/// An override, and the file and line, variable or argument that says so.
+#[derive(Serialize)]
+pub struct PlacedOverride {
+    #[serde(flatten)]
+    pub set: OverrideInForce,
+    pub place: String,
+}
+
+/// A written value that is not in force, or not for all of its hosts and users.
+#[derive(Serialize)]
+pub struct Replaced {
+    #[serde(flatten)]
+    pub before: WrittenKey,
+    /// Further values that `by` replaces, of the same key for other hosts.
+    pub more: usize,
+    pub by: WrittenKey,
+}
+
+/// A key and its value without secrets, and the file and line, variable or argument that says so.
+#[derive(Serialize)]
+pub struct WrittenKey {
+    pub key: String,
+    pub value: serde_json::Value,
+    pub place: String,
+}
+
+impl Differences {
+    pub fn is_empty(&self) -> bool {
+        self.overrides.is_empty() && self.replaced.is_empty() && self.set.is_empty()
+    }
+}
+
+impl Layers {
+    /// `settings`: what was loaded.
+    pub fn differences(&self, settings: &Settings) -> Differences {
+        let overrides = overrides(&settings.whole.all);
+        let replaced = replaced(&self.stages);
+        let listed = replaced.iter().map(|it| &it.by.node.at).chain(overrides.iter().map(|set| self.at(&set.path)));
+        let listed = listed.collect();
+        let mut set = Vec::new();
+        if let [first, .., last] = &self.stages[..] {
+            added(&mut Vec::new(), Some(first), last, &listed, &mut set);
+        }
+        set.sort_by(|a, b| a.node.at.cmp(&b.node.at));
+        let placed = |set: OverrideInForce| PlacedOverride { place: self.at(&set.path).line(&self.sources), set };
+        let replaced_by =
+            |Replacement { before, more, by }| Replaced { before: self.written(before), more, by: self.written(by) };
+        Differences {
+            set: set.into_iter().map(|node| self.written(node)).collect(),
+            replaced: replaced.into_iter().map(replaced_by).collect(),
+            overrides: overrides.into_iter().map(placed).collect(),
+        }
+    }
+
+    /// Where each of `access.users` is written.
+    pub fn user_places(&self, settings: &Settings) -> Vec<String> {
+        let path = |index: usize| ["access".to_owned(), "users".to_owned(), index.to_string()];
+        (0..settings.access.users.len()).map(|index| self.at(&path(index)).line(&self.sources)).collect()
+    }
+
+    /// The place of what is in force at this path.
+    fn at(&self, path: &[String]) -> &ConfigPlace {
+        let path: Vec<_> = path.iter().map(String::as_str).collect();
+        self.stages.last().map_or(&ConfigPlace::Unwritten, |root| &root.along(&path).at)
+    }
+
+    fn written(&self, it: WrittenNode<'_>) -> WrittenKey {
+        let path = it.path.iter().fold(String::new(), |path, key| key_path(&path, key));
+        let key = it.path.last().copied().unwrap_or_default();
+        WrittenKey { key: path, value: without_secrets(key, it.node), place: it.node.at.line(&self.sources) }
+    }
+}
+
+/// The values in included files that are not the default, of keys that `first` does not have. `listed`: places of those to leave out.
+fn added<'a>(
+    path: &mut Vec<&'a str>,
+    first: Option<&YamlNode>,
+    node: &'a YamlNode,
+    listed: &BTreeSet<&ConfigPlace>,
+    into: &mut Vec<WrittenNode<'a>>,
+) {
+    if let Value::Map(_) = node.value {
+        for (key, value) in node.named() {
+            path.push(key);
+            // Each user is listed by itself.
+            if path[..] != ["access", "users"] {
+                added(path, first.and_then(|first| first.below(key)), value, listed, into);
+            }
+            path.pop();
+        }
+        return;
+    }
+    let is_included = matches!(node.at, ConfigPlace::Line { file, .. } if file > 0);
+    let is_default = || defaults().under(path).is_some_and(|default| is_same(default, node));
+    if is_included
+        && !node.is_null()
+        && first.is_none_or(YamlNode::is_null)
+        && !listed.contains(&node.at)
+        && !is_default()
+    {
+        into.push(WrittenNode { path: path.clone(), node });
+    }
+}
