@@ -87,6 +87,9 @@ impl FetchTurn {
                 waiting.turn().await?
             }
         };
+        if _guest_place.is_some() {
+            queue.guests().started();
+        }
         Ok(Self { permit, _guest_place })
     }
 }
@@ -94,7 +97,7 @@ impl FetchTurn {
 /// Resolves when a guest that is in flight has had its time, and others wait for its place.
 pub(super) async fn guests_wait(queue: &Arc<HostQueue>) {
     sleep(GUEST_TIME).await;
-    while !queue.guests().is_awaited() {
+    while !queue.guests().places.is_awaited() {
         sleep(LOOK_AGAIN).await;
     }
 }
@@ -139,6 +142,21 @@ mod tests {
         let order = order.into_inner();
         let at = |client, site: &str| order.iter().position(|guest| *guest == (client, site.to_owned())).unwrap();
         assert!(at(1, "good") <= 3 && at(2, "bad") <= 2, "{order:?}");
+    }
+
+    /// Whatever other sites name there, as often as they like.
+    #[tokio::test]
+    async fn guests_leave_nine_of_ten_starts_to_the_host_s_own_clients() {
+        let (places, queue, gap) = (FairPlaces::new(100), queue(), Duration::from_millis(20));
+        let terms = Terms { crawl_delay: gap, ..Terms::default() };
+        let under_way = Fetch::new(FetchReason::FirstUse);
+        let guest =
+            || places.take_in_turn(Taker::of(ClientId(1)), &queue, FetchLine::Guest, &terms, SOON * 1000, &under_way);
+        let began = Instant::now();
+        guest().await.unwrap().1.permit.leaves(false);
+        queue.turn(ClientId(2), &terms).await.unwrap().leaves(false);
+        drop(guest().await.unwrap());
+        assert!(began.elapsed() >= gap * 10);
     }
 
     /// A guest waits as long as a request may, and takes the room of a waiting request.

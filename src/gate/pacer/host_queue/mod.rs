@@ -4,22 +4,24 @@
 mod driver;
 mod ends;
 mod groups;
+mod guests;
 mod sharing;
 
 use super::permit::{Permit, Waiting};
 use super::waiters::Waiters;
-use crate::gate::fair_places::{FairPlace, FairPlaces, Taker};
+use crate::gate::fair_places::{FairPlace, Taker};
 use crate::gate::fleet::{Fleet, Machine};
 use crate::gate::report_mode::Reported;
 use crate::policy::pace::{ClientId, Observed, Refused, Schedule, Slot, Terms, Ticket, Turn};
 use crate::policy::{Authority, PaceKey, Refusal};
+use guests::Guests;
 use parking_lot::Mutex;
 use sharing::Sharing;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
-use tokio::time::timeout;
+use tokio::time::{sleep_until, timeout};
 
 /// A host queue.
 pub(in crate::gate) struct HostQueue {
@@ -31,8 +33,7 @@ pub(in crate::gate) struct HostQueue {
     page: Option<Weak<HostQueue>>,
     /// The queue of the subresources that follow these pages, dropped with this one.
     beside: OnceLock<Arc<HostQueue>>,
-    /// The place of the one guest allowed in the queue.
-    guests: OnceLock<Box<FairPlaces>>,
+    guests: OnceLock<Box<Guests>>,
     /// The queues of robots.txt groups that ask for a delay, dropped with this one.
     groups: Mutex<Vec<Arc<HostQueue>>>,
     /// The delay last logged as clamped, in milliseconds.
@@ -121,17 +122,23 @@ impl HostQueue {
         })
     }
 
-    /// The guests' place: fetches that other hosts redirect here enter the queue one at a time.
-    pub fn guests(&self) -> &FairPlaces {
-        self.guests.get_or_init(|| Box::new(FairPlaces::new(1)))
+    pub fn guests(&self) -> &Guests {
+        self.guests.get_or_init(Box::default)
     }
 
     /// Waits for the guests' place, as long as a request may wait for its slot.
     pub async fn guest_place(&self, taker: Taker, terms: &Terms) -> Result<FairPlace, Refusal> {
         let mut waits = self.shared.waiters.enter(taker.client, terms.max_waiting);
+        let place = async {
+            let place = self.guests().places.take(taker).await;
+            if let Some(due) = self.guests().due(terms.gap(), || self.state.lock().schedule.last_starts().last_start) {
+                sleep_until(due.into()).await;
+            }
+            place
+        };
         tokio::select! {
             biased;
-            place = timeout(terms.max_wait, self.guests().take(taker)) => {
+            place = timeout(terms.max_wait, place) => {
                 place.map_err(|_| Refused::TooLong { retry_after: GUESTS_AWAITED }.into_refusal(terms.max_wait))
             }
             refusal = waits.crowded_out() => Err(refusal),

@@ -1,0 +1,48 @@
+//! Guests: fetches of files that other sites redirect or link to this host. One at a time is in the queue, behind the host's own clients.
+//! Where those come, guests take a tenth of the starts that a delay allows: otherwise any site could use up another one's pace.
+
+use crate::gate::fair_places::FairPlaces;
+use parking_lot::Mutex;
+use std::time::{Duration, Instant};
+
+pub(in crate::gate) struct Guests {
+    pub places: FairPlaces,
+    last_start: Mutex<Option<Instant>>,
+}
+
+impl Default for Guests {
+    fn default() -> Self {
+        Self { places: FairPlaces::new(1), last_start: Mutex::default() }
+    }
+}
+
+impl Guests {
+    pub fn started(&self) {
+        *self.last_start.lock() = Some(Instant::now());
+    }
+
+    /// When the next guest may enter the queue. `host_start`: the host's last start, a guest's or not.
+    pub fn due(&self, gap: Duration, host_start: impl FnOnce() -> Option<Instant>) -> Option<Instant> {
+        let last = (*self.last_start.lock())?;
+        let is_shared = host_start().is_some_and(|start| start >= last + gap);
+        is_shared.then(|| last + gap * GAPS_APART)
+    }
+}
+
+const GAPS_APART: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_where_only_guests_come_has_them_at_its_own_pace() {
+        let (guests, gap) = (Guests::default(), Duration::from_secs(10));
+        assert_eq!(guests.due(gap, || None), None, "the first");
+        guests.started();
+        let last = guests.last_start.lock().unwrap();
+        assert_eq!(guests.due(gap, || Some(last)), None, "its own start");
+        assert_eq!(guests.due(gap, || Some(last + gap)), Some(last + gap * 10), "somebody else's");
+        assert_eq!(guests.due(Duration::ZERO, || Some(last)), Some(last), "no delay, no wait");
+    }
+}
