@@ -88,7 +88,7 @@ impl Certificates {
         let made = Blocking::new("bash").args(["-c", script]).current_dir(directory.path()).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         // Nobody looks whether they are prime.
-        for bits in [1024, 2048, 3072, 10_000] {
+        for bits in [1024, 2048, 3072] {
             let (mut modulus, two) = (BigNum::new().unwrap(), BigNum::from_u32(2).unwrap());
             modulus.rand(bits, MsbOption::ONE, true).unwrap();
             let group = Dh::from_pqg(modulus, None, two).unwrap().params_to_pem().unwrap();
@@ -184,7 +184,6 @@ const CASES: &[(&str, &str, &str)] = &[
     ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh3072.pem", "DHE-RSA-AES128-SHA"),
     ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh4096.pem", "DHE-RSA-AES128-SHA"),
     ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh8192.pem", "DHE-RSA-AES128-SHA"),
-    ("rsa", "-tls1_2 -cipher DHE-RSA-AES128-SHA -dhparam dh10000.pem", "DHE-RSA-AES128-SHA"),
     ("p256", "-tls1_3 -groups ffdhe3072", "TLSv1.3"),
     ("p256", "-tls1_3 -groups ffdhe4096", "TLSv1.3"),
     ("p256", "-tls1_3 -groups ffdhe6144", "TLSv1.3"),
@@ -210,7 +209,7 @@ fn has_spoken(page: &str, expected: &str) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_openssl_serves_is_reached_and_what_is_not_says_why() {
     let certificates = Certificates::make();
-    // The largest group takes this side a second, and the server two.
+    // The largest groups take each side most of a second, on a machine with nothing else to do.
     let patient = "\nlimits: { connect_timeout: 30s }";
     let proxy = Proxy::start(&(certificates.trusted("a.localhost: { robots: ignore }") + patient)).await;
     let (proxy, certificates) = (&proxy, &certificates);
@@ -378,15 +377,18 @@ async fn the_setting_that_a_refusal_names_helps_and_where_none_does_it_says_so()
         let port = server.authority("").trim_start_matches(':').parse().unwrap();
         wrong.extend(faults(proxies, port, said, NONE, roots).await);
     }
-    let plain = Origin::http(answer).await;
-    let url = format!("https://a.localhost:{}/x", plain.port());
-    let refused = proxies[0].1.curl(&[&url]).await.text();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let plain = RawOrigin::start(|mut stream, _| async move {
+        let _ = stream.read(&mut [0; 4096]).await;
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
+    })
+    .await;
+    let refused = proxies[0].1.curl(&[&plain.url("/").replace("http", "https")]).await.text();
     assert!(
         refused.contains("does not speak TLS on this port; if it speaks HTTP there, ask for `http://`"),
         "{refused}"
     );
-    assert_eq!(proxies[0].1.curl(&[&url.replace("https", "http")]).await.text(), "page /x");
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(proxies[0].1.curl(&[&plain.url("/")]).await.status(), 400);
 }
 
 /// Reads a ClientHello, so that closing does not reset the connection, and answers it.
