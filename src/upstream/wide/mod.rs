@@ -56,7 +56,11 @@ impl WideTls {
         let mut tls = Box::new(SslStream::new(ssl, stream).map_err(failed)?);
         match Pin::new(&mut *tls).connect().await {
             Ok(()) => self.check_pins(tls.ssl())?,
-            Err(error) => return Err(words::of(&error, tls.ssl(), host, self)),
+            Err(error) => {
+                let (verify, legacy, has_certificate) = (self.verify, self.legacy, self.identity.is_some());
+                let terms = words::SentenceTerms { verify, legacy, has_certificate };
+                return Err(words::of(&error, tls.ssl(), host, &terms));
+            }
         }
         Ok(Stream::Wide(tls))
     }

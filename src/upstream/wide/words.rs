@@ -1,6 +1,5 @@
 //! OpenSSL's handshake errors as sentences for people, with advice.
 
-use super::WideTls;
 use super::bounds::legacy_fault;
 use crate::policy::Host;
 use crate::tls_words::{self, with_cure};
@@ -9,8 +8,15 @@ use openssl::ssl::{self, SslRef};
 use openssl::x509::{X509Ref, X509VerifyResult};
 use rustls::AlertDescription;
 
+/// What of a host's terms a sentence depends on.
+pub(super) struct SentenceTerms {
+    pub verify: bool,
+    pub legacy: bool,
+    pub has_certificate: bool,
+}
+
 /// Why TLS with the host failed.
-pub(super) fn of(error: &ssl::Error, ssl: &SslRef, host: &Host, terms: &WideTls) -> DialError {
+pub(super) fn of(error: &ssl::Error, ssl: &SslRef, host: &Host, terms: &SentenceTerms) -> DialError {
     let verified = ssl.verify_result();
     let (kind, why) = if terms.verify && verified != X509VerifyResult::OK {
         (DialFault::Certificate, certificate(verified, ssl, host, terms.legacy))
@@ -33,14 +39,14 @@ pub(super) fn of(error: &ssl::Error, ssl: &SslRef, host: &Host, terms: &WideTls)
 }
 
 /// `is_agreed`: the server had chosen the parameters and sent its certificate.
-fn of_alert(alert: AlertDescription, is_agreed: bool, terms: &WideTls) -> (DialFault, String) {
+fn of_alert(alert: AlertDescription, is_agreed: bool, terms: &SentenceTerms) -> (DialFault, String) {
     let why = match alert {
         AlertDescription::NoApplicationProtocol => return (DialFault::Alpn, tls_words::alert(alert)),
         AlertDescription::ProtocolVersion => old_version(terms.legacy),
         AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity if is_agreed => {
-            tls_words::alert(match terms.identity {
-                Some(_) => AlertDescription::BadCertificate,
-                None => AlertDescription::CertificateRequired,
+            tls_words::alert(match terms.has_certificate {
+                true => AlertDescription::BadCertificate,
+                false => AlertDescription::CertificateRequired,
             })
         }
         AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => format!(

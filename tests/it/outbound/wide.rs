@@ -274,7 +274,6 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ),
     ("behind", "-cert_chain long.pem", "chain is longer than 16 KiB", TUNNEL),
     // What nothing helps against.
-    ("rsa", "-tls1_2 -Verify 1 -verify_return_error -CAfile other.pem", "requires a client certificate", NONE),
     ("dsa", "-tls1_2 -cipher ALL:@SECLEVEL=0", "none of the TLS parameters offered", NONE),
     ("rsa", "-tls1_2 -cipher AECDH-AES128-SHA:@SECLEVEL=0", "none of the TLS parameters offered", NONE),
     ("rsa", "-tls1_2 -cipher NULL-SHA256:@SECLEVEL=0", "none of the TLS parameters offered", NONE),
