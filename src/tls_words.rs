@@ -12,6 +12,10 @@ pub fn sentence(said: &str) -> Option<String> {
     if let Some(why) = after("invalid peer certificate: ") {
         return Some(certificate(why));
     }
+    // OpenSSL's way of saying so.
+    if let Some(number) = after("SSL alert number ").and_then(|number| number.parse::<u8>().ok()) {
+        return Some(alert(number.into()));
+    }
     if let Some(name) = after("received fatal alert: ") {
         return Some(alert_named(first_word(name)));
     }
@@ -33,14 +37,44 @@ pub fn sentence(said: &str) -> Option<String> {
     Some((*sentence).to_owned())
 }
 
+/// The sentence about an origin, with the setting that helps; or that none does.
+pub fn with_cure(said: String) -> String {
+    match CURES.iter().find(|(mark, _)| said.contains(mark)) {
+        Some((_, cure)) => format!("{said}; {cure}"),
+        None => said,
+    }
+}
+
 /// The limit of `tls_provider`.
 pub const LONG_CHAIN: &str = "the server's certificate chain is longer than 16 KiB";
+pub const NO_TLS: &str = "the server does not speak TLS on this port";
+pub const UNTRUSTED: &str = "the certificate's issuer is not trusted";
+pub const BAD_SIGNATURE: &str = "a signature of the server or in its certificate chain is wrong";
+pub const VERIFY_OFF: &str = "`verify: off` for this host in `hosts`, best with `pin`, accepts that";
+const NO_CERTIFICATE_OF_OURS: &str = "the server requires a client certificate";
+const REJECTS_OURS: &str = "the server rejects our client certificate";
+const UNKNOWN_NAME: &str = "the server has no site of this name (unrecognised name)";
+const NO_HTTP: &str = "the server speaks none of the offered versions of HTTP";
+const OTHER_END: &str = "the server ended the TLS handshake (";
+
+/// What of an origin's has a cure, which is not another's.
+const CURES: [(&str, &str); 9] = [
+    (NO_CERTIFICATE_OF_OURS, "`client_certificate` for this host in `hosts` shows one"),
+    (REJECTS_OURS, "`client_certificate` for this host in `hosts` has to be one that the server accepts"),
+    (UNTRUSTED, "`egress.ca_file` adds an authority of your own"),
+    ("the certificate is an authority's own", VERIFY_OFF),
+    (LONG_CHAIN, "`intercept: tunnel` for this host in `hosts` leaves TLS to the client"),
+    (NO_TLS, "if it speaks HTTP there, ask for `http://`"),
+    (UNKNOWN_NAME, "no setting helps, only another name"),
+    (NO_HTTP, "no setting offers more"),
+    (OTHER_END, "it names no parameter, and no setting is known to help"),
+];
 
 /// What is always the same.
 const SENTENCES: [(&str, &str); 5] = [
     // The only long message of a server's handshake.
     ("PayloadTooLarge", LONG_CHAIN),
-    ("received corrupt message", "the server does not speak TLS on this port"),
+    ("received corrupt message", NO_TLS),
     ("peer sent no certificates", "the server sent no certificate"),
     ("keys may not be consistent", "the key does not belong to the certificate"),
     ("handshake eof", "the server closed the connection during the TLS handshake"),
@@ -87,7 +121,7 @@ fn certificate(why: &str) -> String {
         return format!("the certificate is not meant for {required}");
     }
     match why.trim_end_matches(')').rsplit('(').next().map(first_word).unwrap_or_default() {
-        "UnknownIssuer" => "the certificate's issuer is not trusted".into(),
+        "UnknownIssuer" => UNTRUSTED.into(),
         "CaUsedAsEndEntity" => {
             "the certificate is an authority's own, as self-signed ones often are, and is not trusted".into()
         }
@@ -96,7 +130,7 @@ fn certificate(why: &str) -> String {
         "NotValidForName" => "the certificate is not valid for this host".into(),
         "Revoked" => "the certificate has been revoked".into(),
         "BadEncoding" => "the certificate cannot be read".into(),
-        "BadSignature" => "a signature in the certificate chain is wrong".into(),
+        "BadSignature" => BAD_SIGNATURE.into(),
         "UnhandledCriticalExtension" => "the certificate has a critical extension that is not known".into(),
         "InvalidPurpose" => "the certificate is not meant for servers".into(),
         _ if why.starts_with("UnsupportedSignatureAlgorithm") => {
@@ -114,22 +148,21 @@ fn plain(names: &str) -> String {
 /// RFC 8446 §6.2.
 fn alert_named(name: &str) -> String {
     match name {
-        "CertificateRequired" => "the server requires a client certificate".into(),
+        "CertificateRequired" => NO_CERTIFICATE_OF_OURS.into(),
         "BadCertificate"
         | "UnsupportedCertificate"
         | "CertificateRevoked"
         | "CertificateExpired"
         | "CertificateUnknown"
-        | "UnknownCA"
-        | "AccessDenied" => format!("the server rejects our client certificate ({})", in_words(name)),
+        | "UnknownCA" => format!("{REJECTS_OURS} ({})", in_words(name)),
         "ProtocolVersion" => "the server speaks neither TLS 1.2 nor TLS 1.3".into(),
         "HandshakeFailure" | "InsufficientSecurity" => {
             let alert = in_words(name);
             format!("the server refuses the TLS parameters, or requires a client certificate ({alert})")
         }
-        "UnrecognisedName" => "the server has no site of this name (unrecognised name)".into(),
-        "NoApplicationProtocol" => "the server speaks none of the offered versions of HTTP".into(),
-        name => format!("the server ended the TLS handshake ({})", in_words(name)),
+        "UnrecognisedName" => UNKNOWN_NAME.into(),
+        "NoApplicationProtocol" => NO_HTTP.into(),
+        name => format!("{OTHER_END}{})", in_words(name)),
     }
 }
 
@@ -199,7 +232,7 @@ mod tests {
             (Fault::NotValidForName, "the certificate is not valid for this host"),
             (Fault::Revoked, "the certificate has been revoked"),
             (Fault::BadEncoding, "the certificate cannot be read"),
-            (Fault::BadSignature, "a signature in the certificate chain is wrong"),
+            (Fault::BadSignature, "a signature of the server or in its certificate chain is wrong"),
             (Fault::UnhandledCriticalExtension, "the certificate has a critical extension that is not known"),
             (Fault::InvalidPurpose, "the certificate is not meant for servers"),
             (

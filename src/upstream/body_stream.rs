@@ -20,7 +20,7 @@ pub struct BodyStream {
 pub enum GetError {
     #[error(transparent)]
     Dial(#[from] DialError),
-    #[error("connection closed early: {}", crate::tls_words::in_plain(.0))]
+    #[error("connection closed early: {}", crate::tls_words::with_cure(crate::tls_words::in_plain(.0)))]
     Ended(#[from] io::Error),
     #[error("malformed answer: {0}")]
     Head(#[from] HeadError),

@@ -91,7 +91,10 @@ impl DialError {
         let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         let mut made = Self::from_io(error, HANDSHAKE);
         match of_tls {
-            Some(tls) => made.is_for_wider = is_for_wider(tls),
+            Some(tls) => {
+                made.is_for_wider = is_for_wider(tls);
+                made.detail = tls_words::with_cure(made.detail);
+            }
             None if is_own_limit(error) => {}
             // Some servers close the connection if they support none of the parameters offered; and rustls rejects some names.
             None => {
@@ -129,7 +132,9 @@ fn is_for_wider(error: &rustls::Error) -> bool {
             Fault::NotValidForNameContext { presented, .. } => presented.is_empty(),
             // An error of the library, named in its own terms.
             Fault::Other(other) => !other.to_string().contains(' '),
-            Fault::BadEncoding
+            // Also said of keys whose length is not supported: RSA under 2048 or over 8192 bits.
+            Fault::BadSignature
+            | Fault::BadEncoding
             | Fault::UnhandledCriticalExtension
             | Fault::UnsupportedSignatureAlgorithmContext { .. }
             | Fault::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => true,

@@ -292,7 +292,7 @@ mod tests {
             let crowd: Vec<_> = (0..20).map(|_| certificate(name, &other).0).collect();
             let error = verified(&leaf, &crowd).unwrap_err();
             assert!(!error.to_string().contains("maximum"), "{error}");
-            assert_eq!(error.is_for_wider, name == "x", "{error}");
+            assert!(error.is_for_wider, "OpenSSL tries one path: {error}");
         }
         // The needed intermediate usually comes first; otherwise the other path is taken.
         let (middle, middle_issuer) = certificate("middle", &issuer);

@@ -51,11 +51,8 @@ impl Failure {
     }
 
     pub fn ended(why: impl Display) -> Self {
-        Self::new(
-            StatusCode::BAD_GATEWAY,
-            "connection_terminated",
-            format!("connection closed early: {}", tls_words::in_plain(why)),
-        )
+        let why = tls_words::with_cure(tls_words::in_plain(why));
+        Self::new(StatusCode::BAD_GATEWAY, "connection_terminated", format!("connection closed early: {why}"))
     }
 
     pub fn slots_expired() -> Self {

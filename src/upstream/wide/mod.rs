@@ -4,6 +4,7 @@
 
 mod bounds;
 mod memory;
+mod threads;
 mod words;
 
 pub(super) use bounds::received_close_notify;
@@ -25,7 +26,6 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
-use tokio::task::spawn_blocking;
 use tokio_openssl::SslStream;
 
 /// TLS terms for OpenSSL. The context is created on first use.
@@ -45,20 +45,22 @@ pub(super) struct WideTls {
 impl WideTls {
     /// Starts TLS with the host, whose exact name is sent and verified. `http2`: offers HTTP/2.
     pub async fn connect(self: &Arc<Self>, stream: Stream, host: &Host, http2: bool) -> Result<Stream, DialError> {
-        let failed =
-            |error: &dyn fmt::Display| DialError::new(DialFault::Tls, format!("TLS cannot be set up: {error}"));
-        // OpenSSL needs tens of milliseconds to read the roots.
-        let make = async || {
-            let terms = self.clone();
-            let made = spawn_blocking(move || terms.make_context()).await.map_err(|error| failed(&error))?;
-            made.map_err(|error| failed(&error))
-        };
-        let context = self.context.get_or_try_init(make).await?;
-        let ssl = Self::ssl(context, host, http2).map_err(|error| failed(&error))?;
-        let mut tls = Box::new(SslStream::new(ssl, stream).map_err(|error| failed(&error))?);
+        let (terms, host) = (self.clone(), host.clone());
+        threads::apart(async move { terms.shake_hands(stream, &host, http2).await }).await
+    }
+
+    async fn shake_hands(&self, stream: Stream, host: &Host, http2: bool) -> Result<Stream, DialError> {
+        let failed = |error: ErrorStack| DialError::new(DialFault::Tls, format!("TLS cannot be set up: {error}"));
+        let context = self.context.get_or_try_init(async || self.make_context()).await.map_err(failed)?;
+        let ssl = Self::ssl(context, host, http2).map_err(failed)?;
+        let mut tls = Box::new(SslStream::new(ssl, stream).map_err(failed)?);
         match Pin::new(&mut *tls).connect().await {
             Ok(()) => self.check_pins(tls.ssl())?,
-            Err(error) => return Err(words::of(&error, tls.ssl(), host, self.verify, self.legacy)),
+            Err(error) => {
+                let (verify, legacy, has_certificate) = (self.verify, self.legacy, self.identity.is_some());
+                let terms = words::SentenceTerms { verify, legacy, has_certificate };
+                return Err(words::of(&error, tls.ssl(), host, &terms));
+            }
         }
         Ok(Stream::Wide(tls))
     }
@@ -145,8 +147,7 @@ impl fmt::Debug for WideTls {
 /// Security level 2 allows nothing weaker than 112 bits: no RSA or DH keys under 2048 bits, no SHA-1 signatures.
 const CIPHERS: &str = "ALL:!aNULL:!aDSS:!eNULL:!PSK:!SRP:!3DES:!RC4:!MD5:@SECLEVEL=2";
 const LEGACY_CIPHERS: &str = "ALL:!aNULL:!aDSS:!eNULL:!PSK:!SRP:@SECLEVEL=0";
-/// Larger ffdhe groups take too long: see [`bounds`].
-const GROUPS: &str = "X25519:P-256:X448:P-384:P-521:ffdhe2048";
+const GROUPS: &str = "X25519:P-256:X448:P-384:P-521:ffdhe2048:ffdhe3072:ffdhe4096:ffdhe6144:ffdhe8192";
 
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,9 @@ use crate::upstream::stream::Stream;
 use crate::upstream::tests::upstream;
 use crate::upstream::{DialError, DialFault, KNOWN_ROUTES, Upstream, Want};
 use openssl::pkey::PKey;
-use openssl::ssl::{SslAcceptor, SslMethod};
+use openssl::ssl::{SslAcceptor, SslMethod, SslStream};
 use openssl::x509::X509;
+use rustix::time::{ClockId, clock_gettime};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -119,21 +120,23 @@ async fn both_kinds_have_one_deadline() {
     drop(hold);
 }
 
-/// TLS with a server that has sent this many session tickets since (RFC 8446 §4.6.1).
-async fn ticketed(tickets: usize) -> Stream {
-    unsafe extern "C" {
-        fn SSL_new_session_ticket(ssl: *mut std::ffi::c_void) -> std::ffi::c_int;
-    }
+/// TLS with a server that has these groups: our side, its side, and how long it has computed.
+async fn shaken(groups: &str) -> (Stream, SslStream<std::net::TcpStream>, Duration) {
     let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
     let mut acceptor = SslAcceptor::mozilla_modern_v5(SslMethod::tls_server()).unwrap();
     acceptor.set_certificate(&X509::from_der(made.cert.der()).unwrap()).unwrap();
     acceptor.set_private_key(&PKey::private_key_from_der(&made.signing_key.serialize_der()).unwrap()).unwrap();
+    acceptor.set_groups_list(groups).unwrap();
     let acceptor = acceptor.build();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let server = listener.accept().await.unwrap().0.into_std().unwrap();
     server.set_nonblocking(false).unwrap();
-    let accepted = tokio::task::spawn_blocking(move || acceptor.accept(server).unwrap());
+    let accepted = tokio::task::spawn_blocking(move || {
+        let before = thread_time();
+        let server = acceptor.accept(server).unwrap();
+        (server, thread_time() - before)
+    });
     let terms = Arc::new(WideTls {
         roots: made.cert.pem().into(),
         verify: false,
@@ -144,7 +147,31 @@ async fn ticketed(tickets: usize) -> Stream {
     });
     let authority = Authority::new(Scheme::Https, "a.example", None).unwrap();
     let stream = terms.connect(Stream::Tcp(tcp), authority.host(), false).await.unwrap();
-    let mut server = accepted.await.unwrap();
+    let (server, computed) = accepted.await.unwrap();
+    (stream, server, computed)
+}
+
+/// How long this thread has computed.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Both sides compute the same; the only thread of this runtime does none of it.
+#[tokio::test]
+async fn what_a_handshake_takes_is_computed_where_no_request_waits() {
+    let before = thread_time();
+    let (_stream, _server, computed) = shaken("ffdhe8192").await;
+    let here = thread_time() - before;
+    assert!(here < computed / 4, "{here:?} here, {computed:?} by the server");
+}
+
+/// TLS with a server that has sent this many session tickets since (RFC 8446 §4.6.1).
+async fn ticketed(tickets: usize) -> Stream {
+    unsafe extern "C" {
+        fn SSL_new_session_ticket(ssl: *mut std::ffi::c_void) -> std::ffi::c_int;
+    }
+    let (stream, mut server, _) = shaken("X25519").await;
     for _ in 0..tickets {
         // SAFETY: a reference of this crate is the library's pointer, and nothing else uses the connection.
         unsafe { SSL_new_session_ticket(std::ptr::from_ref(server.ssl()).cast_mut().cast()) };

@@ -147,10 +147,10 @@ async fn an_untrusted_origin_is_a_502_and_never_a_silent_pass() {
     let stranger = TestCa::new("nobody trusts this");
     let proxy = Proxy::start(NO_ROBOTS).await;
     let other_name = "the certificate is not valid for a.localhost, only for b.localhost";
-    for (ca, names, why) in [
-        (&stranger, &["a.localhost", "127.0.0.1"][..], "the certificate's issuer is not trusted"),
-        (test_ca(), &["b.localhost"], other_name),
-    ] {
+    let untrusted = "the certificate's issuer is not trusted; `egress.ca_file` adds an authority of your own";
+    for (ca, names, why) in
+        [(&stranger, &["a.localhost", "127.0.0.1"][..], untrusted), (test_ca(), &["b.localhost"], other_name)]
+    {
         let origin = Origin::https_as(ca, names, Alpn::Both, |_| Reply::text("secret")).await;
         let mut client = proxy.tls(&origin, "a.localhost", H1).await;
         let response = client.get("/x", &origin.authority("a.localhost")).await;
