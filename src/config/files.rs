@@ -31,8 +31,7 @@ pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
 /// # Errors
 /// As [`open_file`]; or the file is a symbolic link, and we are root; or it is another user's.
 pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let flags = if rustix::process::geteuid().is_root() { libc::O_NOFOLLOW } else { 0 };
-    let file = open_with(options, path, flags)?;
+    let file = open_with(options, path, own_flags())?;
     if let Some(directory) = path.parent() {
         check_owner(&file, directory)?;
         // Where the system does not let root do so, the file is root's.
@@ -52,14 +51,29 @@ pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 pub fn open_lock(directory: &Path) -> io::Result<File> {
     let path = directory.join(LOCK);
     let mut options = OpenOptions::new();
-    open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), &path).map_err(|error| {
-        let me = rustix::process::geteuid().as_raw();
-        let is_ours = |it: Metadata| it.is_file() && it.uid() == me && it.nlink() == 1;
-        match path.symlink_metadata().is_ok_and(|it| !is_ours(it)) {
-            true => io::Error::new(io::ErrorKind::ResourceBusy, format!("{}: {error}", path.display())),
-            false => error,
-        }
-    })
+    let opened = open_own(options.read(true).write(true).create(true).truncate(false).mode(0o600), &path);
+    opened.map_err(|error| in_its_place(&path, error))
+}
+
+/// Whether [`open_lock`] would find something else in the lock's place. Creates and changes nothing.
+///
+/// # Errors
+/// `ResourceBusy`, as of [`open_lock`].
+pub fn check_lock(directory: &Path) -> io::Result<()> {
+    let path = directory.join(LOCK);
+    let opened = open_with(OpenOptions::new().read(true).write(true), &path, own_flags());
+    let checked = opened.and_then(|file| check_owner(&file, directory)).map_err(|error| in_its_place(&path, error));
+    checked.or_else(|error| if error.kind() == io::ErrorKind::ResourceBusy { Err(error) } else { Ok(()) })
+}
+
+/// The error that opening this lock has ended with; `ResourceBusy` if what is there is not a file of ours.
+fn in_its_place(path: &Path, error: io::Error) -> io::Error {
+    let me = rustix::process::geteuid().as_raw();
+    let is_ours = |it: Metadata| it.is_file() && it.uid() == me && it.nlink() == 1;
+    match path.symlink_metadata().is_ok_and(|it| !is_ours(it)) {
+        true => io::Error::new(io::ErrorKind::ResourceBusy, format!("{}: {error}", path.display())),
+        false => error,
+    }
 }
 
 /// Whether a file in this directory is ours, or for root the directory's owner's. Anybody may have put a file into a directory such as
@@ -98,6 +112,10 @@ pub fn warn_of_foreign(files: &[PathBuf], what: &str) {
         let first = first.display();
         tracing::warn!("{first}{more}: another user's, so not read as {what}; remove it, or give it to this user");
     }
+}
+
+fn own_flags() -> libc::c_int {
+    if rustix::process::geteuid().is_root() { libc::O_NOFOLLOW } else { 0 }
 }
 
 fn is_anothers() -> io::Error {

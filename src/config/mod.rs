@@ -23,8 +23,8 @@ mod written;
 pub use admin_token::AdminToken;
 pub use changes::Changes;
 pub(crate) use files::{
-    LOCK, NO_LOCK, as_line, check_owner, is_ours, is_same, open_file, open_lock, open_ours, open_own, open_regular,
-    read_argument, read_file, read_whole, write_once,
+    LOCK, NO_LOCK, as_line, check_lock, check_owner, is_ours, is_same, open_file, open_lock, open_ours, open_own,
+    open_regular, read_argument, read_file, read_whole, write_once,
 };
 pub use files::{
     cache_directory, give_to_owner, private_directory, private_folder, state_directory, warn_of_foreign, warn_of_others,

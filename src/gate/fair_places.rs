@@ -183,6 +183,13 @@ pub(super) mod tests {
         Taker::of(ClientId(client))
     }
 
+    impl FairPlaces {
+        /// How many times a place was asked for or handed out so far.
+        pub fn steps(&self) -> u64 {
+            self.0.lock().next
+        }
+    }
+
     #[test]
     fn each_client_leaves_as_many_places_as_it_has() {
         let places = FairPlaces::new(100);

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::config::{
-    CaSource, Complaint, ConfigErrors, Settings, SignWhen,
+    CaSource, Complaint, ConfigErrors, Settings, SignWhen, check_lock,
     units::{show_duration, show_size},
 };
+use crate::evidence::OpenError;
 use crate::server::StartError;
 use crate::signing::Signer;
 use crate::telemetry;
@@ -153,6 +154,7 @@ fn cache(settings: &Settings) -> Result<String, CommandError> {
     let there = existing(directory).map_err(fault)?;
     access(&there, Access::WRITE_OK | Access::EXEC_OK)
         .map_err(|error| fault(format!("{}: {error}", there.display())))?;
+    check_lock(directory).map_err(|source| StartError::Cache { path: directory.clone(), source })?;
     Ok(format!("  caches pages in {shown}, up to {} (cache)\n", show_size(settings.cache.size)))
 }
 
@@ -163,6 +165,7 @@ fn evidence(settings: &Settings) -> Result<String, CommandError> {
     existing(directory).map_err(|why| {
         CommandError::usage(format!("evidence cannot be stored in {shown}: {why}"), "correct `evidence.directory`")
     })?;
+    check_lock(directory).map_err(|source| StartError::Evidence(OpenError::Io { path: directory.clone(), source }))?;
     let keep = show_duration(settings.evidence.keep);
     Ok(format!("  records each decision in {shown}, and keeps that for {keep} (evidence)\n"))
 }

@@ -12,6 +12,7 @@ use std::io::Write;
 use tempfile::TempDir;
 
 mod foreign;
+mod opened;
 mod past;
 mod removal;
 mod room;

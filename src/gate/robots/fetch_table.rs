@@ -1,5 +1,6 @@
 //! Fetches in flight, each shared by all requests that need it. A fetch that has begun runs to its end, even if nobody waits.
 
+use crate::config::Settings;
 use crate::policy::pace::ClientId;
 use crate::policy::{Authority, Refusal, SiteFile};
 use crate::upstream::Versions;
@@ -70,6 +71,15 @@ impl Order {
     /// A background fetch, on no client's account.
     pub fn background(reason: FetchReason) -> Self {
         Order { reason, client: BACKGROUND, crawl_delay: None, versions: Versions::default() }
+    }
+
+    /// How long a fetch may wait for the proxy itself beside the site's time: half as long as the requests that wait for it, which are told
+    /// why then. Pages go on during other fetches, and may need the host's slot.
+    pub(super) fn patience(&self, settings: &Settings) -> Duration {
+        match self.reason {
+            FetchReason::FirstUse => settings.pace.max_wait / 2,
+            FetchReason::Renewal | FetchReason::Anew => Duration::ZERO,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Beside them, for a moment, are bodies that are just being decoded, and copies of the fleet that have just come.
 
 use super::fetch_error::{FetchError, own_limit};
+use super::site_time::SiteTime;
 use crate::config::Settings;
 use crate::gate::compute::Workers;
 use crate::gate::decoders::DECODERS_BUSY;
@@ -11,10 +12,10 @@ use crate::upstream::BodyStream;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, header};
-use tokio::time::{Instant, timeout_at};
+use std::pin::pin;
 
-/// Places for long bodies, who decodes them, whose share of both is used, and until when both may be waited for.
-pub(super) type FetchRoom<'a> = (&'a LongBodies, &'a Workers, Taker, Instant);
+/// Places for long bodies, who decodes them, whose share of both is used, and the site's time.
+pub(super) type FetchRoom<'a> = (&'a LongBodies, &'a Workers, Taker, &'a SiteTime);
 
 /// The places for long bodies.
 pub(super) struct LongBodies(FairPlaces);
@@ -35,7 +36,7 @@ impl LongBodies {
         mut body: BodyStream,
         headers: &HeaderMap,
         limit: usize,
-        &(_, workers, taker, until): &FetchRoom<'_>,
+        &(_, workers, taker, time): &FetchRoom<'_>,
     ) -> Result<Bytes, FetchError> {
         let (mut read, mut place) = (Vec::new(), None);
         while read.len() <= limit
@@ -43,7 +44,7 @@ impl LongBodies {
         {
             read.extend_from_slice(&piece);
             if read.len() > SHORT && place.is_none() {
-                place = Some(self.place(taker, until).await?);
+                place = Some(self.place(taker, time).await?);
             }
         }
         let cut = read.len() > limit;
@@ -54,8 +55,10 @@ impl LongBodies {
         let lines = headers.get_all(header::CONTENT_ENCODING).iter();
         let codings = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect::<Vec<_>>().join(",");
         let decode = async |read| {
-            let decoded = timeout_at(until, workers.file(read, codings.clone(), limit, cut, taker)).await;
-            decoded.map_err(|_| own_limit(&DECODERS_BUSY))?.map_err(|error| FetchError::Unreachable(error.to_string()))
+            let decoded = time.stopped(pin!(workers.file(read, codings.clone(), limit, cut, taker))).await;
+            decoded
+                .ok_or_else(|| own_limit(&DECODERS_BUSY))?
+                .map_err(|error| FetchError::Unreachable(error.to_string()))
         };
         let short = place.is_none().then(|| read.clone());
         let mut decoded = decode(read).await?;
@@ -64,7 +67,7 @@ impl LongBodies {
         {
             // While it waits for a place, only the encoded body is held.
             drop(decoded);
-            place = Some(self.place(taker, until).await?);
+            place = Some(self.place(taker, time).await?);
             decoded = decode(read).await?;
         }
         Ok(match place {
@@ -81,10 +84,12 @@ impl LongBodies {
         }
     }
 
-    /// Waits for a place, in turn. `until`: no longer than that.
-    pub async fn place(&self, taker: Taker, until: Instant) -> Result<FairPlace, FetchError> {
-        let place = timeout_at(until, self.0.take(taker)).await;
-        place.map_err(|_| own_limit(&"too many long robots.txt are being read"))
+    /// Waits for a place, in turn.
+    pub async fn place(&self, taker: Taker, time: &SiteTime) -> Result<FairPlace, FetchError> {
+        let place = time.stopped(pin!(self.0.take(taker))).await;
+        place.ok_or_else(|| {
+            own_limit(&"too many long robots.txt are being read: a larger `store.memory` reads more at once")
+        })
     }
 }
 
@@ -126,27 +131,28 @@ mod tests {
     use crate::gate::fair_places::tests::all_that;
     use crate::policy::Refusal;
     use crate::policy::pace::ClientId;
-    use std::pin::pin;
     use std::time::Duration;
-    use tokio::time::timeout;
+    use tokio::time::{Instant, timeout};
+
+    const OWN: Duration = Duration::from_secs(30);
 
     /// One client may ask for long files of hundreds of sites at once.
     #[tokio::test(start_paused = true)]
-    async fn a_body_waits_for_its_place_as_long_as_its_site_has_time_and_only_for_its_own_client() {
+    async fn a_body_waits_for_its_place_beyond_its_sites_time_and_only_for_its_own_client() {
         let bodies = LongBodies::new(&Settings::parse("politely.yaml", "store: { memory: 8MiB }").unwrap());
         let (one, other) = (Taker::of(ClientId(1)), Taker::of(ClientId(2)));
         let mut held = all_that(&bodies.0, 1);
         assert_eq!(held.len(), LEAST / 2);
-        let until = Instant::now() + Duration::from_secs(10);
-        let (mut first, mut last) = (pin!(bodies.place(one, until)), pin!(bodies.place(one, until)));
+        let (began, all) = (Instant::now(), [10; 3].map(|left| SiteTime::new(Duration::from_secs(left), OWN)));
+        let (mut first, mut last) = (pin!(bodies.place(one, &all[0])), pin!(bodies.place(one, &all[1])));
         assert!((&mut first).now_or_never().is_none() && (&mut last).now_or_never().is_none());
-        assert!(timeout(Duration::from_secs(9), &mut first).await.is_err(), "it has its turn in time");
-        assert!(bodies.place(other, until).now_or_never().is_some_and(|place| place.is_ok()));
+        assert!(timeout(Duration::from_secs(39), &mut first).await.is_err(), "it has its turn in time");
+        assert!(bodies.place(other, &all[2]).now_or_never().is_some_and(|place| place.is_ok()));
         held.pop();
         let place = first.now_or_never().expect("it is its turn").unwrap_or_else(|error| panic!("{error:?}"));
         let refused = last.await.err();
         assert!(matches!(refused, Some(FetchError::NotAsked(Refusal::OwnLimit { .. }))), "{refused:?}");
-        assert_eq!(Instant::now(), until);
+        assert_eq!((began.elapsed().as_secs(), all[1].left().as_secs()), (40, 10));
         drop(place);
     }
 }

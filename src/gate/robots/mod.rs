@@ -14,6 +14,7 @@ mod refresh;
 mod reread;
 mod response;
 mod shared_reply;
+mod site_time;
 mod trim;
 
 pub(super) use fetch_table::{FetchReason, Fetching, Order};

@@ -117,11 +117,73 @@ mod tests {
     use crate::policy::{Authority, PaceKey};
     use parking_lot::Mutex;
     use std::pin::pin;
+    use tokio::task::JoinSet;
 
     const SOON: Duration = Duration::from_millis(1);
 
     fn queue() -> Arc<HostQueue> {
         Pacer::new(None, None).queue(&PaceKey::from_text("a.example").unwrap())
+    }
+
+    /// A crawl by one client, with the default settings.
+    #[derive(Clone, Copy)]
+    struct Crawl {
+        hosts: u64,
+        /// `None`: all are asked for at once.
+        hosts_a_second: Option<u64>,
+        /// Each fifth host never answers.
+        has_silent: bool,
+    }
+
+    impl Crawl {
+        /// How long 99 of 100 hosts that answer wait at most for their turn, and the steps taken for each host.
+        async fn run(self) -> (Duration, u64) {
+            let settings = Settings::default();
+            let places = FairPlaces::new(settings.limits.max_robots_fetches.get());
+            let (pacer, timeout) = (Arc::new(Pacer::new(None, None)), settings.robots.timeout);
+            let (began, mut fetches) = (tokio::time::Instant::now(), JoinSet::new());
+            for number in 0..self.hosts {
+                if let Some(a_second) = self.hosts_a_second {
+                    tokio::time::sleep_until(began + Duration::from_micros(number * 1_000_000 / a_second)).await;
+                }
+                let (places, pacer) = (places.clone(), pacer.clone());
+                fetches.spawn(async move {
+                    let authority = Authority::from_url(&format!("https://host{number}.example")).unwrap();
+                    let queue = pacer.queue(&PaceKey::from_text(&format!("host{number}.example")).unwrap());
+                    let (asked, fetch) = (tokio::time::Instant::now(), Fetch::new(FetchReason::FirstUse));
+                    let (taker, terms) = (Taker::new(ClientId(1), &authority), Terms::default());
+                    let turn = places.take_in_turn(taker, &queue, FetchLine::Own, &terms, timeout, &fetch).await;
+                    let (_turn, waited) = (turn.unwrap(), asked.elapsed());
+                    let is_silent = self.has_silent && number % 5 == 0;
+                    sleep(if is_silent { timeout } else { ANSWER }).await;
+                    (!is_silent).then_some(waited)
+                });
+            }
+            let mut waits: Vec<_> = fetches.join_all().await.into_iter().flatten().collect();
+            waits.sort_unstable();
+            (waits[waits.len() * 99 / 100], places.steps() / self.hosts)
+        }
+    }
+
+    const ANSWER: Duration = Duration::from_millis(200);
+
+    /// Silent hosts keep their places to the end of their time, of which a client has 2,048.
+    #[tokio::test(start_paused = true)]
+    async fn a_fifth_of_silent_hosts_holds_the_others_up_for_less_than_a_second() {
+        for (hosts, hosts_a_second) in
+            [(100, None), (5_000, None), (100, Some(900)), (5_000, Some(900)), (100_000, Some(900))]
+        {
+            let crawl = Crawl { hosts, hosts_a_second, has_silent: true };
+            // At that rate, hosts that all answer wait for nothing.
+            let alone = match hosts_a_second {
+                None => Crawl { has_silent: false, ..crawl }.run().await.0,
+                Some(_) => Duration::ZERO,
+            };
+            let (beside, steps) = crawl.run().await;
+            let what = format!("{hosts} hosts, {hosts_a_second:?} a second");
+            assert!(beside <= alone + Duration::from_secs(1), "{what}: {beside:?} beside silent ones, {alone:?} alone");
+            assert!(steps <= 4, "{what}: {steps} steps for each");
+        }
     }
 
     /// However many names of one site redirect to this host.

@@ -98,7 +98,7 @@ impl Refusal {
                  refuse`); try again in {wait}"
             ),
             Self::OwnLimit { why, .. } => {
-                write!(f, "the proxy's own machine cannot open this connection now ({why}); try again in {wait}")
+                write!(f, "the proxy has reached a limit of its own ({why}); try again in {wait}")
             }
             Self::OperatorDenied { host, pattern, matched_path } => {
                 write!(f, "the operator of this proxy denies this URL: `deny: {pattern}` for the host {host}")?;

@@ -142,7 +142,7 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::OwnLimit { retry_after: Duration::from_secs(1), why: "Too many open files".into() },
             "out-of-resources",
-            "the proxy's own machine cannot open this connection now (Too many open files); try again in 1 s",
+            "the proxy has reached a limit of its own (Too many open files); try again in 1 s",
         ),
         (
             Refusal::FleetLost { retry_after: Duration::from_secs(2), is_uncounted: false },

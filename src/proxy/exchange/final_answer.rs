@@ -60,8 +60,7 @@ impl Exchange<'_> {
         {
             return Err(Failure::ended("it asks for a signature").into());
         }
-        self.is_private |= matches!(head.status, 401 | 407)
-            && head.joined(WWW_AUTHENTICATE).is_some_and(|it| authenticates_connection(&it));
+        self.is_private |= matches!(head.status, 401 | 407) && head.any(CHALLENGES, authenticates_connection);
         self.learn(head);
         if head.status == 304 && self.cached.is_some() && self.is_confirmed(head, after) {
             return Ok(AfterHead::Confirmed);
@@ -184,7 +183,8 @@ impl Exchange<'_> {
 
 /// What a server sends as it comes.
 const ENDLESS: [&[u8]; 2] = [b"text/event-stream", b"multipart/x-mixed-replace"];
-const WWW_AUTHENTICATE: &[u8] = b"www-authenticate";
+/// Of a 401 and of a 407.
+const CHALLENGES: [&str; 2] = ["www-authenticate", "proxy-authenticate"];
 /// It may name a price.
 const PAYMENT_REQUIRED: u16 = 402;
 const UNVERIFIED: &str = "the origin's certificate was not verified, as configured";

@@ -3,6 +3,7 @@
 use super::ROBOTS;
 use crate::support::binary::{Ended, open, politely, politely_with, preload};
 use crate::support::{Alpn, Origin};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 async fn run(command: &[&str]) -> Ended {
@@ -79,12 +80,21 @@ async fn what_stands_in_the_place_of_a_lock_is_named_and_what_to_do() {
                     std::fs::hard_link(home.path().join("other"), &lock).unwrap();
                 }
             }
-            let variables = [&open()[..], &[(key, directory.to_str().unwrap())]].concat();
-            let ended = politely_with(&["serve"], &variables).await;
-            let is_told =
-                ended.stderr.contains(&format!("{}: ", lock.display())) && ended.stderr.contains("hint: remove it");
-            assert!(ended.code != 0 && is_told, "{key}, {what}: {}: {}", ended.code, ended.stderr);
-            assert!(lock.symlink_metadata().is_ok());
+            let own = [(key, directory.to_str().unwrap()), ("POLITELY_ADMIN__ADDRESS", "off")];
+            let variables = [&open()[..], &own].concat();
+            let (before, mut told) = (lock.symlink_metadata().unwrap(), Vec::new());
+            for command in ["check", "serve"] {
+                let ended = politely_with(&[command], &variables).await;
+                let is_told =
+                    ended.stderr.contains(&format!("{}: ", lock.display())) && ended.stderr.contains("hint: remove it");
+                assert!(ended.code != 0 && is_told, "{command}, {key}, {what}: {}: {}", ended.code, ended.stderr);
+                let after = lock.symlink_metadata().unwrap();
+                let of = |it: &std::fs::Metadata| (it.ino(), it.mode(), it.uid());
+                assert_eq!(of(&before), of(&after), "{command}, {key}, {what}");
+                told.push(ended.stderr);
+            }
+            // The log may say more before it.
+            assert!(told[1].ends_with(&told[0]), "{key}, {what}: {told:?}");
         }
     }
 }

@@ -89,6 +89,40 @@ async fn one_that_an_origin_has_authenticated_serves_nobody_else() {
     }
 }
 
+/// As an origin may that takes itself for a proxy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_an_origin_has_challenged_serves_its_own_client_alone() {
+    for (status, name) in [(401, "WWW-Authenticate"), (407, "Proxy-Authenticate")] {
+        for (terms, is_private) in
+            [("NTLM", true), ("Basic realm=\"x\", negotiate", true), ("Basic realm=\"x\"", false)]
+        {
+            for is_hidden in [false, true] {
+                let answer = move |_: &Seen| {
+                    let answer = Reply::status(status).field(name, terms).body("who");
+                    if is_hidden { answer.field("Connection", name) } else { answer }
+                };
+                for origin in [Origin::http(answer).await, Origin::https(Alpn::H1, answer).await] {
+                    let proxy = Proxy::start(NO_ROBOTS).await;
+                    let (mut alice, mut bob) = (client(&proxy, &origin).await, client(&proxy, &origin).await);
+                    for _ in 0..2 {
+                        assert_eq!(ask(&mut alice, &origin, "", "").await.0, status);
+                        assert_eq!(ask(&mut bob, &origin, "", "").await.0, status);
+                    }
+                    let on: Vec<_> = origin.log.of("/x").iter().map(|seen| seen.connection).collect();
+                    let what = format!("{status} {terms} {is_hidden} {}: {on:?}", origin.url(""));
+                    assert!(on[0] == on[2] && on[1] == on[3] && (on[0] != on[1]) == is_private, "{what}");
+                    if is_private {
+                        drop(alice);
+                        eventually("it is closed with her connection", || origin.open_connections() == 1).await;
+                        assert_eq!(ask(&mut bob, &origin, "", "").await.0, status);
+                        assert_eq!(origin.log.of("/x")[4].connection, on[1], "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_user_on_the_same_client_connection_is_somebody_else() {
     let proxy = Proxy::start(&format!("{NO_ROBOTS}\n{}", users())).await;

@@ -2,7 +2,7 @@
 //! on bytes of somebody it does not trust. Where the CONNECT is refused, they must not become requests.
 
 use super::siege::{Siege, rest};
-use crate::support::{CLOSED_PORT, Client, Origin, Proxy};
+use crate::support::{CLOSED_PORT, Client, Origin, Proxy, curl};
 use argon2::{Argon2, Params, PasswordHasher};
 
 const TUNNEL: &str = "intercept: { default: tunnel }\negress: { deny: ['denied.localhost'] }";
@@ -67,10 +67,29 @@ async fn nor_is_what_follows_one_in_socks() {
 /// It closes behind a 407 too, and curl, which asks first without its password here, opens another connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curl_shows_its_password_on_another_connection() {
-    let origin = Origin::tls_site(crate::support::Alpn::Both, "").await;
+    let (tls, plain) = (Origin::tls_site(crate::support::Alpn::Both, "").await, Origin::site("").await);
     let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"right").unwrap();
     let proxy = Proxy::start(&format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}")).await;
-    let page = proxy.curl(&["--proxy-anyauth", "--proxy-user", "alice:right", &origin.url("/x")]).await;
-    assert_eq!((page.code, page.text().as_str()), (0, "page /x"), "{}", page.stderr);
-    assert_eq!(page.heads[0].status(), 407);
+    let ca = proxy.ca_pem_path();
+    for (version, way) in [("1.1", "-x"), ("1.0", "--proxy1.0")] {
+        for origin in [&tls, &plain] {
+            let connect = format!("> CONNECT {} HTTP/{version}", origin.authority("a.localhost"));
+            for (terms, statuses, connections) in [
+                (&["--proxy-anyauth", "--proxy-user", "alice:right"][..], &[407, 200, 200][..], 2),
+                (&["--proxy-basic", "--proxy-user", "alice:right"], &[200, 200], 1),
+                (&["--proxy-ntlm", "--proxy-user", "alice:right"], &[407], 1),
+                (&[], &[407], 1),
+            ] {
+                let (own, ca, url) = (proxy.url(), ca.to_str().unwrap(), origin.url("/x"));
+                let all = [&["-v", way, &own, "--proxytunnel", "--cacert", ca], terms, &[&url]].concat();
+                let page = curl(&all).await;
+                let what = format!("{way} {url} {terms:?}: {}", page.stderr);
+                assert!(page.stderr.contains(&connect), "{what}");
+                assert_eq!(page.heads.iter().map(|head| head.status()).collect::<Vec<_>>(), statuses, "{what}");
+                assert_eq!(page.heads[0].lists("connection", "close"), statuses[0] == 407, "{what}");
+                assert_eq!(page.stderr.matches("* Connected to ").count(), connections, "{what}");
+                assert_eq!(page.text() == "page /x", statuses.len() > 1, "{what}");
+            }
+        }
+    }
 }

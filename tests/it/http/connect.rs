@@ -52,31 +52,48 @@ async fn what_was_asked_outside_says_nothing_inside() {
     assert_eq!(other.log.pages(), ["/1"]);
 }
 
+/// What a CONNECT says of its connection is for the answer that refuses it (escape/refused_connects.rs). Once it is granted, the
+/// connection is the tunnel's, and the requests inside decide.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connection_close_concerns_the_request_and_not_the_tunnel() {
+async fn what_a_connect_says_of_its_connection_does_not_end_the_tunnel() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
-    let proxy = Proxy::start("").await;
-    for fields in
-        ["Connection: close\r\n", "Proxy-Connection: keep-alive\r\n", "Connection: keep-alive\r\nUser-Agent: x\r\n"]
-    {
-        let mut client = proxy.client().await;
-        client.send(connect(&origin.authority("a.localhost"), fields)).await;
-        assert_eq!(client.head().await.status(), 200);
-        works(&proxy, &origin, client).await;
+    let authority = origin.authority("a.localhost");
+    for yaml in ["", "intercept: { default: tunnel }"] {
+        let proxy = Proxy::start(yaml).await;
+        let (ca, roots) = (proxy.ca_pem_path(), crate::support::test_ca().pem_file());
+        let trusted = if yaml.is_empty() { &ca } else { roots };
+        for (version, fields) in [
+            ("1.1", "Connection: close\r\n"),
+            ("1.1", "Proxy-Connection: close\r\n"),
+            ("1.1", "Proxy-Connection: keep-alive\r\n"),
+            ("1.1", "Connection: keep-alive\r\nUser-Agent: x\r\n"),
+            ("1.0", ""),
+            ("1.0", "Connection: close\r\n"),
+            ("1.0", "Connection: keep-alive\r\n"),
+        ] {
+            let mut client = proxy.client().await;
+            client.send(format!("CONNECT {authority} HTTP/{version}\r\nHost: {authority}\r\n{fields}\r\n")).await;
+            let head = client.head().await;
+            assert!(head.status() == 200 && !head.lists("connection", "close"), "{yaml} {version} {fields}: {head:?}");
+            let mut client = client.tls("a.localhost", trusted, H1).await;
+            for _ in 0..2 {
+                assert_eq!(client.get("/x", &authority).await.status(), 200, "{yaml} {version} {fields}");
+            }
+            client.send(get("/x", &authority).replace("Accept", "Connection: close\r\nAccept")).await;
+            assert_eq!(client.response().await.status(), 200);
+            assert!(client.rest().await.is_empty(), "{yaml} {version} {fields}");
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http_1_0_may_connect() {
+async fn http_1_0_may_connect_without_a_host() {
     let origin = Origin::tls_site(Alpn::H1, "").await;
     let proxy = Proxy::start("").await;
-    let authority = origin.authority("a.localhost");
-    for fields in [String::new(), format!("Host: {authority}\r\n")] {
-        let mut client = proxy.client().await;
-        client.send(format!("CONNECT {authority} HTTP/1.0\r\n{fields}\r\n")).await;
-        assert_eq!(client.head().await.status(), 200);
-        works(&proxy, &origin, client).await;
-    }
+    let mut client = proxy.client().await;
+    client.send(format!("CONNECT {} HTTP/1.0\r\n\r\n", origin.authority("a.localhost"))).await;
+    assert_eq!(client.head().await.status(), 200);
+    works(&proxy, &origin, client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

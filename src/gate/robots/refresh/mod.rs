@@ -10,6 +10,7 @@ use super::fetch_table::Fetch;
 use super::intern::LONG;
 use super::long_bodies::Crowded;
 use super::response::{Fetched, interpret_response};
+use super::site_time::SiteTime;
 use super::{BACKGROUND, FetchReason, HostEntry, Order, RobotsCache};
 use crate::config::Settings;
 use crate::gate::fair_places::Taker;
@@ -21,7 +22,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
-use tokio::time::Instant;
 
 impl RobotsCache {
     /// From the fleet, if it can be asked; otherwise by this instance alone. An error means that nobody was asked.
@@ -46,7 +46,7 @@ impl RobotsCache {
         // Before anything is claimed: others may have a faster disk.
         let was_behind = !will_do && self.wait_for_store(taker).await;
         let mut anew = is_fresh || order.reason == FetchReason::Anew;
-        let (mut place, patience) = (None, self.settings.load().robots.timeout);
+        let mut place = None;
         let claimed = loop {
             let claim = match &self.fleet {
                 Some(fleet) => Box::pin(fleet.claim(name, anew)).await,
@@ -68,11 +68,15 @@ impl RobotsCache {
                     // From another version of politely, or too long.
                     Ok(_) => break None,
                     // It is not held while it waits for its place, but asked for again.
-                    Err(Crowded) => match self.long_bodies.place(taker, Instant::now() + patience).await {
-                        Ok(free) => place = Some(free),
-                        Err(FetchError::NotAsked(refusal)) => return Err(refusal),
-                        Err(FetchError::Unreachable(_)) => break None,
-                    },
+                    Err(Crowded) => {
+                        let settings = self.settings.load_full();
+                        let time = SiteTime::new(settings.robots.timeout, order.patience(&settings));
+                        match self.long_bodies.place(taker, &time).await {
+                            Ok(free) => place = Some(free),
+                            Err(FetchError::NotAsked(refusal)) => return Err(refusal),
+                            Err(FetchError::Unreachable(_)) => break None,
+                        }
+                    }
                 },
                 Err(ServerLost) => break None,
             }

@@ -156,8 +156,12 @@ async fn a_long_body_has_a_place_until_it_is_compiled() {
     assert_eq!(waiting.len(), 66);
     assert!(cache.long_bodies.hold(vec![b'#'; 16 << 10], None, TAKER).is_ok(), "a short one needs none");
     drop(waiting.pop());
-    let place =
-        cache.long_bodies.place(TAKER, tokio::time::Instant::now()).now_or_never().expect("one is free").unwrap();
+    let place = cache
+        .long_bodies
+        .place(TAKER, &SiteTime::new(Duration::ZERO, Duration::ZERO))
+        .now_or_never()
+        .expect("one is free")
+        .unwrap();
     assert!(hold().is_none());
     let copy = cache.long_bodies.hold(vec![b'#'; 17 << 10], Some(place), TAKER);
     drop(copy.ok().expect("it has waited for its place"));
@@ -237,9 +241,13 @@ async fn asked(listener: &TcpListener) -> TcpStream {
 }
 
 fn begin(cache: &Arc<RobotsCache>, host: &Arc<HostEntry>) -> JoinHandle<Result<(), Refusal>> {
+    begin_for(FetchReason::Renewal, cache, host)
+}
+
+fn begin_for(reason: FetchReason, cache: &Arc<RobotsCache>, host: &Arc<HostEntry>) -> JoinHandle<Result<(), Refusal>> {
     let (cache, host) = (cache.clone(), host.clone());
     tokio::spawn(async move {
-        let (fetch, order) = (Fetch::new(FetchReason::Renewal), Order::background(FetchReason::Renewal));
+        let (fetch, order) = (Fetch::new(reason), Order::background(reason));
         cache.refresh_now(&host, &order, &fetch).await
     })
 }
@@ -314,6 +322,24 @@ async fn a_site_has_not_failed_because_we_have_no_place_for_its_body() {
     assert!(matches!(fetched, Err(Refusal::OwnLimit { .. })), "{fetched:?}");
     assert!(is_unknown(&host.load()), "it has answered");
     drop(held);
+}
+
+/// As of hundreds of sites whose files are long, and asked for at once.
+#[tokio::test]
+async fn the_first_fetch_waits_for_a_place_beyond_its_sites_time() {
+    let cache = cache_with(Settings::parse("politely.yaml", "robots: { timeout: 3s }").unwrap());
+    let (listener, host) = site(&cache).await;
+    let hold = || cache.long_bodies.hold(vec![b'#'; 17 << 10], None, TAKER).ok();
+    let held: Vec<_> = (0..1_000).map_while(|_| hold()).collect();
+    let fetching = begin_for(FetchReason::FirstUse, &cache, &host);
+    let mut stream = asked(&listener).await;
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n").await.unwrap();
+    stream.write_all(&[b'#'; 20_000]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(!fetching.is_finished());
+    drop(held);
+    fetching.await.unwrap().unwrap();
+    assert!(host.load().answer.is_some());
 }
 
 /// Hundreds of sites may be slow at once.

@@ -4,9 +4,11 @@ use super::super::RobotsCache;
 use super::super::fetch::{self, FetchError, FileRequest, Reply, TryError, no_resolver, target};
 use super::super::places::{FetchLine, guests_wait};
 use super::super::response::asked_to_wait;
+use super::super::site_time::SiteTime;
 use super::ask::FetchHop;
 use crate::policy::PaceKey;
 use crate::policy::pace::PaceOutcome;
+use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
 
@@ -66,7 +68,7 @@ impl RobotsCache {
         left: &mut Duration,
     ) -> Result<Reply, TryError> {
         let settings = hop.settings;
-        let late = |_| format!("no complete answer within {:?}", settings.robots.timeout);
+        let late = || format!("no complete answer within {:?}", settings.robots.timeout);
         let began = Instant::now();
         // Before the slot, which a slow resolver would waste. Its silence is not the site's fault.
         let found = timeout(*left, fetch::reach(&self.upstream, request.authority, hop.order.client)).await;
@@ -85,18 +87,20 @@ impl RobotsCache {
         let (_place, mut turn) = in_turn.map_err(FetchError::NotAsked)?;
         let permit = &mut turn.permit;
         hop.fetch.begin();
-        let began = Instant::now();
-        let until = tokio::time::Instant::now() + left.saturating_sub(MARGIN);
-        let room = (&self.long_bodies, &self.workers, taker, until);
-        let get = timeout(*left, fetch::get(&self.upstream, request, &room, settings, permit));
-        let answered = tokio::select! {
-            answered = get => answered.map_err(late),
-            () = guests_wait(&pace), if matches!(line, FetchLine::Guest) => {
-                let why = format!("{} is slow to answer, and other redirected files wait for it", request.authority.host());
-                return Err(TryError::Final(hop.comes_back(&why)));
+        let time = SiteTime::new(*left, hop.order.patience(settings));
+        let room = (&self.long_bodies, &self.workers, taker, &time);
+        let answered = {
+            let get = pin!(fetch::get(&self.upstream, request, &room, settings, permit));
+            tokio::select! {
+                answered = time.limit(get) => answered.ok_or_else(late),
+                () = guests_wait(&pace), if matches!(line, FetchLine::Guest) => {
+                    let host = request.authority.host();
+                    let why = format!("{host} is slow to answer, and other redirected files wait for it");
+                    return Err(TryError::Final(hop.comes_back(&why)));
+                }
             }
         };
-        *left = left.saturating_sub(began.elapsed());
+        *left = time.left();
         let reply = answered??;
         permit.outcome = match reply.status {
             // Who has redirected there chooses what is asked for: what that is answered is no word to the host's own clients.
@@ -108,7 +112,5 @@ impl RobotsCache {
     }
 }
 
-/// So that our own limits come before the end of the site's time.
-const MARGIN: Duration = Duration::from_millis(50);
 /// Retries after connection failures.
 const RETRIES: usize = 2;

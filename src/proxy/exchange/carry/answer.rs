@@ -159,6 +159,18 @@ impl<'a> AnswerHead<'a> {
         joined(name, |take| self.each(|_, it, value| take(it, value)))
     }
 
+    /// Whether a field of one of these names has such a value, also a field that ends here.
+    pub fn any(&self, names: [&str; 2], is: impl Fn(&[u8]) -> bool) -> bool {
+        let is_one =
+            |name: &[u8], value: &[u8]| names.iter().any(|it| it.as_bytes().eq_ignore_ascii_case(name)) && is(value);
+        match self.fields {
+            Fields::Http1(head) => head.fields.iter().any(|it| is_one(it.name, it.value)),
+            Fields::Http2(fields) => {
+                fields.iter().any(|(name, value)| is_one(name.as_str().as_bytes(), value.as_bytes()))
+            }
+        }
+    }
+
     /// Writes the head in HTTP/1.1. `framing`: of the outgoing body. `connection`: the Connection field.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>, framing: Framing, connection: Option<&str>, added: &Added<'_>) {

@@ -1,0 +1,69 @@
+//! Which segments are opened while the chain goes on: those that are written to, however many there are.
+
+use super::removal::rest;
+use super::*;
+use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+/// What is opened in a directory from now on.
+struct Opened(OwnedFd);
+
+impl Opened {
+    fn watch(directory: &Path) -> Self {
+        let watch = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+        add_watch(&watch, directory, WatchFlags::OPEN).unwrap();
+        Opened(watch)
+    }
+
+    /// The names of the files, each as often as it was opened since the last call.
+    fn take(&self) -> Vec<String> {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let (mut reader, mut names) = (Reader::new(&self.0, &mut buffer), Vec::new());
+        while let Ok(event) = reader.next() {
+            names.extend(event.file_name().map(|name| name.to_string_lossy().into_owned()));
+        }
+        names
+    }
+}
+
+/// A chain that ends with this segment. Those before it are compressed, and what is in them can be read by nobody.
+fn ending_with(segment: u64) -> TempDir {
+    let directory = written(1);
+    let path = first(directory.path());
+    let (_, time) = path.to_str().unwrap().rsplit_once('-').unwrap();
+    for number in 1..segment {
+        fs::write(directory.path().join(format!("{number:08}-{time}.gz")), "unreadable").unwrap();
+    }
+    fs::rename(&path, directory.path().join(format!("{segment:08}-{time}"))).unwrap();
+    directory
+}
+
+/// What is opened by the hourly search for old segments, and when another day begins.
+fn opened_beside(segments: u64) -> [Vec<String>; 2] {
+    let directory = ending_with(segments);
+    let queue = Arc::new(queue::Queue::new(9 * KEEP));
+    let mut writer = writer::Writer::open(directory.path(), queue, "test-1", "{}").unwrap();
+    let opened = Opened::watch(directory.path());
+    let mut look_after = |now| {
+        rest(&mut writer);
+        opened.take();
+        writer.look_after(now);
+        rest(&mut writer);
+        opened.take()
+    };
+    let hourly = look_after(SystemTime::now());
+    let rollover = look_after(SystemTime::now() + KEEP);
+    assert_eq!(Stored::all(directory.path()).unwrap().len() as u64, segments + 1, "another has begun");
+    [hourly, rollover]
+}
+
+#[test]
+fn an_hour_and_another_day_open_no_more_of_3000_segments_than_of_100() {
+    let [hourly, rollover] = opened_beside(3000);
+    assert_eq!(hourly, [""; 0]);
+    // The new one; the one that has ended, and its compressed form.
+    let number = |name: &String| name[..8].parse::<u64>().unwrap();
+    assert!(!rollover.is_empty() && rollover.iter().all(|name| [3000, 3001].contains(&number(name))), "{rollover:?}");
+    assert_eq!([0, rollover.len()], opened_beside(100).map(|names| names.len()));
+}
