@@ -310,9 +310,20 @@ mod tests {
     use super::*;
     use crate::gate::pacer::Pacer;
     use crate::policy::PaceKey;
+    use futures_util::FutureExt;
 
     fn apart(seconds: u64) -> Terms {
         Terms { crawl_delay: Duration::from_secs(seconds), ..Terms::default() }
+    }
+
+    #[test]
+    fn the_end_of_a_hold_is_heard_of() {
+        let (held, authority) = (HeldRequests::default(), Authority::from_url("http://a.example").unwrap());
+        let hold = held.for_robots(&Request::new(&authority, b"/"));
+        assert_eq!(held.released().now_or_never(), None);
+        hold.end();
+        assert_eq!(held.released().now_or_never(), Some(()), "whoever asks later hears of it, too");
+        assert_eq!(held.released().now_or_never(), None);
     }
 
     #[test]
