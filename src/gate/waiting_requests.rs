@@ -10,7 +10,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
 
 /// A request that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,8 +101,8 @@ pub struct HeldFigures {
 /// All held requests.
 pub(super) struct HeldRequests {
     state: Mutex<HeldState>,
-    /// Some request is no longer held.
-    released: Notify,
+    /// A request is no longer held: for one that waits for it.
+    pub released: tokio::sync::Notify,
     /// Times of earlier waits, for slots and for robots.txt.
     times: [Histogram; 2],
 }
@@ -188,7 +187,8 @@ impl HeldEntry {
 
 impl Default for HeldRequests {
     fn default() -> Self {
-        HeldRequests { state: Mutex::default(), released: Notify::new(), times: [TIMES, TIMES].map(Histogram::new) }
+        let times = [TIMES, TIMES].map(Histogram::new);
+        HeldRequests { state: Mutex::default(), released: tokio::sync::Notify::new(), times }
     }
 }
 
@@ -233,16 +233,9 @@ impl HeldRequests {
         self.state.lock().figures()
     }
 
-    /// Waits until a request is no longer held, or returns at once if that has happened since the last call. For one caller.
-    pub async fn released(&self) {
-        self.released.notified().await;
-    }
-
     /// The request that has waited longest, if at least this long.
     pub fn longest(&self, at_least: Duration) -> Option<HeldRequest> {
-        let state = self.state.lock();
-        let one = state.now.first_key_value().map(|(_, one)| one.clone())?;
-        drop(state);
+        let one = self.state.lock().now.first_key_value().map(|(_, one)| one.clone())?;
         Some(one.listed(0)).filter(|held| held.since >= at_least)
     }
 
@@ -310,9 +303,20 @@ mod tests {
     use super::*;
     use crate::gate::pacer::Pacer;
     use crate::policy::PaceKey;
+    use futures_util::FutureExt;
 
     fn apart(seconds: u64) -> Terms {
         Terms { crawl_delay: Duration::from_secs(seconds), ..Terms::default() }
+    }
+
+    #[test]
+    fn the_end_of_a_hold_is_heard_of() {
+        let (held, authority) = (HeldRequests::default(), Authority::from_url("http://a.example").unwrap());
+        let hold = held.for_robots(&Request::new(&authority, b"/"));
+        assert_eq!(held.released.notified().now_or_never(), None);
+        hold.end();
+        assert_eq!(held.released.notified().now_or_never(), Some(()), "whoever asks later hears of it, too");
+        assert_eq!(held.released.notified().now_or_never(), None);
     }
 
     #[test]

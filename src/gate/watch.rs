@@ -77,7 +77,7 @@ impl Gate {
 
     /// Waits until a request is no longer held. For one caller.
     pub async fn released(&self) {
-        self.held.released().await;
+        self.held.released.notified().await;
     }
 
     /// The held requests, in order of arrival.

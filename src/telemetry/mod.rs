@@ -176,9 +176,11 @@ impl StandardError {
     pub fn show(line: Option<&str>) {
         let mut stderr = io::stderr().lock();
         let was_shown = IS_SHOWN.swap(line.is_some(), Ordering::Relaxed);
-        if was_shown || line.is_some() {
-            let _ = write!(stderr, "{CLEAR}{}\r", line.unwrap_or_default());
-        }
+        let _ = match line {
+            Some(line) => write!(stderr, "{CLEAR}{line}\r"),
+            None if was_shown => write!(stderr, "{CLEAR}"),
+            None => Ok(()),
+        };
     }
 
     fn lock() -> StderrLock<'static> {
