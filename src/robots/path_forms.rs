@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use super::budget::{StepBudget, StepsSpent};
 use super::byte_set::ByteSet;
+use super::fold::{fold, has_folded, is_folded, is_folded_in_path};
 use super::path::{self, ComparedPath, escape, may_have_dot_segment, normalise, path_and_query, without_dot_segments};
 use smallvec::{SmallVec, smallvec};
 
@@ -146,16 +147,6 @@ fn forms(target: &[u8], budget: &mut StepBudget) -> Result<Forms, StepsSpent> {
     if sent.len() + forms.len() > MOST_FORMS { Err(StepsSpent) } else { Ok(forms) }
 }
 
-/// Whether a path has a byte, escaped or not, that [`fold`] decodes in patterns. Without one it matches a pattern if and only if it
-/// matches the folded pattern.
-fn has_folded(target: &[u8]) -> bool {
-    let path = parts(target).0.len();
-    target.iter().enumerate().any(|(at, &byte)| {
-        let byte = escape(&target[at..]).unwrap_or(byte);
-        is_folded(byte) || at < path && is_folded_in_path(byte)
-    })
-}
-
 /// nginx, Apache, lighttpd, Caddy, Go, PHP, Python: escapes decoded, slashes merged, dot segments removed. Of a normalised path.
 fn cleaned(normal: &[u8]) -> Vec<u8> {
     without_dots(merged(decoded(normal, b'\\')))
@@ -198,13 +189,13 @@ fn iis(path: &[u8], normal: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The path, and the query with its `?`.
-fn parts(target: &[u8]) -> (&[u8], &[u8]) {
+pub(super) fn parts(target: &[u8]) -> (&[u8], &[u8]) {
     target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()))
 }
 
 /// Rewrites a text. `piece` is called with the remaining text: it writes a replacement for its beginning and returns the number of
 /// bytes replaced, or `None` to keep the next byte.
-fn rewritten(text: &[u8], mut piece: impl FnMut(&[u8], &mut Vec<u8>) -> Option<usize>) -> Vec<u8> {
+pub(super) fn rewritten(text: &[u8], mut piece: impl FnMut(&[u8], &mut Vec<u8>) -> Option<usize>) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some(&first) = rest.first() {
         let read = piece(rest, &mut out).unwrap_or_else(|| {
@@ -272,37 +263,6 @@ fn without_ill_formed(path: &[u8]) -> Vec<u8> {
     let whole: Vec<u8> = bytes.utf8_chunks().flat_map(|chunk| chunk.valid().bytes()).collect();
     let segments = |path| <[u8]>::split(path, |&byte| byte == b'/').map(<[u8]>::is_empty);
     if segments(&whole).eq(segments(&bytes)) { whole } else { bytes }
-}
-
-/// Decodes the escapes of bytes that some clients escape and others do not, in a normalised query or pattern: `[]{}|\^`, which no URI
-/// may hold, and `:;,@!'()`, which are reserved. In the first `path` bytes, which certainly belong to a path, also `+&=`, which
-/// separate the parts of a query. RFC 9309 tells `[` from `%5B`; servers do not.
-pub(super) fn fold(text: &[u8], path: usize) -> Cow<'_, [u8]> {
-    let folded = |rest: &[u8]| {
-        let is_path = text.len() - rest.len() < path;
-        escape(rest).filter(|byte| is_folded(*byte) || is_path && is_folded_in_path(*byte))
-    };
-    if !memchr::memchr_iter(b'%', text).any(|at| folded(&text[at..]).is_some()) {
-        return Cow::Borrowed(text);
-    }
-    let piece = |rest: &[u8], out: &mut Vec<u8>| {
-        out.push(folded(rest)?);
-        Some(3)
-    };
-    Cow::Owned(rewritten(text, piece))
-}
-
-/// Whether [`fold`] decodes the byte in paths only.
-const fn is_folded_in_path(byte: u8) -> bool {
-    matches!(byte, b'+' | b'&' | b'=')
-}
-
-/// Whether [`fold`] decodes the byte everywhere.
-const fn is_folded(byte: u8) -> bool {
-    matches!(
-        byte,
-        b'[' | b']' | b'{' | b'}' | b'|' | b'\\' | b'^' | b':' | b';' | b',' | b'@' | b'!' | b'\'' | b'(' | b')'
-    )
 }
 
 /// Whether all servers take a target as it is and all clients write it alike. Reads each byte once.
