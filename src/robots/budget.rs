@@ -2,8 +2,8 @@
 
 use crate::robots::steps;
 
-/// The steps left for one decision. A step is one comparison, a search of 64 bytes for one byte, or four bytes read or written one at a
-/// time: about five nanoseconds at most.
+/// The steps left for one decision. A step is about fifteen instructions, five nanoseconds: a comparison, a search of 64 bytes for one
+/// byte, or four bytes read. What takes more is counted as several.
 #[derive(Debug)]
 pub(crate) struct StepBudget {
     left: usize,
@@ -14,7 +14,7 @@ pub(crate) struct StepBudget {
 pub(crate) struct StepsSpent;
 
 impl StepBudget {
-    /// At most half a millisecond of work. docs/conformance.md gives the steps that real files and paths take.
+    /// Half a millisecond of work.
     pub(crate) const STEPS: usize = 100_000;
 
     pub(crate) fn new() -> Self {
@@ -26,10 +26,20 @@ impl StepBudget {
         Self { left: usize::MAX }
     }
 
-    /// Spends the steps for bytes that are read one at a time or written.
+    /// Spends the steps for bytes that are read one at a time.
     #[inline]
     pub(crate) fn spend_on_bytes(&mut self, bytes: usize) -> Result<(), StepsSpent> {
         self.spend(bytes / 4)
+    }
+
+    /// From now on nothing more can be compared.
+    pub(crate) fn exhaust(&mut self) {
+        _ = self.spend(usize::MAX);
+    }
+
+    /// The steps left.
+    pub(crate) fn left(&self) -> usize {
+        self.left
     }
 
     #[inline]

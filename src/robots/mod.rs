@@ -17,6 +17,7 @@
 pub mod access;
 pub(crate) mod budget;
 mod byte_set;
+mod fold;
 mod license;
 pub mod lint;
 mod options;

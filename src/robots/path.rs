@@ -78,6 +78,7 @@ pub(crate) enum PathByte {
 }
 
 /// Reads the next byte or escape.
+#[inline]
 pub(crate) fn next(bytes: &[u8]) -> Option<(PathByte, &[u8])> {
     let (&first, rest) = bytes.split_first()?;
     match escape(bytes) {
@@ -90,11 +91,26 @@ pub(crate) fn next(bytes: &[u8]) -> Option<(PathByte, &[u8])> {
 }
 
 /// The byte of the escape that a text begins with.
+#[inline]
 pub(crate) fn escape(text: &[u8]) -> Option<u8> {
+    static TABLE: [u8; 256] = DIGITS;
     let &[b'%', high, low, ..] = text else { return None };
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    Some((digit(high)? << 4 | digit(low)?) as u8)
+    let (high, low) = (TABLE[usize::from(high)], TABLE[usize::from(low)]);
+    ((high | low) < 16).then_some(high << 4 | low)
 }
+
+/// The value of each hexadecimal digit; 255 for other bytes.
+const DIGITS: [u8; 256] = {
+    let mut digits = [u8::MAX; 256];
+    let mut value = 0;
+    while value < 16 {
+        let digit = b"0123456789abcdef"[value];
+        digits[digit as usize] = value as u8;
+        digits[digit.to_ascii_uppercase() as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
 
 /// RFC 3986 §2.3: the same with and without escape.
 pub(crate) fn is_unreserved(byte: u8) -> bool {

@@ -41,21 +41,18 @@ impl RobotsTxt {
     /// The rules for a crawler, by its names: those of all groups that name it, else those for `*`. A group's rules are compiled
     /// when they are first asked for.
     pub fn rules_for<T: AsRef<str>>(&self, tokens: &[T]) -> RuleSet {
-        RuleSet::new(Arc::clone(&self.0), self.0.groups.select(tokens, &self.0.source, &self.0.options))
+        self.rules_within(tokens, &mut StepBudget::unlimited())
     }
 
-    /// Like [`rules_for`](Self::rules_for), within the budget of a decision. Returns the rules even if it overspends the budget, so
-    /// that their pace is known; comparing a path with them then fails.
+    /// Like [`rules_for`](Self::rules_for), within the budget of a decision. If that is spent, the rules are those of the groups found
+    /// so far, whose pace counts, and allow nothing.
     pub(crate) fn rules_within<T: AsRef<str>>(&self, tokens: &[T], budget: &mut StepBudget) -> RuleSet {
-        let rules = self.rules_for(tokens);
-        _ = budget.spend(rules.sections() * SECTION);
-        rules
+        RuleSet::new(Arc::clone(&self.0), self.0.groups.select(tokens, &self.0.source, &self.0.options, budget))
     }
 
     /// The rules of the groups that name this token, without those of `*`, within the budget of a decision. `None`: no group names it.
     pub(crate) fn rules_naming(&self, token: &str, budget: &mut StepBudget) -> Option<RuleSet> {
-        let selection = self.0.groups.select_named(token, &self.0.source, &self.0.options)?;
-        _ = budget.spend(selection.sections.len() * SECTION);
+        let selection = self.0.groups.select_named(token, &self.0.source, &self.0.options, budget)?;
         Some(RuleSet::new(Arc::clone(&self.0), selection))
     }
 
@@ -173,6 +170,3 @@ impl RobotsTxt {
         values.map(|&(_, value)| self.0.source.str_at(value))
     }
 }
-
-/// Steps to find a section by its name, and to read its pace.
-const SECTION: usize = 8;

@@ -67,7 +67,7 @@ impl RuleSet {
     pub fn preferences_for(&self, target: &[u8]) -> Vec<PreferenceRef<'_>> {
         let (mut all, mut budget) = (Vec::new(), StepBudget::new());
         // A decision that takes too long is refused before its preferences are asked for.
-        _ = self.each_unwelcome(AskedPath::AsSent(target), &mut budget, |preference| {
+        _ = self.each_unwelcome(AskedPath::AsSent(target), USE, &mut budget, |preference| {
             all.push(preference);
             None::<()>
         });
@@ -99,11 +99,6 @@ impl RuleSet {
         lines.into_iter().map(|line| (source.line_of(line.start as usize), source.str_at(line)))
     }
 
-    /// The number of sections of the file that name the crawler.
-    pub(super) fn sections(&self) -> usize {
-        self.selection.sections.len()
-    }
-
     /// Number of rules, without those that have no path.
     pub fn len(&self) -> usize {
         self.selection.groups.iter().map(|&group| self.file.groups.rules_of(group).len()).sum()
@@ -127,6 +122,9 @@ impl RuleSet {
         purposes: &[Purpose],
         budget: &mut StepBudget,
     ) -> Result<VerdictGround<'_>, StepsSpent> {
+        if self.selection.is_cut {
+            return Err(StepsSpent);
+        }
         let ground = self.by_rules(asked, budget)?;
         let may_be_unwelcome = match &ground {
             // robots.txt itself has to be read to learn of any preference.
@@ -137,7 +135,8 @@ impl RuleSet {
             return Ok(ground);
         }
         let refuses = |said: PreferenceRef<'_>| purposes.contains(&said.said.purpose);
-        let refusal = self.each_unwelcome(asked, budget, |said| refuses(said).then_some(said))?;
+        let refusal =
+            self.each_unwelcome(asked, USE * (1 + purposes.len()), budget, |said| refuses(said).then_some(said))?;
         Ok(refusal.map_or(ground, VerdictGround::Usage))
     }
 
@@ -145,7 +144,7 @@ impl RuleSet {
     fn by_rules(&self, asked: AskedPath<'_>, budget: &mut StepBudget) -> Result<VerdictGround<'_>, StepsSpent> {
         let AskedPath::AsSent(target) = asked else { return self.by_paths(asked, budget) };
         let path = ComparedPath::new(target);
-        budget.spend(target.len() / 16)?;
+        budget.spend_on_bytes(target.len())?;
         let is_plain = target.first() == Some(&b'/') && !path.byte_set.has_odd();
         if is_plain && !(path.byte_set.has_dot() && path::may_have_dot_segment(target)) {
             return self.judge(path, budget);
@@ -187,10 +186,11 @@ impl RuleSet {
         Ok(best.map_or(VerdictGround::NoRule, |rank| VerdictGround::Rule(rule(rank.place()), rank.kind())))
     }
 
-    /// Calls `ask` with each preference that refuses some use, until it returns an answer.
+    /// Calls `ask`, which takes so many `steps`, with each preference that refuses some use, until it returns an answer.
     fn each_unwelcome<'a, R>(
         &'a self,
         asked: AskedPath<'_>,
+        steps: usize,
         budget: &mut StepBudget,
         mut ask: impl FnMut(PreferenceRef<'a>) -> Option<R>,
     ) -> Result<Option<R>, StepsSpent> {
@@ -204,7 +204,7 @@ impl RuleSet {
                 [(&groups.signals, &self.selection.sections), (&groups.usages, &self.selection.groups)]
             {
                 for said in preferences.unwelcome(owners, path, (source, options), budget)?.into_iter().flatten() {
-                    budget.spend(1)?;
+                    budget.spend(steps)?;
                     if let Some(answer) = ask(PreferenceRef { source, said }) {
                         return Ok(Some(answer));
                     }
@@ -214,6 +214,9 @@ impl RuleSet {
         Ok(None)
     }
 }
+
+/// Steps to compare a refused use with one purpose.
+const USE: usize = 2;
 
 impl fmt::Debug for RuleSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -109,8 +109,8 @@ impl Refusal {
             }
             Self::RulesTooComplex { rules } => write!(
                 f,
-                "comparing this URL with {rules} takes too many steps: the URL is very long, or patterns have many stars, \
-                 match nearly, or are in thousands of groups. Nothing is allowed by what cannot be compared"
+                "comparing this URL with {rules} takes too many steps: the URL is very long or has many forms, or patterns \
+                 have many stars, match nearly, or are in thousands of groups. Nothing is allowed by what cannot be compared"
             ),
         }
     }

@@ -173,8 +173,8 @@ fn each_refusal_is_one_sentence_with_its_evidence() {
         (
             Refusal::RulesTooComplex { rules: "https://example.com/robots.txt".into() },
             "rules-too-complex",
-            "comparing this URL with https://example.com/robots.txt takes too many steps: the URL is very long, or patterns have \
-             many stars, match nearly, or are in thousands of groups. Nothing is allowed by what cannot be compared",
+            "comparing this URL with https://example.com/robots.txt takes too many steps: the URL is very long or has many \
+             forms, or patterns have many stars, match nearly, or are in thousands of groups. Nothing is allowed by what cannot be compared",
         ),
     ] {
         assert_eq!((refusal.slug(), refusal.to_string().as_str()), (slug, sentence));

@@ -3,9 +3,9 @@
 use super::agent::{compare, is_prefix, is_substring, is_token};
 use super::group::{GroupName, Groups, slice};
 use super::source::FileSource;
+use crate::robots::budget::StepBudget;
 use crate::robots::options::{ParseOptions, Precedence, UserAgentMatch};
 use crate::robots::product_token::leading_token;
-use crate::robots::steps;
 use smallvec::SmallVec;
 
 /// The numbers of the sections and groups that a crawler obeys: rarely more than one of each.
@@ -13,6 +13,8 @@ use smallvec::SmallVec;
 pub(crate) struct GroupSelection {
     pub(crate) sections: GroupNumbers,
     pub(crate) groups: GroupNumbers,
+    /// Whether the budget of the decision was spent before all were found.
+    pub(crate) is_cut: bool,
 }
 
 type GroupNumbers = SmallVec<[u32; 4]>;
@@ -24,13 +26,16 @@ impl Groups {
         tokens: &[T],
         source: &FileSource,
         options: &ParseOptions,
+        budget: &mut StepBudget,
     ) -> GroupSelection {
-        let mut sections = self.sections_naming(tokens, source, options);
+        let (mut sections, mut is_cut) = self.sections_naming(tokens, source, options, budget);
         if sections.is_empty() {
             let stars = if options.first_star_group { &self.stars[..self.stars.len().min(1)] } else { &self.stars };
+            let (stars, are_cut) = affordable(stars, budget);
             sections.extend_from_slice(stars);
+            is_cut |= are_cut;
         }
-        let mut selection = self.selection(sections, options);
+        let mut selection = self.selection(sections, is_cut, options);
         if self.is_for_all() {
             selection.groups.push(0);
         }
@@ -43,12 +48,15 @@ impl Groups {
         token: &str,
         source: &FileSource,
         options: &ParseOptions,
+        budget: &mut StepBudget,
     ) -> Option<GroupSelection> {
-        let sections = self.sections_naming(&[token], source, options);
-        (!sections.is_empty()).then(|| self.selection(sections, options))
+        let (sections, is_cut) = self.sections_naming(&[token], source, options, budget);
+        (is_cut || !sections.is_empty()).then(|| self.selection(sections, is_cut, options))
     }
 
-    fn selection(&self, mut sections: GroupNumbers, options: &ParseOptions) -> GroupSelection {
+    fn selection(&self, mut sections: GroupNumbers, is_cut: bool, options: &ParseOptions) -> GroupSelection {
+        sections.sort_unstable();
+        sections.dedup();
         match options.precedence {
             Precedence::MostSpecific => {}
             // 1996: only the first record that names the robot counts.
@@ -56,45 +64,73 @@ impl Groups {
         }
         let mut groups: GroupNumbers = sections.iter().map(|section| self.sections[*section as usize].group).collect();
         groups.dedup();
-        GroupSelection { sections, groups }
+        GroupSelection { sections, groups, is_cut }
     }
 
+    /// The sections, and whether the budget was spent before all were found.
     fn sections_naming<T: AsRef<str>>(
         &self,
         tokens: &[T],
         source: &FileSource,
         options: &ParseOptions,
-    ) -> GroupNumbers {
-        let mut selection = GroupNumbers::new();
+        budget: &mut StepBudget,
+    ) -> (GroupNumbers, bool) {
+        let (mut found, mut is_cut) = (GroupNumbers::new(), false);
         if self.names.is_empty() {
-            return selection;
+            return (found, is_cut);
         }
         let text = source.text();
         let value = |name: &GroupName| slice(text, name.value);
         for token in tokens.iter().map(|token| token.as_ref().as_bytes()).filter(|token| !token.is_empty()) {
-            let section = |name: &GroupName| name.section;
-            match options.user_agent_match {
+            let is_named: fn(&[u8], &[u8]) -> bool = match options.user_agent_match {
+                UserAgentMatch::Prefix => is_prefix,
+                UserAgentMatch::Substring => is_substring,
                 UserAgentMatch::Exact => {
-                    let wanted = leading_token(token);
-                    let order = |name: &GroupName| compare(leading_token(value(name)), wanted);
-                    let start = self.names.partition_point(|name| order(name).is_lt());
-                    let named = self.names[start..].iter().take_while(|name| order(name).is_eq());
+                    let (named, are_cut) = affordable(self.names_beginning(leading_token(token), text, budget), budget);
                     // A name with other characters matches only where exactly that name is written (RFC 9309 §2.2.1, crawler-commons:
                     // the token ends at the first other character).
-                    let is_meant = |name: &&GroupName| is_token(token) || value(name).eq_ignore_ascii_case(token);
-                    selection.extend(named.filter(is_meant).map(section));
+                    let is_any = is_token(token);
+                    let is_meant = |name: &&GroupName| is_any || value(name).eq_ignore_ascii_case(token);
+                    found.extend(named.iter().filter(is_meant).map(|name| name.section));
+                    is_cut |= are_cut;
+                    continue;
                 }
-                UserAgentMatch::Prefix => {
-                    selection.extend(self.names.iter().filter(|name| is_prefix(value(name), token)).map(section));
+            };
+            for name in &self.names {
+                let name_value = value(name);
+                let pieces = 1 + memchr::memchr_iter(b'*', name_value).count();
+                let steps = SECTION * pieces + (name_value.len() + token.len()) / 2;
+                if budget.spend(steps).is_err() {
+                    is_cut = true;
+                    break;
                 }
-                UserAgentMatch::Substring => {
-                    selection.extend(self.names.iter().filter(|name| is_substring(value(name), token)).map(section));
+                if is_named(name_value, token) {
+                    found.push(name.section);
                 }
             }
         }
-        steps::count(selection.len());
-        selection.sort_unstable();
-        selection.dedup();
-        selection
+        (found, is_cut)
+    }
+
+    /// The names, sorted, whose token is this one.
+    fn names_beginning(&self, wanted: &[u8], text: &[u8], budget: &mut StepBudget) -> &[GroupName] {
+        _ = budget.spend(self.names.len().ilog2() as usize * (1 + wanted.len() / 2));
+        // More bytes decide nothing.
+        let order = |name: &GroupName| {
+            let value = slice(text, name.value);
+            compare(leading_token(&value[..value.len().min(wanted.len() + 1)]), wanted)
+        };
+        let rest = &self.names[self.names.partition_point(|name| order(name).is_lt())..];
+        &rest[..rest.partition_point(|name| order(name).is_eq())]
     }
 }
+
+/// The first of what names a section, as many as the budget has steps for, and whether there are more.
+fn affordable<'a, T>(named: &'a [T], budget: &mut StepBudget) -> (&'a [T], bool) {
+    let count = named.len().min(budget.left() / SECTION);
+    let is_cut = budget.spend(named.len() * SECTION).is_err();
+    (&named[..count], is_cut)
+}
+
+/// Steps to find a section by its name, and to read its pace.
+const SECTION: usize = 16;

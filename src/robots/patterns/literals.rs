@@ -25,7 +25,7 @@ pub(super) struct Literal<T> {
 
 const NONE: u32 = u32::MAX;
 /// Steps that each look-up costs besides its comparisons: in a file with thousands of groups, each group's memory is a cache miss.
-const LOOK_UP: usize = 12;
+const LOOK_UP: usize = 16;
 
 impl<T> Literal<T> {
     #[inline]
@@ -91,7 +91,7 @@ impl<T: Ord + Copy> Literals<T> {
             steps += 1;
             next = self.0.get(literal.parent as usize);
         };
-        budget.spend(steps + shared / 64)?;
+        budget.spend(steps + shared / 16)?;
         Ok(found)
     }
 

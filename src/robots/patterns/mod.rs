@@ -11,8 +11,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::budget::{StepBudget, StepsSpent};
+use super::fold::fold;
 use super::path::ComparedPath;
-use super::path_forms::fold;
+
 use literals::{Literal, Literals};
 use pattern::{PatternForm, normalise, path_bytes};
 use starred::{Star, Starred};

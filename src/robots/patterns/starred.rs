@@ -2,7 +2,6 @@
 //! Pure.
 
 use std::cmp::Reverse;
-use std::ops::Range;
 
 use super::pattern::STAR;
 use super::text::{PatternPlace, PatternText};
@@ -50,6 +49,7 @@ impl<T: Ord + Copy> Starred<T> {
         budget: &mut StepBudget,
     ) -> Result<Option<T>, StepsSpent> {
         let Some(index) = &self.index else {
+            budget.spend(self.patterns.len() / 2)?;
             for star in self.patterns.iter().take_while(|star| Some(star.value) > floor) {
                 if path.byte_set.has_all(star.byte_set) && star.matches(text, path.bytes, budget)? {
                     return Ok(Some(star.value));
@@ -61,14 +61,20 @@ impl<T: Ord + Copy> Starred<T> {
         let is_candidate =
             |&n: &u32| (n as usize) < stronger && path.byte_set.has_all(self.patterns[n as usize].byte_set);
         let mut candidates: Candidates = SmallVec::new();
-        budget.spend(index.short.len() + path.bytes.len() / 4)?;
+        budget.spend(2 * index.short.len() + path.bytes.len() * 3 / 2)?;
         candidates.extend(index.short.iter().copied().filter(is_candidate));
-        for members in windows(path.bytes).map(|window| index.members(window)).filter(|members| !members.is_empty()) {
-            budget.spend(members.len())?;
+        let mut window = 0;
+        for &byte in path.bytes {
+            window = window << 8 & 0xFF_FFFF | u32::from(byte);
+            let members = index.members(window);
+            if members.is_empty() {
+                continue;
+            }
+            budget.spend(1 + 2 * members.len())?;
             candidates.extend(members.iter().copied().filter(is_candidate));
         }
         let sorting = candidates.len() * (candidates.len() + 1).ilog2() as usize;
-        budget.spend(sorting / 4)?;
+        budget.spend(sorting / 2)?;
         candidates.sort_unstable();
         candidates.dedup();
         for star in candidates.iter().map(|&n| &self.patterns[n as usize]) {
@@ -96,7 +102,7 @@ impl<T> Star<T> {
     #[inline(never)]
     fn matches(&self, text: &PatternText, path: &[u8], budget: &mut StepBudget) -> Result<bool, StepsSpent> {
         let pattern = text.at(self.place);
-        budget.spend(1 + pattern.len() / 64)?;
+        budget.spend(4 + pattern.len() / 64)?;
         let (literal, mut pieces) = pattern.split_at(self.first_star as usize);
         let Some(mut rest) = path.strip_prefix(literal) else { return Ok(false) };
         if self.is_anchored {
@@ -118,7 +124,7 @@ fn find(text: &[u8], piece: &[u8], budget: &mut StepBudget) -> Result<Option<usi
     let mut from = 0;
     while from <= last {
         let found = memchr::memchr(piece[0], &text[from..=last]);
-        budget.spend(2 + found.unwrap_or(last - from) / 64)?;
+        budget.spend(3 + found.unwrap_or(last - from) / 64)?;
         let Some(at) = found.map(|at| from + at) else { return Ok(None) };
         if text[at..].starts_with(piece) {
             return Ok(Some(at));
@@ -149,7 +155,10 @@ impl Index {
         let own = |star: &Star<T>| {
             let pattern = text.at(star.place);
             steps::count(pattern.len());
-            windows(pattern).filter(|window| !window.contains(&STAR)).map(move |window| bucket(window, buckets))
+            let windows = pattern.windows(3).filter(|window| !window.contains(&STAR));
+            windows.map(move |window| {
+                bucket(window.iter().fold(0, |window, &byte| window << 8 | u32::from(byte)), buckets)
+            })
         };
         let mut starts = vec![0_u32; buckets + 1];
         for at in patterns.iter().flat_map(own) {
@@ -178,10 +187,10 @@ impl Index {
     }
 
     #[inline]
-    fn members(&self, window: &[u8; 3]) -> &[u32] {
+    fn members(&self, window: u32) -> &[u32] {
         let at = bucket(window, self.starts.len() - 1);
-        let Range { start, end } = self.starts[at] as usize..self.starts[at + 1] as usize;
-        &self.members[start..end]
+        let &[start, end] = &self.starts[at..at + 2] else { return &[] };
+        if start == end { &[] } else { &self.members[start as usize..end as usize] }
     }
 
     fn heap_size(&self) -> usize {
@@ -189,15 +198,9 @@ impl Index {
     }
 }
 
-#[inline]
-fn windows(text: &[u8]) -> impl Iterator<Item = &[u8; 3]> {
-    text.windows(3).filter_map(|window| window.first_chunk())
-}
-
 /// The bucket of three bytes. `buckets` is a power of two.
 #[inline]
-fn bucket(&[a, b, c]: &[u8; 3], buckets: usize) -> usize {
-    let window = u32::from(a) << 16 | u32::from(b) << 8 | u32::from(c);
+fn bucket(window: u32, buckets: usize) -> usize {
     (window.wrapping_mul(0x9E37_79B1) >> (32 - buckets.trailing_zeros())) as usize
 }
 
