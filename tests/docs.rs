@@ -330,6 +330,17 @@ fn sentences(text: &str) -> Vec<Vec<String>> {
     all
 }
 
+/// The owner names the repository in Cargo.toml, and learns here where else it is written out.
+#[test]
+fn the_docs_name_the_repository_of_cargo_toml() {
+    let repository = part(&read("Cargo.toml"), "\nrepository = \"", "\"\n");
+    let (_, path) = repository.split_once("://").and_then(|(_, rest)| rest.split_once('/')).unwrap();
+    let page = read("docs/install.md");
+    for named in [format!("repo: {repository}\n"), format!("uses: {path}@v1\n")] {
+        assert!(page.contains(&named), "docs/install.md does not have {named}");
+    }
+}
+
 /// All Rust below a folder.
 fn sources(folder: &Path) -> String {
     let mut all = String::new();

@@ -1,7 +1,7 @@
 //! `/metrics`, in Prometheus text or, on request, in OpenMetrics.
 
+use super::Admin;
 use super::problem::problem;
-use super::{Admin, process};
 use crate::gate::Gate;
 use crate::gate::cache::PageCacheFigures;
 use crate::histogram::Distribution;
@@ -30,9 +30,12 @@ pub(super) async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap)
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let is_open = accept.contains("application/openmetrics-text");
     let mut text = String::new();
-    let mut registries = vec![registry(&admin, admin.token.is_shown(&headers))];
-    registries.extend(process::registry());
-    let encoded = registries.iter().try_for_each(|registry| match is_open {
+    let registries = [
+        Some(registry(&admin, admin.token.is_shown(&headers))),
+        #[cfg(target_os = "linux")]
+        super::process::registry(),
+    ];
+    let encoded = registries.iter().flatten().try_for_each(|registry| match is_open {
         true => encode_registry(&mut text, registry),
         false => prometheus_text::encode(&mut text, registry),
     });

@@ -8,6 +8,7 @@ mod json;
 mod metrics;
 mod parameters;
 mod problem;
+#[cfg(target_os = "linux")]
 mod process;
 mod serve;
 mod state;

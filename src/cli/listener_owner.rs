@@ -1,13 +1,21 @@
 //! Whose process listens at an address of this machine: what is secret is not said to another user's, who may have taken a port that
 //! is free. Linux says so in `/proc/net/tcp`; elsewhere nobody knows.
 
-use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
 /// The user (uid) whose process listens there. `None`: nobody does, or it is not known.
 pub(super) fn listener_owner(address: SocketAddr) -> Option<u32> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
-    tables.iter().find_map(|table| owner_in(table, address))
+    tables().iter().find_map(|table| owner_in(table, address))
+}
+
+#[cfg(target_os = "linux")]
+fn tables() -> [String; 2] {
+    ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn tables() -> [String; 0] {
+    []
 }
 
 /// By one of the tables: `sl local_address rem_address st tx:rx tr:when retrnsmt uid …`. An address of all zeros listens at every one.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::portable;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree};
@@ -19,12 +20,14 @@ pub struct Module {
     /// The files whose definitions it names. What is only passed on counts where it is defined.
     pub imports: BTreeSet<PathBuf>,
     pub has_tests_before_code: bool,
+    /// What of it may be Linux's alone; empty where all of the module is compiled for Linux alone.
+    pub portable: portable::Used,
 }
 
 /// All that are compiled into the program.
 pub fn modules(src: &Path) -> Vec<Module> {
     let mut parsed = BTreeMap::new();
-    parse(src.join("lib.rs"), src, Vec::new(), &mut parsed);
+    parse(src.join("lib.rs"), src, Vec::new(), false, &mut parsed);
     let tree = Tree(parsed);
     let module = |(path, parsed): (&Vec<String>, &Parsed)| Module {
         file: parsed.file.clone(),
@@ -33,6 +36,7 @@ pub fn modules(src: &Path) -> Vec<Module> {
         types: types(&parsed.items),
         imports: tree.imports(path, parsed),
         has_tests_before_code: has_tests_before_code(&parsed.items),
+        portable: if parsed.is_linux { portable::Used::default() } else { portable::used(&parsed.items) },
     };
     tree.0.iter().map(module).collect()
 }
@@ -49,6 +53,7 @@ struct Parsed {
     /// Of these, those that others can reach here.
     reexports: BTreeSet<String>,
     globs: Vec<Vec<String>>,
+    is_linux: bool,
 }
 
 impl Tree {
@@ -102,7 +107,7 @@ impl<'ast> Visit<'ast> for Named<'_> {
     }
 }
 
-fn parse(file: PathBuf, children: &Path, path: Vec<String>, into: &mut BTreeMap<Vec<String>, Parsed>) {
+fn parse(file: PathBuf, children: &Path, path: Vec<String>, is_linux: bool, into: &mut BTreeMap<Vec<String>, Parsed>) {
     let text = fs::read_to_string(&file).unwrap();
     let items = syn::parse_file(&text).unwrap_or_else(|fault| panic!("{}: {fault}", file.display())).items;
     let mut names = Vec::new();
@@ -111,17 +116,18 @@ fn parse(file: PathBuf, children: &Path, path: Vec<String>, into: &mut BTreeMap<
             && module.content.is_none()
             && !is_test(&module.attrs)
         {
-            names.push(module.ident.to_string());
+            names.push((module.ident.to_string(), is_linux || portable::is_linux(&module.attrs)));
         }
     }
-    for name in &names {
+    for (name, is_linux) in &names {
         let folder = children.join(name);
         let child: Vec<_> = path.iter().chain([name]).cloned().collect();
         let beside = children.join(format!("{name}.rs"));
         let inside = folder.join("mod.rs");
-        parse(if beside.exists() { beside } else { inside }, &folder, child, into);
+        parse(if beside.exists() { beside } else { inside }, &folder, child, *is_linux, into);
     }
-    let mut module = Parsed { file, text, items, uses: BTreeMap::new(), reexports: BTreeSet::new(), globs: Vec::new() };
+    let mut module =
+        Parsed { file, text, items, uses: BTreeMap::new(), reexports: BTreeSet::new(), globs: Vec::new(), is_linux };
     let mut written = Vec::new();
     for item in &module.items {
         if let Item::Use(item) = item
@@ -131,8 +137,11 @@ fn parse(file: PathBuf, children: &Path, path: Vec<String>, into: &mut BTreeMap<
         }
     }
     for (target, name, private) in written {
-        let is_child =
-            |child: &[String]| child.split_last().is_some_and(|(name, rest)| rest == path && names.contains(name));
+        let is_child = |child: &[String]| {
+            child
+                .split_last()
+                .is_some_and(|(name, rest)| rest == path && names.iter().any(|(module, _)| module == name))
+        };
         let Some(target) = absolute(&target, &path, is_child) else { continue };
         if target.last().is_some_and(|last| last == "*") {
             module.globs.push(target);
@@ -216,14 +225,14 @@ fn tests_in(item: &Item) -> Option<usize> {
 }
 
 /// Whether it is compiled for tests only.
-fn is_test(attributes: &[Attribute]) -> bool {
+pub fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
             && attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string() == "test")
     })
 }
 
-fn attributes(item: &Item) -> &[Attribute] {
+pub fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
         Item::Enum(item) => &item.attrs,

@@ -1,4 +1,4 @@
-"""Scrapy through politely: an add-on. In settings.py, in place of `ADDONS = {}`, CONCURRENT_REQUESTS_PER_DOMAIN and DOWNLOAD_DELAY:
+"""Scrapy through politely: an add-on. At the end of settings.py, in place of `ADDONS = {}`, CONCURRENT_REQUESTS_PER_DOMAIN and DOWNLOAD_DELAY:
 
     ADDONS = {"politely.scrapy.Addon": 500}
     POLITELY_OPTIONS = ["--product-token", "ExampleBot"]  # options of `politely run`; may be left out

@@ -249,10 +249,10 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
 
 /// This very program, even if another has taken its place.
 fn own_program() -> io::Result<PathBuf> {
-    match cfg!(target_os = "linux") {
-        true => Ok("/proc/self/exe".into()),
-        false => std::env::current_exe(),
-    }
+    #[cfg(target_os = "linux")]
+    return Ok("/proc/self/exe".into());
+    #[cfg(not(target_os = "linux"))]
+    return std::env::current_exe();
 }
 
 /// The command may have closed the terminal.

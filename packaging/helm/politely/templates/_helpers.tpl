@@ -8,10 +8,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ contains "politely" .Release.Name | ternary .Release.Name (printf "%s-politely" .Release.Name) | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/* Not empty: there may be more than one pod. */}}
+{{- define "politely.several" -}}
+{{ if or (kindIs "invalid" .Values.replicas) (gt (int .Values.replicas) 1) }}yes{{ end }}
+{{- end }}
+
 {{/* Values that would be impolite, or work for no client. */}}
 {{- define "politely.check" -}}
 {{- $fleet := or .Values.fleet.url .Values.fleet.secret .Values.config.fleet }}
-{{- $several := or (kindIs "invalid" .Values.replicas) (gt (int .Values.replicas) 1) }}
+{{- $several := include "politely.several" . }}
 {{- if not (has .Values.mode (list "service" "sidecar")) }}{{ fail "mode is service or sidecar" }}{{ end }}
 {{- if and $several (not $fleet) }}
 {{- fail "replicas: several pods without a fleet would each ask a site as often as its crawl-delay allows one: set fleet.url or fleet.secret" }}

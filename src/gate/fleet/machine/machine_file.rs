@@ -97,10 +97,13 @@ impl MachineFile {
     }
 }
 
-/// Identifies the machine's current boot.
+/// Identifies the machine's current boot. `Machine::open` opens nothing elsewhere than on Linux.
 pub(super) fn boot_id() -> Vec<u8> {
     // Every Linux has this file.
-    fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+    #[cfg(target_os = "linux")]
+    return fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    #[cfg(not(target_os = "linux"))]
+    return Vec::new();
 }
 
 #[cfg(target_os = "linux")]

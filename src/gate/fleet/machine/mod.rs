@@ -22,7 +22,6 @@ use copies::Copies;
 pub(in crate::gate) use key_view::{MachineStart, MachineTurn, MachineView};
 use slot::KeySlot;
 use slots::Slots;
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -142,9 +141,7 @@ impl Machine {
     pub fn warn_of_stopped(&self, id: u64, key: &PaceKey) {
         let Some(process) = self.slots.find(id).and_then(|slot| slot.process()) else { return };
         let Some(pid) = self.slots.pid(process) else { return };
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let is_stopped = stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']));
-        if is_stopped && self.warned_of.swap(pid, Ordering::Relaxed) != pid {
+        if is_stopped(pid) && self.warned_of.swap(pid, Ordering::Relaxed) != pid {
             tracing::warn!(
                 hint = "continue it (`fg`, or `kill -CONT`), or end it",
                 "another politely (process {pid}) is suspended while it has the turn of {key}: requests to that host wait until it continues or ends"
@@ -185,6 +182,18 @@ impl Machine {
         }
         is_lost
     }
+}
+
+/// Whether the process is suspended.
+#[cfg(target_os = "linux")]
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_stopped(_: u32) -> bool {
+    false
 }
 
 fn warn(place: &str, why: &io::Error) {
