@@ -412,7 +412,7 @@ async fn an_authority_that_cannot_be_read_is_said_so() {
     for entry in std::fs::read_dir(&ca).unwrap() {
         std::fs::write(entry.unwrap().path(), "not PEM at all").unwrap();
     }
-    let variables = [("POLITELY_INTERCEPT__CA__DIRECTORY", ca.to_str().unwrap())];
+    let variables = [("POLITELY_INTERCEPT__CA__DIRECTORY", ca.to_str().unwrap()), ("POLITELY_ADMIN__ADDRESS", "off")];
     for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["run", "--", "true"], &["ca", "export"]] {
         let ended = politely_with(arguments, &variables).await;
         assert!(ended.code != 0 && ended.code != 70, "{arguments:?}: {}", ended.code);
