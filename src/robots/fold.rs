@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::path::escape;
-use super::path_forms::{parts, rewritten};
+use super::path::{escape, parts, rewritten};
 
 /// Decodes the escapes of bytes that some clients escape and others do not, in a normalised query or pattern: `[]{}|\^`, which no URI
 /// may hold, and `:;,@!'()`, which are reserved. In the first `path` bytes, which certainly belong to a path, also `+&=`, which

@@ -127,6 +127,25 @@ pub(crate) fn push_escaped(byte: u8, out: &mut Vec<u8>) {
     out.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
+/// The path, and the query with its `?`.
+pub(crate) fn parts(target: &[u8]) -> (&[u8], &[u8]) {
+    target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()))
+}
+
+/// Rewrites a text. `piece` is called with the remaining text: it writes a replacement for its beginning and returns the number of
+/// bytes replaced, or `None` to keep the next byte.
+pub(crate) fn rewritten(text: &[u8], mut piece: impl FnMut(&[u8], &mut Vec<u8>) -> Option<usize>) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some(&first) = rest.first() {
+        let read = piece(rest, &mut out).unwrap_or_else(|| {
+            out.push(first);
+            1
+        });
+        rest = &rest[read..];
+    }
+    out
+}
+
 /// The normalised path with its dot segments removed (RFC 3986 §5.2.4); the query stays. `None` if it has no dot segment.
 pub(crate) fn without_dot_segments(path: &[u8]) -> Option<Vec<u8>> {
     let query = memchr::memchr(b'?', path).unwrap_or(path.len());

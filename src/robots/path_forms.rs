@@ -11,7 +11,9 @@ use std::borrow::Cow;
 use super::budget::{StepBudget, StepsSpent};
 use super::byte_set::ByteSet;
 use super::fold::{fold, has_folded, is_folded, is_folded_in_path};
-use super::path::{self, ComparedPath, escape, may_have_dot_segment, normalise, path_and_query, without_dot_segments};
+use super::path::{
+    self, ComparedPath, escape, may_have_dot_segment, normalise, parts, path_and_query, rewritten, without_dot_segments,
+};
 use smallvec::{SmallVec, smallvec};
 
 /// Which forms of a path are judged: `robots.paths`.
@@ -186,25 +188,6 @@ fn iis(path: &[u8], normal: &[u8]) -> Option<Vec<u8>> {
     }
     let whole = without_ill_formed(&without_utf16(path));
     Some(merged(without_dots(decoded(&normalise(&whole), b'/'))))
-}
-
-/// The path, and the query with its `?`.
-pub(super) fn parts(target: &[u8]) -> (&[u8], &[u8]) {
-    target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()))
-}
-
-/// Rewrites a text. `piece` is called with the remaining text: it writes a replacement for its beginning and returns the number of
-/// bytes replaced, or `None` to keep the next byte.
-pub(super) fn rewritten(text: &[u8], mut piece: impl FnMut(&[u8], &mut Vec<u8>) -> Option<usize>) -> Vec<u8> {
-    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
-    while let Some(&first) = rest.first() {
-        let read = piece(rest, &mut out).unwrap_or_else(|| {
-            out.push(first);
-            1
-        });
-        rest = &rest[read..];
-    }
-    out
 }
 
 /// A normalised path with its escapes decoded. `backslash`: the byte that replaces a backslash.

@@ -584,7 +584,8 @@ const ROBOTS: &str = "https://example.com/robots.txt";
 /// All that rules are compared with a path for, each alone.
 #[test]
 fn whatever_spends_the_budget_of_a_decision_has_it_refused_with_its_own_cause() {
-    let make: [(fn(usize) -> Dear, &str); 8] = [
+    type Make = fn(usize) -> Dear;
+    let make: [(Make, &str); 8] = [
         (|own| Dear { own, ..Dear::default() }, "`hosts: example.com` of the configuration"),
         (|rules| Dear { rules, ..Dear::default() }, ROBOTS),
         (|usages| Dear { usages, ..Dear::default() }, ROBOTS),
