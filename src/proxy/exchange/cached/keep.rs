@@ -14,9 +14,10 @@ use http::Version;
 use std::time::{Duration, SystemTime};
 
 impl CacheUse {
-    fn order(&mut self) -> StoreOrder {
+    /// `None`: it was not looked up before it was sent.
+    fn order(&mut self) -> Option<StoreOrder> {
         let replaces = self.stale.as_ref().map(|stale| stale.id);
-        StoreOrder { key: self.key, replaces, invalidations: self.invalidations, fetch: self.fetch.take() }
+        Some(StoreOrder { key: self.key, replaces, claim: self.claim.take()?, fetch: self.fetch.take() })
     }
 }
 
@@ -56,8 +57,9 @@ impl Exchange<'_> {
             cached.fetch = None;
             return;
         }
-        let order = cached.order();
-        cached.cache.confirm(stored, stored.head.clone(), order);
+        if let Some(order) = cached.order() {
+            cached.cache.confirm(stored, stored.head.clone(), order);
+        }
     }
 
     /// An answer is handed on to the client.
@@ -82,9 +84,10 @@ impl Exchange<'_> {
         if head.status == 304 {
             let etag = head.named(b"etag");
             let is_same = |stored: &StoredHead| etag.is_some() && stored.is_confirmed_by(etag.as_deref(), None);
-            if let Some(stale) = cached.stale.take_if(|stale| may_be_stored && is_same(&stale.head)) {
+            if let Some(stale) = cached.stale.take_if(|stale| may_be_stored && is_same(&stale.head))
+                && let Some(order) = cached.order()
+            {
                 let confirmed = stale.head.confirmed(now, after, each);
-                let order = cached.order();
                 match confirmed.is_storable() && confirmed.size() <= self.settings.limits.max_header_size {
                     true => cached.cache.confirm(&stale, confirmed, order),
                     false => cached.cache.invalidate(cached.key),
@@ -111,8 +114,7 @@ impl Exchange<'_> {
             return;
         };
         let fetch = stored.fetch.clone();
-        let order = cached.order();
-        cached.storing = cached.cache.store(stored, order);
+        cached.storing = cached.order().and_then(|order| cached.cache.store(stored, order));
         if cached.storing.is_some()
             && let Some(trace) = &mut self.trip.cache
         {

@@ -59,8 +59,7 @@ impl Exchange<'_> {
         if let Some(stale) = cached.stale.as_ref().filter(|_| !cached.wanted.is_conditional()) {
             cached.conditions = stale.head.conditions();
         }
-        cached.invalidations = cached.cache.invalidations();
-        cached.is_tried = true;
+        cached.claim = Some(cached.cache.claim(cached.key));
         CacheLookup::Again
     }
 

@@ -8,7 +8,7 @@ mod tee;
 pub(super) use lookup::CacheLookup;
 
 use super::request::Request;
-use crate::gate::cache::{OwnFetch, PageCache, StoredAnswer, StoringAnswer};
+use crate::gate::cache::{OwnFetch, PageCache, StoreClaim, StoredAnswer, StoringAnswer};
 use crate::policy::SiteFile;
 use crate::policy::cache::{StoredHead, Wanted};
 use crate::proxy::Proxy;
@@ -27,12 +27,11 @@ pub(super) struct CacheUse {
     stale: Option<Box<StoredAnswer>>,
     /// It has been confirmed.
     confirmed: Option<Box<StoredAnswer>>,
-    /// It has been looked up, and goes to the origin.
-    pub(super) is_tried: bool,
     has_waited: bool,
     /// What there was of the URL when it was looked up, as the index has it.
     seen: u64,
-    invalidations: u64,
+    /// It has been looked up, and goes to the origin.
+    claim: Option<StoreClaim>,
     /// Others wait for its answer.
     fetch: Option<OwnFetch>,
     /// The answer is being stored.
@@ -69,13 +68,17 @@ impl CacheUse {
             conditions: Vec::new(),
             stale: None,
             confirmed: None,
-            is_tried: false,
             has_waited: false,
             seen: 0,
-            invalidations: cache.invalidations(),
+            claim: None,
             fetch: None,
             storing: None,
         }))
+    }
+
+    /// Whether it has been looked up, and goes to the origin.
+    pub(super) fn is_tried(&self) -> bool {
+        self.claim.is_some()
     }
 
     /// The newest stored answer that may be one to this request.
