@@ -57,6 +57,9 @@ impl Exchange<'_> {
                     continue;
                 }
             };
+            if self.cached.is_some() && route.as_ref().is_ok_and(|route| route.knows(&peer.private)) {
+                self.keep_private();
+            }
             if admitted.is_none() {
                 let remembered = self.remembered();
                 let again = remembered.as_ref().map_or(Again::Go, Remembered::again);

@@ -60,8 +60,12 @@ impl Exchange<'_> {
         {
             return Err(Failure::ended("it asks for a signature").into());
         }
-        self.is_private |= matches!(head.status, 401 | 407)
-            && head.joined(WWW_AUTHENTICATE).is_some_and(|it| authenticates_connection(&it));
+        if matches!(head.status, 401 | 407)
+            && head.joined(WWW_AUTHENTICATE).is_some_and(|it| authenticates_connection(&it))
+        {
+            self.is_private = true;
+            self.peer.private.let_in();
+        }
         self.learn(head);
         if head.status == 304 && self.cached.is_some() && self.is_confirmed(head, after) {
             return Ok(AfterHead::Confirmed);

@@ -1,6 +1,7 @@
 //! What an origin's answer is to the cache: stored, a confirmation of what is stored, or the end of it.
 
 use super::super::carry::AnswerHead;
+use super::super::head::{SentFields, joined};
 use super::super::request::Request;
 use super::super::state::Exchange;
 use super::{CacheTrace, CacheUse, url_of};
@@ -74,7 +75,9 @@ impl Exchange<'_> {
         }
         self.trace(CacheResult::Miss, None);
         let is_whole = !matches!(head.framing, Framing::UntilClose) && !head.is_irregular;
-        let may_be_stored = is_whole && !route.is_unverified() && !self.is_reserved() && request.method == "GET";
+        let may_be_shared = !(self.is_for_one() || route.is_unverified() || self.is_reserved());
+        let may_be_stored = is_whole && may_be_shared && request.method == "GET";
+        let sent = SentFields::of(request.head, &self.settings, self.peer.user.as_deref());
         let after = self.trip.origin.unwrap_or_default();
         let Some(cached) = &mut self.cached else { return };
         // 416 is about the range.
@@ -104,7 +107,8 @@ impl Exchange<'_> {
         };
         let received =
             Received { url: &cached.url, status: head.status, version, at: now, delay: after, fetch: &fetch };
-        let stored = may_be_stored.then(|| StoredHead::new(&received, each, |name| request.head.joined(name)));
+        let stored =
+            may_be_stored.then(|| StoredHead::new(&received, each, |name| joined(name, |take| sent.each(take))));
         let Some(stored) = stored.filter(StoredHead::is_storable) else {
             // What it said before is no longer true, unless it is only out of order (RFC 9111 §4.3.3).
             if cached.stale.is_some() && head.status < 500 && request.method == "GET" {

@@ -7,6 +7,7 @@ mod tee;
 
 pub(super) use lookup::CacheLookup;
 
+use super::head::{SentFields, joined};
 use super::request::Request;
 use crate::gate::cache::{OwnFetch, PageCache, StoreClaim, StoredAnswer, StoringAnswer};
 use crate::policy::SiteFile;
@@ -55,7 +56,7 @@ impl CacheUse {
         // Who is another crawler to sites, or keeps other rules, has answers of their own.
         let has_own_terms =
             peer.user.as_deref().is_some_and(|user| user.hosts.is_some() || !user.product_tokens.is_empty());
-        if !is_of_page || has_own_terms {
+        if !is_of_page || has_own_terms || request.is_for_one() {
             return None;
         }
         let wanted = Wanted::read(|take| request.head.each(take))?;
@@ -82,17 +83,14 @@ impl CacheUse {
     }
 
     /// The newest stored answer that may be one to this request.
-    async fn find(&self, request: &Request<'_>) -> Option<Box<StoredAnswer>> {
+    async fn find(&self, fields: SentFields<'_>) -> Option<Box<StoredAnswer>> {
         if self.cache.made(self.key) == 0 {
             return None;
         }
-        let (url, mut fields) = (self.url.clone(), Vec::<(Vec<u8>, Vec<u8>)>::new());
-        request.head.each(&mut |name, value| fields.push((name.to_ascii_lowercase(), value.to_vec())));
-        let joined = move |name: &[u8]| {
-            let values: Vec<&[u8]> = fields.iter().filter(|(it, _)| it == name).map(|(_, value)| &**value).collect();
-            (!values.is_empty()).then(|| values.join(&b", "[..]))
-        };
-        let is_wanted = move |head: &StoredHead| head.url == url && head.is_selected_by(&joined);
+        let (url, mut sent) = (self.url.clone(), Vec::<(Vec<u8>, Vec<u8>)>::new());
+        fields.each(&mut |name, value| sent.push((name.to_ascii_lowercase(), value.to_vec())));
+        let field = move |name: &[u8]| joined(name, |take| sent.iter().for_each(|(name, value)| take(name, value)));
+        let is_wanted = move |head: &StoredHead| head.url == url && head.is_selected_by(&field);
         self.cache.find(self.key, is_wanted).await.map(Box::new)
     }
 }
