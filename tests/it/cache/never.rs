@@ -25,6 +25,8 @@ async fn what_a_request_has_of_its_own_goes_to_the_site_and_is_not_kept() {
         "crawler-max-price: USD 1",
         "X-Api-Key: a",
         "X-Forwarded-Host: b.example",
+        "X-SSO: a",
+        "X-Requested-With: XMLHttpRequest",
         "Cache-Control: No-Store",
     ]
     .into_iter()
