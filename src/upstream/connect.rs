@@ -23,6 +23,8 @@ pub struct Want {
     pub once: bool,
     /// The request has a body.
     pub uploads: bool,
+    /// The answer may be stored for others: not over a connection that has carried a body, a part of which may be answered in its place.
+    pub shared: bool,
     /// Over HTTP/2, a connection that no other request shares.
     pub alone: bool,
     /// The address to try before the others: where the one before was.
@@ -137,7 +139,8 @@ impl Route {
         // At the address for which the request has its slot.
         want.first = self.place(want.first).or(want.first);
         if !want.fresh
-            && let Some(private) = private.filter(|private| private.may_be_at(&self.0.endpoint))
+            && let Some(private) = private.filter(|private| !want.shared || private.is_let_in())
+            && private.may_be_at(&self.0.endpoint)
             && let Some(kept) = self.kept_http1(want, Some(private)).await
         {
             return Ok(kept);

@@ -4,12 +4,14 @@
 use super::endpoint::{Endpoint, PrivateId};
 use parking_lot::Mutex;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 /// The reserved origin connections of one client connection and its user. Dropping this closes the idle ones.
 pub struct PrivateConnections {
     id: PrivateId,
+    /// An origin has authenticated one, or asked for it.
+    is_let_in: AtomicBool,
     /// Endpoints that have had one of its idle connections.
     endpoints: Mutex<Vec<Weak<Endpoint>>>,
 }
@@ -17,6 +19,15 @@ pub struct PrivateConnections {
 impl PrivateConnections {
     pub(super) fn id(&self) -> PrivateId {
         self.id
+    }
+
+    /// Notes that an origin authenticates connections of this client.
+    pub fn let_in(&self) {
+        self.is_let_in.store(true, Relaxed);
+    }
+
+    pub(super) fn is_let_in(&self) -> bool {
+        self.is_let_in.load(Relaxed)
     }
 
     /// Notes that this endpoint has an idle connection of this client connection.
@@ -38,7 +49,11 @@ impl PrivateConnections {
 impl Default for PrivateConnections {
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        PrivateConnections { id: PrivateId(NEXT.fetch_add(1, Relaxed)), endpoints: Mutex::default() }
+        PrivateConnections {
+            id: PrivateId(NEXT.fetch_add(1, Relaxed)),
+            is_let_in: AtomicBool::new(false),
+            endpoints: Mutex::default(),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::dial_error::DialError;
 use super::endpoint::Endpoint;
 use super::hop::{Hop, HopTls, Through, is_tls};
 use super::origin_settings::OriginSettings;
+use super::private::PrivateConnections;
 use super::stream::Stream;
 use super::trust::TlsTerms;
 use super::upstream_proxy::UpstreamProxy;
@@ -50,6 +51,11 @@ impl Route {
         let way = &*self.0;
         let is_by_address = way.by.made_of.pace.key == KeyBy::Address && way.by.upstream_proxy.is_none();
         is_by_address.then(|| dialled.or_else(|| way.by.dialler.first(&way.addresses))).flatten()
+    }
+
+    /// Whether a request of this client connection would go over a connection on which the origin knows the client.
+    pub fn knows(&self, private: &PrivateConnections) -> bool {
+        private.is_let_in() && private.may_be_at(&self.0.endpoint) && self.0.endpoint.private(private.id()) > 0
     }
 
     /// Whether the origin's certificate is accepted unverified.

@@ -1,6 +1,6 @@
 //! In-memory index of the answers on disk: their sizes and order of use. Rebuilt at each start from file names and sizes alone.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 /// A file of the cache: a URL's hash, and which of its answers (RFC 9111 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,9 +34,6 @@ pub struct EntryIndex {
     /// Bytes reserved for answers being written.
     pending: u64,
     limit: u64,
-    /// The last invalidated URLs, and the number of invalidations so far.
-    invalidated: VecDeque<u128>,
-    invalidations: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,16 +47,7 @@ struct EntryRow {
 impl EntryIndex {
     /// `limit`: bytes.
     pub fn new(limit: u64) -> Self {
-        EntryIndex {
-            rows: HashMap::new(),
-            order: BTreeMap::new(),
-            tick: 0,
-            bytes: 0,
-            pending: 0,
-            limit,
-            invalidated: VecDeque::new(),
-            invalidations: 0,
-        }
+        EntryIndex { rows: HashMap::new(), order: BTreeMap::new(), tick: 0, bytes: 0, pending: 0, limit }
     }
 
     /// Entries and bytes.
@@ -151,26 +139,11 @@ impl EntryIndex {
         evicted
     }
 
-    /// Invalidates the URL's stored answers and those being written (RFC 9111 §4.4).
-    pub fn invalidate(&mut self, key: u128) -> Vec<EntryId> {
-        self.invalidations += 1;
-        self.invalidated.push_back(key);
-        if self.invalidated.len() > REMEMBERED {
-            self.invalidated.pop_front();
-        }
+    /// Removes all answers of the URL; the caller deletes their files.
+    pub fn remove_all(&mut self, key: u128) -> Vec<EntryId> {
         let all = self.of(key);
         all.iter().for_each(|id| _ = self.remove(*id));
         all
-    }
-
-    pub fn invalidations(&self) -> u64 {
-        self.invalidations
-    }
-
-    /// Whether the URL was, or may have been, invalidated since the count was `before`.
-    pub fn is_invalidated_since(&self, before: u64, key: u128) -> bool {
-        let since = usize::try_from(self.invalidations - before).unwrap_or(usize::MAX);
-        since > self.invalidated.len() || self.invalidated.iter().rev().take(since).any(|it| *it == key)
     }
 }
 
@@ -183,8 +156,6 @@ pub fn on_disk(length: u64) -> u64 {
 pub const MOST_SLOTS: u8 = 8;
 /// Limits memory, at some 150 bytes each.
 const MOST_ENTRIES: usize = 2_000_000;
-/// Invalidated URLs kept.
-const REMEMBERED: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -240,18 +211,5 @@ mod tests {
             index.put(free, 1, 0);
         }
         assert_eq!(index.of(5).len(), 8);
-    }
-
-    #[test]
-    fn what_is_invalidated_while_it_is_written_is_known() {
-        let mut index = EntryIndex::new(1000);
-        index.put(id(1), 1, 0);
-        let before = index.invalidations();
-        assert!(!index.is_invalidated_since(before, 1));
-        assert_eq!(index.invalidate(1), [id(1)]);
-        assert!(index.is_invalidated_since(before, 1) && !index.is_invalidated_since(before, 2));
-        assert!(!index.is_invalidated_since(index.invalidations(), 1));
-        (0..300).for_each(|key| _ = index.invalidate(key + 10));
-        assert!(index.is_invalidated_since(before, 2), "nobody knows any more");
     }
 }

@@ -1,6 +1,7 @@
 //! A shared cache of answers on disk (RFC 9111), for clients that fetch the same pages: its files and index. `policy::cache` decides what
 //! may be stored and served, and the exchange which request may be answered.
 
+mod claims;
 mod entry_body;
 mod entry_file;
 mod index;
@@ -8,6 +9,7 @@ mod shared;
 mod storing;
 mod under_way;
 
+pub use claims::StoreClaim;
 pub use entry_body::EntryBody;
 pub use index::EntryId;
 pub use shared::StoredAnswer;
@@ -15,6 +17,7 @@ pub use storing::{StoreOrder, StoringAnswer};
 pub use under_way::{OthersFetch, OwnFetch, PageFetch};
 
 use crate::policy::cache::StoredHead;
+use claims::StoreClaims;
 use ring::digest::{SHA256, digest};
 use shared::CacheShared;
 use std::io;
@@ -29,6 +32,7 @@ use under_way::PagesUnderWay;
 pub struct PageCache {
     shared: Arc<CacheShared>,
     under_way: PagesUnderWay,
+    claims: StoreClaims,
 }
 
 /// Figures on the cache.
@@ -68,7 +72,7 @@ impl PageCache {
     /// The directory cannot be used.
     pub fn open(directory: &Path, size: u64) -> io::Result<Self> {
         let shared = CacheShared::open(directory, size)?;
-        Ok(PageCache { shared, under_way: PagesUnderWay::default() })
+        Ok(PageCache { shared, under_way: PagesUnderWay::default(), claims: StoreClaims::default() })
     }
 
     /// The hash of a URL.
@@ -120,9 +124,9 @@ impl PageCache {
         self.shared.index.lock().made(key)
     }
 
-    /// Number of invalidations so far.
-    pub fn invalidations(&self) -> u64 {
-        self.shared.index.lock().invalidations()
+    /// A claim to store an answer of this URL that is about to be asked for.
+    pub fn claim(&self, key: u128) -> StoreClaim {
+        self.claims.enter(key)
     }
 
     /// Joins a fetch of this URL under way, or begins one.
@@ -147,7 +151,8 @@ impl PageCache {
 
     /// Invalidates the URL's stored answers and those being written (RFC 9111 §4.4).
     pub fn invalidate(&self, key: u128) {
-        let ids = self.shared.index.lock().invalidate(key);
+        self.claims.end(key);
+        let ids = self.shared.index.lock().remove_all(key);
         if !ids.is_empty() {
             self.remove(ids);
         }
@@ -213,7 +218,7 @@ mod tests {
 
     async fn store(cache: &PageCache, key: u128) {
         let PageFetch::Own(fetch) = cache.enter(key) else { panic!("nobody else fetches it") };
-        let order = StoreOrder { key, replaces: None, invalidations: cache.invalidations(), fetch: Some(fetch) };
+        let order = StoreOrder { key, replaces: None, claim: cache.claim(key), fetch: Some(fetch) };
         let mut storing = cache.store(head(), order).expect("the cache is ready");
         storing.push(Bytes::from_static(b"page"));
         storing.finish();
@@ -228,7 +233,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let cache = PageCache::open(directory.path(), 1 << 20).unwrap();
         store(&cache, 1).await;
-        let before = cache.shared.index.lock().invalidate(1);
+        let before = cache.shared.index.lock().remove_all(1);
         let found_before = cache.made(1);
         store(&cache, 1).await;
         before.into_iter().for_each(|id| cache.shared.unlink(id));

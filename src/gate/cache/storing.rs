@@ -1,6 +1,7 @@
 //! An answer on its way into the cache: its own task writes the pieces received so far, on the blocking threads. The client does not
 //! wait: if the disk is too slow, the answer is not stored.
 
+use super::claims::StoreClaim;
 use super::entry_file::{EntryWriter, OpenEntry};
 use super::index::{EntryId, EntryIndex};
 use super::shared::CacheShared;
@@ -31,8 +32,8 @@ pub struct StoreOrder {
     pub key: u128,
     /// The stored answer to replace.
     pub replaces: Option<EntryId>,
-    /// Number of invalidations before the request.
-    pub invalidations: u64,
+    /// Made before the request.
+    pub claim: StoreClaim,
     /// Others wait until it is stored.
     pub fetch: Option<OwnFetch>,
 }
@@ -85,6 +86,7 @@ async fn store(
     order: StoreOrder,
     mut pieces: UnboundedReceiver<AnswerPiece>,
 ) {
+    let order = Arc::new(order);
     let mut writing = Writing { shared: shared.clone(), head, file: None, reserved: 0 };
     let mut batch = Vec::new();
     let mut length = 0;
@@ -101,9 +103,9 @@ async fn store(
             continue;
         }
         let taken = (std::mem::take(&mut batch), std::mem::take(&mut length));
-        let (order, written) = (is_last.then_some((order.key, order.replaces, order.invalidations)), taken.1);
+        let (last, written) = (is_last.then(|| order.clone()), taken.1);
         let done = spawn_blocking(move || {
-            let done = writing.write(&taken.0).and_then(|()| order.map_or(Ok(()), |order| writing.finish(order)));
+            let done = writing.write(&taken.0).and_then(|()| last.map_or(Ok(()), |order| writing.finish(&order)));
             (writing, done)
         });
         let done = done.await;
@@ -128,7 +130,8 @@ async fn store(
     }
     // An incomplete file is removed on a blocking thread.
     let _ = spawn_blocking(move || drop(writing)).await;
-    drop(order.fetch);
+    // Those that wait go on.
+    drop(order);
 }
 
 /// An answer being written, and its reserved room.
@@ -152,12 +155,11 @@ impl Writing {
         self.file.as_mut().expect("it is there").write(pieces)
     }
 
-    fn finish(&mut self, (key, replaces, invalidations): (u128, Option<EntryId>, u64)) -> io::Result<()> {
+    fn finish(&mut self, order: &StoreOrder) -> io::Result<()> {
         let mut file = self.file.take().expect("it has been written");
         file.finish()?;
         self.shared.put(file, &mut self.reserved, |index| {
-            let is_current = !index.is_invalidated_since(invalidations, key);
-            is_current.then(|| replaces.unwrap_or_else(|| index.free_slot(key)))
+            order.claim.holds().then(|| order.replaces.unwrap_or_else(|| index.free_slot(order.key)))
         })
     }
 
@@ -192,9 +194,7 @@ pub(super) async fn confirm(
     let (entry, id, made) = of;
     let mut writing = Writing { shared, head, file: None, reserved: 0 };
     let written = spawn_blocking(move || {
-        let written = writing.finish_as(&entry, id, |index| {
-            index.made_of(id) == made && !index.is_invalidated_since(order.invalidations, order.key)
-        });
+        let written = writing.finish_as(&entry, id, |index| index.made_of(id) == made && order.claim.holds());
         if let Err(error) = written {
             writing.shared.failed(&error);
         }

@@ -10,10 +10,10 @@ impl StoredHead {
         let control = self.control();
         let forbids = |(name, value): &(Vec<u8>, Vec<u8>)| match &**name {
             b"set-cookie" | b"set-cookie2" | b"content-range" | b"accept-signature" | b"www-authenticate" => true,
-            // By the user, whose password is not to be on the disk.
+            // By the user, whose password is not to be on the disk; or by the version of HTTP.
             b"vary" => value.split(|byte| *byte == b',').any(|name| {
-                let name = name.trim_ascii();
-                name == b"*" || name.eq_ignore_ascii_case(b"proxy-authorization")
+                let name = name.trim_ascii().to_ascii_lowercase();
+                matches!(&*name, b"*" | b"proxy-authorization" | b"te")
             }),
             name => name.starts_with(PRICE),
         };
@@ -54,6 +54,7 @@ mod tests {
             ("set-cookie", "a=b"),
             ("vary", "accept, *"),
             ("vary", "Proxy-Authorization"),
+            ("vary", "Accept, TE"),
             ("content-range", "bytes 0-1/2"),
             ("crawler-price", "USD 1"),
             ("crawler-charged", "USD 1"),

@@ -16,10 +16,9 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// `each`: passes the request's fields. `None`: its answer may be its client's alone, or it asks for
-    /// several parts.
+    /// `each`: passes the request's fields. `None`: it wants nothing to be stored, or several parts.
     pub fn read(each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Option<Self> {
-        let (mut wanted, mut lines, mut pragma, mut is_own) = (Self::default(), Vec::new(), false, false);
+        let (mut wanted, mut lines, mut pragma, mut is_odd) = (Self::default(), Vec::new(), false, false);
         each(&mut |name, value| {
             let name = name.to_ascii_lowercase();
             match &*name {
@@ -30,16 +29,16 @@ impl Wanted {
                 b"if-modified-since" => wanted.modified_since = Some(value.to_vec()),
                 b"if-range" => wanted.if_range = Some(value.to_vec()),
                 b"range" => {
-                    is_own |= wanted.range.is_some();
+                    is_odd |= wanted.range.is_some();
                     wanted.range = ByteRange::parse(value);
-                    is_own |= wanted.range.is_none();
+                    is_odd |= wanted.range.is_none();
                 }
-                name => is_own |= is_of_one_client(name),
+                _ => {}
             }
         });
         wanted.control = CacheControl::read(lines.iter().map(Vec::as_slice));
         wanted.control.no_cache |= pragma && lines.is_empty();
-        (!is_own && !wanted.control.no_store).then_some(wanted)
+        (!is_odd && !wanted.control.no_store).then_some(wanted)
     }
 
     /// The client has something already, and asks whether that is current.
@@ -48,57 +47,46 @@ impl Wanted {
     }
 }
 
-/// Whether this field of a request may make its answer the client's own. `name`: in lower case.
+/// Whether this field of a request may make its answer the client's own: by it an application may let somebody in, or take its own name,
+/// which pages repeat (cache poisoning). `name`: in lower case.
 pub fn is_of_one_client(name: &[u8]) -> bool {
-    let is_suspect = || (0..name.len()).any(|at| begins_suspect(&name[at..]));
-    OWN.iter().any(|own| own.as_bytes() == name) || name.starts_with(PRICE) || is_suspect() && !HARMLESS.contains(&name)
+    let is_of_browsers = || OF_BROWSERS.iter().any(|start| name.starts_with(start.as_bytes()));
+    !(ANYBODYS.iter().any(|known| known.as_bytes() == name) || is_of_browsers())
 }
 
-/// Words in names of fields by which an application may let somebody in, or take its own name, which pages repeat: an answer to one
-/// with such a field may be that client's own, or not fit for others (cache poisoning).
-fn begins_suspect(rest: &[u8]) -> bool {
-    let words: &[&[u8]] = match rest[0] {
-        b'a' => &[b"auth", b"account", b"admin"],
-        b'b' => &[b"behalf"],
-        b'c' => &[b"credential", b"csrf", b"cert", b"customer"],
-        b'd' => &[b"dpop"],
-        b'e' => &[b"email", b"employee"],
-        b'f' => &[b"forwarded", b"front-end"],
-        b'h' => &[b"hmac"],
-        b'i' => &[b"ident", b"imperson"],
-        b'j' => &[b"jwt"],
-        b'k' => &[b"key"],
-        b'l' => &[b"login"],
-        b'm' => &[b"method", b"member"],
-        b'o' => &[b"otp", b"original", b"override"],
-        b'p' => &[b"pass", b"principal", b"protection"],
-        b'r' => &[b"remote", b"rewrite", b"role"],
-        b's' => &[b"secret", b"session", b"sign", b"sudo"],
-        b't' => &[b"tenant", b"ticket", b"token"],
-        b'u' => &[b"user"],
-        b'w' => &[b"wsse"],
-        b'x' => &[b"xsrf"],
-        b'-' => &[b"-host", b"-iap", b"-ip", b"-scheme", b"-sid", b"-uid", b"-universalid"],
-        _ => &[],
-    };
-    words.iter().any(|word| rest.starts_with(word))
-}
-
-/// They have such a word, and are in requests of anybody.
-const HARMLESS: [&[u8]; 3] = [b"proxy-authorization", b"user-agent", b"sec-fetch-user"];
-
-/// Fields of requests whose answers are no others'.
-const OWN: [&str; 9] = [
-    "authorization",
-    "cookie",
-    "cookie2",
-    "if-match",
-    "if-unmodified-since",
-    "signature",
-    "signature-input",
-    "signature-agent",
-    "upgrade",
+/// What browsers, crawlers and HTTP libraries send for anybody. Nobody can list the fields by which an application knows somebody.
+const ANYBODYS: [&str; 28] = [
+    "accept",
+    "accept-charset",
+    "accept-datetime",
+    "accept-encoding",
+    "accept-language",
+    "cache-control",
+    "content-type",
+    "dnt",
+    "from",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "max-forwards",
+    "origin",
+    "pragma",
+    "prefer",
+    "priority",
+    "purpose",
+    "range",
+    "referer",
+    "save-data",
+    "sec-gpc",
+    "sec-purpose",
+    "traceparent",
+    "tracestate",
+    "upgrade-insecure-requests",
+    "user-agent",
+    "via",
 ];
+const OF_BROWSERS: [&str; 2] = ["sec-ch-", "sec-fetch-"];
+
 /// What is paid for (Cloudflare, pay per crawl): `crawler-price`, `crawler-exact-price`, `crawler-max-price`, `crawler-charged`.
 pub(super) const PRICE: &[u8] = b"crawler-";
 
@@ -112,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_one_clients_own_is_asked_of_the_site() {
+    fn what_is_not_known_to_be_anybodys_may_be_one_clients_own() {
         for name in [
             "Authorization",
             "COOKIE",
@@ -147,15 +135,27 @@ mod tests {
             "X-Login",
             "Front-End-Https",
             "CF-Connecting-IP",
+            "X-Bearer",
+            "X-Access",
+            "X-SSO",
+            "X-OIDC",
+            "X-PAT",
+            "Baggage",
+            "X-Requested-With",
+            "Sec-Session-Response",
+            "Accept-Token",
+            "If-Schedule-Tag-Match",
+            "",
         ] {
-            assert_eq!(wanted(&[(name, "x")]), None, "{name}");
+            assert!(is_of_one_client(name.to_ascii_lowercase().as_bytes()), "{name}");
+        }
+        for name in
+            ["Accept", "User-Agent", "Sec-Fetch-User", "Sec-CH-UA-Mobile", "If-None-Match", "Range", "traceparent"]
+        {
+            assert!(!is_of_one_client(name.to_ascii_lowercase().as_bytes()), "{name}");
         }
         assert_eq!(wanted(&[("Cache-Control", "No-Store")]), None);
-        for name in
-            ["Accept", "User-Agent", "Host", "Proxy-Authorization", "Sec-Fetch-User", "Keep-Alive", "traceparent"]
-        {
-            assert_eq!(wanted(&[(name, "x")]), Some(Wanted::default()), "{name}");
-        }
+        assert_eq!(wanted(&[("Accept", "x")]), Some(Wanted::default()));
     }
 
     #[test]

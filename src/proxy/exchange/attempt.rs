@@ -8,7 +8,7 @@ use super::{Exchange, Outcome, tunnel};
 use crate::gate::{PaceOutcome, Permit};
 use crate::proxy::io::{Buffer, Timer};
 use crate::proxy::respond::Failure;
-use crate::upstream::{Http2Link, Outgoing, OutgoingFields, PrivateConnections, Route, Versions, Want, is_broken_off};
+use crate::upstream::{Http2Link, Outgoing, PrivateConnections, Route, Versions, Want, is_broken_off};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -135,14 +135,14 @@ impl Exchange<'_> {
     #[inline]
     fn outgoing<R>(&mut self, route: &Route, write: impl FnOnce(&Outgoing<'_>) -> R) -> R {
         let request = self.request;
-        let (fields, upgrade) = match request.head {
-            Head::Http1(head) => (OutgoingFields::Http1(head), head.upgrade.filter(|_| request.is_upgrade)),
-            Head::Http2(fields) => (OutgoingFields::Http2(fields), request.is_upgrade.then_some(&b"websocket"[..])),
+        let upgrade = match request.head {
+            Head::Http1(head) => head.upgrade.filter(|_| request.is_upgrade),
+            Head::Http2(_) => request.is_upgrade.then_some(&b"websocket"[..]),
         };
         let outgoing = Outgoing {
             method: request.method,
             target: &request.target,
-            fields,
+            fields: request.head.outgoing(),
             framing: request.framing,
             expects_continue: request.expects_continue,
             received: request.version,

@@ -57,10 +57,13 @@ impl Exchange<'_> {
                     continue;
                 }
             };
+            if self.cached.is_some() && route.as_ref().is_ok_and(|route| route.knows(&peer.private)) {
+                self.keep_private();
+            }
             if admitted.is_none() {
                 let remembered = self.remembered();
                 let again = remembered.as_ref().map_or(Again::Go, Remembered::again);
-                let asks_cache = route.is_ok() && self.cached.as_ref().is_some_and(|cached| !cached.is_tried);
+                let asks_cache = route.is_ok() && self.cached.as_ref().is_some_and(|cached| !cached.is_tried());
                 let answer = self.admit(route.as_ref().ok(), again, asks_cache, &mut last.host).await;
                 if answer.is_err() {
                     // The settings at the end of the wait refused it.

@@ -60,7 +60,10 @@ impl Exchange<'_> {
         {
             return Err(Failure::ended("it asks for a signature").into());
         }
-        self.is_private |= matches!(head.status, 401 | 407) && head.any(CHALLENGES, authenticates_connection);
+        if matches!(head.status, 401 | 407) && head.any(CHALLENGES, authenticates_connection) {
+            self.is_private = true;
+            self.peer.private.let_in();
+        }
         self.learn(head);
         if head.status == 304 && self.cached.is_some() && self.is_confirmed(head, after) {
             return Ok(AfterHead::Confirmed);

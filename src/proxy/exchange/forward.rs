@@ -28,14 +28,18 @@ impl Exchange<'_> {
         }
         let versions = match self.request.authenticates_connection {
             // HTTP/2 has no connection authentication.
-            true => Versions::Http1Only,
+            true => {
+                self.peer.private.let_in();
+                Versions::Http1Only
+            }
             false => Versions::of(self.request.version, self.peer.tunnel.is_some()),
         };
         let (once, uploads) = (!self.request.is_idempotent(), self.request.has_body());
         // Some servers end the connection because of a large head.
         let may_be_http2 = versions == Versions::Http2Known || self.request.authority.scheme() == Scheme::Https;
         let alone = may_be_http2 && has_large_head(self.request);
-        let mut want = Want { versions, once, uploads, alone, ..Want::default() };
+        let shared = self.cached.is_some();
+        let mut want = Want { versions, once, uploads, alone, shared, ..Want::default() };
         let (mut tries, mut unprocessed) = (0, 0);
         loop {
             let connected = {
@@ -62,7 +66,9 @@ impl Exchange<'_> {
                     }
                 }
                 HttpLink::Http1(link) => {
-                    self.is_private |= link.is_private();
+                    if link.is_private() {
+                        self.keep_private();
+                    }
                     self.over_http1(client, timer, route, link, Http1Link::keep_private, upstream, want).await
                 }
                 HttpLink::Http2(link) => self.over_http2(client, timer, route, link, upstream, want).await,

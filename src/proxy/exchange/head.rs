@@ -1,6 +1,8 @@
 //! The head of a request as received, in either HTTP version.
 
+use crate::config::{Settings, User};
 use crate::http1::RequestHead;
+use crate::upstream::OutgoingFields;
 use http::HeaderMap;
 
 /// The head of a request.
@@ -11,14 +13,16 @@ pub enum Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Passes each field.
-    pub fn each(&self, take: &mut dyn FnMut(&[u8], &[u8])) {
+    pub fn outgoing(self) -> OutgoingFields<'a> {
         match self {
-            Head::Http1(head) => head.fields.iter().for_each(|field| take(field.name, field.value)),
-            Head::Http2(fields) => {
-                fields.iter().for_each(|(name, value)| take(name.as_str().as_bytes(), value.as_bytes()))
-            }
+            Head::Http1(head) => OutgoingFields::Http1(head),
+            Head::Http2(fields) => OutgoingFields::Http2(fields),
         }
+    }
+
+    /// Passes each field that goes on to the origin. What ends with the client's hop decides nothing that the origin is to know.
+    pub fn each(&self, take: &mut dyn FnMut(&[u8], &[u8])) {
+        self.outgoing().each_passed(take);
     }
 
     /// All fields of this name as one (RFC 9110 §5.3).
@@ -39,6 +43,33 @@ impl<'a> Head<'a> {
         found
     }
 }
+
+/// A request's fields as the origin receives them: by these its answers differ (Vary).
+#[derive(Clone, Copy)]
+pub struct SentFields<'a> {
+    head: Head<'a>,
+    /// Replaces the client's User-Agent.
+    agent: Option<&'a str>,
+}
+
+impl<'a> SentFields<'a> {
+    pub fn of(head: Head<'a>, settings: &'a Settings, user: Option<&'a User>) -> Self {
+        SentFields { head, agent: settings.user_agent(user) }
+    }
+
+    pub fn each(&self, take: &mut dyn FnMut(&[u8], &[u8])) {
+        self.head.each(&mut |name, value| {
+            if self.agent.is_none() || !name.eq_ignore_ascii_case(USER_AGENT) {
+                take(name, value);
+            }
+        });
+        if let Some(agent) = self.agent {
+            take(USER_AGENT, agent.as_bytes());
+        }
+    }
+}
+
+const USER_AGENT: &[u8] = b"user-agent";
 
 /// All fields of this name as one (RFC 9110 §5.3). `each`: passes names and values.
 pub fn joined(name: &[u8], each: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]))) -> Option<Vec<u8>> {

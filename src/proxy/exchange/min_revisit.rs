@@ -5,7 +5,6 @@ use super::Exchange;
 use super::carry::AnswerHead;
 use super::per_user::rules;
 use crate::config::Mode;
-use crate::policy::cache::is_of_one_client;
 use crate::policy::{self, Again, Conditions, HostRules, Refusal, Reservation, Visit};
 use crate::proxy::respond::{Answer, not_modified};
 use http::header;
@@ -95,13 +94,6 @@ impl Exchange<'_> {
             let visit = if head.status == 304 { visit.confirmed(visits.get(key).as_deref()) } else { visit };
             self.trip.visit = Some(Box::new((key, visit)));
         }
-    }
-
-    /// Whether the answer may be private to this client: the connection was authenticated, or the cache would not share it.
-    pub(super) fn is_for_one(&self) -> bool {
-        let mut is_own = self.is_private;
-        self.request.head.each(&mut |name, _| is_own |= is_of_one_client(&name.to_ascii_lowercase()));
-        is_own
     }
 
     /// Stores the visit of a delivered page.

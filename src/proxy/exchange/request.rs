@@ -9,6 +9,7 @@ use super::target;
 use super::via::Via;
 use super::websocket;
 use crate::http1::{FieldKind, Framing, HeadError, RequestHead, find_field, number};
+use crate::policy::cache::is_of_one_client;
 use crate::policy::{Authority, Money, Refusal};
 use crate::robots::ProductToken;
 use http::{HeaderMap, Version, header};
@@ -145,7 +146,11 @@ impl<'a> Request<'a> {
             ..Request::new(version, method, authority, outgoing_target(method, path), Head::Http1(head))
         };
         for field in head.fields {
-            request.note(field.kind, field.value, via)?;
+            use FieldKind::{Expect, MaxForwards, Prefer, ProxyAuthorization};
+            // What Connection removes says nothing of what the origin is asked.
+            if !head.ends_here(field) || matches!(field.kind, ProxyAuthorization | Expect | Prefer | MaxForwards) {
+                request.note(field.kind, field.value, via)?;
+            }
         }
         request.expects_continue &= head.minor == 1 && request.has_body();
         request.agent_tokens = Cow::Borrowed(last.tokens(request.user_agent.unwrap_or_default()));
@@ -227,6 +232,13 @@ impl<'a> Request<'a> {
     /// an unread body for another client's request.
     pub fn is_private(&self) -> bool {
         self.authenticates_connection || self.has_body()
+    }
+
+    /// Whether the answer may be this client's alone: others neither get it nor hear of it.
+    pub fn is_for_one(&self) -> bool {
+        let mut is_own = self.is_private();
+        self.head.each(&mut |name, _| is_own |= is_of_one_client(&name.to_ascii_lowercase()));
+        is_own
     }
 
     /// Whether the answer was bought or licensed, and so says nothing about other requests.

@@ -115,6 +115,18 @@ impl<'a> Exchange<'a> {
             is_concluded: false,
         }
     }
+
+    /// Whether the answer may be this client's alone: by what it asks, or by the connection that it goes over. Whatever is remembered for
+    /// others asks this: the cache and its shared fetches, `min_revisit` and reservations.
+    pub(super) fn is_for_one(&self) -> bool {
+        self.is_private || self.request.is_for_one()
+    }
+
+    /// The request goes over a connection of this client alone: what others have stored is not what it would get.
+    pub(super) fn keep_private(&mut self) {
+        self.is_private = true;
+        self.cached = None;
+    }
 }
 
 /// Attempts for one request: pooled connections may be dead or take no more streams, and a slot may expire before a

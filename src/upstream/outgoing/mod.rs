@@ -154,12 +154,11 @@ impl Outgoing<'_> {
         let mut agent = self.user_agent.map(str::as_bytes);
         let mut is_renamed = false;
         self.fields.each(|field, ends_here| match field.kind {
-            FieldKind::Host | FieldKind::ContentLength | FieldKind::TransferEncoding | FieldKind::Expect => {}
             // RFC 9113 §8.2.2: the only permitted value.
             FieldKind::Te if is_http2 && list(field.value).any(|it| it.eq_ignore_ascii_case(b"trailers")) => {
                 put(b"te", b"trailers");
             }
-            _ if ends_here => {}
+            _ if !is_passed(field, ends_here) => {}
             FieldKind::UserAgent if self.user_agent.is_some() => {
                 if let Some(agent) = agent.take() {
                     put(field.name, agent);
@@ -167,7 +166,6 @@ impl Outgoing<'_> {
                 is_renamed = true;
             }
             FieldKind::Cookie if crumbs => {}
-            FieldKind::Other if is_disguised(field.name) => {}
             FieldKind::MaxForwards if counts => {
                 let left = str::from_utf8(field.value).ok().and_then(|value| value.trim().parse::<u32>().ok());
                 match left {
@@ -239,6 +237,11 @@ impl Outgoing<'_> {
 }
 
 impl OutgoingFields<'_> {
+    /// Calls `see` with each received field that goes on, as it came.
+    pub fn each_passed(&self, see: &mut dyn FnMut(&[u8], &[u8])) {
+        self.each(|field, ends_here| _ = is_passed(field, ends_here).then(|| see(field.name, field.value)));
+    }
+
     /// Calls `see` with each field, and whether it was meant only for the hop on which it came.
     #[inline]
     fn each(&self, mut see: impl FnMut(&Field<'_>, bool)) {
@@ -258,6 +261,16 @@ impl OutgoingFields<'_> {
                 }
             }
         }
+    }
+}
+
+/// Whether a received field goes on: not what ends here, nor what each hop writes anew, nor what is read as another field.
+#[inline]
+fn is_passed(field: &Field<'_>, ends_here: bool) -> bool {
+    match field.kind {
+        FieldKind::Host | FieldKind::ContentLength | FieldKind::TransferEncoding | FieldKind::Expect => false,
+        FieldKind::Other => !ends_here && !is_disguised(field.name),
+        _ => !ends_here,
     }
 }
 

@@ -1,12 +1,14 @@
 //! What is never shared, and for whom a hit is refused.
 
 use super::{caching, fresh, is_hit, pages, with};
-use crate::support::{Origin, Reply, Seen, assert_refused};
+use crate::support::client::get;
+use crate::support::{Alpn, Client, Origin, Reply, Response, Seen, assert_refused};
 use argon2::password_hash::PasswordHasher;
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::prelude::{BASE64_STANDARD, Engine};
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -23,6 +25,8 @@ async fn what_a_request_has_of_its_own_goes_to_the_site_and_is_not_kept() {
         "crawler-max-price: USD 1",
         "X-Api-Key: a",
         "X-Forwarded-Host: b.example",
+        "X-SSO: a",
+        "X-Requested-With: XMLHttpRequest",
         "Cache-Control: No-Store",
     ]
     .into_iter()
@@ -190,4 +194,102 @@ async fn rules_that_a_reload_sets_hold_for_what_is_stored() {
     proxy.reload(&closed).unwrap();
     assert_eq!(with(client, &origin, "GET", "/page", "").await.status(), 403);
     assert_eq!(origin.log.count("/page"), 1);
+}
+
+/// A site that lets in connections (NTLM): whoever asks on one that has shown a response is alice from then on.
+fn inbox() -> impl Fn(&Seen) -> Reply + Send + Sync + 'static {
+    let alices = Mutex::new(HashSet::new());
+    move |seen| {
+        let mut alices = alices.lock().unwrap();
+        if seen.field("authorization").is_some() {
+            alices.insert(seen.connection);
+        }
+        match (seen.path().as_str(), alices.contains(&seen.connection)) {
+            ("/robots.txt", _) => Reply::text(""),
+            (_, true) => fresh("alice's"),
+            (_, false) => fresh("anybody's"),
+        }
+    }
+}
+
+async fn ask(client: &mut Client, origin: &Origin, path: &str, fields: &str, body: &str) -> Response {
+    let target = if origin.url("").starts_with("https") { path.to_owned() } else { origin.url(path) };
+    let method = if body.is_empty() { "GET" } else { "POST" };
+    let head = get(&target, &origin.authority("a.localhost")).replacen("GET", method, 1);
+    client.send(head.replacen("\r\n\r\n", &format!("\r\n{fields}\r\n{body}"), 1)).await;
+    client.response().await
+}
+
+/// Its next request does not say who asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_the_site_has_let_in_neither_fills_nor_uses_it() {
+    for is_https in [false, true] {
+        let origin = match is_https {
+            true => Origin::https(Alpn::Both, inbox()).await,
+            false => Origin::http(inbox()).await,
+        };
+        let (proxy, _directory) = caching("").await;
+        let client = async || match is_https {
+            true => proxy.tls(&origin, "a.localhost", &[b"http/1.1"]).await,
+            false => proxy.client().await,
+        };
+        let (mut alice, mut bob) = (client().await, client().await);
+        assert_eq!(ask(&mut bob, &origin, "/public", "", "").await.text(), "anybody's");
+        let login = "Authorization: NTLM response\r\n";
+        assert_eq!(ask(&mut alice, &origin, "/login", login, "").await.text(), "alice's");
+        for path in ["/inbox", "/public"] {
+            let own = ask(&mut alice, &origin, path, "", "").await;
+            assert_eq!((own.text().as_str(), is_hit(&own)), ("alice's", false), "{path}");
+            assert!(own.head.all("cache-status").is_empty(), "{path}");
+        }
+        for (path, was_stored) in [("/inbox", false), ("/public", true), ("/inbox", true)] {
+            let page = ask(&mut bob, &origin, path, "", "").await;
+            assert_eq!((page.text().as_str(), is_hit(&page)), ("anybody's", was_stored), "{path}");
+        }
+    }
+}
+
+/// The site may take a part of the body for the next request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_kept_comes_over_no_connection_that_has_carried_a_body() {
+    let origin = pages(|_| fresh("page")).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    let posted = ask(client, &origin, "/form", "Content-Length: 4\r\n", "body").await;
+    assert_eq!(posted.status(), 200);
+    for is_stored in [false, true] {
+        assert_eq!(is_hit(&ask(client, &origin, "/page", "", "").await), is_stored);
+    }
+    assert_ne!(origin.log.one("/form").connection, origin.log.one("/page").connection);
+    ask(client, &origin, "/own", "Cookie: a=b\r\n", "").await;
+    assert_eq!(origin.log.one("/form").connection, origin.log.one("/own").connection);
+}
+
+/// By what the site has seen, whatever Connection removes and the configuration replaces.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_is_found_by_the_fields_that_the_site_was_sent() {
+    let site = |seen: &Seen| {
+        let name = seen.path()[1..].to_owned();
+        fresh(seen.field(&name).unwrap_or("none")).field("Vary", name)
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("").await;
+    let client = &mut proxy.client().await;
+    for (name, value) in [("accept-language", "de"), ("accept", "text/x"), ("user-agent", "ABot/1"), ("referer", "/x")]
+    {
+        let (path, field) = (format!("/{name}"), format!("{name}: {value}\r\n"));
+        let removed = format!("{field}Connection: keep-alive, {name}\r\n");
+        for (fields, text, was_stored) in
+            [(&removed, "none", false), (&field, value, false), (&removed, "none", true), (&field, value, true)]
+        {
+            let page = with(client, &origin, "GET", &path, fields).await;
+            assert_eq!((page.text().as_str(), is_hit(&page)), (text, was_stored), "{fields}");
+        }
+    }
+    let (proxy, _directory) = caching("identity: { user_agent: OurBot/1 }").await;
+    let client = &mut proxy.client().await;
+    for (agent, was_stored) in [("ABot/1", false), ("OtherBot/1", true)] {
+        let page = with(client, &origin, "GET", "/user-agent", &format!("User-Agent: {agent}\r\n")).await;
+        assert_eq!((page.text().as_str(), is_hit(&page)), ("OurBot/1", was_stored), "{agent}");
+    }
 }

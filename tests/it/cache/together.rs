@@ -1,12 +1,12 @@
 //! Many that want the same page at one time, and processes that want the same directory.
 
-use super::{caching, fresh, is_hit, pages, with_cache};
+use super::{caching, fresh, is_hit, pages, with, with_cache};
 use crate::support::{Binary, Client, Proxy, Reply, Response, at_once, eventually};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, block_in_place};
 
 async fn get(proxy: SocketAddr, url: &str) -> Response {
     let host = url.split('/').nth(2).expect("an absolute URL");
@@ -91,4 +91,38 @@ async fn a_directory_is_one_process_s_at_a_time() {
     drop(first.stop().await);
     eventually("its turn", || second.output().contains("the cache is ready")).await;
     assert!(is_hit(&get(second.address(), &origin.url("/page")).await));
+}
+
+/// What is under way for one site is ended by what changes it, and by nothing that others do at theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_changes_a_page_keeps_it_from_being_stored() {
+    let (go, held) = mpsc::channel();
+    let (held, asked) = (Mutex::new(held), Arc::new(AtomicUsize::new(0)));
+    let count = asked.clone();
+    let site = pages(move |seen| {
+        if seen.field("referer").is_some() {
+            count.fetch_add(1, Ordering::Relaxed);
+            block_in_place(|| held.lock().unwrap().recv()).unwrap();
+        }
+        fresh("page")
+    })
+    .await;
+    let other =
+        pages(|_| Reply::status(201).field("Location", "/a").field("Content-Location", "/b").body("changed")).await;
+    let (proxy, _directory) = caching("").await;
+    let changing = &mut proxy.client().await;
+    for (number, (changed, times, is_stored)) in [(&other, 200, true), (&site, 1, false)].into_iter().enumerate() {
+        let path = format!("/page/{times}");
+        let (url, host) = (site.url(&path), site.authority("a.localhost"));
+        let mut client = proxy.client().await;
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nReferer: held\r\n\r\n")).await;
+        eventually("the page is under way", || asked.load(Ordering::Relaxed) > number).await;
+        for _ in 0..times {
+            with(changing, changed, "POST", &path, "Content-Length: 0\r\n").await;
+        }
+        go.send(()).unwrap();
+        assert_eq!(client.response().await.text(), "page");
+        let again = get(proxy.address(), &url).await;
+        assert_eq!(is_hit(&again), is_stored, "{times}");
+    }
 }

@@ -94,3 +94,26 @@ async fn what_says_no_in_its_own_head_is_not_kept() {
     }
     assert_eq!(origin.log.count("/page"), 2);
 }
+
+/// What Connection removes says nothing: what the site then refuses is not remembered for who sends it, and it opens no page.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_field_that_the_site_was_not_sent_makes_no_terms() {
+    let site = |seen: &Seen| match (seen.path().as_str(), seen.field("user-agent")) {
+        ("/page", Some(_)) => fresh("page"),
+        _ => fresh("page").field("X-Robots-Tag", "noai"),
+    };
+    let origin = pages(site).await;
+    let (proxy, _directory) = caching("identity: { purpose: [ai-train] }").await;
+    let client = &mut proxy.client().await;
+    let named = "User-Agent: ABot/1\r\n";
+    let removed = format!("{named}Connection: keep-alive, user-agent\r\n");
+    assert_eq!(with(client, &origin, "GET", "/page", &removed).await.status(), 403);
+    assert_eq!(with(client, &origin, "GET", "/page", named).await.status(), 200);
+    assert_eq!(with(client, &origin, "GET", "/closed", named).await.status(), 403);
+    for terms in ["Authorization: License a", "crawler-max-price: USD 1"] {
+        let name = terms.split(':').next().unwrap();
+        let removed = format!("{named}{terms}\r\nConnection: keep-alive, {name}\r\n");
+        assert_eq!(with(client, &origin, "GET", "/closed", &removed).await.status(), 403, "{name}");
+        assert_eq!(origin.log.count("/closed"), 1, "{name}");
+    }
+}

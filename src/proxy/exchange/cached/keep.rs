@@ -1,6 +1,7 @@
 //! What an origin's answer is to the cache: stored, a confirmation of what is stored, or the end of it.
 
 use super::super::carry::AnswerHead;
+use super::super::head::{SentFields, joined};
 use super::super::request::Request;
 use super::super::state::Exchange;
 use super::{CacheTrace, CacheUse, url_of};
@@ -14,9 +15,10 @@ use http::Version;
 use std::time::{Duration, SystemTime};
 
 impl CacheUse {
-    fn order(&mut self) -> StoreOrder {
+    /// `None`: it was not looked up before it was sent.
+    fn order(&mut self) -> Option<StoreOrder> {
         let replaces = self.stale.as_ref().map(|stale| stale.id);
-        StoreOrder { key: self.key, replaces, invalidations: self.invalidations, fetch: self.fetch.take() }
+        Some(StoreOrder { key: self.key, replaces, claim: self.claim.take()?, fetch: self.fetch.take() })
     }
 }
 
@@ -56,8 +58,9 @@ impl Exchange<'_> {
             cached.fetch = None;
             return;
         }
-        let order = cached.order();
-        cached.cache.confirm(stored, stored.head.clone(), order);
+        if let Some(order) = cached.order() {
+            cached.cache.confirm(stored, stored.head.clone(), order);
+        }
     }
 
     /// An answer is handed on to the client.
@@ -72,7 +75,9 @@ impl Exchange<'_> {
         }
         self.trace(CacheResult::Miss, None);
         let is_whole = !matches!(head.framing, Framing::UntilClose) && !head.is_irregular;
-        let may_be_stored = is_whole && !route.is_unverified() && !self.is_reserved() && request.method == "GET";
+        let may_be_shared = !(self.is_for_one() || route.is_unverified() || self.is_reserved());
+        let may_be_stored = is_whole && may_be_shared && request.method == "GET";
+        let sent = SentFields::of(request.head, &self.settings, self.peer.user.as_deref());
         let after = self.trip.origin.unwrap_or_default();
         let Some(cached) = &mut self.cached else { return };
         // 416 is about the range.
@@ -82,9 +87,10 @@ impl Exchange<'_> {
         if head.status == 304 {
             let etag = head.named(b"etag");
             let is_same = |stored: &StoredHead| etag.is_some() && stored.is_confirmed_by(etag.as_deref(), None);
-            if let Some(stale) = cached.stale.take_if(|stale| may_be_stored && is_same(&stale.head)) {
+            if let Some(stale) = cached.stale.take_if(|stale| may_be_stored && is_same(&stale.head))
+                && let Some(order) = cached.order()
+            {
                 let confirmed = stale.head.confirmed(now, after, each);
-                let order = cached.order();
                 match confirmed.is_storable() && confirmed.size() <= self.settings.limits.max_header_size {
                     true => cached.cache.confirm(&stale, confirmed, order),
                     false => cached.cache.invalidate(cached.key),
@@ -101,7 +107,8 @@ impl Exchange<'_> {
         };
         let received =
             Received { url: &cached.url, status: head.status, version, at: now, delay: after, fetch: &fetch };
-        let stored = may_be_stored.then(|| StoredHead::new(&received, each, |name| request.head.joined(name)));
+        let stored =
+            may_be_stored.then(|| StoredHead::new(&received, each, |name| joined(name, |take| sent.each(take))));
         let Some(stored) = stored.filter(StoredHead::is_storable) else {
             // What it said before is no longer true, unless it is only out of order (RFC 9111 §4.3.3).
             if cached.stale.is_some() && head.status < 500 && request.method == "GET" {
@@ -111,8 +118,7 @@ impl Exchange<'_> {
             return;
         };
         let fetch = stored.fetch.clone();
-        let order = cached.order();
-        cached.storing = cached.cache.store(stored, order);
+        cached.storing = cached.order().and_then(|order| cached.cache.store(stored, order));
         if cached.storing.is_some()
             && let Some(trace) = &mut self.trip.cache
         {

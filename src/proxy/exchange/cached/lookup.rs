@@ -1,6 +1,7 @@
 //! Looking a request up: fresh answers are served, stale ones are to be confirmed, and what somebody else fetches is waited for.
 
 use super::super::Exchange;
+use super::super::head::SentFields;
 use super::super::per_user::rules;
 use crate::gate::cache::{PageFetch, StoredAnswer};
 use crate::policy::cache::Usable;
@@ -20,14 +21,15 @@ impl Exchange<'_> {
     /// It may go: perhaps it need not.
     pub(in crate::proxy::exchange) async fn look_up(&mut self) -> CacheLookup {
         let at_least = self.fresh_at_least();
-        let request = self.request;
+        let (request, sent) =
+            (self.request, SentFields::of(self.request.head, &self.settings, self.peer.user.as_deref()));
         let longest =
             self.settings.pace.max_wait.min(request.prefer_wait.unwrap_or(Duration::MAX)).clamp(LEAST, PATIENCE);
         let Some(cached) = &mut self.cached else { return CacheLookup::Again };
         let control = cached.wanted.control;
         loop {
             cached.seen = cached.cache.made(cached.key);
-            match cached.find(request).await {
+            match cached.find(sent).await {
                 Some(stored) if stored.head.usable(&control, at_least, SystemTime::now()) == Usable::Fresh => {
                     return CacheLookup::Hit(stored);
                 }
@@ -59,19 +61,19 @@ impl Exchange<'_> {
         if let Some(stale) = cached.stale.as_ref().filter(|_| !cached.wanted.is_conditional()) {
             cached.conditions = stale.head.conditions();
         }
-        cached.invalidations = cached.cache.invalidations();
-        cached.is_tried = true;
+        cached.claim = Some(cached.cache.claim(cached.key));
         CacheLookup::Again
     }
 
     /// The same when its turn has come, if something has been stored meanwhile.
     pub(in crate::proxy::exchange) async fn stored_meanwhile(&mut self) -> Option<Box<StoredAnswer>> {
         let at_least = self.fresh_at_least();
+        let sent = SentFields::of(self.request.head, &self.settings, self.peer.user.as_deref());
         let cached = self.cached.as_mut()?;
         if cached.cache.made(cached.key) == cached.seen {
             return None;
         }
-        let stored = cached.find(self.request).await?;
+        let stored = cached.find(sent).await?;
         let is_fresh = stored.head.usable(&cached.wanted.control, at_least, SystemTime::now()) == Usable::Fresh;
         is_fresh.then_some(stored)
     }

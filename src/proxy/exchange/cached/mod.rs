@@ -7,8 +7,9 @@ mod tee;
 
 pub(super) use lookup::CacheLookup;
 
+use super::head::{SentFields, joined};
 use super::request::Request;
-use crate::gate::cache::{OwnFetch, PageCache, StoredAnswer, StoringAnswer};
+use crate::gate::cache::{OwnFetch, PageCache, StoreClaim, StoredAnswer, StoringAnswer};
 use crate::policy::SiteFile;
 use crate::policy::cache::{StoredHead, Wanted};
 use crate::proxy::Proxy;
@@ -27,12 +28,11 @@ pub(super) struct CacheUse {
     stale: Option<Box<StoredAnswer>>,
     /// It has been confirmed.
     confirmed: Option<Box<StoredAnswer>>,
-    /// It has been looked up, and goes to the origin.
-    pub(super) is_tried: bool,
     has_waited: bool,
     /// What there was of the URL when it was looked up, as the index has it.
     seen: u64,
-    invalidations: u64,
+    /// It has been looked up, and goes to the origin.
+    claim: Option<StoreClaim>,
     /// Others wait for its answer.
     fetch: Option<OwnFetch>,
     /// The answer is being stored.
@@ -56,7 +56,7 @@ impl CacheUse {
         // Who is another crawler to sites, or keeps other rules, has answers of their own.
         let has_own_terms =
             peer.user.as_deref().is_some_and(|user| user.hosts.is_some() || !user.product_tokens.is_empty());
-        if !is_of_page || has_own_terms {
+        if !is_of_page || has_own_terms || request.is_for_one() {
             return None;
         }
         let wanted = Wanted::read(|take| request.head.each(take))?;
@@ -69,27 +69,28 @@ impl CacheUse {
             conditions: Vec::new(),
             stale: None,
             confirmed: None,
-            is_tried: false,
             has_waited: false,
             seen: 0,
-            invalidations: cache.invalidations(),
+            claim: None,
             fetch: None,
             storing: None,
         }))
     }
 
+    /// Whether it has been looked up, and goes to the origin.
+    pub(super) fn is_tried(&self) -> bool {
+        self.claim.is_some()
+    }
+
     /// The newest stored answer that may be one to this request.
-    async fn find(&self, request: &Request<'_>) -> Option<Box<StoredAnswer>> {
+    async fn find(&self, fields: SentFields<'_>) -> Option<Box<StoredAnswer>> {
         if self.cache.made(self.key) == 0 {
             return None;
         }
-        let (url, mut fields) = (self.url.clone(), Vec::<(Vec<u8>, Vec<u8>)>::new());
-        request.head.each(&mut |name, value| fields.push((name.to_ascii_lowercase(), value.to_vec())));
-        let joined = move |name: &[u8]| {
-            let values: Vec<&[u8]> = fields.iter().filter(|(it, _)| it == name).map(|(_, value)| &**value).collect();
-            (!values.is_empty()).then(|| values.join(&b", "[..]))
-        };
-        let is_wanted = move |head: &StoredHead| head.url == url && head.is_selected_by(&joined);
+        let (url, mut sent) = (self.url.clone(), Vec::<(Vec<u8>, Vec<u8>)>::new());
+        fields.each(&mut |name, value| sent.push((name.to_ascii_lowercase(), value.to_vec())));
+        let field = move |name: &[u8]| joined(name, |take| sent.iter().for_each(|(name, value)| take(name, value)));
+        let is_wanted = move |head: &StoredHead| head.url == url && head.is_selected_by(&field);
         self.cache.find(self.key, is_wanted).await.map(Box::new)
     }
 }
