@@ -20,6 +20,8 @@ pub enum DecodeError {
     TooMany,
     #[error("the {0} body takes too long to decode")]
     Costly(&'static str),
+    #[error("it takes too long to read in all the ways in which clients may: codings, encodings, XML")]
+    Ambiguous,
     #[error("the proxy is shutting down")]
     Stopped,
 }
@@ -40,14 +42,20 @@ pub(super) fn decode(
     lenient: bool,
     until: Duration,
 ) -> Result<Vec<Vec<u8>>, DecodeError> {
-    let codings: Vec<_> = codings.split(',').map(str::trim).filter(|coding| !coding.is_empty()).collect();
+    let codings = codings.split(',').map(str::trim);
+    let codings: Vec<_> = codings.filter(|it| !it.is_empty() && !it.eq_ignore_ascii_case("identity")).collect();
     if codings.len() > MAX_CODINGS {
         return Err(DecodeError::TooMany);
     }
     let (mut body, mut shown) = (Cow::from(body), Vec::new());
+    let show = |body: &[u8], shown: &mut Vec<Vec<u8>>| {
+        if shown.last().is_none_or(|last| last != body) {
+            shown.push(body.to_vec());
+        }
+    };
     for coding in codings.iter().rev() {
         if lenient && is_text(&body, cut) {
-            shown.push(body.to_vec());
+            show(&body, &mut shown);
         }
         match one(&body, coding, limit, cut, lenient, until) {
             Ok(decoded) => body = decoded.into(),
@@ -60,7 +68,7 @@ pub(super) fn decode(
     // No rule begins so: it is a `.gz` that is served as it lies on the disk.
     for _ in 0..MAX_CODINGS {
         if !body.starts_with(GZIP) {
-            shown.push(body.into_owned());
+            show(&body, &mut shown);
             return Ok(shown);
         }
         body = one(&body, "gzip", limit, cut, lenient, until)?.into();
@@ -108,7 +116,6 @@ fn one(
             }
             read => ("deflate", read),
         },
-        "identity" => return Ok(body.to_vec()),
         // Some servers write a charset here, or name a coding that they have not applied.
         _ if is_text(body, cut) => return Ok(body.to_vec()),
         // Read as it is, this would be a file without a rule, which allows everything.
@@ -228,9 +235,6 @@ pub(super) mod tests {
     use std::io::Write;
 
     pub const TEXT: &[u8] = b"User-agent: *\nDisallow: /private/\n";
-    pub fn noise_of(len: u32) -> Vec<u8> {
-        (0..len / 4).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect()
-    }
 
     fn decode(body: Vec<u8>, codings: &str, limit: usize, cut: bool) -> Result<Vec<u8>, DecodeError> {
         super::decode(&body, codings, limit, cut, false, Duration::MAX).map(only)

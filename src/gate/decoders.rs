@@ -1,8 +1,11 @@
-//! Content codings undone at once if that takes no longer than a moment, else away from the threads that serve requests, in turns.
+//! Content codings undone, and pages read, at once if that takes no longer than a moment, else away from the threads that serve requests,
+//! in turns.
 
 use super::compute::Workers;
 use super::decode::{DecodeError, decode, is_coded, thread_time};
 use super::fair_places::Taker;
+use crate::policy::UsageLines;
+use crate::policy::usage::page::{LONGEST_HEAD, MOST_STEPS, PageForm, PageRead};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,57 +22,62 @@ impl Workers {
         if !is_coded(&body, &codings) {
             return Ok(body);
         }
-        let read = self.in_turn(Arc::new(body), codings, limit, (cut, false), taker).await;
+        let work = move |most: Work| decode(&body, &codings, limit, cut, false, thread_time() + most.time);
+        let read = self.in_turn(taker, work).await;
         read.map(|mut read| read.pop().unwrap_or_default())
     }
 
-    /// As much of a page as its beginning shows, at most `limit` + 1 bytes, up to where it is damaged, as many clients show that much: in
-    /// each way in which some client may see it, with all of its codings undone or some.
-    pub async fn page(
-        self,
-        body: Arc<Vec<u8>>,
-        codings: String,
-        limit: usize,
-        taker: Taker,
-    ) -> Result<Vec<Vec<u8>>, DecodeError> {
-        self.in_turn(body, codings, limit, (true, true), taker).await
+    /// What a page says, as far as its beginning shows, up to where it is damaged, as many clients show that much.
+    pub async fn page(self, body: Arc<Vec<u8>>, form: Arc<PageForm>, taker: Taker) -> Result<UsageLines, DecodeError> {
+        self.in_turn(taker, move |most| page(&body, &form, most)).await.map(|read| read.lines)
     }
 
-    /// As [`page`](Self::page), if that takes no longer than a moment.
-    pub fn page_at_once(body: &[u8], codings: &str, limit: usize) -> Result<Vec<Vec<u8>>, DecodeError> {
-        decode(body, codings, limit, true, true, thread_time() + AT_ONCE)
+    /// As [`page`](Self::page), if that takes no longer than a moment, and no more than these steps.
+    pub fn page_at_once(body: &[u8], form: &PageForm, steps: usize) -> Result<PageRead, DecodeError> {
+        page(body, form, Work { steps, ..AT_ONCE })
     }
 
-    /// [`decode`]. What takes no longer than a moment, as most bodies do, is decoded at once; the rest on other threads, of
-    /// which so many are kept busy. Dropped: its wait is given up.
-    async fn in_turn(
+    /// What takes no longer than a moment, as most bodies do, is done at once; the rest on other threads, of which so many are kept busy.
+    /// Dropped: its wait is given up.
+    async fn in_turn<T: Send + 'static>(
         &self,
-        body: Arc<Vec<u8>>,
-        codings: String,
-        limit: usize,
-        (cut, lenient): (bool, bool),
         taker: Taker,
-    ) -> Result<Vec<Vec<u8>>, DecodeError> {
-        let work = move |most: Duration| decode(&body, &codings, limit, cut, lenient, thread_time() + most);
-        let decoded = work(AT_ONCE);
-        if !matches!(decoded, Err(DecodeError::Costly(_))) {
-            return decoded;
+        work: impl Fn(Work) -> Result<T, DecodeError> + Send + 'static,
+    ) -> Result<T, DecodeError> {
+        let done = work(AT_ONCE);
+        if !matches!(done, Err(DecodeError::Costly(_) | DecodeError::Ambiguous)) {
+            return done;
         }
-        self.compute(taker, move || work(LONGEST)).await.unwrap_or(Err(DecodeError::Stopped))
+        self.compute(taker, move || work(MOST)).await.unwrap_or(Err(DecodeError::Stopped))
     }
+}
+
+/// In each way in which some client may see it, with all of its codings undone or some.
+fn page(body: &[u8], form: &PageForm, most: Work) -> Result<PageRead, DecodeError> {
+    let texts = decode(body, &form.codings, LONGEST_HEAD, true, true, thread_time() + most.time)?;
+    form.read(&texts, most.steps).ok_or(DecodeError::Ambiguous)
+}
+
+/// How much of it may be done.
+#[derive(Clone, Copy)]
+struct Work {
+    /// Of decoding.
+    time: Duration,
+    /// Of reading a page.
+    steps: usize,
 }
 
 /// Why a body that waits for its turn too long is not known: the proxy's own want, not the site's.
 pub const DECODERS_BUSY: &str = "too many costly bodies are being decoded";
-/// Half a megabyte of rules takes a tenth of it.
-const LONGEST: Duration = Duration::from_millis(50);
-/// Computing on a thread that serves requests: many times what the head of a page takes.
-const AT_ONCE: Duration = Duration::from_millis(2);
+/// Half a megabyte of rules takes a tenth of the time.
+const MOST: Work = Work { time: Duration::from_millis(50), steps: MOST_STEPS };
+/// On a thread that serves requests: many times what decoding the head of a page takes, and one reading of the longest, about 1 ms.
+const AT_ONCE: Work = Work { time: Duration::from_millis(2), steps: LONGEST_HEAD + LONGEST_HEAD / 2 };
 
 #[cfg(test)]
 mod tests {
     use super::super::compute::tests::all_places;
-    use super::super::decode::tests::{TEXT, br, gzip_of, noise_of};
+    use super::super::decode::tests::{TEXT, br, gzip_of};
     use super::*;
     use crate::policy::pace::ClientId;
     use futures_util::FutureExt;
@@ -80,8 +88,14 @@ mod tests {
         Workers::new(Some(1)).file(body, codings.into(), 1000, false, TAKER).await
     }
 
-    async fn page(body: Vec<u8>, codings: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
-        Workers::new(Some(1)).page(Arc::new(body), codings.into(), 1000, TAKER).await
+    /// The texts in which some client may see a page.
+    fn page(body: Vec<u8>, codings: &str) -> Result<Vec<Vec<u8>>, DecodeError> {
+        decode(&body, codings, 1000, true, true, Duration::MAX)
+    }
+
+    fn form(codings: &str) -> Arc<PageForm> {
+        let (content_type, codings) = (b"text/html; xml".to_vec(), codings.into());
+        Arc::new(PageForm { content_type, codings, product_tokens: Vec::new() })
     }
 
     /// With all places taken.
@@ -89,19 +103,24 @@ mod tests {
     async fn an_ordinary_body_waits_for_none_that_is_costly_and_a_wait_that_is_dropped_leaves_nothing() {
         let workers = Workers::new(Some(1));
         let place = all_places(&workers);
-        let costly = Arc::new(gzip_of(&noise_of(2_000_000)));
-        let decode = |body: &Arc<Vec<u8>>| workers.clone().page(body.clone(), "gzip".into(), 8 << 20, TAKER);
-        let mut waiting: Vec<_> = (0..20).map(|_| Box::pin(decode(&costly))).collect();
+        let read = |body: &Arc<Vec<u8>>, codings| workers.clone().page(body.clone(), form(codings), TAKER);
+        // Of so many empty members nothing is shown, and what is long and may be XML is read twice.
+        let costly = Arc::new([gzip_of(b"").repeat(200_000), gzip_of(TEXT)].concat());
+        let long = Arc::new(b"<p>".repeat(20_000));
+        let mut waiting: Vec<_> =
+            (0..10).flat_map(|_| [read(&costly, "gzip"), read(&long, "")]).map(Box::pin).collect();
         for wait in &mut waiting {
             assert!(wait.as_mut().now_or_never().is_none(), "it waits for its turn");
         }
-        let read = decode(&Arc::new(gzip_of(TEXT))).now_or_never().expect("it waits for nobody");
-        assert_eq!(read, Ok(vec![TEXT.to_vec()]));
+        assert!(
+            read(&Arc::new(gzip_of(TEXT)), "gzip").now_or_never().is_some_and(|it| it.is_ok()),
+            "it waits for nobody"
+        );
         drop(waiting);
-        assert_eq!(Arc::strong_count(&costly), 1, "nothing of it is kept");
+        assert_eq!([&costly, &long].map(Arc::strong_count), [1, 1], "nothing of it is kept");
         drop(place);
-        assert!(decode(&costly).now_or_never().is_none(), "there is a place again, on another thread");
-        let _ = decode(&costly).await;
+        assert!(read(&costly, "gzip").now_or_never().is_none(), "there is a place again, on another thread");
+        assert!(read(&long, "").await.is_ok());
     }
 
     /// Many clients show a page whose checksum is wrong; a robots.txt has to be whole.
@@ -109,28 +128,30 @@ mod tests {
     async fn what_comes_before_damage_counts_for_a_page_and_not_for_a_file() {
         let mut body = gzip_of(TEXT);
         *body.iter_mut().rev().nth(5).expect("it has a checksum") ^= 1;
-        assert_eq!(page(body.clone(), "gzip").await, Ok(vec![TEXT.to_vec()]));
+        assert_eq!(page(body.clone(), "gzip"), Ok(vec![TEXT.to_vec()]));
         assert_eq!(file(body, "gzip").await, Err(DecodeError::Damaged("gzip")));
     }
 
     /// Of several codings that are named some may not have been applied, and clients differ in which they undo.
-    #[tokio::test]
-    async fn a_page_is_seen_in_every_way_and_what_shows_nothing_is_unreadable() {
+    #[test]
+    fn a_page_is_seen_in_every_way_and_what_shows_nothing_is_unreadable() {
         let text = TEXT.to_vec();
-        assert_eq!(page(gzip_of(TEXT), "gzip, gzip").await, Ok(vec![text.clone()]));
-        assert_eq!(page(text.clone(), "zstd, gzip").await, Ok(vec![text.clone()]));
-        assert_eq!(page(text.clone(), "unknown").await, Ok(vec![text.clone(), text.clone()]));
-        assert_eq!(page(gzip_of(TEXT), "").await, Ok(vec![text.clone()]));
+        assert_eq!(page(gzip_of(TEXT), "gzip, gzip"), Ok(vec![text.clone()]));
+        assert_eq!(page(text.clone(), "zstd, gzip"), Ok(vec![text.clone()]));
+        for codings in ["unknown", "identity", "identity, identity,identity", "unknown, identity, other, gzip"] {
+            assert_eq!(page(text.clone(), codings), Ok(vec![text.clone()]), "{codings}");
+        }
+        assert_eq!(page(gzip_of(TEXT), ""), Ok(vec![text.clone()]));
         for (body, codings, why) in [
             (gzip_of(&[1; 9]), "zstd, gzip", DecodeError::Damaged("zstd")),
             (gzip_of(TEXT), "\"gzip\"", DecodeError::Unknown("\"gzip\"".into())),
             (br(TEXT), "gzip", DecodeError::Damaged("gzip")),
             (gzip_of(TEXT), "gzip, gzip, gzip, gzip, gzip", DecodeError::TooMany),
         ] {
-            assert_eq!(page(body, codings).await, Err(why));
+            assert_eq!(page(body, codings), Err(why));
         }
         let many = [gzip_of(b"").repeat(300), gzip_of(TEXT)].concat();
-        assert_eq!(page(many, "gzip").await, Ok(vec![text]), "however many members it has");
+        assert_eq!(page(many, "gzip"), Ok(vec![text]), "however many members it has");
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ pub use account::{Account, AccountDetail};
 pub use admit_host::LastHost;
 pub use budget::{BudgetFigures, Charge};
 pub use compute::Workers;
-pub use decode::{DecodeError, is_coded};
+pub use decode::DecodeError;
 pub use decoders::DECODERS_BUSY;
 pub use fair_places::Taker;
 pub use fleet::FleetFigures;

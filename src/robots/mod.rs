@@ -55,6 +55,7 @@ pub(crate) use usage::{UsageLine, read_signal, read_usage};
 pub use verdict::{PreferenceRef, Reason, RuleRef, Verdict};
 pub use warning::{Warning, WarningCode};
 
+pub(crate) use steps::count as steps_count;
 /// Counts the steps that reading a file takes.
 #[cfg(any(test, feature = "_fuzzing"))]
 pub use steps::of as steps_of;

@@ -11,6 +11,7 @@ use super::budget::{StepBudget, StepsSpent};
 use super::path_forms::AskedPath;
 use super::patterns::{Patterns, PatternsBuilder};
 use super::rsl_xml::{RslContent, contents};
+use super::steps;
 
 /// A licence file that was read. Immutable; a clone is one reference more.
 #[derive(Debug, Clone)]
@@ -40,6 +41,8 @@ struct Said {
     bytes: usize,
     is_refused: bool,
     place: Reverse<usize>,
+    /// `prohibits` lists the use.
+    is_prohibited: bool,
 }
 
 /// Why a use is not licensed.
@@ -86,10 +89,16 @@ impl RslFile {
                     sites.len() - 1
                 }
             };
-            for (used, patterns) in USES.iter().zip(&mut sites[site].1) {
-                if let Some(is_refused) = content.refuses(used) {
-                    patterns.add(path.as_bytes(), |bytes| Said { bytes, is_refused, place: Reverse(place) });
-                }
+            let [permits, prohibits] = [&content.permits, &content.prohibits].map(|uses| uses.as_deref().map(covered));
+            for (used, patterns) in sites[site].1.iter_mut().enumerate() {
+                let is_prohibited = prohibits.is_some_and(|uses| uses[used]);
+                let is_refused = match permits {
+                    _ if is_prohibited => true,
+                    Some(uses) => !uses[used],
+                    None => continue,
+                };
+                let place = Reverse(place);
+                patterns.add(path.as_bytes(), |bytes| Said { bytes, is_refused, place, is_prohibited });
             }
         }
         let site = |(origin, by_use): (Option<String>, [PatternsBuilder<Said>; USES.len()])| SiteTerms {
@@ -132,11 +141,8 @@ impl RslFile {
             }
             if let Some(said) = best.filter(|said| said.is_refused) {
                 let RslContent { number, url, permits, prohibits } = &self.0.contents[said.place.0];
-                let prohibited = prohibits.as_deref().filter(|uses| covers(uses, USES[used]));
-                let (element, uses) = match prohibited {
-                    Some(uses) => ("prohibits", uses),
-                    None => ("permits", permits.as_deref().unwrap_or_default()),
-                };
+                let (element, uses) = if said.is_prohibited { ("prohibits", prohibits) } else { ("permits", permits) };
+                let uses = uses.as_deref().unwrap_or_default();
                 return Ok(Some(RslTerm { content: *number, location: url, element, uses }));
             }
         }
@@ -205,24 +211,21 @@ impl RslFile {
     }
 }
 
-impl RslContent {
-    /// Whether it says no to a use; `None`: it says nothing of it.
-    fn refuses(&self, used: &str) -> Option<bool> {
-        let Self { permits, prohibits, .. } = self;
-        if prohibits.as_deref().is_some_and(|uses| covers(uses, used)) {
-            return Some(true);
+/// The uses that a list has, by their names or by one that includes them.
+fn covered(uses: &str) -> [bool; USES.len()] {
+    steps::count(uses.len());
+    let mut covered = [false; USES.len()];
+    for listed in uses.split(' ') {
+        let purpose = Purpose::parse(listed).ok();
+        for (used, covered) in USES.iter().zip(&mut covered) {
+            *covered |= match listed {
+                "all" => true,
+                "ai-all" => used.starts_with("ai-"),
+                _ => purpose.as_ref().is_some_and(|listed| listed.as_str() == *used),
+            };
         }
-        permits.as_deref().map(|uses| !covers(uses, used))
     }
-}
-
-/// Whether a list of uses has this one, by its name or by one that includes it.
-fn covers(uses: &str, used: &str) -> bool {
-    uses.split(' ').any(|listed| match listed {
-        "all" => true,
-        "ai-all" => used.starts_with("ai-"),
-        listed => Purpose::parse(listed).is_ok_and(|listed| listed.as_str() == used),
-    })
+    covered
 }
 
 /// The site that a `url` is about, if it names one, and its path pattern.
@@ -414,10 +417,25 @@ mod tests {
                 let purpose = Purpose::parse(name).unwrap();
                 let Some(found) = file.refusal(&purpose, "https://example.com", b"/ab") else { continue };
                 proptest::prop_assert!(file.fault().is_none_or(|fault| fault.starts_with("content ")));
-                let says_so = covers(found.uses, USES[USES.iter().position(|it| *it == name).unwrap_or(4)]);
+                let says_so = covered(found.uses)[USES.iter().position(|it| *it == name).unwrap_or(4)];
                 proptest::prop_assert_eq!(found.element == "prohibits", says_so);
                 proptest::prop_assert!(found.content as usize <= pieces.len());
             }
+        }
+    }
+
+    /// However its lists are divided into elements, and however long they are.
+    #[test]
+    fn a_file_is_read_in_proportion_to_its_length_and_asked_in_few_steps() {
+        let long = permits(&"x ".repeat(20_000));
+        for terms in [long.clone() + &permits("x").repeat(2_000), prohibits(&("x ".repeat(40_000) + "search"))] {
+            let text = content("/", &terms);
+            let mut read = None;
+            let steps = steps::of(|| read = Some(file(&text)));
+            assert!(steps <= 4 * text.len() as u64, "{steps} steps for {} bytes", text.len());
+            let file = read.unwrap();
+            let steps = steps::of(|| assert_ne!(ask(&file, "search", "/"), "-"));
+            assert!(steps <= 1_000, "{steps} steps for a question");
         }
     }
 

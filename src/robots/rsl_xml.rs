@@ -8,6 +8,7 @@ use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
 use super::parse::encoding::{Encoding, detect};
+use super::steps;
 
 /// A `content` element with the uses that all its licences list.
 #[derive(Debug, Default)]
@@ -16,8 +17,8 @@ pub(super) struct RslContent {
     pub number: u32,
     pub url: Box<str>,
     /// Separated by single spaces. `None`: there is no such element.
-    pub permits: Option<Box<str>>,
-    pub prohibits: Option<Box<str>>,
+    pub permits: Option<String>,
+    pub prohibits: Option<String>,
 }
 
 /// The elements of a file, and what is wrong with the first that cannot be used.
@@ -141,16 +142,17 @@ impl RslWalk {
     fn end(&mut self) {
         self.level = match self.level {
             Level::Permits => {
-                self.now.permits = Some(joined(self.now.permits.take(), &self.list).into());
+                add_names(&self.list, self.now.permits.get_or_insert_default());
                 Level::License
             }
             Level::Prohibits => {
-                self.now.prohibits = Some(joined(self.now.prohibits.take(), &self.list).into());
+                add_names(&self.list, self.now.prohibits.get_or_insert_default());
                 Level::License
             }
             Level::License => Level::Content,
             Level::Content => {
-                let content = std::mem::take(&mut self.now);
+                let mut content = std::mem::take(&mut self.now);
+                [&mut content.permits, &mut content.prohibits].into_iter().flatten().for_each(String::shrink_to_fit);
                 match content.url.len() > LONGEST || content.url.contains(char::is_control) {
                     true => self.wrong("its `url` is no URL"),
                     false => self.done.push(content),
@@ -172,17 +174,15 @@ impl RslWalk {
     }
 }
 
-/// The names in both lists.
-fn joined(before: Option<Box<str>>, list: &str) -> String {
-    let names = list.split(|c: char| c == ',' || c.is_ascii_whitespace()).filter(|name| !name.is_empty());
-    let mut all = before.map(String::from).unwrap_or_default();
-    for name in names {
+/// Adds the names of a list to those before.
+fn add_names(list: &str, all: &mut String) {
+    steps::count(list.len());
+    for name in list.split(|c: char| c == ',' || c.is_ascii_whitespace()).filter(|name| !name.is_empty()) {
         if !all.is_empty() {
             all.push(' ');
         }
         all.push_str(name);
     }
-    all
 }
 
 /// What a reference stands for. No entity of a document type is expanded.
@@ -226,7 +226,7 @@ mod tests {
 
     fn read(file: &str) -> String {
         let (contents, fault) = contents(file.as_bytes()).unwrap_or_else(|why| (Vec::new(), Some(why)));
-        let list = |list: &Option<Box<str>>| list.as_deref().unwrap_or("?").to_owned();
+        let list = |list: &Option<String>| list.as_deref().unwrap_or("?").to_owned();
         let one = |it: &RslContent| format!("{} {} +{} -{}", it.number, it.url, list(&it.permits), list(&it.prohibits));
         let all: Vec<_> = contents.iter().map(one).chain(fault.map(|fault| format!("({fault})"))).collect();
         all.join("; ")

@@ -5,7 +5,7 @@
 use super::field::{UsageField, Use};
 use super::robots_tag::RobotsTag;
 use crate::policy::{Reservation, RobotsOverride};
-use crate::robots::{Purpose, UsageLine, read_signal, read_usage};
+use crate::robots::{Purpose, UsageLine, read_signal, read_usage, steps_count};
 
 /// The field lines of an answer that matter here, as they came.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl UsageLines {
     pub(super) fn add(&mut self, field: UsageField, value: &[u8]) {
         // All lines of a structured field are one value (RFC 9651 §4.2).
         let is_one = matches!(field, UsageField::ContentUsage | UsageField::RobotsTag);
-        match self.lines.iter_mut().find(|(other, _)| is_one && *other == field) {
+        match self.lines.iter_mut().find(|(other, _)| *other == field).filter(|_| is_one) {
             Some((_, lines)) => lines.extend([b", ", value].concat()),
             None => self.lines.push((field, value.to_owned())),
         }
@@ -55,28 +55,34 @@ impl UsageLines {
         }
     }
 
-    /// Each line, and whether it says no to some use for this crawler. `None`: the line is malformed.
-    pub(super) fn read(&self, to: &Use<'_>) -> impl Iterator<Item = (UsageField, Box<str>, Option<bool>)> {
-        self.lines.iter().map(|(field, value)| {
-            let reads = match field {
+    /// Reads each line, once.
+    pub(super) fn read<'a>(&self, to: &Use<'a>) -> Vec<LineRead<'a>> {
+        let read = |(field, value): &(UsageField, Vec<u8>)| {
+            steps_count(value.len());
+            let mut purposes = to.purposes.iter();
+            let (says_no, purpose) = match field {
                 UsageField::ContentUsage | UsageField::ContentSignal => {
-                    let read = usage(*field, value);
-                    let says_no = read.welcome.iter().any(|(_, is_welcome)| !is_welcome);
-                    (read.fault.is_none() || says_no).then_some(says_no)
+                    let UsageLine { welcome, fault, .. } = usage(*field, value);
+                    let says_no = welcome.iter().any(|(_, is_welcome)| !is_welcome);
+                    let opposes = |to: &Purpose| welcome.iter().any(|(of, is_welcome)| of == to && !is_welcome);
+                    let purpose = purposes.find(|purpose| opposes(purpose));
+                    ((fault.is_none() || says_no).then_some(says_no), purpose)
                 }
                 UsageField::XRobotsTag | UsageField::RobotsTag | UsageField::MetaRobots => {
                     let tag = RobotsTag::of(*field, value, to);
                     let says_no = tag.says_no(self.is_image);
-                    (says_no || !tag.is_malformed).then_some(says_no)
+                    let purpose = purposes.find(|purpose| tag.opposes(purpose, self.is_image));
+                    ((says_no || !tag.is_malformed).then_some(says_no), purpose)
                 }
                 UsageField::TdmReservation | UsageField::MetaTdm => match reservation(value) {
-                    b"1" => Some(true),
-                    b"0" => Some(false),
-                    _ => None,
+                    b"1" => (Some(true), purposes.find(|purpose| purpose.is_mining())),
+                    b"0" => (Some(false), None),
+                    _ => (None, None),
                 },
             };
-            (*field, shown(value), reads)
-        })
+            LineRead { field: *field, value: shown(value), says_no, purpose }
+        };
+        self.lines.iter().map(read).collect()
     }
 
     /// Whether `TDM-Reservation: 0` permits mining.
@@ -87,34 +93,31 @@ impl UsageLines {
 
     /// The first line that says no to a declared purpose, and whether that is enforced or only reported.
     pub fn reservation(&self, to: &Use<'_>) -> Option<(Reservation, RobotsOverride)> {
-        let found = |wanted: RobotsOverride| {
-            self.lines.iter().find_map(|(field, value)| {
-                let mode = to.modes.of(*field);
-                let purpose = if mode == wanted { self.purpose(*field, value, to)? } else { return None };
-                let purpose = purpose.as_str().into();
-                Some((Reservation { field: *field, value: shown(value), purpose }, mode))
-            })
-        };
-        found(RobotsOverride::Enforce).or_else(|| found(RobotsOverride::Report))
+        reservation_in(&self.read(to), to)
     }
+}
 
-    /// The declared purpose that the line says no to.
-    fn purpose<'a>(&self, field: UsageField, value: &[u8], to: &Use<'a>) -> Option<&'a Purpose> {
-        let mut purposes = to.purposes.iter();
-        match field {
-            UsageField::ContentUsage | UsageField::ContentSignal => {
-                let welcome = usage(field, value).welcome;
-                purposes.find(|purpose| welcome.iter().any(|(of, is_welcome)| of == *purpose && !is_welcome))
-            }
-            UsageField::XRobotsTag | UsageField::RobotsTag | UsageField::MetaRobots => {
-                let tag = RobotsTag::of(field, value, to);
-                purposes.find(|purpose| tag.opposes(purpose, self.is_image))
-            }
-            UsageField::TdmReservation | UsageField::MetaTdm => {
-                purposes.find(|purpose| reservation(value) == b"1" && purpose.is_mining())
-            }
-        }
-    }
+/// What one line says.
+pub(super) struct LineRead<'a> {
+    pub field: UsageField,
+    /// Its beginning.
+    pub value: Box<str>,
+    /// Whether it says no to some use for this crawler. `None`: the line is malformed.
+    pub says_no: Option<bool>,
+    /// The declared purpose that it says no to.
+    pub purpose: Option<&'a Purpose>,
+}
+
+/// [`UsageLines::reservation`].
+pub(super) fn reservation_in(lines: &[LineRead<'_>], to: &Use<'_>) -> Option<(Reservation, RobotsOverride)> {
+    let found = |wanted: RobotsOverride| {
+        let mut lines = lines.iter().filter(|line| to.modes.of(line.field) == wanted);
+        lines.find_map(|LineRead { field, value, purpose, .. }| {
+            let (value, purpose) = (value.clone(), (*purpose)?.as_str().into());
+            Some((Reservation { field: *field, value, purpose }, wanted))
+        })
+    };
+    found(RobotsOverride::Enforce).or_else(|| found(RobotsOverride::Report))
 }
 
 /// All lines of a field are one value (RFC 9110 §5.2): two prices are none.
@@ -150,7 +153,7 @@ const LONGEST: usize = 200;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::UsageModes;
+    use crate::policy::{UsageModes, UsageReport};
     use crate::robots::ProductToken;
     use std::time::{Duration, SystemTime};
 
@@ -266,6 +269,24 @@ mod tests {
             let expected = if opposes { format!("{purpose} TDM-Reservation") } else { "-".into() };
             assert_eq!(opposed(purpose, &[&format!("TDM-Reservation: {value}")]), expected, "{purpose} {value}");
         }
+    }
+
+    /// Whatever is asked of it.
+    #[test]
+    fn each_line_is_read_once() {
+        let purposes = ["search", "ai-train", "tdm"].map(|name| Purpose::parse(name).unwrap());
+        let (modes, now) = (UsageModes::default(), SystemTime::UNIX_EPOCH);
+        let to = Use { purposes: &purposes, product_tokens: &[], modes, now };
+        let mut lines = UsageLines::default();
+        let mut bytes = 0;
+        for field in UsageField::OF_HEADS {
+            for value in ["a;NoIndex, b".repeat(100), "ai-train=maybe, ".repeat(100)] {
+                lines.take(field.as_str().as_bytes(), value.as_bytes());
+                bytes += value.len() as u64 + 2;
+            }
+        }
+        let steps = crate::robots::steps_of(|| _ = UsageReport::judged(&lines, 200, &to));
+        assert!(steps <= bytes, "{steps} steps for {bytes} bytes");
     }
 
     /// They are bounded by their message (`limits.max_header_size`).

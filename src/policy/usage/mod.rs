@@ -6,6 +6,8 @@ mod field;
 pub(super) mod license;
 pub mod offer;
 pub mod page;
+mod page_encodings;
+mod page_head;
 pub(super) mod policy_tokens;
 mod report;
 mod robots_tag;

@@ -5,11 +5,13 @@
 use super::answer::UsageLines;
 use super::field::UsageField;
 use super::offer::RSL;
-use crate::robots::{ProductToken, xml_attribute};
-use html5gum::{HtmlString, Token, Tokenizer, naive_next_state};
+use super::page_encodings::in_encodings;
+use super::page_head::{HeadSeen, NOSCRIPT};
+use crate::robots::{ProductToken, steps_count, xml_attribute};
+use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
+use html5gum::{Span, Tokenizer, naive_next_state};
 use quick_xml::Reader;
 use quick_xml::events::Event;
-use std::borrow::Cow;
 
 /// Bytes of a page that are read, without its content coding.
 pub const LONGEST_HEAD: usize = 64 * 1024;
@@ -38,74 +40,119 @@ fn may_be_page(kind: &[u8]) -> bool {
     }
 }
 
-/// What a page says in each of the ways in which some client may read it. `texts`: without its content codings, or some of them.
-/// `content_type`: as its answer has it. `product_tokens`: whose rules are wanted besides those for everybody.
-pub fn read_page(texts: &[&[u8]], content_type: &[u8], product_tokens: &[ProductToken]) -> UsageLines {
-    let is_xml = memchr::memmem::find(&content_type.to_ascii_lowercase(), b"xml").is_some();
-    let mut lines = UsageLines::default();
-    for page in texts {
-        for text in in_encodings(&page[..page.len().min(LONGEST_HEAD)]) {
+/// How a page is read, and for whom.
+#[derive(Debug)]
+pub struct PageForm {
+    /// As its answer has it.
+    pub content_type: Vec<u8>,
+    /// Content-Encoding's list.
+    pub codings: String,
+    /// Whose rules are wanted besides those for everybody.
+    pub product_tokens: Vec<ProductToken>,
+}
+
+/// A page that was read.
+#[derive(Debug)]
+pub struct PageRead {
+    pub lines: UsageLines,
+    /// All of its head has come ([`PageForm::shows_head`]).
+    pub has_head: bool,
+    /// Bytes read in all ways, and what else took time.
+    pub steps: usize,
+}
+
+/// Most steps to read a page, in all the ways in which some client may read it: some 3 ms.
+pub const MOST_STEPS: usize = 4 * LONGEST_HEAD;
+
+impl PageForm {
+    /// Whether it can be seen that all of the head has come, however a client reads it. XML and the parts of a page are read up to their
+    /// bound.
+    pub fn shows_head(&self) -> bool {
+        media_type(&self.content_type).eq_ignore_ascii_case(b"text/html") && !self.content_type.contains(&b',')
+    }
+
+    /// What a page says in each of the ways in which some client may read it. `texts`: without its content codings, or some of them.
+    /// `None`: it would take more than `most` steps.
+    pub fn read(&self, texts: &[impl AsRef<[u8]>], most: usize) -> Option<PageRead> {
+        let PageForm { content_type, product_tokens, .. } = self;
+        let is_xml = memchr::memmem::find(&content_type.to_ascii_lowercase(), b"xml").is_some();
+        let texts = texts.iter().map(|page| page.as_ref()).map(|page| &page[..page.len().min(LONGEST_HEAD)]);
+        let texts: Vec<_> = texts.flat_map(in_encodings).collect();
+        let mut steps = Steps { taken: 0, most };
+        for text in &texts {
+            steps.take(cost(text) * (1 + usize::from(is_xml)))?;
+        }
+        let (mut lines, mut has_head) = (UsageLines::default(), self.shows_head());
+        for text in &texts {
+            let seen = PageReading::new(&mut lines, product_tokens).html(text, false);
+            // In UTF-16 more may come.
+            has_head &= seen.has_come && memchr::memchr(0, text).is_none();
             // Browsers, which run scripts, read no tags in `noscript`, and so may see one behind what looks like its end.
-            if PageReading::new(&mut lines, product_tokens).html(&text, false) {
-                PageReading::new(&mut lines, product_tokens).html(&text, true);
+            if seen.differs_with_scripts(text) {
+                steps.take(cost(text))?;
+                PageReading::new(&mut lines, product_tokens).html(text, true);
             }
             if is_xml {
-                PageReading::new(&mut lines, product_tokens).xml(&text);
+                PageReading::new(&mut lines, product_tokens).xml(text);
             }
         }
+        Some(PageRead { lines, has_head, steps: steps.taken })
     }
-    lines
 }
 
-/// Whether all of the page's head has come, however a client reads it. `texts`, `content_type`: as for [`read_page`]. XML and the parts
-/// of a page are read up to their bound.
-pub fn has_head(texts: &[&[u8]], content_type: &[u8]) -> bool {
-    let is_html = media_type(content_type).eq_ignore_ascii_case(b"text/html") && !content_type.contains(&b',');
-    is_html && texts.iter().all(|page| in_encodings(page).iter().all(|text| ends_head(text)))
+/// The steps of one reading: a step is a byte. A named character is compared with up to 60 names.
+fn cost(text: &[u8]) -> usize {
+    let is_named = |at: &usize| text.get(at + 1).is_some_and(u8::is_ascii_alphabetic);
+    text.len() + NAMED * memchr::memchr_iter(b'&', text).filter(is_named).count()
 }
 
-/// Behind `</head>`, what belongs into a head still goes there, until the body begins (HTML, "the after head insertion mode").
-fn ends_head(text: &[u8]) -> bool {
-    // In these, tags neither end the head nor begin the body.
-    let (mut templates, mut noscripts, mut is_behind) = (0_usize, 0_usize, false);
-    !walk(text, false, |token| {
-        match token {
-            Token::StartTag(tag) if *tag.name == b"template"[..] => templates += 1,
-            Token::StartTag(tag) if *tag.name == NOSCRIPT[..] => noscripts += 1,
-            Token::EndTag(tag) if *tag.name == b"template"[..] => templates = templates.saturating_sub(1),
-            Token::EndTag(tag) if *tag.name == NOSCRIPT[..] => noscripts = noscripts.saturating_sub(1),
-            _ if templates + noscripts > 0 => {}
-            Token::EndTag(tag) => is_behind |= *tag.name == b"head"[..],
-            Token::StartTag(tag) => match &tag.name[..] {
-                b"body" | b"frameset" => return false,
-                b"html" | b"head" | b"base" | b"basefont" | b"bgsound" | b"link" | b"meta" | b"noframes"
-                | b"script" | b"style" | b"title" => {}
-                _ => return !is_behind,
-            },
-            _ => {}
-        }
-        true
-    })
+/// Counts steps before they are taken.
+struct Steps {
+    taken: usize,
+    most: usize,
 }
 
-/// Shows `each` the tokens of a page, as long as it wants more. Whether it does at the end.
-fn walk(text: &[u8], scripts: bool, mut each: impl FnMut(&Token) -> bool) -> bool {
-    let mut tokens = Tokenizer::new(text);
-    while let Some(Ok(token)) = tokens.next() {
-        if !each(&token) {
-            return false;
-        }
-        if let Token::StartTag(tag) = token {
-            let state = match &tag.name[..] {
-                b"noframes" => naive_next_state(b"style"),
-                // Crawlers run no scripts, so that they see what is in it.
-                NOSCRIPT if !scripts => None,
-                name => naive_next_state(name),
-            };
-            state.into_iter().for_each(|state| tokens.set_state(state));
+impl Steps {
+    fn take(&mut self, steps: usize) -> Option<()> {
+        self.taken += steps;
+        steps_count(if self.taken > self.most { 0 } else { steps });
+        (self.taken <= self.most).then_some(())
+    }
+}
+
+/// A start tag, as far as it has been read.
+#[derive(Default)]
+struct OpenTag {
+    name: Vec<u8>,
+    values: [Option<Vec<u8>>; ATTRIBUTES.len()],
+    /// The attribute whose value may follow.
+    at: Option<usize>,
+}
+
+impl OpenTag {
+    fn begin(&mut self, name: &[u8]) {
+        name.clone_into(&mut self.name);
+        (self.values, self.at) = Default::default();
+    }
+
+    /// Of several alike the first counts.
+    fn attribute(&mut self, name: &[u8]) {
+        let known = ATTRIBUTES.iter().position(|known| known.as_bytes() == name);
+        self.at = known.filter(|at| self.values[*at].is_none());
+        if let Some(at) = self.at {
+            self.values[at] = Some(Vec::new());
         }
     }
-    true
+
+    fn value(&mut self, value: &[u8]) {
+        if let Some(at) = self.at {
+            self.values[at] = Some(value.trim_ascii().to_owned());
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<Vec<u8>> {
+        self.values[ATTRIBUTES.iter().position(|known| *known == name)?].clone()
+    }
 }
 
 /// One way to read a page.
@@ -120,21 +167,36 @@ impl<'a> PageReading<'a> {
         PageReading { lines, policy: None, product_tokens }
     }
 
-    /// `scripts`: whether they run. Returns whether that makes a difference.
-    fn html(mut self, text: &[u8], scripts: bool) -> bool {
-        let mut has_noscript = false;
-        walk(text, scripts, |token| {
-            if let Token::StartTag(tag) = token {
-                has_noscript |= *tag.name == NOSCRIPT[..];
-                self.tag(&tag.name, |name| {
-                    let value = tag.attributes.get(&HtmlString(name.as_bytes().to_vec()))?;
-                    Some(value.value.trim_ascii().to_vec())
-                });
+    /// `scripts`: whether they run.
+    fn html(mut self, text: &[u8], scripts: bool) -> HeadSeen {
+        let (mut seen, mut tag) = (HeadSeen::default(), OpenTag::default());
+        let emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| {
+            match event {
+                CallbackEvent::OpenStartTag { name } => tag.begin(name),
+                CallbackEvent::AttributeName { name } => tag.attribute(name),
+                CallbackEvent::AttributeValue { value } => tag.value(value),
+                CallbackEvent::EndTag { name } => seen.end(name),
+                CallbackEvent::CloseStartTag { .. } => {
+                    seen.start(&tag.name);
+                    self.tag(&tag.name, |name| tag.get(name));
+                    return match &tag.name[..] {
+                        b"noframes" => naive_next_state(b"style"),
+                        // Crawlers run no scripts, so that they see what is in it.
+                        NOSCRIPT if !scripts => None,
+                        name => naive_next_state(name),
+                    };
+                }
+                _ => {}
             }
-            true
+            None
         });
+        let mut tokens = Tokenizer::new_with_emitter(text, emitter);
+        while let Some(Ok(state)) = tokens.next() {
+            tokens.set_state(state);
+        }
+        drop(tokens);
         self.end();
-        has_noscript
+        seen
     }
 
     /// In XML the content of `script` and `title` is markup like others, `<script/>` is all of it, and names may have a prefix. Up to
@@ -204,47 +266,10 @@ impl<'a> PageReading<'a> {
     }
 }
 
-/// The page in each encoding in which a client may read it. Marks and labels say different things to different clients, but markup in
-/// UTF-16 and UTF-32 has zeros, and ISO-2022-JP has escapes before characters that look like markup; all other encodings that are in use
-/// write names and rules as ASCII does.
-fn in_encodings(page: &[u8]) -> Vec<Cow<'_, [u8]>> {
-    let mut texts = vec![Cow::from(page)];
-    if memchr::memchr(0, page).is_some() {
-        texts.push(wide(page, |unit| u16::from_le_bytes(unit).into()).into());
-        texts.push(wide(page, |unit| u16::from_be_bytes(unit).into()).into());
-        texts.push(wide(page, u32::from_le_bytes).into());
-        texts.push(wide(page, u32::from_be_bytes).into());
-    }
-    if memchr::memchr(ESCAPE, page).is_some() {
-        texts.push(without_jis(page).into());
-    }
-    texts
-}
-
-/// Without the characters of two bytes in ISO-2022-JP (RFC 1468).
-fn without_jis(page: &[u8]) -> Vec<u8> {
-    let (mut rest, mut is_wide, mut text) = (page, false, Vec::with_capacity(page.len()));
-    while let Some((byte, more)) = rest.split_first() {
-        match rest {
-            [ESCAPE, b'$', b'@' | b'B', more @ ..] => (rest, is_wide) = (more, true),
-            [ESCAPE, b'(', b'B' | b'J' | b'I', more @ ..] => (rest, is_wide) = (more, false),
-            _ => {
-                text.extend((!is_wide).then_some(byte));
-                rest = more;
-            }
-        }
-    }
-    text
-}
-
-/// Units of so many bytes as UTF-8, but for pairs of them.
-fn wide<const N: usize>(page: &[u8], read: fn([u8; N]) -> u32) -> Vec<u8> {
-    let char = |unit: &[u8; N]| char::from_u32(read(*unit)).unwrap_or(char::REPLACEMENT_CHARACTER);
-    page.as_chunks().0.iter().map(char).collect::<String>().into_bytes()
-}
-
-const ESCAPE: u8 = 0x1b;
-const NOSCRIPT: &[u8] = b"noscript";
+/// Steps to find a named character.
+const NAMED: usize = 15;
+/// Attributes that are read.
+const ATTRIBUTES: [&str; 5] = ["name", "content", "rel", "href", "type"];
 /// Besides letters and digits, in a token (RFC 9110 §5.6.2).
 const MARKS: &[u8] = b"!#$%&'*+-.^_`|~";
 
@@ -259,7 +284,7 @@ mod tests {
     fn said_as(content_type: &str, page: &[u8]) -> String {
         let product_tokens = [ProductToken::parse("ExampleBot").unwrap()];
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_323_200);
-        let lines = read_page(&[page], content_type.as_bytes(), &product_tokens);
+        let lines = read(&[page], content_type, &product_tokens).unwrap().lines;
         let mut said: Vec<_> =
             ["search", "ai-train", "ai-input", "tdm"].map(|name| Purpose::parse(name).unwrap()).into();
         said.retain(|purpose| {
@@ -268,6 +293,11 @@ mod tests {
             lines.reservation(&to).is_some()
         });
         said.iter().map(Purpose::as_str).collect::<Vec<_>>().join(" ")
+    }
+
+    fn read(texts: &[&[u8]], content_type: &str, product_tokens: &[ProductToken]) -> Option<PageRead> {
+        let (content_type, product_tokens) = (content_type.into(), product_tokens.into());
+        PageForm { content_type, codings: String::new(), product_tokens }.read(texts, MOST_STEPS)
     }
 
     fn said(page: &str) -> String {
@@ -338,7 +368,7 @@ mod tests {
     /// All of it, however it is read.
     #[test]
     fn a_head_has_come_where_its_end_has() {
-        let has = |kind: &str, page: &str| has_head(&[page.as_bytes()], kind.as_bytes());
+        let has = |kind: &str, page: &str| read(&[page.as_bytes()], kind, &[]).unwrap().has_head;
         for head in [
             "<title></head><body></title>",
             "<script>'</head>'</script>",
@@ -360,7 +390,7 @@ mod tests {
                 assert!(!has("text/html", &format!("\0{page}")), "it may be in UTF-16");
             }
         }
-        assert!(!has_head(&[b"<head></head>", b"<head>"], b"text/html"), "in one of two codings");
+        assert!(!read(&[b"<head></head>", b"<head>"], "text/html", &[]).unwrap().has_head, "in one of two codings");
     }
 
     #[test]
@@ -450,7 +480,7 @@ mod tests {
     fn a_licence_and_terms_are_reported() {
         let page = b"<head><link rel='License next' href='https://a.example/l.xml'><link rel=stylesheet href=/s.css>\
             <meta name=tdm-reservation content=1><meta name=TDM-Policy content=https://a.example/p></head>";
-        let lines = read_page(&[page], b"text/html", &[]);
+        let lines = read(&[page], "text/html", &[]).unwrap().lines;
         let to = Use { purposes: &[], product_tokens: &[], modes: UsageModes::default(), now: SystemTime::UNIX_EPOCH };
         let noted = UsageReport::of(&lines, 200, &to);
         assert_eq!(noted.licenses, [Box::from("https://a.example/l.xml")]);
@@ -458,11 +488,29 @@ mod tests {
         assert!(noted.malformed.is_empty());
     }
 
+    /// Whatever it claims to be, and in however many ways it may be read: what would take more is not known.
+    #[test]
+    fn a_page_takes_few_steps() {
+        let tags = "<noscript></noscrip t><meta name=robots content=all a b c d e f>".repeat(1_024);
+        let marks = format!("\0\x1b$B\x1b(B<\0m\0\0<\0m<\0\0\0m\0\0\0\0\0\0<\0\0\0m{tags}");
+        for page in [tags.as_bytes(), marks.as_bytes()] {
+            for texts in [&[page][..], &[page; 5]] {
+                let steps = crate::robots::steps_of(|| _ = read(texts, "text/html; xml", &[]));
+                assert!(steps <= MOST_STEPS as u64, "{} texts: {steps} steps", texts.len());
+            }
+        }
+        let plain = "<noscript><p>text&amp;text</noscript><script>'text'</script>".repeat(2_000);
+        let steps = crate::robots::steps_of(|| assert!(read(&[plain.as_bytes()], "text/html", &[]).is_some()));
+        assert!(steps <= 3 * LONGEST_HEAD as u64 / 2, "a page that is one is read once: {steps} steps");
+        let names = "&No".repeat(20_000);
+        assert!(read(&[names.as_bytes()], "text/html", &[]).is_none(), "each is compared with many names");
+    }
+
     #[test]
     fn all_tags_are_read_and_some_are_reported() {
         let many = "<meta name=robots content=all>".repeat(1000) + &"<meta name=robots content=noindex>".repeat(1000);
         assert_eq!(said(&many), "search");
-        let lines = read_page(&[many.as_bytes()], b"text/html", &[]);
+        let lines = read(&[many.as_bytes()], "text/html", &[]).unwrap().lines;
         let to = Use { purposes: &[], product_tokens: &[], modes: UsageModes::default(), now: SystemTime::UNIX_EPOCH };
         assert_eq!(UsageReport::of(&lines, 200, &to).reserved.len(), 1);
     }

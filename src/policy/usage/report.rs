@@ -1,9 +1,9 @@
 //! What an answer's head says about use, to be reported whatever purpose is declared. Pure.
 
-use super::answer::UsageLines;
+use super::answer::{LineRead, UsageLines, reservation_in};
 use super::field::{Signal, UsageField, Use};
 use super::offer;
-use crate::policy::Money;
+use crate::policy::{Money, Reservation, RobotsOverride};
 
 /// What one answer says about the use of its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,9 +28,16 @@ pub struct UsageReport {
 impl UsageReport {
     /// `status`: of the answer.
     pub fn of(lines: &UsageLines, status: u16, to: &Use<'_>) -> Self {
+        Self::judged(lines, status, to).0
+    }
+
+    /// The same, and [`UsageLines::reservation`].
+    pub fn judged(lines: &UsageLines, status: u16, to: &Use<'_>) -> (Self, Option<(Reservation, RobotsOverride)>) {
         let mut noted = UsageReport { payment_required: status == 402, ..UsageReport::default() };
-        for (field, value, reads) in lines.read(to) {
-            match reads {
+        let read = lines.read(to);
+        let reservation = reservation_in(&read, to);
+        for LineRead { field, value, says_no, .. } in read {
+            match says_no {
                 Some(true) => {
                     if noted.reserved.len() < MOST_RESERVED && !noted.reserved.contains(&(field, value.clone())) {
                         noted.reserved.push((field, value));
@@ -73,7 +80,7 @@ impl UsageReport {
         }
         noted.malformed.sort_by_key(|signal| signal.slug());
         noted.malformed.dedup();
-        noted
+        (noted, reservation)
     }
 
     /// Adds what an earlier part of the same answer says.

@@ -36,8 +36,7 @@ impl RobotsTag {
         let mut tag = Self::default();
         let value = value.trim_ascii();
         // Rules are compared without regard to case (§2.1.3); keys of parameters have none (RFC 9651 §3.1.2).
-        let parse = |value: &[u8]| Parser::new(value).parse::<List>();
-        let Ok(members) = parse(value).or_else(|_| parse(&value.to_ascii_lowercase())) else {
+        let Ok(members) = Parser::new(&without_case(value)).parse::<List>() else {
             return Self { is_malformed: true, ..tag };
         };
         for member in &members {
@@ -142,6 +141,17 @@ impl RobotsTag {
     }
 }
 
+/// In lower case, but for strings.
+fn without_case(value: &[u8]) -> Vec<u8> {
+    let (mut is_string, mut is_escaped) = (false, false);
+    let lower = |byte: &u8| {
+        is_string ^= *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        if is_string { *byte } else { byte.to_ascii_lowercase() }
+    };
+    value.iter().map(lower).collect()
+}
+
 /// The crawler's own name.
 fn is_named(name: &str, to: &Use<'_>) -> bool {
     to.product_tokens.iter().any(|token| token.as_str().eq_ignore_ascii_case(name))
@@ -173,7 +183,7 @@ mod tests {
             read.reservation(&to).is_some()
         });
         let to = Use { purposes: &[], product_tokens: &product_tokens, modes: UsageModes::default(), now };
-        let fault = read.read(&to).any(|(.., reads)| reads.is_none()).then_some("?");
+        let fault = read.read(&to).iter().any(|line| line.says_no.is_none()).then_some("?");
         said.iter().map(Purpose::as_str).chain(fault).collect::<Vec<_>>().join(" ")
     }
 

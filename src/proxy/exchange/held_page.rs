@@ -6,9 +6,9 @@ use super::carry_error::CarryError;
 use super::held::{HeldBody, HeldPage, LAST, LOOKS};
 use super::per_user::{asked, rules};
 use super::{Exchange, Outcome};
-use crate::gate::{DECODERS_BUSY, DecodeError, Taker, is_coded};
+use crate::gate::{DECODERS_BUSY, DecodeError, Taker};
 use crate::http1::Framing;
-use crate::policy::usage::page::{LONGEST_HEAD, is_page, read_page};
+use crate::policy::usage::page::{PageForm, is_page};
 use crate::policy::{Refusal, RobotsOverride, SiteFile, UsageLines, content_range};
 use crate::upstream::Route;
 use bytes::Bytes;
@@ -18,10 +18,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange<'_> {
-    /// The content type and the codings of an answer, come or stored, that is a page which has to be read first. HEAD and 304 have no head
+    /// How an answer, come or stored, is read that is a page which has to be read first. HEAD and 304 have no head
     /// of a page, nor has a part from its middle.
     #[cold]
-    pub(super) fn page_form(&self, head: &AnswerHead<'_>) -> Option<(Vec<u8>, String)> {
+    pub(super) fn page_form(&self, head: &AnswerHead<'_>) -> Option<Arc<PageForm>> {
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0)) && self.request.method != "HEAD";
         let is_file = *self.request.target == *SiteFile::TdmRep.path().as_bytes();
         let is_read = self.reads_pages && has_body && !is_file && (200..300).contains(&head.status);
@@ -31,7 +31,9 @@ impl Exchange<'_> {
         // Which of several fields counts differs from one client to another.
         let content_type = Some(head.joined(b"content-type").unwrap_or_default()).filter(|types| is_page(types))?;
         let codings = head.joined(b"content-encoding").unwrap_or_default();
-        Some((content_type, String::from_utf8_lossy(&codings).into()))
+        let asked = asked(self.request, self.peer);
+        let product_tokens = rules(&self.settings, self.request, self.peer).product_tokens(&asked).into_owned();
+        Some(Arc::new(PageForm { content_type, codings: String::from_utf8_lossy(&codings).into(), product_tokens }))
     }
 
     /// Whether it is a part (206) that was asked for, and begins behind the first byte.
@@ -47,14 +49,14 @@ impl Exchange<'_> {
     /// Whether the answer is held back to be read.
     #[cold]
     pub(super) fn hold_page(&mut self, head: &AnswerHead<'_>) -> bool {
-        let Some((content_type, codings)) = self.page_form(head) else { return false };
+        let Some(form) = self.page_form(head) else { return false };
         self.held = Some(Box::new(HeldPage {
             head: head.keep(),
-            content_type,
-            codings,
+            looks: if form.shows_head() { LOOKS } else { 0 },
+            form,
             body: Arc::default(),
-            looks: LOOKS,
             looked_at: 0,
+            says: None,
             until: Instant::now() + PATIENCE,
             reading: None,
             is_over: false,
@@ -144,12 +146,11 @@ impl Exchange<'_> {
                 ready!(held.poll_fill(cx, origin.side()));
                 held.end_waiting();
             }
-            if !is_coded(&held.body, &held.codings) {
-                return Poll::Ready(Ok(self.page_says(&[&held.body], &held.content_type)));
+            if let Some(says) = held.says.take() {
+                return Poll::Ready(Ok(says));
             }
             let workers = self.proxy.gate.workers.clone();
-            let (body, codings) = (held.body.clone(), held.codings.clone());
-            held.reading = Some(Box::pin(workers.page(body, codings, LONGEST_HEAD, self.decode_taker())));
+            held.reading = Some(Box::pin(workers.page(held.body.clone(), held.form.clone(), self.decode_taker())));
         }
         let reading = held.reading.as_mut().expect("it has just been begun");
         let read = match reading.as_mut().poll(cx) {
@@ -158,9 +159,7 @@ impl Exchange<'_> {
             Poll::Pending => return Poll::Pending,
         };
         held.reading = None;
-        Poll::Ready(
-            read.map(|texts| self.page_says(&texts.iter().map(Vec::as_slice).collect::<Vec<_>>(), &held.content_type)),
-        )
+        Poll::Ready(read)
     }
 
     pub(super) fn decode_taker(&self) -> Taker {
@@ -178,12 +177,6 @@ impl Exchange<'_> {
             self.report(why);
         }
         Ok(UsageLines::default())
-    }
-
-    pub(super) fn page_says(&self, texts: &[&[u8]], content_type: &[u8]) -> UsageLines {
-        let asked = asked(self.request, self.peer);
-        let product_tokens = rules(&self.settings, self.request, self.peer).product_tokens(&asked);
-        read_page(texts, content_type, &product_tokens)
     }
 }
 

@@ -69,8 +69,8 @@ impl Exchange<'_> {
         let asked = asked(request, peer);
         let product_tokens = rules.product_tokens(&asked);
         let to = Use { purposes: rules.purposes(), product_tokens: &product_tokens, modes: rules.usage, now };
-        let mut noted = UsageReport::of(lines, head.status, &to);
-        let reservation = Some(()).filter(|()| (200..300).contains(&head.status)).and_then(|()| lines.reservation(&to));
+        let (mut noted, reservation) = UsageReport::judged(lines, head.status, &to);
+        let reservation = reservation.filter(|_| (200..300).contains(&head.status));
         // TDMRep §5: what an answer says goes for it, whatever the site's file says.
         let is_mined = |told: &Reported| matches!(told, Reported::Refused(why) if matches!(&**why, Refusal::EntryReserved(entry) if entry.term.is_none()));
         if lines.frees_mining() {

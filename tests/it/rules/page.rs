@@ -257,6 +257,13 @@ async fn a_page_that_cannot_be_read_is_refused_with_a_cause_of_its_own() {
             "the content coding \"unknown\" is not known here",
         ),
         ("window", coded_as("br", vec![0x11, 0x1e, 0, 0]), "the br body asks for too large a window"),
+        (
+            "ways",
+            Reply::status(200)
+                .field("Content-Type", "text/html; xml")
+                .body("\x1b$B\x1b(B<noscript><!-- </noscript> -->".repeat(2_200)),
+            "it takes too long to read in all the ways",
+        ),
     ];
     let rows = answers.each_ref().map(|(target, _, why)| (*target, *why));
     let origin = Origin::http(move |seen| {

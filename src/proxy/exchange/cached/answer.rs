@@ -7,10 +7,9 @@ use super::super::held_page::{decoders_busy, unreadable};
 use super::super::{Exchange, Outcome, send_body};
 use super::CacheTrace;
 use crate::gate::cache::{CacheResult, EntryBody, StoredAnswer};
-use crate::gate::is_coded;
 use crate::http1::Framing;
 use crate::policy::cache::{BodyPart, StoredHead};
-use crate::policy::usage::page::LONGEST_HEAD;
+use crate::policy::usage::page::PageForm;
 use crate::policy::{Refusal, UsageLines};
 use crate::proxy::io::Timer;
 use crate::upstream::Route;
@@ -94,16 +93,11 @@ impl Exchange<'_> {
     }
 
     /// What it says, if it is a page that has to be read.
-    async fn read_stored(&self, stored: &StoredAnswer, form: Option<(Vec<u8>, String)>) -> Result<UsageLines, Refusal> {
-        let Some((content_type, codings)) = form else { return Ok(UsageLines::default()) };
-        let body = stored.body.beginning();
-        if !is_coded(body, &codings) {
-            return Ok(self.page_says(&[body], &content_type));
-        }
-        let workers = self.proxy.gate.workers.clone();
-        let decoding = workers.page(Arc::new(body.to_vec()), codings, LONGEST_HEAD, self.decode_taker());
-        let texts = timeout(LAST, decoding).await.map_err(|_| decoders_busy())?.map_err(unreadable)?;
-        Ok(self.page_says(&texts.iter().map(Vec::as_slice).collect::<Vec<_>>(), &content_type))
+    async fn read_stored(&self, stored: &StoredAnswer, form: Option<Arc<PageForm>>) -> Result<UsageLines, Refusal> {
+        let Some(form) = form else { return Ok(UsageLines::default()) };
+        let body = Arc::new(stored.body.beginning().to_vec());
+        let reading = self.proxy.gate.workers.clone().page(body, form, self.decode_taker());
+        timeout(LAST, reading).await.map_err(|_| decoders_busy())?.map_err(unreadable)
     }
 
     /// What it says about its use, for this requester's purposes: in its head, and in the page.
