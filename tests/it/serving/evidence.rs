@@ -59,7 +59,7 @@ pub async fn verified(directory: &Path) -> Value {
 async fn of_a_stranger_little_is_kept_and_of_a_user_all() {
     let origin = Origin::site(RULES).await;
     let url = origin.url(&format!("/private/{}", "x".repeat(40_000)));
-    let proxy = Binary::serve(&format!("{KEPT}log: {{ access: access.log }}\n{}", super::access::users(""))).await;
+    let proxy = Binary::serve(&format!("{KEPT}log: {{ access: ./access.log }}\n{}", super::access::users(""))).await;
     let agent = format!("{} {}", "y".repeat(5000), "Bot/1 ".repeat(1000));
     let stranger = format!("GET {url} HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n\r\n");
     let malformed = format!("GET {}://a/ HTTP/1.1\r\nHost: a\r\n\r\n", "z".repeat(40_000));
