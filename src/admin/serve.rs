@@ -2,8 +2,10 @@
 
 use super::{Admin, router};
 use crate::proxy::listener::{accept, send_at_once};
+use crate::proxy::{ConnectionPermit, Room};
 use axum::Router;
 use hyper::server::conn::http1::Builder;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 #[cfg(target_os = "linux")]
@@ -12,7 +14,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -21,21 +22,22 @@ impl Admin {
     pub async fn serve(self: Arc<Self>, socket: TcpListener) {
         send_at_once(&socket);
         let service = TowerToHyperService::new(router(self.clone()));
-        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let room = Room::new(MAX_CONNECTIONS);
         let mut connections = JoinSet::new();
         let mut logged = None;
         loop {
             let arrived = async {
-                let permit = room.clone().acquire_owned().await.expect("the semaphore is never closed");
-                accept(&self.proxy, &socket, &mut logged).await.map(|(stream, _)| (stream, permit))
+                let (stream, address) = accept(&self.proxy, &socket, &mut logged).await?;
+                Some((stream, room.permit(address.ip(), || MAX_CONNECTIONS).await))
             };
             tokio::select! {
                 arrived = arrived => if let Some((stream, permit)) = arrived {
-                    connections.spawn(self.clone().connection(stream, service.clone(), permit));
+                    let (admin, service) = (self.clone(), service.clone());
+                    connections.spawn(permit.serve(|permit| admin.connection(stream, service, permit)));
                 },
-                Some(_) = connections.join_next() => {}
                 () = self.ended() => break,
             }
+            while connections.try_join_next().is_some() {}
         }
         drop(socket);
         let _ = timeout(STOP_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
@@ -50,12 +52,16 @@ impl Admin {
         self: Arc<Self>,
         stream: TcpStream,
         service: TowerToHyperService<Router>,
-        _permit: OwnedSemaphorePermit,
+        permit: ConnectionPermit,
     ) {
         let limit = self.proxy.settings.load().limits.header_timeout;
         // For a client that does not read: the kernel gives up unsent data.
         #[cfg(target_os = "linux")]
         let _ = set_tcp_user_timeout(&stream, u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
+        let service = service_fn(|request| {
+            permit.heard(true);
+            service.call(request)
+        });
         let mut builder = Builder::new();
         // Counts from the end of the previous answer, so it also bounds idle connections.
         builder.timer(TokioTimer::new()).header_read_timeout(limit);
@@ -73,7 +79,7 @@ impl Admin {
     }
 }
 
-/// Concurrent connections; further ones wait.
+/// Concurrent connections; a further one waits until the oldest without a whole head is cut.
 const MAX_CONNECTIONS: usize = 256;
 /// Requests in flight at the end get this long, so that no admin client delays the end.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);

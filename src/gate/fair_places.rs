@@ -11,10 +11,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 #[derive(Clone)]
-pub(super) struct FairPlaces(Arc<Mutex<PlacesState>>);
+pub struct FairPlaces(Arc<Mutex<PlacesState>>);
 
 /// One place, or the wait for one. Released on drop.
-pub(super) struct FairPlace {
+pub struct FairPlace {
     all: FairPlaces,
     client: ClientId,
     waits: (u64, u64),

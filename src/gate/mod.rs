@@ -27,7 +27,7 @@ pub use budget::{BudgetFigures, Charge};
 pub use compute::Workers;
 pub use decode::DecodeError;
 pub use decoders::DECODERS_BUSY;
-pub use fair_places::Taker;
+pub use fair_places::{FairPlace, FairPlaces, Taker};
 pub use fleet::FleetFigures;
 pub use pacer::{PaceFigures, Permit};
 pub use report_mode::Reported;

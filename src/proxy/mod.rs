@@ -16,6 +16,7 @@ pub use exchange::memory::{RememberedReservation, Reservations};
 pub use exchange::offers::{Offer, Offers};
 pub use exchange::recent::{Decisions, RecentDecision};
 pub use exchange::users::{UserFigures, Who};
+pub(crate) use limits::total::{ConnectionPermit, Room};
 pub(crate) use respond::evidence;
 
 use crate::config::{AccessLog, Settings};

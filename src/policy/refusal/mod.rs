@@ -4,9 +4,11 @@
 mod egress_reason;
 mod evidence;
 mod sentence;
+mod shortened;
 
 pub use egress_reason::{EgressReason, ListedBy};
 pub use evidence::{EntryEvidence, PreferenceEvidence, Reservation, RuleEvidence};
+pub(crate) use shortened::shortened;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,9 +149,9 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// A malformed request, and why.
-    pub fn bad_request(detail: impl Into<Box<str>>) -> Self {
-        Self::BadRequest { detail: detail.into() }
+    /// A malformed request, and why; a long text is cut, as it may quote the request.
+    pub fn bad_request(detail: impl AsRef<str>) -> Self {
+        Self::BadRequest { detail: shortened(detail.as_ref()).into() }
     }
 
     /// The end of the problem type (RFC 9457), and the label in logs and metrics. Stable.

@@ -11,6 +11,7 @@ use super::wire::{LINGER_TIME, Wire};
 use super::{Peer, auth};
 use crate::config::{Settings, User};
 use crate::policy::Refusal;
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -114,18 +115,25 @@ pub(super) fn take_place(proxy: &Proxy, peer: &Peer, place: &mut Option<Place<St
     Ok(())
 }
 
-/// A place among the user's connections. Reuses the connection's place if the user is the same.
+/// A place among the user's connections, which are at most half of all places if there are other users. Reuses the
+/// connection's place if the user is the same.
 pub(super) fn user_place(
     proxy: &Proxy,
     user: Option<&User>,
     has: Option<Place<String>>,
 ) -> Result<Option<Place<String>>, Refusal> {
-    let Some((user, limit)) = user.and_then(|user| Some((user, user.max_connections?.get()))) else { return Ok(None) };
+    let Some(user) = user else { return Ok(None) };
     let name = user.name.as_ref();
-    match has.filter(|place| place.client() == name) {
-        Some(place) => Ok(Some(place)),
-        None => proxy.users.enter(name.to_owned(), limit).map(Some).ok_or(Refusal::ConnectionLimit { limit }),
+    if let Some(place) = has.filter(|place| place.client() == name) {
+        return Ok(Some(place));
     }
+    let settings = proxy.settings.load();
+    let is_one_of_many = settings.access.users.len() > 1;
+    let share = is_one_of_many.then(|| proxy.room.half(settings.limits.max_connections.get()));
+    let Some(limit) = user.max_connections.map(NonZeroUsize::get).into_iter().chain(share).min() else {
+        return Ok(None);
+    };
+    proxy.users.enter(name.to_owned(), limit).map(Some).ok_or(Refusal::ConnectionLimit { limit })
 }
 
 /// Duration of a lingering close while the proxy stops.

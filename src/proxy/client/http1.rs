@@ -187,7 +187,8 @@ impl Connection {
     /// Answers one request. The head is parsed once, here.
     async fn answer(&mut self, proxy: &Arc<Proxy>, raw: &Buffer) -> Next {
         let began = Instant::now();
-        let Connection { wire, input, peer, timer, place, last, last_place, .. } = self;
+        let Connection { wire, input, peer, timer, permit, place, last, last_place, .. } = self;
+        permit.heard(true);
         let inside = peer.tunnel.as_ref().map(|tunnel| &tunnel.authority);
         let side = Http1::new(wire, input);
         let mut room = FieldRoom::new();
@@ -224,7 +225,10 @@ impl Connection {
         }
         let mut exchange = Exchange::new(proxy, settings, request, peer, began);
         match identified {
-            Err(outcome) => exchange.finish(outcome, &mut client, timer).await,
+            Err(outcome) => {
+                exchange.finish(outcome, &mut client, timer).await;
+                permit.heard(false);
+            }
             Ok(()) => exchange.run(&mut client, timer, last_place).await,
         }
         if client.is_cut {

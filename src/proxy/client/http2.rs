@@ -63,6 +63,7 @@ async fn serve_streams(proxy: Arc<Proxy>, connection: Connection, turns: TaskTur
             stream = streams.accept() => match stream {
                 Some(Ok((request, respond))) => {
                     shared.permit.busy();
+                    shared.permit.heard(true);
                     // Boxed in place: spawning would move the future, and `Box::pin` would copy it.
                     let exchange = exchange(proxy.clone(), shared.clone(), request, respond);
                     exchanges.spawn(Box::into_pin(Box::write(Box::new_uninit(), exchange)));
@@ -186,15 +187,19 @@ async fn connect(
         }
     };
     permit.set_outer(outer);
-    match connect::grant(exchange, request.via.as_deref(), &mut client, &mut timer).await {
-        ConnectResult::Intercepted => {
-            let wire = Wire::Stream(Box::new(client.side));
-            let connection = Connection::new(wire, Buffer::new(), peer.clone(), timer, permit, user);
-            let agent = request.user_agent.map(|agent| String::from_utf8_lossy(agent).into_owned());
-            connect::serve_intercepted(proxy, connection, request.authority.clone(), agent).await;
+    permit.heard(true);
+    let serve = |permit| async move {
+        match connect::grant(exchange, request.via.as_deref(), &mut client, &mut timer).await {
+            ConnectResult::Intercepted => {
+                let wire = Wire::Stream(Box::new(client.side));
+                let connection = Connection::new(wire, Buffer::new(), peer.clone(), timer, permit, user);
+                let agent = request.user_agent.map(|agent| String::from_utf8_lossy(agent).into_owned());
+                connect::serve_intercepted(proxy, connection, request.authority.clone(), agent).await;
+            }
+            ConnectResult::NotGranted | ConnectResult::TunnelEnded => client.finish().await,
         }
-        ConnectResult::NotGranted | ConnectResult::TunnelEnded => client.finish().await,
-    }
+    };
+    permit.serve(serve).await;
 }
 
 /// One place under each limit: all connections, the client's, the user's.
@@ -203,11 +208,12 @@ type Places = (ConnectionPermit, Place<IpAddr>, Option<Place<String>>);
 fn places(proxy: &Proxy, peer: &Peer) -> Result<Places, Refusal> {
     let limits = &proxy.settings.load().limits;
     let (most, of_client) = (limits.max_connections.get(), limits.max_connections_per_client.get());
-    let Some(permit) = proxy.room.take(most) else {
+    let address = per_client::client(peer.address.ip());
+    let Some(permit) = proxy.room.take(address, most) else {
         let why = format!("{most} connections are open, the maximum allowed").into();
         return Err(Refusal::OwnLimit { retry_after: LINGER_TIME, why });
     };
-    let Some(client) = proxy.clients.enter(per_client::client(peer.address.ip()), of_client) else {
+    let Some(client) = proxy.clients.enter(address, of_client) else {
         return Err(Refusal::ConnectionLimit { limit: of_client });
     };
     Ok((permit, client, user_place(proxy, peer.user.as_deref(), None)?))

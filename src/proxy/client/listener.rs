@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use rustls::ServerConfig;
 use socket2::SockRef;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,12 +101,13 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<Lis
     let mut arrived = None;
     let mut last_logged = None;
     loop {
+        let waiting = arrived.as_ref().map_or(Ipv4Addr::UNSPECIFIED.into(), |(.., place): &Arrived| *place.client());
         let permit = tokio::select! {
             tcp = accept(&proxy, &listener, &mut last_logged), if arrived.is_none() => {
                 arrived = tcp.and_then(|(tcp, address)| admit(&proxy, tcp, address));
-                if arrived.is_none() { None } else { proxy.room.take(limit()) }
+                arrived.as_ref().and_then(|(.., place)| proxy.room.take(*place.client(), limit()))
             }
-            permit = proxy.room.permit(limit), if arrived.is_some() => Some(permit),
+            permit = proxy.room.permit(waiting, limit), if arrived.is_some() => Some(permit),
             Some(ended) = connections.join_next() => {
                 log_failed(ended);
                 None
@@ -117,7 +118,8 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<Lis
             && let Some(arrived) = arrived.take()
         {
             // Boxed in place: spawning would move the future, and `Box::pin` would copy it.
-            let served = served(proxy.clone(), arrived, state.clone(), permit);
+            let (proxy, state) = (proxy.clone(), state.clone());
+            let served = permit.serve(|permit| served(proxy, arrived, state, permit));
             connections.spawn(Box::into_pin(Box::write(Box::new_uninit(), served)));
         }
     }
@@ -131,8 +133,9 @@ pub async fn serve(proxy: Arc<Proxy>, listener: Arc<TcpListener>, state: Arc<Lis
     for arrived in left {
         let (proxy, state) = (proxy.clone(), state.clone());
         connections.spawn(Box::pin(async move {
-            let permit = proxy.room.permit(|| proxy.settings.load().limits.max_connections.get()).await;
-            served(proxy, arrived, state, permit).await;
+            let limit = || proxy.settings.load().limits.max_connections.get();
+            let permit = proxy.room.permit(*arrived.2.client(), limit).await;
+            permit.serve(|permit| served(proxy, arrived, state, permit)).await;
         }));
     }
     if !proxy.is_stopping() {
@@ -204,6 +207,7 @@ async fn served(
     if let Wire::Tls(tls) = &wire {
         let shown = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
         peer.certificate = shown.map(|der| Arc::new(ClientCertificate::new(der.clone())));
+        permit.heard(peer.certificate.is_some());
     }
     Connection::new(wire, Buffer::new(), peer, Timer::new(), permit, None).serve(&proxy).await;
 }

@@ -29,6 +29,7 @@ pub async fn serve(proxy: &Arc<Proxy>, connection: Connection) {
     };
     match negotiated {
         Some(Ok(authority)) => {
+            permit.heard(true);
             let inner = Connection::new(io, Buffer::new(), peer, timer, permit, place);
             Box::pin(connect(proxy, inner, authority, None, true)).await;
         }

@@ -6,6 +6,7 @@ use super::per_user::{asked, rules};
 use super::request::Request;
 use crate::gate::Reported;
 use crate::policy::Refusal;
+use crate::policy::refusal::shortened;
 use crate::proxy::respond::{Answer, Member, each_member};
 use crate::robots::ProductToken;
 use http::{HeaderName, Version};
@@ -55,16 +56,22 @@ impl EndedExchange<'_> {
         if matches!(outcome, Outcome::ClientGone) {
             detail = Some("the client has left".into());
         }
-        let agent = request.and_then(|request| request.user_agent).map(String::from_utf8_lossy);
-        let token = request.filter(|request| !request.is_connect()).and_then(|request| self.tokens(request));
+        let (mut url, mut method) = (self.url(), request.map(|request| Cow::Borrowed(request.method)));
+        let mut agent = request.and_then(|request| request.user_agent).map(String::from_utf8_lossy);
+        let mut token = request.filter(|request| !request.is_connect()).and_then(|request| self.tokens(request));
+        if self.is_stranger(outcome) {
+            let short = |text: &mut String| *text = shortened(text).into_owned();
+            url.iter_mut().chain(&mut token).for_each(short);
+            method.iter_mut().chain(&mut agent).for_each(|text| short(text.to_mut()));
+        }
         let (status, bytes_out) = self.sent(answer);
         tracing::info!(
             target: "access",
             id = next_id(self.proxy.upstream.name()),
             client = %self.peer.address.ip().to_canonical(),
             user = self.peer.user.as_ref().map(|user| user.name.as_ref()),
-            method = request.map(|request| request.method),
-            url = self.url(),
+            method = method.as_deref(),
+            url = url,
             authority = request.map(|request| tracing::field::display(&request.authority)),
             http = request.map(|request| version(request.version)),
             agent = agent.as_deref(),

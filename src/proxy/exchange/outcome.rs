@@ -6,6 +6,7 @@ use super::state::Trip;
 use super::users::Cost;
 use crate::config::Settings;
 use crate::gate::Reported;
+use crate::policy::refusal::shortened;
 use crate::policy::{Allowance, Refusal, RuleEvidence};
 use crate::proxy::Proxy;
 use crate::proxy::client::Peer;
@@ -95,6 +96,7 @@ impl<'a> EndedExchange<'a> {
         let proxy = self.proxy;
         let is_problem = matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_));
         let url = if is_problem { self.url() } else { None };
+        let is_stranger = self.is_stranger(&outcome);
         let (of, accept) = (url.as_deref(), self.accept());
         let error_answer = match &outcome {
             Outcome::Refused(refusal) => Some(Answer::refusal(refusal, of, accept, self.settings)),
@@ -114,7 +116,10 @@ impl<'a> EndedExchange<'a> {
             Outcome::Forwarded | Outcome::Cached | Outcome::Tunnelled | Outcome::Intercepted => {
                 return ClientReply::AlreadySent;
             }
-            Outcome::Refused(refusal) => proxy.log_refused(self.peer, url, refusal),
+            Outcome::Refused(refusal) => {
+                let url = url.map(|url| if is_stranger { shortened(&url).into_owned() } else { url });
+                proxy.log_refused(self.peer, url, refusal);
+            }
             Outcome::Failed(_) | Outcome::Cut(_) | Outcome::ClientGone | Outcome::ProxyStopped => {}
         }
         error_answer.map_or(ClientReply::Cut, ClientReply::Send)
@@ -159,6 +164,12 @@ impl<'a> EndedExchange<'a> {
 
     pub(super) fn url(&self) -> Option<String> {
         self.request.map_or_else(|unread| unread.url.clone(), |request| Some(request.url()))
+    }
+
+    /// Whether the request ended before its user was known. What is kept of it is short.
+    pub(super) fn is_stranger(&self, outcome: &Outcome) -> bool {
+        let is_nobody = self.peer.user.is_none() && !self.settings.access.users.is_empty();
+        is_nobody || self.request.is_err() || matches!(outcome, Outcome::Refused(Refusal::ClientDenied { .. }))
     }
 
     fn is_for_setup(&self) -> bool {

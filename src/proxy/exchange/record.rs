@@ -6,6 +6,7 @@ use super::per_user::{asked, rules};
 use crate::evidence::{Draft, Evidence, digest_of};
 use crate::gate::Reported;
 use crate::policy::Entry;
+use crate::policy::refusal::shortened;
 use crate::proxy::respond::{Answer, Member, each_member};
 use crate::robots::{ProductToken, Purpose};
 use std::borrow::Cow;
@@ -17,7 +18,7 @@ impl EndedExchange<'_> {
     pub(super) fn record(&self, evidence: &Evidence, outcome: &Outcome, answer: Option<&Answer>) {
         let (now, trip, basis) = (SystemTime::now(), self.trip, self.trip.gate.basis());
         let mut draft = evidence.draft(now.checked_sub(self.began.elapsed()).unwrap_or(now));
-        self.client(&mut draft);
+        self.client(outcome, &mut draft);
         let (name, error, detail) = outcome.words();
         draft.word("outcome", name);
         error.iter().for_each(|error| draft.text("error", error));
@@ -66,15 +67,17 @@ impl EndedExchange<'_> {
         evidence.put(draft, self.settings.kept(), basis.iter().flatten());
     }
 
-    fn client(&self, draft: &mut Draft) {
+    fn client(&self, outcome: &Outcome, draft: &mut Draft) {
         draft.address("client", self.peer.address.ip().to_canonical());
         if let Some(user) = &self.peer.user {
             draft.text("user", user.name.as_ref());
         }
-        let Ok(request) = self.request else {
-            self.url().iter().for_each(|url| draft.text("url", url));
+        if self.is_stranger(outcome) {
+            self.request.iter().for_each(|request| draft.text("method", &shortened(request.method)));
+            self.url().iter().for_each(|url| draft.text("url", &shortened(url)));
             return;
-        };
+        }
+        let Ok(request) = self.request else { return };
         draft.text("method", request.method);
         request.promised.iter().for_each(|promised| draft.text("promised", &promised.to_string()));
         draft.text("url", &request.url());

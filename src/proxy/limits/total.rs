@@ -1,13 +1,15 @@
 //! Limit on all client connections (`limits.max_connections`, and the limit on open files). Tracks which are idle, so
-//! that they can make room for new ones.
+//! that they can make room for new ones. If none is, it cuts others.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 /// The open connections.
@@ -25,8 +27,13 @@ struct Open {
 }
 
 /// The state of one connection.
-#[derive(Default)]
 struct Member {
+    client: IpAddr,
+    began: Instant,
+    /// It has sent a whole head, and not been turned away.
+    is_heard: AtomicBool,
+    is_cut: AtomicBool,
+    cut: Notify,
     /// Milliseconds since the start, plus one; 0: busy.
     idle_since: AtomicU64,
     /// Input has arrived.
@@ -52,15 +59,17 @@ impl Room {
         Room { open: Arc::new(Open { count, members, next, began: Instant::now() }), most }
     }
 
-    /// Waits until fewer than `limit` are open, closing idle ones meanwhile. `limit` is called again each time.
-    /// Cancel-safe.
-    pub async fn permit(&self, limit: impl Fn() -> usize) -> ConnectionPermit {
+    /// Waits until fewer than `limit` are open. Meanwhile closes idle ones or, if there are none, cuts others.
+    /// `limit` is called again each time. Cancel-safe.
+    pub async fn permit(&self, client: IpAddr, limit: impl Fn() -> usize) -> ConnectionPermit {
         let mut open = self.open.count.subscribe();
         loop {
-            if let Some(permit) = self.take(limit()) {
+            if let Some(permit) = self.take(client, limit()) {
                 return permit;
             }
-            self.close_longest_idle(|_| 1);
+            if self.close_longest_idle(|_| 1) == 0 {
+                self.cut(client, limit());
+            }
             // A connection may become idle. The sender is in `self`, so it cannot be gone.
             let _ = timeout(LOOK_AGAIN, open.changed()).await;
         }
@@ -72,7 +81,7 @@ impl Room {
     }
 
     /// Takes a place if fewer than `limit` are open.
-    pub fn take(&self, limit: usize) -> Option<ConnectionPermit> {
+    pub fn take(&self, client: IpAddr, limit: usize) -> Option<ConnectionPermit> {
         let limit = limit.min(self.most);
         let mut taken = false;
         self.open.count.send_if_modified(|open| {
@@ -83,10 +92,35 @@ impl Room {
         });
         taken.then(|| {
             let number = self.open.next.fetch_add(1, Relaxed);
-            let member = Arc::<Member>::default();
+            let member = Arc::new(Member::new(client));
             self.open.members.lock().insert(number, member.clone());
             ConnectionPermit { number, member, open: self.open.clone() }
         })
+    }
+
+    /// Half of the places: more of one client's give way to others.
+    pub fn half(&self, limit: usize) -> usize {
+        (limit.min(self.most) / 2).max(1)
+    }
+
+    /// Cuts one connection for a new one of `client`: the oldest that has not sent a whole head or, if an address that
+    /// is not `client` has more than half of the places, its newest.
+    fn cut(&self, client: IpAddr, limit: usize) {
+        let members = self.open.members.lock();
+        let open = || members.iter().filter(|(_, member)| !member.is_cut.load(Relaxed));
+        let is_silent = |member: &Member| !member.is_heard.load(Relaxed) && member.began.elapsed() >= FRESH;
+        let silent = open().filter(|(_, member)| is_silent(member)).min_by_key(|(number, _)| **number);
+        let greedy = || {
+            let mut counts = HashMap::new();
+            open().for_each(|(_, member)| *counts.entry(member.client).or_insert(0) += 1);
+            let (&most, &count) = counts.iter().max_by_key(|(_, count)| **count)?;
+            let newest = open().filter(|(_, member)| member.client == most).max_by_key(|(number, _)| **number);
+            newest.filter(|_| most != client && count > self.half(limit))
+        };
+        if let Some((_, member)) = silent.or_else(greedy) {
+            member.is_cut.store(true, Relaxed);
+            member.cut.notify_one();
+        }
     }
 
     /// Asks the connections of this listener to close once idle.
@@ -125,6 +159,22 @@ impl Room {
 }
 
 impl Member {
+    fn new(client: IpAddr) -> Self {
+        Member {
+            client,
+            began: Instant::now(),
+            is_heard: false.into(),
+            is_cut: false.into(),
+            cut: Notify::new(),
+            idle_since: 0.into(),
+            is_used: false.into(),
+            is_to_go: false.into(),
+            listener: 0.into(),
+            is_last: false.into(),
+            waker: Mutex::default(),
+        }
+    }
+
     fn wake(&self) {
         if let Some(waker) = self.waker.lock().take() {
             waker.wake();
@@ -146,6 +196,21 @@ impl ConnectionPermit {
         }
         let goes = member.is_to_go.load(Relaxed) || member.is_last.load(Relaxed);
         if goes { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Serves the connection until it ends or is cut for another.
+    pub async fn serve<F: Future<Output = ()>>(self, serve: impl FnOnce(Self) -> F) {
+        let member = self.member.clone();
+        let serving = pin!(serve(self));
+        tokio::select! {
+            () = serving => {}
+            () = member.cut.notified() => tracing::debug!(client = %member.client, "cut a connection for another client"),
+        }
+    }
+
+    /// Whether it has sent a whole head, and was not turned away.
+    pub fn heard(&self, is_heard: bool) {
+        self.member.is_heard.store(is_heard, Relaxed);
     }
 
     /// Sets the listener.
@@ -187,17 +252,30 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 mod tests {
     use super::*;
     use std::future::poll_fn;
+    use std::net::Ipv4Addr;
+
+    const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+
+    /// Holds a place until it is cut.
+    async fn hold(permit: ConnectionPermit) {
+        let forever = |permit| async move {
+            let () = std::future::pending().await;
+            drop::<ConnectionPermit>(permit);
+        };
+        permit.serve(forever).await;
+    }
 
     #[tokio::test]
     async fn a_waiter_gets_the_next_free_place() {
         let room = Room::new(100);
-        let (first, _second) = (room.permit(|| 2).await, room.permit(|| 2).await);
-        assert!(room.take(2).is_none());
-        let (third, ()) = tokio::join!(room.permit(|| 2), async { drop(first) });
-        assert!(room.take(2).is_none());
-        assert!(room.take(3).is_some(), "a reload may make room");
+        let (first, _second) = (room.permit(ONE, || 2).await, room.permit(ONE, || 2).await);
+        assert!(room.take(ONE, 2).is_none());
+        let (third, ()) = tokio::join!(room.permit(ONE, || 2), async { drop(first) });
+        assert!(room.take(ONE, 2).is_none());
+        assert!(room.take(ONE, 3).is_some(), "a reload may make room");
         drop(third);
-        assert!(room.take(2).is_some());
+        assert!(room.take(ONE, 2).is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -205,7 +283,7 @@ mod tests {
         let room = Room::new(100);
         let mut permits = Vec::new();
         for _ in 0..6 {
-            permits.push(room.permit(|| 10).await);
+            permits.push(room.permit(ONE, || 10).await);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let goes = |permit: &ConnectionPermit, since| {
@@ -230,7 +308,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_new_connection_is_spared_for_a_moment() {
         let room = Room::new(100);
-        let permit = room.permit(|| 10).await;
+        let permit = room.permit(ONE, || 10).await;
         let goes = || permit.poll_idle(&mut Context::from_waker(Waker::noop()), Instant::now()).is_ready();
         assert!(!goes());
         assert_eq!(room.close_idle(1), 0, "its request may be under way");
@@ -242,7 +320,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_waiter_gets_the_place_of_an_idle_connection() {
         let room = Room::new(2);
-        let permits = [room.permit(|| 10).await, room.permit(|| 10).await];
+        let permits = [room.permit(ONE, || 10).await, room.permit(ONE, || 10).await];
         permits.iter().for_each(ConnectionPermit::busy);
         let [busy, idle] = permits;
         let since = Instant::now();
@@ -250,7 +328,68 @@ mod tests {
             poll_fn(|cx| idle.poll_idle(cx, since)).await;
             drop(idle);
         };
-        tokio::join!(room.permit(|| 10), leaves);
+        tokio::join!(room.permit(ONE, || 10), leaves);
         drop(busy);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_that_has_sent_no_whole_head_makes_room() {
+        let room = Room::new(3);
+        let mut permits = Vec::new();
+        for _ in 0..3 {
+            permits.push(room.permit(ONE, || 10).await);
+        }
+        permits[0].heard(true);
+        let numbers: Vec<_> = permits.iter().map(|permit| permit.number).collect();
+        let mut held: Vec<_> = permits.into_iter().map(|permit| Box::pin(hold(permit))).collect();
+        let began = Instant::now();
+        let permit = tokio::select! {
+            permit = room.permit(ONE, || 10) => permit,
+            _ = futures_util::future::join_all(&mut held) => panic!("one stays"),
+        };
+        assert!(began.elapsed() >= FRESH, "their heads may be under way");
+        assert!(!room.open.members.lock().contains_key(&numbers[1]));
+        assert_eq!(room.open.members.lock().len(), 3);
+        permit.heard(true);
+        room.open.members.lock().values().for_each(|member| member.is_heard.store(true, Relaxed));
+        let waits = timeout(FRESH * 100, room.permit(ONE, || 10)).await;
+        assert!(waits.is_err(), "who has sent a head stays");
+        permit.heard(false);
+        room.cut(ONE, 10);
+        assert!(permit.member.is_cut.load(Relaxed), "who was turned away does not");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_one_address_has_of_more_than_half_gives_way_to_another_address() {
+        let room = Room::new(8);
+        let mut held = Vec::new();
+        while let Some(permit) = room.take(ONE, 10) {
+            permit.heard(true);
+            held.push(Box::pin(hold(permit)));
+        }
+        assert_eq!(held.len(), 8, "alone, it has all");
+        let mut held = futures_util::future::join_all(held);
+        let mut others = Vec::new();
+        for _ in 0..4 {
+            let permit = tokio::select! {
+                permit = room.permit(OTHER, || 10) => permit,
+                _ = &mut held => panic!("half of them stay"),
+            };
+            permit.heard(true);
+            others.push(permit);
+        }
+        let left: Vec<_> = {
+            let members = room.open.members.lock();
+            let mut left: Vec<_> =
+                members.iter().filter(|(_, it)| it.client == ONE).map(|(number, _)| *number).collect();
+            left.sort_unstable();
+            left
+        };
+        assert_eq!(left, [0, 1, 2, 3], "the newest goes");
+        for client in [ONE, OTHER] {
+            let waits = async { timeout(FRESH * 100, room.permit(client, || 10)).await };
+            let waited = tokio::select! { waited = waits => waited, _ = &mut held => panic!("they stay") };
+            assert!(waited.is_err(), "each has half");
+        }
     }
 }

@@ -53,6 +53,19 @@ async fn clients_that_hold_connections_hold_off_nobody_for_long() {
     assert_eq!(asked(proxy.admin_address(), "GET", "/healthz", "").await.status(), 200);
 }
 
+/// They would have an hour.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heads_that_do_not_end_make_room_for_who_asks() {
+    let proxy = Proxy::start(&format!("{ON}\nlimits: {{ header_timeout: 1h }}")).await;
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        let mut client = Client::open(proxy.admin_address()).await;
+        client.send("GET /healthz HTTP/1.1\r\n").await;
+        held.push(client);
+    }
+    assert_eq!(asked(proxy.admin_address(), "GET", "/healthz", "").await.status(), 200);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_a_head_does_not_hold_up_the_end() {
     let proxy = Proxy::start(&format!("{ON}\nlimits: {{ header_timeout: 1h }}")).await;

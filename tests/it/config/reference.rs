@@ -255,4 +255,4 @@ const VALUES: [&str; 26] = [
 
 const HEAD: &str = "# Configuration reference\n\n\
     <!-- Made of conf/politely.yaml by `UPDATE=1 cargo test --test it config::reference`: change that file. -->\n\n\
-    Each key with its default, its type if that is not plain, and what it does. A change takes effect on reload, unless it needs a restart.\n";
+    A change takes effect on reload, unless it needs a restart.\n";

@@ -54,6 +54,43 @@ pub async fn verified(directory: &Path) -> Value {
     verified
 }
 
+/// Who has no password must not fill the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_stranger_little_is_kept_and_of_a_user_all() {
+    let origin = Origin::site(RULES).await;
+    let url = origin.url(&format!("/private/{}", "x".repeat(40_000)));
+    let proxy = Binary::serve(&format!("{KEPT}log: {{ access: ./access.log }}\n{}", super::access::users(""))).await;
+    let agent = format!("{} {}", "y".repeat(5000), "Bot/1 ".repeat(1000));
+    let stranger = format!("GET {url} HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n\r\n");
+    let malformed = format!("GET {}://a/ HTTP/1.1\r\nHost: a\r\n\r\n", "z".repeat(40_000));
+    for (number, (request, status)) in (1..).zip([(stranger, 407), (malformed, 400)]) {
+        let mut client = Client::open(proxy.address()).await;
+        client.send(request).await;
+        assert_eq!(client.response().await.status(), status);
+        recorded(&kept(&proxy), number).await;
+    }
+    // Who leaves while a password is verified is nobody either.
+    let mut leaves = Client::open(proxy.address()).await;
+    leaves.send(super::access::request(&url, "mallory")).await;
+    drop(leaves);
+    recorded(&kept(&proxy), 3).await;
+    let log = || std::fs::read_to_string(proxy.directory().join("access.log")).unwrap_or_default();
+    eventually("their lines", || log().lines().count() == 3).await;
+    for text in log().lines().map(str::to_owned).chain(records(&kept(&proxy)).iter().map(Value::to_string)) {
+        assert!(text.len() < 2500, "{text}");
+    }
+    assert!(proxy.output().len() < 10_000, "the log's warnings, too: {}", proxy.output());
+    let told_length = format!("{}… ({} bytes)", &url[..256], url.len());
+    assert_eq!(records(&kept(&proxy))[0]["url"], told_length);
+    assert!(log().contains(&told_length), "{}", log());
+    let mut client = Client::open(proxy.address()).await;
+    client.send(super::access::request(&url, "alice")).await;
+    assert_eq!(client.response().await.status(), 403);
+    assert_eq!(recorded(&kept(&proxy), 4).await[3]["url"], url);
+    assert_eq!(verified(&kept(&proxy)).await["whole"], true);
+    proxy.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_decision_is_on_record_with_what_it_rests_on() {
     let origin = Origin::site(RULES).await;
