@@ -180,7 +180,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
             print_refusal(decision);
         }
     };
-    let mut watch = BypassWatch::new(&child, running.addresses()[0], ports, !direct.is_empty(), args.isolate);
+    let mut watch = BypassWatch::new(&child, running.addresses()[0], ports.clone(), !direct.is_empty(), args.isolate);
     // Of the report there it is a part.
     let is_told = !(args.quiet && args.report == Some(ReportTo::StandardError));
     let mut still_waiting = 0;
@@ -242,6 +242,7 @@ async fn behind(settings: Settings, args: &RunArgs) -> Result<ExitCode, CommandE
         is_isolated: args.isolate,
         bypass: watch.found,
         is_loopback_direct: !direct.is_empty(),
+        allowed_ports: ports,
     };
     print_end(&summary, args, report, code);
     Ok(ExitCode::from(code))

@@ -4,6 +4,7 @@ use super::super::{REFUSED_AFTER_ANSWER, counted};
 use super::bypass::Bypass;
 use super::cure::cure;
 use super::tally::Tally;
+use crate::config::PortRange;
 use crate::policy::{Authority, is_background};
 use crate::proxy::{Counts, Distrusted};
 use crate::robots::Purpose;
@@ -41,6 +42,7 @@ pub(super) struct Summary<'a> {
     pub bypass: Option<Bypass>,
     /// `NO_PROXY` names this machine.
     pub is_loopback_direct: bool,
+    pub allowed_ports: Vec<PortRange>,
 }
 
 impl Summary<'_> {
@@ -115,9 +117,9 @@ impl Summary<'_> {
         }
         if !tally.ports.is_empty() {
             let ports: Vec<String> = tally.ports.iter().map(u16::to_string).collect();
-            let (ports, usual) = (ports.join(", "), "80, 443");
-            line(format!("refused: `egress.ports` does not allow {ports}"));
-            line(format!("hint: `--set 'egress.ports=[{usual}, {ports}]'` opens them"));
+            let allowed: Vec<String> = self.allowed_ports.iter().map(PortRange::to_string).collect();
+            line(format!("refused: `egress.ports` does not allow {}", ports.join(", ")));
+            line(format!("hint: `--set 'egress.ports=[{}]'` opens them", [allowed, ports].concat().join(", ")));
         }
         if held.requests > 0 {
             let [held_for, took] = [held.time, self.took].map(|time| time.as_secs_f64());

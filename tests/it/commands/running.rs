@@ -651,4 +651,9 @@ async fn this_machine_is_refused_with_what_opens_it() {
     assert!(round.stderr.contains(opens), "{}", round.stderr);
     let open = ["run", "--set", "egress.allow=[127.0.0.0/8, \"::1\"]", "true"];
     assert_eq!(politely_with(&open, &[]).await.code, 0);
+    let set = ["egress.allow=[127.0.0.0/8]", "egress.ports=[80, 8000-8002]"];
+    let url = "http://127.0.0.1:81/";
+    let closed = ["run", "--set", set[0], "--set", set[1], "curl", "-q", "-s", "--noproxy", "", "-o", "/dev/null", url];
+    let ended = politely_with(&closed, &[]).await;
+    assert!(ended.stderr.contains("`--set 'egress.ports=[80, 8000-8002, 81]'` opens them"), "{}", ended.stderr);
 }
