@@ -67,7 +67,7 @@ enum Command {
     /// Check a robots.txt for mistakes
     Lint(lint::LintArgs),
     /// Show a running proxy's hosts, waiting requests and refusals
-    Status(admin_client::AdminArgs),
+    Status(status::StatusArgs),
     /// Hash a password for `access.users`: asks for it, or reads standard input
     HashPassword,
     /// Make a running proxy fetch a robots.txt again, now
