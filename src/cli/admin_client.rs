@@ -44,13 +44,7 @@ impl AdminArgs {
     pub fn ask(&self, method: &str, target: &str) -> Result<AdminAnswer, CommandError> {
         let (address, token) = self.asked()?;
         let shown = token.as_ref().ok().and_then(Option::as_deref);
-        let (status, body) = exchange(address, method, target, shown).map_err(|error| {
-            let hint = match error.kind() {
-                io::ErrorKind::TimedOut => "check that the process that listens there is not stopped or overloaded",
-                _ => "check that a proxy is running and that this is its admin address",
-            };
-            CommandError::usage(format!("the request to {address} failed: {error}"), hint)
-        })?;
+        let (status, body) = exchange(address, method, target, shown).map_err(|error| unanswered(address, &error))?;
         match (status, token) {
             (401, Err(why)) => Err(CommandError::usage(
                 format!("the proxy requires its token, and {why}"),
@@ -62,6 +56,13 @@ impl AdminArgs {
             )),
             (_, token) => Ok(AdminAnswer { status, body, address, token: token.ok().flatten() }),
         }
+    }
+
+    /// Whether the proxy accepts requests, which it says without a token.
+    pub fn is_ready(&self) -> Result<bool, CommandError> {
+        let (address, _) = self.asked()?;
+        let answered = answer(address, "GET", "/readyz", None).map_err(|error| unanswered(address, &error))?;
+        Ok(answered.0 == 200)
     }
 
     /// The address to ask, and the token to send.
@@ -110,6 +111,14 @@ impl AdminArgs {
         };
         Ok((address, token))
     }
+}
+
+fn unanswered(address: SocketAddr, error: &io::Error) -> CommandError {
+    let hint = match error.kind() {
+        io::ErrorKind::TimedOut => "check that the process that listens there is not stopped or overloaded",
+        _ => "check that a proxy is running and that this is its admin address",
+    };
+    CommandError::usage(format!("the request to {address} failed: {error}"), hint)
 }
 
 /// The answer of the proxy that runs with this configuration. `None`: there is none, it may not be asked, or it does not know.

@@ -38,7 +38,7 @@ use async_runtime::block_on;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use command_error::{CommandError, INTERRUPTED, NO};
-use config_arg::{ConfigArg, Format, MACHINE_CONFIG, key_argument, log_warnings, share_store};
+use config_arg::{ConfigArg, Format, MACHINE_CONFIG, key_argument, share_store};
 use output::{REFUSED_AFTER_ANSWER, about, counted, inert, inert_json, kept, print};
 use std::process::ExitCode;
 
@@ -67,7 +67,7 @@ enum Command {
     /// Check a robots.txt for mistakes
     Lint(lint::LintArgs),
     /// Show a running proxy's hosts, waiting requests and refusals
-    Status(admin_client::AdminArgs),
+    Status(status::StatusArgs),
     /// Hash a password for `access.users`: asks for it, or reads standard input
     HashPassword,
     /// Make a running proxy fetch a robots.txt again, now

@@ -36,6 +36,12 @@ enum Document {
     Config,
     /// What the admin address serves, in OpenAPI
     Openapi,
+    /// A configuration for AI agents to start from
+    Agent,
+    /// Alerting rules for Prometheus
+    Alerts,
+    /// A dashboard for Grafana
+    Grafana,
 }
 
 /// Prints a document that every package has in its binary.
@@ -43,6 +49,9 @@ pub(super) fn print(args: &Print) -> Result<ExitCode, CommandError> {
     super::print(match args.document {
         Document::Config => config::DEFAULTS,
         Document::Openapi => admin::OPENAPI,
+        Document::Agent => include_str!("../../conf/agent.yaml"),
+        Document::Alerts => include_str!("../../conf/prometheus/politely.rules.yml"),
+        Document::Grafana => include_str!("../../conf/grafana/politely.json"),
     })
 }
 

@@ -8,7 +8,20 @@ use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, CommandError> {
+#[derive(Debug, clap::Args)]
+pub(super) struct StatusArgs {
+    /// Only exit: 0 if the proxy accepts requests, 1 while it shuts down
+    #[arg(long)]
+    ready: bool,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+pub(super) fn run(args: &StatusArgs) -> Result<ExitCode, CommandError> {
+    let StatusArgs { ready, admin } = args;
+    if *ready {
+        return Ok(if admin.is_ready()? { ExitCode::SUCCESS } else { ExitCode::from(NO) });
+    }
     let answer = admin.ask("GET", "/api/v1/status")?;
     if answer.status == 200 && answer.body["version"].is_null() || answer.status == 400 {
         return Err(CommandError::usage(

@@ -23,6 +23,12 @@ pub struct OverrideInForce {
 }
 
 impl OverrideInForce {
+    /// What is less polite about it, where the setting alone does not say so; begins with a comma.
+    pub fn why(&self) -> &'static str {
+        let is_delay = self.setting.starts_with("crawl_delay: ");
+        if is_delay { ", in place of a site's own Crawl-delay, which may be longer" } else { "" }
+    }
+
     /// The hosts, and the user if it applies to one.
     pub fn scope(&self) -> String {
         let hosts = self.hosts.as_deref().unwrap_or("all hosts");

@@ -209,6 +209,10 @@ fn users(settings: &Settings, check: &mut Sections<'_>) {
             let hint = "begin it with the crawler's name, such as `ExampleBot/1.0 (+https://bot.example)`, or add `product_tokens`";
             check.fault(&["access", "users", &number, "user_agent"], "no product token can be read from this", hint);
         }
+        for list in [&["egress"][..], &["egress", "hosts"], &["egress", "methods"], &["product_tokens"]] {
+            // It would be no limit, which may be a list that was lost.
+            check.fault_if_null(&[&key[..3], list].concat(), "leave the key out, or write the list; `[]` is any");
+        }
         check_budget(&["access", "users", &number], check);
         overrides(settings, &["access", "users", &number, "hosts"], &user.overrides, check);
     }

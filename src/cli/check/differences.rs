@@ -5,7 +5,8 @@ use crate::config::{Differences, WrittenKey};
 /// Of each kind at most [`MOST`].
 pub(super) fn lines(differences: &Differences) -> Vec<String> {
     let overrides = differences.overrides.iter();
-    let overrides = overrides.map(|it| format!("{} for {} ({})", cut(&it.set.setting), it.set.scope(), it.place));
+    let overrides =
+        overrides.map(|it| format!("{} for {}{} ({})", cut(&it.set.setting), it.set.scope(), it.set.why(), it.place));
     let replaced = differences.replaced.iter().map(|it| {
         let by = if it.by.key == it.before.key { String::new() } else { format!("{}: ", it.by.key) };
         let more = if it.more == 0 { String::new() } else { format!(" and {} more", it.more) };

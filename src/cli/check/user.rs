@@ -17,7 +17,13 @@ pub(super) struct UserTerms {
 impl UserTerms {
     /// Each of them that there is, between this.
     pub fn text(&self, joint: &str) -> String {
-        let said = self.all.iter().filter_map(|(key, value)| Some(format!("{joint}{key}: {}", said(value)?)));
+        let any = |key: &str| match key {
+            "egress.hosts" => Some("any host".to_owned()),
+            "egress.methods" => Some("any method".to_owned()),
+            _ => None,
+        };
+        let said = |(key, value): &(&str, Value)| Some(format!("{joint}{key}: {}", said(value).or_else(|| any(key))?));
+        let said = self.all.iter().filter_map(said);
         said.collect::<String>()
     }
 
@@ -62,16 +68,16 @@ pub(in crate::cli) fn unknown(name: &str) -> CommandError {
 /// `hosts`: as written.
 fn terms(settings: &Settings, user: &User, hosts: Value) -> Vec<(&'static str, Value)> {
     let identity = &settings.identity;
-    let tokens = if user.product_tokens.is_empty() { &identity.product_tokens } else { &user.product_tokens };
-    let tokens: Vec<_> = tokens.iter().map(AsRef::<str>::as_ref).collect();
+    let tokens: Vec<_> = or(&user.product_tokens, &identity.product_tokens).iter().map(AsRef::<str>::as_ref).collect();
     let any = &settings.hosts_of(Some(user)).any().rules;
     let purposes: Vec<_> = any.purposes().iter().map(AsRef::<str>::as_ref).collect();
-    let listed: Vec<_> = user.listed.hosts.iter().map(ToString::to_string).collect();
+    let (own, all) = (&user.listed, &settings.listed);
+    let listed: Vec<_> = or(&own.hosts, &all.hosts).iter().map(ToString::to_string).collect();
     vec![
         ("password", user.password.is_some().into()),
         ("certificate", json!(user.certificate.as_ref().map(AsRef::as_ref))),
         ("egress.hosts", json!(listed)),
-        ("egress.methods", json!(user.listed.methods)),
+        ("egress.methods", json!(or(&own.methods, &all.methods))),
         ("product_tokens", json!(tokens)),
         ("user_agent", json!(settings.user_agent(Some(user)))),
         ("purpose", json!(purposes)),
@@ -81,6 +87,11 @@ fn terms(settings: &Settings, user: &User, hosts: Value) -> Vec<(&'static str, V
         ("max_waiting", json!(user.max_waiting)),
         ("hosts", hosts),
     ]
+}
+
+/// The user's list, or if that is empty everybody's.
+fn or<'a, T>(own: &'a [T], all: &'a [T]) -> &'a [T] {
+    if own.is_empty() { all } else { own }
 }
 
 /// `None`: there is nothing to say.

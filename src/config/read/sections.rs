@@ -82,6 +82,14 @@ impl<'a> Sections<'a> {
         self.faults.push(at, Complaint::new(what, hint));
     }
 
+    /// The key that the path leads to must not be there without a value.
+    pub fn fault_if_null(&mut self, path: &[&str], hint: &str) {
+        let node = path.iter().try_fold(&self.whole, |node, step| node.below(step));
+        if let (Some(true), Some(key)) = (node.map(YamlNode::is_null), path.last()) {
+            self.fault(path, format!("`{key}` has no value"), hint);
+        }
+    }
+
     /// Whether a value is written at the key that `path` leads to.
     pub fn is_written(&self, path: &[&str]) -> bool {
         let node = path.iter().try_fold(&self.whole, |node, step| node.below(step));

@@ -217,3 +217,28 @@ fn a_key_without_a_value_neither_keeps_nor_undoes_what_the_first_file_says() {
     let settings = with_environment(Some(&home.path().join("conf.d/a.yaml")), &[]).unwrap();
     assert_eq!(settings.pace.budget, None, "alone it is the default");
 }
+
+/// It would be no limit at all.
+#[test]
+fn a_list_of_a_user_without_a_value_is_an_error_where_it_stands() {
+    let place = |keys: &str| {
+        let team =
+            format!("access:\n  users:\n  - {{ name: a, certificate: a }}\n  - name: b\n    certificate: b\n{keys}");
+        let (home, main) = files(&[("politely.yaml", "include: conf.d\n"), ("conf.d/a.yaml", &team)]);
+        let told = with_environment(Some(&main), &[]).map(drop).err()?;
+        Some(told.replace(&home.path().display().to_string(), "HOME"))
+    };
+    for (keys, key, at) in [
+        ("    egress: { hosts: , methods: [GET] }\n", "hosts", "6:"),
+        ("    egress:\n      methods: null\n", "methods", "7:"),
+        ("    egress:\n", "egress", "6:"),
+        ("    product_tokens: ~\n", "product_tokens", "6:"),
+    ] {
+        let told = place(keys).unwrap_or_else(|| panic!("{keys} is accepted"));
+        let expected = format!("error: `{key}` has no value\n --> HOME/conf.d/a.yaml:{at}");
+        assert!(told.starts_with(&expected) && told.matches("error: ").count() == 1, "{told}");
+    }
+    for keys in ["    egress: { hosts: [], methods: [GET] }\n", "    egress: {}\n", "    budget:\n", ""] {
+        assert_eq!(place(keys), None, "{keys}");
+    }
+}

@@ -55,13 +55,21 @@ fn what_we_ship_is_installed_and_packaged() {
 
 /// A wheel has no directory for documents.
 #[test]
-fn the_binary_brings_an_example_configuration_and_the_description_of_the_api() {
+fn the_binary_brings_example_configurations_the_description_of_the_api_and_what_watches_it() {
     let print = |what| {
         let done = Command::new(env!("CARGO_BIN_EXE_politely")).args(["print", what]).output().unwrap();
         assert!(done.status.success());
         String::from_utf8(done.stdout).unwrap()
     };
     assert_eq!(print("config"), CONF);
+    for (what, file) in [
+        ("agent", "conf/agent.yaml"),
+        ("alerts", "conf/prometheus/politely.rules.yml"),
+        ("grafana", "conf/grafana/politely.json"),
+    ] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        assert_eq!(print(what), fs::read_to_string(&file).unwrap(), "{what}");
+    }
     let openapi: serde_json::Value = serde_json::from_str(&print("openapi")).unwrap();
     assert!(openapi["paths"]["/api/v1/status"].is_object());
 }

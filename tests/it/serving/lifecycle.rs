@@ -361,6 +361,8 @@ async fn with_a_shutdown_delay_all_goes_on_while_readyz_says_that_it_stops() {
     let mut kept = Client::open(binary.address()).await;
     assert_eq!(kept.get(&origin.url("/x"), &host).await.field("connection"), None);
     assert_eq!(readiness(&binary).await, 200);
+    let status = async |more: &[&str]| binary.asked(&[&["status"], more].concat(), &[]).await.code;
+    assert_eq!((status(&[]).await, status(&["--ready"]).await), (0, 0));
     binary.signal(libc::SIGTERM);
     within("readiness to end", async {
         while readiness(&binary).await != 503 {
@@ -368,6 +370,7 @@ async fn with_a_shutdown_delay_all_goes_on_while_readyz_says_that_it_stops() {
         }
     })
     .await;
+    assert_eq!((status(&[]).await, status(&["--ready"]).await), (0, 1), "alive, and not ready");
     let last = kept.get(&origin.url("/x"), &host).await;
     assert_eq!((last.status(), last.field("connection")), (200, Some("close")), "it is told to go elsewhere");
     let mut new = Client::open(binary.address()).await;
