@@ -75,7 +75,7 @@ fn introduction(page: &Page<'_>, out: &mut String) {
         ("Period", period),
         ("Selected", selected),
         ("Crawlers", crawlers.collect()),
-        ("User-Agents that sites saw", agents(total).iter().map(|agent| escape(agent)).collect()),
+        ("User-Agents that sites saw", agents(page).iter().map(|agent| escape(agent)).collect()),
         ("Made", vec![time(page.made)]),
     ] {
         if !values.is_empty() {
