@@ -106,6 +106,21 @@ impl Settings {
         user.and_then(|user| user.user_agent.as_deref()).or(self.identity.user_agent.as_deref())
     }
 
+    /// The `User-Agent` of robots.txt fetches by that version: names the crawler, so that the site's owner knows for whom the file is
+    /// read and whom to ask.
+    pub fn own_user_agent(&self, version: &str) -> String {
+        let identity = &self.identity;
+        if let Some(agent) = &identity.user_agent {
+            return agent.clone();
+        }
+        let tokens = identity.product_tokens.iter().map(|token| format!("{} ", token.as_ref())).collect::<String>();
+        let contact = match identity.contact.as_str() {
+            "" => String::new(),
+            contact => format!(" (+{contact})"),
+        };
+        format!("{tokens}politely/{version}{contact}")
+    }
+
     /// The configuration as shown, as text, and its SHA-256.
     pub fn kept(&self) -> &(Arc<str>, [u8; 32]) {
         &self.whole.kept

@@ -2,6 +2,7 @@
 
 use super::decision::{Decision, SiteCopy};
 use super::line::{Kind, ReadError, parse};
+use super::own_fetch::{Fetcher, InForce};
 use super::read::{decoded, each_line, rc1_file};
 use super::record::Hash;
 use crate::robots::{ProductToken, RobotsTxt, RslFile, TdmRep, TdmReservation};
@@ -18,6 +19,9 @@ pub struct Basis {
     pub configs: HashMap<Hash, ConfigUse>,
     /// By origin, such as `https://example.com`.
     pub sites: BTreeMap<String, SiteBasis>,
+    pub(super) in_force: InForce,
+    /// Who fetched the files that records rest on, and with which User-Agent.
+    fetchers: BTreeMap<Fetcher, Option<String>>,
 }
 
 /// Who wrote to the chain from then on.
@@ -108,10 +112,19 @@ impl Basis {
             (&mut site.licenses, &decision.license_file),
         ];
         for (all, copy) in copies {
+            let fetched = copy.as_ref().and_then(|copy| copy.fetched);
+            if let Some(fetcher) = fetched.and_then(|at| self.in_force.at(at)) {
+                self.fetchers.entry(fetcher.clone()).or_default();
+            }
             copy.iter().filter(|copy| **copy != SiteCopy::default()).for_each(|copy| see(all, copy));
         }
         decision.signals.iter().for_each(|fields| bounded(&mut site.signals, fields));
         decision.product_tokens.iter().for_each(|token| bounded(&mut site.product_tokens, token));
+    }
+
+    /// The User-Agents of politely's own fetches, by what was configured.
+    pub fn own_agents(&self) -> BTreeSet<&str> {
+        self.fetchers.values().flatten().map(String::as_str).collect()
     }
 
     /// Reads the stored files that the records name.
@@ -119,7 +132,8 @@ impl Basis {
     /// # Errors
     /// A segment cannot be read.
     pub fn read_files(&mut self, directory: &Path) -> Result<(), ReadError> {
-        let mut wanted: HashMap<Hash, Vec<String>> = self.configs.keys().map(|hash| (*hash, Vec::new())).collect();
+        let configs = self.configs.keys().chain(self.fetchers.keys().map(|fetcher| &fetcher.config));
+        let mut wanted: HashMap<Hash, Vec<String>> = configs.map(|hash| (*hash, Vec::new())).collect();
         for (origin, site) in &self.sites {
             for hash in site.robots.iter().chain(&site.tdmrep).chain(&site.licenses).filter_map(|used| used.copy.sha256)
             {
@@ -148,6 +162,9 @@ impl Basis {
     fn fill(&mut self, hash: &Hash, origins: &[String], bytes: &[u8]) {
         if let Some(config) = self.configs.get_mut(hash) {
             config.text = str::from_utf8(bytes).ok().map(str::to_owned);
+        }
+        for (fetcher, agent) in self.fetchers.iter_mut().filter(|(fetcher, _)| fetcher.config == *hash) {
+            *agent = fetcher.agent(bytes);
         }
         let (robots, tdmrep) = (LazyCell::new(|| RobotsTxt::parse(bytes)), LazyCell::new(|| TdmRep::parse(bytes)));
         for origin in origins {

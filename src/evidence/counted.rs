@@ -17,10 +17,10 @@ pub fn each_counted(
     mut see: impl FnMut(&Found) -> io::Result<()>,
 ) -> Result<(), ReadError> {
     each_line(directory, |segment, number, line| {
-        let Line { time, kind, .. } = parse(line)?;
+        let Line { time: came, kind, .. } = parse(line)?;
         match kind {
-            Kind::Decision(decision) if selection.counts(&decision, time) => {
-                Ok(see(&Found { segment, line: number, time, decision: *decision })?)
+            Kind::Decision(decision) if selection.counts(&decision, decision.seen(came)) => {
+                Ok(see(&Found { segment, line: number, came, decision: *decision })?)
             }
             _ => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use super::record::{Hash, from_hex};
 use serde::{Deserialize, Deserializer, de};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// One request, and what was decided about it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -49,6 +49,21 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// When the site could see the request: when it was sent, or when it came if it never was. `came`: the time of its record.
+    pub fn seen(&self, came: SystemTime) -> SystemTime {
+        self.sent_ms.and_then(|after| came.checked_add(Duration::from_millis(after))).unwrap_or(came)
+    }
+
+    /// The rule that decided, with its file where the rule does not name it. `None`: no rule decided.
+    pub fn named_rule(&self) -> Option<String> {
+        let rule = self.rule.as_deref()?;
+        Some(match self.entry {
+            Some(_) if self.is_by_license() => format!("licence file: {rule}"),
+            Some(_) => format!("tdmrep.json: {rule}"),
+            None => rule.to_owned(),
+        })
+    }
+
     /// Every reason, the deciding one first.
     pub fn all_reasons(&self) -> impl Iterator<Item = &String> {
         let others = self.reasons.iter().filter(|other| Some(*other) != self.reason.as_ref());

@@ -17,6 +17,16 @@ pub(super) struct Line {
     pub kind: Kind,
 }
 
+impl Line {
+    /// When what it tells of happened; of a request, when the site could see it.
+    pub fn seen(&self) -> SystemTime {
+        match &self.kind {
+            Kind::Decision(decision) => decision.seen(self.time),
+            _ => self.time,
+        }
+    }
+}
+
 /// What a line is about.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]

@@ -4,13 +4,14 @@
 //!
 //! To write: `record` makes a line, `queue` takes it to the thread of `writer`, which appends it to `chain`, in files of
 //! `segment`; `start` finds the end of an earlier chain. To read: `read` reads the lines, `line` and `decision` parse them; `verify`, `report`, `counted` and
-//! `past` use them. `timestamp` reads an authority's time stamp of a line.
+//! `past` use them; `own_fetch` is what they say of politely's own fetches. `timestamp` reads an authority's time stamp of a line.
 
 mod basis;
 mod chain;
 mod counted;
 mod decision;
 mod line;
+mod own_fetch;
 mod owner;
 mod past;
 mod queue;
@@ -28,6 +29,7 @@ pub use basis::{Basis, ConfigUse, CopyUse, Instance, MOST_NAMES, SiteBasis};
 pub use counted::each_counted;
 pub use decision::{Decision, Figure, SiteCopy};
 pub use line::ReadError;
+pub use own_fetch::FileFetch;
 pub use past::{Found, Past, PastCopy, PastFile, find};
 pub use read::{FileError, stored_file};
 pub use record::{Draft, Hash, digest_of, digits, from_hex, sha256};

@@ -2,12 +2,14 @@
 
 use super::decision::{Decision, SiteCopy};
 use super::line::{Kind, parse};
-use super::read::{each_line, file_of};
+use super::own_fetch::{FileFetch, InForce};
+use super::read::{each_line, file_of, stored_file};
 use super::record::{Hash, digits};
 use super::report::Group;
 use crate::policy::freshness::Freshness;
-use crate::policy::{Access, Authority, Entry, SiteAnswer, Trouble};
+use crate::policy::{Access, Authority, Entry, SiteAnswer, SiteFile, Trouble};
 use crate::robots::{ParseOptions, RobotsTxt, TdmRep};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -16,8 +18,16 @@ use std::time::{Duration, SystemTime};
 pub struct Found {
     pub segment: u64,
     pub line: u64,
-    pub time: SystemTime,
+    /// The record's own time.
+    pub came: SystemTime,
     pub decision: Decision,
+}
+
+impl Found {
+    /// When the site could see the request.
+    pub fn at(&self) -> SystemTime {
+        self.decision.seen(self.came)
+    }
 }
 
 /// What records say of a time. Each part by the last record before it that has that part; else by the first after it whose
@@ -29,6 +39,8 @@ pub struct Past {
     /// The records of that very URL up to then, without clients that may not use the proxy: totals, and the last few in order.
     pub asked: Group,
     pub last: Vec<Found>,
+    /// The last few times that politely itself fetched that URL, if it is one of the site's files, in order.
+    pub fetches: Vec<FileFetch>,
     /// The last of them to which the page's own words said no: refused, or reported.
     pub by_page: Option<Found>,
     /// When the page was fetched last and said so; later refusals remember it.
@@ -80,45 +92,61 @@ pub fn find(
     let [mut robots, mut tdmrep, mut license_file] = [const { Nearest { before: None, after: None } }; 3];
     let (mut license, mut price) = (None::<(SystemTime, String)>, None::<(SystemTime, String)>);
     let mut page_read = None;
+    let (mut in_force, mut fetches) = (InForce::default(), BTreeMap::new());
+    let file = [SiteFile::Robots, SiteFile::TdmRep].into_iter().find(|file| authority.url(file.path()) == url);
+    let is_start = memchr::memmem::Finder::new(b"\"type\":\"start\"");
     each_line(directory, |segment, number, line| {
-        if name.find(line).is_none() {
+        if name.find(line).is_none() && is_start.find(line).is_none() {
             return Ok(());
         }
         let parsed = parse(line)?;
+        in_force.see(&parsed);
         let Kind::Decision(decision) = parsed.kind else { return Ok(()) };
         let (Some(of), Some(method)) = (&decision.url, &decision.method) else { return Ok(()) };
         if method == "CONNECT" || Authority::and_target(of).ok().is_none_or(|(found, _)| found != *authority) {
             return Ok(());
         }
-        let found = || Found { segment, line: number, time: parsed.time, decision: *decision.clone() };
-        let is_later = |than: &Option<Found>| than.as_ref().is_none_or(|than| than.time <= parsed.time);
-        if parsed.time <= at && is_later(&known) {
+        let seen = decision.seen(parsed.time);
+        let found = || Found { segment, line: number, came: parsed.time, decision: *decision.clone() };
+        let is_later = |than: &Option<Found>| than.as_ref().is_none_or(|than| than.at() <= seen);
+        if seen <= at && is_later(&known) {
             known = Some(found());
         }
-        if parsed.time <= at && of == url && decision.reason.as_deref() != Some("client-denied") {
-            asked.add(&decision, parsed.time);
+        if seen <= at && of == url && decision.reason.as_deref() != Some("client-denied") {
+            asked.add(&decision, seen);
             if decision.is_by_page() && is_later(&by_page) {
                 let use_of = |it: &Decision| (it.rule.clone(), it.purpose.clone(), it.product_tokens.clone());
                 let is_same = by_page.as_ref().is_some_and(|before| use_of(&before.decision) == use_of(&decision));
                 let is_read = decision.origin_ms.is_some();
-                page_read = if is_read { Some(parsed.time) } else { page_read.filter(|_| is_same) };
+                page_read = if is_read { Some(seen) } else { page_read.filter(|_| is_same) };
                 by_page = Some(found());
             }
-            let place = last.partition_point(|before: &Found| before.time <= parsed.time);
+            let place = last.partition_point(|before: &Found| before.at() <= seen);
             if place > 0 || last.len() < MOST_LAST {
                 last.insert(place, found());
                 last.drain(..last.len().saturating_sub(MOST_LAST));
             }
         }
         for (last, said) in [(&mut license, &decision.license), (&mut price, &decision.price)] {
-            let is_later = last.as_ref().is_none_or(|(than, _)| *than <= parsed.time);
-            if let Some(said) = said.as_ref().filter(|_| parsed.time <= at && is_later) {
-                *last = Some((parsed.time, said.clone()));
+            let is_later = last.as_ref().is_none_or(|(than, _)| *than <= seen);
+            if let Some(said) = said.as_ref().filter(|_| seen <= at && is_later) {
+                *last = Some((seen, said.clone()));
             }
         }
-        robots.see(decision.robots.as_ref(), parsed.time, at, found);
-        tdmrep.see(decision.tdmrep.as_ref(), parsed.time, at, found);
-        license_file.see(decision.license_file.as_ref(), parsed.time, at, found);
+        let copy = match file {
+            Some(SiteFile::Robots) => &decision.robots,
+            Some(_) => &decision.tdmrep,
+            None => &decision.license_file,
+        };
+        for fetch in copy.iter().flat_map(|copy| FileFetch::of(copy, at, (segment, number))) {
+            fetches.entry(fetch.at).or_insert(fetch);
+            if fetches.len() > MOST_LAST {
+                fetches.pop_first();
+            }
+        }
+        robots.see(decision.robots.as_ref(), seen, at, found);
+        tdmrep.see(decision.tdmrep.as_ref(), seen, at, found);
+        license_file.see(decision.license_file.as_ref(), seen, at, found);
         Ok(())
     })?;
     let past = |nearest: Nearest| nearest.best().map(|(found, copy)| PastCopy::new(found, copy, directory)).transpose();
@@ -126,9 +154,32 @@ pub fn find(
     let Some(known) = known.or_else(|| Some(robots.as_ref()?.found.clone())) else { return Ok(None) };
     let config = known.decision.config.and_then(|hash| file_of(directory, known.segment, &hash).ok());
     let config = config.and_then(|config| String::from_utf8(config).ok());
+    let is_named = |past: &PastCopy| match &past.file {
+        PastFile::Body(body) => RobotsTxt::parse(body).license_url() == Some(url),
+        _ => false,
+    };
+    let is_file = file.is_some() || robots.as_ref().is_some_and(is_named);
+    let mut fetches: Vec<_> = if is_file { fetches.into_values().collect() } else { Vec::new() };
+    for fetch in &mut fetches {
+        fetch.agent =
+            in_force.at(fetch.at).and_then(|fetcher| fetcher.agent(&stored_file(directory, &fetcher.config).ok()?));
+    }
     let [license, price] = [license, price].map(|last| last.map(|(_, said)| said));
     let license_file = license_file.best().map(|(_, copy)| copy);
-    Ok(Some(Past { known, asked, last, by_page, page_read, robots, tdmrep, license_file, license, price, config }))
+    Ok(Some(Past {
+        known,
+        asked,
+        last,
+        fetches,
+        by_page,
+        page_read,
+        robots,
+        tdmrep,
+        license_file,
+        license,
+        price,
+        config,
+    }))
 }
 
 /// Records of the URL that are shown.
@@ -187,7 +238,7 @@ impl PastCopy {
             PastFile::Missing(status) => answered(Access::Missing, *status),
             PastFile::Unreachable(why) => {
                 let retry_at = at + Duration::from_secs(60);
-                let since = self.copy.failing_since.unwrap_or(self.found.time).min(at);
+                let since = self.copy.failing_since.unwrap_or(self.found.at()).min(at);
                 let trouble = Trouble { since, failures: 1, retry_at, why: why.as_str().into() };
                 Entry { trouble: Some(Box::new(trouble)), ..Entry::default() }
             }

@@ -103,17 +103,19 @@ pub fn report(directory: &Path, by: By, selection: &Selection) -> Result<Report,
         (Report::default(), [const { TotalsByName::new() }; 3]);
     each_line(directory, |_, _, line| {
         let line = parse(line)?;
+        report.basis.in_force.see(&line);
+        let at = line.seen();
         match line.kind {
-            Kind::Decision(decision) if !selection.counts(&decision, line.time) => {}
+            Kind::Decision(decision) if !selection.counts(&decision, at) => {}
             Kind::Decision(decision) if decision.figure() == Figure::TurnedAway => {
-                turned_away.add(decision.client.clone(), &decision, line.time);
+                turned_away.add(decision.client.clone(), &decision, at);
             }
             Kind::Decision(decision) => {
                 let site = authority(&decision).map(|site| (site.to_string(), domain(&site)));
-                report.basis.add(&decision, site, line.time);
-                report.total.add(&decision, line.time);
-                users.add(user_of(&decision).to_owned(), &decision, line.time);
-                groups.add(name(&decision, by), &decision, line.time);
+                report.basis.add(&decision, site, at);
+                report.total.add(&decision, at);
+                users.add(user_of(&decision).to_owned(), &decision, at);
+                groups.add(name(&decision, by), &decision, at);
             }
             Kind::Lost { count, from, to, .. } if selection.overlaps(from, to) => report.lost += count,
             Kind::Start { instance: Some(name), version, .. } => report.basis.start(name, version, line.time),
@@ -214,7 +216,7 @@ fn name(decision: &Decision, by: By) -> String {
         By::User => user_of(decision).to_owned(),
         By::Rule => {
             let reason = decision.reason.as_deref().unwrap_or_default();
-            match (&decision.rule, decision.line, host()) {
+            match (decision.named_rule(), decision.line, host()) {
                 (Some(rule), Some(line), Some(host)) => format!("{host}/robots.txt:{line}: {rule}"),
                 (Some(rule), _, Some(host)) => format!("{host}: {rule}"),
                 _ => reason.to_owned(),

@@ -121,6 +121,11 @@ impl Gate {
         self.robots.look_up(SiteFile::License, authority).await
     }
 
+    /// Judges by a copy from another gate, which is not stored.
+    pub fn take_copy(&self, file: SiteFile, authority: &Authority, copy: Arc<Entry>) {
+        self.robots.take_copy(file, authority, copy);
+    }
+
     /// Takes a robots.txt from elsewhere as if it had just been fetched.
     pub fn insert(&self, authority: &Authority, status: u16, headers: &HeaderMap, body: &[u8]) {
         self.robots.insert(authority, status, headers, body);

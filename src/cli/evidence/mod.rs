@@ -68,20 +68,23 @@ pub(super) fn run(args: &EvidenceArgs) -> Result<ExitCode, CommandError> {
     };
     let directory = directory(args.directory.as_deref(), &args.config)?;
     let authorities = args.tsa_ca.as_deref().map_or(Ok(Vec::new()), source::authorities)?;
-    let mut verified = verify(&directory, &args.heads).map_err(|error| unreadable(&directory, &error))?;
-    if args.tsa_ca.is_some() {
-        let untrusted = |stamp: &Stamp| {
-            let error = stamp.authenticate(&authorities).err()?;
-            let what = format!("the time stamp {}: {error}", stamp.path.display());
-            Some(Fault { segment: stamp.segment, line: None, what })
-        };
-        verified.faults.extend(verified.stamps.iter().filter_map(untrusted).collect::<Vec<_>>());
-    }
-    match args.format {
-        Format::Text => super::print(&text(&directory, &verified, args.tsa_ca.is_some()))?,
-        Format::Json => super::print(&super::inert_json(&format!("{:#}\n", as_json(&verified))))?,
+    let verified = verify(&directory, &args.heads).map_err(|error| unreadable(&directory, &error))?;
+    let untrusted = |stamp: &Stamp| {
+        let error = stamp.authenticate(&authorities).err()?;
+        let what = format!("the time stamp {}: {error}", stamp.path.display());
+        Some(Fault { segment: stamp.segment, line: None, what })
     };
-    Ok(if verified.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+    let untrusted = args.tsa_ca.as_ref().map(|_| verified.stamps.iter().filter_map(untrusted).collect::<Vec<_>>());
+    match args.format {
+        Format::Text => super::print(&text(&directory, &verified, untrusted.as_deref()))?,
+        Format::Json => {
+            let mut all = as_json(&verified);
+            all["untrusted_stamps"] = json!(untrusted);
+            super::print(&super::inert_json(&format!("{all:#}\n")))?
+        }
+    };
+    let is_good = verified.faults.is_empty() && untrusted.is_none_or(|all| all.is_empty());
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
 /// On a terminal, what could steer it is escaped; elsewhere come the very bytes.
@@ -121,7 +124,8 @@ fn parse_head(text: &str) -> Result<Hash, &'static str> {
     from_hex(text).ok_or("a SHA-256 has 64 digits, 0 to 9 and a to f")
 }
 
-fn text(directory: &Path, verified: &Verified, is_authentic: bool) -> String {
+/// `untrusted`: time stamps of other authorities than those that were named. `None`: none was named.
+fn text(directory: &Path, verified: &Verified, untrusted: Option<&[Fault]>) -> String {
     let Verified { segments, records, times, head, lost, removed_to, unclean, is_written, is_cut, bodies, .. } =
         verified;
     let Verified { removed_heads, others, faults, stamps, .. } = verified;
@@ -132,8 +136,15 @@ fn text(directory: &Path, verified: &Verified, is_authentic: bool) -> String {
     if faults.len() > MOST_SHOWN {
         let _ = writeln!(out, "… and {} more", faults.len() - MOST_SHOWN);
     }
+    for fault in untrusted.unwrap_or_default().iter().take(MOST_SHOWN) {
+        let _ = writeln!(out, "not trusted: {fault}");
+    }
     let verdict = if faults.is_empty() { "whole" } else { "BROKEN" };
-    let _ = writeln!(out, "{}: {verdict}", directory.display());
+    let stamped = match untrusted.map(<[_]>::len) {
+        None | Some(0) => String::new(),
+        Some(count) => format!("; {} NOT TRUSTED, by `--tsa-ca`", super::counted(count as u64, "time stamp")),
+    };
+    let _ = writeln!(out, "{}: {verdict}{stamped}", directory.display());
     let _ = writeln!(
         out,
         "  records:  {records} in {}, resting on {}",
@@ -161,8 +172,11 @@ fn text(directory: &Path, verified: &Verified, is_authentic: bool) -> String {
         let _ = writeln!(out, "  open:     a proxy writes to it now");
     }
     for stamp in stamps {
-        let unknown =
-            if is_authentic { "" } else { ", by an authority that was not verified: name it with `--tsa-ca FILE`" };
+        let unknown = if untrusted.is_some() {
+            ""
+        } else {
+            ", by an authority that was not verified: name it with `--tsa-ca FILE`"
+        };
         let _ = writeln!(out, "  stamped:  {} by {}{unknown}", digits(&stamp.head), rfc3339::millis(stamp.time));
     }
     for noted in removed_heads {
@@ -178,7 +192,9 @@ fn text(directory: &Path, verified: &Verified, is_authentic: bool) -> String {
     if others.len() > MOST_SHOWN {
         let _ = writeln!(out, "  other:    … and {} more", others.len() - MOST_SHOWN);
     }
-    let _ = writeln!(out, "  head:     {}", digits(head));
+    if faults.is_empty() {
+        let _ = writeln!(out, "  head:     {}", digits(head));
+    }
     super::inert(&out)
 }
 

@@ -38,7 +38,7 @@ pub(super) struct ExplainArgs {
     /// Use this file instead of fetching one; `-` is standard input
     #[arg(long, value_name = "FILE")]
     robots: Option<PathBuf>,
-    /// Explain as of this time, from the stored evidence: `2d` ago, a date (its end, UTC), or a time such as 2026-11-22T18:30:00Z
+    /// Explain as of this time, from the stored evidence: `2d` ago, a date (its end, UTC), or a time such as 2026-11-22T18:30:00Z (the end of that second)
     #[arg(long, value_name = "TIME", conflicts_with = "robots")]
     at: Option<String>,
     /// The directory of the evidence [default: evidence.directory of the configuration]
@@ -75,11 +75,14 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
     let (mut explanation, of_runs) = match &args.robots {
         Some(file) => (by_file(file, &request, &rules, &settings)?, Ok(None)),
         None => super::block_on(async {
-            let of_runs = of_runs::of_runs(settings.clone(), &request, &rules).await;
-            Ok::<_, CommandError>((server::gate_alone(settings)?.explain(&request, &rules).await, of_runs))
+            let gate = server::gate_alone(settings.clone())?;
+            let explanation = gate.explain(&request, &rules).await;
+            Ok::<_, CommandError>((explanation, of_runs::of_runs(settings, &gate, &request, &rules).await))
         })??,
     };
-    explanation = user.iter().fold(explanation, |it, user| it.within(&user.listed, authority.host()));
+    let within = |it| user.iter().fold(it, |it: Explanation, user| it.within(&user.listed, authority.host()));
+    explanation = within(explanation);
+    let of_runs = of_runs.map(|known| known.map(within));
     let mut running = args.robots.is_none().then(|| known_to_running(&args.config, &authority)).flatten();
     // A proxy that knows the site may know what the page has said.
     let asks = running.is_some() && explanation.allowed;

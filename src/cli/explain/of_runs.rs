@@ -1,17 +1,20 @@
-//! What `politely run` would judge by: the copy of robots.txt that an earlier run has kept, until it is too old.
+//! What `politely run` would judge by: the copies of a site's files that an earlier run has kept, until they are too old.
 
 use super::super::{about, share_store};
 use crate::config::Settings;
-use crate::policy::explain::{Explanation, explain};
-use crate::policy::{Entry, HostRules, Request};
+use crate::gate::Gate;
+use crate::policy::explain::Explanation;
+use crate::policy::{Entry, HostRules, Request, SiteFile};
 use crate::{rfc3339, server};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The verdict by that copy. `Ok(None)`: a run fetches the file anew. `Err`: says why it is not known.
+/// The verdict by that copy, and by the site's other files: kept copies of them, or what `gate` has fetched. `Ok(None)`: a run fetches
+/// robots.txt anew. `Err`: says why it is not known.
 pub(super) async fn of_runs(
     mut settings: Settings,
+    gate: &Gate,
     request: &Request<'_>,
     rules: &HostRules,
 ) -> Result<Option<Explanation>, &'static str> {
@@ -22,15 +25,21 @@ pub(super) async fn of_runs(
     if !is_kept || settings.fleet.paces().is_some() {
         return Ok(None);
     }
-    let Ok(gate) = server::gate_with_store(settings) else { return Ok(None) };
-    if !gate.is_store_open() {
+    let Ok(kept) = server::gate_with_store(settings) else { return Ok(None) };
+    if !kept.is_store_open() {
         return Err(
             "a copy that `politely run` may use cannot be read now: another process has it open, or another user owns it",
         );
     }
-    let (copy, now) = (gate.entry(request.authority).await, SystemTime::now());
+    let (of, now) = (request.authority, SystemTime::now());
     let is_used = |copy: &Arc<Entry>| copy.usable(now).is_some_and(|(answer, _)| answer.freshness.is_fresh(now));
-    Ok(copy.filter(is_used).map(|copy| explain(&*copy, rules, request, now)))
+    let Some(robots) = kept.entry(of).await.filter(is_used) else { return Ok(None) };
+    let others = [(SiteFile::TdmRep, kept.tdmrep(of).await), (SiteFile::License, kept.license(of).await)];
+    gate.take_copy(SiteFile::Robots, of, robots);
+    for (file, copy) in others {
+        copy.filter(is_used).into_iter().for_each(|copy| gate.take_copy(file, of, copy));
+    }
+    Ok(Some(gate.explain(request, rules).await))
 }
 
 /// `fetched`: by the file as it is now. `running`: what the API of the proxy that runs with this configuration knows.

@@ -1,6 +1,6 @@
 //! `explain --at TIME`: uses the robots.txt and the configuration that were in force then, from the evidence.
 
-use super::on_record::on_record;
+use super::on_record::{on_record, own_fetch_as_json};
 use super::{ExplainArgs, offered, refused_by_page, text};
 use crate::admin;
 use crate::cli::evidence::{broken, directory, when};
@@ -126,7 +126,7 @@ fn is_for_same(decision: &Decision, explanation: &Explanation) -> bool {
 
 /// What the last record of the URL has, if that is not what is judged now, and why. `None`: it has the same.
 fn differs(explanation: &Explanation, past: &Past) -> Option<String> {
-    let Found { decision, time, .. } = past.last.last()?;
+    let last @ Found { decision, .. } = past.last.last()?;
     let (reason, verdict) = (decision.reason.as_deref()?, decision.verdict.as_deref()?);
     let why = match reason {
         _ if reason == explanation.reason && (verdict != "refused") == explanation.allowed => return None,
@@ -139,14 +139,15 @@ fn differs(explanation: &Explanation, past: &Past) -> Option<String> {
     };
     let now = if explanation.allowed { "allowed" } else { "refused" };
     let now = format!("judged again, it is {now} ({})", explanation.reason);
-    Some(format!("the record of {} has {verdict} ({reason}); {now}: {why}", rfc3339::millis(*time)))
+    Some(format!("the record of {} has {verdict} ({reason}); {now}: {why}", rfc3339::millis(last.at())))
 }
 
-/// For a date, its last millisecond in UTC, so that it covers the whole day.
+/// For a date, its last millisecond in UTC, and for a second, as in sites' logs, its last: it covers the whole.
 fn at_end(text: &str) -> Result<SystemTime, String> {
-    let is_date = text.len() == "2026-11-20".len() && rfc3339::parse(&format!("{text}T00:00:00Z")).is_some();
     let at = when(text)?;
-    Ok(if is_date { at + DAY - Duration::from_millis(1) } else { at })
+    let is_second = text.contains('T') && !text.contains('.');
+    let length = if text.len() == 10 && text.contains('-') { DAY } else { Duration::from_secs(is_second.into()) };
+    Ok(at + length.saturating_sub(Duration::from_millis(1)))
 }
 
 /// The configuration of that time; otherwise the current one, with the reason.
@@ -225,7 +226,7 @@ fn origin(past: &Past, at: SystemTime, unread: Option<&str>) -> String {
     let _ = writeln!(
         out,
         "  as the record of {} has it (segment {}, line {})",
-        rfc3339::millis(known.time),
+        rfc3339::millis(known.at()),
         known.segment,
         known.line
     );
@@ -245,7 +246,7 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Optio
     let mut all = admin::explanation(explanation);
     let place = |found: &Found| {
         json!({
-            "time": rfc3339::millis(found.time),
+            "time": rfc3339::millis(found.at()),
             "segment": found.segment,
             "line": found.line,
             "product_tokens": found.decision.product_tokens,
@@ -271,6 +272,7 @@ fn as_json(explanation: &Explanation, past: &Past, at: SystemTime, unread: Optio
         "asked": past.asked,
         "last": past.last.iter().map(place).collect::<Vec<_>>(),
         "files": files(past).map(copy).collect::<Vec<_>>(),
+        "own_fetches": past.fetches.iter().map(own_fetch_as_json).collect::<Vec<_>>(),
         "sha256": past.robots.as_ref().and_then(|robots| robots.copy.sha256.as_ref()).map(digits),
         "config": past.known.decision.config.as_ref().map(digits),
         "config_of_then": unread.is_none(),
@@ -299,10 +301,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_date_alone_is_the_end_of_the_day() {
+    fn a_date_and_a_second_are_meant_as_a_whole() {
         let read = |text: &str| rfc3339::millis(at_end(text).unwrap());
         assert_eq!(read("2026-11-20"), "2026-11-20T23:59:59.999Z");
-        assert_eq!(read("2026-11-20T00:00:00Z"), "2026-11-20T00:00:00.000Z");
+        assert_eq!(read("2026-11-20T00:00:00Z"), "2026-11-20T00:00:00.999Z");
+        assert_eq!(read("2026-11-20T00:00:00.250Z"), "2026-11-20T00:00:00.250Z");
         assert!(at_end("2026-11-31").is_err() && at_end("2026-1-1").is_err());
         assert!(at_end("7d").unwrap() < SystemTime::now());
     }

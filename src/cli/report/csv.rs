@@ -5,7 +5,6 @@ use crate::evidence::{Found, ReadError, Selection, each_counted};
 use crate::rfc3339;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::time::Duration;
 
 /// Writes to standard output, record by record: however many there are, none is left out. The inner result is that of writing.
 pub(super) fn write(directory: &Path, selection: &Selection) -> Result<io::Result<()>, ReadError> {
@@ -47,19 +46,19 @@ const COLUMNS: [&str; 19] = [
 ];
 
 fn row(found: &Found) -> [String; COLUMNS.len()] {
-    let Found { segment, line, time, decision } = found;
+    let Found { segment, line, came, decision } = found;
     let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
-    let sent = decision.sent_ms.and_then(|after| time.checked_add(Duration::from_millis(after)));
+    let sent = decision.sent_ms.map(|_| found.at());
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     [
-        rfc3339::millis(*time),
+        rfc3339::millis(*came),
         decision.figure().as_str().to_owned(),
         text(&decision.url),
         decision.status.to_string(),
         number(decision.site_status().map(u64::from)),
         number(decision.site_bytes()),
         text(&decision.reason),
-        text(&decision.rule),
+        text(&decision.named_rule()),
         text(&decision.method),
         decision.client.clone(),
         text(&decision.user),

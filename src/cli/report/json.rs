@@ -31,6 +31,7 @@ pub(super) fn all_as_json(page: &Page<'_>) -> serde_json::Value {
         "groups": groups(&report.groups),
         "users": groups(&report.users),
         "turned_away": groups(&report.turned_away),
+        "own_agents": report.basis.own_agents(),
         "instances": report.basis.instances.iter().map(|it| json!({
             "name": it.name, "version": it.version, "since": rfc3339::millis(it.since),
         })).collect::<Vec<_>>(),

@@ -68,13 +68,12 @@ pub fn outcomes(group: &Group) -> String {
     .join("; ")
 }
 
-/// The User-Agents that sites saw.
-pub fn agents(group: &Group) -> Vec<String> {
-    let mut all: Vec<_> = group.agents.iter().map(|agent| named(agent).to_owned()).collect();
-    if all.len() == MOST_NAMES {
-        all.push("perhaps more".to_owned());
-    }
-    all
+/// The User-Agents that sites saw, those of politely's own fetches last.
+pub fn agents(page: &Page<'_>) -> Vec<String> {
+    let (agents, own) = (&page.report.total.agents, page.report.basis.own_agents());
+    let more = (agents.len() == MOST_NAMES).then_some("perhaps more");
+    let all = agents.iter().map(|agent| named(agent)).filter(|agent| !own.contains(agent)).chain(more);
+    all.chain(own.iter().copied()).map(str::to_owned).collect()
 }
 
 /// What is missing where no use was declared. `None`: nowhere.

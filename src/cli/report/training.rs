@@ -21,7 +21,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
         total.times.map_or_else(|| (HAND.to_owned(), HAND.to_owned()), |(from, to)| (month(from), month(to)));
     let configs: Vec<_> = basis.configs.values().filter_map(|used| used.text.as_deref()).collect();
     let mut names: Vec<_> = total.product_tokens.iter().map(|token| literal(token)).collect();
-    names.extend(agents(total).iter().map(|agent| format!("User-Agent \"{}\"", literal(agent))));
+    names.extend(agents(page).iter().map(|agent| format!("User-Agent \"{}\"", literal(agent))));
     names.extend(operator(basis).map(|contact| format!("contact: {}", literal(&contact))));
     let uses =
         total.purposes.iter().map(|(purpose, count)| format!("{} ({})", literal(purpose), counted(*count, "request")));

@@ -89,7 +89,7 @@ pub(super) async fn get(
     permit: &mut Permit,
 ) -> Result<Reply, TryError> {
     let route = reach(upstream, request.authority, room.2.client).await?;
-    let (target, agent) = (target(request.url), user_agent(settings));
+    let (target, agent) = (target(request.url), settings.own_user_agent(env!("CARGO_PKG_VERSION")));
     let validators = request.validators;
     let accept: &[u8] = match request.file {
         SiteFile::Robots => b"text/plain, */*;q=0.5",
@@ -193,20 +193,6 @@ fn says_a_proxy(headers: &HeaderMap) -> bool {
 
 pub(super) fn target(url: &Url) -> String {
     url[url::Position::BeforePath..url::Position::AfterQuery].to_owned()
-}
-
-/// Names the crawler, so that the site's owner knows for whom the file is read and whom to ask.
-fn user_agent(settings: &Settings) -> String {
-    let identity = &settings.identity;
-    if let Some(agent) = &identity.user_agent {
-        return agent.clone();
-    }
-    let tokens = identity.product_tokens.iter().map(|token| format!("{} ", token.as_ref())).collect::<String>();
-    let contact = match identity.contact.as_str() {
-        "" => String::new(),
-        contact => format!(" (+{contact})"),
-    };
-    format!("{tokens}politely/{}{contact}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Most bytes to read and discard.

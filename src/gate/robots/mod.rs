@@ -204,6 +204,10 @@ impl RobotsCache {
         self.kept(authority, file, Taker::new(BACKGROUND, authority)).await
     }
 
+    pub fn take_copy(self: &Arc<Self>, file: SiteFile, authority: &Authority, copy: Arc<Entry>) {
+        self.hosts.put(&self.host(file, authority), copy);
+    }
+
     /// Whether `egress` allows the authority. If a copy exists, the name is not resolved.
     pub async fn may_reach(self: &Arc<Self>, authority: &Authority) -> Result<(), Refusal> {
         let is_known = self.host(SiteFile::Robots, authority).load().usable(SystemTime::now()).is_some();

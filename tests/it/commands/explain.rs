@@ -289,3 +289,33 @@ async fn explain_says_by_which_copy_a_run_would_judge() {
     let fresh = [&fetch[..1], &["--fresh"], &fetch[1..]].concat();
     assert_eq!(politely_with(&fresh, &variables).await.stdout, "403");
 }
+
+/// What a run goes by beside robots.txt: its copy where it has one, or the file as it is now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_run_would_do_is_judged_by_every_file_that_decides() {
+    let is_reserved = Arc::new(AtomicBool::new(true));
+    let reserved = is_reserved.clone();
+    let origin = Origin::http(move |seen| match seen.path().as_str() {
+        "/robots.txt" => Reply::text(""),
+        "/.well-known/tdmrep.json" if reserved.load(Relaxed) => {
+            Reply::text(r#"[{ "location": "/art/", "tdm-reservation": 1 }]"#)
+        }
+        "/.well-known/tdmrep.json" => Reply::status(404),
+        _ => Reply::text("page"),
+    })
+    .await;
+    let home = tempfile::tempdir().unwrap();
+    let kept = ["XDG_CACHE_HOME", "STATE_DIRECTORY"].map(|name| (name, home.path().to_str().unwrap()));
+    let mining = [&open()[..], &kept, &[("POLITELY_IDENTITY__PURPOSE", "[tdm]")]].concat();
+    let (searching, url) = ([&open()[..], &kept].concat(), origin.url("/art/1"));
+    let fetch = ["run", "-q", "curl", "-q", "-s", "-o", "/dev/null", "-w", "%{http_code}", &url];
+    // A run without that purpose keeps robots.txt alone.
+    assert_eq!(politely_with(&fetch, &searching).await.stdout, "200");
+    let before = politely_with(&["explain", &url], &mining).await.stdout;
+    assert!(before.starts_with("disallowed: ") && before.contains("which says the same of this URL"), "{before}");
+    assert_eq!(politely_with(&fetch, &mining).await.stdout, "403");
+    is_reserved.store(false, Relaxed);
+    let changed = politely_with(&["explain", &url], &mining).await.stdout;
+    assert!(changed.starts_with("allowed: ") && changed.contains("by which this URL is disallowed"), "{changed}");
+    assert_eq!(politely_with(&fetch, &mining).await.stdout, "403", "as it was told");
+}

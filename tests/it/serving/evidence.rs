@@ -7,6 +7,10 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
 
 const RULES: &str = "User-agent: *\nDisallow: /private\nAllow: /private/open\n";
 const KEPT: &str = "evidence: { directory: evidence }\nadmin: { address: '127.0.0.1:0' }\n";
@@ -41,6 +45,14 @@ pub async fn get(proxy: &Binary, url: &str) -> u16 {
 
 pub fn told<const N: usize>(line: &Value, names: [&str; N]) -> [Value; N] {
     names.map(|name| line[name].clone())
+}
+
+/// When the request of a record was sent.
+pub fn sent(record: &Value) -> String {
+    let came = OffsetDateTime::parse(record["time"].as_str().unwrap(), &Rfc3339).unwrap();
+    let sent = came + Duration::from_millis(record["sent_ms"].as_u64().expect("it was sent"));
+    let form = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    sent.format(form).unwrap()
 }
 
 fn path(directory: &Path) -> &str {
@@ -219,7 +231,7 @@ async fn on_a_full_disk_requests_go_on_and_what_was_lost_is_in_the_chain() {
         while records(&kept(&proxy)).len() < 2 {
             assert_eq!(get(&proxy, &origin.url("/private/open")).await, 200);
             asked += 1;
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     })
     .await;
@@ -273,7 +285,7 @@ async fn explain_goes_by_the_robots_txt_of_then() {
     .await;
     let proxy = Binary::serve(KEPT).await;
     assert_eq!(get(&proxy, &origin.url("/page")).await, 200);
-    let before = recorded(&kept(&proxy), 1).await[0]["time"].as_str().unwrap().to_owned();
+    let before = sent(&recorded(&kept(&proxy), 1).await[0]);
     is_closed.store(true, Relaxed);
     let token = proxy.directory().join("store/admin-token");
     let admin = proxy.admin();

@@ -1,7 +1,7 @@
 //! What somebody who has to sign for a crawl reads in the evidence: of one URL, and in the reports.
 
 use super::access::{request, users};
-use super::evidence::{get, kept, verified};
+use super::evidence::{get, kept, sent, verified};
 use super::report::{asked, chain, file, report};
 use crate::support::binary::{Ended, politely, politely_with};
 use crate::support::{Binary, Client, Origin, Reply, eventually};
@@ -74,7 +74,7 @@ async fn a_refusal_by_the_pages_own_words_is_told_as_such_and_contradicts_nothin
     let told = parsed(&explain(&directory, &url, &["--format", "json"]).await);
     assert_eq!((&told["allowed"], &told["evidence"]["contradicts"]), (&json!(true), &json!(false)), "{told}");
     assert_eq!(told["evidence"]["refused_by_page"], "X-Robots-Tag: noai");
-    assert_eq!(told["evidence"]["page_read"], all[0]["time"], "not when the second was refused");
+    assert_eq!(told["evidence"]["page_read"], sent(&all[0]), "not when it came, nor when the second was refused");
     // Nobody has refused it to another use.
     let ended = explain(&directory, &url, &["--purpose", "search"]).await;
     assert!(ended.code == 0 && ended.stdout.contains("\nallowed: http"), "{}{}", ended.stdout, ended.stderr);
@@ -302,6 +302,9 @@ async fn a_broken_chain_is_said_first_and_has_no_head() {
     let html = report(directory.path(), &["--format", "html"]).await.stdout;
     let first = html.split("<dl>").next().unwrap();
     assert!(first.contains("<p class=\"bad\">The chain of the evidence is broken"), "{html}");
+    assert!(html.contains(", in 1 place:</p>") && !html.contains("Its head") && !html.contains("--head"), "{html}");
+    let shown = politely(&["evidence", "verify", directory.path().to_str().unwrap()]).await.stdout;
+    assert!(shown.contains(": BROKEN\n") && !shown.contains("head:"), "{shown}");
     let ended =
         explain(directory.path(), "https://a.example/never", &["--purpose", "search", "--format", "json"]).await;
     let told = ended.stdout + &ended.stderr;

@@ -1,7 +1,7 @@
 //! What a compliance officer looks for in the evidence before signing: what was sent when and under which name, who has decided,
 //! what was delivered, and what is missing.
 
-use super::evidence::{get, kept, verified};
+use super::evidence::{get, kept, sent, verified};
 use super::report::{asked, chain, file, report};
 use crate::support::binary::politely;
 use crate::support::{Binary, Origin, Reply, eventually};
@@ -126,7 +126,12 @@ async fn the_user_agent_that_the_site_saw_is_on_record_with_when_it_was_sent() {
             .collect();
         assert!(sent.len() == 2 && (sent[1] - sent[0]).abs().as_seconds_f64() > 0.9, "a second apart: {csv}");
         let html = report(&directory, &["--format", "html"]).await.stdout;
-        assert!(html.contains(&format!("<dt>User-Agents that sites saw<dd>{agent}\n")), "{html}");
+        let robots = origin.log.one("/robots.txt");
+        let own = robots.field("user-agent").expect("politely names itself");
+        let all = if own == agent { agent.to_owned() } else { format!("{agent}<br>{own}") };
+        assert!(html.contains(&format!("<dt>User-Agents that sites saw<dd>{all}\n")), "{html}");
+        let json: Value = serde_json::from_str(&report(&directory, &["--format", "json"]).await.stdout).unwrap();
+        assert_eq!(json["own_agents"], json!([own]));
         let summary = report(&directory, &["--format", "training-summary"]).await.stdout;
         assert!(summary.contains(&format!(", User-Agent \"{agent}\"")), "{summary}");
     }
@@ -231,7 +236,7 @@ async fn a_host_with_a_port_is_that_port_alone() {
         found.sort_by_key(|name| sites.iter().position(|site| Some(*site) == *name));
         assert_eq!(found, sites.iter().copied().map(Some).collect::<Vec<_>>(), "{host}");
     }
-    for host in ["a.example:x", "a.example:70000", "https://a.example:8080"] {
+    for host in ["a.example:x", "a.example:70000"] {
         let ended = report(directory.path(), &["--host", host]).await;
         assert_eq!(ended.code, 2, "{host}: {}", ended.stdout);
     }
@@ -275,7 +280,7 @@ async fn an_explanation_says_why_it_differs_from_the_record() {
         assert_eq!([&record["verdict"], &record["reason"]], ["reported", "usage-disallowed"], "{record}");
         let arguments = ["explain", &url, "--at", "2999-01-01", "--evidence", directory.to_str().unwrap()];
         let ended = politely(&arguments).await;
-        let at = record["time"].as_str().unwrap();
+        let at = sent(record);
         for said in [
             "forwarded, reported (usage-disallowed; meta robots: noai), the site's status 200".to_owned(),
             format!(

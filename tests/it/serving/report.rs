@@ -104,6 +104,182 @@ async fn a_report_is_about_the_period_the_hosts_the_user_and_the_use_that_are_as
     }
 }
 
+/// A site has in its log when a request was sent, not how long its client had waited for that.
+#[tokio::test]
+async fn a_request_is_found_by_when_it_was_sent() {
+    let (config, hash) = file("{}");
+    let url = "https://a.example/page";
+    let of = |second: u8, more: Value| {
+        let basis = json!({ "config": hash, "robots": { "status": 404, "fetched": "2026-11-22T10:00:00.000Z" } });
+        let mut record = asked(second, url, &basis);
+        record.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        record
+    };
+    let reserved = json!({
+        "verdict": "refused", "outcome": "refused", "reason": "usage-disallowed", "rule": "meta robots: noai", "sent_ms": 30_250,
+        "held_ms": 30_000,
+    });
+    let directory = chain(&[
+        config,
+        of(0, json!({ "reason": "no-robots-txt", "sent_ms": 20_125, "held_ms": 20_000 })),
+        of(0, reserved),
+        of(1, json!({ "outcome": "refused", "verdict": "refused", "reason": "crawl-delay", "origin_ms": null })),
+    ]);
+    let of = |from: &str, to: &str| [from, to].map(|at| format!("2026-11-22T10:00:{at}Z"));
+    for ((since, until), found) in [
+        (("00", "01"), 0),
+        (("01", "02"), 1),
+        (("02", "20"), 0),
+        (("20", "21"), 1),
+        (("30", "31"), 1),
+        (("00", "31"), 3),
+    ] {
+        let [since, until] = of(since, until);
+        let selected = ["--since", &since, "--until", &until, "--host", "a.example"];
+        let json: Value = serde_json::from_str(
+            &report(directory.path(), &[&selected[..], &["--format", "json"]].concat()).await.stdout,
+        )
+        .unwrap();
+        assert_eq!(json["total"]["requests"], found, "{selected:?}: {json}");
+        let csv = report(directory.path(), &[&selected[..], &["--format", "csv"]].concat()).await.stdout;
+        assert_eq!(csv.lines().count(), 1 + found, "{selected:?}: {csv}");
+    }
+    let json: Value = serde_json::from_str(&report(directory.path(), &["--format", "json"]).await.stdout).unwrap();
+    let times = ["from", "to"].map(|name| json["total"][name].as_str().unwrap());
+    assert_eq!(times, ["2026-11-22T10:00:01.000Z", "2026-11-22T10:00:30.250Z"], "{json}");
+    let place = directory.path().to_str().unwrap();
+    let by_page = "refused by the page's own meta robots: noai, read at 2026-11-22T10:00:30.250Z";
+    for (at, times, said) in [
+        ("10:00:19Z", "once", "\n  2026-11-22T10:00:01.000Z by examplebot for no declared use: refused (crawl-delay)"),
+        // As a log has it, to the second.
+        ("10:00:20Z", "2 times", "\n  2026-11-22T10:00:20.125Z by examplebot "),
+        ("10:00:30.249Z", "2 times", "\nallowed: "),
+        ("10:00:30.250Z", "3 times", by_page),
+    ] {
+        let at = format!("2026-11-22T{at}");
+        let ended = politely(&["explain", url, "--at", &at, "--evidence", place]).await;
+        assert!(ended.stdout.contains(&format!("\n  asked for {times}: ")), "{at}: {}{}", ended.stdout, ended.stderr);
+        assert!(ended.stdout.contains(said), "{at}: {}", ended.stdout);
+    }
+}
+
+/// What politely asks a site itself is in the site's log, too.
+#[tokio::test]
+async fn a_fetch_by_politely_itself_is_named() {
+    let shown = |contact: &str| {
+        file(&json!({ "identity": { "product_tokens": ["ExampleBot"], "contact": contact } }).to_string())
+    };
+    let [(one, one_hash), (other, other_hash)] = ["https://one.example", "https://other.example"].map(shown);
+    let (robots, robots_hash) = file("User-agent: *\nDisallow: /private\nLicense: https://a.example/license.xml\n");
+    let (tdmrep, tdmrep_hash) = file("[]");
+    let of = |second: u8, config: &str, fetched: u8| {
+        let at = |second: u8| format!("2026-11-22T10:00:{second:02}.500Z");
+        let more = json!({
+            "config": config, "robots": { "status": 200, "sha256": robots_hash, "fetched": at(fetched) },
+            "tdmrep": { "status": 200, "sha256": tdmrep_hash, "fetched": at(fetched + 1) },
+            "license_file": { "failure": "connection refused", "failing_since": at(fetched + 2) },
+        });
+        asked(second, "https://a.example/page", &more)
+    };
+    let directory = chain(&[
+        one,
+        json!({ "type": "start", "time": "2026-11-22T10:00:00.000Z", "version": "1.0.0", "instance": "i", "config": one_hash }),
+        other,
+        robots,
+        tdmrep,
+        of(9, &one_hash, 1),
+        of(20, &other_hash, 1),
+        of(40, &other_hash, 41),
+    ]);
+    let place = directory.path().to_str().unwrap();
+    let explain = async |path: &str, at: &str, more: &[&str]| {
+        let (url, at) = (format!("https://a.example{path}"), format!("2026-11-22T10:00:{at}Z"));
+        politely(&[&["explain", &url, "--at", &at, "--evidence", place], more].concat()).await
+    };
+    let agent = |contact: &str| format!("ExampleBot politely/1.0.0 (+https://{contact}.example)");
+    let by = |contact: &str| format!("\n  fetched or confirmed by politely itself as \"{}\", last:\n", agent(contact));
+    for (path, at, said) in [
+        (
+            "/robots.txt",
+            "01",
+            [
+                by("one"),
+                format!(
+                    "  2026-11-22T10:00:01.500Z: status 200, SHA-256 {robots_hash} (by the record in segment 1, line 7)\n"
+                ),
+            ],
+        ),
+        ("/robots.txt", "41", [by("other"), format!("  2026-11-22T10:00:01.500Z as \"{}\": status 200", agent("one"))]),
+        (
+            "/.well-known/tdmrep.json",
+            "02",
+            [by("one"), format!("  2026-11-22T10:00:02.500Z: status 200, SHA-256 {tdmrep_hash} (")],
+        ),
+        (
+            "/license.xml",
+            "03",
+            [by("one"), "  2026-11-22T10:00:03.500Z: failing since then: connection refused (".to_owned()],
+        ),
+    ] {
+        let ended = explain(path, at, &[]).await;
+        for said in said.iter().map(String::as_str).chain(["\n  no client has asked for it\n"]) {
+            assert!(ended.stdout.contains(said), "{path} at {at}: {said} in {}{}", ended.stdout, ended.stderr);
+        }
+    }
+    let none = explain("/other.xml", "50", &[]).await.stdout;
+    assert!(none.starts_with("no record of a request for this URL up to "), "{none}");
+    let told: Value = serde_json::from_str(&explain("/robots.txt", "01", &["--format", "json"]).await.stdout).unwrap();
+    let fetches = told["evidence"]["own_fetches"].as_array().unwrap();
+    assert_eq!(fetches.len(), 1, "the second is later: {told}");
+    assert_eq!(fetches[0]["agent"], agent("one"));
+    let html = report(directory.path(), &["--format", "html"]).await.stdout;
+    let agents = html.split("<dt>User-Agents that sites saw<dd>").nth(1).and_then(|rest| rest.lines().next());
+    assert_eq!(agents, Some(format!("{}<br>{}", agent("one"), agent("other")).as_str()), "{html}");
+}
+
+/// By its file, where the rule does not say what it is.
+#[tokio::test]
+async fn a_rule_is_named_with_its_file_and_no_word_is_left_unexplained() {
+    let refused = |second: u8, more: Value| {
+        let mut record = asked(
+            second,
+            "https://a.example/",
+            &json!({
+                "outcome": "refused", "verdict": "refused", "reason": "usage-disallowed", "status": 403, "origin_ms": null,
+                "signals": "meta robots: noai",
+            }),
+        );
+        record.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        record
+    };
+    let directory = chain(&[
+        refused(0, json!({ "rule": "location: /photos/*", "entry": 1 })),
+        refused(1, json!({ "rule": "url: /*; prohibits: ai-train", "entry": 2 })),
+        refused(2, json!({ "rule": "meta robots: noai" })),
+    ]);
+    let html = report(directory.path(), &["--format", "html"]).await.stdout;
+    let (rule, license) = ("tdmrep.json: location: /photos/*", "licence file: url: /*; prohibits: ai-train");
+    let [text, csv] = [&["--by", "rule"][..], &["--format", "csv"]].map(|it| it.to_vec());
+    for out in [&html, &report(directory.path(), &text).await.stdout, &report(directory.path(), &csv).await.stdout] {
+        assert!(out.contains(rule) && out.contains(license) && out.contains("meta robots: noai"), "{out}");
+    }
+    let ended = politely(&[
+        "explain",
+        "https://a.example/",
+        "--at",
+        "2999-01-01",
+        "--evidence",
+        directory.path().to_str().unwrap(),
+    ])
+    .await;
+    assert!(ended.stdout.contains(&format!("(usage-disallowed; {rule})")), "{}{}", ended.stdout, ended.stderr);
+    assert!(html.contains("<h2>What each site says: its files, and what its answers reserve</h2>"), "{html}");
+    assert!(html.contains(">fields and <code>&lt;meta&gt;</code> of answers<"), "{html}");
+    for word in ["Delivered", "Answered from here", "Not asked", "no-matching-rule", "SHA-256", "Head"] {
+        assert!(html.contains(&format!("<dt>{word}<dd>")), "{word} in {html}");
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_be_asked_for_is_refused_with_its_place_and_a_hint() {
     let directory = example();

@@ -155,7 +155,7 @@ fn last_of(lines: &str) -> &str {
 async fn faults(directory: &Path, more: &[&str]) -> Option<String> {
     let ended = politely(&[&["evidence", "verify", text(directory), "--format", "json"], more].concat()).await;
     let verified: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
-    (ended.code != 0).then(|| verified["faults"].to_string())
+    (ended.code != 0).then(|| format!("{}{}", verified["faults"], verified["untrusted_stamps"]))
 }
 
 #[tokio::test]
@@ -177,6 +177,16 @@ async fn a_time_stamp_of_the_head_is_stored_and_verified_by_us_and_by_openssl() 
     assert!(shown.contains(&format!("  stamped:  {head} by 20")) && shown.contains("was not verified"), "{shown}");
     let untrusted = faults(directory.path(), &["--tsa-ca", &another]).await;
     assert!(untrusted.as_ref().is_some_and(|it| it.contains("its authority is not to be trusted")), "{untrusted:?}");
+    let verify = ["evidence", "verify", text(directory.path()), "--tsa-ca", &another];
+    let ended = politely(&verify).await;
+    let [first, second, ..] = &*ended.stdout.lines().collect::<Vec<_>>() else { panic!("{}", ended.stdout) };
+    assert!(first.starts_with("not trusted: segment 1: the time stamp "), "{first}");
+    assert!(second.ends_with(": whole; 1 time stamp NOT TRUSTED, by `--tsa-ca`"), "{second}");
+    assert!(ended.code == 1 && ended.stdout.ends_with(&format!("\n  head:     {head}\n")), "{}", ended.stdout);
+    let json: Value =
+        serde_json::from_str(&politely(&[&verify[..], &["--format", "json"]].concat()).await.stdout).unwrap();
+    let said = ["whole", "faults", "head"].map(|name| json[name].clone());
+    assert_eq!(said, [json!(true), json!([]), json!(head)], "what is not good is the time stamp: {json}");
     let again = tsa.stamp(directory.path(), "/tsr", &[]).await;
     assert!(again.code == 0 && again.stdout.contains("has a time stamp already"), "{}", again.stdout);
 }

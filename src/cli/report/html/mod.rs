@@ -27,6 +27,7 @@ pub(super) fn render(page: &Page<'_>) -> String {
     );
     introduction(page, &mut out);
     figures(page, &mut out);
+    out.push_str(WORDS);
     tables::groups(page, &mut out);
     tables::uses(page, &mut out);
     tables::sites(page, &mut out);
@@ -75,7 +76,7 @@ fn introduction(page: &Page<'_>, out: &mut String) {
         ("Period", period),
         ("Selected", selected),
         ("Crawlers", crawlers.collect()),
-        ("User-Agents that sites saw", agents(total).iter().map(|agent| escape(agent)).collect()),
+        ("User-Agents that sites saw", agents(page).iter().map(|agent| escape(agent)).collect()),
         ("Made", vec![time(page.made)]),
     ] {
         if !values.is_empty() {
@@ -146,7 +147,11 @@ fn chain(page: &Page<'_>, out: &mut String) {
             );
         }
         faults => {
-            let _ = writeln!(out, "<p class=\"bad\">The chain is broken, in {} places:</p>\n<ul>", faults.len());
+            let _ = writeln!(
+                out,
+                "<p class=\"bad\">The chain is broken, in {}:</p>\n<ul>",
+                counted(faults.len() as u64, "place")
+            );
             for fault in faults.iter().take(20) {
                 let _ = writeln!(out, "<li>{}</li>", escape(&fault.to_string()));
             }
@@ -177,12 +182,16 @@ fn chain(page: &Page<'_>, out: &mut String) {
         );
     }
     let stamps = if page.verified.stamps.is_empty() { "" } else { " --tsa-ca FILE" };
-    let (directory, head) = (fs::canonicalize(page.directory), digits(head));
+    let directory = fs::canonicalize(page.directory);
     let directory = directory.as_deref().unwrap_or(page.directory).display().to_string();
+    // A broken chain has no head.
+    let head = faults.is_empty().then(|| digits(head));
+    let (shown, option) = head.map_or_else(Default::default, |head| {
+        (format!("Its head: <code>{head}</code><br>"), format!(" --head {head}"))
+    });
     let _ = writeln!(
         out,
-        "<p>Its head: <code>{head}</code><br>Its directory: <code>{}</code><br>To check it: <code>politely evidence verify {} --head \
-         {head}{stamps}</code></p>",
+        "<p>{shown}Its directory: <code>{}</code><br>To check it: <code>politely evidence verify {}{option}{stamps}</code></p>",
         escape(&directory),
         escape(&in_shell(&directory))
     );
@@ -194,5 +203,15 @@ fn in_shell(path: &str) -> String {
     if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }
 
+/// What is not plain to somebody who knows neither politely nor the Web.
+const WORDS: &str = "<h2>What the words mean</h2>\n<dl>\n\
+    <dt>Delivered<dd>the site answered, with a status from 100 to 399, and the client got that answer; 4xx: it did not have the page, or \
+    refused it; 5xx: it failed\n\
+    <dt>Answered from here<dd>by politely itself, from its own copy: this request was not sent to the site, or the site said that the copy still holds\n\
+    <dt>Not asked<dd>the request was not sent to the site\n\
+    <dt>no-matching-rule<dd>robots.txt has no rule for this address, and so allows it\n\
+    <dt>SHA-256<dd>a fingerprint of a file: if one byte of the file changes, so does its fingerprint\n\
+    <dt>Head<dd>the fingerprint of the last record, and so of all records before it\n\
+    <dt>Times<dd>when a request was sent to the site; of one that was never sent, when it came to politely\n</dl>\n";
 /// Uses the colours of the dashboard.
 const STYLE: &str = concat!(include_str!("../../../admin/dashboard/colors.css"), include_str!("style.css"));

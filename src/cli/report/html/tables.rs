@@ -83,7 +83,7 @@ fn counts(all: &BTreeMap<String, u64>) -> String {
 pub(super) fn sites(page: &Page<'_>, out: &mut String) {
     let columns = [
         ("Site", ""),
-        ("File", "f"),
+        ("Where", "f"),
         ("Answer", ""),
         ("SHA-256", "h"),
         ("Fetched first and last", "t"),
@@ -93,7 +93,7 @@ pub(super) fn sites(page: &Page<'_>, out: &mut String) {
     let mut all: Vec<_> = page.report.basis.sites.iter().collect();
     all.sort_by_key(|(origin, site)| (&site.domain, *origin));
     let rows = all.into_iter().flat_map(|(origin, site)| site_rows(origin, site));
-    table(out, "robots.txt of each site", columns, rows);
+    table(out, "What each site says: its files, and what its answers reserve", columns, rows);
 }
 
 fn site_rows(origin: &str, site: &SiteBasis) -> Vec<[String; 7]> {
@@ -107,7 +107,15 @@ fn site_rows(origin: &str, site: &SiteBasis) -> Vec<[String; 7]> {
     }
     if !site.signals.is_empty() {
         let said: Vec<_> = site.signals.iter().map(|fields| escape(fields)).collect();
-        rows.push([escape(origin), "fields of answers".to_owned(), no(), no(), no(), no(), said.join("<br>")]);
+        rows.push([
+            escape(origin),
+            "fields and <code>&lt;meta&gt;</code> of answers".to_owned(),
+            no(),
+            no(),
+            no(),
+            no(),
+            said.join("<br>"),
+        ]);
     }
     rows
 }
