@@ -81,8 +81,8 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, CommandError> {
         })??,
     };
     let within = |it| user.iter().fold(it, |it: Explanation, user| it.within(&user.listed, authority.host()));
-    explanation = within(explanation);
     let of_runs = of_runs.map(|known| known.map(within));
+    explanation = within(explanation);
     let mut running = args.robots.is_none().then(|| known_to_running(&args.config, &authority)).flatten();
     // A proxy that knows the site may know what the page has said.
     let asks = running.is_some() && explanation.allowed;

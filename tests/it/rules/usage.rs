@@ -190,7 +190,8 @@ async fn what_an_answer_has_said_is_remembered_for_the_purpose_and_where_all_get
         ("/coded", "", 1),
         ("/tdm?a", "Cookie: a=b\r\n", 2),
         ("/tdm?b", "Authorization: Basic YTpi\r\n", 2),
-        ("/tdm?c", "X-Foo: bar\r\n", 1),
+        ("/tdm?c", "DNT: 1\r\n", 1),
+        ("/tdm?e", "X-Foo: bar\r\n", 2),
         ("/tdm?d", "X-Api-Key: k\r\n", 2),
     ] {
         let (url, host) = (origin.url(target), origin.authority("a.localhost"));

@@ -1,0 +1,141 @@
+//! What the command's processes have connected to, by /proc.
+
+use super::{Bypass, BypassWatch};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+impl BypassWatch {
+    pub(super) fn find(&self) -> Option<Bypass> {
+        let sockets =
+            direct(&["tcp", "tcp6"].map(|name| read(Path::new("/proc/net").join(name))).concat(), |address| {
+                self.is_site(address)
+            });
+        if sockets.is_empty() {
+            return None;
+        }
+        self.root.map(below).unwrap_or_default().into_iter().find_map(|pid| {
+            let process = Path::new("/proc").join(pid.to_string());
+            let program = fs::read_link(process.join("exe")).ok()?.file_name()?.to_string_lossy().into_owned();
+            // A proxy of the command's own is the way of what is behind it.
+            if ["politely", "politely (deleted)"].contains(&&*program) {
+                return None;
+            }
+            let held = fs::read_dir(process.join("fd")).ok()?.flatten().filter_map(|entry| {
+                let link = fs::read_link(entry.path()).ok()?;
+                link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u64>().ok()
+            });
+            let address = held.into_iter().find_map(|socket| sockets.get(&socket).copied())?;
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
+            let mut variables = environment.split(|byte| *byte == 0);
+            let has_variables = variables.any(|one| one.to_ascii_lowercase().starts_with(b"https_proxy="));
+            Some(Bypass { program, pid, address, has_variables })
+        })
+    }
+
+    fn is_site(&self, address: SocketAddr) -> bool {
+        address != self.proxy
+            && self.ports.iter().any(|range| range.contains(address.port()))
+            && !(self.is_loopback_direct && address.ip().is_loopback())
+    }
+}
+
+/// The connections to sites in the kernel's table, by socket. A connection that a listening socket of this machine has accepted is not
+/// one.
+fn direct(table: &str, is_site: impl Fn(SocketAddr) -> bool) -> HashMap<u64, SocketAddr> {
+    let rows = table.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let (local, remote) = (socket_address(fields.get(1)?)?, socket_address(fields.get(2)?)?);
+        Some((local.port(), remote, *fields.get(3)? == LISTEN, fields.get(9)?.parse().ok()?))
+    });
+    let rows: Vec<(u16, SocketAddr, bool, u64)> = rows.collect();
+    let listening: HashSet<u16> = rows.iter().filter(|row| row.2).map(|row| row.0).collect();
+    let to_sites = rows.into_iter().filter(|(local, remote, _, _)| !listening.contains(local) && is_site(*remote));
+    to_sites.map(|(_, remote, _, socket)| (socket, remote)).collect()
+}
+
+/// Such as `0100007F:0050`: each word in the machine's byte order, the port as a number.
+fn socket_address(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let word = |at: usize| Some(u32::from_str_radix(address.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    let ip = match address.len() {
+        8 => IpAddr::V4(Ipv4Addr::from(word(0)?)),
+        _ => {
+            let words = [word(0)?, word(8)?, word(16)?, word(24)?].concat();
+            IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(words).ok()?))
+        }
+    };
+    Some(SocketAddr::new(ip.to_canonical(), u16::from_str_radix(port, 16).ok()?))
+}
+
+/// The descendants of a process, by the children of each thread.
+fn below(root: u32) -> Vec<u32> {
+    let mut all = vec![root];
+    let mut next = 0;
+    while let Some(pid) = all.get(next) {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let children = threads.map(|thread| read(thread.path().join("children"))).collect::<Vec<_>>().concat();
+        all.extend(children.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        next += 1;
+    }
+    all.split_off(1)
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+const LISTEN: &str = "0A";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::PortRange;
+    use tokio::time::Instant;
+
+    const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+         0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1 0 100 0 0 10 0\n\
+         1: 0100007F:9C40 0100007F:0C38 01 00000000:00000000 00:00000000 00000000     0        0 12 1 0 20 4 30 10 -1\n\
+         2: 0100007F:1F90 07070707:01BB 01 00000000:00000000 00:00000000 00000000     0        0 13 1 0 20 4 30 10 -1\n\
+         3: 0100007F:9C41 22D8B85D:01BB 02 00000000:00000000 00:00000000 00000000     0        0 14 1 0 20 4 30 10 -1\n\
+         0: 00000000000000000000000001000000:9C42 B80D0120000000000000000001000000:0050 01 00000000:00000000 00:00000000 00000000     0        0 15 1\n";
+
+    fn watch(is_loopback_direct: bool) -> BypassWatch {
+        let ports = vec![PortRange { first: 1, last: 65535 }];
+        let proxy = "127.0.0.1:3128".parse().unwrap();
+        BypassWatch { root: None, proxy, ports, is_loopback_direct, next: Instant::now(), found: None }
+    }
+
+    /// The table is in the machine's byte order; this one is of a little-endian machine.
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn connections_to_sites_are_told_from_those_to_the_proxy_and_those_accepted() {
+        let watch = watch(true);
+        let found = direct(TABLE, |address| watch.is_site(address));
+        let site = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let expected = [(14, site("93.184.216.34:443")), (15, site("[2001:db8::1]:80"))];
+        assert_eq!(found, HashMap::from(expected));
+    }
+
+    #[test]
+    fn a_port_that_the_proxy_does_not_serve_is_another_matter() {
+        let mut watch = watch(true);
+        watch.ports = vec![PortRange { first: 80, last: 80 }, PortRange { first: 443, last: 443 }];
+        let is_site = |text: &str| watch.is_site(text.parse().unwrap());
+        assert!(is_site("93.184.216.34:443") && !is_site("93.184.216.34:5432") && !is_site("127.0.0.1:80"));
+    }
+
+    #[test]
+    fn the_cure_for_a_process_without_the_variables_is_to_pass_them_on() {
+        let mut bypass = Bypass {
+            program: "python3.11".into(),
+            pid: 7,
+            address: "192.0.2.1:443".parse().unwrap(),
+            has_variables: false,
+        };
+        assert!(bypass.warning().contains("started without HTTPS_PROXY") && bypass.warning().contains("--isolate"));
+        bypass.has_variables = true;
+        assert!(bypass.warning().contains("ProxyAgent"), "{}", bypass.warning());
+    }
+}
