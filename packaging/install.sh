@@ -36,6 +36,9 @@ main() {
     "$place/$name/bin/politely" --version >/dev/null || fail "politely does not run here" "it takes glibc; build it from source instead"
 
     mkdir -p "$PREFIX"
+    PREFIX=$(cd "$PREFIX" && pwd)
+    bin=$(printf %s "$PREFIX/bin/" | sed 's/[&|\\]/\\&/g')
+    sed -i "s|/usr/local/bin/|$bin|" "$place/$name"/share/politely/systemd/system/*
     # The command is replaced whole: one that runs cannot be overwritten.
     rm -f "$PREFIX/bin/politely"
     cp -R "$place/$name/bin" "$place/$name/share" "$PREFIX/"
