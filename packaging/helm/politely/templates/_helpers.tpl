@@ -25,12 +25,16 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- fail "ca.secret: all pods need the same certificate authority: kubectl create secret tls politely-ca --cert=tls.crt --key=tls.key" }}
 {{- end }}
 {{- if and $several .Values.state.claim }}{{ fail "state.claim: pods cannot share one state" }}{{ end }}
+{{- if and .Values.metrics.podMonitor (not .Values.admin.tokenSecret) }}
+{{- fail "metrics.podMonitor: set admin.tokenSecret, or the metrics are on the pods' loopback alone" }}
+{{- end }}
 {{- if and (eq .Values.mode "sidecar") (not .Values.crawler.containers) }}{{ fail "crawler.containers: a sidecar needs a crawler" }}{{ end }}
 {{- end }}
 
 {{/* politely.yaml */}}
 {{- define "politely.config" -}}
-{{- $config := dict "log" (dict "format" "json" "access" "stdout") }}
+{{- $address := printf "%s:3128" (eq .Values.mode "sidecar" | ternary "127.0.0.1" "0.0.0.0") }}
+{{- $config := dict "log" (dict "format" "json" "access" "stdout") "listen" (list (dict "address" $address)) }}
 {{- if eq .Values.mode "service" }}{{ $_ := set $config "access" (dict "clients" .Values.clients) }}{{ end }}
 {{- $fleet := dict }}
 {{- with .Values.fleet.url }}{{ $_ := set $fleet "url" . }}{{ end }}
@@ -52,8 +56,8 @@ image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.App
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 args: [serve, --config, /etc/politely/politely.yaml]
 env:
-  - name: POLITELY_LISTEN
-    value: '[{address: "{{ eq .Values.mode "sidecar" | ternary "127.0.0.1" "0.0.0.0" }}:3128"}]'
+  # The image has a value, which would override the file.
+  - { name: POLITELY_LISTEN, value: "" }
   - { name: CREDENTIALS_DIRECTORY, value: /run/credentials }
   {{- with .Values.fleet.secret }}
   - name: POLITELY_FLEET
@@ -71,12 +75,15 @@ ports:
 startupProbe:
   exec: { command: [politely, status] }
   periodSeconds: 1
+  timeoutSeconds: 5
   failureThreshold: 30
 livenessProbe:
   exec: { command: [politely, status] }
+  timeoutSeconds: 5
 {{- if eq .Values.mode "service" }}
 readinessProbe:
-  exec: { command: [politely, status] }
+  exec: { command: [politely, status, --ready] }
+  timeoutSeconds: 5
 {{- end }}
 resources: {{- toYaml .Values.resources | nindent 2 }}
 securityContext:
@@ -88,6 +95,9 @@ volumeMounts:
   - { name: politely-credentials, mountPath: /run/credentials, readOnly: true }
   - { name: politely-state, mountPath: /var/lib/politely }
   - { name: politely-tmp, mountPath: /tmp }
+  {{- with .Values.volumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
 {{- define "politely.volumes" -}}
@@ -111,10 +121,13 @@ volumeMounts:
   {{- if .Values.state.claim }}
   persistentVolumeClaim: { claimName: {{ .Values.state.claim }} }
   {{- else }}
-  emptyDir: { sizeLimit: 1Gi }
+  emptyDir: { sizeLimit: {{ .Values.state.size }} }
   {{- end }}
 - name: politely-tmp
   emptyDir: { medium: Memory, sizeLimit: 16Mi }
+{{- with .Values.volumes }}
+{{ toYaml . }}
+{{- end }}
 {{- if eq .Values.mode "sidecar" }}
 # The certificate without its key.
 - name: politely-certificate
