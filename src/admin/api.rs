@@ -5,7 +5,7 @@ use super::json;
 use super::parameters::{PathAuthority, QueryFields};
 use super::problem::{ApiProblem, problem};
 use super::{Admin, Reload};
-use crate::config::Changes;
+use crate::config::{Changes, Complaint};
 use crate::policy::{Authority, Budget, Entry, Request};
 use crate::proxy::{UserFigures, Who};
 use crate::robots::{ProductToken, Purpose};
@@ -225,12 +225,18 @@ pub(super) async fn openapi() -> impl IntoResponse {
 }
 
 pub(super) async fn reload(State(admin): State<Arc<Admin>>) -> Result<Json<Value>, ApiProblem> {
-    let reload = move || admin.reload.get().and_then(|reload: &Reload| reload());
+    let asked = admin.clone();
+    let reload = move || asked.reload.get().and_then(|reload: &Reload| reload());
     match tokio::task::spawn_blocking(reload).await {
         Ok(Some(Ok(Changes { changed, needs_restart }))) => {
             // All changes are in force, or none.
             let reloaded = needs_restart.is_empty();
-            Ok(Json(json!({ "reloaded": reloaded, "changed": changed, "needs_restart": needs_restart })))
+            let settings = admin.proxy.settings.load();
+            let warning = |it: &Complaint| json!({ "what": it.what, "hint": it.hint });
+            let warnings: Vec<_> = settings.warnings().iter().map(warning).collect();
+            Ok(Json(json!({
+                "reloaded": reloaded, "changed": changed, "needs_restart": needs_restart, "warnings": warnings,
+            })))
         }
         Ok(Some(Err(faults))) => Err(problem(StatusCode::UNPROCESSABLE_ENTITY, faults)),
         Ok(None) => Err(problem(StatusCode::CONFLICT, "this proxy has no configuration file to reload")),

@@ -50,13 +50,6 @@ pub(super) enum Format {
     Json,
 }
 
-/// Logs what is valid but may have unwanted consequences.
-pub(super) fn log_warnings(settings: &Settings) {
-    for warning in settings.warnings() {
-        tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
-    }
-}
-
 /// Keeps copies for all runs of this user, and finds a service of this user's where that one keeps its own.
 pub(super) fn share_store(settings: &mut Settings) {
     if settings.store.directory.is_none() {

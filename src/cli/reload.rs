@@ -25,6 +25,10 @@ pub(super) fn run(admin: &AdminArgs) -> Result<ExitCode, CommandError> {
             if !needs_restart.is_empty() {
                 println!("needs a restart: {}", needs_restart.join(", "));
             }
+            for warning in answer.body["warnings"].as_array().into_iter().flatten() {
+                let said = |key: &str| super::inert(warning[key].as_str().unwrap_or_default());
+                println!("warning: {}\n  hint: {}", said("what"), said("hint"));
+            }
         }
     }
     let is_in_force = answer.status == 200 && needs_restart.is_empty();

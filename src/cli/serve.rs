@@ -31,7 +31,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, CommandError> {
 
 /// `was_empty`: whether the file at `path` was empty at the start.
 async fn serve(settings: Settings, path: Option<&Path>, was_empty: bool, args: &ServeArgs) -> Result<(), CommandError> {
-    super::log_warnings(&settings);
+    settings.log_warnings();
     // Before listening, so that no early signal is missed.
     let mut signals = SignalSet::catch(&[&STOP[..], &[SignalKind::hangup()], &OTHER.map(|(kind, _)| kind)].concat())?;
     orphans::reap(None)?;

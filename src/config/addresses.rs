@@ -14,7 +14,7 @@ pub(super) fn listeners(settings: &Settings, check: &mut Sections<'_>) {
         let hint = "write `listen: [{ address: 127.0.0.1:3128 }]`";
         check.fault(&["listen"], "there is no address to listen on", hint);
     }
-    let open_to_all = access.clients.is_empty() && access.users.is_empty() && check.is_sure("access");
+    let open_to_all = access.is_open_to_all() && check.is_sure("access");
     let mut known = HashMap::new();
     for (index, listener) in listen.iter().enumerate() {
         let (address, number) = (&listener.address, index.to_string());

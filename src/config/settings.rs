@@ -84,6 +84,13 @@ impl Settings {
         &self.warnings
     }
 
+    /// Logs [`warnings`](Self::warnings).
+    pub fn log_warnings(&self) {
+        for warning in &self.warnings {
+            tracing::warn!(hint = warning.hint, "configuration: {}", warning.what);
+        }
+    }
+
     /// The user of this name.
     pub fn user(&self, name: &str) -> Option<Arc<User>> {
         self.access.users.iter().find(|user| user.name.as_ref() == name).cloned()

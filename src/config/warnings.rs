@@ -47,7 +47,13 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
             "add `client_ca` to `listen[].tls`, the authority of the certificates",
         )
     });
-    let is_open = access.users.is_empty() && access.clients.iter().any(|network| network.0.prefix_len() == 0);
+    let shut_out = (access.require_user && access.users.is_empty()).then(|| {
+        Complaint::new(
+            "nobody is let in: there is no user, and `access.require_user` is true",
+            "add `access.users`; if they are in files that `include` names, see whether those are there",
+        )
+    });
+    let is_open = !access.needs_user() && access.clients.iter().any(|network| network.0.prefix_len() == 0);
     let reachable = |it: &&Listener| is_open && it.address.is_loopback() != Some(true) && !it.takes_certificates();
     let open = settings.listen.iter().filter(reachable).map(|listener| {
         Complaint::new(
@@ -58,7 +64,7 @@ pub(super) fn warnings(settings: &Settings) -> Vec<Complaint> {
             "add `access.users`, or name your networks, such as `clients: [10.0.0.0/8]`",
         )
     });
-    longer.map(warning).chain(purposes).chain(suffixes).chain(unused).chain(open).collect()
+    longer.map(warning).chain(purposes).chain(suffixes).chain(unused).chain(shut_out).chain(open).collect()
 }
 
 /// Patterns such as `*.co.uk` and `*.com`, without duplicates: keys and values of whatever section.

@@ -73,12 +73,11 @@ impl Plan {
     /// Refuses a listener that is open to everybody. `config` has checked the configured addresses; the address of an inherited socket
     /// is known only here.
     fn judged(self, settings: &Settings) -> Result<Self, StartError> {
-        let is_open_to_all = settings.access.clients.is_empty() && settings.access.users.is_empty();
         let is_open = |planned: &&Planned| {
             !planned.tls.as_ref().is_some_and(|tls| tls.identifies)
                 && !planned.listener.address.ip().to_canonical().is_loopback()
         };
-        match self.0.iter().find(is_open).filter(|_| is_open_to_all) {
+        match self.0.iter().find(is_open).filter(|_| settings.access.is_open_to_all()) {
             Some(open) => Err(StartError::OpenToAll(open.listener.address)),
             None => Ok(self),
         }

@@ -122,6 +122,7 @@ impl Reloadable {
         if let Some((admin, _)) = admin {
             admin.listeners.store(Arc::new(listeners.addresses()));
         }
+        proxy.settings.load().log_warnings();
         *known = LoadedFiles { roots: roots.pem, files };
         Ok(changes)
     }

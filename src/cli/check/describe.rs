@@ -8,7 +8,7 @@ use crate::config::{AccessLog, InterceptMode, Mode, Network, OnFleetLoss, Settin
 pub(super) fn describe(settings: &Settings, listed: Vec<String>, told: &mut Told) {
     let mut say = |line: &str| told.say(line);
     for listener in &settings.listen {
-        let is_open = settings.access.clients.is_empty() && settings.access.users.is_empty();
+        let is_open = settings.access.is_open_to_all();
         let client_ca = listener.tls.as_ref().and_then(|tls| tls.client_ca.as_ref());
         let mut reach = match (listener.address.is_loopback(), client_ca) {
             (Some(true), _) => "this machine only",
@@ -23,7 +23,7 @@ pub(super) fn describe(settings: &Settings, listed: Vec<String>, told: &mut Told
         say(&format!("listens on {}, for {reach}", listener.address));
     }
     if !settings.access.clients.is_empty() {
-        let who = if settings.access.users.is_empty() { "anybody" } else { "clients" };
+        let who = if settings.access.needs_user() { "clients" } else { "anybody" };
         say(&format!("admits {who} from {} (access.clients)", networks(&settings.access.clients)));
     }
     match settings.mode {

@@ -76,7 +76,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
         (false, false) => LogLevel::Warn,
     };
     telemetry::init(&settings.log).map_err(|error| StartError::log(&settings.log, error))?;
-    super::log_warnings(&settings);
+    settings.log_warnings();
     if settings.egress.upstream_proxy.is_none()
         && let Some(name) = PROXY.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
     {

@@ -21,8 +21,22 @@ use crate::robots::ProductToken;
 #[non_exhaustive]
 pub struct AccessSettings {
     pub clients: Vec<Network>,
+    /// Nobody is let in who is none of `users`, even if there is none.
+    pub require_user: bool,
     #[serde(deserialize_with = "shared")]
     pub users: Vec<Arc<User>>,
+}
+
+impl AccessSettings {
+    /// Whether a client has to be one of `users`.
+    pub fn needs_user(&self) -> bool {
+        self.require_user || !self.users.is_empty()
+    }
+
+    /// Whether nothing says who may use it.
+    pub fn is_open_to_all(&self) -> bool {
+        self.clients.is_empty() && !self.needs_user()
+    }
 }
 
 /// A user, and the settings for their requests.

@@ -25,7 +25,7 @@ use tokio::time::sleep;
 pub fn admit(access: &AccessSettings, peer: &Peer) -> Result<(), Refusal> {
     let client = peer.address.ip().to_canonical();
     let why = if access.clients.is_empty() {
-        if peer.certificate.is_some() || !access.users.is_empty() || client.is_loopback() {
+        if peer.certificate.is_some() || access.needs_user() || client.is_loopback() {
             return Ok(());
         }
         format!("{client} is another machine, and `access` allows none")
@@ -45,7 +45,7 @@ pub fn readmit(access: &AccessSettings, opener: &mut Option<Arc<User>>) -> Resul
         return Ok(());
     }
     let same = opener.as_ref().and_then(|opener| users.iter().find(|user| keeps_credentials(user, opener)).cloned());
-    if same.is_none() && !users.is_empty() {
+    if same.is_none() && access.needs_user() {
         let why = "the user who opened this tunnel is no longer in access.users".into();
         return Err(Refusal::ClientDenied { credentials: false, why });
     }
@@ -106,18 +106,14 @@ impl Passwords {
         }
     }
 
-    /// Returns the user that Proxy-Authorization names, or `None` if no users are configured. `tries`: limits a
-    /// connection to one attempt at a time.
+    /// Returns the user that Proxy-Authorization names. `tries`: limits a connection to one attempt at a time.
     pub async fn identify(
         &self,
         users: &[Arc<User>],
         client: IpAddr,
         sent: Option<&[u8]>,
         tries: Option<&sync::Mutex<()>>,
-    ) -> Result<Option<Arc<User>>, Refusal> {
-        if users.is_empty() {
-            return Ok(None);
-        }
+    ) -> Result<Arc<User>, Refusal> {
         let sent = sent.ok_or_else(|| denied("no user name and password were sent"))?;
         let (name, password) = basic(sent).ok_or_else(|| denied("the credentials are not of the Basic scheme"))?;
         let named = users.iter().find(|user| user.name.as_ref().as_bytes() == name);
@@ -130,8 +126,7 @@ impl Passwords {
                 self.verify(users, named, per_client::client(client), &name, password, digest).await
             }
         };
-        let user = named.filter(|_| is_right).cloned();
-        user.map(Some).ok_or_else(|| denied("wrong user name or password"))
+        named.filter(|_| is_right).cloned().ok_or_else(|| denied("wrong user name or password"))
     }
 
     async fn verify(
@@ -268,7 +263,7 @@ mod tests {
     }
 
     async fn name(passwords: &Passwords, users: &[Arc<User>], client: IpAddr, credentials: &str) -> Option<String> {
-        let user = passwords.identify(users, client, Some(&sent(credentials)), None).await.ok()??;
+        let user = passwords.identify(users, client, Some(&sent(credentials)), None).await.ok()?;
         Some(user.name.as_ref().to_owned())
     }
 
@@ -374,7 +369,7 @@ mod tests {
             assert!(passwords.identify(&users, HERE, Some(value), None).await.is_err(), "{}", value.escape_ascii());
         }
         assert!(passwords.identify(&users, HERE, None, None).await.is_err());
-        assert!(passwords.identify(&[], HERE, None, None).await.unwrap().is_none());
+        assert!(passwords.identify(&[], HERE, Some(&sent("alice:correct horse")), None).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

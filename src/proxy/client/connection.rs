@@ -92,17 +92,17 @@ pub(super) async fn find_user(
     if peer.tunnel.is_some() {
         return auth::readmit(&settings.access, &mut peer.user);
     }
-    if settings.access.users.is_empty() {
+    if !settings.access.needs_user() {
         peer.set_user(None);
         return Ok(());
     }
     let users = &settings.access.users;
     let user = match (&peer.certificate, credentials) {
-        (Some(certificate), None) => auth::certified(users, certificate).map(Some),
+        (Some(certificate), None) => auth::certified(users, certificate),
         _ => proxy.passwords.identify(users, peer.address.ip(), credentials, tries).await,
     };
     // A refused client must not keep the previous user.
-    peer.set_user(user.as_ref().ok().cloned().flatten());
+    peer.set_user(user.as_ref().ok().cloned());
     user.map(drop)
 }
 

@@ -87,9 +87,10 @@ async fn negotiate_method(proxy: &Proxy, io: &mut Wire, peer: &Peer) -> io::Resu
     let [_, count] = take(io).await?;
     let methods = take_some(io, count).await?;
     let method = {
-        let users = &proxy.settings.load().access.users;
-        let is_certified = || peer.certificate.as_ref().is_some_and(|shown| auth::certified(users, shown).is_ok());
-        if users.is_empty() || !methods.contains(&PASSWORD) && is_certified() { ANYBODY } else { PASSWORD }
+        let access = &proxy.settings.load().access;
+        let is_certified =
+            || peer.certificate.as_ref().is_some_and(|shown| auth::certified(&access.users, shown).is_ok());
+        if !access.needs_user() || !methods.contains(&PASSWORD) && is_certified() { ANYBODY } else { PASSWORD }
     };
     if !methods.contains(&method) {
         io.write_all(&[VERSION, NO_METHOD]).await?;

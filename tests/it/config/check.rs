@@ -118,7 +118,7 @@ fn check_shows_each_override_with_the_place_that_makes_it() {
             "purpose: [] for * (HOME/conf.d/team.yaml:6)",
             "robots: ignore for * (HOME/conf.d/team.yaml:5)",
             "allow: [\"/open/\"] for agreed.example (HOME/politely.yaml:8)",
-            "crawl_delay: 1s for agreed.example (HOME/politely.yaml:7)",
+            "crawl_delay: 1s for agreed.example, in place of a site's own Crawl-delay, which may be longer (HOME/politely.yaml:7)",
             "intercept: tunnel for b.example (HOME/conf.d/team.yaml:7)",
             "usage.page: report for c.example, for the user anna (HOME/conf.d/team.yaml:14)",
         ]
@@ -280,6 +280,24 @@ fn check_warns_of_a_proxy_that_is_open_to_every_address() {
     }
 }
 
+/// And no network has to be named: without any user it admits none.
+#[test]
+fn check_warns_where_a_user_is_required_and_there_is_none() {
+    let hash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$BmiKRkKhzZ2NX3mIfpTMzA";
+    let warning = "  warning: nobody is let in: there is no user, and `access.require_user` is true\n";
+    for (access, code, is_warned) in [
+        ("require_user: true".to_owned(), 0, true),
+        ("require_user: true, clients: [0.0.0.0/0]".to_owned(), 0, true),
+        (format!("require_user: true, users: [{{ name: a, password: '{hash}' }}]"), 0, false),
+        ("require_user: false".to_owned(), 2, false),
+    ] {
+        let (_home, file) = written(&format!("listen: [{{ address: '0.0.0.0:3128' }}]\naccess: {{ {access} }}\n"));
+        let (ended, told, faults) = check(&file, &[]);
+        assert_eq!((ended, told.contains(warning)), (Some(code), is_warned), "{access}: {told}{faults}");
+        assert!(!told.contains("anybody"), "{access}: {told}");
+    }
+}
+
 #[test]
 fn check_says_where_paces_and_copies_are_and_shows_no_password() {
     for (fleet, told) in [
@@ -334,7 +352,7 @@ fn check_shows_each_users_terms_and_where_they_are_written() {
              product_tokens: ResearchBot; user_agent: ResearchBot/1 (+https://research.example); purpose: tdm; \
              budget: 50000 requests and 10737418240 bytes per day; max_connections: 100; max_waiting: 500; \
              hosts: {\"*\":{\"purpose\":[\"tdm\"]},\"a.example\":{\"crawl_delay\":\"30s\",\"deny\":[\"/x\"]}}",
-            "  user other (HOME/politely.yaml:12): certificate: other.example",
+            "  user other (HOME/politely.yaml:12): certificate: other.example; egress.hosts: any host; egress.methods: any method",
         ]
     );
     let one = |name: &str, more: &[&str]| {
@@ -343,12 +361,36 @@ fn check_shows_each_users_terms_and_where_they_are_written() {
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap())
     };
-    assert_eq!(one("other", &[]), (Some(0), "other\n  certificate: other.example\n".to_owned()));
+    assert_eq!(
+        one("other", &[]),
+        (
+            Some(0),
+            "other\n  certificate: other.example\n  egress.hosts: any host\n  egress.methods: any method\n".to_owned()
+        )
+    );
     let (_, json) = one("research", &["--format", "json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["max_waiting"], &json["hosts"]["a.example"]["crawl_delay"]), (&500.into(), &"30s".into()));
     let (code, told) = one("reserch", &[]);
     assert!(code == Some(2) && told.contains("there is no user `reserch` in access.users"), "{told}");
+}
+
+/// A list may have been lost on its way into the file.
+#[test]
+fn check_says_of_a_user_without_a_list_that_any_host_may_be_asked() {
+    let (_home, file) = written("");
+    for (all, own, hosts, methods) in [
+        ("", "egress: { hosts: [], methods: [GET] }", "any host", "GET"),
+        ("", "egress: { hosts: [a.example] }", "a.example", "any method"),
+        ("", "max_waiting: 1", "any host", "any method"),
+        ("egress: { hosts: ['*.example'] }\n", "egress: { hosts: [] }", "*.example", "any method"),
+        ("egress: { hosts: ['*.example'] }\n", "egress: { hosts: [a.example] }", "a.example", "any method"),
+    ] {
+        fs::write(&file, format!("{all}access: {{ users: [{{ name: a, certificate: a, {own} }}] }}\n")).unwrap();
+        let (_, told, _) = check(&file, &[]);
+        let terms = format!(": certificate: a; egress.hosts: {hosts}; egress.methods: {methods}");
+        assert!(told.lines().any(|it| it.starts_with("  user a (") && it.contains(&terms)), "{own}: {told}");
+    }
 }
 
 #[test]
@@ -416,7 +458,8 @@ fn an_override_in_an_alias_is_where_the_alias_is() {
     let (_home, file) = written("hosts:\n  a.example: &fast\n    crawl_delay: 1s\n  b.example: *fast\n");
     let (_, told, _) = check(&file, &[]);
     for (host, line) in [("a", 3), ("b", 4)] {
-        assert!(told.contains(&format!("crawl_delay: 1s for {host}.example (HOME/politely.yaml:{line})\n")), "{told}");
+        let said = told.lines().find(|it| it.contains(&format!("crawl_delay: 1s for {host}.example, ")));
+        assert!(said.is_some_and(|it| it.ends_with(&format!(" (HOME/politely.yaml:{line})"))), "{told}");
     }
 }
 

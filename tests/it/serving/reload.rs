@@ -424,3 +424,53 @@ async fn what_a_reload_forbids_it_forbids_to_those_too_that_are_held() {
     }))
     .await;
 }
+
+/// The files with all users may be lost: a volume that is not mounted, a directory that a deployment has emptied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_user_is_required_nobody_is_let_in_without_any() {
+    let (origin, directory) = (Origin::site("").await, tempfile::tempdir().unwrap());
+    let team = directory.path().join("conf.d/team.yaml");
+    let hash = Argon2::from(Params::new(8, 1, 1, None).unwrap()).hash_password(b"alice").unwrap().to_string();
+    let users = format!("access: {{ users: [{{ name: alice, password: '{hash}' }}] }}");
+    std::fs::create_dir(team.parent().unwrap()).unwrap();
+    std::fs::write(&team, &users).unwrap();
+    let main = |access: &str| format!("{ADMIN}\ninclude: [conf.d]\naccess: {access}");
+    let required = main("{ require_user: true, clients: [127.0.0.0/8] }");
+    let binary = Binary::serve_in(directory, &required).await;
+    let (host, url) = (origin.authority("a.localhost"), origin.url("/x"));
+    let header = format!("Proxy-Authorization: Basic {}\r\n", BASE64_STANDARD.encode("alice:alice"));
+    let credentials = header.as_str();
+    let asked = async |credentials: &str| {
+        let mut client = Client::open(binary.address()).await;
+        client.send(format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n{credentials}\r\n")).await;
+        client.response().await.status()
+    };
+    let by_socks = async || {
+        let through = format!("socks5h://{}", binary.address());
+        curl(&["-x", &through, &url]).await.code == 0
+    };
+    assert_eq!((asked(credentials).await, asked("").await), (200, 407));
+    let mut tunnel = Client::open(binary.address()).await;
+    tunnel.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{credentials}\r\n")).await;
+    assert_eq!(tunnel.head().await.status(), 200);
+    assert_eq!(tunnel.get("/x", &host).await.status(), 200);
+
+    std::fs::remove_file(&team).unwrap();
+    let warning = "nobody is let in: there is no user, and `access.require_user` is true";
+    let ended = binary.reload(&required).await;
+    let (first, rest) = ended.stdout.split_once('\n').unwrap();
+    assert_eq!((ended.code, first), (0, "reloaded: access.users"), "{ended:?}");
+    assert!(rest.starts_with(&format!("warning: {warning}\n  hint: ")), "{ended:?}");
+    assert!(binary.output().contains(warning), "{}", binary.output());
+    assert_eq!((asked(credentials).await, asked("").await), (407, 407));
+    assert_eq!(tunnel.get("/x", &host).await.status(), 403);
+    assert!(!by_socks().await, "SOCKS");
+
+    // Otherwise whoever may connect may use it, as where there never was a user.
+    assert_eq!(binary.reload(&main("{ clients: [127.0.0.0/8] }")).await.code, 0);
+    assert_eq!((asked("").await, by_socks().await), (200, true));
+    std::fs::write(&team, &users).unwrap();
+    assert_eq!(said(&binary.reload(&required).await), (0, "reloaded: access.require_user, access.users\n"));
+    assert_eq!((asked(credentials).await, asked("").await), (200, 407));
+    binary.stop().await;
+}
