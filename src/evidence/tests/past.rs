@@ -23,12 +23,12 @@ fn the_rules_of_then_are_found_again() {
     let authority = Authority::from_url("http://a.example").unwrap();
     let past = |at, url| find(directory.path(), &authority, url, at).unwrap();
     let found = past(second(70), "http://a.example/1").unwrap();
-    assert_eq!((found.known.time, found.last.last().map(|same| same.time)), (second(0), Some(second(0))));
+    assert_eq!((found.known.at(), found.last.last().map(|same| same.at())), (second(0), Some(second(0))));
     assert!(matches!(found.robots, Some(PastCopy { file: PastFile::Body(ref body), .. }) if body == ROBOTS));
     assert_eq!(found.config.as_deref(), Some("{}"));
     assert!(found.robots(&ParseOptions::default(), second(70)).usable(second(70)).is_some());
     // Before the first, by when its robots.txt had been fetched.
-    assert_eq!(past(second(0) - Duration::from_secs(30), "").unwrap().known.time, second(0));
+    assert_eq!(past(second(0) - Duration::from_secs(30), "").unwrap().known.at(), second(0));
     assert!(past(second(0) - Duration::from_secs(90), "").is_none());
 }
 
@@ -68,9 +68,9 @@ fn each_file_of_then_is_found_by_the_last_record_that_has_it() {
     evidence.close();
     let authority = Authority::from_url("http://a.example").unwrap();
     let past = find(directory.path(), &authority, "http://a.example/", second(9)).unwrap().unwrap();
-    assert_eq!(past.known.time, second(3));
+    assert_eq!(past.known.at(), second(3));
     let (robots, tdmrep) = (past.robots.unwrap(), past.tdmrep.unwrap());
-    assert_eq!((robots.found.time, tdmrep.found.time), (second(1), second(0)));
+    assert_eq!((robots.found.at(), tdmrep.found.at()), (second(1), second(0)));
     assert!(matches!((robots.file, tdmrep.file), (PastFile::Body(_), PastFile::Missing(404))));
 }
 
