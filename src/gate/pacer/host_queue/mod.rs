@@ -4,6 +4,7 @@
 mod driver;
 mod ends;
 mod groups;
+mod guest_place;
 mod guests;
 mod sharing;
 
