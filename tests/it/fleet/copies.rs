@@ -321,10 +321,11 @@ async fn a_copy_that_unpacks_to_more_than_a_robots_txt_may_have_is_fetched_afres
     let Some(redis) = Redis::start().await else { return };
     let origin = origin(|_, _| Reply::text(KEEP_OUT)).await;
     let url = origin.url("/private");
-    assert_eq!(get(&instances(&redis, 1, "").await[0], &url).await.status(), 403);
+    let first = instances(&redis, 1, "").await;
+    assert_eq!(get(&first[0], &url).await.status(), 403);
     let key = format!("politely:{{{}}}:robots", origin.url("").trim_end_matches('/'));
     let connection = &mut redis.connection().await;
-    // It is shared behind the answer.
+    // It is shared behind the answer, by a process that lives until then.
     let deadline = Instant::now() + Duration::from_secs(10);
     let copy = loop {
         assert!(Instant::now() < deadline, "it is not shared");
@@ -333,6 +334,7 @@ async fn a_copy_that_unpacks_to_more_than_a_robots_txt_may_have_is_fetched_afres
             _ => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     };
+    drop(first);
     // At its end, the file: its digest, the length of the rest, its own length, and itself, as packing it saves nothing.
     let head = copy.strip_suffix(KEEP_OUT.as_bytes()).expect("it is there");
     let head = &head[..head.len() - (16 + 1 + 4)];
