@@ -47,3 +47,5 @@ export POLITELY_EGRESS__CA_FILE=$WORK/ca.pem
 export POLITELY_INTERCEPT__CA__DIRECTORY=$WORK/ca
 # The environment of whoever tests is not for those that are tested.
 unset http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY
+# With it rclone reads no bucket, whoever sets it.
+unset AWS_CA_BUNDLE
